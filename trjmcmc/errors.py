@@ -1,0 +1,54 @@
+"""Exceptions and warnings: one base class each, one subclass per remedy."""
+
+
+class TRJError(Exception):
+    """Base of every exception that the package raises on purpose."""
+
+
+class TargetError(TRJError, ValueError):
+    """The statement of a problem is wrong: mend a prior, a likelihood or a model prior."""
+
+
+class ShapeError(TargetError):
+    """A tensor has another shape than the interface asks for."""
+
+
+class NonFiniteError(TRJError, ValueError):
+    """A density is NaN or +inf where it must be a number or -inf.
+
+    Attributes:
+        count: How many evaluations were affected.
+        where: One of them, in words: model and parameter values.
+    """
+
+    def __init__(self, message: str, *, count: int = 1, where: str = "") -> None:
+        super().__init__(message)
+        self.count = count
+        self.where = where
+
+
+class ConfigurationError(TRJError, ValueError):
+    """A setting of the fit, a kernel or the sampler is out of range."""
+
+
+class UnknownModelError(TRJError, KeyError):
+    """No model of that name is in the space."""
+
+    def __str__(self) -> str:  # KeyError would print the repr of the message
+        return str(self.args[0])
+
+
+class TRJWarning(UserWarning):
+    """Base of every warning of the package."""
+
+
+class DisagreementWarning(TRJWarning):
+    """Two independent estimates of one number differ by more than their errors allow."""
+
+
+class ConvergenceWarning(TRJWarning):
+    """A chain or a fit has not converged well enough to be trusted."""
+
+
+class InterruptedWarning(TRJWarning):
+    """The user stopped a run or a fit; what was reached so far is kept."""

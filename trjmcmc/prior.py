@@ -1,0 +1,253 @@
+"""One named parameter: prior density, support, and the bijection to unconstrained slots."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import (
+    Distribution,
+    Transform,
+    VonMises,
+    biject_to,
+    constraints,
+)
+
+from .errors import NonFiniteError, ShapeError, TargetError
+
+Params = Mapping[str, Tensor]
+PriorSpec = Distribution | Callable[[dict[str, Tensor]], Distribution]
+
+
+class Prior:
+    """The prior of one parameter, on constrained values and on unconstrained slots.
+
+    Arguments:
+        name: The parameter's name.
+        spec: A distribution, or a function of the parameters before it (batched, leading
+            size C) that returns one whose batch shape starts with C.
+        items: For a parameter with one entry an item, the number of items; the distribution is
+            then for one item, or has a batch shape of one entry an item.
+        example: Values of the parameters before it, for two batch sizes, to find shapes by.
+        owner: What to call the model in messages.
+
+    Attributes:
+        shape: Shape of one constrained value.
+        size: Unconstrained slots it takes.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        spec: PriorSpec,
+        *,
+        items: int | None,
+        example: tuple[dict[str, Tensor], dict[str, Tensor]],
+        owner: str,
+    ) -> None:
+        self.name, self.spec, self.items, self.owner = name, spec, items, owner
+        self._fixed: Distribution | None = None
+        self._batched = False
+        if isinstance(spec, Distribution):
+            dist = spec
+            batch = tuple(dist.batch_shape)
+        else:
+            dist, other = (self._call(values) for values in example)
+            self._batched = dist.batch_shape[:1] != other.batch_shape[:1]
+            batch = tuple(dist.batch_shape[1:] if self._batched else dist.batch_shape)
+        _check_distribution(dist, f"prior of {name!r} in {owner}")
+        if items is not None:
+            if self._batched and not batch:
+                raise ShapeError(
+                    f"prior of {name!r} in {owner}: expected a batch shape (C, 1) or "
+                    f"(C, {items}), got (C,); index the earlier parameters with [:, None]"
+                )
+            if batch not in {(), (1,), (items,)}:
+                raise ShapeError(
+                    f"prior of {name!r} in {owner}: expected one entry, or one for each of "
+                    f"{items} items, got batch shape {batch}; an item's parameter that is a "
+                    "vector needs torch.distributions.Independent"
+                )
+            batch = (items,)
+        self.batch_shape = torch.Size(batch)
+        self.shape = self.batch_shape + dist.event_shape
+        transform = _bijector(dist, f"prior of {name!r} in {owner}")
+        lead = dist.batch_shape[:1] if self._batched else torch.Size()
+        self.u_shape = torch.Size(transform.inverse_shape(lead + self.shape)[len(lead) :])
+        self.size = math.prod(self.u_shape)
+        if isinstance(spec, Distribution):
+            self._set_fixed(dist)
+
+    def _set_fixed(self, dist: Distribution) -> None:
+        self._fixed = dist.expand(self.batch_shape) if dist.batch_shape != self.batch_shape else dist
+        self._transform = biject_to(self._fixed.support)
+        self._centre = self._transform(self._origin(1))
+
+    def _origin(self, n: int) -> Tensor:
+        like = _some_tensor(self._fixed)
+        return torch.zeros(n, *self.u_shape, dtype=like.dtype, device=like.device)
+
+    def _call(self, given: Params) -> Distribution:
+        assert not isinstance(self.spec, Distribution)
+        dist = self.spec(dict(given))
+        if not isinstance(dist, Distribution):
+            raise TargetError(
+                f"prior of {self.name!r} in {self.owner}: the function must return a "
+                f"torch.distributions.Distribution, got {type(dist).__name__}"
+            )
+        return dist
+
+    def distribution(self, given: Params, n: int) -> Distribution:
+        """The prior given the parameters before it, batch shape (n, *batch) or (*batch,)."""
+        if self._fixed is not None:
+            return self._fixed
+        dist = self._call(given)
+        return dist.expand(torch.Size((n, *self.batch_shape)))
+
+    def evaluate(self, x: Tensor, given: Params) -> tuple[Tensor, Tensor]:
+        """Constrained value and log prior density of unconstrained slots.
+
+        Arguments:
+            x: Unconstrained slots, shape (C, size).
+            given: Constrained values of the parameters before, each with leading size C.
+
+        Returns:
+            The value, shape (C, *shape), and the log density per batch entry with the
+            log-Jacobian of the bijection inside, shape (C, *batch_shape), nats. Where rounding
+            puts the value on the boundary of the support the density is -inf and the value is
+            replaced by an interior one.
+        """
+        u = x.reshape(len(x), *self.u_shape)
+        dist = self.distribution(given, len(x))
+        if self._fixed is not None:
+            transform, centre = self._transform, self._centre
+        else:
+            transform = biject_to(dist.support)
+            centre = transform(torch.zeros_like(u))
+        y = transform(u)
+        inside = _interior(dist.support, y)
+        value = torch.where(inside.reshape(inside.shape + (1,) * len(dist.event_shape)), y, centre)
+        log_density = dist.log_prob(value) + transform.log_abs_det_jacobian(u, y)
+        return value, torch.where(inside, log_density, -math.inf)
+
+    def constrain(self, x: Tensor, given: Params) -> Tensor:
+        """Value of unconstrained slots, (C, size) -> (C, *shape)."""
+        dist = self.distribution(given, len(x))
+        value: Tensor = biject_to(dist.support)(x.reshape(len(x), *self.u_shape))
+        return value
+
+    def unconstrain(self, value: Tensor, given: Params) -> Tensor:
+        """Unconstrained slots of a value, (C, *shape) -> (C, size)."""
+        dist = self.distribution(given, len(value))
+        x: Tensor = biject_to(dist.support).inv(value)
+        return x.reshape(len(value), self.size)
+
+    def sample(self, n: int, given: Params) -> Tensor:
+        """Prior draws from torch's global generator, shape (n, *shape)."""
+        if self._fixed is not None:
+            return self._fixed.sample((n,))
+        return self.distribution(given, n).sample()
+
+    def to(self, dtype: torch.dtype, device: torch.device) -> Prior:
+        """A copy with every tensor cast and moved."""
+        new = copy.copy(self)
+        if isinstance(self.spec, Distribution):
+            new.spec = _cast(self.spec, dtype, device)
+            new._set_fixed(new.spec)
+        return new
+
+
+def _check_distribution(dist: Distribution, what: str) -> None:
+    """Refuse parameters that are not finite or break their own constraints.
+
+    Importing zuko switches torch's argument checks off, hence this one.
+    """
+    for name, constraint in dist.arg_constraints.items():
+        value = dist.__dict__.get(name)
+        if not isinstance(value, Tensor):
+            continue
+        fine = torch.isfinite(value).all()
+        if not constraints.is_dependent(constraint):
+            fine = fine & constraint.check(value).all()
+        if not bool(fine):
+            raise NonFiniteError(
+                f"{what}: {name} of {type(dist).__name__} must be finite and satisfy "
+                f"{constraint}, got {value.tolist()}"
+            )
+    low, high = dist.__dict__.get("low"), dist.__dict__.get("high")
+    if isinstance(low, Tensor) and isinstance(high, Tensor) and not bool((low < high).all()):
+        raise TargetError(f"{what}: low must be below high, got {low.tolist()}, {high.tolist()}")
+    for child in ("base_dist", "component_distribution", "mixture_distribution"):
+        if isinstance(inner := dist.__dict__.get(child), Distribution):
+            _check_distribution(inner, what)
+
+
+def _bijector(dist: Distribution, what: str) -> Transform:
+    if isinstance(dist, VonMises):
+        raise TargetError(
+            f"{what}: VonMises is a density on a circle, its declared support is the whole line; "
+            "use Uniform(-pi, pi) and put the density into the likelihood"
+        )
+    try:
+        support = dist.support
+        if support is None or getattr(support, "is_discrete", False):
+            raise NotImplementedError
+        return biject_to(support)
+    except NotImplementedError:
+        raise TargetError(
+            f"{what}: {type(dist).__name__} has no continuous support that "
+            "torch.distributions.biject_to knows; discrete choices belong into the model index"
+        ) from None
+
+
+def _interior(support: Any, y: Tensor) -> Tensor:
+    """Whether rounding left ``y`` inside an open support, one answer a batch entry."""
+    event_dims = support.event_dim
+    while isinstance(support, constraints.independent):
+        support = support.base_constraint
+    fine = torch.isfinite(y)
+    if support.event_dim == 0:
+        fine = fine & support.check(y)
+        if isinstance(support, constraints.greater_than | constraints.greater_than_eq):
+            fine = fine & (y > support.lower_bound)
+    elif support is constraints.simplex:
+        fine = fine & (y > 0)
+    return fine.flatten(fine.dim() - event_dims).all(-1) if event_dims else fine
+
+
+def _some_tensor(obj: Any) -> Tensor:
+    """A floating tensor among a distribution's parameters, to take dtype and device from."""
+    for value in vars(obj).values():
+        if isinstance(value, Tensor) and value.is_floating_point():
+            return value
+    for value in vars(obj).values():
+        if isinstance(value, Distribution):
+            return _some_tensor(value)
+    return torch.zeros(())
+
+
+def _cast(obj: Any, dtype: torch.dtype, device: torch.device) -> Any:
+    """Copy distributions, transforms and constraints with their tensors cast and moved."""
+    if isinstance(obj, Tensor):
+        return obj.to(device, dtype) if obj.is_floating_point() else obj.to(device)
+    if isinstance(obj, list | tuple):
+        return type(obj)(_cast(item, dtype, device) for item in obj)
+    if isinstance(obj, torch.nn.Module):
+        return copy.deepcopy(obj).to(device, dtype)
+    if isinstance(obj, Distribution | Transform | constraints.Constraint):
+        new = copy.copy(obj)
+        for name, value in vars(obj).items():
+            if name == "_inv":
+                continue
+            if name == "_cached_x_y":
+                new.__dict__[name] = (None, None)
+            else:
+                new.__dict__[name] = _cast(value, dtype, device)
+        if "_inv" in new.__dict__:
+            new.__dict__["_inv"] = None
+        return new
+    return obj

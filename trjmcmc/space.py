@@ -1,0 +1,492 @@
+"""Model spaces: which models exist, and which items each of them uses.
+
+A model is a row of integers, its ``code``, shape (L,). Spaces are pure data (modules, so that
+their tables move with ``.to``) and stay cheap when nobody can enumerate the models.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution
+
+from .errors import ShapeError, TargetError, UnknownModelError
+
+ENUMERABLE = 1 << 16  # largest space that anything in the package lists model by model
+
+
+@dataclass(frozen=True)
+class LogWeights:
+    """Unnormalised log prior weights of the models, where a list would be read as probabilities."""
+
+    values: Sequence[float] | Tensor
+
+
+class Space(nn.Module, ABC):
+    """Base of the model spaces.
+
+    Items are what a model switches on or off; a target binds the space to its padded
+    coordinates (slots), each of which belongs to one item or is always on.
+
+    Attributes:
+        code_width: L, the integers in a code.
+        n_items: How many items there are.
+        context_width: Length of :meth:`context`.
+        size: Number of models, or None where they can't be counted.
+        slot_item: Item of each slot, shape (D,); ``n_items`` marks slots that are always on.
+    """
+
+    code_width: int
+    n_items: int
+    context_width: int
+    size: int | None
+    slot_item: Tensor
+
+    @abstractmethod
+    def items(self, code: Tensor) -> Tensor:
+        """Items in use, (C, L) -> (C, n_items) bool."""
+
+    @abstractmethod
+    def context(self, code: Tensor) -> Tensor:
+        """What a flow's conditioner sees of the model, (C, L) -> (C, context_width)."""
+
+    @abstractmethod
+    def log_prior(self, code: Tensor) -> Tensor:
+        """Log prior probability of each model, (C, L) -> (C,), nats."""
+
+    @abstractmethod
+    def sample_prior(self, n: int, generator: torch.Generator) -> Tensor:
+        """Codes drawn from the model prior, shape (n, L)."""
+
+    @abstractmethod
+    def label(self, code: Tensor) -> list[str]:
+        """A name for each model, (C, L) -> C strings."""
+
+    @abstractmethod
+    def code_of(self, model: Any) -> Tensor:
+        """The code of a model given by its label, shape (L,).
+
+        Raises:
+            UnknownModelError: There is no such model.
+        """
+
+    @abstractmethod
+    def enumerate(self) -> Tensor:
+        """All codes in the order of :meth:`index`, shape (size, L); small spaces only."""
+
+    @abstractmethod
+    def index(self, code: Tensor) -> Tensor:
+        """Position of each code in :meth:`enumerate`, (C, L) -> (C,) int64."""
+
+    @abstractmethod
+    def spec(self) -> dict[str, Any]:
+        """Plain data from which :func:`space_from_spec` rebuilds the space."""
+
+    @property
+    def enumerable(self) -> bool:
+        """Whether tables over all models are affordable."""
+        return self.size is not None and self.size <= ENUMERABLE
+
+    @property
+    def n_slots(self) -> int:
+        """D, the padded coordinates; known once the space is bound to a target."""
+        return len(self.slot_item)
+
+    def bind(self, slot_item: Tensor) -> Space:
+        """A copy that knows which item each slot belongs to."""
+        bound = copy.deepcopy(self)
+        bound.register_buffer("slot_item", slot_item)
+        return bound
+
+    def active(self, code: Tensor) -> Tensor:
+        """Padded coordinates in use, (C, L) -> (C, D) bool."""
+        items = self.items(code)
+        always = torch.ones(len(items), 1, dtype=torch.bool, device=items.device)
+        return torch.cat([items, always], dim=1)[:, self.slot_item]
+
+
+class ModelList(Space):
+    """A finite list of models; item i is slot i.
+
+    Arguments:
+        names: One name a model.
+        slots: Which slots each model uses, shape (M, D) bool.
+        log_prior: Normalised log prior probabilities, shape (M,).
+    """
+
+    table: Tensor
+    log_prior_table: Tensor
+
+    def __init__(self, names: Sequence[str], slots: Tensor, log_prior: Tensor) -> None:
+        super().__init__()
+        self.names = list(names)
+        self.code_width, self.size = 1, len(self.names)
+        self.n_items = slots.shape[1]
+        self.context_width = self.size
+        self.register_buffer("table", slots.bool())
+        self.register_buffer("log_prior_table", log_prior)
+        self.register_buffer("slot_item", torch.arange(self.n_items))
+
+    def items(self, code: Tensor) -> Tensor:
+        return self.table[code[:, 0]]
+
+    def active(self, code: Tensor) -> Tensor:
+        return self.table[code[:, 0]]
+
+    def context(self, code: Tensor) -> Tensor:
+        one_hot = nn.functional.one_hot(code[:, 0], self.context_width)
+        return one_hot.to(self.log_prior_table.dtype)
+
+    def log_prior(self, code: Tensor) -> Tensor:
+        return self.log_prior_table[code[:, 0]]
+
+    def sample_prior(self, n: int, generator: torch.Generator) -> Tensor:
+        weights = self.log_prior_table.exp()
+        return torch.multinomial(weights, n, replacement=True, generator=generator)[:, None]
+
+    def label(self, code: Tensor) -> list[str]:
+        return [self.names[i] for i in code[:, 0].tolist()]
+
+    def code_of(self, model: Any) -> Tensor:
+        if model not in self.names:
+            raise UnknownModelError(f"no model {model!r}; the models are {_listing(self.names)}")
+        return torch.tensor([self.names.index(model)])
+
+    def enumerate(self) -> Tensor:
+        return torch.arange(len(self.names), device=self.table.device)[:, None]
+
+    def index(self, code: Tensor) -> Tensor:
+        return code[:, 0]
+
+    def spec(self) -> dict[str, Any]:
+        return {
+            "kind": "ModelList",
+            "names": self.names,
+            "slots": self.table.cpu(),
+            "log_prior": self.log_prior_table.cpu(),
+        }
+
+
+class Subsets(Space):
+    """All subsets of a set of items: variable selection, source lists, edges.
+
+    Arguments:
+        names: One name an item.
+        of: The parameter, or parameters, of which each item has its own entry.
+        always: Items that every model contains.
+        blocks: Groups of items that enter and leave together; other items are on their own.
+        prior: Prior on the free units (blocks and single items): the inclusion probability of
+            each, as one number or one number a unit, or a function of how many units are on
+            that gives the weight of *one* subset of that size, normalised here.
+
+    Raises:
+        TargetError: Names repeat or hold a ``+``, a block names no item, a probability is
+            outside [0, 1].
+
+    Example:
+        >>> space = Subsets(["a", "b", "c"], of="beta", always=["a"], blocks=[["b", "c"]])
+        >>> space.size, space.label(space.enumerate())
+        (2, ['a', 'a+b+c'])
+    """
+
+    unit_items: Tensor
+    fixed_items: Tensor
+    log_odds: Tensor
+    log_size_weight: Tensor
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        of: str | Sequence[str],
+        *,
+        always: Sequence[str] = (),
+        blocks: Sequence[Sequence[str]] = (),
+        prior: float | Sequence[float] | Tensor | Callable[[int], float] = 0.5,
+    ) -> None:
+        super().__init__()
+        self.names = [str(name) for name in names]
+        self.of = (of,) if isinstance(of, str) else tuple(of)
+        check_names(self.names, "names of Subsets")
+        if bad := [name for name in self.names if "+" in name]:
+            raise TargetError(f"names of Subsets: {bad} hold a '+', which joins names in labels")
+        self.always, self.blocks = list(always), [list(block) for block in blocks]
+        used = [*self.always, *(name for block in self.blocks for name in block)]
+        if unknown := [name for name in used if name not in self.names]:
+            raise TargetError(f"always/blocks of Subsets: {unknown} are not among the names")
+        if len(set(used)) < len(used):
+            raise TargetError("always/blocks of Subsets: an item stands in two of them")
+        singles = [[name] for name in self.names if name not in used]
+        units = sorted(
+            [*self.blocks, *singles], key=lambda u: min(self.names.index(n) for n in u)
+        )
+        n_units = len(units)
+        self.code_width, self.n_items, self.context_width = n_units, len(self.names), n_units
+        self.size = 2**n_units
+        rows = [[name in unit for name in self.names] for unit in units]
+        unit_items = torch.tensor(rows, dtype=torch.bool).reshape(n_units, self.n_items)
+        self.register_buffer("unit_items", unit_items)
+        self.register_buffer("fixed_items", torch.tensor([n in self.always for n in self.names]))
+        log_odds, by_size = _subset_prior(prior, n_units)
+        self.register_buffer("log_odds", log_odds)
+        self.register_buffer("log_size_weight", by_size)
+
+    def items(self, code: Tensor) -> Tensor:
+        dtype = self.log_odds.dtype
+        return (code.to(dtype) @ self.unit_items.to(dtype) > 0) | self.fixed_items
+
+    def context(self, code: Tensor) -> Tensor:
+        return 2 * code.to(self.log_odds.dtype) - 1
+
+    def log_prior(self, code: Tensor) -> Tensor:
+        on = code.bool()
+        # log_odds holds log p(on), log p(off); a sum over selected entries keeps 0 and 1 exact
+        chosen = torch.where(on, self.log_odds[0], self.log_odds[1]).sum(-1)
+        return chosen + self.log_size_weight[on.sum(-1)]
+
+    def sample_prior(self, n: int, generator: torch.Generator) -> Tensor:
+        u = self.code_width
+        device = self.log_odds.device
+        noise = torch.rand(n, u, generator=generator, device=device, dtype=self.log_odds.dtype)
+        if not bool(self.log_size_weight.any()):
+            return (noise < self.log_odds[0].exp()).long()
+        counts = torch.tensor([_log_choose(u, s) for s in range(u + 1)], dtype=noise.dtype)
+        weights = (counts.to(device) + self.log_size_weight).exp()
+        size = torch.multinomial(weights, n, replacement=True, generator=generator)
+        return (noise.argsort(-1).argsort(-1) < size[:, None]).long()
+
+    def label(self, code: Tensor) -> list[str]:
+        rows = self.items(code).tolist()
+        return [
+            "+".join(n for n, on in zip(self.names, row, strict=True) if on) or "(none)"
+            for row in rows
+        ]
+
+    def code_of(self, model: Any) -> Tensor:
+        text = model if isinstance(model, str) else "+".join(model)
+        wanted = {part.strip() for part in text.split("+")} - {"", "(none)"}
+        on = torch.tensor([name in wanted for name in self.names])
+        unit_items = self.unit_items.cpu()
+        code = (unit_items & on).any(-1).long()
+        known = wanted <= set(self.names)
+        if not known or not torch.equal(self.items(code[None].to(unit_items.device))[0].cpu(), on):
+            raise UnknownModelError(
+                f"no model {model!r}: join item names by '+', from {_listing(self.names)}"
+                + (f"; {self.always} are always on" if self.always else "")
+                + (f"; {self.blocks} move together" if self.blocks else "")
+            )
+        return code
+
+    def enumerate(self) -> Tensor:
+        check_enumerable(self)
+        shifts = torch.arange(self.code_width, device=self.log_odds.device)
+        return (torch.arange(int(self.size or 0), device=shifts.device)[:, None] >> shifts) & 1
+
+    def index(self, code: Tensor) -> Tensor:
+        return (code << torch.arange(self.code_width, device=code.device)).sum(-1)
+
+    def spec(self) -> dict[str, Any]:
+        return {
+            "kind": "Subsets",
+            "names": self.names,
+            "of": list(self.of),
+            "always": self.always,
+            "blocks": self.blocks,
+            "log_odds": self.log_odds.cpu(),
+            "log_size_weight": self.log_size_weight.cpu(),
+            "slot_item": self.slot_item.cpu(),
+        }
+
+
+class Counts(Space):
+    """An unknown number of like components, ``min`` to ``max`` of them.
+
+    Arguments:
+        max: Largest count.
+        min: Smallest count; 0 is allowed.
+        of: The parameter, or parameters, of which each component has its own entry.
+        prior: Probability of each count, ``min`` to ``max``; a distribution over integers
+            (truncated and normalised); :class:`LogWeights`; or None for uniform.
+
+    Raises:
+        TargetError: ``min`` above ``max`` or negative; a prior of the wrong length.
+
+    Example:
+        >>> space = Counts(3, of=("amplitude", "centre"), prior=torch.distributions.Poisson(1.0))
+        >>> space.label(space.enumerate())
+        ['0', '1', '2', '3']
+        >>> space.items(torch.tensor([[2]])).tolist()
+        [[True, True, False]]
+    """
+
+    log_prior_table: Tensor
+
+    def __init__(
+        self,
+        max: int,  # noqa: A002 - the field's word
+        min: int = 0,  # noqa: A002
+        *,
+        of: str | Sequence[str],
+        prior: Sequence[float] | Tensor | Distribution | LogWeights | None = None,
+    ) -> None:
+        super().__init__()
+        if min < 0 or max < min:
+            raise TargetError(f"Counts: expected 0 <= min <= max, got min={min}, max={max}")
+        self.max, self.min = max, min
+        self.of = (of,) if isinstance(of, str) else tuple(of)
+        self.names = [str(i + 1) for i in range(max)]
+        self.code_width, self.size, self.n_items = 1, max - min + 1, max
+        self.context_width = max
+        self.register_buffer(
+            "log_prior_table", normalised_log_prior(prior, self.size, "prior of Counts", min)
+        )
+
+    def items(self, code: Tensor) -> Tensor:
+        return torch.arange(self.n_items, device=code.device) < code
+
+    def context(self, code: Tensor) -> Tensor:
+        return self.items(code).to(self.log_prior_table.dtype)
+
+    def log_prior(self, code: Tensor) -> Tensor:
+        return self.log_prior_table[code[:, 0] - self.min]
+
+    def sample_prior(self, n: int, generator: torch.Generator) -> Tensor:
+        weights = self.log_prior_table.exp()
+        draws = torch.multinomial(weights, n, replacement=True, generator=generator)
+        return draws[:, None] + self.min
+
+    def label(self, code: Tensor) -> list[str]:
+        return [str(k) for k in code[:, 0].tolist()]
+
+    def code_of(self, model: Any) -> Tensor:
+        if str(model) not in {str(k) for k in range(self.min, self.max + 1)}:
+            raise UnknownModelError(
+                f"no model {model!r}: expected a count from {self.min} to {self.max}"
+            )
+        return torch.tensor([int(model)])
+
+    def enumerate(self) -> Tensor:
+        return torch.arange(self.min, self.max + 1, device=self.log_prior_table.device)[:, None]
+
+    def index(self, code: Tensor) -> Tensor:
+        return code[:, 0] - self.min
+
+    def spec(self) -> dict[str, Any]:
+        return {
+            "kind": "Counts",
+            "max": self.max,
+            "min": self.min,
+            "of": list(self.of),
+            "log_prior": self.log_prior_table.cpu(),
+            "slot_item": self.slot_item.cpu(),
+        }
+
+
+def space_from_spec(spec: dict[str, Any]) -> Space:
+    """Rebuild a space from :meth:`Space.spec`."""
+    if spec["kind"] == "ModelList":
+        return ModelList(spec["names"], spec["slots"], spec["log_prior"])
+    space: Space
+    if spec["kind"] == "Subsets":
+        space = Subsets(
+            spec["names"], spec["of"], always=spec["always"], blocks=spec["blocks"]
+        )
+        space.log_odds = spec["log_odds"]
+        space.log_size_weight = spec["log_size_weight"]
+    else:
+        space = Counts(spec["max"], spec["min"], of=spec["of"])
+        space.log_prior_table = spec["log_prior"]
+    return space.bind(spec["slot_item"])
+
+
+def normalised_log_prior(
+    prior: Sequence[float] | Tensor | Distribution | LogWeights | None,
+    size: int,
+    argument: str,
+    first: int = 0,
+) -> Tensor:
+    """Log probabilities of ``size`` models from any of the accepted forms, shape (size,)."""
+    if prior is None:
+        return torch.full((size,), -math.log(size), dtype=torch.float64)
+    if isinstance(prior, Distribution):
+        support = torch.arange(first, first + size)
+        log_weights = prior.log_prob(support.to(torch.get_default_dtype())).double()
+    elif isinstance(prior, LogWeights):
+        log_weights = torch.as_tensor(prior.values, dtype=torch.float64)
+    else:
+        p = torch.as_tensor(prior, dtype=torch.float64)
+        if bool((p < 0).any()):
+            raise TargetError(
+                f"{argument}: probabilities must not be negative, got {p.tolist()}; "
+                "wrap log-weights in trj.LogWeights"
+            )
+        if p.shape == (size,) and abs(float(p.sum()) - 1) > 1e-4:
+            raise TargetError(
+                f"{argument}: probabilities must sum to 1, got {float(p.sum()):.6g}; "
+                "for unnormalised weights use trj.LogWeights"
+            )
+        log_weights = p.log()
+    if log_weights.shape != (size,):
+        raise TargetError(
+            f"{argument}: expected one number for each of {size} models, "
+            f"got shape {tuple(log_weights.shape)}"
+        )
+    if bool(log_weights.isnan().any()) or not bool(log_weights.isfinite().any()):
+        raise TargetError(f"{argument}: NaN, or no mass at all: {log_weights.tolist()}")
+    return log_weights - log_weights.logsumexp(0)
+
+
+def check_names(names: Sequence[str], argument: str) -> None:
+    """Refuse empty lists and repeated names."""
+    if not names:
+        raise TargetError(f"{argument}: expected at least one, got none")
+    if repeated := sorted({name for name in names if list(names).count(name) > 1}):
+        raise TargetError(f"{argument}: names must differ, {repeated} repeat")
+
+
+def check_enumerable(space: Space) -> None:
+    """Refuse to list the models of a large space."""
+    if not space.enumerable:
+        raise ShapeError(
+            f"a space of {space.size or 'uncounted'} models is too large to enumerate "
+            f"(limit {ENUMERABLE})"
+        )
+
+
+def _subset_prior(prior: Any, n_units: int) -> tuple[Tensor, Tensor]:
+    """log p(on), log p(off) by unit, shape (2, U), and a log weight by size, shape (U + 1,)."""
+    if callable(prior):
+        weights = torch.tensor([float(prior(s)) for s in range(n_units + 1)], dtype=torch.float64)
+        if not bool((weights >= 0).all()) or not bool(weights.isfinite().all()):
+            raise TargetError(f"prior of Subsets: weights by size must be >= 0, got {weights}")
+        log_weights = weights.log()
+        counts = torch.tensor([_log_choose(n_units, s) for s in range(n_units + 1)])
+        total = (log_weights + counts.double()).logsumexp(0)
+        if not bool(total.isfinite()):
+            raise TargetError("prior of Subsets: the weights by size hold no mass")
+        return torch.zeros(2, n_units, dtype=torch.float64), log_weights - total
+    p = torch.as_tensor(prior, dtype=torch.float64)
+    if p.dim() > 1 or (p.dim() == 1 and len(p) != n_units):
+        raise TargetError(
+            f"prior of Subsets: expected one number or one for each of {n_units} free units, "
+            f"got shape {tuple(p.shape)}"
+        )
+    if not bool(((p >= 0) & (p <= 1)).all()):
+        raise TargetError(f"prior of Subsets: inclusion probabilities lie in [0, 1], got {prior}")
+    p = p.expand(n_units)
+    return torch.stack([p.log(), (1 - p).log()]), torch.zeros(n_units + 1, dtype=torch.float64)
+
+
+def _log_choose(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+
+
+def _listing(names: Sequence[str], most: int = 8) -> str:
+    shown = ", ".join(repr(name) for name in names[:most])
+    return shown + (f", ... ({len(names)} in all)" if len(names) > most else "")

@@ -1,0 +1,582 @@
+"""Targets: priors and likelihoods as one log joint density on padded unconstrained coordinates."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from .errors import NonFiniteError, ShapeError, TargetError
+from .grouping import apply_by_group
+from .prior import Prior, PriorSpec
+from .space import (
+    LogWeights,
+    ModelList,
+    Space,
+    Subsets,
+    check_names,
+    normalised_log_prior,
+)
+
+LogLikelihood = Callable[..., Tensor]
+
+PROBES = 5  # points at which a likelihood is called once, at construction
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Known answers of a problem.
+
+    Attributes:
+        probabilities: Posterior probability by model label.
+        log_evidence: Log evidence by model label, nats, p(model) not included.
+        source: How they were computed, and to what accuracy.
+    """
+
+    probabilities: Mapping[str, float]
+    log_evidence: Mapping[str, float] = field(default_factory=dict)
+    source: str = ""
+
+
+class _Likelihood:
+    """A user's log-likelihood with the checks that cost nothing at every call."""
+
+    def __init__(self, function: LogLikelihood, vectorized: bool, owner: str, what: str) -> None:
+        if not callable(function):
+            raise TargetError(f"{what} of {owner}: expected a function, got {function!r}")
+        self.function, self.owner, self.what = function, owner, what
+        self._call = function if vectorized else torch.func.vmap(function)
+        self._vectorized = vectorized
+
+    def __call__(self, params: dict[str, Tensor], n: int, active: Tensor | None = None) -> Tensor:
+        if not params and active is None:  # no parameters: the value is one number
+            value = torch.as_tensor(self.function({})).reshape(-1)
+            if len(value) not in {1, n}:
+                self._wrong_shape(value, n)
+            return value.expand(n)
+        value = self._call(params) if active is None else self._call(params, active)
+        if not isinstance(value, Tensor) or value.shape != (n,):
+            self._wrong_shape(value, n)
+        return value
+
+    def _wrong_shape(self, value: Any, n: int) -> None:
+        got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        hint = (
+            "params hold a batch of points, leading size C: sum over the data, not over the "
+            "batch; for a function of one point pass vectorized=False"
+            if self._vectorized
+            else "with vectorized=False it gets one point and must return a scalar tensor"
+        )
+        raise ShapeError(
+            f"{self.what} of {self.owner}: expected a tensor of shape ({n},) for a batch of "
+            f"{n} points, got {got}. {hint}."
+        )
+
+
+@dataclass(frozen=True)
+class Model:
+    """One model: named parameters with priors, and a likelihood.
+
+    Arguments:
+        name: Shown in every table.
+        priors: For each parameter a ``torch.distributions`` distribution (its batch and event
+            shape together are the parameter's shape), or a function of the parameters before
+            it that returns one. May be empty.
+        log_likelihood: Function of a dict of batched parameters, each of shape (C, *shape),
+            that returns (C,), nats; -inf means impossible, NaN is an error. Data it uses must
+            live on the device and in the dtype that the sampler runs in.
+        vectorized: False if the function takes one point and returns one number (it must
+            then be one that ``torch.func.vmap`` can map).
+        surrogate: A smooth stand-in for ``log_likelihood`` for the training of maps only; the
+            answer never depends on it.
+
+    Parameters of the same name share coordinates across models of one target.
+
+    Example:
+        >>> import torch
+        >>> from torch.distributions import Gamma, Normal
+        >>> y = torch.tensor([0.1, 1.2, 0.4])
+        >>> model = Model(
+        ...     "shifted",
+        ...     priors={"mu": Normal(0.0, 1.0), "tau": Gamma(2.0, 2.0)},
+        ...     log_likelihood=lambda p: Normal(p["mu"][:, None], p["tau"][:, None] ** -0.5)
+        ...     .log_prob(y).sum(-1),
+        ... )
+        >>> list(model.priors)
+        ['mu', 'tau']
+    """
+
+    name: str
+    priors: Mapping[str, PriorSpec]
+    log_likelihood: LogLikelihood
+    vectorized: bool = True
+    surrogate: LogLikelihood | None = None
+
+
+@dataclass
+class _Block:
+    """One parameter of one model (or of all, in a large space) and its slots."""
+
+    prior: Prior
+    start: int
+
+    @property
+    def slots(self) -> slice:
+        return slice(self.start, self.start + self.prior.size)
+
+
+class _Density:
+    """Blocks and likelihood of one model, or of all models of a large space."""
+
+    def __init__(
+        self,
+        owner: str,
+        priors: Mapping[str, PriorSpec],
+        log_likelihood: LogLikelihood,
+        vectorized: bool,
+        surrogate: LogLikelihood | None,
+        space: Space | None = None,
+    ) -> None:
+        self.owner = owner
+        item_names = getattr(space, "of", ())
+        self.n_items = space.n_items if space is not None else 0
+        self.blocks: list[_Block] = []
+        example: tuple[dict[str, Tensor], dict[str, Tensor]] = ({}, {})
+        start = 0
+        for name, spec in priors.items():
+            prior = Prior(
+                name,
+                spec,
+                items=self.n_items if name in item_names else None,
+                example=example,
+                owner=owner,
+            )
+            for values, n in zip(example, (3, PROBES), strict=True):
+                values[name] = prior.sample(n, values)
+            self.blocks.append(_Block(prior, start))
+            start += prior.size
+        self.width = start
+        self.shared = space is not None
+        self.likelihood = _Likelihood(log_likelihood, vectorized, owner, "log_likelihood")
+        self.surrogate = (
+            None
+            if surrogate is None
+            else _Likelihood(surrogate, vectorized, owner, "surrogate")
+        )
+
+    def sample(self, n: int) -> dict[str, Tensor]:
+        """Prior draws from the global generator, all items on."""
+        values: dict[str, Tensor] = {}
+        for block in self.blocks:
+            values[block.prior.name] = block.prior.sample(n, values)
+        return values
+
+    def constrain(self, theta: Tensor) -> dict[str, Tensor]:
+        values: dict[str, Tensor] = {}
+        for block in self.blocks:
+            values[block.prior.name] = block.prior.constrain(theta[:, block.slots], values)
+        return values
+
+    def unconstrain(self, values: Mapping[str, Tensor], dim: int) -> Tensor:
+        first = next(iter(values.values())) if values else torch.zeros(1)
+        theta = first.new_zeros(len(first), dim)
+        for block in self.blocks:
+            theta[:, block.slots] = block.prior.unconstrain(values[block.prior.name], values)
+        return theta
+
+    def evaluate(
+        self, theta: Tensor, items: Tensor | None, surrogate: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Log prior of the parameters, and log likelihood, each (C,)."""
+        values: dict[str, Tensor] = {}
+        shown: dict[str, Tensor] = {}  # what the likelihood sees: unused items are zero
+        log_prior = theta.new_zeros(len(theta))
+        for block in self.blocks:
+            prior = block.prior
+            value, log_density = prior.evaluate(theta[:, block.slots], values)
+            values[prior.name] = shown[prior.name] = value
+            if items is not None and prior.items is not None:
+                log_density = torch.where(items, log_density, 0.0)
+                on = items.reshape(items.shape + (1,) * (value.dim() - 2))
+                shown[prior.name] = torch.where(on, value, 0.0)
+            log_prior = log_prior + log_density.reshape(len(theta), -1).sum(-1)
+        function = self.surrogate if surrogate and self.surrogate else self.likelihood
+        return log_prior, function(shown, len(theta), items).to(theta.dtype)
+
+    def to(self, dtype: torch.dtype, device: torch.device) -> _Density:
+        new = copy.copy(self)
+        new.blocks = [_Block(b.prior.to(dtype, device), b.start) for b in self.blocks]
+        return new
+
+
+class Target:
+    """The posterior over models and parameters, up to its normalising constant.
+
+    Two forms. A list of models, each with its own priors and likelihood::
+
+        Target([Model(...), Model(...)], model_prior=[0.5, 0.5])
+
+    and a large space with one batched likelihood for all models::
+
+        Target(Subsets(names, of="beta"), priors={"beta": ..., "sigma": ...}, log_likelihood=f)
+
+    where ``f(params, active)`` gets per-item parameters of shape (C, items, ...), zero where
+    ``active`` (C, items) is False. The prior of a per-item parameter is for one item, shared by
+    all, or has a leading dimension of one entry an item.
+
+    Arguments:
+        models: Models, or a :class:`Space`.
+        priors: Large form only: prior of each parameter.
+        log_likelihood: Large form only: function of (params, active).
+        model_prior: List form only: probabilities, :class:`LogWeights`, or a distribution over
+            the index; None is uniform. Spaces carry their own prior.
+        surrogate: Large form only, as in :class:`Model`.
+        vectorized: Large form only, as in :class:`Model`.
+        truth: Known answers, if any.
+
+    Attributes:
+        space: The bound model space.
+        dim: D, padded unconstrained coordinates.
+
+    Raises:
+        TargetError, ShapeError, NonFiniteError: The statement of the problem is wrong; every
+            likelihood is called once at a few prior draws to find out.
+
+    Source:
+        Padded (saturated) state space: Brooks, Giudici & Roberts (2003),
+        https://doi.org/10.1111/1467-9868.03711
+    """
+
+    def __init__(
+        self,
+        models: Sequence[Model] | Space,
+        priors: Mapping[str, PriorSpec] | None = None,
+        log_likelihood: LogLikelihood | None = None,
+        *,
+        model_prior: Sequence[float] | Tensor | Distribution | LogWeights | None = None,
+        surrogate: LogLikelihood | None = None,
+        vectorized: bool = True,
+        truth: Truth | None = None,
+    ) -> None:
+        self.truth = truth
+        self.dtype, self.device = torch.get_default_dtype(), torch.device("cpu")
+        if isinstance(models, Space):
+            if model_prior is not None:
+                raise TargetError("model_prior: a space carries its own prior; pass it there")
+            self._init_shared(models, priors, log_likelihood, surrogate, vectorized)
+        else:
+            if priors is not None or log_likelihood is not None or surrogate is not None:
+                raise TargetError(
+                    "priors, log_likelihood, surrogate: with a list of models each model "
+                    "carries its own; these arguments go with a space"
+                )
+            self._init_list(models, model_prior)
+        self.space.to(self.dtype)
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.manual_seed(0)
+            self._probe()
+
+    def _init_list(self, models: Sequence[Model], model_prior: Any) -> None:
+        models = list(models)
+        for model in models:
+            if not isinstance(model, Model):
+                raise TargetError(f"models: expected trj.Model objects, got {model!r}")
+        names = [model.name for model in models]
+        check_names(names, "models")
+        log_prior = normalised_log_prior(model_prior, len(models), "model_prior")
+        self._densities = [
+            _Density(f"model {m.name!r}", m.priors, m.log_likelihood, m.vectorized, m.surrogate)
+            for m in models
+        ]
+        width: dict[str, int] = {}
+        for density in self._densities:
+            for block in density.blocks:
+                name = block.prior.name
+                width[name] = max(width.get(name, 0), block.prior.size)
+        starts, self.dim = {}, 0
+        for name, size in width.items():
+            starts[name], self.dim = self.dim, self.dim + size
+        slots = torch.zeros(len(models), self.dim, dtype=torch.bool)
+        for m, density in enumerate(self._densities):
+            for block in density.blocks:
+                block.start = starts[block.prior.name]
+                slots[m, block.slots] = True
+        self.slot_names = _slot_names(width)
+        self.space: Space = ModelList(names, slots, log_prior)
+
+    def _init_shared(
+        self,
+        space: Space,
+        priors: Mapping[str, PriorSpec] | None,
+        log_likelihood: LogLikelihood | None,
+        surrogate: LogLikelihood | None,
+        vectorized: bool,
+    ) -> None:
+        if priors is None or log_likelihood is None:
+            raise TargetError("priors, log_likelihood: both are needed with a space")
+        if missing := [name for name in getattr(space, "of", ()) if name not in priors]:
+            raise TargetError(f"priors: {missing}, named by the space's `of`, have no prior")
+        owner = f"the {type(space).__name__} target"
+        density = _Density(owner, priors, log_likelihood, vectorized, surrogate, space)
+        self._densities = [density]
+        self.dim = density.width
+        slot_item = torch.full((self.dim,), space.n_items)
+        for block in density.blocks:
+            if block.prior.items is not None:
+                each = block.prior.size // max(block.prior.items, 1)
+                slot_item[block.slots] = torch.arange(block.prior.items).repeat_interleave(each)
+        self.slot_names = _slot_names({b.prior.name: b.prior.size for b in density.blocks})
+        self.space = space.bind(slot_item)
+
+    # ---- evaluation -------------------------------------------------------------------------
+
+    def log_prior_and_likelihood(
+        self, code: Tensor, theta: Tensor, *, surrogate: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Log prior (model, parameters and Jacobian) and log likelihood.
+
+        Arguments:
+            code: Models, shape (C, L), int64.
+            theta: Padded unconstrained coordinates, shape (C, D); spare slots are ignored.
+            surrogate: Use the models' smooth surrogates where they have one.
+
+        Returns:
+            Two tensors of shape (C,), nats. Where the prior is -inf the likelihood is finite
+            and has no meaning.
+        """
+        log_model = self.space.log_prior(code)
+        if len(self._densities) == 1:
+            items = self.space.items(code) if self._densities[0].shared else None
+            log_prior, log_likelihood = self._densities[0].evaluate(theta, items, surrogate)
+        else:
+            log_prior, log_likelihood = apply_by_group(
+                code[:, 0],
+                [lambda x, d=d: d.evaluate(x, None, surrogate) for d in self._densities],
+                theta,
+                self._anchors,
+            )
+        return log_model + log_prior, log_likelihood
+
+    def log_joint(self, code: Tensor, theta: Tensor) -> Tensor:
+        """log p(model) p(theta | model) p(data | theta, model) |d params / d theta|.
+
+        Arguments:
+            code: Models, shape (C, L), int64.
+            theta: Padded unconstrained coordinates, shape (C, D); spare slots are ignored.
+
+        Returns:
+            Shape (C,), nats; -inf outside the support; NaN where the likelihood is NaN.
+        """
+        log_prior, log_likelihood = self.log_prior_and_likelihood(code, theta)
+        return torch.where(log_prior == -math.inf, log_prior, log_prior + log_likelihood)
+
+    def check_finite(self, code: Tensor, theta: Tensor, log_joint: Tensor) -> None:
+        """Raise if any log joint is NaN or +inf, naming a model and its parameter values."""
+        bad = torch.isnan(log_joint) | (log_joint == math.inf)
+        if bool(bad.any()):
+            first = int(bad.nonzero()[0, 0])
+            raise self.non_finite(code[first], theta[first], int(bad.sum()))
+
+    def non_finite(self, code: Tensor, theta: Tensor, count: int) -> NonFiniteError:
+        """The error that describes a point with a NaN or infinite density."""
+        where = self.describe(code, theta)
+        return NonFiniteError(
+            f"log density is NaN or +inf at {count} point(s), one of them {where}. "
+            "Return -inf from log_likelihood where the data are impossible, and mend the rest.",
+            count=count,
+            where=where,
+        )
+
+    def describe(self, code: Tensor, theta: Tensor) -> str:
+        """One point in words: model label and constrained values."""
+        label = self.space.label(code[None])[0]
+        values = self.values(code[None], theta[None])
+        shown = ", ".join(f"{n}={_short(v[0])}" for n, v in values[label].items())
+        return f"model {label!r}" + (f" with {shown}" if shown else "")
+
+    # ---- parameters -------------------------------------------------------------------------
+
+    def _density_of(self, code: Tensor) -> _Density:
+        shared = self._densities[0].shared
+        return self._densities[0 if shared else int(code[0])]
+
+    def values(self, code: Tensor, theta: Tensor) -> dict[str, dict[str, Tensor]]:
+        """Constrained parameters by model label.
+
+        Arguments:
+            code: Models, shape (C, L).
+            theta: Padded coordinates, shape (C, D).
+
+        Returns:
+            For each model that occurs, its parameters in the user's names, each with leading
+            size the number of rows of that model, in their order. Per-item parameters hold
+            the items in use only.
+        """
+        result: dict[str, dict[str, Tensor]] = {}
+        models, which = torch.unique(code, dim=0, return_inverse=True)
+        for m, label in enumerate(self.space.label(models)):
+            result[label] = self.constrain(models[m], theta[which == m])
+        return result
+
+    def constrain(self, code: Tensor, theta: Tensor) -> dict[str, Tensor]:
+        """Constrained parameters of points of one model.
+
+        Arguments:
+            code: One model, shape (L,).
+            theta: Padded coordinates, shape (n, D).
+
+        Returns:
+            By name, shape (n, *shape); per-item parameters hold the items in use only.
+        """
+        density = self._density_of(code)
+        values = density.constrain(theta)
+        if density.shared:
+            items = self.space.items(code[None])[0]
+            for block in density.blocks:
+                if block.prior.items is not None:
+                    values[block.prior.name] = values[block.prior.name][:, items]
+        return values
+
+    def unconstrain(self, model: Any, params: Mapping[str, Any]) -> Tensor:
+        """Padded coordinates of constrained values of one model.
+
+        Arguments:
+            model: Label of the model.
+            params: By name, arrays of shape (n, *shape); per-item parameters hold the items
+                in use only, as :meth:`constrain` returns them.
+
+        Returns:
+            Shape (n, D).
+        """
+        code = self.space.code_of(model)
+        density = self._density_of(code)
+        names = [block.prior.name for block in density.blocks]
+        if set(names) != set(params):
+            raise ShapeError(f"params of model {model!r}: expected {names}, got {list(params)}")
+        values = {
+            name: torch.as_tensor(params[name], dtype=self.dtype, device=self.device)
+            for name in names
+        }
+        if density.shared:
+            items = self.space.items(code[None].to(self.device))[0]
+            for block in density.blocks:
+                if block.prior.items is not None:
+                    given = values[block.prior.name]
+                    full = block.prior.constrain(
+                        given.new_zeros(len(given), block.prior.size), values
+                    ).clone()
+                    full[:, items] = given
+                    values[block.prior.name] = full
+        theta = density.unconstrain(values, self.dim)
+        return torch.where(self.space.active(code[None].to(self.device)), theta, 0.0)
+
+    def sample_prior(self, code: Tensor, generator: torch.Generator) -> Tensor:
+        """Padded coordinates drawn from the parameters' prior, (C, L) -> (C, D).
+
+        Rows whose draw falls on the boundary of the support in floating point come out as
+        infinite; spare slots are zero.
+        """
+        theta = torch.zeros(len(code), self.dim, dtype=self.dtype, device=self.device)
+        seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=devices), torch.no_grad():
+            torch.manual_seed(seed)
+            for g, density in enumerate(self._densities):
+                rows = slice(None) if density.shared else code[:, 0] == g
+                n = len(theta[rows])
+                if n and density.blocks:
+                    theta[rows] = density.unconstrain(density.sample(n), self.dim).to(theta)
+        return torch.where(self.space.active(code), theta, 0.0)
+
+    # ---- construction -----------------------------------------------------------------------
+
+    def to(self, *, dtype: torch.dtype | None = None, device: Any = None) -> Target:
+        """A copy in another precision or on another device; the original is untouched.
+
+        Tensors inside the user's functions stay where they are.
+        """
+        new = copy.copy(self)
+        new.dtype = dtype or self.dtype
+        new.device = torch.device(device or self.device)
+        if (new.dtype, new.device) == (self.dtype, self.device):
+            return self
+        new.space = copy.deepcopy(self.space).to(new.device, new.dtype)
+        new._densities = [d.to(new.dtype, new.device) for d in self._densities]
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.manual_seed(0)
+            new._probe()
+        return new
+
+    def _probe(self) -> None:
+        """Call every likelihood once at prior draws: shapes, NaN, points mixed up."""
+        self._anchors = torch.zeros(
+            len(self._densities), self.dim, dtype=self.dtype, device=self.device
+        )
+        for g, density in enumerate(self._densities):
+            if density.shared:
+                generator = torch.Generator(self.device).manual_seed(0)
+                code = self.space.sample_prior(PROBES, generator)
+            else:
+                code = torch.full((PROBES, 1), g, device=self.device)
+            theta = torch.zeros(PROBES, self.dim, dtype=self.dtype, device=self.device)
+            if density.blocks:
+                theta = density.unconstrain(density.sample(PROBES), self.dim).to(theta)
+            theta = torch.where(theta.isfinite() & self.space.active(code), theta, 0.0)
+            items = self.space.items(code) if density.shared else None
+            for surrogate in (False, True) if density.surrogate else (False,):
+                what = "surrogate" if surrogate else "log_likelihood"
+                self._probe_one(density, code, theta, items, surrogate, what)
+            log_prior, log_likelihood = density.evaluate(theta, items, False)
+            finite = (log_prior + log_likelihood).isfinite()
+            self._anchors[g] = theta[finite.int().argmax()]
+
+    def _probe_one(
+        self,
+        density: _Density,
+        code: Tensor,
+        theta: Tensor,
+        items: Tensor | None,
+        surrogate: bool,
+        what: str,
+    ) -> None:
+        try:
+            log_prior, batch = density.evaluate(theta, items, surrogate)
+            one = density.evaluate(
+                theta[:1], items[:1] if items is not None else None, surrogate
+            )[1]
+        except (ShapeError, TargetError):
+            raise
+        except Exception as error:
+            raise TargetError(
+                f"{what} of {density.owner} failed at prior draws ({self._shapes(density)}; "
+                f"{self.dtype} on {self.device}): {type(error).__name__}: {error}"
+            ) from error
+        counted = torch.where(log_prior == -math.inf, log_prior, log_prior + batch)
+        self.check_finite(code, theta, counted)
+        tolerance = 1e-3 * (1 + batch[0].abs())
+        if bool(counted[0].isfinite()) and not bool((batch[0] - one[0]).abs() <= tolerance):
+            raise ShapeError(
+                f"{what} of {density.owner}: point 0 gives {float(one[0]):.6g} alone and "
+                f"{float(batch[0]):.6g} in a batch; the function mixes the points of a batch"
+            )
+
+    @staticmethod
+    def _shapes(density: _Density) -> str:
+        return ", ".join(
+            f"{b.prior.name}: (C, {', '.join(map(str, b.prior.shape))})" for b in density.blocks
+        ).replace(", )", ",)")
+
+
+def _slot_names(width: Mapping[str, int]) -> list[str]:
+    return [f"{name}[{i}]" if n > 1 else name for name, n in width.items() for i in range(n)]
+
+
+def _short(value: Tensor) -> str:
+    flat = [f"{v:.6g}" for v in value.flatten().tolist()]
+    return flat[0] if len(flat) == 1 else "[" + ", ".join(flat) + "]"

@@ -1,0 +1,171 @@
+"""The transport interface, and the reference distributions that maps end in."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import ConfigurationError
+from ..space import Space
+
+
+class Reference(nn.Module, ABC):
+    """A distribution with independent, identical coordinates."""
+
+    @abstractmethod
+    def sample(
+        self, shape: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype
+    ) -> Tensor:
+        """Draws on the generator's device."""
+
+    @abstractmethod
+    def log_prob(self, z: Tensor) -> Tensor:
+        """Log density of each coordinate, same shape as ``z``, nats."""
+
+    @abstractmethod
+    def refresh(self, z: Tensor, rho: Tensor | float, generator: torch.Generator) -> Tensor:
+        """A draw from a kernel that is reversible for the reference.
+
+        Arguments:
+            z: Current point, any shape.
+            rho: Correlation in [0, 1], broadcast against ``z``: 1 returns ``z``, 0 a fresh draw.
+            generator: Source of randomness.
+        """
+
+
+class Gaussian(Reference):
+    """Standard normal coordinates; ``refresh`` is the preconditioned Crank-Nicolson step.
+
+    Source:
+        Cotter, Roberts, Stuart & White (2013), https://doi.org/10.1214/13-STS421
+
+    Example:
+        >>> g = torch.Generator().manual_seed(0)
+        >>> z = Gaussian().sample((4, 2), g, torch.float32)
+        >>> bool((Gaussian().refresh(z, 1.0, g) == z).all())
+        True
+    """
+
+    def sample(
+        self, shape: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype
+    ) -> Tensor:
+        return torch.randn(shape, generator=generator, device=generator.device, dtype=dtype)
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        return -0.5 * (z * z) - 0.5 * math.log(2 * math.pi)
+
+    def refresh(self, z: Tensor, rho: Tensor | float, generator: torch.Generator) -> Tensor:
+        rho = torch.as_tensor(rho, dtype=z.dtype, device=z.device)
+        noise = self.sample(tuple(z.shape), generator, z.dtype)
+        return rho * z + (1 - rho * rho).clamp(min=0).sqrt() * noise
+
+
+class StudentT(Reference):
+    """Student-t coordinates, for posteriors with heavy tails.
+
+    ``refresh`` draws the precision of the normal scale mixture given z, then moves z by the
+    Gaussian step at that precision: reversible for each precision, hence for their mixture.
+
+    Arguments:
+        df: Degrees of freedom, a positive integer.
+
+    Example:
+        >>> StudentT(5).log_prob(torch.zeros(3)).shape
+        torch.Size([3])
+    """
+
+    def __init__(self, df: int = 5) -> None:
+        super().__init__()
+        if df < 1 or int(df) != df:
+            raise ConfigurationError(f"df: expected a positive integer, got {df!r}")
+        self.df = int(df)
+
+    def _chi_square(
+        self, df: int, shape: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype
+    ) -> Tensor:
+        normal = torch.randn((df, *shape), generator=generator, device=generator.device)
+        return normal.to(dtype).square().sum(0)
+
+    def sample(
+        self, shape: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype
+    ) -> Tensor:
+        normal = torch.randn(shape, generator=generator, device=generator.device, dtype=dtype)
+        precision = self._chi_square(self.df, shape, generator, dtype) / self.df
+        return normal / precision.sqrt()
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        v = self.df
+        constant = math.lgamma((v + 1) / 2) - math.lgamma(v / 2) - 0.5 * math.log(v * math.pi)
+        return constant - (v + 1) / 2 * torch.log1p(z * z / v)
+
+    def refresh(self, z: Tensor, rho: Tensor | float, generator: torch.Generator) -> Tensor:
+        shape = tuple(z.shape)
+        chi_square = self._chi_square(self.df + 1, shape, generator, z.dtype)
+        precision = chi_square / (self.df + z * z)
+        rho = torch.as_tensor(rho, dtype=z.dtype, device=z.device)
+        noise = torch.randn(shape, generator=generator, device=generator.device, dtype=z.dtype)
+        return rho * z + (1 - rho * rho).clamp(min=0).sqrt() * noise / precision.sqrt()
+
+
+class Transport(nn.Module, ABC):
+    """A bijection of the padded coordinates for every model: parameters to reference and back.
+
+    Attributes:
+        space: The bound model space, pure data.
+        reference: The distribution that posteriors are carried to.
+        spares_pass: Whether coordinates that a model does not use pass through unchanged, so
+            that the density of a model's own coordinates is known exactly.
+    """
+
+    spares_pass: bool = True
+
+    def __init__(self, space: Space, reference: Reference | None = None) -> None:
+        super().__init__()
+        self.space = space
+        self.reference = reference if reference is not None else Gaussian()
+
+    @abstractmethod
+    def to_reference(self, theta: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+        """Carry parameters to the reference.
+
+        Arguments:
+            theta: Padded unconstrained coordinates, shape (C, D).
+            code: Models, shape (C, L).
+
+        Returns:
+            z, shape (C, D), and log|det dz/dtheta|, shape (C,).
+        """
+
+    @abstractmethod
+    def from_reference(self, z: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+        """Carry reference points to parameters.
+
+        Arguments:
+            z: Reference points, shape (C, D).
+            code: Models, shape (C, L).
+
+        Returns:
+            theta, shape (C, D), and log|det dtheta/dz|, shape (C,).
+        """
+
+    def calibrate(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:  # noqa: B027
+        """Take a first guess of location and scale of the models' coordinates, if it helps.
+
+        Arguments:
+            code: Models, shape (M, L).
+            loc: Locations, shape (M, D).
+            scale: Positive scales, shape (M, D).
+        """
+
+
+class Identity(Transport):
+    """theta = z: moves in plain unconstrained coordinates."""
+
+    def to_reference(self, theta: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+        return theta, theta.new_zeros(len(theta))
+
+    def from_reference(self, z: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+        return z, z.new_zeros(len(z))

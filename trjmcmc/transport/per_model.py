@@ -1,0 +1,89 @@
+"""One zuko flow a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import ConfigurationError
+from ..grouping import apply_by_group
+from ..space import Space, check_enumerable
+from .base import Reference, Transport
+
+
+class PerModel(Transport):
+    """An independent zuko flow for each model of a small space.
+
+    Arguments:
+        space: A bound space of few models.
+        flow: Constructor of an unconditional zuko flow from the number of coordinates, such as
+            ``lambda d: zuko.flows.NSF(d, transforms=3)``. Only its bijection is used.
+        reference: Standard normal if omitted.
+        seed: Seed of the initial weights.
+
+    Raises:
+        ConfigurationError: ``flow`` does not build a zuko flow.
+
+    Example:
+        >>> import zuko
+        >>> from trjmcmc import problems
+        >>> space = problems.sinh_arcsinh().space
+        >>> flow = PerModel(space, lambda d: zuko.flows.NSF(d, transforms=2))
+        >>> flow.to_reference(torch.zeros(2, 2), torch.tensor([[0], [1]]))[0].shape
+        torch.Size([2, 2])
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        flow: Callable[[int], nn.Module],
+        *,
+        reference: Reference | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(space, reference)
+        check_enumerable(space)
+        active = space.active(space.enumerate())
+        self.slots = [torch.nonzero(row)[:, 0] for row in active]
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.flows = nn.ModuleList(
+                flow(len(s)) if len(s) else nn.Identity() for s in self.slots
+            )
+        for s, built in zip(self.slots, self.flows, strict=True):
+            if len(s) and not hasattr(built, "transform"):
+                raise ConfigurationError(
+                    f"flow({len(s)}): expected a zuko flow, got {type(built).__name__}"
+                )
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> PerModel:
+        self.slots = [fn(s) for s in self.slots]
+        super()._apply(fn, recurse)
+        return self
+
+    def _one(self, m: int, x: Tensor, inverse: bool) -> tuple[Tensor, Tensor]:
+        slots = self.slots[m]
+        if not len(slots):
+            return x, x.new_zeros(len(x))
+        transform = self.flows[m]().transform
+        step = transform.inv if inverse else transform
+        y, ladj = step.call_and_ladj(x[:, slots])
+        return x.index_copy(1, slots, y), ladj
+
+    def _all(self, x: Tensor, code: Tensor, inverse: bool) -> tuple[Tensor, Tensor]:
+        anchors = x.new_zeros(len(self.slots), x.shape[1])
+        y, ladj = apply_by_group(
+            self.space.index(code),
+            [lambda rows, m=m: self._one(m, rows, inverse) for m in range(len(self.slots))],
+            x,
+            anchors,
+        )
+        return y, ladj
+
+    def to_reference(self, theta: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+        return self._all(theta, code, inverse=False)
+
+    def from_reference(self, z: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+        return self._all(z, code, inverse=True)
