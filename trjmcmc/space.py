@@ -223,9 +223,7 @@ class Subsets(Space):
         if len(set(used)) < len(used):
             raise TargetError("always/blocks of Subsets: an item stands in two of them")
         singles = [[name] for name in self.names if name not in used]
-        units = sorted(
-            [*self.blocks, *singles], key=lambda u: min(self.names.index(n) for n in u)
-        )
+        units = sorted([*self.blocks, *singles], key=lambda u: min(self.names.index(n) for n in u))
         n_units = len(units)
         self.code_width, self.n_items, self.context_width = n_units, len(self.names), n_units
         self.size = 2**n_units
@@ -394,9 +392,7 @@ def space_from_spec(spec: dict[str, Any]) -> Space:
         return ModelList(spec["names"], spec["slots"], spec["log_prior"])
     space: Space
     if spec["kind"] == "Subsets":
-        space = Subsets(
-            spec["names"], spec["of"], always=spec["always"], blocks=spec["blocks"]
-        )
+        space = Subsets(spec["names"], spec["of"], always=spec["always"], blocks=spec["blocks"])
         space.log_odds = spec["log_odds"]
         space.log_size_weight = spec["log_size_weight"]
     else:

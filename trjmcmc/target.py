@@ -165,9 +165,7 @@ class _Density:
         self.shared = space is not None
         self.likelihood = _Likelihood(log_likelihood, vectorized, owner, "log_likelihood")
         self.surrogate = (
-            None
-            if surrogate is None
-            else _Likelihood(surrogate, vectorized, owner, "surrogate")
+            None if surrogate is None else _Likelihood(surrogate, vectorized, owner, "surrogate")
         )
 
     def sample(self, n: int) -> dict[str, Tensor]:
@@ -376,6 +374,33 @@ class Target:
         log_prior, log_likelihood = self.log_prior_and_likelihood(code, theta)
         return torch.where(log_prior == -math.inf, log_prior, log_prior + log_likelihood)
 
+    def log_joint_and_grad(
+        self, code: Tensor, theta: Tensor, *, temper: float = 1.0, surrogate: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Tempered log joint, likelihood to the power ``temper``, and its gradient.
+
+        Arguments:
+            code: Models, shape (C, L).
+            theta: Padded coordinates, shape (C, D).
+            temper: Exponent of the likelihood in [0, 1].
+            surrogate: Use the models' smooth surrogates where they have one.
+
+        Returns:
+            Values, shape (C,), nats, and gradients, shape (C, D), zero in spare slots.
+        """
+        with torch.enable_grad():
+            leaf = theta.detach().requires_grad_()
+            log_prior, log_likelihood = self.log_prior_and_likelihood(
+                code, leaf, surrogate=surrogate
+            )
+            value = log_prior + temper * log_likelihood
+            if not value.requires_grad:  # no parameters
+                return value, torch.zeros_like(theta)
+            (gradient,) = torch.autograd.grad(value.sum(), leaf, allow_unused=True)
+        gradient = torch.zeros_like(theta) if gradient is None else gradient
+        value = torch.where(log_prior == -math.inf, log_prior, value)
+        return value.detach(), torch.where(self.space.active(code), gradient, 0.0)
+
     def check_finite(self, code: Tensor, theta: Tensor, log_joint: Tensor) -> None:
         """Raise if any log joint is NaN or +inf, naming a model and its parameter values."""
         bad = torch.isnan(log_joint) | (log_joint == math.inf)
@@ -442,6 +467,39 @@ class Target:
                 if block.prior.items is not None:
                     values[block.prior.name] = values[block.prior.name][:, items]
         return values
+
+    def padded_values(self, code: Tensor, theta: Tensor) -> dict[str, Tensor]:
+        """Constrained parameters of points of any models, padded to the largest with NaN.
+
+        Arguments:
+            code: Models, shape (N, L).
+            theta: Padded coordinates, shape (N, D).
+
+        Returns:
+            By name, shape (N, *largest shape).
+        """
+        result: dict[str, Tensor] = {}
+        for g, density in enumerate(self._densities):
+            rows = torch.arange(len(code)) if density.shared else (code[:, 0] == g).nonzero()[:, 0]
+            items = self.space.items(code) if density.shared else None
+            values = density.constrain(theta[rows]) if len(rows) else {}
+            for block in density.blocks:
+                name, shape = block.prior.name, block.prior.shape
+                old = result.get(name)
+                if old is None:
+                    old = theta.new_full((len(code), *shape), math.nan)
+                elif grow := [max(a, b) - a for a, b in zip(old.shape[1:], shape, strict=True)]:
+                    pad = [n for extra in reversed(grow) for n in (0, extra)]
+                    old = torch.nn.functional.pad(old, pad, value=math.nan)
+                result[name] = old
+                if not len(rows):
+                    continue
+                value = values[name]
+                if items is not None and block.prior.items is not None:
+                    on = items.reshape(items.shape + (1,) * (value.dim() - 2))
+                    value = torch.where(on, value, math.nan)
+                result[name][(rows, *(slice(n) for n in shape))] = value
+        return result
 
     def unconstrain(self, model: Any, params: Mapping[str, Any]) -> Tensor:
         """Padded coordinates of constrained values of one model.
@@ -547,9 +605,9 @@ class Target:
     ) -> None:
         try:
             log_prior, batch = density.evaluate(theta, items, surrogate)
-            one = density.evaluate(
-                theta[:1], items[:1] if items is not None else None, surrogate
-            )[1]
+            one = density.evaluate(theta[:1], items[:1] if items is not None else None, surrogate)[
+                1
+            ]
         except (ShapeError, TargetError):
             raise
         except Exception as error:

@@ -151,6 +151,11 @@ class Transport(nn.Module, ABC):
             theta, shape (C, D), and log|det dtheta/dz|, shape (C,).
         """
 
+    def log_nu(self, z: Tensor, code: Tensor) -> Tensor:
+        """Log reference density of the coordinates that each model uses, shape (C,), nats."""
+        active = self.space.active(code)
+        return torch.where(active, self.reference.log_prob(z), 0.0).sum(-1)
+
     def calibrate(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:  # noqa: B027
         """Take a first guess of location and scale of the models' coordinates, if it helps.
 

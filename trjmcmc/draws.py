@@ -1,0 +1,74 @@
+"""The record of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Kept draws of all chains, on the CPU.
+
+    Attributes:
+        code: Models, shape (chain, draw, L), int64.
+        theta: Padded unconstrained coordinates, shape (chain, draw, D).
+        log_joint: Shape (chain, draw), nats.
+        thin: Steps between kept draws.
+    """
+
+    code: Tensor
+    theta: Tensor
+    log_joint: Tensor
+    thin: int = 1
+
+    @property
+    def n_chains(self) -> int:
+        """Number of chains."""
+        return self.code.shape[0]
+
+    @property
+    def n_draws(self) -> int:
+        """Kept draws a chain."""
+        return self.code.shape[1]
+
+    def flat(self) -> tuple[Tensor, Tensor]:
+        """Codes and coordinates of all draws, chain by chain, shapes (N, L) and (N, D)."""
+        return self.code.flatten(0, 1), self.theta.flatten(0, 1)
+
+
+class Recorder:
+    """Collects states into :class:`Draws`.
+
+    Arguments:
+        draws: Most draws a chain.
+        code: Codes of the chains, to take sizes from, shape (C, L).
+        theta: Coordinates of the chains, to take sizes and dtype from, shape (C, D).
+        thin: Steps between kept draws.
+    """
+
+    def __init__(self, draws: int, code: Tensor, theta: Tensor, thin: int) -> None:
+        c = len(code)
+        self._code = torch.zeros(draws, c, code.shape[1], dtype=torch.long)
+        self._theta = torch.zeros(draws, c, theta.shape[1], dtype=theta.dtype)
+        self._log_joint = torch.zeros(draws, c, dtype=theta.dtype)
+        self.thin, self.kept = thin, 0
+
+    def keep(self, code: Tensor, theta: Tensor, log_joint: Tensor) -> None:
+        """Copy one state."""
+        self._code[self.kept].copy_(code)
+        self._theta[self.kept].copy_(theta)
+        self._log_joint[self.kept].copy_(log_joint)
+        self.kept += 1
+
+    def draws(self) -> Draws:
+        """What was kept so far."""
+        n = self.kept
+        return Draws(
+            self._code[:n].transpose(0, 1).contiguous(),
+            self._theta[:n].transpose(0, 1).contiguous(),
+            self._log_joint[:n].T.contiguous(),
+            self.thin,
+        )

@@ -1,0 +1,27 @@
+"""One number with its error."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value, its standard error, and what they rest on.
+
+    Attributes:
+        value: The estimate.
+        std_error: One standard error, in the unit of the value.
+        ess: Effective number of independent draws behind it.
+        warning: What makes it doubtful; empty if nothing does.
+    """
+
+    value: float
+    std_error: float
+    ess: float = math.nan
+    warning: str = ""
+
+    def __str__(self) -> str:
+        note = f" ({self.warning})" if self.warning else ""
+        return f"{self.value:.5g} ± {self.std_error:.2g}{note}"

@@ -1,0 +1,63 @@
+"""Model probabilities from the visits of a chain."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..export import split_rhat
+from .estimate import Estimate
+from .mean import mean_error
+
+FEW_RETURNS = 10  # visits of a model that begin anew, under which its error is doubtful
+HIGH_RHAT = 1.05
+
+
+def visit_probability(indicator: NDArray[np.bool_], fallback_ess: float) -> Estimate:
+    """Share of the draws in a model.
+
+    Arguments:
+        indicator: Whether each draw is in the model, shape (chain, draw).
+        fallback_ess: Effective draws to assume where the indicator never changes.
+
+    Returns:
+        Value and autocorrelation-aware error. For a model that is never (or always) visited
+        the error is the distance of the 95 % bound, 3 / ESS (the rule of three): never visited
+        is not probability zero.
+
+    Source:
+        Rule of three: Hanley & Lippman-Hand (1983), https://doi.org/10.1001/jama.249.13.1743
+    """
+    p = float(indicator.mean())
+    error, ess = mean_error(indicator.astype(float))
+    if not math.isfinite(ess):
+        bound = min(1.0, 3 / fallback_ess) if fallback_ess > 0 else 1.0
+        return Estimate(p, bound, fallback_ess, "never left" if p else "never visited")
+    warning = _few_returns(indicator)
+    if not warning and (rhat := split_rhat(indicator.astype(float))) > HIGH_RHAT:
+        warning = f"R-hat {rhat:.2f}"
+    return Estimate(p, error, ess, warning)
+
+
+def log_odds(a: NDArray[np.bool_], b: NDArray[np.bool_]) -> Estimate:
+    """Log of the ratio of two visit shares, error from the influence function.
+
+    Arguments:
+        a, b: Whether each draw is in the first and the second model, shape (chain, draw).
+    """
+    p, q = float(a.mean()), float(b.mean())
+    if p == 0 or q == 0:
+        value = math.nan if p == q else (-math.inf if p == 0 else math.inf)
+        return Estimate(value, math.inf, 0.0, "a model was never visited")
+    error, ess = mean_error(a / p - b / q)
+    if not math.isfinite(ess):  # a and b are the same model, or the chains never moved
+        same = bool((a == b).all())
+        return Estimate(math.log(p / q), 0.0 if same else math.inf, ess)
+    return Estimate(math.log(p / q), error, ess, _few_returns(a) or _few_returns(b))
+
+
+def _few_returns(indicator: NDArray[np.bool_]) -> str:
+    returns = int((np.diff(indicator.astype(int), axis=1) == 1).sum())
+    return f"only {returns} returns" if returns < FEW_RETURNS else ""

@@ -1,0 +1,63 @@
+"""The only file that imports ArviZ: effective sample sizes, R-hat, and export.
+
+Works with ArviZ 0.2x (InferenceData) and with ArviZ 1.x (DataTree).
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", FutureWarning)  # 0.2x announces 1.x at import
+    import arviz
+
+MODERN = int(arviz.__version__.split(".")[0]) >= 1
+
+
+def effective_sample_size(x: NDArray[np.floating]) -> float:
+    """Effective number of independent draws behind the mean of ``x``, shape (chain, draw).
+
+    NaN where x is constant or there are fewer than four draws a chain.
+    """
+    if x.shape[1] < 4 or np.ptp(x) == 0:
+        return float("nan")
+    return _number(_statistic("ess", x, "mean"))
+
+
+def split_rhat(x: NDArray[np.floating]) -> float:
+    """Split R-hat of ``x``, shape (chain, draw); NaN where x is constant."""
+    if x.shape[1] < 4 or np.ptp(x) == 0:
+        return float("nan")
+    return _number(_statistic("rhat", x, "split"))
+
+
+def _statistic(name: str, x: NDArray[np.floating], method: str) -> Any:
+    x = np.ascontiguousarray(x, dtype=float)
+    if MODERN:
+        function = getattr(arviz, name)
+        return function(x, chain_axis=0, draw_axis=1, method=method)
+    return getattr(arviz, name)(x, method=method)
+
+
+def _number(value: Any) -> float:
+    return float(np.asarray(value).item())
+
+
+def to_arviz(
+    posterior: dict[str, NDArray[Any]],
+    sample_stats: dict[str, NDArray[Any]],
+    attributes: dict[str, Any],
+) -> Any:
+    """Groups of arrays with leading axes (chain, draw) as InferenceData or DataTree."""
+    groups = {"posterior": posterior, "sample_stats": sample_stats}
+    if MODERN:
+        tree = arviz.from_dict(groups)
+        tree["posterior"].attrs.update(attributes)
+        return tree
+    data = arviz.from_dict(**groups)
+    data.posterior.attrs.update(attributes)
+    return data

@@ -1,0 +1,190 @@
+"""Training objectives: reverse and forward Kullback-Leibler divergence over many models."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ..errors import ConfigurationError
+from ..target import Target
+from ..transport import Transport
+
+ModelDraws = Callable[[int, torch.Generator], Tensor]
+
+LARGEST_HOLD_OUT = 4096
+
+
+class Objective(ABC):
+    """A loss whose minimum is reached when the map carries each posterior to the reference.
+
+    Attributes:
+        shown: What minus the loss is called in the progress bar.
+    """
+
+    shown = "objective"
+
+    @abstractmethod
+    def values(
+        self, transport: Transport, progress: float, n: int, generator: torch.Generator
+    ) -> Tensor:
+        """Loss of about ``n`` fresh draws, one value a draw.
+
+        Arguments:
+            transport: The map being trained.
+            progress: Share of the planned steps that are done, in (0, 1].
+            n: Draws asked for.
+            generator: Source of randomness.
+
+        Returns:
+            Shape (n,), nats; not finite where a draw can't be used.
+        """
+
+    def temper(self, progress: float) -> float:
+        """Exponent of the likelihood at this point of the training."""
+        return 1.0
+
+    def validate(self, transport: Transport) -> float | None:
+        """Mean loss of draws that training never sees, nats; None if there are none."""
+        return None
+
+
+class ReverseKL(Objective):
+    """Minus the evidence lower bound, averaged over models; no posterior draws needed.
+
+    Arguments:
+        target: The target; models are trained on their surrogates where they have one.
+        anneal: Share of the steps over which the likelihood's exponent grows from 0 to 1.
+        models: Function of (n, generator) that draws codes (n, L). By default all models in
+            turn where they can be listed, else draws from the model prior.
+
+    Raises:
+        ConfigurationError: ``anneal`` outside [0, 1).
+
+    Source:
+        Yin & Jiao, eqs. 12 and 18, Algorithm 2; annealing: Rezende & Mohamed (2015), eq. 20
+    """
+
+    shown = "elbo"
+
+    def __init__(
+        self, target: Target, *, anneal: float = 0.3, models: ModelDraws | None = None
+    ) -> None:
+        if not 0 <= anneal < 1:
+            raise ConfigurationError(f"anneal: expected a share in [0, 1), got {anneal}")
+        self.target, self.anneal = target, anneal
+        self.models = models or _all_models(target)
+
+    def temper(self, progress: float) -> float:
+        return min(1.0, progress / self.anneal) if self.anneal else 1.0
+
+    def values(
+        self, transport: Transport, progress: float, n: int, generator: torch.Generator
+    ) -> Tensor:
+        code = self.models(n, generator)
+        z = transport.reference.sample((len(code), self.target.dim), generator, self.target.dtype)
+        return reverse_kl(self.target, transport, code, z, temper=self.temper(progress))
+
+
+class ForwardKL(Objective):
+    """Minus the map's mean log density of posterior draws, by default of all models alike.
+
+    Arguments:
+        code: Models of the draws, shape (N, L).
+        theta: Padded coordinates of the draws, shape (N, D).
+        hold_out: Share of the draws kept for validation.
+        generator: Chooses the held-out draws.
+
+    Raises:
+        ConfigurationError: Fewer than two draws, or a share outside [0, 1).
+
+    Source:
+        Davies et al. (2023), https://arxiv.org/abs/2210.12572
+    """
+
+    shown = "log density"
+
+    def __init__(
+        self,
+        code: Tensor,
+        theta: Tensor,
+        *,
+        hold_out: float = 0.1,
+        generator: torch.Generator,
+    ) -> None:
+        if len(code) < 2 or not 0 <= hold_out < 1:
+            raise ConfigurationError(
+                f"ForwardKL: expected 2 draws or more and 0 <= hold_out < 1, got {len(code)} and "
+                f"{hold_out}"
+            )
+        order = torch.randperm(len(code), generator=generator, device=code.device)
+        kept_back = min(int(hold_out * len(code)), LARGEST_HOLD_OUT)
+        self._held, self._train = order[:kept_back], order[kept_back:]
+        self.code, self.theta = code, theta
+
+    def values(
+        self, transport: Transport, progress: float, n: int, generator: torch.Generator
+    ) -> Tensor:
+        pick = torch.randint(len(self._train), (n,), generator=generator, device=self._train.device)
+        rows = self._train[pick]
+        return forward_kl(transport, self.code[rows], self.theta[rows])
+
+    def validate(self, transport: Transport) -> float | None:
+        if not len(self._held):
+            return None
+        with torch.no_grad():
+            value = forward_kl(transport, self.code[self._held], self.theta[self._held])
+        return float(value.double().mean())
+
+
+def reverse_kl(
+    target: Target, transport: Transport, code: Tensor, z: Tensor, *, temper: float = 1.0
+) -> Tensor:
+    r"""Minus the tempered log importance weight of draws pushed through the map.
+
+    .. math:: \log\nu(z) - \log|\det d\theta/dz| - \log\pi_\beta(\theta, m)
+
+    Its mean over z is, up to a constant of the model, the Kullback-Leibler divergence of the
+    map's density from the posterior. The gradient of the target is taken apart from the
+    map's, so that a point with a broken gradient can be dropped without spoiling the rest.
+
+    Arguments:
+        code: Models, shape (C, L).
+        z: Reference draws, shape (C, D).
+        temper: Exponent of the likelihood.
+
+    Returns:
+        Shape (C,), nats; not finite where the target's value or gradient is not.
+
+    Source:
+        Rezende & Mohamed (2015), https://arxiv.org/abs/1505.05770
+    """
+    theta, ladj = transport.from_reference(z, code)
+    value, gradient = target.log_joint_and_grad(code, theta, temper=temper, surrogate=True)
+    broken = ~gradient.isfinite().all(-1)
+    gradient = torch.where(broken[:, None], 0.0, gradient)
+    log_joint = value + ((theta - theta.detach()) * gradient).sum(-1)
+    return torch.where(broken, torch.nan, transport.log_nu(z, code) - ladj - log_joint)
+
+
+def forward_kl(transport: Transport, code: Tensor, theta: Tensor) -> Tensor:
+    """Minus the log density of given posterior draws under the map, shape (C,), nats."""
+    z, ladj = transport.to_reference(theta, code)
+    return -(transport.log_nu(z, code) + ladj)
+
+
+def _all_models(target: Target) -> ModelDraws:
+    space = target.space
+    if not space.enumerable:
+        return space.sample_prior
+    codes = space.enumerate()
+
+    def draw(n: int, generator: torch.Generator) -> Tensor:
+        if n >= len(codes):
+            return codes[torch.arange(n, device=codes.device) % len(codes)]
+        chosen = torch.randint(len(codes), (n,), generator=generator, device=codes.device)
+        return codes[chosen]
+
+    return draw

@@ -1,0 +1,206 @@
+"""The one training loop."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+import warnings
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from ..errors import ConfigurationError, ConvergenceWarning, InterruptedWarning
+from ..transport import Transport
+from .objective import Objective
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+WINDOW = 50  # steps that the objective is averaged over
+WARM_STEPS = 0.05  # share of the steps in which the learning rate rises
+COOL_STEPS = 0.3  # share in which it falls to nothing
+LOUD = 0.01  # share of non-finite draws that is worth a warning
+
+
+@dataclass
+class FitTrace:
+    """What happened in a fit.
+
+    Attributes:
+        step: Last step of each window, counted from 1.
+        objective: Mean objective over the window, nats: minus the tempered evidence lower
+            bound, averaged over models.
+        temper: Exponent of the likelihood at the end of the window.
+        non_finite: Draws of the window that had no finite value or gradient; left out.
+        draws: All draws, finite or not.
+        seconds: Wall time.
+        best_step: The step whose map was kept.
+        stopped: ``"steps"``, ``"plateau"`` or ``"interrupted"``.
+    """
+
+    step: list[int] = field(default_factory=list)
+    objective: list[float] = field(default_factory=list)
+    temper: list[float] = field(default_factory=list)
+    non_finite: list[int] = field(default_factory=list)
+    draws: int = 0
+    seconds: float = 0.0
+    best_step: int = 0
+    stopped: str = "steps"
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Objective against step; the part with a tempered likelihood is dashed."""
+        from ..plot import plot_fit
+
+        return plot_fit(self, ax)
+
+
+def train(
+    transport: Transport,
+    objective: Objective,
+    *,
+    steps: int = 2000,
+    batch: int = 512,
+    learning_rate: float = 2e-3,
+    clip: float = 5.0,
+    patience: int = 8,
+    generator: torch.Generator,
+    progress: bool = True,
+    label: str = "fit",
+) -> FitTrace:
+    """Train a map by stochastic gradients.
+
+    Gradients are clipped by their norm; the learning rate rises, stays and falls. When the
+    objective, averaged over a window or measured on held-out draws, has not improved by its own
+    standard error for ``patience`` windows, the fall begins early. The map of the best window
+    (at full likelihood) is kept.
+
+    Arguments:
+        transport: A map, changed in place.
+        objective: :class:`ReverseKL`, :class:`ForwardKL`, or your own.
+        steps: Most steps.
+        batch: Draws a step, over all models.
+        learning_rate: Peak learning rate of Adam.
+        clip: Largest gradient norm.
+        patience: Windows of 50 steps without improvement before the fall begins.
+        generator: The only source of randomness.
+        progress: Show a bar with the objective and the time left.
+        label: What the bar is called.
+
+    Returns:
+        The trace. Ctrl-C ends the fit, keeps the best map so far and warns.
+
+    Raises:
+        ConfigurationError: A setting out of range, or no finite draw in a whole window.
+
+    Source:
+        Adam: Kingma & Ba (2015), https://arxiv.org/abs/1412.6980
+    """
+    if steps < 0 or batch < 1 or not learning_rate > 0 or not clip > 0 or patience < 1:
+        raise ConfigurationError(
+            "fit: expected steps >= 0, batch, patience >= 1, learning_rate, clip > 0, got "
+            f"steps={steps}, batch={batch}, patience={patience}, learning_rate={learning_rate}, "
+            f"clip={clip}"
+        )
+    trace = FitTrace()
+    parameters = [p for p in transport.parameters() if p.requires_grad]
+    if not parameters or not steps or not transport.space.n_slots:
+        return trace
+    optimiser = torch.optim.Adam(parameters, lr=learning_rate)
+    rate = _Rate(steps)
+    best: dict[str, Tensor] | None = None
+    best_objective, best_error = math.inf, 0.0
+    stale = 0
+    window: list[Tensor] = []
+    begun = time.perf_counter()
+    bar = tqdm(total=steps, desc=label, disable=not progress, unit="step")
+    try:
+        for i in range(1, steps + 1):
+            temper = objective.temper(i / steps)
+            value = objective.values(transport, i / steps, batch, generator)
+            finite = value.isfinite()
+            loss = torch.where(finite, value, 0.0).sum() / finite.sum().clamp(min=1)
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            norm = torch.nn.utils.clip_grad_norm_(parameters, clip)
+            for group in optimiser.param_groups:
+                group["lr"] = learning_rate * rate(i)
+            if bool(norm.isfinite()):
+                optimiser.step()
+            window.append(torch.stack([loss.detach(), (~finite).sum().to(loss)]))
+            bar.update()
+            if i % WINDOW and i < steps:
+                continue
+            values = torch.stack(window).double().cpu()
+            objective_mean, lost = float(values[:, 0].mean()), int(values[:, 1].sum())
+            error = float(values[:, 0].std(correction=0)) / len(values) ** 0.5
+            held_out = objective.validate(transport)
+            objective_now = objective_mean if held_out is None else held_out
+            if lost == len(window) * len(value):
+                raise ConfigurationError(
+                    f"fit: no finite log density among {lost} draws of steps up to {i}; is the "
+                    "posterior reachable from a standard normal in unconstrained coordinates?"
+                )
+            window.clear()
+            trace.step.append(i)
+            trace.objective.append(objective_now)
+            trace.temper.append(temper)
+            trace.non_finite.append(lost)
+            trace.draws = i * len(value)
+            bar.set_postfix({objective.shown: f"{-objective_now:.3f}", "temper": f"{temper:.2f}"})
+            if temper < 1:
+                continue
+            stale = 0 if objective_now < best_objective - max(error, best_error) else stale + 1
+            if objective_now < best_objective:
+                best_objective, best_error = objective_now, error
+                best = copy.deepcopy(transport.state_dict())
+                trace.best_step = i
+            if stale >= patience and rate.cool_from(i):
+                trace.stopped = "plateau"
+            if rate.done(i):
+                break
+    except KeyboardInterrupt:
+        trace.stopped = "interrupted"
+        warnings.warn(
+            "fit interrupted; the best map so far is kept", InterruptedWarning, stacklevel=3
+        )
+    finally:
+        bar.close()
+    if best is not None:
+        transport.load_state_dict(best)
+    trace.seconds = time.perf_counter() - begun
+    share = sum(trace.non_finite) / max(trace.draws, 1)
+    if share > LOUD:
+        warnings.warn(
+            f"fit: {sum(trace.non_finite)} of {trace.draws} draws ({share:.1%}) had no finite log "
+            "density or gradient and were left out; the map may not cover the posterior",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    return trace
+
+
+class _Rate:
+    """Learning rate factor: rises, stays at 1, falls to 0 along a half cosine."""
+
+    def __init__(self, steps: int) -> None:
+        self.rise = max(1, round(WARM_STEPS * steps))
+        self.length = max(1, round(COOL_STEPS * steps))
+        self.start = steps - self.length
+
+    def __call__(self, step: int) -> float:
+        fallen = min(1.0, max(0.0, (step - self.start) / self.length))
+        return min(1.0, step / self.rise) * 0.5 * (1 + math.cos(math.pi * fallen))
+
+    def cool_from(self, step: int) -> bool:
+        """Begin to fall now, if that is earlier than planned."""
+        if step >= self.start:
+            return False
+        self.start, self.length = step, min(self.length, max(1, step // 2))
+        return True
+
+    def done(self, step: int) -> bool:
+        return step >= self.start + self.length

@@ -1,0 +1,136 @@
+"""State, Info, the kernel interface and the one accept/reject step."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..target import Target
+from ..transport import Transport
+
+
+class Point(NamedTuple):
+    """Where the chains lie under one transport.
+
+    Attributes:
+        transport: The map that ``z`` belongs to.
+        z: Reference coordinates, shape (C, D); entries of spare slots have no meaning.
+        log_weight: Log joint minus the map's log density, up to nothing: the importance
+            weight of the point, shape (C,), nats.
+    """
+
+    transport: Transport
+    z: Tensor
+    log_weight: Tensor
+
+
+class State(NamedTuple):
+    """What the next step needs.
+
+    Attributes:
+        code: Models, shape (C, L), int64.
+        theta: Padded unconstrained coordinates, spare slots zero, shape (C, D).
+        log_joint: Shape (C,), nats.
+        point: The same place under the transport that the last kernel used, if it did.
+    """
+
+    code: Tensor
+    theta: Tensor
+    log_joint: Tensor
+    point: Point | None = None
+
+
+class Info(NamedTuple):
+    """What diagnostics want to know of one accept/reject step.
+
+    Attributes:
+        kernel: Name of the kernel.
+        before: State before the step.
+        proposed: The proposed state.
+        accepted: Shape (C,), bool.
+        log_ratio: Log acceptance ratio, not cut at 0, shape (C,), nats.
+    """
+
+    kernel: str
+    before: State
+    proposed: State
+    accepted: Tensor
+    log_ratio: Tensor
+
+
+class Kernel(ABC):
+    """A Markov kernel on batches of chains that leaves the target invariant.
+
+    Attributes:
+        name: Shown in tables of acceptance rates.
+        between: Whether it can change the model.
+        within: Whether it can move inside a model.
+    """
+
+    name: str
+    between: bool = False
+    within: bool = False
+
+    @abstractmethod
+    def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
+        """One step of every chain.
+
+        Arguments:
+            state: C chains.
+            generator: The only source of randomness.
+
+        Returns:
+            The next state, and one :class:`Info` an accept/reject step.
+        """
+
+
+def start(target: Target, code: Tensor, theta: Tensor) -> State:
+    """The state of chains that sit at given points."""
+    theta = torch.where(target.space.active(code), theta, 0.0)
+    return State(code, theta, target.log_joint(code, theta))
+
+
+def locate(state: State, transport: Transport) -> Point:
+    """Where the chains lie under a transport that passes spare slots through."""
+    if state.point is not None and state.point.transport is transport:
+        return state.point
+    z, ladj = transport.to_reference(state.theta, state.code)
+    return Point(transport, z, state.log_joint - ladj - transport.log_nu(z, state.code))
+
+
+def accept(
+    kernel: str, state: State, proposed: State, log_ratio: Tensor, generator: torch.Generator
+) -> tuple[State, list[Info]]:
+    """Metropolis-Hastings: take the proposal with probability min(1, ratio).
+
+    Proposals of zero or undefined density are rejected; the sampler reports the undefined.
+
+    Arguments:
+        kernel: Name for the record.
+        state: Current state.
+        proposed: Proposed state; it carries a point if, and only if, the next state can.
+        log_ratio: Shape (C,), nats.
+        generator: Source of randomness.
+    """
+    u = torch.rand(
+        log_ratio.shape, generator=generator, device=log_ratio.device, dtype=torch.float64
+    )
+    accepted = (u.log() < log_ratio) & (proposed.log_joint.abs() < math.inf)
+    point = None
+    if state.point is not None and proposed.point is not None:
+        point = Point(
+            proposed.point.transport,
+            torch.where(accepted[:, None], proposed.point.z, state.point.z),
+            torch.where(accepted, proposed.point.log_weight, state.point.log_weight),
+        )
+    after = State(
+        code=torch.where(accepted[:, None], proposed.code, state.code),
+        theta=torch.where(accepted[:, None], proposed.theta, state.theta),
+        log_joint=torch.where(accepted, proposed.log_joint, state.log_joint),
+        point=point,
+    )
+    return after, [Info(kernel, state, proposed, accepted, log_ratio)]

@@ -1,0 +1,128 @@
+"""Transport reversible jumps: one formula for TRJ, CTP, pCN and independence moves."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..errors import ConfigurationError
+from ..target import Target
+from ..transport import Transport
+from .base import Info, Kernel, Point, State, accept, locate
+from .index import IndexProposal, Stay
+
+Rho = float | tuple[float, float]
+
+
+class Jump(Kernel):
+    r"""Propose through reference space, in another model or in the same.
+
+    The current point goes to the reference, spare slots are filled with fresh reference
+    noise, the whole reference point is refreshed by a kernel that leaves the reference
+    invariant, and is carried into the proposed model. With the importance weight
+
+    .. math:: \log w = \log\pi(\theta, m) + \log|\det d\theta/dz| - \log\nu(z)
+                       + \log\nu(\text{spare}),
+
+    the log acceptance ratio is log w' - log w + log q(m | m') - log q(m' | m): the refresh is
+    reversible for the reference, so that it cancels.
+
+    Arguments:
+        target: The target.
+        transport: A map; exactness does not depend on its quality.
+        proposal: Proposal of the next model; None stays in the model.
+        rho: Correlation of the refresh, in [0, 1]: 1 is the plain transport jump, 0 an
+            independence proposal. A pair (low, high) draws it uniformly, chain by chain.
+        name: Shown in tables.
+
+    Raises:
+        ConfigurationError: rho out of range.
+
+    Source:
+        Davies et al. (2023), https://arxiv.org/abs/2210.12572, Prop. 1 (TRJ) and section 4
+        (CTP); Yin & Jiao, Algorithm 3; the refresh: Cotter et al. (2013)
+
+    Example:
+        >>> from trjmcmc import problems
+        >>> from trjmcmc.kernel import Fixed, start
+        >>> target = problems.sinh_arcsinh()
+        >>> exact = problems.SinhArcsinhMap(target.space)
+        >>> kernel = Jump(target, exact, Fixed(target.space))
+        >>> state = start(target, torch.zeros(5, 1, dtype=torch.long), torch.zeros(5, 2))
+        >>> state, (info,) = kernel.step(state, torch.Generator().manual_seed(0))
+        >>> info.accepted.shape
+        torch.Size([5])
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        transport: Transport,
+        proposal: IndexProposal | None = None,
+        *,
+        rho: Rho = 1.0,
+        name: str = "jump",
+    ) -> None:
+        low, high = rho if isinstance(rho, tuple) else (rho, rho)
+        if not 0 <= low <= high <= 1:
+            raise ConfigurationError(f"rho: expected 0 <= rho <= 1, got {rho}")
+        self.target, self.transport, self.name = target, transport, name
+        self.proposal = proposal if proposal is not None else Stay()
+        self.rho = (low, high)
+        self.between = proposal is not None and not isinstance(proposal, Stay)
+        self.within = low < 1
+
+    def _refresh(self, z: Tensor, generator: torch.Generator) -> Tensor:
+        low, high = self.rho
+        if low == 1:
+            return z
+        rho: Tensor | float = low
+        if high > low:
+            u = torch.rand(len(z), 1, generator=generator, device=z.device, dtype=z.dtype)
+            rho = low + (high - low) * u
+        return self.transport.reference.refresh(z, rho, generator)
+
+    def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
+        target, transport = self.target, self.transport
+        space, reference = target.space, transport.reference
+        active = space.active(state.code)
+        spare = reference.sample(tuple(state.theta.shape), generator, state.theta.dtype)
+        if transport.spares_pass:
+            point = locate(state, transport)
+            z = torch.where(active, point.z, spare)
+            log_weight = point.log_weight
+        else:
+            filled = torch.where(active, state.theta, spare)
+            z, ladj = transport.to_reference(filled, state.code)
+            log_weight = state.log_joint + _weight(transport, z, -ladj, spare, active)
+            point = Point(transport, z, log_weight)
+        code, log_q = self.proposal.propose(state.code, generator)
+        z = self._refresh(z, generator)
+        filled, ladj = transport.from_reference(z, code)
+        active = space.active(code)
+        theta = torch.where(active, filled, 0.0)
+        log_joint = target.log_joint(code, theta)
+        if transport.spares_pass:
+            new_weight = log_joint + ladj - transport.log_nu(z, code)
+        else:
+            new_weight = log_joint + _weight(transport, z, ladj, filled, active)
+        proposed = State(code, theta, log_joint, Point(transport, z, new_weight))
+        after, info = accept(
+            self.name,
+            state._replace(point=point),
+            proposed,
+            new_weight - log_weight + log_q,
+            generator,
+        )
+        if not transport.spares_pass:  # the spare slots are part of z and not of the state
+            after = after._replace(point=None)
+        return after, info
+
+
+def _weight(
+    transport: Transport, z: Tensor, ladj: Tensor, filled: Tensor, active: Tensor
+) -> Tensor:
+    """Log weight without the log joint, where the map moves the spare slots too."""
+    reference = transport.reference
+    spare = torch.where(active, 0.0, reference.log_prob(filled)).sum(-1)
+    return ladj - reference.log_prob(z).sum(-1) + spare

@@ -1,0 +1,422 @@
+"""What a run found out: probabilities, Bayes factors, draws, tables, files."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from . import export
+from .draws import Draws
+from .errors import DisagreementWarning, TRJError
+from .estimate import (
+    Estimate,
+    autocorrelation_time,
+    disagreements,
+    log_odds,
+    mean_error,
+    probabilities,
+    visit_probability,
+)
+from .fit import FitTrace
+from .space import Counts, Space, Subsets, space_from_spec
+from .target import Truth
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SHOWN = 20  # models in the table of a large space
+FORMAT = 1  # of saved files
+OTHERS = "(other models)"
+
+
+@dataclass
+class RunReport:
+    """How a run went.
+
+    Attributes:
+        acceptance: By kernel: acceptance rates ``within`` and ``between`` models, and the
+            number of ``proposals``.
+        fit: Trace of the training, or None if the map was not trained here.
+        seconds: Wall time by stage: ``pilot``, ``fit``, ``importance``, ``warmup``, ``sample``.
+        steps: Kernel steps of each chain, warm-up left out.
+        seed: The sampler's seed.
+        interrupted: Whether the user stopped the run.
+    """
+
+    acceptance: dict[str, dict[str, float]] = field(default_factory=dict)
+    fit: FitTrace | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    steps: int = 0
+    seed: int = 0
+    interrupted: bool = False
+
+
+class Result:
+    """Draws of a run and the estimates made from them.
+
+    Arguments:
+        space: The bound model space.
+        draws: Kept draws.
+        values: Constrained parameters by name, padded to the largest model with NaN, shape
+            (chain, draw, ...).
+        log_mass: By model label, log of p(model) times its evidence by importance sampling.
+        report: How the run went.
+        truth: Known answers, if any.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        draws: Draws,
+        values: dict[str, Tensor],
+        log_mass: dict[str, Estimate],
+        report: RunReport,
+        truth: Truth | None = None,
+    ) -> None:
+        self.space, self.raw, self._values = space, draws, values
+        self.log_mass, self.report, self.truth = log_mass, report, truth
+        codes, inverse = torch.unique(draws.code.flatten(0, 1), dim=0, return_inverse=True)
+        counts = torch.bincount(inverse, minlength=len(codes))
+        order = torch.argsort(counts, descending=True, stable=True)
+        place = torch.empty_like(order)
+        place[order] = torch.arange(len(order))
+        self._visited = space.label(codes[order])
+        self._model = place[inverse].reshape(draws.code.shape[:2]).numpy()
+        self._cache: dict[str, Estimate] = {}
+
+    # ---- models -----------------------------------------------------------------------------
+
+    @property
+    def models(self) -> list[str]:
+        """Labels of the rows of :meth:`model_probabilities`, the row of the rest left out."""
+        if self.space.size is not None and self.space.size <= SHOWN:
+            return self.space.label(self.space.enumerate())
+        return self._visited[:SHOWN]
+
+    def _label(self, model: Any) -> str:
+        return self.space.label(self.space.code_of(model)[None])[0]
+
+    def visited(self, label: str) -> NDArray[np.bool_]:
+        """Whether each draw is in a model, shape (chain, draw)."""
+        if label not in self._visited:
+            return np.zeros(self._model.shape, dtype=bool)
+        found: NDArray[np.bool_] = self._model == self._visited.index(label)
+        return found
+
+    def _visits(self, label: str) -> Estimate:
+        if label not in self._cache:
+            self._cache[label] = visit_probability(self.visited(label), self._index_ess())
+        return self._cache[label]
+
+    def _index_ess(self) -> float:
+        """Effective draws of the model indicator: of the visited model that mixes worst."""
+        shown = self._visited[:SHOWN]
+        found = [mean_error(self.visited(label).astype(float))[1] for label in shown]
+        return min((e for e in found if math.isfinite(e)), default=0.0)
+
+    def model_probabilities(self) -> pd.DataFrame:
+        """Posterior probability of each model by two independent routes.
+
+        Returns:
+            One row a model, indexed by name. ``visits``: share of the draws, with its standard
+            error ``visits_se`` and the effective number of draws ``visits_ess``; ``importance``:
+            evidences by importance sampling through the map, normalised, with
+            ``importance_se``; ``note``: what makes a row doubtful. Large spaces show the most
+            visited models, their importance estimates scaled to their share of the visits, and
+            a row for the rest. A model that was never visited shows the 95 % upper bound of its
+            probability as ``visits_se``.
+        """
+        labels = self.models
+        visits = [self._visits(label) for label in labels]
+        importance = self._importance(labels)
+        table = pd.DataFrame(
+            {
+                "visits": [v.value for v in visits],
+                "visits_se": [v.std_error for v in visits],
+                "visits_ess": [v.ess for v in visits],
+                "importance": [i.value for i in importance],
+                "importance_se": [i.std_error for i in importance],
+                "note": [
+                    "; ".join(filter(None, (v.warning, i.warning)))
+                    for v, i in zip(visits, importance, strict=True)
+                ],
+            },
+            index=pd.Index(labels, name="model"),
+        )
+        if self.space.size is None or len(labels) < self.space.size:
+            rest = ~np.isin(self._model, [self._visited.index(x) for x in labels])
+            other = visit_probability(rest, self._index_ess())
+            table.loc[OTHERS] = [other.value, other.std_error, other.ess, math.nan, math.nan, ""]
+        return table
+
+    def _importance(self, labels: list[str]) -> list[Estimate]:
+        known = [label for label in labels if label in self.log_mass]
+        if not known:
+            return [Estimate(math.nan, math.nan)] * len(labels)
+        share = 1.0
+        if self.space.size is None or len(known) < self.space.size:
+            share = sum(self._visits(label).value for label in known)
+        found = dict(zip(known, probabilities([self.log_mass[x] for x in known]), strict=True))
+        blank = Estimate(math.nan, math.nan)
+        scaled = []
+        for label in labels:
+            e = found.get(label, blank)
+            scaled.append(Estimate(e.value * share, e.std_error * share, e.ess, e.warning))
+        return scaled
+
+    def log_evidence(self) -> pd.DataFrame:
+        """Log evidence of each model by importance sampling through the map, in nats.
+
+        Returns:
+            Columns ``importance``, ``importance_se``, ``ess``; p(model) is not included.
+        """
+        rows = {}
+        for label, e in self.log_mass.items():
+            prior = float(self.space.log_prior(self.space.code_of(label)[None])[0])
+            rows[label] = {
+                "importance": e.value - prior,
+                "importance_se": e.std_error,
+                "ess": e.ess,
+            }
+        table = pd.DataFrame.from_dict(rows, orient="index")
+        table.index.name = "model"
+        return table
+
+    def bayes_factor(self, a: Any, b: Any, *, log: bool = False) -> Estimate:
+        """Bayes factor of model ``a`` over model ``b``, from the visits.
+
+        Arguments:
+            a, b: Labels of models.
+            log: Return its logarithm, in nats, with the error of the logarithm.
+
+        Returns:
+            Posterior odds over prior odds with an autocorrelation-aware standard error.
+
+        Raises:
+            UnknownModelError: There is no such model.
+        """
+        first, second = self._label(a), self._label(b)
+        odds = log_odds(self.visited(first), self.visited(second))
+        prior = self.space.log_prior(
+            torch.stack([self.space.code_of(first), self.space.code_of(second)])
+        )
+        value = odds.value - float(prior[0] - prior[1])
+        if log:
+            return Estimate(value, odds.std_error, odds.ess, odds.warning)
+        factor = math.exp(value) if math.isfinite(value) else (0.0 if value < 0 else value)
+        return Estimate(factor, factor * odds.std_error, odds.ess, odds.warning)
+
+    def inclusion_probabilities(self) -> pd.DataFrame:
+        """Posterior probability that each item is in the model; subset and count spaces only.
+
+        Returns:
+            Indexed by item; columns ``probability``, ``se``, ``ess``. For counts, item i is in
+            the model if there are at least i components.
+
+        Raises:
+            TRJError: The space is a list of models.
+        """
+        if not isinstance(self.space, Subsets | Counts):
+            raise TRJError("inclusion_probabilities: a list of models has no items to include")
+        on = self.space.items(self.raw.code.flatten(0, 1))
+        on = on.reshape(*self.raw.code.shape[:2], -1).numpy()
+        found = [visit_probability(on[..., i], self._index_ess()) for i in range(on.shape[-1])]
+        return pd.DataFrame(
+            {
+                "probability": [e.value for e in found],
+                "se": [e.std_error for e in found],
+                "ess": [e.ess for e in found],
+            },
+            index=pd.Index(self.space.names, name="item"),
+        )
+
+    def autocorrelation_time(self) -> float:
+        """Integrated autocorrelation time of the model indicator, in kernel steps.
+
+        Source:
+            Goodman & Weare (2010), https://doi.org/10.2140/camcos.2010.5.65, as in emcee.
+        """
+        return autocorrelation_time(self.model_index().astype(float)) * self.raw.thin
+
+    def model_index(self) -> NDArray[np.int64]:
+        """The model of each draw as a number, shape (chain, draw).
+
+        Position in the space where it can be enumerated, else rank by visits.
+        """
+        if not self.space.enumerable:
+            return self._model.astype(np.int64)
+        flat = self.space.index(self.raw.code.flatten(0, 1))
+        found: NDArray[np.int64] = flat.reshape(self.raw.code.shape[:2]).numpy()
+        return found
+
+    # ---- parameters -------------------------------------------------------------------------
+
+    def draws(self, model: Any) -> dict[str, NDArray[np.floating]]:
+        """Posterior draws of one model in the user's names and constrained space.
+
+        Arguments:
+            model: Label of a model.
+
+        Returns:
+            By parameter, shape (n, *shape), in the order chain by chain; per-item parameters
+            hold the items in use. Empty if the model was never visited.
+
+        Raises:
+            UnknownModelError: There is no such model.
+        """
+        rows = self.visited(self._label(model))
+        if not rows.any():
+            return {}
+        found = {}
+        for name, padded in self._values.items():
+            value = padded.numpy()[rows]
+            used = ~np.isnan(value[0])
+            if used.ndim and not used.any():
+                continue
+            if not used.ndim and not used:
+                continue
+            for axis in range(used.ndim):
+                other = tuple(i for i in range(used.ndim) if i != axis)
+                value = np.compress(used.any(axis=other), value, axis=axis + 1)
+            found[name] = value
+        return found
+
+    def summary(self) -> pd.DataFrame:
+        """Posterior mean, spread and quantiles of every parameter in every model shown.
+
+        Returns:
+            Indexed by (model, parameter). ``mean``, ``sd``, ``mcse`` (standard error of the
+            mean, autocorrelation-aware), ``q5``, ``median``, ``q95``, ``ess``, in the user's
+            units.
+        """
+        rows, index = [], []
+        for label in self.models:
+            inside = self.visited(label)
+            for name, value in self.draws(label).items():
+                for position in np.ndindex(value.shape[1:]):
+                    x = value[(slice(None), *position)]
+                    rows.append(_describe(x, inside))
+                    suffix = f"[{', '.join(self._positions(label, name, position))}]"
+                    index.append((label, name + (suffix if position else "")))
+        columns = ["mean", "sd", "mcse", "q5", "median", "q95", "ess"]
+        multi = pd.MultiIndex.from_tuples(index, names=["model", "parameter"])
+        return pd.DataFrame(rows, columns=columns, index=multi)
+
+    def _positions(self, label: str, name: str, position: tuple[int, ...]) -> list[str]:
+        text = [str(i) for i in position]
+        if text and name in getattr(self.space, "of", ()):
+            items = self.space.items(self.space.code_of(label)[None])[0].nonzero()[:, 0].tolist()
+            names = getattr(self.space, "names", text)
+            text[0] = names[items[position[0]]]
+        return text
+
+    # ---- files and pictures -----------------------------------------------------------------
+
+    def to_arviz(self) -> Any:
+        """ArviZ InferenceData (0.2x) or DataTree (1.x).
+
+        ``posterior`` holds ``model`` (position among ``models`` of its attributes) and every
+        parameter padded with NaN where a model does not use it; ``sample_stats`` holds the log
+        joint density of the unconstrained coordinates, ``lp``.
+        """
+        posterior: dict[str, NDArray[Any]] = {"model": self._model}
+        posterior.update({name: value.numpy() for name, value in self._values.items()})
+        attributes = {"models": json.dumps(self._visited)}
+        return export.to_arviz(posterior, {"lp": self.raw.log_joint.numpy()}, attributes)
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to one file that holds data only, no code; read by :func:`load`."""
+        fit = asdict(self.report.fit) if self.report.fit else None
+        report = {**vars(self.report), "fit": fit}
+        truth = None
+        if self.truth:
+            truth = {
+                "probabilities": dict(self.truth.probabilities),
+                "log_evidence": dict(self.truth.log_evidence),
+                "source": self.truth.source,
+            }
+        torch.save(
+            {
+                "format": FORMAT,
+                "space": self.space.spec(),
+                "draws": vars(self.raw),
+                "values": self._values,
+                "log_mass": {k: asdict(e) for k, e in self.log_mass.items()},
+                "report": report,
+                "truth": truth,
+            },
+            Path(path),
+        )
+
+    def plot_running(self, ax: Axes | None = None) -> Axes:
+        """Running estimates of the model probabilities against draws."""
+        from .plot import plot_running
+
+        return plot_running(self, ax)
+
+    def plot_models(self, ax: Axes | None = None) -> Axes:
+        """Model probabilities with their errors, and the truth where it is known."""
+        from .plot import plot_models
+
+        return plot_models(self, ax)
+
+    def warn_if_routes_disagree(self) -> None:
+        """Issue a :class:`DisagreementWarning` that names models whose two estimates clash."""
+        labels = [label for label in self.models if label in self.log_mass]
+        visits = [self._visits(label) for label in labels]
+        if found := disagreements(labels, visits, self._importance(labels)):
+            warnings.warn(
+                "visits and importance sampling disagree on "
+                + "; ".join(found[:3])
+                + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
+                + ". Either the chain has not mixed (run longer) or the map misses part of a "
+                "posterior (the visits are then the ones to trust).",
+                DisagreementWarning,
+                stacklevel=3,
+            )
+
+    def __repr__(self) -> str:
+        shape = f"{self.raw.n_chains} chains x {self.raw.n_draws} draws"
+        return f"Result({shape}, {len(self._visited)} models visited)"
+
+
+def load(path: str | Path) -> Result:
+    """Read a file written by :meth:`Result.save`; nothing in it is executed.
+
+    Raises:
+        TRJError: The file is of another format.
+    """
+    data = torch.load(Path(path), weights_only=True)
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise TRJError(f"{path}: not a result saved by this version of trjmcmc")
+    report = dict(data["report"])
+    report["fit"] = FitTrace(**report["fit"]) if report["fit"] else None
+    return Result(
+        space_from_spec(data["space"]),
+        Draws(**data["draws"]),
+        data["values"],
+        {k: Estimate(**e) for k, e in data["log_mass"].items()},
+        RunReport(**report),
+        Truth(**data["truth"]) if data["truth"] else None,
+    )
+
+
+def _describe(x: NDArray[np.floating], inside: NDArray[np.bool_]) -> list[float]:
+    """Moments and quantiles of draws that lie where ``inside`` (chain, draw) is True."""
+    mean, sd = float(x.mean()), float(x.std())
+    influence = np.zeros(inside.shape)
+    influence[inside] = (x - mean) / inside.mean()
+    mcse, _ = mean_error(influence)
+    ess = (sd / mcse) ** 2 if mcse > 0 else math.nan
+    q5, median, q95 = np.quantile(x, [0.05, 0.5, 0.95])
+    return [mean, sd, mcse, float(q5), float(median), float(q95), ess]

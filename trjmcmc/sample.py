@@ -1,0 +1,210 @@
+"""The one loop over kernels, and the places where chains start."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from .draws import Draws, Recorder
+from .errors import InterruptedWarning, TargetError
+from .fit import Particles
+from .kernel import Info, Kernel, State, start
+from .target import Target
+from .transport import Transport
+
+CHECK_EVERY = 25  # warm-up steps between looks at the count of undefined densities
+CANDIDATES = 64  # points tried for each chain that starts from the prior
+
+
+class Tally:
+    """Running acceptance counts, kept on the device.
+
+    For each kernel: proposals and acceptances within a model, then between models.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._counts: dict[str, Tensor] = {}
+        self._undefined = torch.zeros((), dtype=torch.long, device=target.device)
+        self._bad: tuple[Tensor, Tensor] | None = None
+
+    def add(self, infos: list[Info]) -> None:
+        """Count one step of all chains; no copy to the host."""
+        for info in infos:
+            between = (info.proposed.code != info.before.code).any(-1)
+            rows = torch.stack(
+                [~between, info.accepted & ~between, between, info.accepted & between]
+            ).sum(-1)
+            self._counts[info.kernel] = self._counts.get(info.kernel, 0) + rows
+            log_joint = info.proposed.log_joint
+            bad = log_joint.isnan() | (log_joint == math.inf)
+            first = bad.int().argmax()
+            here = info.proposed.code[first], info.proposed.theta[first]
+            if self._bad is None:
+                self._bad = here
+            else:
+                known = self._undefined > 0
+                self._bad = (
+                    torch.where(known, self._bad[0], here[0]),
+                    torch.where(known, self._bad[1], here[1]),
+                )
+            self._undefined = self._undefined + bad.sum()
+
+    def check(self) -> None:
+        """Raise if any proposal so far had a NaN or infinite density."""
+        if self._bad is not None and int(self._undefined):
+            raise self.target.non_finite(*self._bad, int(self._undefined))
+
+    def rates(self) -> dict[str, dict[str, float]]:
+        """Acceptance rates by kernel; NaN where nothing was proposed."""
+        table = {}
+        for name, counts in self._counts.items():
+            inside, inside_ok, across, across_ok = counts.tolist()
+            table[name] = {
+                "within": inside_ok / inside if inside else math.nan,
+                "between": across_ok / across if across else math.nan,
+                "proposals": inside + across,
+            }
+        return table
+
+
+def warm_up(
+    kernel: Kernel,
+    state: State,
+    steps: int,
+    target: Target,
+    generator: torch.Generator,
+    on_step: Callable[[], object] | None = None,
+) -> State:
+    """Advance chains without recording them.
+
+    Raises:
+        NonFiniteError: A density was NaN or +inf.
+    """
+    tally = Tally(target)
+    with torch.no_grad():
+        for i in range(steps):
+            state, infos = kernel.step(state, generator)
+            tally.add(infos)
+            if i % CHECK_EVERY == 0 or i == steps - 1:
+                tally.check()
+            if on_step is not None:
+                on_step()
+    return state
+
+
+def run_chains(
+    kernel: Kernel,
+    state: State,
+    tally: Tally,
+    *,
+    draws: int,
+    thin: int,
+    generator: torch.Generator,
+    on_draw: Callable[[], object] | None = None,
+) -> Draws:
+    """Advance chains and record them; nothing is adapted here.
+
+    Arguments:
+        kernel: Leaves the target invariant.
+        state: Where the chains are.
+        tally: Acceptance counts to add to.
+        draws: Kept draws a chain.
+        thin: Steps a kept draw.
+        generator: The only source of randomness.
+        on_draw: Called after each kept draw.
+
+    Returns:
+        The draws; fewer than asked for, with a warning, if the user pressed Ctrl-C.
+
+    Raises:
+        KeyboardInterrupt: The user pressed Ctrl-C before the first draw was kept.
+        NonFiniteError: A density was NaN or +inf.
+    """
+    recorder = Recorder(draws, state.code, state.theta, thin)
+    try:
+        with torch.no_grad():
+            for _ in range(draws):
+                for _ in range(thin):
+                    state, infos = kernel.step(state, generator)
+                    tally.add(infos)
+                recorder.keep(state.code, state.theta, state.log_joint)
+                tally.check()
+                if on_draw is not None:
+                    on_draw()
+    except KeyboardInterrupt:
+        if not recorder.kept:
+            raise
+        warnings.warn(
+            f"interrupted after {recorder.kept} of {draws} draws a chain; the result holds them",
+            InterruptedWarning,
+            stacklevel=3,
+        )
+    return recorder.draws()
+
+
+def starting_state(
+    target: Target,
+    transport: Transport,
+    chains: int,
+    generator: torch.Generator,
+    particles: Particles | None = None,
+) -> State:
+    """Chains of which every other one starts from the map, the rest from the prior.
+
+    Models are drawn from the model prior. Where a pilot run has carried prior draws to the
+    posterior its particles serve as the starts from the prior; elsewhere a chain takes one of
+    a few prior draws in proportion to its likelihood.
+
+    Raises:
+        TargetError: No point with a finite density was found.
+        NonFiniteError: A density was NaN or +inf.
+    """
+    code = target.space.sample_prior(chains, generator)
+    device = target.device
+    with torch.no_grad():
+        z = transport.reference.sample((chains, target.dim), generator, target.dtype)
+        pushed = start(target, code, transport.from_reference(z, code)[0])
+        if particles is not None:
+            n = particles.theta.shape[1]
+            pick = torch.randint(n, (chains,), generator=generator, device=device)
+            drawn = start(target, code, particles.theta[target.space.index(code), pick])
+        else:
+            drawn = _from_prior(target, code, generator)
+        from_map = torch.arange(chains, device=device) % 2 == 0
+        use_map = torch.where(from_map, pushed.log_joint > -math.inf, drawn.log_joint == -math.inf)
+        theta = torch.where(use_map[:, None], pushed.theta, drawn.theta)
+        log_joint = torch.where(use_map, pushed.log_joint, drawn.log_joint)
+        target.check_finite(code, theta, log_joint)
+        fine = log_joint > -math.inf
+        if not bool(fine.any()):
+            raise TargetError(
+                f"no starting point with a finite density among {chains * CANDIDATES} prior "
+                "draws and the map's draws: is the likelihood -inf nearly everywhere?"
+            )
+        # a chain without a start of its own borrows that of another
+        donor = torch.multinomial(fine.double(), chains, replacement=True, generator=generator)
+        chosen = torch.where(fine, torch.arange(chains, device=device), donor)
+        return State(code[chosen], theta[chosen], log_joint[chosen])
+
+
+def _from_prior(target: Target, code: Tensor, generator: torch.Generator) -> State:
+    """For each chain one of a few prior draws, in proportion to its likelihood."""
+    chains = len(code)
+    many = code.repeat_interleave(CANDIDATES, 0)
+    theta = target.sample_prior(many, generator)
+    usable = theta.isfinite().all(-1)
+    theta = torch.where(usable[:, None], theta, 0.0)
+    log_prior, log_likelihood = target.log_prior_and_likelihood(many, theta)
+    usable &= log_prior > -math.inf
+    target.check_finite(many, theta, torch.where(usable, log_likelihood, 0.0))
+    score = torch.where(usable, log_likelihood, -math.inf).view(chains, CANDIDATES)
+    u = torch.rand(score.shape, generator=generator, device=target.device, dtype=torch.float64)
+    best = (score - torch.log(-u.log())).argmax(-1)  # Gumbel maximum: a categorical draw
+    rows = torch.arange(chains, device=target.device) * CANDIDATES + best
+    log_joint = torch.where(usable, log_prior + log_likelihood, -math.inf)
+    return State(code, theta[rows], log_joint[rows])

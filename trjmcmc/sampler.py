@@ -1,0 +1,355 @@
+"""The facade: from a target to a result."""
+
+from __future__ import annotations
+
+import copy
+import secrets
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from .draws import Draws
+from .errors import ConfigurationError, ConvergenceWarning, TargetError
+from .estimate import Estimate, log_mean_weight, log_weights
+from .fit import (
+    FitTrace,
+    ForwardKL,
+    Objective,
+    Particles,
+    ReverseKL,
+    locate,
+    tempered_smc,
+    train,
+)
+from .kernel import CrankNicolson, Cycle, Fixed, IndexProposal, Jump, Kernel, Neighbours, RandomWalk
+from .result import SHOWN, Result, RunReport
+from .sample import Tally, run_chains, starting_state, warm_up
+from .space import Space
+from .target import Target
+from .transport import CosmicFlow, Transport
+
+PILOT_MODELS = 64  # most models that a pilot run visits one by one
+IMPORTANCE_DRAWS = 4096  # a model
+UNIFORM_SHARE = 0.2  # of the default proposal between models, so that none is starved
+POOLED = 256  # models looked at to standardise the coordinates of a large space
+
+MakeTransport = Callable[[Space], Transport]
+MakeKernel = Callable[[Target, Transport], Kernel]
+
+
+class TRJSampler:
+    """Samples a posterior over models and parameters by transport reversible jumps.
+
+    Arguments:
+        target: The target.
+        transport: A map, or a function that makes one from the bound space, such as
+            ``lambda space: CosmicFlow(space, layers=12)``; a :class:`CosmicFlow` by default.
+        kernel: A kernel, or a function of (target, transport) that makes one. By default a
+            transport jump to another model, a Crank-Nicolson move in reference space and a
+            random walk in plain coordinates at each step.
+        seed: Any integer; drawn and recorded if omitted. The same seed, device and versions
+            give identical draws.
+        device: Where to compute, e.g. ``"cuda"``; tensors inside your likelihood must be there.
+        dtype: ``torch.float32`` (default, as torch's) or ``torch.float64``.
+
+    Attributes:
+        target, transport: As used, in the precision and on the device asked for.
+        fit_trace: Trace of the training, once there was one.
+
+    Raises:
+        ConfigurationError: A kernel that can't move between models, or inside them.
+
+    Source:
+        Yin & Jiao, Algorithm 3; Davies et al. (2023), https://arxiv.org/abs/2210.12572
+
+    Example:
+        >>> import trjmcmc as trj
+        >>> sampler = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1)
+        >>> trace = sampler.fit(steps=200, progress=False)
+        >>> result = sampler.run(draws=200, chains=64, warmup=50, progress=False)
+        >>> bool(abs(result.model_probabilities().loc["2d", "visits"] - 0.75) < 0.05)
+        True
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        transport: Transport | MakeTransport | None = None,
+        kernel: Kernel | MakeKernel | None = None,
+        *,
+        seed: int | None = None,
+        device: str | torch.device | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        if not isinstance(target, Target):
+            raise TargetError(f"target: expected a trj.Target, got {type(target).__name__}")
+        if dtype not in {None, torch.float32, torch.float64}:
+            raise ConfigurationError(f"dtype: expected torch.float32 or float64, got {dtype}")
+        self.target = target.to(dtype=dtype, device=device)
+        self.seed = secrets.randbits(31) if seed is None else int(seed)
+        self._generator = torch.Generator(self.target.device).manual_seed(self.seed)
+        space = self.target.space
+        if transport is None:
+            transport = CosmicFlow(space, seed=self.seed)
+        elif not isinstance(transport, Transport):
+            transport = transport(space)
+        self.transport = transport.to(self.target.device, self.target.dtype)
+        self._make_kernel: MakeKernel = self._default_kernel
+        if isinstance(kernel, Kernel):
+            self._make_kernel = lambda target, transport: kernel
+        elif kernel is not None:
+            self._make_kernel = kernel
+        self._log_mass: dict[str, Estimate] = {}
+        self._scale: Tensor | float = 1.0
+        self._seconds: dict[str, float] = {}
+        self.particles: Particles | None = None
+        self.fit_trace: FitTrace | None = None
+        self._weighed = False
+        self._check_kernel(self._make_kernel(self.target, self.transport))
+
+    def _check_kernel(self, kernel: Kernel) -> Kernel:
+        space = self.target.space
+        many = space.size is None or space.size > 1
+        if many and not kernel.between:
+            raise ConfigurationError(
+                "kernel: nothing in it moves between models; add trj.kernel.Jump with a proposal"
+            )
+        if self.target.dim and not kernel.within:
+            raise ConfigurationError(
+                "kernel: nothing in it moves inside a model, so that the chain can't reach "
+                "everything; add trj.kernel.CrankNicolson or RandomWalk, or a Jump with rho < 1"
+            )
+        return kernel
+
+    # ---- training ---------------------------------------------------------------------------
+
+    def fit(
+        self,
+        *,
+        steps: int = 2000,
+        batch: int = 512,
+        objective: Objective | None = None,
+        pilot: bool | None = None,
+        particles: int = 4000,
+        moves: int = 20,
+        progress: bool = True,
+        **options: Any,
+    ) -> FitTrace:
+        """Train the map.
+
+        With few models a pilot run comes first: tempered sequential Monte Carlo from the prior,
+        which needs no gradients and finds modes that a map trained by reverse KL drops; the map
+        is then fitted to its draws by forward KL. Otherwise (``pilot=False``, or more than 64
+        models) it is trained by reverse KL, from the log joint's gradients alone. Either way
+        the sampler's answer is exact; training buys speed.
+
+        Arguments:
+            steps: Most training steps; it stops earlier on a plateau.
+            batch: Draws a step.
+            objective: Train on this objective instead.
+            pilot: Whether to make a pilot run; None decides by the number of models.
+            particles: Particles a model of the pilot run.
+            moves: Random-walk moves a temperature of the pilot run.
+            progress: Show progress bars.
+            options: Further arguments of :func:`trjmcmc.fit.train`: ``learning_rate``,
+                ``clip``, ``patience``.
+
+        Returns:
+            The trace; ``trace.plot()`` draws it.
+
+        Raises:
+            NonFiniteError: The pilot run met a likelihood that is NaN or +inf.
+        """
+        space, generator = self.target.space, self._generator
+        few = space.size is not None and space.size <= PILOT_MODELS
+        codes = space.enumerate() if few else space.sample_prior(POOLED, generator)
+        if objective is None and pilot is not False and (few or pilot):
+            begun = time.perf_counter()
+            self.particles = self._pilot(codes, particles, moves, progress)
+            self._seconds["pilot"] = time.perf_counter() - begun
+        if self.particles is not None:
+            theta = self.particles.theta
+            active = space.active(codes)
+            loc = torch.where(active, theta.mean(1), 0.0)
+            scale = torch.where(active, theta.std(1).clamp(min=1e-6), 1.0)
+        else:
+            loc, scale = locate(self.target, codes, generator)
+        self._scale = _pooled(scale, space.active(codes))
+        self.transport.calibrate(codes, loc, scale)
+        if objective is None and self.particles is not None:
+            many = codes.repeat_interleave(self.particles.theta.shape[1], 0)
+            objective = ForwardKL(many, self.particles.theta.flatten(0, 1), generator=generator)
+        trace = train(
+            self.transport,
+            objective or ReverseKL(self.target),
+            steps=steps,
+            batch=batch,
+            generator=generator,
+            progress=progress,
+            **options,
+        )
+        self._seconds["fit"] = trace.seconds
+        self.fit_trace = trace
+        self._weighed = False
+        return trace
+
+    def _pilot(self, codes: Tensor, particles: int, moves: int, progress: bool) -> Particles | None:
+        try:
+            return tempered_smc(
+                self.target,
+                codes,
+                particles=particles,
+                moves=moves,
+                generator=self._generator,
+                progress=progress,
+            )
+        except TargetError as error:
+            warnings.warn(
+                f"no pilot run ({error}); training by reverse KL instead",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+            return None
+
+    def _weigh(self) -> None:
+        """Importance-sampled evidence of every model of a small space."""
+        space = self.target.space
+        if space.size is None or space.size > PILOT_MODELS:
+            return
+        begun = time.perf_counter()
+        for code, label in zip(space.enumerate(), space.label(space.enumerate()), strict=True):
+            self._log_mass[label] = self._log_mass_of(code)
+        self._seconds["importance"] = time.perf_counter() - begun
+        self._weighed = True
+
+    def _log_mass_of(self, code: Tensor) -> Estimate:
+        return log_mean_weight(
+            log_weights(self.target, self.transport, code, IMPORTANCE_DRAWS, self._generator)
+        )
+
+    def _default_kernel(self, target: Target, transport: Transport) -> Kernel:
+        space = target.space
+        kernels: list[Kernel] = []
+        if space.size is None or space.size > 1:
+            kernels.append(Jump(target, transport, self._default_proposal(space), rho=0.8))
+        kernels.append(CrankNicolson(target, transport))
+        kernels.append(RandomWalk(target, scale=self._scale))
+        return Cycle(kernels)
+
+    def _default_proposal(self, space: Space) -> IndexProposal:
+        if space.size is None or space.size > PILOT_MODELS:
+            return Neighbours(space)
+        log_mass = [e.value for e in self._log_mass.values()]
+        if self.particles is not None:
+            prior = space.log_prior(self.particles.code)
+            log_mass = (self.particles.log_evidence + prior).tolist()
+        if not log_mass:
+            return Fixed(space, other=True)
+        p = torch.tensor(log_mass, dtype=torch.float64).softmax(0)
+        p = (1 - UNIFORM_SHARE) * p + UNIFORM_SHARE / len(p)
+        return Fixed(space, p.log(), other=True)
+
+    # ---- sampling ---------------------------------------------------------------------------
+
+    def run(
+        self,
+        draws: int = 1000,
+        *,
+        chains: int = 256,
+        warmup: int | None = None,
+        thin: int = 1,
+        progress: bool = True,
+    ) -> Result:
+        """Sample; trains the map first if nobody has.
+
+        Arguments:
+            draws: Kept draws a chain.
+            chains: Chains, advanced together.
+            warmup: Steps left out at the start; a fifth of the draws, and at least 100, if
+                omitted. Chains start from the map and from the prior.
+            thin: Steps a kept draw.
+            progress: Show a progress bar.
+
+        Returns:
+            The result. Ctrl-C returns the draws so far, with a warning.
+
+        Raises:
+            ConfigurationError: A count below 1.
+            NonFiniteError: A density was NaN or +inf; model and parameters are named.
+        """
+        warmup = max(100, draws * thin // 5) if warmup is None else warmup
+        if draws < 1 or chains < 1 or thin < 1 or warmup < 0:
+            raise ConfigurationError(
+                "run: expected draws, chains, thin >= 1 and warmup >= 0, got "
+                f"draws={draws}, chains={chains}, thin={thin}, warmup={warmup}"
+            )
+        if self.fit_trace is None:
+            self.fit(progress=progress)
+        if not self._weighed:
+            self._weigh()
+        kernel = self._check_kernel(self._make_kernel(self.target, self.transport))
+        generator = self._generator
+        state = starting_state(self.target, self.transport, chains, generator, self.particles)
+        begun = time.perf_counter()
+        with tqdm(total=warmup, desc="warm-up", disable=not progress, unit="step") as bar:
+            state = warm_up(kernel, state, warmup, self.target, generator, bar.update)
+        middle = time.perf_counter()
+        tally = Tally(self.target)
+        with tqdm(total=draws, desc="sample", disable=not progress, unit="draw") as bar:
+            record = run_chains(
+                kernel,
+                state,
+                tally,
+                draws=draws,
+                thin=thin,
+                generator=generator,
+                on_draw=bar.update,
+            )
+        self._seconds["warmup"] = middle - begun
+        self._seconds["sample"] = time.perf_counter() - middle
+        report = RunReport(
+            acceptance=tally.rates(),
+            fit=self.fit_trace,
+            seconds=dict(self._seconds),
+            steps=record.n_draws * thin,
+            seed=self.seed,
+            interrupted=record.n_draws < draws,
+        )
+        return self._result(record, report)
+
+    def _result(self, record: Draws, report: RunReport) -> Result:
+        space = self.target.space
+        code, theta = record.flat()
+        if space.size is None or space.size > PILOT_MODELS:
+            codes, counts = torch.unique(code, dim=0, return_counts=True)
+            top = codes[counts.argsort(descending=True)[:SHOWN]].to(self.target.device)
+            self._log_mass = {
+                label: self._log_mass_of(c) for c, label in zip(top, space.label(top), strict=True)
+            }
+        host = self.target.to(device="cpu")
+        shape = (record.n_chains, record.n_draws)
+        values = {
+            name: value.unflatten(0, shape)
+            for name, value in host.padded_values(code, theta).items()
+        }
+        result = Result(
+            copy.deepcopy(space).cpu(),
+            record,
+            values,
+            dict(self._log_mass),
+            report,
+            self.target.truth,
+        )
+        result.warn_if_routes_disagree()
+        return result
+
+
+def _pooled(scale: Tensor, active: Tensor) -> Tensor:
+    """Geometric mean of the scales of each slot over the models that use it, shape (D,)."""
+    count = active.sum(0).clamp(min=1)
+    return (torch.where(active, scale.log(), 0.0).sum(0) / count).exp()
