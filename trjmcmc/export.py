@@ -58,6 +58,6 @@ def to_arviz(
         tree = arviz.from_dict(groups)
         tree["posterior"].attrs.update(attributes)
         return tree
-    data = arviz.from_dict(**groups)
+    data = arviz.from_dict(posterior=posterior, sample_stats=sample_stats)
     data.posterior.attrs.update(attributes)
     return data

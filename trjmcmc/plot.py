@@ -38,11 +38,9 @@ def plot_models(result: Result, ax: Axes | None = None) -> Axes:
     if result.truth is not None:
         known = [result.truth.probabilities.get(str(label), np.nan) for label in table.index]
         ax.plot(x, known, "_", ms=22, mew=2, color="black", label="exact")
-    ax.set_xticks(x, [str(label) for label in table.index])
-    if max(len(str(label)) for label in table.index) > 6:
-        ax.tick_params(axis="x", rotation=30)
-        for tick in ax.get_xticklabels():
-            tick.set_ha("right")
+    names = [str(label) for label in table.index]
+    tilted = max(len(name) for name in names) > 6
+    ax.set_xticks(x, names, rotation=30 if tilted else 0, ha="right" if tilted else "center")
     ax.set_xlabel("model")
     ax.set_ylabel("p(model | data)")
     ax.legend(frameon=False, fontsize=8)

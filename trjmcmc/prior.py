@@ -160,8 +160,9 @@ class Prior:
         """A copy with every tensor cast and moved."""
         new = copy.copy(self)
         if isinstance(self.spec, Distribution):
-            new.spec = _cast(self.spec, dtype, device)
-            new._set_fixed(new.spec)
+            dist: Distribution = _cast(self.spec, dtype, device)
+            new.spec = dist
+            new._set_fixed(dist)
         return new
 
 

@@ -228,8 +228,8 @@ class Result:
         """
         if not isinstance(self.space, Subsets | Counts):
             raise TRJError("inclusion_probabilities: a list of models has no items to include")
-        on = self.space.items(self.raw.code.flatten(0, 1))
-        on = on.reshape(*self.raw.code.shape[:2], -1).numpy()
+        flat = self.space.items(self.raw.code.flatten(0, 1))
+        on: NDArray[np.bool_] = flat.reshape(*self.raw.code.shape[:2], -1).numpy()
         found = [visit_probability(on[..., i], self._index_ess()) for i in range(on.shape[-1])]
         return pd.DataFrame(
             {

@@ -150,22 +150,28 @@ def run_chains(
 def starting_state(
     target: Target,
     transport: Transport,
-    chains: int,
+    code: Tensor,
     generator: torch.Generator,
     particles: Particles | None = None,
 ) -> State:
     """Chains of which every other one starts from the map, the rest from the prior.
 
-    Models are drawn from the model prior. Where a pilot run has carried prior draws to the
+    Where a pilot run has carried prior draws to the
     posterior its particles serve as the starts from the prior; elsewhere a chain takes one of
     a few prior draws in proportion to its likelihood.
+
+    Arguments:
+        target: The target.
+        transport: The map.
+        code: The model that each chain starts in, shape (C, L).
+        generator: Source of randomness.
+        particles: Draws of a pilot run.
 
     Raises:
         TargetError: No point with a finite density was found.
         NonFiniteError: A density was NaN or +inf.
     """
-    code = target.space.sample_prior(chains, generator)
-    device = target.device
+    chains, device = len(code), target.device
     with torch.no_grad():
         z = transport.reference.sample((chains, target.dim), generator, target.dtype)
         pushed = start(target, code, transport.from_reference(z, code)[0])

@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,7 +20,6 @@ from .space import (
     LogWeights,
     ModelList,
     Space,
-    Subsets,
     check_names,
     normalised_log_prior,
 )
@@ -355,7 +355,7 @@ class Target:
         else:
             log_prior, log_likelihood = apply_by_group(
                 code[:, 0],
-                [lambda x, d=d: d.evaluate(x, None, surrogate) for d in self._densities],
+                [partial(d.evaluate, items=None, surrogate=surrogate) for d in self._densities],
                 theta,
                 self._anchors,
             )
@@ -498,7 +498,8 @@ class Target:
                 if items is not None and block.prior.items is not None:
                     on = items.reshape(items.shape + (1,) * (value.dim() - 2))
                     value = torch.where(on, value, math.nan)
-                result[name][(rows, *(slice(n) for n in shape))] = value
+                where: tuple[Any, ...] = (rows, *(slice(n) for n in shape))
+                result[name][where] = value
         return result
 
     def unconstrain(self, model: Any, params: Mapping[str, Any]) -> Tensor:

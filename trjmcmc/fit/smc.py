@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from ..errors import ConfigurationError, TargetError
+from ..errors import ConfigurationError, ConvergenceWarning, TargetError
 from ..target import Target
 
 BAR = "{l_bar}{bar}| temperature {n:.3f}, {elapsed}"
@@ -116,7 +117,9 @@ def tempered_smc(
         log_evidence = torch.zeros(m, dtype=torch.float64, device=theta.device)
         evaluations = m * n
         bar = tqdm(total=1.0, desc="pilot", disable=not progress, bar_format=BAR)
-        for count in range(1, MAX_TEMPERATURES + 1):
+        temperatures = 0
+        while bool((temper < 1).any()) and temperatures < MAX_TEMPERATURES:
+            temperatures += 1
             step = _next_step(log_likelihood, temper, ess)
             weight = torch.where(log_likelihood == -math.inf, -math.inf, step * log_likelihood)
             log_evidence += weight.double().logsumexp(1) - math.log(n)
@@ -140,12 +143,16 @@ def tempered_smc(
                 log_prior = torch.where(taken, new_prior, log_prior)
                 log_likelihood = torch.where(taken, new_likelihood, log_likelihood)
             evaluations += moves * m * n
-            coldest = float(temper.min())
-            bar.update(coldest - bar.n)
-            if coldest >= 1:
-                break
+            bar.update(float(temper.min()) - bar.n)
         bar.close()
-    return Particles(code, theta, log_evidence, count, evaluations)
+    if temperatures == MAX_TEMPERATURES:
+        warnings.warn(
+            f"pilot run stopped at temperature {float(temper.min()):.3g} after {temperatures} "
+            "steps; its particles are wider than the posterior",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return Particles(code, theta, log_evidence, temperatures, evaluations)
 
 
 def _next_step(log_likelihood: Tensor, temper: Tensor, ess: float) -> Tensor:
@@ -176,7 +183,7 @@ def _systematic(log_weight: Tensor, generator: torch.Generator) -> Tensor:
 
 def _covariance_factor(theta: Tensor, active: Tensor) -> Tensor:
     """Factors of the models' particle covariances, scaled for random walks, (M, D, D)."""
-    m, n, d = theta.shape
+    _, n, d = theta.shape
     centred = theta - theta.mean(1, keepdim=True)
     covariance = centred.mT @ centred / n
     eye = torch.eye(d, dtype=theta.dtype, device=theta.device)

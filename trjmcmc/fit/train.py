@@ -124,7 +124,7 @@ def train(
             finite = value.isfinite()
             loss = torch.where(finite, value, 0.0).sum() / finite.sum().clamp(min=1)
             optimiser.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             norm = torch.nn.utils.clip_grad_norm_(parameters, clip)
             for group in optimiser.param_groups:
                 group["lr"] = learning_rate * rate(i)

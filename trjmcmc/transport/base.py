@@ -156,7 +156,7 @@ class Transport(nn.Module, ABC):
         active = self.space.active(code)
         return torch.where(active, self.reference.log_prob(z), 0.0).sum(-1)
 
-    def calibrate(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:  # noqa: B027
+    def calibrate(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
         """Take a first guess of location and scale of the models' coordinates, if it helps.
 
         Arguments:

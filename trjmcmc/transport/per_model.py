@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -76,7 +77,7 @@ class PerModel(Transport):
         anchors = x.new_zeros(len(self.slots), x.shape[1])
         y, ladj = apply_by_group(
             self.space.index(code),
-            [lambda rows, m=m: self._one(m, rows, inverse) for m in range(len(self.slots))],
+            [partial(self._one, m, inverse=inverse) for m in range(len(self.slots))],
             x,
             anchors,
         )

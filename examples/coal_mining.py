@@ -1,0 +1,115 @@
+"""How often did the rate of British coal-mining disasters change?
+
+Green (1995) put a step function with an unknown number k of change points on the rate of the
+191 disasters between 1851 and 1962 and invented reversible-jump MCMC to sample it. This script
+asks trjmcmc for p(k | data), for the rate over the years, and compares with the exact answer.
+
+    python examples/coal_mining.py                     # k = 1 to 6, about two minutes on two cores
+    python examples/coal_mining.py --k-min 0 --k-max 10
+    python examples/coal_mining.py --quick             # smaller net and fewer draws
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib import pyplot as plt
+
+import trjmcmc as trj
+from trjmcmc.plot import PALETTE, plot_models, plot_running
+from trjmcmc.problems.coal_mining import DAYS, LENGTH
+
+YEAR = 365.2425
+
+
+def rate_by_year(result: trj.Result, years: np.ndarray, most: int = 4000) -> np.ndarray:
+    """Draws of the rate (disasters a year) at given years, averaged over k, shape (n, years)."""
+    probabilities = result.model_probabilities()["visits"]
+    rng = np.random.default_rng(0)
+    rates = []
+    for label, p in probabilities.items():
+        n = round(most * p)
+        if not n:
+            continue
+        draws = result.draws(label)
+        rows = rng.integers(len(draws["height"]), size=n)
+        height = draws["height"][rows]
+        spacing = draws["spacing"][rows] if "spacing" in draws else np.ones((n, 1))
+        change = 1851 + LENGTH / YEAR * spacing.cumsum(1)[:, :-1]
+        step = (years > change[:, :, None]).sum(1)
+        rates.append(np.take_along_axis(height, step, 1) * YEAR)
+    return np.concatenate(rates)
+
+
+def draw(result: trj.Result, path: Path) -> None:
+    """Rate over the years, p(k), running estimates."""
+    figure, (left, middle, right) = plt.subplots(
+        1, 3, figsize=(13, 3.8), layout="constrained", width_ratios=(1.4, 1, 1)
+    )
+    years = np.linspace(1851, 1963, 300)
+    rates = rate_by_year(result, years)
+    low, high = np.quantile(rates, [0.05, 0.95], axis=0)
+    left.fill_between(years, low, high, color=PALETTE[5], alpha=0.45, lw=0, label="90 % band")
+    left.plot(years, rates.mean(0), color=PALETTE[0], label="posterior mean, averaged over k")
+    left.plot(1851 + np.asarray(DAYS) / YEAR, np.zeros(len(DAYS)), "|", color="black", ms=9,
+              label="disasters")
+    left.set(xlabel="year", ylabel="rate (disasters a year)", xlim=(1851, 1963))
+    left.legend(frameon=False, fontsize=8)
+    plot_models(result, middle)
+    middle.set(xlabel="number of change points")
+    plot_running(result, right)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--k-min", type=int, default=1, help="fewest change points")
+    parser.add_argument("--k-max", type=int, default=6, help="most change points")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--quick", action="store_true", help="smaller net, fewer draws")
+    parser.add_argument("--output", type=Path, default=Path("output/coal_mining.png"))
+    arguments = parser.parse_args()
+    begun = time.perf_counter()
+    torch.set_num_threads(2)
+
+    target = trj.problems.coal_mining(arguments.k_min, arguments.k_max)
+    width, particles, moves, steps, draws = (
+        (64, 2000, 10, 600, 300) if arguments.quick else (128, 8000, 30, 3000, 2000)
+    )
+    sampler = trj.TRJSampler(
+        target,
+        lambda space: trj.CosmicFlow(space, hidden=(width, width)),
+        seed=arguments.seed,
+    )
+    sampler.fit(steps=steps, particles=particles, moves=moves)
+    result = sampler.run(draws=draws, chains=256)
+
+    table = result.model_probabilities()
+    table.insert(0, "exact", pd.Series(target.truth.probabilities))
+    table.insert(3, "z", (table["visits"] - table["exact"]) / table["visits_se"])
+    print("\nPosterior probability of the number of change points, 191 disasters 1851-1962\n")
+    print(table.round(4).to_string())
+
+    report = result.report
+    sampling = report.seconds["sample"]
+    print("\nacceptance   between models   inside a model")
+    for kernel, rates in report.acceptance.items():
+        print(f"{kernel:<12} {rates['between']:14.1%} {rates['within']:16.1%}".replace("nan%", "   -"))
+    print(f"\nlargest error of p(k)            {(table['visits'] - table['exact']).abs().max():.4f}")
+    print(f"autocorrelation time of k        {result.autocorrelation_time():.1f} steps")
+    print(f"draws                            {result.raw.n_chains} chains x {result.raw.n_draws}")
+    print(f"chain-steps per second           {result.raw.n_chains * report.steps / sampling:,.0f}")
+    print("seconds                          "
+          + ", ".join(f"{stage} {s:.1f}" for stage, s in report.seconds.items()))
+    draw(result, arguments.output)
+    print(f"total                            {time.perf_counter() - begun:.0f} s")
+    print(f"picture                          {arguments.output}")
+
+
+if __name__ == "__main__":
+    main()
