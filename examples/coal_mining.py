@@ -54,8 +54,14 @@ def draw(result: trj.Result, path: Path) -> None:
     low, high = np.quantile(rates, [0.05, 0.95], axis=0)
     left.fill_between(years, low, high, color=PALETTE[5], alpha=0.45, lw=0, label="90 % band")
     left.plot(years, rates.mean(0), color=PALETTE[0], label="posterior mean, averaged over k")
-    left.plot(1851 + np.asarray(DAYS) / YEAR, np.zeros(len(DAYS)), "|", color="black", ms=9,
-              label="disasters")
+    left.plot(
+        1851 + np.asarray(DAYS) / YEAR,
+        np.zeros(len(DAYS)),
+        "|",
+        color="black",
+        ms=9,
+        label="disasters",
+    )
     left.set(xlabel="year", ylabel="rate (disasters a year)", xlim=(1851, 1963))
     left.legend(frameon=False, fontsize=8)
     plot_models(result, middle)
@@ -99,13 +105,19 @@ def main() -> None:
     sampling = report.seconds["sample"]
     print("\nacceptance   between models   inside a model")
     for kernel, rates in report.acceptance.items():
-        print(f"{kernel:<12} {rates['between']:14.1%} {rates['within']:16.1%}".replace("nan%", "   -"))
-    print(f"\nlargest error of p(k)            {(table['visits'] - table['exact']).abs().max():.4f}")
+        print(
+            f"{kernel:<12} {rates['between']:14.1%} {rates['within']:16.1%}".replace("nan%", "   -")
+        )
+    print(
+        f"\nlargest error of p(k)            {(table['visits'] - table['exact']).abs().max():.4f}"
+    )
     print(f"autocorrelation time of k        {result.autocorrelation_time():.1f} steps")
     print(f"draws                            {result.raw.n_chains} chains x {result.raw.n_draws}")
     print(f"chain-steps per second           {result.raw.n_chains * report.steps / sampling:,.0f}")
-    print("seconds                          "
-          + ", ".join(f"{stage} {s:.1f}" for stage, s in report.seconds.items()))
+    print(
+        "seconds                          "
+        + ", ".join(f"{stage} {s:.1f}" for stage, s in report.seconds.items())
+    )
     draw(result, arguments.output)
     print(f"total                            {time.perf_counter() - begun:.0f} s")
     print(f"picture                          {arguments.output}")

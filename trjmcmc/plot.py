@@ -43,7 +43,8 @@ def plot_models(result: Result, ax: Axes | None = None) -> Axes:
     ax.set_xticks(x, names, rotation=30 if tilted else 0, ha="right" if tilted else "center")
     ax.set_xlabel("model")
     ax.set_ylabel("p(model | data)")
-    ax.legend(frameon=False, fontsize=8)
+    ax.set_ylim(0, 1.35 * ax.get_ylim()[1])  # room for the legend
+    ax.legend(frameon=False, fontsize=8, loc="upper right")
     return ax
 
 

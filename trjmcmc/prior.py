@@ -229,6 +229,13 @@ class Ordered(Distribution):
                 f"Ordered: expected a scalar distribution and n >= 1, got event shape "
                 f"{tuple(base.event_shape)} and n={n}"
             )
+        onto = _bijector(base, "base of Ordered")(
+            torch.tensor([0.0, 1.0]).reshape(2, *[1] * len(base.batch_shape))
+        )
+        if not bool((onto[1] > onto[0]).all()):
+            raise TargetError(
+                "Ordered: the base's support is mapped downwards (bounded above only); negate it"
+            )
         self.base_dist, self.n = base, n
         super().__init__(base.batch_shape, torch.Size([n]), validate_args=False)
 
@@ -253,6 +260,9 @@ def _check_distribution(dist: Distribution, what: str) -> None:
 
     Importing zuko switches torch's argument checks off, hence this one.
     """
+    low, high = dist.__dict__.get("low"), dist.__dict__.get("high")
+    if isinstance(low, Tensor) and isinstance(high, Tensor) and not bool((low < high).all()):
+        raise TargetError(f"{what}: low must be below high, got {low.tolist()}, {high.tolist()}")
     for name, constraint in dist.arg_constraints.items():
         value = dist.__dict__.get(name)
         if not isinstance(value, Tensor):
@@ -265,9 +275,6 @@ def _check_distribution(dist: Distribution, what: str) -> None:
                 f"{what}: {name} of {type(dist).__name__} must be finite and satisfy "
                 f"{constraint}, got {value.tolist()}"
             )
-    low, high = dist.__dict__.get("low"), dist.__dict__.get("high")
-    if isinstance(low, Tensor) and isinstance(high, Tensor) and not bool((low < high).all()):
-        raise TargetError(f"{what}: low must be below high, got {low.tolist()}, {high.tolist()}")
     for child in ("base_dist", "component_distribution", "mixture_distribution"):
         if isinstance(inner := dist.__dict__.get(child), Distribution):
             _check_distribution(inner, what)

@@ -28,7 +28,7 @@ from .estimate import (
     visit_probability,
 )
 from .fit import FitTrace
-from .space import Counts, Space, Subsets, space_from_spec
+from .space import Counts, Space, Subsets, distinct, space_from_spec
 from .target import Truth
 
 if TYPE_CHECKING:
@@ -85,8 +85,7 @@ class Result:
     ) -> None:
         self.space, self.raw, self._values = space, draws, values
         self.log_mass, self.report, self.truth = log_mass, report, truth
-        codes, inverse = torch.unique(draws.code.flatten(0, 1), dim=0, return_inverse=True)
-        counts = torch.bincount(inverse, minlength=len(codes))
+        codes, inverse, counts = distinct(draws.code.flatten(0, 1))
         order = torch.argsort(counts, descending=True, stable=True)
         place = torch.empty_like(order)
         place[order] = torch.arange(len(order))

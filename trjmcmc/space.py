@@ -438,6 +438,14 @@ def normalised_log_prior(
     return log_weights - log_weights.logsumexp(0)
 
 
+def distinct(code: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Distinct codes (U, L), which of them each row is (N,), and how often each occurs (U,)."""
+    if not code.shape[1]:  # a space of one model has nothing to tell apart
+        which = torch.zeros(len(code), dtype=torch.long, device=code.device)
+        return code[:1], which, torch.bincount(which, minlength=1)
+    return torch.unique(code, dim=0, return_inverse=True, return_counts=True)  # type: ignore[no-any-return]
+
+
 def check_names(names: Sequence[str], argument: str) -> None:
     """Refuse empty lists and repeated names."""
     if not names:

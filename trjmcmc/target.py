@@ -21,6 +21,7 @@ from .space import (
     ModelList,
     Space,
     check_names,
+    distinct,
     normalised_log_prior,
 )
 
@@ -264,20 +265,21 @@ class Target:
     ) -> None:
         self.truth = truth
         self.dtype, self.device = torch.get_default_dtype(), torch.device("cpu")
-        if isinstance(models, Space):
-            if model_prior is not None:
-                raise TargetError("model_prior: a space carries its own prior; pass it there")
-            self._init_shared(models, priors, log_likelihood, surrogate, vectorized)
-        else:
-            if priors is not None or log_likelihood is not None or surrogate is not None:
-                raise TargetError(
-                    "priors, log_likelihood, surrogate: with a list of models each model "
-                    "carries its own; these arguments go with a space"
-                )
-            self._init_list(models, model_prior)
-        self.space.to(self.dtype)
+        # prior draws that find out shapes come from the global generator: leave it as it was
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.manual_seed(0)
+            if isinstance(models, Space):
+                if model_prior is not None:
+                    raise TargetError("model_prior: a space carries its own prior; pass it there")
+                self._init_shared(models, priors, log_likelihood, surrogate, vectorized)
+            else:
+                if priors is not None or log_likelihood is not None or surrogate is not None:
+                    raise TargetError(
+                        "priors, log_likelihood, surrogate: with a list of models each model "
+                        "carries its own; these arguments go with a space"
+                    )
+                self._init_list(models, model_prior)
+            self.space.to(self.dtype)
             self._probe()
 
     def _init_list(self, models: Sequence[Model], model_prior: Any) -> None:
@@ -444,7 +446,7 @@ class Target:
             the items in use only.
         """
         result: dict[str, dict[str, Tensor]] = {}
-        models, which = torch.unique(code, dim=0, return_inverse=True)
+        models, which, _ = distinct(code)
         for m, label in enumerate(self.space.label(models)):
             result[label] = self.constrain(models[m], theta[which == m])
         return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +16,20 @@ from ..transport import Transport
 ModelDraws = Callable[[int, torch.Generator], Tensor]
 
 LARGEST_HOLD_OUT = 4096
+OUTSIDE = 5.0  # nats by which a draw outside the support counts as worse than the others
+
+
+class Losses(NamedTuple):
+    """Losses of a batch of draws.
+
+    Attributes:
+        value: What to minimise the mean of, finite everywhere, shape (n,), nats.
+        finite: Whether the draw had a finite log density and gradient, shape (n,), bool; only
+            these make up the reported objective.
+    """
+
+    value: Tensor
+    finite: Tensor
 
 
 class Objective(ABC):
@@ -27,9 +42,9 @@ class Objective(ABC):
     shown = "objective"
 
     @abstractmethod
-    def values(
+    def losses(
         self, transport: Transport, progress: float, n: int, generator: torch.Generator
-    ) -> Tensor:
+    ) -> Losses:
         """Loss of about ``n`` fresh draws, one value a draw.
 
         Arguments:
@@ -37,9 +52,6 @@ class Objective(ABC):
             progress: Share of the planned steps that are done, in (0, 1].
             n: Draws asked for.
             generator: Source of randomness.
-
-        Returns:
-            Shape (n,), nats; not finite where a draw can't be used.
         """
 
     def temper(self, progress: float) -> float:
@@ -80,9 +92,9 @@ class ReverseKL(Objective):
     def temper(self, progress: float) -> float:
         return min(1.0, progress / self.anneal) if self.anneal else 1.0
 
-    def values(
+    def losses(
         self, transport: Transport, progress: float, n: int, generator: torch.Generator
-    ) -> Tensor:
+    ) -> Losses:
         code = self.models(n, generator)
         z = transport.reference.sample((len(code), self.target.dim), generator, self.target.dtype)
         return reverse_kl(self.target, transport, code, z, temper=self.temper(progress))
@@ -124,12 +136,14 @@ class ForwardKL(Objective):
         self._held, self._train = order[:kept_back], order[kept_back:]
         self.code, self.theta = code, theta
 
-    def values(
+    def losses(
         self, transport: Transport, progress: float, n: int, generator: torch.Generator
-    ) -> Tensor:
+    ) -> Losses:
         pick = torch.randint(len(self._train), (n,), generator=generator, device=self._train.device)
         rows = self._train[pick]
-        return forward_kl(transport, self.code[rows], self.theta[rows])
+        value = forward_kl(transport, self.code[rows], self.theta[rows])
+        finite = value.isfinite()
+        return Losses(torch.where(finite, value, 0.0), finite)
 
     def validate(self, transport: Transport) -> float | None:
         if not len(self._held):
@@ -141,32 +155,40 @@ class ForwardKL(Objective):
 
 def reverse_kl(
     target: Target, transport: Transport, code: Tensor, z: Tensor, *, temper: float = 1.0
-) -> Tensor:
+) -> Losses:
     r"""Minus the tempered log importance weight of draws pushed through the map.
 
     .. math:: \log\nu(z) - \log|\det d\theta/dz| - \log\pi_\beta(\theta, m)
 
     Its mean over z is, up to a constant of the model, the Kullback-Leibler divergence of the
     map's density from the posterior. The gradient of the target is taken apart from the
-    map's, so that a point with a broken gradient can be dropped without spoiling the rest.
+    map's, so that a point with a broken one spoils only itself. Dropping such points would
+    reward a map for moving there; their gradient comes from the score function instead, with
+    how much worse they are than the others (a constant, outside the support) as the weight.
 
     Arguments:
         code: Models, shape (C, L).
         z: Reference draws, shape (C, D).
         temper: Exponent of the likelihood.
 
-    Returns:
-        Shape (C,), nats; not finite where the target's value or gradient is not.
-
     Source:
         Rezende & Mohamed (2015), https://arxiv.org/abs/1505.05770
     """
     theta, ladj = transport.from_reference(z, code)
     value, gradient = target.log_joint_and_grad(code, theta, temper=temper, surrogate=True)
-    broken = ~gradient.isfinite().all(-1)
-    gradient = torch.where(broken[:, None], 0.0, gradient)
-    log_joint = value + ((theta - theta.detach()) * gradient).sum(-1)
-    return torch.where(broken, torch.nan, transport.log_nu(z, code) - ladj - log_joint)
+    finite = gradient.isfinite().all(-1) & value.isfinite()
+    gradient = torch.where(finite[:, None], gradient, 0.0)
+    log_joint = torch.where(finite, value, 0.0) + ((theta - theta.detach()) * gradient).sum(-1)
+    loss = torch.where(finite, transport.log_nu(z, code) - ladj - log_joint, 0.0)
+    lost = ~finite & theta.detach().isfinite().all(-1)
+    if bool(lost.any()):
+        score = -forward_kl(transport, code[lost], theta[lost].detach())
+        ladj_lost = ladj.detach()[lost]
+        plain = transport.log_nu(z, code)[lost] - ladj_lost - value[lost]
+        worse = plain - loss.detach()[finite].mean()
+        worse = worse.nan_to_num(OUTSIDE, OUTSIDE, -OUTSIDE).clamp(-OUTSIDE, OUTSIDE)
+        loss = loss.index_put((lost,), worse * (score - score.detach()))
+    return Losses(loss, finite)
 
 
 def forward_kl(transport: Transport, code: Tensor, theta: Tensor) -> Tensor:

@@ -120,9 +120,8 @@ def train(
     try:
         for i in range(1, steps + 1):
             temper = objective.temper(i / steps)
-            value = objective.values(transport, i / steps, batch, generator)
-            finite = value.isfinite()
-            loss = torch.where(finite, value, 0.0).sum() / finite.sum().clamp(min=1)
+            value, finite = objective.losses(transport, i / steps, batch, generator)
+            loss = value.mean()
             optimiser.zero_grad(set_to_none=True)
             loss.backward()
             norm = torch.nn.utils.clip_grad_norm_(parameters, clip)
@@ -130,7 +129,8 @@ def train(
                 group["lr"] = learning_rate * rate(i)
             if bool(norm.isfinite()):
                 optimiser.step()
-            window.append(torch.stack([loss.detach(), (~finite).sum().to(loss)]))
+            seen = torch.where(finite, value.detach(), 0.0).sum() / finite.sum().clamp(min=1)
+            window.append(torch.stack([seen, (~finite).sum().to(seen)]))
             bar.update()
             if i % WINDOW and i < steps:
                 continue

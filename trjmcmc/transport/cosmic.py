@@ -94,7 +94,9 @@ class CosmicFlow(Transport):
                 _zero(MLP(d + c, 2 * d, hidden, activation=nn.SiLU)) for _ in range(layers)
             )
             width = hidden[0] if hidden else 64
-            self.spline = _zero(MLP(c, d * max(3 * bins - 1, 0), (width,), activation=nn.SiLU))
+            self.spline = None
+            if bins:
+                self.spline = _zero(MLP(c, d * (3 * bins - 1), (width,), activation=nn.SiLU))
             self.output = _zero(MLP(c, 2 * d, ()))
 
     # Each layer is a pair of (C, D) transforms; both directions walk the same list.
@@ -107,7 +109,7 @@ class CosmicFlow(Transport):
         self, active: Tensor, context: Tensor
     ) -> tuple[MonotonicAffineTransform, MonotonicRQSTransform | None, MonotonicAffineTransform]:
         spline = None
-        if self.bins:
+        if self.spline is not None:
             phi = self.spline(context).unflatten(-1, (active.shape[1], -1)) * active[..., None]
             widths, heights, slopes = phi.split([self.bins, self.bins, self.bins - 1], dim=-1)
             spline = MonotonicRQSTransform(widths, heights, slopes, bound=self.bound)
@@ -143,7 +145,9 @@ class CosmicFlow(Transport):
             x, step = spline.call_and_ladj(x)
             ladj = ladj + step
         x, step = output.call_and_ladj(x)
-        return loc + scale * x, (ladj + step + scale.log()).sum(-1)
+        # rounding inside the layers must not touch spare coordinates
+        theta = torch.where(active > 0, loc + scale * x, z)
+        return theta, ((ladj + step + scale.log()) * active).sum(-1)
 
     def to_reference(self, theta: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
         active, context, a, b = self._masks(code)
@@ -157,8 +161,9 @@ class CosmicFlow(Transport):
             phi = self.nets[i](torch.cat([x * a[i], context], -1))
             x, step = self._affine(phi, b[i]).inv.call_and_ladj(x)
             ladj = ladj + step
-        z, step = base.inv.call_and_ladj(x)
-        return z, (ladj + step - scale.log()).sum(-1)
+        x, step = base.inv.call_and_ladj(x)
+        z = torch.where(active > 0, x, theta)
+        return z, ((ladj + step - scale.log()) * active).sum(-1)
 
     @torch.no_grad()
     def calibrate(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:

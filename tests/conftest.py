@@ -1,0 +1,26 @@
+import pytest
+import torch
+
+torch.set_num_threads(2)
+
+
+def pytest_addoption(parser):
+    parser.addoption("--device", default="cpu", help="where the device-aware tests compute")
+
+
+@pytest.fixture(scope="session")
+def device(request):
+    return torch.device(request.config.getoption("--device"))
+
+
+@pytest.fixture
+def generator():
+    return torch.Generator().manual_seed(2024)
+
+
+@pytest.fixture(autouse=True)
+def global_seed_untouched():
+    """Nothing in the package may draw from, or seed, torch's global generator."""
+    before = torch.random.get_rng_state()
+    yield
+    assert torch.equal(before, torch.random.get_rng_state())

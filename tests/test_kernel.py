@@ -1,0 +1,300 @@
+import math
+
+import pytest
+import torch
+from scipy.stats import norm
+
+import trjmcmc as trj
+from tests import toys
+from tests.test_transport import MovesSpares
+from trjmcmc.errors import ConfigurationError
+from trjmcmc.kernel import (
+    CrankNicolson,
+    Cycle,
+    Fixed,
+    Jump,
+    Neighbours,
+    RandomWalk,
+    State,
+    Stay,
+    start,
+)
+from trjmcmc.problems import SinhArcsinhMap
+from trjmcmc.transport import Identity, StudentT
+
+ALPHA = 1e-5
+SIGMAS = float(norm.isf(ALPHA / 2))
+
+
+def rough_flow(target, **options):
+    """An untrained flow whose weights were shaken: as poor as a map can be."""
+    flow = trj.CosmicFlow(target.space, layers=3, hidden=(16,), **options)
+    generator = torch.Generator().manual_seed(8)
+    with torch.no_grad():
+        for p in flow.parameters():
+            p.add_(0.15 * torch.randn(p.shape, generator=generator))
+    return flow
+
+
+def rough_affine(target):
+    exact = toys.gaussian_map(target)
+    with torch.no_grad():
+        exact.loc += 0.3
+        exact.scale_tril *= 1.3
+    return exact
+
+
+class NoJacobian(trj.Transport):
+    """A broken map for the negative control: it forgets its log-determinant."""
+
+    def __init__(self, inner):
+        super().__init__(inner.space)
+        self.inner = inner
+
+    def to_reference(self, theta, code):
+        z, ladj = self.inner.to_reference(theta, code)
+        return z, 0 * ladj
+
+    def from_reference(self, z, code):
+        theta, ladj = self.inner.from_reference(z, code)
+        return theta, 0 * ladj
+
+
+# name: (target, function of the target that makes the kernel under test)
+CASES = {
+    "TRJ, rough affine": lambda t: Jump(t, rough_affine(t), Fixed(t.space)),
+    "refreshed jump, flow": lambda t: Jump(t, rough_flow(t), Fixed(t.space), rho=0.7),
+    "independence jump": lambda t: Jump(t, rough_affine(t), Fixed(t.space, other=True), rho=0.0),
+    "random rho": lambda t: Jump(t, rough_flow(t), Fixed(t.space, other=True), rho=(0.2, 1.0)),
+    "Student-t reference": lambda t: Jump(
+        t, rough_flow(t, reference=StudentT(4)), Fixed(t.space), rho=0.5
+    ),
+    "weighted proposal": lambda t: Jump(
+        t, rough_affine(t), Fixed(t.space, torch.tensor([0.1, 0.6, 0.3]).log(), other=True)
+    ),
+    "map that moves spare slots": lambda t: Jump(t, MovesSpares(t.space), Fixed(t.space), rho=0.8),
+    "pCN": lambda t: CrankNicolson(t, rough_flow(t)),
+    "pCN, spare slots move": lambda t: CrankNicolson(t, MovesSpares(t.space), rho=0.5),
+    "random walk": lambda t: RandomWalk(t),
+    "cycle": lambda t: Cycle(
+        [
+            Jump(t, rough_flow(t), Fixed(t.space), rho=0.9),
+            (CrankNicolson(t, rough_affine(t)), 2),
+            RandomWalk(t, scale=2.0),
+        ]
+    ),
+}
+
+
+def exact_draws(target, n, generator):
+    """Independent draws from the posterior of toys.gaussians."""
+    probabilities = torch.tensor(list(target.truth.probabilities.values()))
+    code = torch.multinomial(probabilities, n, replacement=True, generator=generator)[:, None]
+    z = torch.randn(n, target.dim, generator=generator)
+    theta, _ = toys.gaussian_map(target).from_reference(z, code)
+    return start(target, code, theta.detach())
+
+
+def scores(target, state):
+    """z-scores of model frequencies and of bounded moments against their exact values."""
+    n = len(state.code)
+    labels = list(target.truth.probabilities.values())
+    exact = toys.gaussian_map(target)
+    with torch.no_grad():
+        z, _ = exact.to_reference(state.theta, state.code)
+    found = []
+    for m, p in enumerate(labels):
+        inside = state.code[:, 0] == m
+        found.append((float(inside.double().mean()) - p) / math.sqrt(p * (1 - p) / n))
+        for slot in torch.nonzero(target.space.active(torch.tensor([[m]]))[0])[:, 0].tolist():
+            x = z[inside, slot].double()
+            for moment in (x, x**2 - 1, (x > 0.7).double() - norm.sf(0.7)):
+                found.append(float(moment.mean() / (moment.std() / len(x) ** 0.5)))
+    return torch.tensor(found)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_exactly_distributed_chains_stay_so(name, generator):
+    target = toys.gaussians()
+    kernel = CASES[name](target)
+    state = exact_draws(target, 40_000, generator)
+    with torch.no_grad():
+        for _ in range(3):
+            state, infos = kernel.step(state, generator)
+    z = scores(target, state)
+    assert float(z.abs().max()) < float(norm.isf(ALPHA / 2 / len(z)))
+    assert all(0.02 < float(i.accepted.double().mean()) <= 1 for i in infos)
+    assert torch.allclose(state.log_joint, target.log_joint(state.code, state.theta), atol=1e-3)
+    assert not bool(state.theta[~target.space.active(state.code)].any())
+
+
+@pytest.mark.parametrize("name", ["TRJ, rough affine", "pCN"])
+def test_without_the_jacobian_the_same_check_fails(name, generator):
+    target = toys.gaussians()
+    broken = NoJacobian(rough_affine(target) if "TRJ" in name else rough_flow(target))
+    kernel = Jump(
+        target,
+        broken,
+        Fixed(target.space) if "TRJ" in name else None,
+        rho=1.0 if "TRJ" in name else (0.0, 1.0),
+    )
+    state = exact_draws(target, 40_000, generator)
+    with torch.no_grad():
+        for _ in range(15):
+            state, _ = kernel.step(state, generator)
+    assert float(scores(target, state).abs().max()) > 2 * SIGMAS
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda t: rough_affine(t),
+        lambda t: rough_flow(t),
+        lambda t: rough_flow(t, reference=StudentT(5)),
+        lambda t: MovesSpares(t.space),
+        lambda t: Identity(t.space),
+    ],
+)
+def test_ratio_there_plus_ratio_back_is_zero(make, generator):
+    target = toys.gaussians().to(dtype=torch.float64)
+    transport = make(target).double()
+
+    class Script:
+        """A proposal that goes to given models, and a reference that repeats given noise."""
+
+        def __init__(self, code, ratio):
+            self.code, self.ratio = code, ratio
+
+        def propose(self, code, generator):
+            return self.code, self.ratio
+
+    old = torch.tensor([[0], [0], [1], [1], [2], [2]])
+    new = torch.tensor([[1], [2], [0], [2], [0], [1]])
+    log_q = torch.linspace(-1, 1, 6, dtype=torch.float64)
+    z = torch.randn(6, 3, generator=generator, dtype=torch.float64)
+    theta, _ = transport.from_reference(z, old)
+    spare_there = torch.where(
+        target.space.active(old), 0.0, theta if not transport.spares_pass else z
+    ).detach()
+
+    def ratio(code, proposed_code, theta, spare, log_q):
+        jump = Jump(target, transport, Script(proposed_code, log_q))
+        jump.transport.reference.sample = lambda shape, generator, dtype: spare
+        try:
+            with torch.no_grad():
+                _, (info,) = jump.step(start(target, code, theta), generator)
+        finally:
+            del jump.transport.reference.sample
+        return info
+
+    there = ratio(old, new, theta.detach(), spare_there, log_q)
+    # the spare slots that the way back must draw are those that the way there discarded
+    with torch.no_grad():
+        filled, _ = transport.from_reference(
+            transport.to_reference(torch.where(target.space.active(old), theta, spare_there), old)[
+                0
+            ],
+            new,
+        )
+    spare_back = torch.where(target.space.active(new), 0.0, filled)
+    back = ratio(new, old, there.proposed.theta, spare_back, -log_q)
+    assert torch.allclose(back.proposed.theta, start(target, old, theta.detach()).theta, atol=1e-9)
+    assert torch.allclose(there.log_ratio + back.log_ratio, torch.zeros(6).double(), atol=1e-9)
+
+
+def test_exact_maps_and_the_exact_proposal_are_never_rejected(generator):
+    target = trj.problems.sinh_arcsinh().to(dtype=torch.float64)
+    exact = SinhArcsinhMap(target.space)
+    log_p = torch.tensor(list(target.truth.probabilities.values())).log()
+    kernel = Jump(target, exact, Fixed(target.space, log_p))
+    code = target.space.sample_prior(20_000, generator)
+    z = torch.randn(20_000, 2, generator=generator, dtype=torch.float64)
+    state = start(target, code, exact.from_reference(z, code)[0])
+    _, (info,) = kernel.step(state, generator)
+    assert float(info.accepted.double().mean()) > 0.999
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Fixed(toys.gaussians().space),
+        lambda: Fixed(toys.gaussians().space, torch.tensor([0.0, 1.0, -1.0])),
+        lambda: Fixed(toys.gaussians().space, torch.tensor([0.0, 1.0, -1.0]), other=True),
+        lambda: Neighbours(trj.Counts(3, of="w")),
+        lambda: Neighbours(trj.Subsets(list("abc"), of="w")),
+        lambda: Neighbours(trj.Counts(2, 2, of="w")),
+        lambda: Fixed(trj.Counts(2, 2, of="w"), other=True),
+    ],
+)
+def test_index_proposals_report_their_own_ratios(make, generator):
+    """Against frequencies: q(b | a) as drawn, and the log ratio as reported."""
+    proposal = make()
+    codes = proposal.space.enumerate()
+    m, n = len(codes), 40_000
+    frequency = torch.zeros(m, m, dtype=torch.float64)
+    ratio = torch.full((m, m), math.nan, dtype=torch.float64)
+    for a in range(m):
+        new, log_ratio = proposal.propose(codes[a].expand(n, -1), generator)
+        b = proposal.space.index(new)
+        frequency[a] = torch.bincount(b, minlength=m).double() / n
+        ratio[a, b] = log_ratio.double()
+    for a in range(m):
+        for b in range(m):
+            if frequency[a, b] > 0:
+                assert frequency[b, a] > 0
+                expected = float((frequency[b, a] / frequency[a, b]).log())
+                error = math.sqrt(1 / (n * frequency[a, b]) + 1 / (n * frequency[b, a]))
+                assert abs(expected - float(ratio[a, b])) < 5 * error + 1e-12
+
+
+def test_the_place_under_a_map_is_remembered_and_forgotten(generator):
+    target = toys.gaussians()
+    flow = rough_flow(target)
+    jump, walk = Jump(target, flow, Fixed(target.space)), RandomWalk(target)
+    with torch.no_grad():
+        state, _ = jump.step(exact_draws(target, 500, generator), generator)
+        z, ladj = flow.to_reference(state.theta, state.code)
+        active = target.space.active(state.code)
+        assert torch.allclose(
+            torch.where(active, state.point.z, 0.0), torch.where(active, z, 0.0), atol=1e-4
+        )
+        weight = state.log_joint - ladj - flow.log_nu(z, state.code)
+        assert torch.allclose(state.point.log_weight, weight, atol=1e-3)
+        state, _ = walk.step(state, generator)
+        assert state.point is None
+
+
+def test_points_outside_the_support_are_rejected_and_nan_is_never_accepted(generator):
+    target = toys.skewed_pair()
+    state = start(target, torch.zeros(4, 1).long(), torch.zeros(4, 2))
+    bad = State(state.code, state.theta + 1, torch.tensor([-math.inf, math.nan, math.inf, 0.0]))
+    after, (info,) = trj.kernel.accept(
+        "test", state, bad, torch.tensor([-math.inf, math.nan, math.inf, math.inf]), generator
+    )
+    assert info.accepted.tolist() == [False, False, False, True]
+    assert torch.equal(after.theta[:3], state.theta[:3])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda t, f: Jump(t, f, rho=1.2), "rho: expected 0 <= rho <= 1, got 1.2"),
+        (lambda t, f: Jump(t, f, rho=(0.9, 0.1)), "rho"),
+        (lambda t, f: RandomWalk(t, scale=0.0), "must be positive"),
+        (lambda t, f: Cycle([]), "at least one"),
+        (lambda t, f: Cycle([(RandomWalk(t), 0)]), "at least one, each repeated"),
+        (lambda t, f: Neighbours(t.space), "expected Subsets or Counts, got ModelList"),
+        (lambda t, f: Fixed(t.space, torch.zeros(2)), "log_weights: expected 3 numbers"),
+    ],
+)
+def test_wrong_settings_say_what_is_wrong(make, message):
+    target = toys.gaussians()
+    with pytest.raises(ConfigurationError, match=message):
+        make(target, Identity(target.space))
+
+
+def test_stay_stays(generator):
+    code = torch.tensor([[3], [1]])
+    new, ratio = Stay().propose(code, generator)
+    assert torch.equal(new, code)
+    assert not bool(ratio.any())

@@ -1,0 +1,157 @@
+import csv
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate, stats
+from torch.distributions import Normal
+
+import trjmcmc as trj
+from trjmcmc.errors import ShapeError, TargetError
+from trjmcmc.problems import log_evidence
+from trjmcmc.problems.coal_mining import DAYS, LENGTH, _log_evidence, _StepRate
+
+SHARED = Path(__file__).parents[2] / "shared"
+shared_only = pytest.mark.skipif(not SHARED.is_dir(), reason="reference answers are not here")
+
+
+def test_quadrature_on_a_skewed_bimodal_density():
+    def log_density(x):
+        left = Normal(-2.0, 0.5).log_prob(x[:, 0]) + math.log(0.3)
+        right = Normal(2.0, 1.0).log_prob(x[:, 0]) + math.log(0.7)
+        return torch.logaddexp(left, right) + Normal(x[:, 0], 0.2).log_prob(x[:, 1]) + 3.5
+
+    starts = torch.tensor([[-2.0, -2.0], [2.0, 2.0]])
+    assert log_evidence(log_density, starts, step=0.5) == pytest.approx(3.5, abs=1e-5)
+
+
+def test_coal_mining_days():
+    assert len(DAYS) == 191
+    assert list(DAYS) == sorted(DAYS)
+    assert (DAYS[0], DAYS[-1], sum(DAYS)) == (73, 40622, sum(DAYS))
+
+
+def test_coal_mining_truth_against_direct_integration():
+    """k = 0 in closed form, k = 1 by adaptive quadrature between events."""
+    target = trj.problems.coal_mining(0, 2)
+    n = len(DAYS)
+    closed = math.log(200) + math.lgamma(n + 1) - (n + 1) * math.log(200 + LENGTH)
+    assert target.truth.log_evidence["k=0"] == pytest.approx(closed, abs=1e-9)
+
+    def log_g(length, m):
+        return math.log(200) + math.lgamma(m + 1) - (m + 1) * math.log(200 + length)
+
+    def integrand(s):
+        m = np.searchsorted(DAYS, s, side="right")
+        spacing = s / LENGTH * (LENGTH - s) / LENGTH
+        return 6 * spacing / LENGTH * math.exp(log_g(s, m) + log_g(LENGTH - s, n - m) + 1188)
+
+    edges = np.unique([0.0, *DAYS, LENGTH])
+    pieces = [integrate.quad(integrand, a, b)[0] for a, b in zip(edges, edges[1:], strict=False)]
+    assert target.truth.log_evidence["k=1"] == pytest.approx(math.log(sum(pieces)) - 1188, abs=1e-6)
+
+
+def test_coal_mining_truth_does_not_depend_on_the_number_of_nodes():
+    assert np.allclose(_log_evidence(6), _log_evidence(6, 9, 200.0), atol=1e-7)
+
+
+def test_coal_mining_probabilities_are_the_published_ones():
+    found = trj.problems.coal_mining().truth.probabilities
+    expected = [0.0578, 0.2501, 0.2958, 0.2335, 0.1179, 0.0449]
+    assert np.allclose(list(found.values()), expected, atol=6e-5)
+
+
+def test_the_step_rate_likelihood_by_hand():
+    exact, smooth = _StepRate(smooth=False), _StepRate(smooth=True)
+    spacing = torch.tensor([[0.25, 0.75]], dtype=torch.float64)
+    height = torch.tensor([[0.01, 0.002]], dtype=torch.float64)
+    m = int(np.searchsorted(DAYS, 0.25 * LENGTH, side="right"))
+    expected = (
+        m * math.log(0.01) + (191 - m) * math.log(0.002) - LENGTH * (0.25 * 0.01 + 0.75 * 0.002)
+    )
+    params = {"spacing": spacing, "height": height}
+    assert float(exact(params)) == pytest.approx(expected, abs=1e-9)
+    assert abs(float(smooth(params)) - expected) < 1.0 * math.log(5)
+    alone = exact({"height": torch.tensor([[0.005]])})
+    assert float(alone) == pytest.approx(191 * math.log(0.005) - 0.005 * LENGTH, abs=1e-3)
+
+
+def test_heights_integrate_to_the_collapsed_evidence(generator):
+    """Prior Monte Carlo over heights at fixed change points against the closed form."""
+    spacing = torch.tensor([0.35, 0.65], dtype=torch.float64)
+    m = int(np.searchsorted(DAYS, 0.35 * LENGTH, side="right"))
+    exact = 0.0
+    total = torch.zeros(1, dtype=torch.float64)
+    grid = torch.linspace(1e-6, 0.03, 40_001, dtype=torch.float64)
+    step = grid[1] - grid[0]
+    for share, count in ((0.35, m), (0.65, 191 - m)):
+        length = share * LENGTH
+        exact += math.log(200) + math.lgamma(count + 1) - (count + 1) * math.log(200 + length)
+        log_terms = count * grid.log() - grid * length + math.log(200) - 200 * grid
+        total += log_terms.logsumexp(0) + step.log()
+    likelihood = _StepRate(smooth=False)
+    one = likelihood(
+        {"spacing": spacing[None], "height": torch.full((1, 2), 0.004, dtype=torch.float64)}
+    )
+    by_hand = 191 * math.log(0.004) - 0.004 * LENGTH
+    assert float(one) == pytest.approx(by_hand, abs=1e-6)
+    assert float(total) == pytest.approx(exact, abs=1e-5)
+
+
+def test_robust_regression_truth_by_nested_quadrature():
+    """The two-coefficient model again, by SciPy's adaptive rule along lines."""
+    target = trj.problems.robust_regression()
+    x, y = target.x.numpy(), target.y.numpy()
+
+    def integrand(b, a):
+        r = y - a * x[:, 0] - b * x[:, 1]
+        terms = np.logaddexp(stats.norm.logpdf(r), stats.norm.logpdf(r, scale=10)) - math.log(2)
+        return math.exp(terms.sum() + stats.norm.logpdf([a, b], scale=10).sum() + 255)
+
+    value, _ = integrate.dblquad(integrand, -2.5, 2.5, -4, 4, epsabs=1e-7, epsrel=1e-5)
+    expected = target.truth.log_evidence["x1+x2"]
+    assert math.log(value) - 255 == pytest.approx(expected, abs=1e-3)
+
+
+def test_simulated_data_come_from_the_seed():
+    a, b, c = (trj.problems.robust_regression(seed=s) for s in (3, 3, 4))
+    assert torch.equal(a.x, b.x)
+    assert torch.equal(a.y, b.y)
+    assert not torch.equal(a.y, c.y)
+
+
+@shared_only
+def test_against_the_shared_reference_answers():
+    gold = json.loads((SHARED / "gold" / "coal.json").read_text())["values"]["n191"]
+    coal = trj.problems.coal_mining(0, 10).truth
+    assert np.allclose(list(coal.log_evidence.values()), gold["logZ_k"][:11], atol=1e-6)
+    assert np.allclose(list(coal.probabilities.values()), gold["p_k_kmax10"], atol=1e-7)
+    with (SHARED / "data" / "six_dim_rr.csv").open() as file:
+        rows = list(csv.reader(file))[1:]
+    data = np.array([[float(v) for v in row[1:]] for row in rows])
+    robust = trj.problems.robust_regression(data[:, 1:5], data[:, 0]).truth
+    gold = json.loads((SHARED / "gold" / "robust_regression_4.json").read_text())
+    assert np.allclose(
+        list(robust.log_evidence.values()),
+        list(gold["log_evidence_normalised"].values()),
+        atol=2e-5,
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: trj.problems.coal_mining(3, 2), TargetError, "0 <= k_min <= k_max, got 3, 2"),
+        (
+            lambda: trj.problems.robust_regression(np.ones((5, 3)), np.ones(5)),
+            ShapeError,
+            r"got \(5, 3\) and \(5,\)",
+        ),
+    ],
+)
+def test_wrong_input_says_what_is_wrong(make, error, message):
+    with pytest.raises(error, match=message):
+        make()

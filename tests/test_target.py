@@ -1,0 +1,389 @@
+import math
+
+import pytest
+import torch
+from scipy import stats
+from torch.distributions import (
+    Bernoulli,
+    Beta,
+    Cauchy,
+    Dirichlet,
+    Exponential,
+    Gamma,
+    HalfCauchy,
+    Independent,
+    InverseGamma,
+    LKJCholesky,
+    LogNormal,
+    MultivariateNormal,
+    Normal,
+    Pareto,
+    StudentT,
+    Uniform,
+    VonMises,
+)
+
+import trjmcmc as trj
+from tests import toys
+from trjmcmc import grouping
+from trjmcmc.errors import NonFiniteError, ShapeError, TargetError
+
+PRIORS = {
+    "real": Normal(1.0, 2.0),
+    "heavy real": Cauchy(0.0, 3.0),
+    "positive": Gamma(2.0, 3.0),
+    "half line": HalfCauchy(2.0),
+    "inverse gamma": InverseGamma(3.0, 2.0),
+    "from one upwards": Pareto(1.0, 3.0),
+    "interval": Uniform(-1.0, 4.0),
+    "unit": Beta(2.0, 3.0),
+    "log normal": LogNormal(0.0, 1.0),
+    "vector": Normal(torch.zeros(3), torch.tensor([1.0, 2.0, 3.0])),
+    "matrix": Exponential(1.0).expand(torch.Size([2, 2])),
+    "correlated": MultivariateNormal(torch.zeros(2), torch.tensor([[1.0, 0.9], [0.9, 1.0]])),
+    "independent": Independent(StudentT(4.0, torch.zeros(2), 1.0), 1),
+    "simplex": Dirichlet(torch.tensor([2.0, 3.0, 4.0])),
+    "correlation": LKJCholesky(3, 2.0),
+    "ordered": trj.Ordered(Uniform(0.0, 2.0), 3),
+    "ordered positive": trj.Ordered(Gamma(2.0, 1.0), 2),
+}
+
+
+def prior_only(prior):
+    return trj.Target([trj.Model("m", {"x": prior}, lambda p: torch.zeros(len(p["x"])))])
+
+
+@pytest.mark.parametrize("name", PRIORS)
+def test_every_support_round_trips_and_carries_its_jacobian(name, generator):
+    prior = PRIORS[name]
+    target = prior_only(prior).to(dtype=torch.float64)
+    code = torch.zeros(6, 1, dtype=torch.long)
+    theta = 0.7 * torch.randn(6, target.dim, generator=generator, dtype=torch.float64)
+    values = target.constrain(code[0], theta)
+    assert values["x"].shape == (6, *prior.batch_shape, *prior.event_shape)
+    assert torch.allclose(target.unconstrain("m", values), theta, atol=1e-6)
+    # independent Jacobian: autograd through a free set of entries of the constrained value
+    for row in range(2):
+        jacobian = torch.autograd.functional.jacobian(
+            lambda t: target.constrain(code[0], t[None])["x"].flatten(), theta[row]
+        )
+        free = _independent_rows(jacobian, name)
+        ladj = torch.linalg.slogdet(jacobian[free]).logabsdet
+        density = target.constrain(code[0], theta[row : row + 1])["x"].to(torch.float64)
+        expected = _cast(prior).log_prob(density[0]).sum() + ladj
+        got = target.log_joint(code[row : row + 1], theta[row : row + 1])[0]
+        assert float(got) == pytest.approx(float(expected), abs=1e-4)
+
+
+def _cast(prior):
+    return trj.prior._cast(prior, torch.float64, torch.device("cpu"))
+
+
+def _independent_rows(jacobian, name):
+    """Entries that the density is with respect to, in order."""
+    if name == "simplex":
+        return [0, 1]
+    if name == "correlation":
+        return [3, 6, 7]  # strictly lower triangle of a 3 x 3 factor
+    return list(range(jacobian.shape[0]))
+
+
+@pytest.mark.parametrize("name", ["real", "positive", "interval", "unit", "inverse gamma"])
+def test_one_dimensional_priors_integrate_to_one(name):
+    target = prior_only(PRIORS[name]).to(dtype=torch.float64)
+    grid = torch.linspace(-60, 60, 40_001, dtype=torch.float64)[:, None]
+    log_joint = target.log_joint(torch.zeros(len(grid), 1, dtype=torch.long), grid)
+    total = log_joint.logsumexp(0) + math.log(120 / 40_000)
+    assert float(total) == pytest.approx(0, abs=1e-6)
+
+
+def test_log_joint_against_scipy():
+    y = torch.tensor([0.3, -1.0, 2.0])
+    model = trj.Model(
+        "m",
+        {"mu": Normal(0.0, 2.0), "tau": Gamma(2.0, 3.0)},
+        lambda p: Normal(p["mu"][:, None], p["tau"][:, None] ** -0.5).log_prob(y).sum(-1),
+    )
+    other = trj.Model("n", {}, lambda p: torch.tensor(-4.0))
+    target = trj.Target([model, other], model_prior=[0.25, 0.75])
+    theta = torch.tensor([[0.5, -0.2], [0.0, 0.0]])
+    got = target.log_joint(torch.tensor([[0], [1]]), theta)
+    tau = math.exp(-0.2)
+    expected = (
+        math.log(0.25)
+        + stats.norm(0, 2).logpdf(0.5)
+        + stats.gamma(2, scale=1 / 3).logpdf(tau)
+        - 0.2
+        + stats.norm(0.5, tau**-0.5).logpdf(y.numpy()).sum()
+    )
+    assert float(got[0]) == pytest.approx(expected, abs=1e-5)
+    assert float(got[1]) == pytest.approx(math.log(0.75) - 4, abs=1e-6)
+
+
+def test_the_large_form_equals_the_list_form(generator):
+    shared = toys.conjugate_subsets()
+    codes = shared.space.enumerate()
+    theta = torch.randn(8, 3, generator=generator)
+    likelihood = shared._densities[0].likelihood.function
+
+    def one_model(code):
+        on = code.bool()
+
+        def log_likelihood(p):
+            some = p["beta"] if on.any() else torch.zeros(1, 0)
+            beta = torch.zeros(len(some), 3)
+            beta[:, on] = some
+            return likelihood({"beta": beta}, None)
+
+        priors = {"beta": Normal(torch.zeros(int(on.sum())), 1.0)} if on.any() else {}
+        return trj.Model(shared.space.label(code[None])[0], priors, log_likelihood)
+
+    listed = trj.Target(
+        [one_model(c) for c in codes], model_prior=trj.LogWeights(shared.space.log_prior(codes))
+    )
+    packed = torch.zeros(8, 3)
+    for i, code in enumerate(codes):
+        packed[i, : int(code.sum())] = theta[i, code.bool()]
+    index = torch.arange(8)[:, None]
+    assert torch.allclose(listed.log_joint(index, packed), shared.log_joint(codes, theta))
+
+
+def test_unused_items_reach_neither_density_nor_likelihood(generator):
+    target = toys.conjugate_subsets()
+    codes = target.space.enumerate()
+    theta = torch.randn(8, 3, generator=generator)
+    noise = torch.where(target.space.active(codes), theta, 100.0)
+    assert torch.equal(target.log_joint(codes, theta), target.log_joint(codes, noise))
+
+
+def test_a_prior_may_depend_on_parameters_before_it(generator):
+    target = trj.Target(
+        [
+            trj.Model(
+                "m",
+                {
+                    "width": Gamma(3.0, 1.0),
+                    "x": lambda p: Uniform(-p["width"], p["width"]),
+                    "y": lambda p: Normal(p["x"][:, None].expand(-1, 2), 1.0),
+                },
+                lambda p: -p["y"].square().sum(-1),
+            )
+        ]
+    )
+    assert target.slot_names == ["width", "x", "y[0]", "y[1]"]
+    code = torch.zeros(4000, 1, dtype=torch.long)
+    values = target.constrain(code[0], target.sample_prior(code, generator))
+    assert bool((values["x"].abs() <= values["width"]).all())
+    back = target.unconstrain("m", values)
+    assert torch.allclose(target.constrain(code[0], back)["x"], values["x"], atol=1e-4)
+
+
+def test_per_item_priors_shared_by_item_and_depending_on_others(generator):
+    space = trj.Subsets(["a", "b"], of=["beta", "pair"])
+    priors = {
+        "tau": Gamma(2.0, 2.0),
+        "beta": lambda p: Normal(0.0, p["tau"][:, None]),
+        "pair": Independent(Normal(torch.zeros(2), 1.0), 1),
+        "noise": LogNormal(0.0, 1.0),
+    }
+    seen = {}
+
+    def log_likelihood(params, active):
+        seen.update({k: v.shape for k, v in params.items()})
+        return -params["beta"].sum(-1).square() - params["pair"].sum((1, 2))
+
+    target = trj.Target(space, priors, log_likelihood)
+    assert target.dim == 1 + 2 + 4 + 1
+    codes = space.enumerate()
+    theta = target.sample_prior(codes, generator)
+    assert bool(target.log_joint(codes, theta).isfinite().all())
+    assert seen["beta"] == (4, 2)
+    assert seen["pair"] == (4, 2, 2)
+    values = target.constrain(codes[1], theta[1:2])
+    assert values["beta"].shape == (1, 1)
+    assert torch.allclose(target.unconstrain("a", values), theta[1:2], atol=1e-5)
+    by_item = trj.Target(
+        trj.Subsets(["a", "b"], of="beta"),
+        {"beta": Normal(torch.tensor([0.0, 5.0]), 1.0)},
+        lambda p, active: torch.zeros(len(active)),
+    )
+    lone = by_item.log_joint(torch.tensor([[0, 1]]), torch.tensor([[0.0, 5.0]]))
+    assert float(lone) == pytest.approx(2 * math.log(0.5) - 0.5 * math.log(2 * math.pi), abs=1e-5)
+
+
+def test_an_ordered_vector_has_n_factorial_times_the_density():
+    draws = PRIORS["ordered"]
+    value = torch.tensor([0.2, 0.3, 1.9])
+    assert float(draws.log_prob(value)) == pytest.approx(math.log(6 / 8), abs=1e-6)
+    assert float(draws.log_prob(value.flip(0))) == -math.inf
+    with torch.random.fork_rng():
+        assert bool((draws.sample((100,)).diff(dim=-1) >= 0).all())
+
+
+def test_functions_of_one_point():
+    y = torch.tensor([1.0, 2.0])
+
+    def one_point(p):
+        return Normal(p["mu"], 1.0).log_prob(y).sum()
+
+    batched = trj.Model(
+        "m", {"mu": Normal(0.0, 1.0)}, lambda p: Normal(p["mu"][:, None], 1.0).log_prob(y).sum(-1)
+    )
+    single = trj.Model("m", {"mu": Normal(0.0, 1.0)}, one_point, vectorized=False)
+    theta, code = torch.randn(5, 1, generator=torch.Generator()), torch.zeros(5, 1).long()
+    expected = trj.Target([batched]).log_joint(code, theta)
+    assert torch.allclose(trj.Target([single]).log_joint(code, theta), expected)
+    space = trj.Counts(2, of="mu")
+    large = trj.Target(
+        space,
+        {"mu": Normal(0.0, 1.0)},
+        lambda p, active: torch.where(active, p["mu"], 0.0).sum(),
+        vectorized=False,
+    )
+    assert large.log_joint(torch.tensor([[0], [2]]), torch.ones(2, 2)).shape == (2,)
+
+
+def test_the_surrogate_is_for_training_only():
+    model = trj.Model(
+        "m",
+        {"x": Normal(0.0, 1.0)},
+        lambda p: p["x"].sign(),
+        surrogate=lambda p: torch.tanh(5 * p["x"]),
+    )
+    target = trj.Target([model])
+    code, theta = torch.zeros(1, 1).long(), torch.tensor([[0.1]])
+    prior = float(Normal(0.0, 1.0).log_prob(torch.tensor(0.1)))
+    assert float(target.log_joint(code, theta)) == pytest.approx(prior + 1)
+    value, gradient = target.log_joint_and_grad(code, theta, surrogate=True)
+    assert float(value) == pytest.approx(prior + math.tanh(0.5))
+    assert float(gradient) == pytest.approx(-0.1 + 5 * (1 - math.tanh(0.5) ** 2), abs=1e-5)
+
+
+def test_very_heavy_priors_neither_break_nor_bias():
+    target = trj.Target(
+        [
+            trj.Model(
+                "m",
+                {"tau": Gamma(1e-4, 1e-4), "delta": Cauchy(0.0, 0.7)},
+                lambda p: Normal(p["delta"], p["tau"] ** -0.5).log_prob(torch.tensor(1.0)),
+            )
+        ]
+    )
+    code = torch.zeros(3, 1, dtype=torch.long)
+    theta = torch.tensor([[0.0, 0.0], [-200.0, 0.0], [5.0, 1e20]])
+    log_joint = target.log_joint(code, theta)
+    expected = (
+        stats.gamma(1e-4, scale=1e4).logpdf(1.0)
+        + stats.cauchy(0, 0.7).logpdf(0.0)
+        + stats.norm(0, 1).logpdf(1.0)
+    )
+    assert float(log_joint[0]) == pytest.approx(expected, rel=1e-4)
+    assert float(log_joint[1]) == -math.inf  # exp(-200) is 0 in float32: outside, not NaN
+    assert float(log_joint[2]) == -math.inf or float(log_joint[2]) < -1e3
+    assert not bool(log_joint.isnan().any())
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_both_ways_of_grouping_give_the_same_values_and_gradients(dense, generator, monkeypatch):
+    target = trj.problems.coal_mining(0, 4)
+    code = torch.arange(5).repeat(4)[:, None]
+    theta = target.sample_prior(code, generator)
+    reference = target.log_joint(code, theta)
+    value_0, gradient_0 = target.log_joint_and_grad(code, theta, surrogate=True)
+    original = grouping.apply_by_group
+    monkeypatch.setattr("trjmcmc.target.apply_by_group", lambda *a: original(*a, dense=dense))
+    assert torch.equal(target.log_joint(code, theta), reference)
+    value, gradient = target.log_joint_and_grad(code, theta, surrogate=True)
+    assert torch.allclose(value, value_0)
+    assert torch.allclose(gradient, gradient_0)
+
+
+def test_float64_and_copies(generator):
+    target = trj.problems.coal_mining(1, 3)
+    double = target.to(dtype=torch.float64)
+    code = torch.tensor([[0], [1], [2]])
+    theta = target.sample_prior(code, generator)
+    got = double.log_joint(code, theta.double())
+    assert got.dtype == torch.float64
+    assert torch.allclose(got.float(), target.log_joint(code, theta), rtol=1e-5)
+    assert target.dtype == torch.float32
+    assert target.log_joint(code, theta).dtype == torch.float32
+
+
+def test_the_process_wide_argument_check_is_as_we_found_it():
+    assert torch.distributions.Distribution._validate_args is __debug__
+
+
+def bad(log_likelihood, prior=None, **options):
+    prior = Normal(0.0, 1.0) if prior is None else prior
+    return trj.Target([trj.Model("m", {"mu": prior}, log_likelihood, **options)])
+
+
+def fine(p):
+    return -p["mu"].square()
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: bad(lambda p: p["mu"].sum()), ShapeError, r"model 'm': expected .*\(5,\).*\(\)"),
+        (lambda: bad(lambda p: p["mu"][:, None]), ShapeError, r"got shape \(5, 1\)"),
+        (lambda: bad(lambda p: 3.0), ShapeError, "got float"),
+        (lambda: bad(lambda p: p["mu"] - p["mu"].mean()), ShapeError, "mixes the points"),
+        (lambda: bad(lambda p: p["nu"]), TargetError, "'m' failed at prior draws.*KeyError: 'nu'"),
+        (lambda: bad(lambda p: p["mu"] * math.nan), NonFiniteError, "model 'm' with mu="),
+        (lambda: bad(lambda p: p["mu"] + math.inf), NonFiniteError, r"NaN or \+inf at 5 point"),
+        (
+            lambda: bad(fine, Normal(math.nan, 1.0, validate_args=False)),
+            NonFiniteError,
+            "prior of 'mu' in model 'm': loc of Normal must be finite",
+        ),
+        (lambda: bad(fine, Normal(0.0, -1.0, validate_args=False)), NonFiniteError, "scale of"),
+        (lambda: bad(fine, Uniform(2.0, 1.0, validate_args=False)), TargetError, "low must be"),
+        (lambda: bad(fine, Bernoulli(0.5)), TargetError, "no continuous support"),
+        (lambda: bad(fine, VonMises(0.0, 1.0)), TargetError, "density on a circle"),
+        (lambda: bad(fine, lambda p: 1.0), TargetError, "must return a torch.distributions"),
+        (lambda: bad("likelihood"), TargetError, "expected a function"),
+        (lambda: trj.Target([]), TargetError, "models: expected at least one, got none"),
+        (lambda: trj.Target([1]), TargetError, "expected trj.Model objects, got 1"),
+        (lambda: trj.Target(toys.conjugate_subsets().space), TargetError, "both are needed"),
+        (
+            lambda: trj.Target(trj.Counts(2, of="w"), {"v": Normal(0.0, 1.0)}, fine),
+            TargetError,
+            r"\['w'\], named by the space's `of`, have no prior",
+        ),
+        (
+            lambda: trj.Target(trj.Counts(2, of="w"), {"w": Normal(torch.zeros(3), 1.0)}, fine),
+            ShapeError,
+            r"one for each of 2 items, got batch shape \(3,\)",
+        ),
+        (
+            lambda: trj.Target([trj.Model("m", {}, fine)], {"mu": Normal(0.0, 1.0)}),
+            TargetError,
+            "each model carries its own",
+        ),
+    ],
+)
+def test_wrong_statements_say_what_is_wrong(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("prior", "message"),
+    [
+        ([0.5], "one number for each of 2 models"),
+        ([1.5, -0.5], "must not be negative"),
+        ([3.0, 1.0], "must sum to 1, got 4"),
+    ],
+)
+def test_wrong_model_priors(prior, message):
+    models = [trj.Model(n, {"mu": Normal(0.0, 1.0)}, fine) for n in "ab"]
+    with pytest.raises(TargetError, match="model_prior: .*" + message):
+        trj.Target(models, model_prior=prior)
+
+
+def test_repeated_names_are_named():
+    models = [trj.Model("a", {"mu": Normal(0.0, 1.0)}, fine)] * 2
+    with pytest.raises(TargetError, match=r"models: names must differ, \['a'\] repeat"):
+        trj.Target(models)

@@ -1,0 +1,238 @@
+import copy
+import math
+
+import pytest
+import torch
+import zuko
+from torch.distributions import Normal
+
+import trjmcmc as trj
+from tests import toys
+from trjmcmc.errors import ConfigurationError, ShapeError
+from trjmcmc.problems import SinhArcsinhMap
+from trjmcmc.transport import Gaussian, Identity, StudentT, Transport
+
+
+def mixed_space():
+    """Models with 0, 1, 2 and 5 coordinates, some shared."""
+    zero = {"log_likelihood": lambda p: torch.zeros(max([len(v) for v in p.values()], default=1))}
+    sizes = {"none": {}, "one": {"a": 1}, "two": {"a": 1, "b": 1}, "five": {"b": 1, "c": 4}}
+    models = [
+        trj.Model(name, {k: Normal(torch.zeros(n), 1.0) for k, n in shape.items()}, **zero)
+        for name, shape in sizes.items()
+    ]
+    return trj.Target(models).space
+
+
+def subset_space():
+    return (
+        trj.Subsets(list("abcd"), of="w", blocks=[["b", "d"]])
+        .bind(torch.tensor([0, 1, 2, 3, 4]))
+        .float()
+    )
+
+
+def random_affine(space):
+    m, d = space.size, space.n_slots
+    generator = torch.Generator().manual_seed(0)
+    factor = torch.eye(d) + 0.3 * torch.randn(m, d, d, generator=generator).tril()
+    return trj.Affine(space, torch.randn(m, d, generator=generator), factor)
+
+
+class MovesSpares(Transport):
+    """A vanilla conditional map: every coordinate moves, whatever the model."""
+
+    spares_pass = False
+
+    def __init__(self, space):
+        super().__init__(space)
+        self.shift = torch.nn.Parameter(torch.full((space.context_width, space.n_slots), 0.3))
+
+    def to_reference(self, theta, code):
+        z, ladj = self.from_reference(torch.zeros_like(theta), code)
+        return (theta - z) / 1.7, -ladj
+
+    def from_reference(self, z, code):
+        loc = self.space.context(code).to(z) @ self.shift
+        return loc + 1.7 * z, z.new_full((len(z),), z.shape[1] * math.log(1.7))
+
+
+TRANSPORTS = {
+    "identity": Identity,
+    "affine": random_affine,
+    "cosmic": lambda s: trj.CosmicFlow(s, layers=4, hidden=(16, 16)),
+    "cosmic without splines": lambda s: trj.CosmicFlow(s, layers=2, hidden=(8,), bins=0),
+    "cosmic without couplings": lambda s: trj.CosmicFlow(s, layers=0),
+    "cosmic, Student-t": lambda s: trj.CosmicFlow(s, layers=3, hidden=(8,), reference=StudentT(4)),
+    "one flow a model": lambda s: trj.PerModel(
+        s, lambda d: zuko.flows.NSF(d, transforms=2, hidden_features=(8,))
+    ),
+    "moves spares": MovesSpares,
+}
+SPACES = {"mixed": mixed_space, "subsets": subset_space}
+
+
+def build(name, space, dtype=torch.float64):
+    transport = TRANSPORTS[name](space).to(dtype)
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():  # away from the identity, where mistakes hide
+        for p in transport.parameters():
+            if name.startswith("cosmic") or name.startswith("one flow"):
+                p.add_(0.15 * torch.randn(p.shape, generator=generator, dtype=dtype))
+    if name.startswith("cosmic"):
+        codes = space.enumerate()
+        loc = torch.randn(len(codes), space.n_slots, generator=generator, dtype=dtype)
+        transport.calibrate(codes, loc, loc.exp())
+    return transport
+
+
+every = pytest.mark.parametrize(
+    ("name", "space_name"), [(t, s) for t in TRANSPORTS for s in SPACES]
+)
+
+
+@every
+def test_contract(name, space_name):
+    """Round trip, log-determinant against autograd, shapes, dtypes, spare slots."""
+    space = SPACES[space_name]()
+    transport = build(name, space)
+    codes = space.enumerate()
+    d = space.n_slots
+    generator = torch.Generator().manual_seed(1)
+    z = torch.randn(len(codes), d, generator=generator, dtype=torch.float64)
+    theta, ladj = transport.from_reference(z, codes)
+    back, back_ladj = transport.to_reference(theta, codes)
+    assert theta.shape == z.shape
+    assert ladj.shape == (len(codes),)
+    assert theta.dtype == ladj.dtype == torch.float64
+    assert torch.allclose(back, z, atol=1e-6)
+    assert torch.allclose(ladj + back_ladj, torch.zeros_like(ladj), atol=1e-6)
+    for i in range(len(codes)):
+        jacobian = torch.autograd.functional.jacobian(
+            lambda x, i=i: transport.from_reference(x[None], codes[i : i + 1])[0][0], z[i]
+        )
+        expected = torch.linalg.slogdet(jacobian).logabsdet
+        assert ladj[i].item() == pytest.approx(expected.item(), abs=1e-6)
+    if transport.spares_pass:
+        spare = ~space.active(codes)
+        assert torch.equal(theta[spare], z[spare])
+        moved = torch.where(spare, z + 5, z)
+        assert torch.allclose(transport.from_reference(moved, codes)[0][~spare], theta[~spare])
+    float32 = copy.deepcopy(transport).float()
+    assert float32.from_reference(z.float(), codes)[0].dtype == torch.float32
+
+
+@every
+def test_gradients_reach_every_parameter(name, space_name):
+    transport = build(name, SPACES[space_name]())
+    codes = transport.space.enumerate().repeat(3, 1)
+    generator = torch.Generator().manual_seed(2)
+    x = torch.randn(len(codes), transport.space.n_slots, generator=generator, dtype=torch.float64)
+    for direction in (transport.to_reference, transport.from_reference):
+        transport.zero_grad()
+        y, ladj = direction(x, codes)
+        (y.square().sum() + ladj.sum()).backward() if y.requires_grad else None
+        for key, p in transport.named_parameters():
+            assert p.grad is not None, key
+            assert bool(p.grad.isfinite().all()), key
+
+
+@every
+def test_save_and_load(name, space_name, tmp_path):
+    space = SPACES[space_name]()
+    transport = build(name, space)
+    torch.save(transport.state_dict(), tmp_path / "map.pt")
+    fresh = TRANSPORTS[name](space).double()
+    fresh.load_state_dict(torch.load(tmp_path / "map.pt", weights_only=True))
+    codes = space.enumerate()
+    z = torch.ones(len(codes), space.n_slots, dtype=torch.float64)
+    expected = transport.from_reference(z, codes)[0]
+    assert torch.equal(fresh.from_reference(z, codes)[0], expected)
+
+
+@pytest.mark.parametrize("space_name", SPACES)
+def test_a_cosmic_flow_starts_as_the_identity(space_name):
+    space = SPACES[space_name]()
+    codes = space.enumerate()
+    z = torch.linspace(-3, 3, len(codes) * space.n_slots).view(len(codes), -1)
+    theta, ladj = trj.CosmicFlow(space).from_reference(z, codes)
+    assert torch.allclose(theta, z, atol=1e-5)
+    assert torch.allclose(ladj, torch.zeros_like(ladj), atol=1e-5)
+
+
+def test_each_layer_splits_the_active_coordinates_evenly():
+    space = trj.Subsets(list("abcdefg"), of="w").bind(torch.arange(7))
+    flow = trj.CosmicFlow(space, layers=6)
+    active, _, a, b = flow._masks(space.enumerate())
+    assert torch.equal(a + b, active.expand_as(a))
+    assert bool(((a.sum(-1) - b.sum(-1)).abs() <= 1).all())
+    several = active.sum(-1) > 1
+    moved = (b.sum(0) > 0)[several]
+    assert torch.equal(moved, (active > 0)[several])  # every coordinate moves somewhere
+
+
+def test_the_affine_map_is_exact_on_gaussians(generator):
+    target = toys.gaussians()
+    exact = toys.gaussian_map(target)
+    code = torch.arange(3).repeat(50)[:, None]
+    z = torch.randn(150, 3, generator=generator)
+    theta, ladj = exact.from_reference(z, code)
+    log_w = target.log_joint(code, theta) + ladj - exact.log_nu(z, code)
+    expected = torch.tensor(
+        [target.truth.log_evidence[m] for m in target.space.names]
+    ) + target.space.log_prior(target.space.enumerate())
+    assert torch.allclose(log_w, expected.repeat(50), atol=1e-4)
+
+
+def test_the_sinh_arcsinh_map_is_exact(generator):
+    target = trj.problems.sinh_arcsinh().to(dtype=torch.float64)
+    exact = SinhArcsinhMap(target.space)
+    code = torch.arange(2).repeat(50)[:, None]
+    z = torch.randn(100, 2, generator=generator, dtype=torch.float64)
+    theta, ladj = exact.from_reference(z, code)
+    log_w = target.log_joint(code, theta) + ladj - exact.log_nu(z, code)
+    assert torch.allclose(log_w.exp(), torch.tensor([0.25, 0.75]).double().repeat(50), atol=1e-6)
+
+
+@pytest.mark.parametrize("reference", [Gaussian(), StudentT(3), StudentT(7)])
+@pytest.mark.parametrize("rho", [0.0, 0.6, 1.0])
+def test_references_are_normalised_and_their_refresh_is_reversible(reference, rho, generator):
+    grid = torch.linspace(-400, 400, 800_001, dtype=torch.float64)
+    total = reference.log_prob(grid).exp().sum() * 0.001
+    assert float(total) == pytest.approx(1, abs=2e-4)
+    n = 200_000
+    z = reference.sample((n,), generator, torch.float64)
+    new = reference.refresh(z, rho, generator)
+    if rho == 1:
+        assert torch.equal(new, z)
+    # invariance in bounded moments, and symmetry of the joint distribution of (old, new)
+    for f in (torch.tanh, lambda x: (x > 1).double(), lambda x: (-x * x).exp()):
+        assert (
+            abs(float((f(new) - f(z)).mean())) < 5 * float((f(new) - f(z)).std()) / n**0.5 + 1e-12
+        )
+    odd = torch.tanh(z) * (new > 1) - torch.tanh(new) * (z > 1)
+    assert abs(float(odd.mean())) < 5 * float(odd.std()) / n**0.5 + 1e-12
+
+
+def test_a_student_map_counts_its_density_right(generator):
+    space = toys.gaussians().space
+    flow = trj.CosmicFlow(space, reference=StudentT(3))
+    z = torch.tensor([[0.5, 1.0, 2.0]])
+    expected = torch.distributions.StudentT(3.0).log_prob(z[0, 0])
+    assert float(flow.log_nu(z, torch.tensor([[1]]))) == pytest.approx(float(expected), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda s: trj.CosmicFlow(s, layers=-1), ConfigurationError, "layers=-1"),
+        (lambda s: trj.CosmicFlow(s, bins=1), ConfigurationError, "bins=1"),
+        (lambda s: trj.CosmicFlow(s, clip=0.0), ConfigurationError, "must be positive"),
+        (lambda s: trj.Affine(s, torch.zeros(2, 2)), ShapeError, r"loc: expected shape \(4, 6\)"),
+        (lambda s: trj.PerModel(s, lambda d: torch.nn.Linear(d, d)), ConfigurationError, "zuko"),
+        (lambda s: StudentT(0), ConfigurationError, "df: expected a positive integer, got 0"),
+    ],
+)
+def test_wrong_settings_say_what_is_wrong(make, error, message):
+    with pytest.raises(error, match=message):
+        make(mixed_space())
