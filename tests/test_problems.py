@@ -1,6 +1,7 @@
 import csv
 import json
 import math
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +51,7 @@ def test_coal_mining_truth_against_direct_integration():
         return 6 * spacing / LENGTH * math.exp(log_g(s, m) + log_g(LENGTH - s, n - m) + 1188)
 
     edges = np.unique([0.0, *DAYS, LENGTH])
-    pieces = [integrate.quad(integrand, a, b)[0] for a, b in zip(edges, edges[1:], strict=False)]
+    pieces = [integrate.quad(integrand, a, b)[0] for a, b in pairwise(edges)]
     assert target.truth.log_evidence["k=1"] == pytest.approx(math.log(sum(pieces)) - 1188, abs=1e-6)
 
 

@@ -346,6 +346,16 @@ def fine(p):
         (lambda: bad("likelihood"), TargetError, "expected a function"),
         (lambda: trj.Target([]), TargetError, "models: expected at least one, got none"),
         (lambda: trj.Target([1]), TargetError, "expected trj.Model objects, got 1"),
+        (
+            lambda: trj.Target(
+                [
+                    trj.Model("m", {"mu": Normal(0.0, 1.0)}, fine),
+                    trj.Model("n", {"mu": Normal(torch.zeros(2), 1.0)}, fine),
+                ]
+            ),
+            TargetError,
+            "has 1 dimensions here and 0 in another model",
+        ),
         (lambda: trj.Target(toys.conjugate_subsets().space), TargetError, "both are needed"),
         (
             lambda: trj.Target(trj.Counts(2, of="w"), {"v": Normal(0.0, 1.0)}, fine),

@@ -16,11 +16,11 @@ def gaussians(scale: float = 1.0) -> trj.Target:
     y = 1.5
 
     def log_likelihood(p):
-        return Normal(p["a"].reshape(len(p["a"]), -1).sum(-1), 1.0).log_prob(torch.tensor(y))
+        return Normal(p["a"].sum(-1), 1.0).log_prob(torch.tensor(y))
 
     models = [
         trj.Model("none", {}, lambda p: Normal(0.0, 1.0).log_prob(torch.tensor(y))),
-        trj.Model("one", {"a": Normal(0.0, scale)}, log_likelihood),
+        trj.Model("one", {"a": Normal(torch.zeros(1), scale)}, log_likelihood),
         trj.Model("three", {"a": Normal(torch.zeros(3), scale)}, log_likelihood),
     ]
     log_z = {

@@ -36,7 +36,8 @@ class Draws:
 
     def flat(self) -> tuple[Tensor, Tensor]:
         """Codes and coordinates of all draws, chain by chain, shapes (N, L) and (N, D)."""
-        return self.code.flatten(0, 1), self.theta.flatten(0, 1)
+        n = self.n_chains * self.n_draws
+        return self.code.reshape(n, -1), self.theta.reshape(n, self.theta.shape[2])
 
 
 class Recorder:

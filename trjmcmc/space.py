@@ -443,7 +443,8 @@ def distinct(code: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     if not code.shape[1]:  # a space of one model has nothing to tell apart
         which = torch.zeros(len(code), dtype=torch.long, device=code.device)
         return code[:1], which, torch.bincount(which, minlength=1)
-    return torch.unique(code, dim=0, return_inverse=True, return_counts=True)  # type: ignore[no-any-return]
+    models, which, counts = torch.unique(code, dim=0, return_inverse=True, return_counts=True)
+    return models, which, counts
 
 
 def check_names(names: Sequence[str], argument: str) -> None:

@@ -295,9 +295,16 @@ class Target:
             for m in models
         ]
         width: dict[str, int] = {}
+        ranks: dict[str, int] = {}
         for density in self._densities:
             for block in density.blocks:
-                name = block.prior.name
+                name, rank = block.prior.name, len(block.prior.shape)
+                if ranks.setdefault(name, rank) != rank:
+                    raise TargetError(
+                        f"prior of {name!r} in {density.owner}: has {rank} dimensions here and "
+                        f"{ranks[name]} in another model; give it as many (torch.Size([1]) for a "
+                        "vector of one), or another name"
+                    )
                 width[name] = max(width.get(name, 0), block.prior.size)
         starts, self.dim = {}, 0
         for name, size in width.items():

@@ -14,7 +14,13 @@ FLOOR = 0.002  # differences of probability too small to matter
 def disagreements(
     labels: Sequence[str], visits: Sequence[Estimate], importance: Sequence[Estimate]
 ) -> list[str]:
-    """Models on which visits and importance sampling contradict each other, in words."""
+    """Models on which visits and importance sampling contradict each other, in words.
+
+    Importance estimates share their normalisation: where any with a share that matters is
+    flagged, none has an error to judge by, and nothing is said beyond the flags.
+    """
+    if any(i.warning and i.value > FLOOR for i in importance):
+        return []
     found = []
     for label, v, i in zip(labels, visits, importance, strict=True):
         gap = abs(v.value - i.value)

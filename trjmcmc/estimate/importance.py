@@ -12,7 +12,7 @@ from ..transport import Transport
 from .estimate import Estimate
 
 CHUNK = 8192  # points evaluated at once
-LOW_ESS = 100.0  # effective draws under which the error itself is doubtful
+LOW_SHARE = 0.1  # effective share of the draws under which the error itself is doubtful
 
 
 def log_weights(
@@ -71,7 +71,7 @@ def log_mean_weight(log_w: Tensor) -> Estimate:
         return Estimate(-math.inf, math.inf, 0.0, "no draw in the support")
     ess = math.exp(2 * total - float((2 * log_w).logsumexp(0)))
     error = math.sqrt(max(1 / ess - 1 / n, 0.0))
-    warning = f"importance ESS {ess:.0f} < {LOW_ESS:.0f}" if ess < LOW_ESS and ess < n else ""
+    warning = f"importance ESS {ess / n:.1%}" if ess < LOW_SHARE * n else ""
     return Estimate(total - math.log(n), error, ess, warning)
 
 

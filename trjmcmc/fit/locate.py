@@ -16,7 +16,8 @@ def locate(target: Target, code: Tensor, generator: torch.Generator) -> tuple[Te
     """Mean-field Gaussian approximation of each model by variational online Newton steps.
 
     Starts from a standard normal in unconstrained coordinates, never from prior moments (which
-    heavy tails may lack). Steps are bounded by the current scale, which doubles where they are, so that a posterior thousands of units away is reached in tens of iterations.
+    heavy tails may lack). Steps are bounded by the current scale, which doubles where they
+    fall short, so that a posterior thousands of units away is reached in tens of iterations.
 
     Arguments:
         target: The target; surrogates are used where there are any.

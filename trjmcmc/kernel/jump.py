@@ -33,10 +33,12 @@ class Jump(Kernel):
         proposal: Proposal of the next model; None stays in the model.
         rho: Correlation of the refresh, in [0, 1]: 1 is the plain transport jump, 0 an
             independence proposal. A pair (low, high) draws it uniformly, chain by chain.
+        fresh: Share of the proposals that are independent, rho = 0, whatever ``rho``: they
+            keep a poor map from blocking the chain.
         name: Shown in tables.
 
     Raises:
-        ConfigurationError: rho out of range.
+        ConfigurationError: rho or fresh out of range.
 
     Source:
         Davies et al. (2023), https://arxiv.org/abs/2210.12572, Prop. 1 (TRJ) and section 4
@@ -61,25 +63,26 @@ class Jump(Kernel):
         proposal: IndexProposal | None = None,
         *,
         rho: Rho = 1.0,
+        fresh: float = 0.0,
         name: str = "jump",
     ) -> None:
         low, high = rho if isinstance(rho, tuple) else (rho, rho)
         if not 0 <= low <= high <= 1:
             raise ConfigurationError(f"rho: expected 0 <= rho <= 1, got {rho}")
+        if not 0 <= fresh <= 1:
+            raise ConfigurationError(f"fresh: expected a share in [0, 1], got {fresh}")
         self.target, self.transport, self.name = target, transport, name
         self.proposal = proposal if proposal is not None else Stay()
-        self.rho = (low, high)
+        self.rho, self.fresh = (low, high), fresh
         self.between = proposal is not None and not isinstance(proposal, Stay)
-        self.within = low < 1
+        self.within = low < 1 or fresh > 0
 
     def _refresh(self, z: Tensor, generator: torch.Generator) -> Tensor:
         low, high = self.rho
-        if low == 1:
+        if low == 1 and not self.fresh:
             return z
-        rho: Tensor | float = low
-        if high > low:
-            u = torch.rand(len(z), 1, generator=generator, device=z.device, dtype=z.dtype)
-            rho = low + (high - low) * u
+        u, v = torch.rand(2, len(z), 1, generator=generator, device=z.device, dtype=z.dtype)
+        rho = torch.where(v < self.fresh, 0.0, low + (high - low) * u)
         return self.transport.reference.refresh(z, rho, generator)
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:

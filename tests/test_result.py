@@ -1,0 +1,226 @@
+import json
+import math
+import pickle
+
+import matplotlib
+import numpy as np
+import pytest
+import torch
+
+import trjmcmc as trj
+from tests import toys
+from trjmcmc import export
+from trjmcmc.errors import TRJError
+from trjmcmc.estimate import (
+    Estimate,
+    autocorrelation_time,
+    disagreements,
+    log_mean_weight,
+    log_odds,
+    mean_error,
+    probabilities,
+    visit_probability,
+)
+
+matplotlib.use("Agg")
+
+
+@pytest.fixture(scope="module")
+def result():
+    target = toys.gaussians()
+    sampler = trj.TRJSampler(target, toys.gaussian_map(target), seed=1)
+    sampler.fit_trace = trj.fit.FitTrace(
+        step=[50, 100, 150],
+        objective=[3.0, 2.0, 1.5],
+        temper=[0.5, 1.0, 1.0],
+        non_finite=[0, 0, 0],
+        draws=100,
+        best_step=150,
+    )
+    return sampler.run(200, chains=48, progress=False)
+
+
+def autoregressive(chains, draws, rho, seed=0):
+    rng = np.random.default_rng(seed)
+    x = np.zeros((chains, draws))
+    x[:, 0] = rng.standard_normal(chains)
+    for i in range(1, draws):
+        x[:, i] = rho * x[:, i - 1] + (1 - rho**2) ** 0.5 * rng.standard_normal(chains)
+    return x
+
+
+@pytest.mark.parametrize("chains", [4, 200])
+def test_errors_of_means_know_the_autocorrelation(chains):
+    rho, draws = 0.8, 4000 if chains == 4 else 500
+    tau = (1 + rho) / (1 - rho)
+    x = autoregressive(chains, draws, rho)
+    error, ess = mean_error(x)
+    exact = (tau / x.size) ** 0.5
+    assert error == pytest.approx(exact, rel=0.35)
+    assert ess == pytest.approx(x.size / tau, rel=0.6)
+    assert autocorrelation_time(x) == pytest.approx(tau, rel=0.5)
+
+
+def test_a_few_stuck_chains_among_many_show_in_the_error():
+    x = autoregressive(256, 400, 0.0) > 0
+    free, _ = mean_error(x.astype(float))
+    x[:8] = True
+    stuck, _ = mean_error(x.astype(float))
+    assert stuck > 3 * free
+
+
+def test_errors_of_visits_are_calibrated():
+    """z-scores of 200 repeats of a two-state chain."""
+    rng = np.random.default_rng(3)
+    z = []
+    for _ in range(200):
+        flips = rng.random((64, 200)) < 0.1
+        state = (flips.cumsum(1) + rng.integers(2, size=(64, 1))) % 2 == 1
+        e = visit_probability(state, 0.0)
+        z.append((e.value - 0.5) / e.std_error)
+    assert abs(np.mean(z)) < 5 / 200**0.5
+    assert 0.8 < np.std(z) < 1.25
+
+
+def test_never_visited_is_a_bound_and_not_zero():
+    never = visit_probability(np.zeros((4, 100), dtype=bool), 150.0)
+    assert (never.value, never.std_error) == (0.0, 3 / 150)
+    assert never.warning == "never visited"
+    always = visit_probability(np.ones((4, 100), dtype=bool), 0.0)
+    assert (always.value, always.std_error) == (1.0, 1.0)
+    odds = log_odds(np.zeros((4, 100), dtype=bool), np.ones((4, 100), dtype=bool))
+    assert odds.value == -math.inf
+    assert odds.std_error == math.inf
+
+
+def test_log_mean_weight(generator):
+    log_w = 0.3 * torch.randn(50_000, generator=generator, dtype=torch.float64) + 7
+    e = log_mean_weight(log_w)
+    assert abs(e.value - (7 + 0.045)) < 5 * e.std_error
+    assert e.std_error == pytest.approx(math.sqrt((math.exp(0.09) - 1) / 50_000), rel=0.05)
+    half = log_w.clone()
+    half[::2] = -math.inf  # draws outside the support count as draws
+    assert log_mean_weight(half).value == pytest.approx(
+        float(log_w[1::2].logsumexp(0)) - math.log(50_000)
+    )
+    assert log_mean_weight(torch.full((5,), -math.inf)).value == -math.inf
+    assert "ESS" in log_mean_weight(torch.cat([log_w[:200], torch.tensor([30.0])])).warning
+
+
+def test_errors_of_normalised_probabilities_by_simulation():
+    masses = [Estimate(0.0, 0.1), Estimate(1.0, 0.05), Estimate(-1.0, 0.3)]
+    rng = np.random.default_rng(0)
+    draws = np.stack([m.value + m.std_error * rng.standard_normal(100_000) for m in masses], 1)
+    p = np.exp(draws) / np.exp(draws).sum(1, keepdims=True)
+    for i, e in enumerate(probabilities(masses)):
+        assert e.std_error == pytest.approx(p[:, i].std(), rel=0.08)
+
+
+def test_disagreement_needs_more_than_noise():
+    fine = disagreements(["a"], [Estimate(0.5, 0.01)], [Estimate(0.53, 0.01)])
+    clash = disagreements(["a"], [Estimate(0.5, 0.01)], [Estimate(0.6, 0.01)])
+    assert fine == []
+    assert clash == ["'a': visits 0.5 ± 0.01, importance sampling 0.6 ± 0.01"]
+
+
+def test_the_table_of_models(result):
+    table = result.model_probabilities()
+    assert list(table.index) == ["none", "one", "three"]
+    assert table.index.name == "model"
+    assert list(table.columns[:5]) == [
+        "visits",
+        "visits_se",
+        "visits_ess",
+        "importance",
+        "importance_se",
+    ]
+    assert table["visits"].sum() == pytest.approx(1)
+    assert table["importance"].sum() == pytest.approx(1)
+
+
+def test_bayes_factors(result):
+    truth = result.truth.log_evidence
+    exact = math.exp(truth["one"] - truth["three"])
+    factor = result.bayes_factor("one", "three")
+    assert abs(factor.value - exact) < 5 * factor.std_error
+    log_factor = result.bayes_factor("one", "three", log=True)
+    assert math.exp(log_factor.value) == pytest.approx(factor.value)
+    inverse = result.bayes_factor("three", "one")
+    assert inverse.value == pytest.approx(1 / factor.value)
+
+
+def test_summary(result):
+    table = result.summary()
+    assert list(table.index) == [
+        ("one", "a[0]"),
+        ("three", "a[0]"),
+        ("three", "a[1]"),
+        ("three", "a[2]"),
+    ]
+    row = table.loc[("one", "a[0]")]
+    assert abs(row["mean"] - 0.75) < 5 * row["mcse"]
+    assert row["sd"] == pytest.approx(0.5**0.5, rel=0.1)
+    assert row["q5"] < row["median"] < row["q95"]
+
+
+def test_save_and_load_without_code(result, tmp_path):
+    path = tmp_path / "run.pt"
+    result.save(path)
+    again = trj.load(path)
+    assert again.model_probabilities().equals(result.model_probabilities())
+    assert again.summary().equals(result.summary())
+    assert np.array_equal(again.draws("three")["a"], result.draws("three")["a"])
+    assert str(again.report.acceptance) == str(result.report.acceptance)  # NaN among them
+    assert again.report.fit == result.report.fit
+    assert again.truth.probabilities == result.truth.probabilities
+    assert str(again.bayes_factor("one", "none")) == str(result.bayes_factor("one", "none"))
+    torch.save({"format": 0}, path)
+    with pytest.raises(TRJError, match="not a result saved by"):
+        trj.load(path)
+
+    class Evil:
+        def __reduce__(self):
+            return (print, ("executed",))
+
+    torch.save({"format": 1, "space": Evil()}, path)
+    with pytest.raises(pickle.UnpicklingError):
+        trj.load(path)
+
+
+def test_arviz(result):
+    data = result.to_arviz()
+    posterior = data["posterior"]
+    assert posterior["a"].shape == (48, 200, 3)
+    assert posterior["a"].dims[:2] == ("chain", "draw")
+    models = json.loads(posterior.attrs["models"])
+    inside = posterior["model"].values == models.index("one")
+    assert np.isnan(posterior["a"].values[inside][:, 1:]).all()
+    assert np.isfinite(posterior["a"].values[inside][:, 0]).all()
+    assert data["sample_stats"]["lp"].shape == (48, 200)
+
+
+def test_diagnostics_through_arviz():
+    x = autoregressive(4, 1000, 0.5)
+    assert export.effective_sample_size(x) == pytest.approx(4000 / 3, rel=0.3)
+    assert export.split_rhat(x) == pytest.approx(1, abs=0.02)
+    assert math.isnan(export.effective_sample_size(np.zeros((4, 100))))
+    assert math.isnan(export.split_rhat(np.zeros((4, 100))))
+
+
+def test_only_one_file_imports_arviz():
+    package = __import__("pathlib").Path(trj.__file__).parent
+    found = [p.name for p in package.rglob("*.py") if "import arviz" in p.read_text()]
+    assert found == ["export.py"]
+
+
+def test_pictures_have_labels(result):
+    for ax in (result.plot_models(), result.plot_running(), result.report.fit.plot()):
+        assert ax.get_xlabel()
+        assert ax.get_ylabel()
+        assert ax.get_legend() is not None
+        matplotlib.pyplot.close(ax.figure)
+
+
+def test_lists_have_no_items(result):
+    with pytest.raises(TRJError, match="no items to include"):
+        result.inclusion_probabilities()

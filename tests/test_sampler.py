@@ -1,0 +1,359 @@
+import math
+import signal
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch.distributions import Normal
+
+import trjmcmc as trj
+from tests import toys
+from trjmcmc.errors import (
+    ConfigurationError,
+    InterruptedWarning,
+    NonFiniteError,
+    TargetError,
+    UnknownModelError,
+)
+from trjmcmc.fit import train
+from trjmcmc.kernel import CrankNicolson, Cycle, Fixed, Jump, Kernel, RandomWalk
+from trjmcmc.problems import SinhArcsinhMap
+
+
+def check(result, truth, *, sigmas=5.0, largest_error=None):
+    """Every probability within its own standard errors of the truth."""
+    table = result.model_probabilities()
+    exact = pd.Series(dict(truth.probabilities))
+    z = (table["visits"] - exact) / table["visits_se"]
+    assert bool((z.abs() < sigmas).all()), table.assign(exact=exact, z=z).to_string()
+    if largest_error is not None:
+        assert bool((table["visits_se"] <= largest_error).all()), table.to_string()
+    return table
+
+
+def untrained(sampler):
+    """Say that the map is trained, so that `run` leaves it as it is."""
+    sampler.fit_trace = trj.fit.FitTrace()
+    return sampler
+
+
+@pytest.mark.parametrize("kind", ["trained", "reverse KL", "untrained", "exact"])
+def test_the_sinh_arcsinh_pair(kind):
+    target = trj.problems.sinh_arcsinh()
+    if kind == "exact":
+        sampler = untrained(trj.TRJSampler(target, SinhArcsinhMap, seed=11))
+    elif kind == "untrained":
+        sampler = trj.TRJSampler(target, seed=12)
+        sampler.fit(steps=0, pilot=False, progress=False)
+    else:
+        sampler = trj.TRJSampler(target, seed=13)
+        sampler.fit(steps=600, pilot=None if kind == "trained" else False, progress=False)
+    draws = 1500 if kind == "untrained" else 500
+    result = sampler.run(draws, chains=128, warmup=300, progress=False)
+    check(result, target.truth, sigmas=4.0)
+    if kind == "exact":
+        assert result.report.acceptance["pcn"]["within"] > 0.999
+
+
+@pytest.mark.slow
+def test_the_sinh_arcsinh_pair_through_the_identity():
+    """No map at all, not even located: independence jumps from N(0, 1) still get there."""
+    target = trj.problems.sinh_arcsinh()
+
+    def kernel(target, transport):
+        jump = Jump(target, transport, Fixed(target.space, other=True), rho=0.0)
+        return Cycle([jump, CrankNicolson(target, transport), (RandomWalk(target), 4)])
+
+    sampler = untrained(trj.TRJSampler(target, trj.transport.Identity, kernel, seed=12))
+    result = sampler.run(15_000, chains=128, warmup=2000, progress=False)
+    check(result, target.truth, sigmas=4.0)
+
+
+def test_robust_regression():
+    target = trj.problems.robust_regression()
+    sampler = trj.TRJSampler(target, seed=3)
+    sampler.fit(steps=600, progress=False)
+    result = sampler.run(500, chains=128, progress=False)
+    table = check(result, target.truth, sigmas=4.0, largest_error=0.01)
+    assert bool((table["importance_se"] < 0.01).all())
+    exact = pd.Series(dict(target.truth.probabilities))
+    assert bool(((table["importance"] - exact).abs() < 5 * table["importance_se"] + 0.005).all())
+    # posterior mean of the largest model against importance sampling, seed by seed independent
+    mean = result.summary().loc[("x1+x3+x4", "beta[x3]"), "mean"]
+    assert mean == pytest.approx(float(result.draws("x1+x3+x4")["beta"][:, 1].mean()), abs=1e-4)
+    inclusion = result.inclusion_probabilities()["probability"]
+    assert inclusion["x1"] == 1
+    assert inclusion["x3"] == inclusion["x4"]
+    by_model = table["visits"]["x1+x2"] + table["visits"]["x1+x2+x3+x4"]
+    assert inclusion["x2"] == pytest.approx(by_model, abs=1e-12)
+
+
+def test_coal_mining_at_a_small_size():
+    target = trj.problems.coal_mining(0, 3)
+    sampler = trj.TRJSampler(target, seed=4)
+    sampler.fit(steps=600, particles=2000, progress=False)
+    result = sampler.run(400, chains=128, progress=False)
+    table = check(result, target.truth)
+    assert table.loc["k=0", "visits"] == 0
+    assert table.loc["k=0", "visits_se"] > 0  # never visited is not probability zero
+    assert "never visited" in table.loc["k=0", "note"]
+    draws = result.draws("k=2")
+    assert draws["spacing"].shape[1:] == (3,)
+    assert np.allclose(draws["spacing"].sum(1), 1, atol=1e-5)
+    change = draws["spacing"].cumsum(1)[:, :-1].mean(0) * 40907
+    assert np.allclose(change, [14097, 33503], rtol=0.06)  # published: 14096.98, 33502.94
+
+
+def test_a_list_with_a_model_without_parameters():
+    target = toys.gaussians(scale=2.0)
+    sampler = trj.TRJSampler(target, seed=5)
+    sampler.fit(steps=300, batch=128, progress=False)
+    result = sampler.run(400, chains=64, progress=False)
+    check(result, target.truth)
+    assert result.draws("none") == {}
+    assert result.draws("one")["a"].shape[1:] == (1,)
+    assert result.draws("three")["a"].shape[1:] == (3,)
+
+
+def test_a_subset_space_too_large_for_a_pilot():
+    target = toys.conjugate_subsets(p=7, n=30)
+    sampler = trj.TRJSampler(target, seed=6)
+    sampler.fit(steps=400, progress=False)
+    result = sampler.run(400, chains=128, progress=False)
+    table = result.model_probabilities()
+    assert len(table) == 21
+    assert table.index[-1] == "(other models)"
+    assert float(table["visits"].sum()) == pytest.approx(1)
+    exact = pd.Series(dict(target.truth.probabilities))
+    for label in table.index[:5]:
+        row = table.loc[label]
+        assert abs(row["visits"] - exact[label]) < 5 * row["visits_se"]
+        error = math.hypot(row["visits_se"], row["importance_se"])
+        assert abs(row["visits"] - row["importance"]) < 5 * error + 0.005
+    inclusion = result.inclusion_probabilities()
+    for j in range(7):
+        name = f"x{j}"
+        truth = sum(p for label, p in exact.items() if name in label.split("+"))
+        row = inclusion.loc[name]
+        assert abs(row["probability"] - truth) < 5 * row["se"]
+
+
+def test_counts_recover_their_prior_when_the_data_say_nothing():
+    space = trj.Counts(4, of="x", prior=torch.distributions.Poisson(1.5))
+    target = trj.Target(
+        space,
+        {"x": torch.distributions.Gamma(2.0, 1.0)},
+        lambda p, active: torch.zeros(len(active)),
+    )
+    sampler = trj.TRJSampler(target, seed=7)
+    sampler.fit(steps=300, progress=False)
+    result = sampler.run(400, chains=64, progress=False)
+    prior = space.log_prior(space.enumerate()).exp().tolist()
+    check(result, trj.Truth(dict(zip("01234", prior, strict=True))))
+    assert result.draws("3")["x"].shape[1] == 3
+    assert float(result.draws("2")["x"].mean()) == pytest.approx(2.0, abs=0.2)
+    assert result.draws("0") == {}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("chains", [1, 7, 300])
+def test_any_number_of_chains_and_both_precisions(chains, dtype):
+    target = toys.gaussians()
+    sampler = untrained(trj.TRJSampler(target, toys.gaussian_map(target), seed=8, dtype=dtype))
+    result = sampler.run(2000 // chains + 300, chains=chains, progress=False)
+    assert result.raw.theta.dtype == dtype
+    assert result.raw.code.shape[0] == chains
+    check(result, target.truth)
+
+
+def test_one_model_alone():
+    target = trj.Target(
+        [
+            trj.Model(
+                "m",
+                {"x": Normal(0.0, 1.0)},
+                lambda p: Normal(p["x"], 1.0).log_prob(torch.tensor(2.0)),
+            )
+        ]
+    )
+    sampler = trj.TRJSampler(target, seed=9)
+    sampler.fit(steps=200, batch=128, progress=False)
+    result = sampler.run(300, chains=64, progress=False)
+    assert result.model_probabilities().loc["m", "visits"] == 1
+    row = result.summary().loc[("m", "x")]
+    assert abs(row["mean"] - 1.0) < 5 * row["mcse"]
+    assert row["sd"] == pytest.approx(0.5**0.5, rel=0.05)
+    expected = Normal(0.0, 2**0.5).log_prob(torch.tensor(2.0))
+    found = result.log_evidence().loc["m"]
+    assert abs(found["importance"] - float(expected)) < 5 * found["importance_se"] + 1e-4
+
+
+def test_nothing_but_models_without_parameters():
+    models = [trj.Model(n, {}, lambda p, v=v: torch.tensor(v)) for n, v in (("a", 0.0), ("b", 1.0))]
+    result = trj.TRJSampler(trj.Target(models), seed=1).run(500, chains=32, progress=False)
+    table = result.model_probabilities()
+    exact = math.e / (1 + math.e)
+    assert abs(table.loc["b", "visits"] - exact) < 5 * table.loc["b", "visits_se"]
+    assert table.loc["b", "importance"] == pytest.approx(exact, abs=1e-6)
+    assert result.summary().empty
+
+
+def test_the_same_seed_gives_identical_draws():
+    def run():
+        sampler = trj.TRJSampler(trj.problems.robust_regression(), seed=10)
+        sampler.fit(steps=60, particles=500, moves=3, progress=False)
+        return sampler.run(20, chains=16, warmup=10, progress=False).raw
+
+    first, second = run(), run()
+    assert torch.equal(first.code, second.code)
+    assert torch.equal(first.theta, second.theta)
+    other = untrained(trj.TRJSampler(trj.problems.robust_regression(), seed=11))
+    third = other.run(20, chains=16, warmup=10, progress=False).raw
+    assert not torch.equal(first.theta, third.theta)
+
+
+def test_the_sampler_fits_first_if_nobody_has(capsys):
+    sampler = trj.TRJSampler(toys.gaussians(), lambda s: trj.CosmicFlow(s, layers=2, hidden=(8,)))
+    result = sampler.run(50, chains=64, warmup=20, progress=True)
+    assert result.report.fit is sampler.fit_trace
+    assert set(result.report.seconds) == {"pilot", "fit", "importance", "warmup", "sample"}
+    shown = capsys.readouterr().err
+    assert "pilot" in shown
+    assert "log density" in shown
+    assert "sample" in shown
+    train(
+        sampler.transport,
+        trj.fit.ReverseKL(sampler.target),
+        steps=50,
+        generator=torch.Generator(),
+        progress=True,
+    )
+    assert "elbo" in capsys.readouterr().err
+
+
+class Interrupts(Kernel):
+    """A kernel during whose n-th step the user presses Ctrl-C."""
+
+    name, between, within = "interrupts", True, True
+
+    def __init__(self, inner, at):
+        self.inner, self.left = inner, at
+
+    def step(self, state, generator):
+        self.left -= 1
+        if self.left == 0:
+            signal.raise_signal(signal.SIGINT)
+        return self.inner.step(state, generator)
+
+
+def make_interrupting(at):
+    def make(target, transport):
+        inner = Cycle([Jump(target, transport, Fixed(target.space)), RandomWalk(target)])
+        return Interrupts(inner, at)
+
+    return make
+
+
+def test_ctrl_c_returns_the_draws_so_far():
+    target = toys.gaussians()
+    sampler = untrained(trj.TRJSampler(target, kernel=make_interrupting(61), seed=1))
+    with pytest.warns(InterruptedWarning, match="after 40 of 100 draws"):
+        result = sampler.run(100, chains=8, warmup=20, progress=False)
+    assert result.raw.n_draws == 40
+    assert result.report.interrupted
+    assert float(result.model_probabilities()["visits"].sum()) == pytest.approx(1)
+
+
+def test_ctrl_c_before_the_first_draw_is_passed_on():
+    sampler = untrained(trj.TRJSampler(toys.gaussians(), kernel=make_interrupting(5), seed=1))
+    with pytest.raises(KeyboardInterrupt):
+        sampler.run(100, chains=8, warmup=20, progress=False)
+
+
+def test_a_likelihood_that_turns_nan_is_named():
+    def log_likelihood(p):
+        return torch.where(p["x"] > 2.5, math.nan, -(p["x"] - 2).square())
+
+    models = [trj.Model(n, {"x": Normal(0.0, 0.5)}, log_likelihood) for n in ("first", "second")]
+    sampler = trj.TRJSampler(trj.Target(models), seed=1)
+    with pytest.raises(
+        NonFiniteError, match=r"model '(first|second)' with x=(2\.[5-9]|[3-9])"
+    ) as e:
+        untrained(sampler).run(2000, chains=256, progress=False)
+    assert e.value.count >= 1
+    assert "Return -inf" in str(e.value)
+
+
+def test_disagreeing_routes_are_announced():
+    """A map that covers one of two far modes: its evidence is wrong, the visits are right."""
+
+    def log_likelihood(p):
+        return torch.logaddexp(
+            Normal(0.0, 1.0).log_prob(p["x"]), Normal(12.0, 1.0).log_prob(p["x"])
+        )
+
+    target = trj.Target(
+        [
+            trj.Model("two modes", {"x": Normal(6.0, 10.0)}, log_likelihood),
+            trj.Model("flat", {}, lambda p: torch.tensor(-4.0)),
+        ]
+    )
+    sampler = trj.TRJSampler(target, seed=1)
+    sampler.fit(pilot=False, steps=300, progress=False)
+    with torch.no_grad():  # whatever it found: cover the left mode only
+        fresh = trj.CosmicFlow(sampler.target.space)
+        sampler.transport.load_state_dict(fresh.state_dict())
+    with pytest.warns(trj.errors.DisagreementWarning, match="'two modes': visits .* importance"):
+        sampler.run(500, chains=64, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: trj.TRJSampler("target"), TargetError, "expected a trj.Target, got str"),
+        (lambda: trj.TRJSampler(toys.gaussians(), dtype=torch.int32), ConfigurationError, "dtype"),
+        (
+            lambda: trj.TRJSampler(toys.gaussians(), kernel=lambda t, T: RandomWalk(t)),
+            ConfigurationError,
+            "nothing in it moves between models",
+        ),
+        (
+            lambda: trj.TRJSampler(
+                toys.gaussians(), kernel=lambda t, T: Jump(t, T, Fixed(t.space))
+            ),
+            ConfigurationError,
+            "nothing in it moves inside a model",
+        ),
+        (lambda: trj.TRJSampler(toys.gaussians(), seed=1).run(0), ConfigurationError, "draws=0"),
+        (
+            lambda: trj.TRJSampler(toys.gaussians(), seed=1).run(chains=0),
+            ConfigurationError,
+            "chains=0",
+        ),
+        (
+            lambda: trj.TRJSampler(toys.gaussians()).fit(steps=-1, pilot=False),
+            ConfigurationError,
+            "steps=-1",
+        ),
+    ],
+)
+def test_wrong_settings_say_what_is_wrong(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_a_kernel_object_of_the_users_own():
+    target = toys.gaussians()
+    flow = toys.gaussian_map(target)
+    kernel = Cycle([Jump(target, flow, Fixed(target.space)), CrankNicolson(target, flow)])
+    result = untrained(trj.TRJSampler(target, flow, kernel, seed=3)).run(
+        300, chains=64, progress=False
+    )
+    check(result, target.truth)
+    with pytest.raises(UnknownModelError, match="no model 'four'"):
+        result.bayes_factor("four", "one")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert result.bayes_factor("one", "one").value == 1
