@@ -397,3 +397,13 @@ def test_repeated_names_are_named():
     models = [trj.Model("a", {"mu": Normal(0.0, 1.0)}, fine)] * 2
     with pytest.raises(TargetError, match=r"models: names must differ, \['a'\] repeat"):
         trj.Target(models)
+
+
+def test_overflow_far_out_in_the_prior_is_impossible_and_counted():
+    """exp(200) is inf in float32 and inf - inf is NaN: no reason to stop a run."""
+    target = bad(lambda p: 3 * p["mu"] - p["mu"].exp() + (p["mu"].exp() - p["mu"].exp()))
+    code = torch.zeros(2, 1, dtype=torch.long)
+    log_joint = target.log_joint(code, torch.tensor([[200.0], [1.0]]))
+    assert float(log_joint[0]) == -math.inf
+    assert math.isfinite(float(log_joint[1]))
+    assert int(target.overflows) == 1

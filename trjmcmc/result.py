@@ -51,6 +51,8 @@ class RunReport:
         steps: Kernel steps of each chain, warm-up left out.
         seed: The sampler's seed.
         interrupted: Whether the user stopped the run.
+        overflows: Evaluations at which a likelihood was NaN or +inf far out in the prior's tail,
+            fit included; they counted as impossible.
     """
 
     acceptance: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -59,6 +61,7 @@ class RunReport:
     steps: int = 0
     seed: int = 0
     interrupted: bool = False
+    overflows: int = 0
 
 
 class Result:

@@ -338,6 +338,7 @@ class TRJSampler:
             steps=record.n_draws * thin,
             seed=self.seed,
             interrupted=record.n_draws < draws,
+            overflows=int(self.target.overflows),
         )
         return self._result(record, report)
 

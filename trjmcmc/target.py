@@ -28,6 +28,7 @@ from .space import (
 LogLikelihood = Callable[..., Tensor]
 
 PROBES = 5  # points at which a likelihood is called once, at construction
+FAR = 30.0  # nats below typical prior draws, from where overflow in a likelihood is forgiven
 
 
 @dataclass(frozen=True)
@@ -242,6 +243,8 @@ class Target:
     Attributes:
         space: The bound model space.
         dim: D, padded unconstrained coordinates.
+        overflows: How often a likelihood was NaN or +inf at a point far out in the tail of the
+            prior, a tensor; such points count as impossible. Anywhere else it is an error.
 
     Raises:
         TargetError, ShapeError, NonFiniteError: The statement of the problem is wrong; every
@@ -355,7 +358,8 @@ class Target:
 
         Returns:
             Two tensors of shape (C,), nats. Where the prior is -inf the likelihood is finite
-            and has no meaning.
+            and has no meaning. A likelihood that is NaN or +inf far out in the prior's tail
+            (numbers that overflow) is taken as impossible and counted in ``overflows``.
         """
         log_model = self.space.log_prior(code)
         if len(self._densities) == 1:
@@ -368,7 +372,10 @@ class Target:
                 theta,
                 self._anchors,
             )
-        return log_model + log_prior, log_likelihood
+        group = code[:, 0] if len(self._densities) > 1 else torch.zeros_like(code[:, 0])
+        far = _undefined(log_likelihood) & (log_prior < self._far[group])
+        self.overflows = self.overflows + far.sum()
+        return log_model + log_prior, torch.where(far, -math.inf, log_likelihood)
 
     def log_joint(self, code: Tensor, theta: Tensor) -> Tensor:
         """log p(model) p(theta | model) p(data | theta, model) |d params / d theta|.
@@ -412,7 +419,7 @@ class Target:
 
     def check_finite(self, code: Tensor, theta: Tensor, log_joint: Tensor) -> None:
         """Raise if any log joint is NaN or +inf, naming a model and its parameter values."""
-        bad = torch.isnan(log_joint) | (log_joint == math.inf)
+        bad = _undefined(log_joint)
         if bool(bad.any()):
             first = int(bad.nonzero()[0, 0])
             raise self.non_finite(code[first], theta[first], int(bad.sum()))
@@ -583,9 +590,10 @@ class Target:
 
     def _probe(self) -> None:
         """Call every likelihood once at prior draws: shapes, NaN, points mixed up."""
-        self._anchors = torch.zeros(
-            len(self._densities), self.dim, dtype=self.dtype, device=self.device
-        )
+        count = len(self._densities)
+        self._anchors = torch.zeros(count, self.dim, dtype=self.dtype, device=self.device)
+        self._far = torch.full((count,), -math.inf, dtype=self.dtype, device=self.device)
+        self.overflows = torch.zeros((), dtype=torch.long, device=self.device)
         for g, density in enumerate(self._densities):
             if density.shared:
                 generator = torch.Generator(self.device).manual_seed(0)
@@ -603,6 +611,8 @@ class Target:
             log_prior, log_likelihood = density.evaluate(theta, items, False)
             finite = (log_prior + log_likelihood).isfinite()
             self._anchors[g] = theta[finite.int().argmax()]
+            if bool(log_prior.isfinite().any()):
+                self._far[g] = log_prior[log_prior.isfinite()].median() - FAR
 
     def _probe_one(
         self,
@@ -639,6 +649,10 @@ class Target:
         return ", ".join(
             f"{b.prior.name}: (C, {', '.join(map(str, b.prior.shape))})" for b in density.blocks
         ).replace(", )", ",)")
+
+
+def _undefined(x: Tensor) -> Tensor:
+    return x.isnan() | (x == math.inf)
 
 
 def _slot_names(width: Mapping[str, int]) -> list[str]:

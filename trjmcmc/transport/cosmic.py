@@ -102,7 +102,7 @@ class CosmicFlow(Transport):
     # Each layer is a pair of (C, D) transforms; both directions walk the same list.
 
     def _affine(self, phi: Tensor, mask: Tensor) -> MonotonicAffineTransform:
-        shift, scale = (phi.unflatten(-1, (2, -1)) * mask[:, None]).unbind(1)
+        shift, scale = (phi.unflatten(-1, (2, mask.shape[1])) * mask[:, None]).unbind(1)
         return MonotonicAffineTransform(shift, scale, slope=self.slope)
 
     def _elementwise(
@@ -110,7 +110,8 @@ class CosmicFlow(Transport):
     ) -> tuple[MonotonicAffineTransform, MonotonicRQSTransform | None, MonotonicAffineTransform]:
         spline = None
         if self.spline is not None:
-            phi = self.spline(context).unflatten(-1, (active.shape[1], -1)) * active[..., None]
+            phi = self.spline(context).unflatten(-1, (active.shape[1], 3 * self.bins - 1))
+            phi = phi * active[..., None]
             widths, heights, slopes = phi.split([self.bins, self.bins, self.bins - 1], dim=-1)
             spline = MonotonicRQSTransform(widths, heights, slopes, bound=self.bound)
         base = self._affine(self.base(context), active)
