@@ -55,7 +55,8 @@ def test_imports_point_one_way():
             assert order.index(other) <= order.index(room), (path, other)
 
 
-def test_the_readme_example_runs(capsys):
+def test_the_readme_example_runs(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     text = (ROOT / "README.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert blocks

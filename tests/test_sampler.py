@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import zuko
 from torch.distributions import Normal
 
 import trjmcmc as trj
@@ -55,6 +56,19 @@ def test_the_sinh_arcsinh_pair(kind):
     check(result, target.truth, sigmas=4.0)
     if kind == "exact":
         assert result.report.acceptance["pcn"]["within"] > 0.999
+
+
+def test_one_zuko_flow_a_model():
+    target = trj.problems.sinh_arcsinh()
+    sampler = trj.TRJSampler(
+        target,
+        lambda space: trj.PerModel(space, lambda d: zuko.flows.NSF(d, transforms=2)),
+        seed=14,
+    )
+    sampler.fit(steps=300, progress=False)
+    result = sampler.run(300, chains=64, progress=False)
+    check(result, target.truth)
+    assert result.report.acceptance["jump"]["between"] > 0.3  # 0.375 if all were accepted
 
 
 @pytest.mark.slow

@@ -79,7 +79,7 @@ def build(name, space, dtype=torch.float64):
         for p in transport.parameters():
             if name.startswith("cosmic") or name.startswith("one flow"):
                 p.add_(0.15 * torch.randn(p.shape, generator=generator, dtype=dtype))
-    if name.startswith("cosmic"):
+    if name.startswith(("cosmic", "one flow")):
         codes = space.enumerate()
         loc = torch.randn(len(codes), space.n_slots, generator=generator, dtype=dtype)
         transport.calibrate(codes, loc, loc.exp())

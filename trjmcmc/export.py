@@ -29,8 +29,8 @@ def effective_sample_size(x: NDArray[np.floating]) -> float:
 
 
 def split_rhat(x: NDArray[np.floating]) -> float:
-    """Split R-hat of ``x``, shape (chain, draw); NaN where x is constant."""
-    if x.shape[1] < 4 or np.ptp(x) == 0:
+    """Split R-hat of ``x``, shape (chain, draw); NaN where x is constant or there is one chain."""
+    if len(x) < 2 or x.shape[1] < 4 or np.ptp(x) == 0:
         return float("nan")
     return _number(_statistic("rhat", x, "split"))
 

@@ -42,7 +42,7 @@ class Tally:
             self._counts[info.kernel] = self._counts.get(info.kernel, 0) + rows
             log_joint = info.proposed.log_joint
             bad = log_joint.isnan() | (log_joint == math.inf)
-            first = bad.int().argmax()
+            first = bad.int().argmax(0, keepdim=True)  # a 0-dim index would be copied to the host
             here = info.proposed.code[first], info.proposed.theta[first]
             if self._bad is None:
                 self._bad = here
@@ -57,7 +57,8 @@ class Tally:
     def check(self) -> None:
         """Raise if any proposal so far had a NaN or infinite density."""
         if self._bad is not None and int(self._undefined):
-            raise self.target.non_finite(*self._bad, int(self._undefined))
+            code, theta = self._bad
+            raise self.target.non_finite(code[0], theta[0], int(self._undefined))
 
     def rates(self) -> dict[str, dict[str, float]]:
         """Acceptance rates by kernel; NaN where nothing was proposed."""

@@ -33,6 +33,7 @@ from .space import Space, distinct
 from .target import Target
 from .transport import CosmicFlow, Transport
 
+PILOT_PARTICLES = 24_000  # over all models
 PILOT_MODELS = 64  # most models that a pilot run visits one by one
 IMPORTANCE_DRAWS = 4096  # a model
 WALKS = 4  # random walks a step: cheap, and measured to halve the autocorrelation time
@@ -138,7 +139,7 @@ class TRJSampler:
         batch: int = 512,
         objective: Objective | None = None,
         pilot: bool | None = None,
-        particles: int = 4000,
+        particles: int | None = None,
         moves: int = 20,
         progress: bool = True,
         **options: Any,
@@ -156,7 +157,8 @@ class TRJSampler:
             batch: Draws a step.
             objective: Train on this objective instead.
             pilot: Whether to make a pilot run; None decides by the number of models.
-            particles: Particles a model of the pilot run.
+            particles: Particles a model of the pilot run; 24 000 shared among the models, but
+                500 to 4000 each, if omitted.
             moves: Random-walk moves a temperature of the pilot run.
             progress: Show progress bars.
             options: Further arguments of :func:`trjmcmc.fit.train`: ``learning_rate``,
@@ -176,7 +178,8 @@ class TRJSampler:
         codes = space.enumerate() if few else space.sample_prior(POOLED, generator)
         if objective is None and pilot is not False and (few or pilot):
             begun = time.perf_counter()
-            self.particles = self._pilot(codes, particles, moves, progress)
+            each = particles or min(4000, max(500, PILOT_PARTICLES // len(codes)))
+            self.particles = self._pilot(codes, each, moves, progress)
             self._seconds["pilot"] = time.perf_counter() - begun
         if self.particles is not None:
             theta = self.particles.theta
@@ -186,7 +189,8 @@ class TRJSampler:
         else:
             loc, scale = locate(self.target, codes, generator)
         self._scale = _pooled(scale, space.active(codes))
-        self.transport.calibrate(codes, loc, scale)
+        if self.fit_trace is None:  # later fits go on from the map as it is
+            self.transport.calibrate(codes, loc, scale)
         if objective is None and self.particles is not None:
             many = codes.repeat_interleave(self.particles.theta.shape[1], 0)
             objective = ForwardKL(many, self.particles.theta.flatten(0, 1), generator=generator)

@@ -255,6 +255,8 @@ class Target:
         https://doi.org/10.1111/1467-9868.03711
     """
 
+    overflows: Tensor
+
     def __init__(
         self,
         models: Sequence[Model] | Space,

@@ -109,7 +109,7 @@ def train(
     parameters = [p for p in transport.parameters() if p.requires_grad]
     if not parameters or not steps or not transport.space.n_slots:
         return trace
-    optimiser = torch.optim.Adam(parameters, lr=learning_rate)
+    optimiser = torch.optim.Adam(parameters, lr=learning_rate, fused=True)
     rate = _Rate(steps)
     best: dict[str, Tensor] | None = None
     best_objective, best_error = math.inf, 0.0

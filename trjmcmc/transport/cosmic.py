@@ -168,14 +168,13 @@ class CosmicFlow(Transport):
 
     @torch.no_grad()
     def calibrate(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
-        if len(self.loc) > 1:
-            index = self.space.index(code)
-            self.loc[index], self.scale[index] = loc, scale
-            return
         on = self.space.active(code).to(loc.dtype)
         weight = on / on.sum(0).clamp(min=1)
-        self.loc.copy_((weight * loc).sum(0))
-        self.scale.copy_((weight * scale.log()).sum(0).exp())
+        self.loc.copy_((weight * loc).sum(0).expand_as(self.loc))
+        self.scale.copy_((weight * scale.log()).sum(0).exp().expand_as(self.scale))
+        if len(self.loc) > 1:  # the pooled values are for models that are not given
+            index = self.space.index(code)
+            self.loc[index], self.scale[index] = loc, scale
 
 
 def _zero(net: MLP) -> MLP:

@@ -36,6 +36,9 @@ class PerModel(Transport):
         torch.Size([2, 2])
     """
 
+    loc: Tensor
+    scale: Tensor
+
     def __init__(
         self,
         space: Space,
@@ -47,6 +50,8 @@ class PerModel(Transport):
         super().__init__(space, reference)
         check_enumerable(space)
         active = space.active(space.enumerate())
+        self.register_buffer("loc", torch.zeros(active.shape))
+        self.register_buffer("scale", torch.ones(active.shape))
         self.slots = [torch.nonzero(row)[:, 0] for row in active]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -69,9 +74,12 @@ class PerModel(Transport):
         if not len(slots):
             return x, x.new_zeros(len(x))
         transform = self.flows[m]().transform
-        step = transform.inv if inverse else transform
-        y, ladj = step.call_and_ladj(x[:, slots])
-        return x.index_copy(1, slots, y), ladj
+        loc, scale = self.loc[m, slots], self.scale[m, slots]
+        if inverse:
+            y, ladj = transform.inv.call_and_ladj(x[:, slots])
+            return x.index_copy(1, slots, loc + scale * y), ladj + scale.log().sum()
+        y, ladj = transform.call_and_ladj((x[:, slots] - loc) / scale)
+        return x.index_copy(1, slots, y), ladj - scale.log().sum()
 
     def _all(self, x: Tensor, code: Tensor, inverse: bool) -> tuple[Tensor, Tensor]:
         anchors = x.new_zeros(len(self.slots), x.shape[1])
@@ -82,6 +90,11 @@ class PerModel(Transport):
             anchors,
         )
         return y, ladj
+
+    @torch.no_grad()
+    def calibrate(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
+        index = self.space.index(code)
+        self.loc[index], self.scale[index] = loc, scale
 
     def to_reference(self, theta: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
         return self._all(theta, code, inverse=False)
