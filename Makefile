@@ -12,7 +12,7 @@ demo-quick: $(STAMP)
 	$(BIN)/python examples/coal_mining.py --quick
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n 2
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -77,11 +77,12 @@ def main() -> None:
     parser.add_argument("--k-min", type=int, default=1, help="fewest change points")
     parser.add_argument("--k-max", type=int, default=6, help="most change points")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1, help="more only if cores are idle")
     parser.add_argument("--quick", action="store_true", help="smaller net, fewer draws")
     parser.add_argument("--output", type=Path, default=Path("output/coal_mining.png"))
     arguments = parser.parse_args()
     begun = time.perf_counter()
-    torch.set_num_threads(2)
+    torch.set_num_threads(arguments.threads)
 
     target = trj.problems.coal_mining(arguments.k_min, arguments.k_max)
     width, particles, moves, steps, draws = (

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-torch.set_num_threads(2)
+torch.set_num_threads(1)  # no barriers to wait at on a busy machine
 
 
 def pytest_addoption(parser):
