@@ -119,9 +119,15 @@ def main() -> None:
         "seconds                          "
         + ", ".join(f"{stage} {s:.1f}" for stage, s in report.seconds.items())
     )
+    print(f"likelihood evaluations           {report.evaluations:,}")
     draw(result, arguments.output)
     print(f"total                            {time.perf_counter() - begun:.0f} s")
     print(f"picture                          {arguments.output}")
+    visited = table[table["visits"] > 0]
+    worst = visited["z"].abs().max()
+    wrong = (table["visits"] - table["exact"]).abs().max()
+    if not arguments.quick and (wrong > 0.01 or worst > 4):
+        raise SystemExit(f"p(k) is off: largest error {wrong:.4f}, {worst:.1f} standard errors")
 
 
 if __name__ == "__main__":

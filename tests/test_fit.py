@@ -167,10 +167,10 @@ def test_a_heavy_tailed_problem_is_fitted_by_default(generator):
 
     target = trj.Target(
         [
-            trj.Model("free", {"mu": Cauchy(0.0, 100.0), "tau": Gamma(1e-2, 1e-2)}, log_likelihood),
+            trj.Model("free", {"mu": Cauchy(0.0, 100.0), "tau": Gamma(1e-4, 1e-4)}, log_likelihood),
             trj.Model(
                 "fixed",
-                {"tau": Gamma(1e-2, 1e-2)},
+                {"tau": Gamma(1e-4, 1e-4)},
                 lambda p: log_likelihood({"mu": torch.full_like(p["tau"], 300.0), **p}),
             ),
         ]

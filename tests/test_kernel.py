@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+import zuko
 from scipy.stats import norm
 
 import trjmcmc as trj
@@ -23,6 +24,7 @@ from trjmcmc.problems import SinhArcsinhMap
 from trjmcmc.transport import Identity, StudentT
 
 ALPHA = 1e-5
+STEPS = 15  # for the check and for its negative control alike
 SIGMAS = float(norm.isf(ALPHA / 2))
 
 
@@ -68,6 +70,9 @@ CASES = {
     "random rho": lambda t: Jump(t, rough_flow(t), Fixed(t.space, other=True), rho=(0.2, 1.0)),
     "Student-t reference": lambda t: Jump(
         t, rough_flow(t, reference=StudentT(4)), Fixed(t.space), rho=0.5
+    ),
+    "a share of fresh proposals": lambda t: Jump(
+        t, rough_flow(t), Fixed(t.space, other=True), rho=0.95, fresh=0.3
     ),
     "weighted proposal": lambda t: Jump(
         t, rough_affine(t), Fixed(t.space, torch.tensor([0.1, 0.6, 0.3]).log(), other=True)
@@ -119,7 +124,7 @@ def test_exactly_distributed_chains_stay_so(name, generator):
     kernel = CASES[name](target)
     state = exact_draws(target, 40_000, generator)
     with torch.no_grad():
-        for _ in range(3):
+        for _ in range(STEPS):
             state, infos = kernel.step(state, generator)
     z = scores(target, state)
     assert float(z.abs().max()) < float(norm.isf(ALPHA / 2 / len(z)))
@@ -140,7 +145,7 @@ def test_without_the_jacobian_the_same_check_fails(name, generator):
     )
     state = exact_draws(target, 40_000, generator)
     with torch.no_grad():
-        for _ in range(15):
+        for _ in range(STEPS):
             state, _ = kernel.step(state, generator)
     assert float(scores(target, state).abs().max()) > 2 * SIGMAS
 
@@ -151,6 +156,7 @@ def test_without_the_jacobian_the_same_check_fails(name, generator):
         lambda t: rough_affine(t),
         lambda t: rough_flow(t),
         lambda t: rough_flow(t, reference=StudentT(5)),
+        lambda t: trj.PerModel(t.space, lambda d: zuko.flows.NSF(d, transforms=1)),
         lambda t: MovesSpares(t.space),
         lambda t: Identity(t.space),
     ],

@@ -24,6 +24,7 @@ def test_imports_point_one_way():
     """target -> transport -> fit -> kernel -> draws -> estimates -> result -> sampler."""
     order = [
         "errors",
+        "rng",
         "grouping",
         "space",
         "prior",

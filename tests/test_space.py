@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 from scipy.stats import chisquare
-from torch.distributions import Categorical, Poisson
+from torch.distributions import Binomial, Categorical, Poisson
 
 import trjmcmc as trj
 from tests import toys
@@ -20,6 +20,7 @@ SPACES = {
     "no free unit": lambda: trj.Subsets(["a"], of="w", always=["a"]),
     "counts": lambda: trj.Counts(5, of="w"),
     "counts from two": lambda: trj.Counts(4, 2, of="w", prior=Poisson(3.0)),
+    "counts, short binomial": lambda: trj.Counts(6, of="w", prior=Binomial(4, torch.tensor(0.3))),
     "one count": lambda: trj.Counts(2, 2, of="w"),
     "list": lambda: toys.gaussians().space,
 }
@@ -99,6 +100,7 @@ def test_a_space_of_2_to_the_40_stays_cheap(generator):
         (lambda: trj.Subsets(["a"], of="w", prior=lambda s: -1.0), "must be >= 0"),
         (lambda: trj.Counts(2, 3, of="w"), "0 <= min <= max, got min=3, max=2"),
         (lambda: trj.Counts(2, of="w", prior=[0.5, 0.5]), "one number for each of 3 models"),
+        (lambda: trj.Counts(3, of="w", prior=Categorical(torch.ones(2))), "a Categorical over 4"),
         (lambda: trj.Counts(1, of="w", prior=[0.5, -0.5]), "must not be negative"),
         (lambda: trj.Counts(1, of="w", prior=[0.5, 0.9]), "must sum to 1, got 1.4"),
         (lambda: trj.Counts(1, of="w", prior=trj.LogWeights([math.nan, 0.0])), "NaN, or no mass"),

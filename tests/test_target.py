@@ -330,7 +330,7 @@ def fine(p):
         (lambda: bad(lambda p: p["mu"][:, None]), ShapeError, r"got shape \(5, 1\)"),
         (lambda: bad(lambda p: 3.0), ShapeError, "got float"),
         (lambda: bad(lambda p: p["mu"] - p["mu"].mean()), ShapeError, "mixes the points"),
-        (lambda: bad(lambda p: p["nu"]), TargetError, "'m' failed at prior draws.*KeyError: 'nu'"),
+        (lambda: bad(lambda p: p["nu"]), TargetError, "'m' failed at mu: .*KeyError: 'nu'"),
         (lambda: bad(lambda p: p["mu"] * math.nan), NonFiniteError, "model 'm' with mu="),
         (lambda: bad(lambda p: p["mu"] + math.inf), NonFiniteError, r"NaN or \+inf at 5 point"),
         (
@@ -407,3 +407,63 @@ def test_overflow_far_out_in_the_prior_is_impossible_and_counted():
     assert float(log_joint[0]) == -math.inf
     assert math.isfinite(float(log_joint[1]))
     assert int(target.overflows) == 1
+
+
+def test_data_of_another_precision_or_device_are_told_how():
+    y = torch.zeros(3, 2, dtype=torch.float64)
+
+    def make(**options):
+        model = trj.Model("m", {"b": Normal(torch.zeros(2), 1.0)}, lambda p: (p["b"] @ y.T).sum(-1))
+        return trj.Target([model], **options)
+
+    with pytest.raises(
+        TargetError, match=r"another precision, state Target\(\.\.\., dtype=\.\.\.\)"
+    ):
+        make()
+    assert make(dtype=torch.float64).dtype == torch.float64
+    double = trj.Target(
+        [trj.Model("m", {"b": Normal(torch.zeros(2).double(), 1.0)}, lambda p: -p["b"].sum(-1))]
+    )
+    assert double.log_joint(torch.zeros(1, 1).long(), torch.zeros(1, 2)).dtype == torch.float32
+
+
+def test_a_scale_that_underflows_is_no_exception():
+    """A batch may hold one point where exp(log_sigma) is 0 and torch would refuse the scale."""
+    y = torch.tensor([1.0, 2.0])
+    target = trj.Target(
+        [
+            trj.Model(
+                "m",
+                {"log_sigma": Normal(0.0, 2.0)},
+                lambda p: Normal(0.0, p["log_sigma"].exp()[:, None]).log_prob(y).sum(-1),
+            )
+        ]
+    )
+    log_joint = target.log_joint(torch.zeros(2, 1).long(), torch.tensor([[-200.0], [0.0]]))
+    assert float(log_joint[0]) == -math.inf
+    assert math.isfinite(float(log_joint[1]))
+
+
+def test_a_prior_that_depends_on_items_does_not_see_unused_ones(generator):
+    target = trj.Target(
+        trj.Counts(3, of="a"),
+        {"a": Normal(0.0, 1.0), "s": lambda p: Normal(p["a"].sum(-1), 1.0)},
+        lambda p, active: torch.zeros(len(active)),
+    )
+    code = torch.tensor([[0], [0], [1], [1]])
+    theta = torch.tensor([[0.0, 0, 0, 0.5], [5.0, 5, 5, 0.5], [1, 0, 0, 0.5], [1, 7, 7, 0.5]])
+    log_joint = target.log_joint(code, theta)
+    assert float(log_joint[0]) == float(log_joint[1])
+    assert float(log_joint[2]) == float(log_joint[3])
+    draws = target.sample_prior(torch.zeros(20_000, 1, dtype=torch.long), generator)
+    assert abs(float(draws[:, 3].std()) - 1) < 0.03
+
+
+def test_mixtures_may_be_priors():
+    mixture = torch.distributions.MixtureSameFamily(
+        torch.distributions.Categorical(torch.tensor([0.3, 0.7])),
+        Normal(torch.tensor([-1.0, 2.0]), torch.tensor([0.5, 1.0])),
+    )
+    target = prior_only(mixture)
+    got = target.log_joint(torch.zeros(1, 1).long(), torch.tensor([[0.4]]))
+    assert float(got) == pytest.approx(float(mixture.log_prob(torch.tensor(0.4))), abs=1e-6)

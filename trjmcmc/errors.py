@@ -31,6 +31,10 @@ class ConfigurationError(TRJError, ValueError):
     """A setting of the fit, a kernel or the sampler is out of range."""
 
 
+class ConvergenceError(TRJError, RuntimeError):
+    """An iteration did not reach its goal; what it has is not to be used."""
+
+
 class UnknownModelError(TRJError, KeyError):
     """No model of that name is in the space."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch.distributions import (
     ComposeTransform,
     Distribution,
     IndependentTransform,
+    MixtureSameFamily,
     Transform,
     VonMises,
     biject_to,
@@ -88,7 +90,7 @@ class Prior:
         self._fixed = (
             dist.expand(self.batch_shape) if dist.batch_shape != self.batch_shape else dist
         )
-        self._transform = biject_to(self._fixed.support)
+        self._transform = biject_to(_support(self._fixed))
         self._centre = self._transform(self._origin(1))
 
     def _origin(self, n: int) -> Tensor:
@@ -130,10 +132,10 @@ class Prior:
         if self._fixed is not None:
             transform, centre = self._transform, self._centre
         else:
-            transform = biject_to(dist.support)
+            transform = biject_to(_support(dist))
             centre = transform(torch.zeros_like(u))
         y = transform(u)
-        inside = _interior(dist.support, y)
+        inside = _interior(_support(dist), y)
         value = torch.where(inside.reshape(inside.shape + (1,) * len(dist.event_shape)), y, centre)
         log_density = dist.log_prob(value) + transform.log_abs_det_jacobian(u, y)
         return value, torch.where(inside, log_density, -math.inf)
@@ -141,13 +143,13 @@ class Prior:
     def constrain(self, x: Tensor, given: Params) -> Tensor:
         """Value of unconstrained slots, (C, size) -> (C, *shape)."""
         dist = self.distribution(given, len(x))
-        value: Tensor = biject_to(dist.support)(x.reshape(len(x), *self.u_shape))
+        value: Tensor = biject_to(_support(dist))(x.reshape(len(x), *self.u_shape))
         return value
 
     def unconstrain(self, value: Tensor, given: Params) -> Tensor:
         """Unconstrained slots of a value, (C, *shape) -> (C, size)."""
         dist = self.distribution(given, len(value))
-        x: Tensor = biject_to(dist.support).inv(value)
+        x: Tensor = biject_to(_support(dist)).inv(value)
         return x.reshape(len(value), self.size)
 
     def sample(self, n: int, given: Params) -> Tensor:
@@ -155,6 +157,14 @@ class Prior:
         if self._fixed is not None:
             return self._fixed.sample((n,))
         return self.distribution(given, n).sample()
+
+    def typical(self, given: Params) -> Tensor:
+        """Median log density of a few prior draws by batch entry; -inf if none is usable."""
+        n = len(next(iter(given.values()))) if given else 5
+        with unchecked():
+            x = self.unconstrain(self.sample(n, given), given)
+            log_density = self.evaluate(x, given)[1]
+        return log_density.nan_to_num(-math.inf, -math.inf, -math.inf).median(0).values
 
     def to(self, dtype: torch.dtype, device: torch.device) -> Prior:
         """A copy with every tensor cast and moved."""
@@ -255,6 +265,30 @@ class Ordered(Distribution):
         return torch.where(self.support.check(value), each, -math.inf) + math.lgamma(self.n + 1)
 
 
+@contextmanager
+def unchecked() -> Iterator[None]:
+    """Switch torch's argument checks off, and back to what they were.
+
+    At the edge of floating point a user's ``Normal(mu, log_sigma.exp())`` meets a scale of 0:
+    that must come out as NaN or -inf of one point and not as an exception of the whole batch.
+    """
+    before = Distribution._validate_args
+    Distribution.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        Distribution.set_default_validate_args(before)
+
+
+def _support(dist: Distribution) -> Any:
+    """The support; of a mixture that of its components, where it is the same for all."""
+    if isinstance(dist, MixtureSameFamily):
+        component = dist.component_distribution
+        if isinstance(vars(type(component)).get("support"), constraints.Constraint):
+            return component.support
+    return dist.support
+
+
 def _check_distribution(dist: Distribution, what: str) -> None:
     """Refuse parameters that are not finite or break their own constraints.
 
@@ -287,14 +321,15 @@ def _bijector(dist: Distribution, what: str) -> Transform:
             "use Uniform(-pi, pi) and put the density into the likelihood"
         )
     try:
-        support = dist.support
+        support = _support(dist)
         if support is None or getattr(support, "is_discrete", False):
             raise NotImplementedError
         return biject_to(support)
     except NotImplementedError:
         raise TargetError(
             f"{what}: {type(dist).__name__} has no continuous support that "
-            "torch.distributions.biject_to knows; discrete choices belong into the model index"
+            "torch.distributions.biject_to knows. Discrete choices belong into the model index; "
+            "for covariance matrices use LKJCholesky and scales"
         ) from None
 
 
@@ -343,5 +378,7 @@ def _cast(obj: Any, dtype: torch.dtype, device: torch.device) -> Any:
                 new.__dict__[name] = _cast(value, dtype, device)
         if "_inv" in new.__dict__:
             new.__dict__["_inv"] = None
+        if isinstance(new, Distribution):
+            new.__dict__["_validate_args"] = False  # see `unchecked`
         return new
     return obj

@@ -6,6 +6,7 @@ import json
 import math
 import warnings
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from . import export
 from .draws import Draws
-from .errors import DisagreementWarning, TRJError
+from .errors import ConvergenceWarning, DisagreementWarning, TRJError
 from .estimate import (
     Estimate,
     autocorrelation_time,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 SHOWN = 20  # models in the table of a large space
 FORMAT = 1  # of saved files
 OTHERS = "(other models)"
+WORTH_A_WARNING = 0.01  # probability of a model from which its flags are said aloud
 
 
 @dataclass
@@ -51,8 +53,9 @@ class RunReport:
         steps: Kernel steps of each chain, warm-up left out.
         seed: The sampler's seed.
         interrupted: Whether the user stopped the run.
-        overflows: Evaluations at which a likelihood was NaN or +inf far out in the prior's tail,
-            fit included; they counted as impossible.
+        overflows: Proposals at which a likelihood was NaN or +inf far out in the prior's tail;
+            they counted as impossible.
+        evaluations: Likelihood evaluations so far, fit included.
     """
 
     acceptance: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -62,6 +65,7 @@ class RunReport:
     seed: int = 0
     interrupted: bool = False
     overflows: int = 0
+    evaluations: int = 0
 
 
 class Result:
@@ -117,9 +121,11 @@ class Result:
 
     def _visits(self, label: str) -> Estimate:
         if label not in self._cache:
-            self._cache[label] = visit_probability(self.visited(label), self._index_ess())
+            e = visit_probability(self.visited(label), self._index_ess)
+            self._cache[label] = Estimate(1.0, 0.0, math.inf) if self.space.size == 1 else e
         return self._cache[label]
 
+    @cached_property
     def _index_ess(self) -> float:
         """Effective draws of the model indicator: of the visited model that mixes worst."""
         shown = self._visited[:SHOWN]
@@ -157,8 +163,15 @@ class Result:
         )
         if self.space.size is None or len(labels) < self.space.size:
             rest = ~np.isin(self._model, [self._visited.index(x) for x in labels])
-            other = visit_probability(rest, self._index_ess())
-            table.loc[OTHERS] = [other.value, other.std_error, other.ess, math.nan, math.nan, ""]
+            other = visit_probability(rest, self._index_ess)
+            table.loc[OTHERS] = [
+                other.value,
+                other.std_error,
+                other.ess,
+                math.nan,
+                math.nan,
+                other.warning,
+            ]
         return table
 
     def _importance(self, labels: list[str]) -> list[Estimate]:
@@ -202,7 +215,8 @@ class Result:
             log: Return its logarithm, in nats, with the error of the logarithm.
 
         Returns:
-            Posterior odds over prior odds with an autocorrelation-aware standard error.
+            Posterior odds over prior odds with an autocorrelation-aware standard error. Where
+            a model was never visited, the ratio of the importance-sampled evidences, flagged.
 
         Raises:
             UnknownModelError: There is no such model.
@@ -212,11 +226,21 @@ class Result:
         prior = self.space.log_prior(
             torch.stack([self.space.code_of(first), self.space.code_of(second)])
         )
-        value = odds.value - float(prior[0] - prior[1])
+        shift = float(prior[0] - prior[1])
+        if not math.isfinite(odds.value) and {first, second} <= set(self.log_mass):
+            x, y = self.log_mass[first], self.log_mass[second]
+            odds = Estimate(
+                x.value - y.value,
+                math.hypot(x.std_error, y.std_error),
+                min(x.ess, y.ess),
+                "never visited; by importance sampling",
+            )
+        value = odds.value - shift
         if log:
             return Estimate(value, odds.std_error, odds.ess, odds.warning)
-        factor = math.exp(value) if math.isfinite(value) else (0.0 if value < 0 else value)
-        return Estimate(factor, factor * odds.std_error, odds.ess, odds.warning)
+        factor = math.exp(value) if value < 700 else math.inf
+        error = factor * odds.std_error if math.isfinite(odds.std_error) else math.inf
+        return Estimate(factor, error, odds.ess, odds.warning)
 
     def inclusion_probabilities(self) -> pd.DataFrame:
         """Posterior probability that each item is in the model; subset and count spaces only.
@@ -232,7 +256,12 @@ class Result:
             raise TRJError("inclusion_probabilities: a list of models has no items to include")
         flat = self.space.items(self.raw.code.flatten(0, 1))
         on: NDArray[np.bool_] = flat.reshape(*self.raw.code.shape[:2], -1).numpy()
-        found = [visit_probability(on[..., i], self._index_ess()) for i in range(on.shape[-1])]
+        forced = self._forced_items()
+        ess = self._index_ess
+        found = [
+            Estimate(1.0, 0.0, math.inf) if i in forced else visit_probability(on[..., i], ess)
+            for i in range(on.shape[-1])
+        ]
         return pd.DataFrame(
             {
                 "probability": [e.value for e in found],
@@ -242,11 +271,21 @@ class Result:
             index=pd.Index(self.space.names, name="item"),
         )
 
+    def _forced_items(self) -> set[int]:
+        if isinstance(self.space, Counts):
+            return set(range(self.space.min))
+        assert isinstance(self.space, Subsets)
+        return set(self.space.fixed_items.nonzero()[:, 0].tolist())
+
     def autocorrelation_time(self) -> float:
-        """Integrated autocorrelation time of the model indicator, in kernel steps.
+        """Integrated autocorrelation time of the model's position in the space, in kernel steps.
+
+        With 32 chains or more from the spread of the chains' means, which counts slow modes
+        that emcee's estimator (used for fewer chains) misses; it is never the more flattering.
+        Infinite where the model never changes.
 
         Source:
-            Goodman & Weare (2010), https://doi.org/10.2140/camcos.2010.5.65, as in emcee.
+            Goodman & Weare (2010), https://doi.org/10.2140/camcos.2010.5.65
         """
         return autocorrelation_time(self.model_index().astype(float)) * self.raw.thin
 
@@ -343,8 +382,8 @@ class Result:
         truth = None
         if self.truth:
             truth = {
-                "probabilities": dict(self.truth.probabilities),
-                "log_evidence": dict(self.truth.log_evidence),
+                "probabilities": {str(k): float(p) for k, p in self.truth.probabilities.items()},
+                "log_evidence": {str(k): float(z) for k, z in self.truth.log_evidence.items()},
                 "source": self.truth.source,
             }
         torch.save(
@@ -372,9 +411,37 @@ class Result:
 
         return plot_models(self, ax)
 
-    def warn_if_routes_disagree(self) -> None:
-        """Issue a :class:`DisagreementWarning` that names models whose two estimates clash."""
-        labels = [label for label in self.models if label in self.log_mass]
+    def warn(self) -> None:
+        """Say aloud what is doubtful: chains that do not mix, routes that disagree, overflow.
+
+        Issues a :class:`ConvergenceWarning` for models of more than one percent whose visits
+        are flagged, and where densities overflowed while sampling; a
+        :class:`DisagreementWarning` where visits and importance sampling clash.
+        """
+        labels = self.models
+        visits = [self._visits(label) for label in labels]
+        doubtful = [
+            f"{label!r} ({v.warning})"
+            for label, v in zip(labels, visits, strict=True)
+            if v.warning and WORTH_A_WARNING < v.value < 1 - WORTH_A_WARNING
+        ]
+        if doubtful:
+            warnings.warn(
+                "the chains have not mixed well between models: "
+                + ", ".join(doubtful[:5])
+                + ". Run longer, train longer (fit(steps=...)) or change the kernel.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        if self.report.overflows:
+            warnings.warn(
+                f"{self.report.overflows} proposals far out in the prior's tail had a likelihood "
+                "that was NaN or +inf and counted as impossible. If the posterior may lie there, "
+                "return finite values or -inf.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        labels = [label for label in labels if label in self.log_mass]
         visits = [self._visits(label) for label in labels]
         if found := disagreements(labels, visits, self._importance(labels)):
             warnings.warn(
@@ -384,7 +451,7 @@ class Result:
                 + ". Either the chain has not mixed (run longer) or the map misses part of a "
                 "posterior (the visits are then the ones to trust).",
                 DisagreementWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def __repr__(self) -> str:

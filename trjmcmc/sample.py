@@ -11,7 +11,6 @@ from torch import Tensor
 
 from .draws import Draws, Recorder
 from .errors import InterruptedWarning, TargetError
-from .fit import Particles
 from .kernel import Info, Kernel, State, start
 from .target import Target
 from .transport import Transport
@@ -153,20 +152,17 @@ def starting_state(
     transport: Transport,
     code: Tensor,
     generator: torch.Generator,
-    particles: Particles | None = None,
+    theta: Tensor | None = None,
 ) -> State:
     """Chains of which every other one starts from the map, the rest from the prior.
-
-    Where a pilot run has carried prior draws to the
-    posterior its particles serve as the starts from the prior; elsewhere a chain takes one of
-    a few prior draws in proportion to its likelihood.
 
     Arguments:
         target: The target.
         transport: The map.
         code: The model that each chain starts in, shape (C, L).
         generator: Source of randomness.
-        particles: Draws of a pilot run.
+        theta: Where prior draws have been carried by tempering, shape (C, D). Without them a
+            chain takes one of a few prior draws in proportion to its likelihood.
 
     Raises:
         TargetError: No point with a finite density was found.
@@ -176,12 +172,9 @@ def starting_state(
     with torch.no_grad():
         z = transport.reference.sample((chains, target.dim), generator, target.dtype)
         pushed = start(target, code, transport.from_reference(z, code)[0])
-        if particles is not None:
-            n = particles.theta.shape[1]
-            pick = torch.randint(n, (chains,), generator=generator, device=device)
-            drawn = start(target, code, particles.theta[target.space.index(code), pick])
-        else:
-            drawn = _from_prior(target, code, generator)
+        drawn = (
+            _from_prior(target, code, generator) if theta is None else start(target, code, theta)
+        )
         from_map = torch.arange(chains, device=device) % 2 == 0
         use_map = torch.where(from_map, pushed.log_joint > -math.inf, drawn.log_joint == -math.inf)
         theta = torch.where(use_map[:, None], pushed.theta, drawn.theta)

@@ -14,7 +14,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from .draws import Draws
-from .errors import ConfigurationError, ConvergenceWarning, TargetError
+from .errors import ConfigurationError, ConvergenceError, ConvergenceWarning, TargetError
 from .estimate import Estimate, log_mean_weight, log_weights
 from .fit import (
     FitTrace,
@@ -29,7 +29,7 @@ from .fit import (
 from .kernel import CrankNicolson, Cycle, Fixed, IndexProposal, Jump, Kernel, Neighbours, RandomWalk
 from .result import SHOWN, Result, RunReport
 from .sample import Tally, run_chains, starting_state, warm_up
-from .space import Space, distinct
+from .space import ModelList, Space, distinct
 from .target import Target
 from .transport import CosmicFlow, Transport
 
@@ -40,6 +40,9 @@ WALKS = 4  # random walks a step: cheap, and measured to halve the autocorrelati
 UNIFORM_SHARE = 0.2  # of the default proposal between models, so that none is starved
 JUMP_RHO = 0.95  # of the default jump: measured best of 0.8, 0.95 and 1 on coal mining
 FRESH = 0.1  # share of independent jumps: an untrained map mixes through nothing else
+STARTS = 64  # particles a model that starts are picked from where no pilot run was made
+PROBES = 64  # points at which a map is checked
+ROUND_TRIP = 0.05  # largest error of a map there and back
 POOLED = 256  # models looked at to standardise the coordinates of a large space
 
 MakeTransport = Callable[[Space], Transport]
@@ -102,7 +105,7 @@ class TRJSampler:
             transport = CosmicFlow(space, seed=self.seed)
         elif not isinstance(transport, Transport):
             transport = transport(space)
-        self.transport = transport.to(self.target.device, self.target.dtype)
+        self.transport = _matching(transport, self.target)
         self._make_kernel: MakeKernel = self._default_kernel
         if isinstance(kernel, Kernel):
             self._make_kernel = lambda target, transport: kernel
@@ -170,33 +173,39 @@ class TRJSampler:
         Raises:
             NonFiniteError: The pilot run met a likelihood that is NaN or +inf.
         """
-        space, generator = self.target.space, self._generator
-        if not self.target.dim:  # models without parameters: there is nothing to map
+        target, space, generator = self.target, self.target.space, self._generator
+        first = self.fit_trace is None
+        self.particles, self._weighed = None, False
+        if not target.dim:  # models without parameters: there is nothing to map
             self.fit_trace = FitTrace()
             return self.fit_trace
         few = space.size is not None and space.size <= PILOT_MODELS
-        codes = space.enumerate() if few else space.sample_prior(POOLED, generator)
-        if objective is None and pilot is not False and (few or pilot):
+        if pilot and not few:
+            raise ConfigurationError(
+                f"pilot: a pilot run visits each model and takes {PILOT_MODELS} at most; this "
+                f"space has {space.size}"
+            )
+        codes = space.enumerate() if few else distinct(space.sample_prior(POOLED, generator))[0]
+        if objective is None and few and pilot is not False:
             begun = time.perf_counter()
             each = particles or min(4000, max(500, PILOT_PARTICLES // len(codes)))
             self.particles = self._pilot(codes, each, moves, progress)
             self._seconds["pilot"] = time.perf_counter() - begun
         if self.particles is not None:
-            theta = self.particles.theta
-            active = space.active(codes)
+            theta, active = self.particles.theta, space.active(codes)
             loc = torch.where(active, theta.mean(1), 0.0)
             scale = torch.where(active, theta.std(1).clamp(min=1e-6), 1.0)
+            if objective is None:
+                many = codes.repeat_interleave(theta.shape[1], 0)
+                objective = ForwardKL(many, theta.flatten(0, 1), generator=generator)
         else:
-            loc, scale = locate(self.target, codes, generator)
+            loc, scale = locate(target, codes, generator)
         self._scale = _pooled(scale, space.active(codes))
-        if self.fit_trace is None:  # later fits go on from the map as it is
+        if first:  # later fits go on from the map as it is
             self.transport.calibrate(codes, loc, scale)
-        if objective is None and self.particles is not None:
-            many = codes.repeat_interleave(self.particles.theta.shape[1], 0)
-            objective = ForwardKL(many, self.particles.theta.flatten(0, 1), generator=generator)
         trace = train(
             self.transport,
-            objective or ReverseKL(self.target),
+            objective or ReverseKL(target),
             steps=steps,
             batch=batch,
             generator=generator,
@@ -205,7 +214,6 @@ class TRJSampler:
         )
         self._seconds["fit"] = trace.seconds
         self.fit_trace = trace
-        self._weighed = False
         return trace
 
     def _pilot(self, codes: Tensor, particles: int, moves: int, progress: bool) -> Particles | None:
@@ -218,7 +226,7 @@ class TRJSampler:
                 generator=self._generator,
                 progress=progress,
             )
-        except TargetError as error:
+        except (TargetError, ConvergenceError) as error:
             warnings.warn(
                 f"no pilot run ({error}); training by reverse KL instead",
                 ConvergenceWarning,
@@ -252,7 +260,8 @@ class TRJSampler:
         return Cycle([*kernels, (RandomWalk(target, scale=self._scale), WALKS)])
 
     def _default_proposal(self, space: Space) -> IndexProposal:
-        if space.size is None or space.size > PILOT_MODELS:
+        large = space.size is None or space.size > PILOT_MODELS
+        if large and not isinstance(space, ModelList):
             return Neighbours(space)
         return Fixed(space, self._guess(), other=True)
 
@@ -276,6 +285,23 @@ class TRJSampler:
         pick = torch.multinomial(guess.exp(), chains, True, generator=self._generator)
         return self.target.space.enumerate()[pick]
 
+    def _prior_starts(self, code: Tensor) -> Tensor | None:
+        """For each chain a prior draw carried to its model's posterior by tempering."""
+        run = self.particles
+        if run is not None:
+            index = self.target.space.index(code)
+        else:
+            codes, index, _ = distinct(code)
+            try:
+                run = tempered_smc(
+                    self.target, codes, particles=STARTS, moves=5, generator=self._generator
+                )
+            except (TargetError, ConvergenceError):
+                return None
+        n = run.theta.shape[1]
+        pick = torch.randint(n, (len(code),), generator=self._generator, device=code.device)
+        return run.theta[index, pick]
+
     # ---- sampling ---------------------------------------------------------------------------
 
     def run(
@@ -285,6 +311,7 @@ class TRJSampler:
         chains: int = 256,
         warmup: int | None = None,
         thin: int = 1,
+        fit: bool = True,
         progress: bool = True,
     ) -> Result:
         """Sample; trains the map first if nobody has.
@@ -295,10 +322,12 @@ class TRJSampler:
             warmup: Steps left out at the start; half as many as are kept, and at least
                 200, if omitted. Chains start from the map and from the prior.
             thin: Steps a kept draw.
+            fit: Train the map first if it was not trained here; False takes it as it is.
             progress: Show a progress bar.
 
         Returns:
-            The result. Ctrl-C returns the draws so far, with a warning.
+            The result. Ctrl-C returns the draws so far, with a warning; during the fit it ends
+            the fit and goes on to sample.
 
         Raises:
             ConfigurationError: A count below 1.
@@ -310,18 +339,20 @@ class TRJSampler:
                 "run: expected draws, chains, thin >= 1 and warmup >= 0, got "
                 f"draws={draws}, chains={chains}, thin={thin}, warmup={warmup}"
             )
-        if self.fit_trace is None:
+        if fit and self.fit_trace is None:
             self.fit(progress=progress)
+        self._check_round_trip()
         if not self._weighed:
             self._weigh()
         kernel = self._check_kernel(self._make_kernel(self.target, self.transport))
         generator = self._generator
         code = self._starting_models(chains)
-        state = starting_state(self.target, self.transport, code, generator, self.particles)
+        drawn = self._prior_starts(code)
+        state = starting_state(self.target, self.transport, code, generator, drawn)
         begun = time.perf_counter()
         with tqdm(total=warmup, desc="warm-up", disable=not progress, unit="step") as bar:
             state = warm_up(kernel, state, warmup, self.target, generator, bar.update)
-        middle = time.perf_counter()
+        middle, forgiven = time.perf_counter(), int(self.target.overflows)
         tally = Tally(self.target)
         with tqdm(total=draws, desc="sample", disable=not progress, unit="draw") as bar:
             record = run_chains(
@@ -342,35 +373,57 @@ class TRJSampler:
             steps=record.n_draws * thin,
             seed=self.seed,
             interrupted=record.n_draws < draws,
-            overflows=int(self.target.overflows),
+            overflows=int(self.target.overflows) - forgiven,
+            evaluations=self.target.evaluations,
         )
         return self._result(record, report)
 
     def _result(self, record: Draws, report: RunReport) -> Result:
         space = self.target.space
         code, theta = record.flat()
-        if space.size is None or space.size > PILOT_MODELS:
+        log_mass = self._log_mass
+        if not log_mass:
             codes, _, counts = distinct(code)
             top = codes[counts.argsort(descending=True)[:SHOWN]].to(self.target.device)
-            self._log_mass = {
+            log_mass = {
                 label: self._log_mass_of(c) for c, label in zip(top, space.label(top), strict=True)
             }
-        host = self.target.to(device="cpu")
+        host = self.target.to(device="cpu", probe=False)
         shape = (record.n_chains, record.n_draws)
         values = {
             name: value.reshape(*shape, *value.shape[1:])
             for name, value in host.padded_values(code, theta).items()
         }
-        result = Result(
-            copy.deepcopy(space).cpu(),
-            record,
-            values,
-            dict(self._log_mass),
-            report,
-            self.target.truth,
-        )
-        result.warn_if_routes_disagree()
+        truth = self.target.truth
+        result = Result(copy.deepcopy(space).cpu(), record, values, dict(log_mass), report, truth)
+        result.warn()
         return result
+
+    def _check_round_trip(self) -> None:
+        """Refuse a map whose two directions are not each other's inverse."""
+        space = self.target.space
+        code = space.sample_prior(PROBES, self._generator)
+        with torch.no_grad():
+            shape = (PROBES, self.target.dim)
+            z = self.transport.reference.sample(shape, self._generator, self.target.dtype)
+            theta, ladj = self.transport.from_reference(z, code)
+            back, back_ladj = self.transport.to_reference(theta, code)
+        gap = (back - z).abs().max() if z.numel() else (ladj + back_ladj).abs().max()
+        if not float(torch.maximum(gap, (ladj + back_ladj).abs().max())) < ROUND_TRIP:
+            raise ConfigurationError(
+                f"transport: {type(self.transport).__name__} does not lead back to where it came "
+                f"from (error {float(gap):.3g} in z, {float((ladj + back_ladj).abs().max()):.3g} "
+                "in the log-determinants); the sampler would not be exact. Try dtype=torch.float64."
+            )
+
+
+def _matching(transport: Transport, target: Target) -> Transport:
+    """The map in the target's precision and place; the caller's own where it fits already."""
+    tensors = [*transport.parameters(), *transport.buffers()]
+    floating = [t for t in tensors if t.is_floating_point()]
+    if all((t.dtype, t.device) == (target.dtype, target.device) for t in floating):
+        return transport
+    return copy.deepcopy(transport).to(target.device, target.dtype)
 
 
 def _pooled(scale: Tensor, active: Tensor) -> Tensor:

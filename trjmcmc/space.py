@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Distribution
+from torch.distributions import Categorical, Distribution
 
 from .errors import ShapeError, TargetError, UnknownModelError
 
@@ -141,7 +141,7 @@ class ModelList(Space):
         return self.table[code[:, 0]]
 
     def context(self, code: Tensor) -> Tensor:
-        one_hot = nn.functional.one_hot(code[:, 0], self.context_width)
+        one_hot = code == torch.arange(self.context_width, device=code.device)
         return one_hot.to(self.log_prior_table.dtype)
 
     def log_prior(self, code: Tensor) -> Tensor:
@@ -198,7 +198,7 @@ class Subsets(Space):
 
     unit_items: Tensor
     fixed_items: Tensor
-    log_odds: Tensor
+    log_on_off: Tensor
     log_size_weight: Tensor
 
     def __init__(
@@ -225,35 +225,37 @@ class Subsets(Space):
         singles = [[name] for name in self.names if name not in used]
         units = sorted([*self.blocks, *singles], key=lambda u: min(self.names.index(n) for n in u))
         n_units = len(units)
-        self.code_width, self.n_items, self.context_width = n_units, len(self.names), n_units
+        self.code_width, self.n_items = n_units, len(self.names)
+        self.context_width = max(n_units, 1)  # conditioners need something to see
         self.size = 2**n_units
         rows = [[name in unit for name in self.names] for unit in units]
         unit_items = torch.tensor(rows, dtype=torch.bool).reshape(n_units, self.n_items)
         self.register_buffer("unit_items", unit_items)
         self.register_buffer("fixed_items", torch.tensor([n in self.always for n in self.names]))
-        log_odds, by_size = _subset_prior(prior, n_units)
-        self.register_buffer("log_odds", log_odds)
+        log_on_off, by_size = _subset_prior(prior, n_units)
+        self.register_buffer("log_on_off", log_on_off)
         self.register_buffer("log_size_weight", by_size)
 
     def items(self, code: Tensor) -> Tensor:
-        dtype = self.log_odds.dtype
+        dtype = self.log_on_off.dtype
         return (code.to(dtype) @ self.unit_items.to(dtype) > 0) | self.fixed_items
 
     def context(self, code: Tensor) -> Tensor:
-        return 2 * code.to(self.log_odds.dtype) - 1
+        signs = 2 * code.to(self.log_on_off.dtype) - 1
+        return signs if self.code_width else signs.new_ones(len(code), 1)
 
     def log_prior(self, code: Tensor) -> Tensor:
         on = code.bool()
-        # log_odds holds log p(on), log p(off); a sum over selected entries keeps 0 and 1 exact
-        chosen = torch.where(on, self.log_odds[0], self.log_odds[1]).sum(-1)
+        # log p(on), log p(off) of each unit; a sum over selected entries keeps 0 and 1 exact
+        chosen = torch.where(on, self.log_on_off[0], self.log_on_off[1]).sum(-1)
         return chosen + self.log_size_weight[on.sum(-1)]
 
     def sample_prior(self, n: int, generator: torch.Generator) -> Tensor:
         u = self.code_width
-        device = self.log_odds.device
-        noise = torch.rand(n, u, generator=generator, device=device, dtype=self.log_odds.dtype)
+        device = self.log_on_off.device
+        noise = torch.rand(n, u, generator=generator, device=device, dtype=self.log_on_off.dtype)
         if not bool(self.log_size_weight.any()):
-            return (noise < self.log_odds[0].exp()).long()
+            return (noise < self.log_on_off[0].exp()).long()
         counts = torch.tensor([_log_choose(u, s) for s in range(u + 1)], dtype=noise.dtype)
         weights = (counts.to(device) + self.log_size_weight).exp()
         size = torch.multinomial(weights, n, replacement=True, generator=generator)
@@ -283,7 +285,7 @@ class Subsets(Space):
 
     def enumerate(self) -> Tensor:
         check_enumerable(self)
-        shifts = torch.arange(self.code_width, device=self.log_odds.device)
+        shifts = torch.arange(self.code_width, device=self.log_on_off.device)
         return (torch.arange(int(self.size or 0), device=shifts.device)[:, None] >> shifts) & 1
 
     def index(self, code: Tensor) -> Tensor:
@@ -296,7 +298,7 @@ class Subsets(Space):
             "of": list(self.of),
             "always": self.always,
             "blocks": self.blocks,
-            "log_odds": self.log_odds.cpu(),
+            "log_on_off": self.log_on_off.cpu(),
             "log_size_weight": self.log_size_weight.cpu(),
             "slot_item": self.slot_item.cpu(),
         }
@@ -393,7 +395,7 @@ def space_from_spec(spec: dict[str, Any]) -> Space:
     space: Space
     if spec["kind"] == "Subsets":
         space = Subsets(spec["names"], spec["of"], always=spec["always"], blocks=spec["blocks"])
-        space.log_odds = spec["log_odds"]
+        space.log_on_off = spec["log_on_off"]
         space.log_size_weight = spec["log_size_weight"]
     else:
         space = Counts(spec["max"], spec["min"], of=spec["of"])
@@ -410,9 +412,17 @@ def normalised_log_prior(
     """Log probabilities of ``size`` models from any of the accepted forms, shape (size,)."""
     if prior is None:
         return torch.full((size,), -math.log(size), dtype=torch.float64)
+    if isinstance(prior, Categorical) and prior.probs.shape != (size,):
+        raise TargetError(
+            f"{argument}: expected a Categorical over {size} models, got {prior.probs.shape}"
+        )
     if isinstance(prior, Distribution):
-        support = torch.arange(first, first + size)
-        log_weights = prior.log_prob(support.to(torch.get_default_dtype())).double()
+        index = torch.arange(first, first + size).to(torch.get_default_dtype())
+        possible = prior.support.check(index)  # type: ignore[union-attr]
+        inside = (
+            torch.where(possible, index, index[possible][:1]) if bool(possible.any()) else index
+        )
+        log_weights = torch.where(possible, prior.log_prob(inside).double(), -math.inf)
     elif isinstance(prior, LogWeights):
         log_weights = torch.as_tensor(prior.values, dtype=torch.float64)
     else:

@@ -15,7 +15,8 @@ from torch.distributions import Distribution
 
 from .errors import NonFiniteError, ShapeError, TargetError
 from .grouping import apply_by_group
-from .prior import Prior, PriorSpec
+from .prior import Prior, PriorSpec, unchecked
+from .rng import seeded
 from .space import (
     LogWeights,
     ModelList,
@@ -62,7 +63,15 @@ class _Likelihood:
             if len(value) not in {1, n}:
                 self._wrong_shape(value, n)
             return value.expand(n)
-        value = self._call(params) if active is None else self._call(params, active)
+        try:
+            value = self._call(params) if active is None else self._call(params, active)
+        except Exception as error:
+            shapes = ", ".join(f"{k}: {tuple(v.shape)} {v.dtype}" for k, v in params.items())
+            hint = "; if its data have another precision, state Target(..., dtype=...)"
+            raise TargetError(
+                f"{self.what} of {self.owner} failed at {shapes}, {type(error).__name__}: {error}"
+                + (hint if "dtype" in str(error) or "type" in str(error) else "")
+            ) from error
         if not isinstance(value, Tensor) or value.shape != (n,):
             self._wrong_shape(value, n)
         return value
@@ -127,6 +136,7 @@ class _Block:
 
     prior: Prior
     start: int
+    typical: Tensor  # log density of a typical prior draw, by batch entry; -inf if unknown
 
     @property
     def slots(self) -> slice:
@@ -161,7 +171,7 @@ class _Density:
             )
             for values, n in zip(example, (3, PROBES), strict=True):
                 values[name] = prior.sample(n, values)
-            self.blocks.append(_Block(prior, start))
+            self.blocks.append(_Block(prior, start, prior.typical(example[1])))
             start += prior.size
         self.width = start
         self.shared = space is not None
@@ -170,48 +180,73 @@ class _Density:
             None if surrogate is None else _Likelihood(surrogate, vectorized, owner, "surrogate")
         )
 
-    def sample(self, n: int) -> dict[str, Tensor]:
-        """Prior draws from the global generator, all items on."""
+    # A prior that belongs to no item sees zero for the unused items of those before it; the
+    # prior of an item sees its fellows' values as they are.
+
+    def _given(
+        self, prior: Prior, values: dict[str, Tensor], items: Tensor | None
+    ) -> dict[str, Tensor]:
+        if items is None or prior.items is not None:
+            return values
+        per_item = {b.prior.name for b in self.blocks if b.prior.items is not None}
+        return {k: _masked(v, items) if k in per_item else v for k, v in values.items()}
+
+    def sample(self, n: int, items: Tensor | None) -> dict[str, Tensor]:
+        """Prior draws from the global generator; unused items hold draws too."""
         values: dict[str, Tensor] = {}
         for block in self.blocks:
-            values[block.prior.name] = block.prior.sample(n, values)
+            prior = block.prior
+            values[prior.name] = prior.sample(n, self._given(prior, values, items))
         return values
 
-    def constrain(self, theta: Tensor) -> dict[str, Tensor]:
+    def constrain(self, theta: Tensor, items: Tensor | None) -> dict[str, Tensor]:
         values: dict[str, Tensor] = {}
         for block in self.blocks:
-            values[block.prior.name] = block.prior.constrain(theta[:, block.slots], values)
+            prior = block.prior
+            given = self._given(prior, values, items)
+            values[prior.name] = prior.constrain(theta[:, block.slots], given)
         return values
 
-    def unconstrain(self, values: Mapping[str, Tensor], dim: int) -> Tensor:
+    def unconstrain(self, values: dict[str, Tensor], items: Tensor | None, dim: int) -> Tensor:
         first = next(iter(values.values())) if values else torch.zeros(1)
         theta = first.new_zeros(len(first), dim)
         for block in self.blocks:
-            theta[:, block.slots] = block.prior.unconstrain(values[block.prior.name], values)
+            prior = block.prior
+            given = self._given(prior, values, items)
+            theta[:, block.slots] = prior.unconstrain(values[prior.name], given)
         return theta
 
     def evaluate(
         self, theta: Tensor, items: Tensor | None, surrogate: bool
-    ) -> tuple[Tensor, Tensor]:
-        """Log prior of the parameters, and log likelihood, each (C,)."""
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Log prior of the parameters, log likelihood, and where overflow was forgiven, (C,)."""
         values: dict[str, Tensor] = {}
-        shown: dict[str, Tensor] = {}  # what the likelihood sees: unused items are zero
+        shown: dict[str, Tensor] = {}  # unused items are zero
         log_prior = theta.new_zeros(len(theta))
+        typical = theta.new_zeros(len(theta))
         for block in self.blocks:
             prior = block.prior
-            value, log_density = prior.evaluate(theta[:, block.slots], values)
+            given = shown if prior.items is None else values
+            value, log_density = prior.evaluate(theta[:, block.slots], given)
+            usual = block.typical.expand_as(log_density)
             values[prior.name] = shown[prior.name] = value
             if items is not None and prior.items is not None:
                 log_density = torch.where(items, log_density, 0.0)
-                on = items.reshape(items.shape + (1,) * (value.dim() - 2))
-                shown[prior.name] = torch.where(on, value, 0.0)
+                usual = torch.where(items, usual, 0.0)
+                shown[prior.name] = _masked(value, items)
             log_prior = log_prior + log_density.reshape(len(theta), -1).sum(-1)
+            typical = typical + usual.reshape(len(theta), -1).sum(-1)
         function = self.surrogate if surrogate and self.surrogate else self.likelihood
-        return log_prior, function(shown, len(theta), items).to(theta.dtype)
+        log_likelihood = function(shown, len(theta), items).to(theta.dtype)
+        far = _undefined(log_likelihood) & (log_prior < typical - FAR)
+        return log_prior, torch.where(far, -math.inf, log_likelihood), far
 
     def to(self, dtype: torch.dtype, device: torch.device) -> _Density:
         new = copy.copy(self)
-        new.blocks = [_Block(b.prior.to(dtype, device), b.start) for b in self.blocks]
+        new.blocks = [
+            _Block(b.prior.to(dtype, device), b.start, b.typical.to(device, dtype))
+            for b in self.blocks
+        ]
         return new
 
 
@@ -239,6 +274,9 @@ class Target:
         surrogate: Large form only, as in :class:`Model`.
         vectorized: Large form only, as in :class:`Model`.
         truth: Known answers, if any.
+        dtype: Precision that parameters reach the likelihood in, torch's default if omitted;
+            state it where the likelihood holds data of another.
+        device: Where parameters live, the CPU if omitted; the likelihood's data must be there.
 
     Attributes:
         space: The bound model space.
@@ -256,6 +294,8 @@ class Target:
     """
 
     overflows: Tensor
+    evaluations: int
+    _densities: list[_Density]
 
     def __init__(
         self,
@@ -267,12 +307,14 @@ class Target:
         surrogate: LogLikelihood | None = None,
         vectorized: bool = True,
         truth: Truth | None = None,
+        dtype: torch.dtype | None = None,
+        device: str | torch.device | None = None,
     ) -> None:
         self.truth = truth
-        self.dtype, self.device = torch.get_default_dtype(), torch.device("cpu")
+        self.dtype = dtype or torch.get_default_dtype()
+        self.device = torch.device(device or "cpu")
         # prior draws that find out shapes come from the global generator: leave it as it was
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            torch.manual_seed(0)
+        with seeded(0, self.device), torch.no_grad():
             if isinstance(models, Space):
                 if model_prior is not None:
                     raise TargetError("model_prior: a space carries its own prior; pass it there")
@@ -284,7 +326,9 @@ class Target:
                         "carries its own; these arguments go with a space"
                     )
                 self._init_list(models, model_prior)
-            self.space.to(self.dtype)
+            self.space.to(self.device, self.dtype)
+            self._densities = [d.to(self.dtype, self.device) for d in self._densities]
+            self._reset_counts()
             self._probe()
 
     def _init_list(self, models: Sequence[Model], model_prior: Any) -> None:
@@ -364,20 +408,22 @@ class Target:
             (numbers that overflow) is taken as impossible and counted in ``overflows``.
         """
         log_model = self.space.log_prior(code)
-        if len(self._densities) == 1:
-            items = self.space.items(code) if self._densities[0].shared else None
-            log_prior, log_likelihood = self._densities[0].evaluate(theta, items, surrogate)
-        else:
-            log_prior, log_likelihood = apply_by_group(
-                code[:, 0],
-                [partial(d.evaluate, items=None, surrogate=surrogate) for d in self._densities],
-                theta,
-                self._anchors,
-            )
-        group = code[:, 0] if len(self._densities) > 1 else torch.zeros_like(code[:, 0])
-        far = _undefined(log_likelihood) & (log_prior < self._far[group])
+        with unchecked():
+            if len(self._densities) == 1:
+                items = self.space.items(code) if self._densities[0].shared else None
+                log_prior, log_likelihood, far = self._densities[0].evaluate(
+                    theta, items, surrogate
+                )
+            else:
+                log_prior, log_likelihood, far = apply_by_group(
+                    code[:, 0],
+                    [partial(d.evaluate, items=None, surrogate=surrogate) for d in self._densities],
+                    theta,
+                    self._anchors,
+                )
+        self.evaluations += len(theta)
         self.overflows = self.overflows + far.sum()
-        return log_model + log_prior, torch.where(far, -math.inf, log_likelihood)
+        return log_model + log_prior, log_likelihood
 
     def log_joint(self, code: Tensor, theta: Tensor) -> Tensor:
         """log p(model) p(theta | model) p(data | theta, model) |d params / d theta|.
@@ -478,12 +524,13 @@ class Target:
             By name, shape (n, *shape); per-item parameters hold the items in use only.
         """
         density = self._density_of(code)
-        values = density.constrain(theta)
-        if density.shared:
-            items = self.space.items(code[None])[0]
+        items = self.space.items(code[None]).expand(len(theta), -1) if density.shared else None
+        values = density.constrain(theta, items)
+        if items is not None:
+            used = self.space.items(code[None])[0]
             for block in density.blocks:
                 if block.prior.items is not None:
-                    values[block.prior.name] = values[block.prior.name][:, items]
+                    values[block.prior.name] = values[block.prior.name][:, used]
         return values
 
     def padded_values(self, code: Tensor, theta: Tensor) -> dict[str, Tensor]:
@@ -500,7 +547,7 @@ class Target:
         for g, density in enumerate(self._densities):
             rows = torch.arange(len(code)) if density.shared else (code[:, 0] == g).nonzero()[:, 0]
             items = self.space.items(code) if density.shared else None
-            values = density.constrain(theta[rows]) if len(rows) else {}
+            values = density.constrain(theta[rows], items) if len(rows) else {}
             for block in density.blocks:
                 name, shape = block.prior.name, block.prior.shape
                 old = result.get(name)
@@ -540,17 +587,19 @@ class Target:
             name: torch.as_tensor(params[name], dtype=self.dtype, device=self.device)
             for name in names
         }
+        items = None
         if density.shared:
-            items = self.space.items(code[None].to(self.device))[0]
+            used = self.space.items(code[None].to(self.device))
+            items = used.expand(len(next(iter(values.values()))), -1)
             for block in density.blocks:
                 if block.prior.items is not None:
                     given = values[block.prior.name]
                     full = block.prior.constrain(
                         given.new_zeros(len(given), block.prior.size), values
                     ).clone()
-                    full[:, items] = given
+                    full[:, used[0]] = given
                     values[block.prior.name] = full
-        theta = density.unconstrain(values, self.dim)
+        theta = density.unconstrain(values, items, self.dim)
         return torch.where(self.space.active(code[None].to(self.device)), theta, 0.0)
 
     def sample_prior(self, code: Tensor, generator: torch.Generator) -> Tensor:
@@ -561,22 +610,29 @@ class Target:
         """
         theta = torch.zeros(len(code), self.dim, dtype=self.dtype, device=self.device)
         seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
-        devices = [self.device] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=devices), torch.no_grad():
-            torch.manual_seed(seed)
+        with seeded(seed, self.device), torch.no_grad():
             for g, density in enumerate(self._densities):
                 rows = slice(None) if density.shared else code[:, 0] == g
                 n = len(theta[rows])
                 if n and density.blocks:
-                    theta[rows] = density.unconstrain(density.sample(n), self.dim).to(theta)
+                    items = self.space.items(code) if density.shared else None
+                    draws = density.sample(n, items)
+                    theta[rows] = density.unconstrain(draws, items, self.dim).to(theta)
         return torch.where(self.space.active(code), theta, 0.0)
 
     # ---- construction -----------------------------------------------------------------------
 
-    def to(self, *, dtype: torch.dtype | None = None, device: Any = None) -> Target:
+    def to(
+        self, *, dtype: torch.dtype | None = None, device: Any = None, probe: bool = True
+    ) -> Target:
         """A copy in another precision or on another device; the original is untouched.
 
         Tensors inside the user's functions stay where they are.
+
+        Arguments:
+            dtype, device: What to change.
+            probe: Call every likelihood once there; a copy that only converts parameters
+                does without.
         """
         new = copy.copy(self)
         new.dtype = dtype or self.dtype
@@ -585,17 +641,20 @@ class Target:
             return self
         new.space = copy.deepcopy(self.space).to(new.device, new.dtype)
         new._densities = [d.to(new.dtype, new.device) for d in self._densities]
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            torch.manual_seed(0)
-            new._probe()
+        new._reset_counts()
+        if probe:
+            with seeded(0, new.device), torch.no_grad():
+                new._probe()
         return new
+
+    def _reset_counts(self) -> None:
+        self.evaluations = 0
+        self.overflows = torch.zeros((), dtype=torch.long, device=self.device)
 
     def _probe(self) -> None:
         """Call every likelihood once at prior draws: shapes, NaN, points mixed up."""
         count = len(self._densities)
         self._anchors = torch.zeros(count, self.dim, dtype=self.dtype, device=self.device)
-        self._far = torch.full((count,), -math.inf, dtype=self.dtype, device=self.device)
-        self.overflows = torch.zeros((), dtype=torch.long, device=self.device)
         for g, density in enumerate(self._densities):
             if density.shared:
                 generator = torch.Generator(self.device).manual_seed(0)
@@ -603,18 +662,18 @@ class Target:
             else:
                 code = torch.full((PROBES, 1), g, device=self.device)
             theta = torch.zeros(PROBES, self.dim, dtype=self.dtype, device=self.device)
-            if density.blocks:
-                theta = density.unconstrain(density.sample(PROBES), self.dim).to(theta)
-            theta = torch.where(theta.isfinite() & self.space.active(code), theta, 0.0)
             items = self.space.items(code) if density.shared else None
+            if density.blocks:
+                draws = density.sample(PROBES, items)
+                theta = density.unconstrain(draws, items, self.dim).to(theta)
+            theta = torch.where(theta.isfinite() & self.space.active(code), theta, 0.0)
             for surrogate in (False, True) if density.surrogate else (False,):
                 what = "surrogate" if surrogate else "log_likelihood"
                 self._probe_one(density, code, theta, items, surrogate, what)
-            log_prior, log_likelihood = density.evaluate(theta, items, False)
+            with unchecked():
+                log_prior, log_likelihood, _ = density.evaluate(theta, items, False)
             finite = (log_prior + log_likelihood).isfinite()
             self._anchors[g] = theta[finite.int().argmax()]
-            if bool(log_prior.isfinite().any()):
-                self._far[g] = log_prior[log_prior.isfinite()].median() - FAR
 
     def _probe_one(
         self,
@@ -625,18 +684,10 @@ class Target:
         surrogate: bool,
         what: str,
     ) -> None:
-        try:
-            log_prior, batch = density.evaluate(theta, items, surrogate)
-            one = density.evaluate(theta[:1], items[:1] if items is not None else None, surrogate)[
-                1
-            ]
-        except (ShapeError, TargetError):
-            raise
-        except Exception as error:
-            raise TargetError(
-                f"{what} of {density.owner} failed at prior draws ({self._shapes(density)}; "
-                f"{self.dtype} on {self.device}): {type(error).__name__}: {error}"
-            ) from error
+        with unchecked():
+            log_prior, batch, _ = density.evaluate(theta, items, surrogate)
+            first = items[:1] if items is not None else None
+            _, one, _ = density.evaluate(theta[:1], first, surrogate)
         counted = torch.where(log_prior == -math.inf, log_prior, log_prior + batch)
         self.check_finite(code, theta, counted)
         tolerance = 1e-3 * (1 + batch[0].abs())
@@ -646,11 +697,10 @@ class Target:
                 f"{float(batch[0]):.6g} in a batch; the function mixes the points of a batch"
             )
 
-    @staticmethod
-    def _shapes(density: _Density) -> str:
-        return ", ".join(
-            f"{b.prior.name}: (C, {', '.join(map(str, b.prior.shape))})" for b in density.blocks
-        ).replace(", )", ",)")
+
+def _masked(value: Tensor, items: Tensor) -> Tensor:
+    """Per-item values (C, I, ...) with unused items zero."""
+    return torch.where(items.reshape(items.shape + (1,) * (value.dim() - 2)), value, 0.0)
 
 
 def _undefined(x: Tensor) -> Tensor:

@@ -85,5 +85,6 @@ def probabilities(log_masses: list[Estimate]) -> list[Estimate]:
     pull = torch.where(p > 0, p**2 * variance, 0.0)
     error = (p**2 * (pull.sum() - pull) + ((1 - p) ** 2) * pull).sqrt()
     return [
-        Estimate(float(p[i]), float(error[i]), e.ess, e.warning) for i, e in enumerate(log_masses)
+        Estimate(float(p[i]), float(error[i]) if e.ess else math.nan, e.ess, e.warning)
+        for i, e in enumerate(log_masses)
     ]

@@ -32,9 +32,11 @@ def visit_probability(indicator: NDArray[np.bool_], fallback_ess: float) -> Esti
     """
     p = float(indicator.mean())
     error, ess = mean_error(indicator.astype(float))
-    if not math.isfinite(ess):
+    if p in {0.0, 1.0}:
         bound = min(1.0, 3 / fallback_ess) if fallback_ess > 0 else 1.0
         return Estimate(p, bound, fallback_ess, "never left" if p else "never visited")
+    if not math.isfinite(ess):  # too few draws for an autocorrelation: count the chains
+        error, ess = math.sqrt(p * (1 - p) / len(indicator)), float(len(indicator))
     warning = _few_returns(indicator)
     if not warning and (rhat := split_rhat(indicator.astype(float))) > HIGH_RHAT:
         warning = f"R-hat {rhat:.2f}"

@@ -9,7 +9,6 @@ from ..target import Target
 
 DRAWS = 64  # antithetic draws a model
 ITERATIONS = 150
-POOLED = 256  # models looked at in a space too large to enumerate
 
 
 def locate(target: Target, code: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -25,8 +24,8 @@ def locate(target: Target, code: Tensor, generator: torch.Generator) -> tuple[Te
         generator: Source of randomness.
 
     Returns:
-        Location and scale, each of shape (M, D): 0 and 1 in spare slots and wherever no finite
-        gradient was found.
+        Location and scale, each of shape (M, D): 0 and 1 in spare slots and in models where no
+        finite gradient was found.
 
     Source:
         Khan et al. (2018), https://arxiv.org/abs/1806.04854
@@ -58,5 +57,5 @@ def locate(target: Target, code: Tensor, generator: torch.Generator) -> tuple[Te
         far = newton.abs() > 2 * precision.rsqrt()
         precision = torch.where(far, precision / 4, new).clamp(1e-14, 1e14)
         loc = loc + torch.clamp(step, -bound, bound)
-    active = target.space.active(code)
-    return torch.where(active, loc, 0.0), torch.where(active, precision.rsqrt(), 1.0)
+    found = target.space.active(code) & usable.any(1)
+    return torch.where(found, loc, 0.0), torch.where(found, precision.rsqrt(), 1.0)

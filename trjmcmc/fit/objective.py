@@ -101,7 +101,7 @@ class ReverseKL(Objective):
 
 
 class ForwardKL(Objective):
-    """Minus the map's mean log density of posterior draws, by default of all models alike.
+    """Minus the map's mean log density of posterior draws.
 
     Arguments:
         code: Models of the draws, shape (N, L).

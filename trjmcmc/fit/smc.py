@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from ..errors import ConfigurationError, ConvergenceWarning, TargetError
+from ..errors import ConfigurationError, ConvergenceError, TargetError
 from ..target import Target
 
 BAR = "{l_bar}{bar}| temperature {n:.3f}, {elapsed}"
-BISECTIONS = 30
+BISECTIONS = 40
+LOG_SMALLEST_STEP = -200.0
 MAX_TEMPERATURES = 500
 STEP_SPREAD = 1.0  # standard deviation of the log step size
 
@@ -70,6 +70,7 @@ def tempered_smc(
     Raises:
         ConfigurationError: A setting out of range.
         TargetError: A model has no prior draw of finite likelihood.
+        ConvergenceError: The temperature did not reach 1 in 500 steps.
         NonFiniteError: A density is NaN or +inf.
 
     Source:
@@ -113,7 +114,8 @@ def tempered_smc(
                 "has a finite likelihood"
             )
         theta = torch.where(usable[..., None], theta, 0.0)
-        temper = torch.zeros(m, 1, dtype=theta.dtype, device=theta.device)
+        log_likelihood = log_likelihood.double()
+        temper = torch.zeros(m, 1, dtype=torch.float64, device=theta.device)
         log_evidence = torch.zeros(m, dtype=torch.float64, device=theta.device)
         evaluations = m * n
         bar = tqdm(total=1.0, desc="pilot", disable=not progress, bar_format=BAR)
@@ -122,7 +124,7 @@ def tempered_smc(
             temperatures += 1
             step = _next_step(log_likelihood, temper, ess)
             weight = torch.where(log_likelihood == -math.inf, -math.inf, step * log_likelihood)
-            log_evidence += weight.double().logsumexp(1) - math.log(n)
+            log_evidence += weight.logsumexp(1) - math.log(n)
             temper = temper + step
             index = _systematic(weight, generator)
             theta = theta.gather(1, index[..., None].expand(-1, -1, d))
@@ -145,31 +147,36 @@ def tempered_smc(
             evaluations += moves * m * n
             bar.update(float(temper.min()) - bar.n)
         bar.close()
-    if temperatures == MAX_TEMPERATURES:
-        warnings.warn(
-            f"pilot run stopped at temperature {float(temper.min()):.3g} after {temperatures} "
-            "steps; its particles are wider than the posterior",
-            ConvergenceWarning,
-            stacklevel=2,
+    if bool((temper < 1).any()):
+        raise ConvergenceError(
+            f"tempering reached only temperature {float(temper.min()):.3g} in {temperatures} steps"
         )
     return Particles(code, theta, log_evidence, temperatures, evaluations)
 
 
 def _next_step(log_likelihood: Tensor, temper: Tensor, ess: float) -> Tensor:
-    """Largest step of each model's temperature that keeps the effective sample size."""
-    low, high = torch.zeros_like(temper), 1 - temper
+    """Largest step of each model's temperature that keeps the effective sample size.
+
+    Found by bisection on the logarithm of the step, since under a wide prior the first step can
+    be as small as one over the spread of the log-likelihoods.
+    """
     n = log_likelihood.shape[1]
+    possible = log_likelihood > -math.inf
     # at first some particles may be impossible: aim at a share of the possible ones
-    share = ess * (log_likelihood > -math.inf).sum(1, keepdim=True) / n
-    for i in range(BISECTIONS + 1):
-        middle = high if i == 0 else (low + high) / 2
-        w = torch.where(log_likelihood == -math.inf, -math.inf, middle * log_likelihood).double()
-        kish = (2 * w.logsumexp(1, True) - (2 * w).logsumexp(1, True)).exp() / n
-        fine = kish >= share
+    share = ess * possible.sum(1, keepdim=True) / n
+
+    def keeps(step: Tensor) -> Tensor:
+        w = torch.where(possible, step * log_likelihood, -math.inf)
+        return (2 * w.logsumexp(1, True) - (2 * w).logsumexp(1, True)).exp() / n >= share
+
+    high = (1 - temper).log()
+    low = torch.full_like(high, LOG_SMALLEST_STEP)
+    whole = keeps(high.exp())
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        fine = keeps(middle.exp())
         low, high = torch.where(fine, middle, low), torch.where(fine, high, middle)
-        if i == 0 and bool(fine.all()):
-            break
-    return low
+    return torch.where(whole, 1 - temper, low.exp())
 
 
 def _systematic(log_weight: Tensor, generator: torch.Generator) -> Tensor:

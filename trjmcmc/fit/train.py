@@ -37,6 +37,7 @@ class FitTrace:
         temper: Exponent of the likelihood at the end of the window.
         non_finite: Draws of the window that had no finite value or gradient; left out.
         draws: All draws, finite or not.
+        skipped: Steps left out because their gradient was not finite.
         seconds: Wall time.
         best_step: The step whose map was kept.
         stopped: ``"steps"``, ``"plateau"`` or ``"interrupted"``.
@@ -47,6 +48,7 @@ class FitTrace:
     temper: list[float] = field(default_factory=list)
     non_finite: list[int] = field(default_factory=list)
     draws: int = 0
+    skipped: int = 0
     seconds: float = 0.0
     best_step: int = 0
     stopped: str = "steps"
@@ -129,6 +131,8 @@ def train(
                 group["lr"] = learning_rate * rate(i)
             if bool(norm.isfinite()):
                 optimiser.step()
+            else:
+                trace.skipped += 1
             seen = torch.where(finite, value.detach(), 0.0).sum() / finite.sum().clamp(min=1)
             window.append(torch.stack([seen, (~finite).sum().to(seen)]))
             bar.update()
@@ -172,6 +176,12 @@ def train(
     if best is not None:
         transport.load_state_dict(best)
     trace.seconds = time.perf_counter() - begun
+    if trace.skipped > LOUD * (trace.step or [1])[-1]:
+        warnings.warn(
+            f"fit: {trace.skipped} steps had no finite gradient and were left out",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
     share = sum(trace.non_finite) / max(trace.draws, 1)
     if share > LOUD:
         warnings.warn(

@@ -74,17 +74,23 @@ class Fixed(IndexProposal):
             raise ConfigurationError(f"log_weights: expected {m} numbers, got {w.tolist()}")
         self.log_p = w.double().to(device).log_softmax(0)
         self.other = other and m > 1
+        p = self.log_p.exp()
+        self._p, self._log_rest = p, torch.log1p(-p)
+        self._below = torch.cat([p.new_zeros(1), p.cumsum(0)])  # of each model, then 1
 
     def propose(self, code: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         old = self.space.index(code)
-        p = self.log_p.exp()
-        if not self.other:
-            new = torch.multinomial(p, len(code), replacement=True, generator=generator)
-            return self.codes[new], self.log_p[old] - self.log_p[new]
-        rows = p.repeat(len(code), 1).scatter_(1, old[:, None], 0.0)
-        new = torch.multinomial(rows, 1, generator=generator)[:, 0]
-        log_rest = torch.log1p(-p)
-        ratio = (self.log_p[old] - log_rest[new]) - (self.log_p[new] - log_rest[old])
+        below = self._below
+        u = torch.rand(len(code), generator=generator, device=code.device, dtype=below.dtype)
+        if self.other:  # inverse distribution function with the current model cut out
+            u = u * (1 - self._p[old])
+            u = u + torch.where(u >= below[old], self._p[old], 0.0)
+        else:
+            u = u * below[-1]
+        new = (torch.searchsorted(below, u, right=True) - 1).clamp(0, len(self.codes) - 1)
+        ratio = self.log_p[old] - self.log_p[new]
+        if self.other:
+            ratio = ratio - self._log_rest[new] + self._log_rest[old]
         return self.codes[new], ratio
 
 
@@ -104,6 +110,15 @@ class Neighbours(IndexProposal):
         if not isinstance(space, Subsets | Counts):
             raise ConfigurationError(
                 f"Neighbours: expected Subsets or Counts, got {type(space).__name__}"
+            )
+        by_size = (
+            space.log_prior_table if isinstance(space, Counts) else space.log_size_weight
+        ).isfinite()
+        used = by_size.nonzero()[:, 0]
+        if len(used) and not bool(by_size[used[0] : used[-1] + 1].all()):
+            raise ConfigurationError(
+                "Neighbours: the prior leaves out sizes between others, so that steps of one "
+                "can't reach every model; give those sizes a little mass or use Fixed"
             )
         self.space = space
 

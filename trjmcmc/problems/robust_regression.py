@@ -94,7 +94,10 @@ class _RobustRegression(Target):
     @property
     def truth(self) -> Truth | None:
         if self._truth is None:
-            self._truth = _truth(self.x, self.y)
+            try:
+                self._truth = _truth(self.x, self.y)
+            except RuntimeError:  # data whose posterior is too wide for a lattice
+                return None
         return self._truth
 
     @truth.setter

@@ -11,6 +11,7 @@ from zuko.nn import MLP
 from zuko.transforms import MonotonicAffineTransform, MonotonicRQSTransform
 
 from ..errors import ConfigurationError
+from ..rng import seeded
 from ..space import Space
 from .base import Reference, Transport
 
@@ -87,8 +88,7 @@ class CosmicFlow(Transport):
         self.register_buffer("loc", torch.zeros(tables, d))
         self.register_buffer("scale", torch.ones(tables, d))
         self.register_buffer("split", _splits(layers, d, seed))
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed):
             self.base = _zero(MLP(c, 2 * d, ()))
             self.nets = nn.ModuleList(
                 _zero(MLP(d + c, 2 * d, hidden, activation=nn.SiLU)) for _ in range(layers)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ..errors import ConfigurationError
 from ..grouping import apply_by_group
+from ..rng import seeded
 from ..space import Space, check_enumerable
 from .base import Reference, Transport
 
@@ -53,8 +54,7 @@ class PerModel(Transport):
         self.register_buffer("loc", torch.zeros(active.shape))
         self.register_buffer("scale", torch.ones(active.shape))
         self.slots = [torch.nonzero(row)[:, 0] for row in active]
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed):
             self.flows = nn.ModuleList(
                 flow(len(s)) if len(s) else nn.Identity() for s in self.slots
             )
