@@ -22,7 +22,6 @@ import trjmcmc as trj
 from trjmcmc.kernel import Fixed, Jump, start
 from trjmcmc.sample import Tally
 
-
 LIMIT = 1.3  # times the bare sum, at 1024 chains
 
 

@@ -1,6 +1,5 @@
 import json
 import math
-import pickle
 
 import matplotlib
 import numpy as np
@@ -183,7 +182,10 @@ def test_save_and_load_without_code(result, tmp_path):
             return (print, ("executed",))
 
     torch.save({"format": 1, "space": Evil()}, path)
-    with pytest.raises(pickle.UnpicklingError):
+    with pytest.raises(TRJError, match="not a result saved by trjmcmc"):
+        trj.load(path)
+    path.write_text("something else")
+    with pytest.raises(TRJError, match="not a result saved by trjmcmc"):
         trj.load(path)
 
 

@@ -498,9 +498,48 @@ def test_disagreeing_routes_are_announced():
         sampler.run(500, chains=64, progress=False)
 
 
+def test_rounding_that_matters_is_announced():
+    def log_likelihood(p):
+        return -1e6 - 50 * (p["mu"] - 0.5).square()
+
+    models = [
+        trj.Model(n, {"mu": Normal(0.0, s)}, log_likelihood) for n, s in (("a", 1.0), ("b", 3.0))
+    ]
+    sampler = trj.TRJSampler(trj.Target(models), seed=1)
+    sampler.fit(steps=20, particles=200, progress=False)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        sampler.run(20, chains=32, warmup=10, progress=False)
+    assert any("use dtype=torch.float64" in str(w.message) for w in seen)
+
+
+def test_ctrl_c_in_a_fit_that_run_began_ends_the_run():
+    class Stops(trj.CosmicFlow):
+        calls = 0
+
+        def to_reference(self, theta, code):
+            self.calls += 1
+            if self.calls == 5:
+                signal.raise_signal(signal.SIGINT)
+            return super().to_reference(theta, code)
+
+    sampler = trj.TRJSampler(toys.gaussians(), lambda s: Stops(s, layers=2, hidden=(8,)), seed=1)
+    with (
+        pytest.warns(InterruptedWarning, match="fit interrupted"),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        sampler.run(10, chains=8, progress=False)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
+        (
+            lambda: trj.TRJSampler(toys.gaussians(), device="cuda:77"),
+            ConfigurationError,
+            "is not there",
+        ),
+        (lambda: trj.TRJSampler(toys.gaussians()).run(1e2), ConfigurationError, "are integers"),
         (lambda: trj.TRJSampler("target"), TargetError, "expected a trj.Target, got str"),
         (lambda: trj.TRJSampler(toys.gaussians(), dtype=torch.int32), ConfigurationError, "dtype"),
         (

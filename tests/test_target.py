@@ -343,6 +343,7 @@ def fine(p):
         (lambda: bad(fine, Bernoulli(0.5)), TargetError, "no continuous support"),
         (lambda: bad(fine, VonMises(0.0, 1.0)), TargetError, "density on a circle"),
         (lambda: bad(fine, lambda p: 1.0), TargetError, "must return a torch.distributions"),
+        (lambda: bad(fine, (0, 1)), TargetError, r"prior of 'mu' in model 'm': .*got \(0, 1\)"),
         (lambda: bad("likelihood"), TargetError, "expected a function"),
         (lambda: trj.Target([]), TargetError, "models: expected at least one, got none"),
         (lambda: trj.Target([1]), TargetError, "expected trj.Model objects, got 1"),
@@ -407,6 +408,22 @@ def test_overflow_far_out_in_the_prior_is_impossible_and_counted():
     assert float(log_joint[0]) == -math.inf
     assert math.isfinite(float(log_joint[1]))
     assert int(target.overflows) == 1
+
+
+def test_a_vague_gamma_prior_needs_no_care_from_the_user():
+    """At tau = 1e-40 a natural likelihood is inf / inf, and the prior is as high as anywhere."""
+    y = torch.tensor([1.0, 2.0])
+
+    def log_likelihood(p):
+        scale = p["tau"][:, None] ** -0.5
+        return Normal(p["delta"][:, None] * scale, scale).log_prob(y).sum(-1)
+
+    priors = {"tau": Gamma(1e-4, 1e-4), "delta": Cauchy(0.0, 0.7)}
+    target = trj.Target([trj.Model("m", priors, log_likelihood)])
+    theta = torch.tensor([[-95.0, 3.0], [-95.0, 1e15], [0.0, 1.0]])
+    log_joint = target.log_joint(torch.zeros(3, 1).long(), theta)
+    assert not bool(log_joint.isnan().any())
+    assert math.isfinite(float(log_joint[2]))
 
 
 def test_data_of_another_precision_or_device_are_told_how():

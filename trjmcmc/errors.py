@@ -54,5 +54,9 @@ class ConvergenceWarning(TRJWarning):
     """A chain or a fit has not converged well enough to be trusted."""
 
 
+class PrecisionWarning(TRJWarning):
+    """Rounding in the working precision is no longer small against what is estimated."""
+
+
 class InterruptedWarning(TRJWarning):
     """The user stopped a run or a fit; what was reached so far is kept."""

@@ -74,7 +74,8 @@ def plot_fit(trace: FitTrace, ax: Axes | None = None) -> Axes:
     ax = ax if ax is not None else plt.subplots(figsize=(6, 3.5), layout="constrained")[1]
     step, value = np.asarray(trace.step), np.asarray(trace.objective)
     tempered = np.asarray(trace.temper) < 1
-    ax.plot(step[tempered], value[tempered], ls="--", color=PALETTE[0], label="tempered")
+    if tempered.any():
+        ax.plot(step[tempered], value[tempered], ls="--", color=PALETTE[0], label="tempered")
     ax.plot(step[~tempered], value[~tempered], color=PALETTE[0], label="full likelihood")
     if trace.best_step:
         ax.axvline(trace.best_step, color=PALETTE[1], lw=1, label="kept")

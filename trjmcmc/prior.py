@@ -54,6 +54,11 @@ class Prior:
         owner: str,
     ) -> None:
         self.name, self.spec, self.items, self.owner = name, spec, items, owner
+        if not isinstance(spec, Distribution) and not callable(spec):
+            raise TargetError(
+                f"prior of {name!r} in {owner}: expected a torch.distributions distribution or a "
+                f"function that returns one, got {spec!r}"
+            )
         self._fixed: Distribution | None = None
         self._batched = False
         if isinstance(spec, Distribution):

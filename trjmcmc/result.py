@@ -8,6 +8,7 @@ import warnings
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from . import export
 from .draws import Draws
-from .errors import ConvergenceWarning, DisagreementWarning, TRJError
+from .errors import ConvergenceWarning, DisagreementWarning, PrecisionWarning, TRJError
 from .estimate import (
     Estimate,
     autocorrelation_time,
@@ -36,8 +37,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SHOWN = 20  # models in the table of a large space
+NUMBERED = 1000  # models up to which draws show a model's position in the space
 FORMAT = 1  # of saved files
 OTHERS = "(other models)"
+ROUNDING = 0.03  # nats of rounding error in a log density that begin to matter
 WORTH_A_WARNING = 0.01  # probability of a model from which its flags are said aloud
 
 
@@ -122,7 +125,12 @@ class Result:
     def _visits(self, label: str) -> Estimate:
         if label not in self._cache:
             e = visit_probability(self.visited(label), self._index_ess)
-            self._cache[label] = Estimate(1.0, 0.0, math.inf) if self.space.size == 1 else e
+            prior = float(self.space.log_prior(self.space.code_of(label)[None])[0])
+            if self.space.size == 1:
+                e = Estimate(1.0, 0.0, math.inf)
+            elif prior == -math.inf:
+                e = Estimate(0.0, 0.0, math.inf, "prior probability 0")
+            self._cache[label] = e
         return self._cache[label]
 
     @cached_property
@@ -292,13 +300,23 @@ class Result:
     def model_index(self) -> NDArray[np.int64]:
         """The model of each draw as a number, shape (chain, draw).
 
-        Position in the space where it can be enumerated, else rank by visits.
+        Position in the space where that has up to 1000 models, else rank by visits;
+        :attr:`model_names` says which is which.
         """
-        if not self.space.enumerable:
+        if not self._numbered:
             return self._model.astype(np.int64)
-        flat = self.space.index(self.raw.code.flatten(0, 1))
+        flat = self.space.index(self.raw.code.reshape(-1, self.raw.code.shape[2]))
         found: NDArray[np.int64] = flat.reshape(self.raw.code.shape[:2]).numpy()
         return found
+
+    @property
+    def model_names(self) -> list[str]:
+        """Names of the models in the order of :meth:`model_index`."""
+        return self.space.label(self.space.enumerate()) if self._numbered else self._visited
+
+    @property
+    def _numbered(self) -> bool:
+        return self.space.size is not None and self.space.size <= NUMBERED
 
     # ---- parameters -------------------------------------------------------------------------
 
@@ -366,13 +384,14 @@ class Result:
     def to_arviz(self) -> Any:
         """ArviZ InferenceData (0.2x) or DataTree (1.x).
 
-        ``posterior`` holds ``model`` (position among ``models`` of its attributes) and every
+        ``posterior`` holds ``model`` (as :meth:`model_index`; the JSON list ``models`` among its
+        attributes names them) and every
         parameter padded with NaN where a model does not use it; ``sample_stats`` holds the log
         joint density of the unconstrained coordinates, ``lp``.
         """
-        posterior: dict[str, NDArray[Any]] = {"model": self._model}
+        posterior: dict[str, NDArray[Any]] = {"model": self.model_index()}
         posterior.update({name: value.numpy() for name, value in self._values.items()})
-        attributes = {"models": json.dumps(self._visited)}
+        attributes = {"models": json.dumps(self.model_names)}
         return export.to_arviz(posterior, {"lp": self.raw.log_joint.numpy()}, attributes)
 
     def save(self, path: str | Path) -> None:
@@ -433,6 +452,14 @@ class Result:
                 ConvergenceWarning,
                 stacklevel=4,
             )
+        size = float(self.raw.log_joint.abs().median())
+        if torch.finfo(self.raw.log_joint.dtype).eps * size > ROUNDING:
+            warnings.warn(
+                f"log densities of size {size:.3g} lose digits that matter in "
+                f"{self.raw.log_joint.dtype}: use dtype=torch.float64, or drop constants",
+                PrecisionWarning,
+                stacklevel=4,
+            )
         if self.report.overflows:
             warnings.warn(
                 f"{self.report.overflows} proposals far out in the prior's tail had a likelihood "
@@ -465,7 +492,12 @@ def load(path: str | Path) -> Result:
     Raises:
         TRJError: The file is of another format.
     """
-    data = torch.load(Path(path), weights_only=True)
+    try:
+        data = torch.load(Path(path), weights_only=True)
+    except FileNotFoundError:
+        raise
+    except (OSError, RuntimeError, EOFError, UnpicklingError) as error:
+        raise TRJError(f"{path}: not a result saved by trjmcmc ({type(error).__name__})") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise TRJError(f"{path}: not a result saved by this version of trjmcmc")
     report = dict(data["report"])

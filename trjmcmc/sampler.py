@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import math
 import secrets
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -97,6 +99,10 @@ class TRJSampler:
             raise TargetError(f"target: expected a trj.Target, got {type(target).__name__}")
         if dtype not in {None, torch.float32, torch.float64}:
             raise ConfigurationError(f"dtype: expected torch.float32 or float64, got {dtype}")
+        try:
+            torch.empty(0, device=device)
+        except (RuntimeError, AssertionError) as error:
+            raise ConfigurationError(f"device: {device!r} is not there ({error})") from None
         self.target = target.to(dtype=dtype, device=device)
         self.seed = secrets.randbits(31) if seed is None else int(seed)
         self._generator = torch.Generator(self.target.device).manual_seed(self.seed)
@@ -246,9 +252,13 @@ class TRJSampler:
         self._weighed = True
 
     def _log_mass_of(self, code: Tensor) -> Estimate:
-        return log_mean_weight(
+        e = log_mean_weight(
             log_weights(self.target, self.transport, code, IMPORTANCE_DRAWS, self._generator)
         )
+        if math.isinf(e.value):
+            return e
+        rounding = torch.finfo(self.target.dtype).eps * abs(e.value)
+        return replace(e, std_error=math.hypot(e.std_error, rounding))
 
     def _default_kernel(self, target: Target, transport: Transport) -> Kernel:
         space = target.space
@@ -326,21 +336,24 @@ class TRJSampler:
             progress: Show a progress bar.
 
         Returns:
-            The result. Ctrl-C returns the draws so far, with a warning; during the fit it ends
-            the fit and goes on to sample.
+            The result. Ctrl-C returns the draws so far, with a warning; before the first draw
+            is kept it ends the call.
 
         Raises:
             ConfigurationError: A count below 1.
             NonFiniteError: A density was NaN or +inf; model and parameters are named.
         """
+        counts = (draws, chains, thin, 0 if warmup is None else warmup)
+        if not all(isinstance(n, int) for n in counts):
+            raise ConfigurationError(f"run: draws, chains, thin, warmup are integers, got {counts}")
         warmup = max(200, draws * thin // 2) if warmup is None else warmup
         if draws < 1 or chains < 1 or thin < 1 or warmup < 0:
             raise ConfigurationError(
                 "run: expected draws, chains, thin >= 1 and warmup >= 0, got "
                 f"draws={draws}, chains={chains}, thin={thin}, warmup={warmup}"
             )
-        if fit and self.fit_trace is None:
-            self.fit(progress=progress)
+        if fit and self.fit_trace is None and self.fit(progress=progress).stopped == "interrupted":
+            raise KeyboardInterrupt("fit interrupted; run(fit=False) samples with the map so far")
         self._check_round_trip()
         if not self._weighed:
             self._weigh()

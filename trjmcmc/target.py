@@ -68,9 +68,11 @@ class _Likelihood:
         except Exception as error:
             shapes = ", ".join(f"{k}: {tuple(v.shape)} {v.dtype}" for k, v in params.items())
             hint = "; if its data have another precision, state Target(..., dtype=...)"
+            batch = "params hold a batch of points; for a function of one pass vectorized=False"
             raise TargetError(
                 f"{self.what} of {self.owner} failed at {shapes}, {type(error).__name__}: {error}"
-                + (hint if "dtype" in str(error) or "type" in str(error) else "")
+                + (hint if "dtype" in str(error) else "")
+                + (f" ({batch})" if self._vectorized else "")
             ) from error
         if not isinstance(value, Tensor) or value.shape != (n,):
             self._wrong_shape(value, n)
@@ -238,7 +240,10 @@ class _Density:
             typical = typical + usual.reshape(len(theta), -1).sum(-1)
         function = self.surrogate if surrogate and self.surrogate else self.likelihood
         log_likelihood = function(shown, len(theta), items).to(theta.dtype)
-        far = _undefined(log_likelihood) & (log_prior < typical - FAR)
+        undefined = _undefined(log_likelihood)
+        if theta.device.type == "cpu" and not bool(undefined.any()):
+            return log_prior, log_likelihood, undefined
+        far = undefined & ((log_prior < typical - FAR) | _extreme(values, undefined))
         return log_prior, torch.where(far, -math.inf, log_likelihood), far
 
     def to(self, dtype: torch.dtype, device: torch.device) -> _Density:
@@ -282,7 +287,8 @@ class Target:
         space: The bound model space.
         dim: D, padded unconstrained coordinates.
         overflows: How often a likelihood was NaN or +inf at a point far out in the tail of the
-            prior, a tensor; such points count as impossible. Anywhere else it is an error.
+            prior, or with parameters whose square overflows, a tensor; such points count as
+            impossible. Anywhere else it is an error.
 
     Raises:
         TargetError, ShapeError, NonFiniteError: The statement of the problem is wrong; every
@@ -701,6 +707,16 @@ class Target:
 def _masked(value: Tensor, items: Tensor) -> Tensor:
     """Per-item values (C, I, ...) with unused items zero."""
     return torch.where(items.reshape(items.shape + (1,) * (value.dim() - 2)), value, 0.0)
+
+
+def _extreme(values: dict[str, Tensor], like: Tensor) -> Tensor:
+    """Points of which some parameter is so large or small that its square is inf or 0, (C,)."""
+    found = torch.zeros_like(like)
+    for v in values.values():
+        limits, size = torch.finfo(v.dtype), v.abs().reshape(len(v), -1)
+        beyond = (size > limits.max**0.5) | ((size < limits.tiny**0.5) & (size > 0))
+        found = found | beyond.any(-1)
+    return found
 
 
 def _undefined(x: Tensor) -> Tensor:

@@ -62,4 +62,4 @@ def log_odds(a: NDArray[np.bool_], b: NDArray[np.bool_]) -> Estimate:
 
 def _few_returns(indicator: NDArray[np.bool_]) -> str:
     returns = int((np.diff(indicator.astype(int), axis=1) == 1).sum())
-    return f"only {returns} returns" if returns < FEW_RETURNS else ""
+    return f"entered only {returns} times" if returns < FEW_RETURNS else ""
