@@ -13,7 +13,6 @@ from torch.distributions import Normal
 import trjmcmc as trj
 from tests import toys
 from tests.test_problems import SHARED, shared_only
-from trjmcmc import grouping
 from trjmcmc.errors import (
     ConfigurationError,
     InterruptedWarning,
@@ -206,8 +205,8 @@ def test_nothing_is_copied_to_the_host_inside_a_step():
         generator = torch.Generator().manual_seed(1)
         code = target.space.sample_prior(32, generator)
         with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
-            original = grouping.apply_by_group
-            patch.setattr("trjmcmc.target.apply_by_group", functools.partial(original, dense=True))
+            for module in ("grouping", "target"):
+                patch.setattr(f"trjmcmc.{module}.on_host", lambda x: False)
             state = trj.kernel.start(target, code, target.sample_prior(code, generator))
             tally = Tally(target)
             state, infos = kernel.step(state, generator)

@@ -8,6 +8,11 @@ from torch import Tensor
 RowFunction = Callable[[Tensor], tuple[Tensor, ...]]
 
 
+def on_host(x: Tensor) -> bool:
+    """Whether looking at a value costs nothing; elsewhere it would be copied and waited for."""
+    return x.device.type == "cpu"
+
+
 def apply_by_group(
     group: Tensor,
     functions: Sequence[RowFunction],
@@ -36,7 +41,7 @@ def apply_by_group(
     if len(functions) == 1:
         return functions[0](x)
     if dense is None:
-        dense = x.device.type != "cpu"
+        dense = not on_host(x)
     if dense:
         return _apply_dense(group, functions, x, anchors)
     order = torch.argsort(group, stable=True)

@@ -8,7 +8,6 @@ import warnings
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -496,7 +495,7 @@ def load(path: str | Path) -> Result:
         data = torch.load(Path(path), weights_only=True)
     except FileNotFoundError:
         raise
-    except (OSError, RuntimeError, EOFError, UnpicklingError) as error:
+    except Exception as error:  # torch meets a foreign file with errors of many kinds
         raise TRJError(f"{path}: not a result saved by trjmcmc ({type(error).__name__})") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise TRJError(f"{path}: not a result saved by this version of trjmcmc")

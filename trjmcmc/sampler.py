@@ -284,6 +284,8 @@ class TRJSampler:
             log_mass = torch.tensor([e.value for e in self._log_mass.values()])
         else:
             return None
+        if not bool((log_mass > -math.inf).any()):
+            return None
         p = log_mass.double().softmax(0)
         return ((1 - UNIFORM_SHARE) * p + UNIFORM_SHARE / len(p)).log()
 

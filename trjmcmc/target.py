@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from .errors import NonFiniteError, ShapeError, TargetError
-from .grouping import apply_by_group
+from .grouping import apply_by_group, on_host
 from .prior import Prior, PriorSpec, unchecked
 from .rng import seeded
 from .space import (
@@ -241,7 +241,7 @@ class _Density:
         function = self.surrogate if surrogate and self.surrogate else self.likelihood
         log_likelihood = function(shown, len(theta), items).to(theta.dtype)
         undefined = _undefined(log_likelihood)
-        if theta.device.type == "cpu" and not bool(undefined.any()):
+        if on_host(theta) and not bool(undefined.any()):
             return log_prior, log_likelihood, undefined
         far = undefined & ((log_prior < typical - FAR) | _extreme(values, undefined))
         return log_prior, torch.where(far, -math.inf, log_likelihood), far

@@ -130,7 +130,7 @@ class CosmicFlow(Transport):
         return active, self.space.context(code), a, active - a
 
     def _standard(self, code: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
-        index = self.space.index(code) if len(self.loc) > 1 else torch.zeros_like(code[:, 0])
+        index = self.space.index(code) if len(self.loc) > 1 else code.new_zeros(len(code))
         return self.loc[index] * active, torch.where(active > 0, self.scale[index], 1.0)
 
     def from_reference(self, z: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
