@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from .density import PROBES, Density, LogLikelihood, undefined_values
 from .errors import NonFiniteError, ShapeError, TargetError
-from .grouping import apply_by_group, on_host
-from .prior import Prior, PriorSpec, unchecked
+from .grouping import apply_by_group
+from .prior import PriorSpec, unchecked
 from .rng import seeded
 from .space import (
     LogWeights,
@@ -25,11 +26,6 @@ from .space import (
     distinct,
     normalised_log_prior,
 )
-
-LogLikelihood = Callable[..., Tensor]
-
-PROBES = 5  # points at which a likelihood is called once, at construction
-FAR = 30.0  # nats below typical prior draws, from where overflow in a likelihood is forgiven
 
 
 @dataclass(frozen=True)
@@ -45,51 +41,6 @@ class Truth:
     probabilities: Mapping[str, float]
     log_evidence: Mapping[str, float] = field(default_factory=dict)
     source: str = ""
-
-
-class _Likelihood:
-    """A user's log-likelihood with the checks that cost nothing at every call."""
-
-    def __init__(self, function: LogLikelihood, vectorized: bool, owner: str, what: str) -> None:
-        if not callable(function):
-            raise TargetError(f"{what} of {owner}: expected a function, got {function!r}")
-        self.function, self.owner, self.what = function, owner, what
-        self._call = function if vectorized else torch.func.vmap(function)
-        self._vectorized = vectorized
-
-    def __call__(self, params: dict[str, Tensor], n: int, active: Tensor | None = None) -> Tensor:
-        if not params and active is None:  # no parameters: the value is one number
-            value = torch.as_tensor(self.function({})).reshape(-1)
-            if len(value) not in {1, n}:
-                self._wrong_shape(value, n)
-            return value.expand(n)
-        try:
-            value = self._call(params) if active is None else self._call(params, active)
-        except Exception as error:
-            shapes = ", ".join(f"{k}: {tuple(v.shape)} {v.dtype}" for k, v in params.items())
-            hint = "; if its data have another precision, state Target(..., dtype=...)"
-            batch = "params hold a batch of points; for a function of one pass vectorized=False"
-            raise TargetError(
-                f"{self.what} of {self.owner} failed at {shapes}, {type(error).__name__}: {error}"
-                + (hint if "dtype" in str(error) else "")
-                + (f" ({batch})" if self._vectorized else "")
-            ) from error
-        if not isinstance(value, Tensor) or value.shape != (n,):
-            self._wrong_shape(value, n)
-        return value
-
-    def _wrong_shape(self, value: Any, n: int) -> None:
-        got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-        hint = (
-            "params hold a batch of points, leading size C: sum over the data, not over the "
-            "batch; for a function of one point pass vectorized=False"
-            if self._vectorized
-            else "with vectorized=False it gets one point and must return a scalar tensor"
-        )
-        raise ShapeError(
-            f"{self.what} of {self.owner}: expected a tensor of shape ({n},) for a batch of "
-            f"{n} points, got {got}. {hint}."
-        )
 
 
 @dataclass(frozen=True)
@@ -130,129 +81,6 @@ class Model:
     log_likelihood: LogLikelihood
     vectorized: bool = True
     surrogate: LogLikelihood | None = None
-
-
-@dataclass
-class _Block:
-    """One parameter of one model (or of all, in a large space) and its slots."""
-
-    prior: Prior
-    start: int
-    typical: Tensor  # log density of a typical prior draw, by batch entry; -inf if unknown
-
-    @property
-    def slots(self) -> slice:
-        return slice(self.start, self.start + self.prior.size)
-
-
-class _Density:
-    """Blocks and likelihood of one model, or of all models of a large space."""
-
-    def __init__(
-        self,
-        owner: str,
-        priors: Mapping[str, PriorSpec],
-        log_likelihood: LogLikelihood,
-        vectorized: bool,
-        surrogate: LogLikelihood | None,
-        space: Space | None = None,
-    ) -> None:
-        self.owner = owner
-        item_names = getattr(space, "of", ())
-        self.n_items = space.n_items if space is not None else 0
-        self.blocks: list[_Block] = []
-        example: tuple[dict[str, Tensor], dict[str, Tensor]] = ({}, {})
-        start = 0
-        for name, spec in priors.items():
-            prior = Prior(
-                name,
-                spec,
-                items=self.n_items if name in item_names else None,
-                example=example,
-                owner=owner,
-            )
-            for values, n in zip(example, (3, PROBES), strict=True):
-                values[name] = prior.sample(n, values)
-            self.blocks.append(_Block(prior, start, prior.typical(example[1])))
-            start += prior.size
-        self.width = start
-        self.shared = space is not None
-        self.likelihood = _Likelihood(log_likelihood, vectorized, owner, "log_likelihood")
-        self.surrogate = (
-            None if surrogate is None else _Likelihood(surrogate, vectorized, owner, "surrogate")
-        )
-
-    # A prior that belongs to no item sees zero for the unused items of those before it; the
-    # prior of an item sees its fellows' values as they are.
-
-    def _given(
-        self, prior: Prior, values: dict[str, Tensor], items: Tensor | None
-    ) -> dict[str, Tensor]:
-        if items is None or prior.items is not None:
-            return values
-        per_item = {b.prior.name for b in self.blocks if b.prior.items is not None}
-        return {k: _masked(v, items) if k in per_item else v for k, v in values.items()}
-
-    def sample(self, n: int, items: Tensor | None) -> dict[str, Tensor]:
-        """Prior draws from the global generator; unused items hold draws too."""
-        values: dict[str, Tensor] = {}
-        for block in self.blocks:
-            prior = block.prior
-            values[prior.name] = prior.sample(n, self._given(prior, values, items))
-        return values
-
-    def constrain(self, theta: Tensor, items: Tensor | None) -> dict[str, Tensor]:
-        values: dict[str, Tensor] = {}
-        for block in self.blocks:
-            prior = block.prior
-            given = self._given(prior, values, items)
-            values[prior.name] = prior.constrain(theta[:, block.slots], given)
-        return values
-
-    def unconstrain(self, values: dict[str, Tensor], items: Tensor | None, dim: int) -> Tensor:
-        first = next(iter(values.values())) if values else torch.zeros(1)
-        theta = first.new_zeros(len(first), dim)
-        for block in self.blocks:
-            prior = block.prior
-            given = self._given(prior, values, items)
-            theta[:, block.slots] = prior.unconstrain(values[prior.name], given)
-        return theta
-
-    def evaluate(
-        self, theta: Tensor, items: Tensor | None, surrogate: bool
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Log prior of the parameters, log likelihood, and where overflow was forgiven, (C,)."""
-        values: dict[str, Tensor] = {}
-        shown: dict[str, Tensor] = {}  # unused items are zero
-        log_prior = theta.new_zeros(len(theta))
-        typical = theta.new_zeros(len(theta))
-        for block in self.blocks:
-            prior = block.prior
-            given = shown if prior.items is None else values
-            value, log_density = prior.evaluate(theta[:, block.slots], given)
-            usual = block.typical.expand_as(log_density)
-            values[prior.name] = shown[prior.name] = value
-            if items is not None and prior.items is not None:
-                log_density = torch.where(items, log_density, 0.0)
-                usual = torch.where(items, usual, 0.0)
-                shown[prior.name] = _masked(value, items)
-            log_prior = log_prior + log_density.reshape(len(theta), -1).sum(-1)
-            typical = typical + usual.reshape(len(theta), -1).sum(-1)
-        function = self.surrogate if surrogate and self.surrogate else self.likelihood
-        log_likelihood = function(shown, len(theta), items).to(theta.dtype)
-        undefined = _undefined(log_likelihood)
-        if on_host(theta) and not bool(undefined.any()):
-            return log_prior, log_likelihood, undefined
-        far = undefined & ((log_prior < typical - FAR) | _extreme(values, undefined))
-        return log_prior, torch.where(far, -math.inf, log_likelihood), far
-
-    def to(self, dtype: torch.dtype, device: torch.device) -> _Density:
-        new = copy.copy(self)
-        new.blocks = [
-            _Block(b.prior.to(dtype, device), b.start, b.typical.to(device, dtype))
-            for b in self.blocks
-        ]
-        return new
 
 
 class Target:
@@ -301,7 +129,7 @@ class Target:
 
     overflows: Tensor
     evaluations: int
-    _densities: list[_Density]
+    _densities: list[Density]
 
     def __init__(
         self,
@@ -346,7 +174,7 @@ class Target:
         check_names(names, "models")
         log_prior = normalised_log_prior(model_prior, len(models), "model_prior")
         self._densities = [
-            _Density(f"model {m.name!r}", m.priors, m.log_likelihood, m.vectorized, m.surrogate)
+            Density(f"model {m.name!r}", m.priors, m.log_likelihood, m.vectorized, m.surrogate)
             for m in models
         ]
         width: dict[str, int] = {}
@@ -385,7 +213,7 @@ class Target:
         if missing := [name for name in getattr(space, "of", ()) if name not in priors]:
             raise TargetError(f"priors: {missing}, named by the space's `of`, have no prior")
         owner = f"the {type(space).__name__} target"
-        density = _Density(owner, priors, log_likelihood, vectorized, surrogate, space)
+        density = Density(owner, priors, log_likelihood, vectorized, surrogate, space)
         self._densities = [density]
         self.dim = density.width
         slot_item = torch.full((self.dim,), space.n_items)
@@ -473,7 +301,7 @@ class Target:
 
     def check_finite(self, code: Tensor, theta: Tensor, log_joint: Tensor) -> None:
         """Raise if any log joint is NaN or +inf, naming a model and its parameter values."""
-        bad = _undefined(log_joint)
+        bad = undefined_values(log_joint)
         if bool(bad.any()):
             first = int(bad.nonzero()[0, 0])
             raise self.non_finite(code[first], theta[first], int(bad.sum()))
@@ -497,7 +325,7 @@ class Target:
 
     # ---- parameters -------------------------------------------------------------------------
 
-    def _density_of(self, code: Tensor) -> _Density:
+    def _density_of(self, code: Tensor) -> Density:
         shared = self._densities[0].shared
         return self._densities[0 if shared else int(code[0])]
 
@@ -683,7 +511,7 @@ class Target:
 
     def _probe_one(
         self,
-        density: _Density,
+        density: Density,
         code: Tensor,
         theta: Tensor,
         items: Tensor | None,
@@ -702,25 +530,6 @@ class Target:
                 f"{what} of {density.owner}: point 0 gives {float(one[0]):.6g} alone and "
                 f"{float(batch[0]):.6g} in a batch; the function mixes the points of a batch"
             )
-
-
-def _masked(value: Tensor, items: Tensor) -> Tensor:
-    """Per-item values (C, I, ...) with unused items zero."""
-    return torch.where(items.reshape(items.shape + (1,) * (value.dim() - 2)), value, 0.0)
-
-
-def _extreme(values: dict[str, Tensor], like: Tensor) -> Tensor:
-    """Points of which some parameter is so large or small that its square is inf or 0, (C,)."""
-    found = torch.zeros_like(like)
-    for v in values.values():
-        limits, size = torch.finfo(v.dtype), v.abs().reshape(len(v), -1)
-        beyond = (size > limits.max**0.5) | ((size < limits.tiny**0.5) & (size > 0))
-        found = found | beyond.any(-1)
-    return found
-
-
-def _undefined(x: Tensor) -> Tensor:
-    return x.isnan() | (x == math.inf)
 
 
 def _slot_names(width: Mapping[str, int]) -> list[str]:

@@ -20,7 +20,7 @@ def visit_probability(indicator: NDArray[np.bool_], fallback_ess: float) -> Esti
 
     Arguments:
         indicator: Whether each draw is in the model, shape (chain, draw).
-        fallback_ess: Effective draws to assume where the indicator never changes.
+        fallback_ess: Effective draws to assume where the indicator never or hardly changes.
 
     Returns:
         Value and autocorrelation-aware error. For a model that is never (or always) visited
@@ -38,6 +38,8 @@ def visit_probability(indicator: NDArray[np.bool_], fallback_ess: float) -> Esti
     if not math.isfinite(ess):  # too few draws for an autocorrelation: count the chains
         error, ess = math.sqrt(p * (1 - p) / len(indicator)), float(len(indicator))
     warning = _few_returns(indicator)
+    if warning and fallback_ess > 0:  # a model seldom seen: one effective draw more or less
+        error = max(error, 1 / fallback_ess)
     if not warning and (rhat := split_rhat(indicator.astype(float))) > HIGH_RHAT:
         warning = f"R-hat {rhat:.2f}"
     return Estimate(p, error, ess, warning)

@@ -1,0 +1,209 @@
+"""Priors and likelihood of one model, or of all models of a large space, on padded coordinates."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .errors import ShapeError, TargetError
+from .grouping import on_host
+from .prior import Prior, PriorSpec
+from .space import Space
+
+LogLikelihood = Callable[..., Tensor]
+
+PROBES = 5  # points at which priors and likelihoods are looked at, at construction
+FAR = 30.0  # nats below typical prior draws, from where overflow in a likelihood is forgiven
+
+
+class Likelihood:
+    """A user's log-likelihood with the checks that cost nothing at every call."""
+
+    def __init__(self, function: LogLikelihood, vectorized: bool, owner: str, what: str) -> None:
+        if not callable(function):
+            raise TargetError(f"{what} of {owner}: expected a function, got {function!r}")
+        self.function, self.owner, self.what = function, owner, what
+        self._call = function if vectorized else torch.func.vmap(function)
+        self._vectorized = vectorized
+
+    def __call__(self, params: dict[str, Tensor], n: int, active: Tensor | None = None) -> Tensor:
+        if not params and active is None:  # no parameters: the value is one number
+            value = torch.as_tensor(self.function({})).reshape(-1)
+            if len(value) not in {1, n}:
+                self._wrong_shape(value, n)
+            return value.expand(n)
+        try:
+            value = self._call(params) if active is None else self._call(params, active)
+        except Exception as error:
+            shapes = ", ".join(f"{k}: {tuple(v.shape)} {v.dtype}" for k, v in params.items())
+            hint = "; if its data have another precision, state Target(..., dtype=...)"
+            batch = "params hold a batch of points; for a function of one pass vectorized=False"
+            raise TargetError(
+                f"{self.what} of {self.owner} failed at {shapes}, {type(error).__name__}: {error}"
+                + (hint if "dtype" in str(error) else "")
+                + (f" ({batch})" if self._vectorized else "")
+            ) from error
+        if not isinstance(value, Tensor) or value.shape != (n,):
+            self._wrong_shape(value, n)
+        return value
+
+    def _wrong_shape(self, value: Any, n: int) -> None:
+        got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        hint = (
+            "params hold a batch of points, leading size C: sum over the data, not over the "
+            "batch; for a function of one point pass vectorized=False"
+            if self._vectorized
+            else "with vectorized=False it gets one point and must return a scalar tensor"
+        )
+        raise ShapeError(
+            f"{self.what} of {self.owner}: expected a tensor of shape ({n},) for a batch of "
+            f"{n} points, got {got}. {hint}."
+        )
+
+
+@dataclass
+class Block:
+    """One parameter of one model (or of all, in a large space) and its slots."""
+
+    prior: Prior
+    start: int
+    typical: Tensor  # log density of a typical prior draw, by batch entry; -inf if unknown
+
+    @property
+    def slots(self) -> slice:
+        return slice(self.start, self.start + self.prior.size)
+
+
+class Density:
+    """Blocks and likelihood of one model, or of all models of a large space."""
+
+    def __init__(
+        self,
+        owner: str,
+        priors: Mapping[str, PriorSpec],
+        log_likelihood: LogLikelihood,
+        vectorized: bool,
+        surrogate: LogLikelihood | None,
+        space: Space | None = None,
+    ) -> None:
+        self.owner = owner
+        item_names = getattr(space, "of", ())
+        self.n_items = space.n_items if space is not None else 0
+        self.blocks: list[Block] = []
+        example: tuple[dict[str, Tensor], dict[str, Tensor]] = ({}, {})
+        start = 0
+        for name, spec in priors.items():
+            prior = Prior(
+                name,
+                spec,
+                items=self.n_items if name in item_names else None,
+                example=example,
+                owner=owner,
+            )
+            for values, n in zip(example, (3, PROBES), strict=True):
+                values[name] = prior.sample(n, values)
+            self.blocks.append(Block(prior, start, prior.typical(example[1])))
+            start += prior.size
+        self.width = start
+        self.shared = space is not None
+        self.likelihood = Likelihood(log_likelihood, vectorized, owner, "log_likelihood")
+        self.surrogate = (
+            None if surrogate is None else Likelihood(surrogate, vectorized, owner, "surrogate")
+        )
+
+    # A prior that belongs to no item sees zero for the unused items of those before it; the
+    # prior of an item sees its fellows' values as they are.
+
+    def _given(
+        self, prior: Prior, values: dict[str, Tensor], items: Tensor | None
+    ) -> dict[str, Tensor]:
+        if items is None or prior.items is not None:
+            return values
+        per_item = {b.prior.name for b in self.blocks if b.prior.items is not None}
+        return {k: _masked(v, items) if k in per_item else v for k, v in values.items()}
+
+    def sample(self, n: int, items: Tensor | None) -> dict[str, Tensor]:
+        """Prior draws from the global generator; unused items hold draws too."""
+        values: dict[str, Tensor] = {}
+        for block in self.blocks:
+            prior = block.prior
+            values[prior.name] = prior.sample(n, self._given(prior, values, items))
+        return values
+
+    def constrain(self, theta: Tensor, items: Tensor | None) -> dict[str, Tensor]:
+        values: dict[str, Tensor] = {}
+        for block in self.blocks:
+            prior = block.prior
+            given = self._given(prior, values, items)
+            values[prior.name] = prior.constrain(theta[:, block.slots], given)
+        return values
+
+    def unconstrain(self, values: dict[str, Tensor], items: Tensor | None, dim: int) -> Tensor:
+        first = next(iter(values.values())) if values else torch.zeros(1)
+        theta = first.new_zeros(len(first), dim)
+        for block in self.blocks:
+            prior = block.prior
+            given = self._given(prior, values, items)
+            theta[:, block.slots] = prior.unconstrain(values[prior.name], given)
+        return theta
+
+    def evaluate(
+        self, theta: Tensor, items: Tensor | None, surrogate: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Log prior of the parameters, log likelihood, and where overflow was forgiven, (C,)."""
+        values: dict[str, Tensor] = {}
+        shown: dict[str, Tensor] = {}  # unused items are zero
+        log_prior = theta.new_zeros(len(theta))
+        typical = theta.new_zeros(len(theta))
+        for block in self.blocks:
+            prior = block.prior
+            given = shown if prior.items is None else values
+            value, log_density = prior.evaluate(theta[:, block.slots], given)
+            usual = block.typical.expand_as(log_density)
+            values[prior.name] = shown[prior.name] = value
+            if items is not None and prior.items is not None:
+                log_density = torch.where(items, log_density, 0.0)
+                usual = torch.where(items, usual, 0.0)
+                shown[prior.name] = _masked(value, items)
+            log_prior = log_prior + log_density.reshape(len(theta), -1).sum(-1)
+            typical = typical + usual.reshape(len(theta), -1).sum(-1)
+        function = self.surrogate if surrogate and self.surrogate else self.likelihood
+        log_likelihood = function(shown, len(theta), items).to(theta.dtype)
+        undefined = undefined_values(log_likelihood)
+        if on_host(theta) and not bool(undefined.any()):
+            return log_prior, log_likelihood, undefined
+        far = undefined & ((log_prior < typical - FAR) | _extreme(values, undefined))
+        return log_prior, torch.where(far, -math.inf, log_likelihood), far
+
+    def to(self, dtype: torch.dtype, device: torch.device) -> Density:
+        new = copy.copy(self)
+        new.blocks = [
+            Block(b.prior.to(dtype, device), b.start, b.typical.to(device, dtype))
+            for b in self.blocks
+        ]
+        return new
+
+
+def _masked(value: Tensor, items: Tensor) -> Tensor:
+    """Per-item values (C, I, ...) with unused items zero."""
+    return torch.where(items.reshape(items.shape + (1,) * (value.dim() - 2)), value, 0.0)
+
+
+def _extreme(values: dict[str, Tensor], like: Tensor) -> Tensor:
+    """Points of which some parameter is so large or small that its square is inf or 0, (C,)."""
+    found = torch.zeros_like(like)
+    for v in values.values():
+        limits, size = torch.finfo(v.dtype), v.abs().reshape(len(v), -1)
+        beyond = (size > limits.max**0.5) | ((size < limits.tiny**0.5) & (size > 0))
+        found = found | beyond.any(-1)
+    return found
+
+
+def undefined_values(x: Tensor) -> Tensor:
+    return x.isnan() | (x == math.inf)
