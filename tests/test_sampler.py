@@ -354,6 +354,17 @@ def test_any_number_of_chains_and_both_precisions(chains, dtype):
     check(result, target.truth)
 
 
+def test_the_whole_way_on_the_chosen_device(device):
+    """On the CPU unless pytest is called with --device=cuda."""
+    target = toys.gaussians()
+    sampler = trj.TRJSampler(target, seed=8, device=device)
+    sampler.fit(steps=200, batch=128, progress=False)
+    result = sampler.run(300, chains=64, progress=False)
+    assert sampler.transport.loc.device.type == device.type
+    assert result.raw.theta.device.type == "cpu"
+    check(result, target.truth)
+
+
 def test_one_model_alone():
     target = trj.Target(
         [

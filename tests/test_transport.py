@@ -92,14 +92,14 @@ every = pytest.mark.parametrize(
 
 
 @every
-def test_contract(name, space_name):
+def test_contract(name, space_name, device):
     """Round trip, log-determinant against autograd, shapes, dtypes, spare slots."""
-    space = SPACES[space_name]()
-    transport = build(name, space)
+    transport = build(name, SPACES[space_name]()).to(device)
+    space = transport.space
     codes = space.enumerate()
     d = space.n_slots
     generator = torch.Generator().manual_seed(1)
-    z = torch.randn(len(codes), d, generator=generator, dtype=torch.float64)
+    z = torch.randn(len(codes), d, generator=generator, dtype=torch.float64).to(device)
     theta, ladj = transport.from_reference(z, codes)
     back, back_ladj = transport.to_reference(theta, codes)
     assert theta.shape == z.shape
