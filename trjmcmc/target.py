@@ -125,6 +125,19 @@ class Target:
     Source:
         Padded (saturated) state space: Brooks, Giudici & Roberts (2003),
         https://doi.org/10.1111/1467-9868.03711
+
+    Example:
+        >>> from torch.distributions import Normal
+        >>> from trjmcmc import Subsets
+        >>> x, y = torch.eye(3), torch.tensor([1.0, 0.0, 2.0])
+        >>> target = Target(
+        ...     Subsets(["a", "b", "c"], of="beta"),
+        ...     priors={"beta": Normal(0.0, 1.0)},
+        ...     log_likelihood=lambda p, active: -(y - p["beta"] @ x).square().sum(-1),
+        ... )
+        >>> code = target.space.code_of("a+c")
+        >>> target.log_joint(code[None], torch.tensor([[1.0, 0.0, 2.0]])).shape
+        torch.Size([1])
     """
 
     overflows: Tensor

@@ -29,6 +29,13 @@ def locate(target: Target, code: Tensor, generator: torch.Generator) -> tuple[Te
 
     Source:
         Khan et al. (2018), https://arxiv.org/abs/1806.04854
+
+    Example:
+        >>> from trjmcmc import problems
+        >>> target = problems.coal_mining(0, 2)
+        >>> loc, scale = locate(target, target.space.enumerate(), torch.Generator().manual_seed(0))
+        >>> round(loc[0, 0].exp().item(), 4)  # height given no change: Gamma(192, 41107 days)
+        0.0047
     """
     m, d = len(code), target.dim
     loc = torch.zeros(m, d, dtype=target.dtype, device=target.device)

@@ -103,7 +103,16 @@ class Neighbours(IndexProposal):
         space: :class:`~trjmcmc.Subsets` or :class:`~trjmcmc.Counts`.
 
     Raises:
-        ConfigurationError: The space has no neighbours.
+        ConfigurationError: The space has no neighbours, or its prior leaves out sizes between
+            others.
+
+    Example:
+        >>> from trjmcmc import Subsets
+        >>> space = Subsets(["a", "b", "c"], of="beta")
+        >>> code = torch.zeros(4, 3, dtype=torch.long)
+        >>> new, ratio = Neighbours(space).propose(code, torch.Generator().manual_seed(0))
+        >>> new.sum(1).tolist(), ratio.tolist()
+        ([1, 1, 1, 1], [0.0, 0.0, 0.0, 0.0])
     """
 
     def __init__(self, space: Space) -> None:

@@ -25,6 +25,13 @@ class CrankNicolson(Jump):
     Source:
         Cotter, Roberts, Stuart & White (2013), https://doi.org/10.1214/13-STS421; in the
         space of a transport map: Hoffman et al. (2019), https://arxiv.org/abs/1903.03704
+
+    Example:
+        >>> from trjmcmc import problems
+        >>> target = problems.sinh_arcsinh()
+        >>> move = CrankNicolson(target, problems.SinhArcsinhMap(target.space))
+        >>> move.between, move.within
+        (False, True)
     """
 
     def __init__(
@@ -46,6 +53,18 @@ class RandomWalk(Kernel):
 
     Raises:
         ConfigurationError: A scale or length that is not positive.
+
+    Source:
+        Metropolis et al. (1953), https://doi.org/10.1063/1.1699114
+
+    Example:
+        >>> from trjmcmc import problems
+        >>> from trjmcmc.kernel import start
+        >>> target = problems.robust_regression()
+        >>> state = start(target, torch.zeros(5, 2, dtype=torch.long), torch.zeros(5, 4))
+        >>> state, (info,) = RandomWalk(target).step(state, torch.Generator().manual_seed(0))
+        >>> info.kernel, info.accepted.shape
+        ('walk', torch.Size([5]))
     """
 
     name = "walk"
