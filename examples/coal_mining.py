@@ -22,6 +22,7 @@ from matplotlib import pyplot as plt
 import trjmcmc as trj
 from trjmcmc.plot import PALETTE, plot_models, plot_running
 from trjmcmc.problems.coal_mining import DAYS, LENGTH
+from trjmcmc.transport import StudentT
 
 YEAR = 365.2425
 
@@ -91,7 +92,8 @@ def main() -> None:
     )
     sampler = trj.TRJSampler(
         target,
-        lambda space: trj.CosmicFlow(space, hidden=(width, width)),
+        # heavy reference tails keep chains from sticking where the map is too narrow
+        lambda space: trj.CosmicFlow(space, hidden=(width, width), reference=StudentT(5)),
         seed=arguments.seed,
     )
     sampler.fit(steps=steps, particles=particles, moves=moves, patience=12)

@@ -25,7 +25,7 @@ from trjmcmc.fit import train
 from trjmcmc.kernel import CrankNicolson, Cycle, Fixed, Jump, Kernel, RandomWalk
 from trjmcmc.problems import SinhArcsinhMap
 from trjmcmc.sample import Tally
-from trjmcmc.transport import Identity
+from trjmcmc.transport import Identity, StudentT
 
 
 def check(result, truth, *, sigmas=5.0, largest_error=None):
@@ -224,7 +224,9 @@ def test_nothing_is_copied_to_the_host_inside_a_step():
 def test_coal_mining_in_full():
     """The main job, as examples/coal_mining.py runs it."""
     target = trj.problems.coal_mining()
-    sampler = trj.TRJSampler(target, lambda s: trj.CosmicFlow(s, hidden=(128, 128)), seed=1)
+    sampler = trj.TRJSampler(
+        target, lambda s: trj.CosmicFlow(s, hidden=(128, 128), reference=StudentT(5)), seed=1
+    )
     sampler.fit(steps=4000, particles=12_000, moves=30, patience=12, progress=False)
     result = sampler.run(2000, chains=256, progress=False)
     table = check(result, target.truth, sigmas=4.0)
