@@ -94,7 +94,6 @@ class Density:
     ) -> None:
         self.owner = owner
         item_names = getattr(space, "of", ())
-        self.n_items = space.n_items if space is not None else 0
         self.blocks: list[Block] = []
         example: tuple[dict[str, Tensor], dict[str, Tensor]] = ({}, {})
         start = 0
@@ -102,7 +101,7 @@ class Density:
             prior = Prior(
                 name,
                 spec,
-                items=self.n_items if name in item_names else None,
+                items=space.n_items if space is not None and name in item_names else None,
                 example=example,
                 owner=owner,
             )

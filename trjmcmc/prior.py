@@ -326,10 +326,7 @@ def _bijector(dist: Distribution, what: str) -> Transform:
             "use Uniform(-pi, pi) and put the density into the likelihood"
         )
     try:
-        support = _support(dist)
-        if support is None or getattr(support, "is_discrete", False):
-            raise NotImplementedError
-        return biject_to(support)
+        return biject_to(_support(dist))  # knows no discrete support
     except NotImplementedError:
         raise TargetError(
             f"{what}: {type(dist).__name__} has no continuous support that "
