@@ -46,7 +46,7 @@ def rough_affine(target):
     return exact
 
 
-class NoJacobian(trj.Transport):
+class NoJacobian(trj.transport.Bijection):
     """A broken map for the negative control: it forgets its log-determinant."""
 
     def __init__(self, inner):

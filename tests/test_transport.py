@@ -10,7 +10,7 @@ import trjmcmc as trj
 from tests import toys
 from trjmcmc.errors import ConfigurationError, ShapeError
 from trjmcmc.problems import SinhArcsinhMap
-from trjmcmc.transport import Gaussian, Identity, StudentT, Transport
+from trjmcmc.transport import Bijection, Gaussian, Identity, StudentT
 
 
 def mixed_space():
@@ -39,7 +39,7 @@ def random_affine(space):
     return trj.Affine(space, torch.randn(m, d, generator=generator), factor)
 
 
-class MovesSpares(Transport):
+class MovesSpares(Bijection):
     """A vanilla conditional map: every coordinate moves, whatever the model."""
 
     spares_pass = False

@@ -170,8 +170,8 @@ def starting_state(
     """
     chains, device = len(code), target.device
     with torch.no_grad():
-        z = transport.reference.sample((chains, target.dim), generator, target.dtype)
-        pushed = start(target, code, transport.from_reference(z, code)[0])
+        z = transport.sample_reference(chains, generator, target.dtype)
+        pushed = start(target, code, transport.push(z, code)[0])
         drawn = (
             _from_prior(target, code, generator) if theta is None else start(target, code, theta)
         )

@@ -38,17 +38,11 @@ def log_weights(
     with torch.no_grad():
         for size in [CHUNK] * (n // CHUNK) + ([n % CHUNK] if n % CHUNK else []):
             codes = code.expand(size, -1)
-            z = transport.reference.sample((size, target.dim), generator, target.dtype)
-            theta, ladj = transport.from_reference(z, codes)
+            z = transport.sample_reference(size, generator, target.dtype)
+            theta, log_q = transport.push(z, codes)
             log_joint = target.log_joint(codes, theta)
             target.check_finite(codes, theta, log_joint)
-            if not transport.spares_pass:
-                active = target.space.active(codes)
-                spare = torch.where(active, 0.0, transport.reference.log_prob(theta)).sum(-1)
-                log_nu = transport.reference.log_prob(z).sum(-1) - spare
-            else:
-                log_nu = transport.log_nu(z, codes)
-            parts.append((log_joint + ladj - log_nu).double())
+            parts.append((log_joint - log_q).double())
     return torch.cat(parts)
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigurationError
+from ..space import distinct
 from ..target import Target
 from ..transport import Transport
 
@@ -96,7 +97,7 @@ class ReverseKL(Objective):
         self, transport: Transport, progress: float, n: int, generator: torch.Generator
     ) -> Losses:
         code = self.models(n, generator)
-        z = transport.reference.sample((len(code), self.target.dim), generator, self.target.dtype)
+        z = transport.sample_reference(len(code), generator, self.target.dtype)
         return reverse_kl(self.target, transport, code, z, temper=self.temper(progress))
 
 
@@ -158,43 +159,55 @@ def reverse_kl(
 ) -> Losses:
     r"""Minus the tempered log importance weight of draws pushed through the map.
 
-    .. math:: \log\nu(z) - \log|\det d\theta/dz| - \log\pi_\beta(\theta, m)
+    .. math:: \log q(\theta | m) - \log\pi_\beta(\theta, m)
 
     Its mean over z is, up to a constant of the model, the Kullback-Leibler divergence of the
     map's density from the posterior. The gradient of the target is taken apart from the
     map's, so that a point with a broken one spoils only itself. Dropping such points would
     reward a map for moving there; their gradient comes from the score function instead, with
     how much worse they are than the others (a constant, outside the support) as the weight.
+    So does that of the choice between the components of a mixture, which has no path.
 
     Arguments:
         code: Models, shape (C, L).
-        z: Reference draws, shape (C, D).
+        z: Reference draws, shape (C, D + auxiliary).
         temper: Exponent of the likelihood.
 
     Source:
         Rezende & Mohamed (2015), https://arxiv.org/abs/1505.05770
     """
-    theta, ladj = transport.from_reference(z, code)
+    theta, log_q = transport.push(z, code)
     value, gradient = target.log_joint_and_grad(code, theta, temper=temper, surrogate=True)
     finite = gradient.isfinite().all(-1) & value.isfinite()
     gradient = torch.where(finite[:, None], gradient, 0.0)
     log_joint = torch.where(finite, value, 0.0) + ((theta - theta.detach()) * gradient).sum(-1)
-    loss = torch.where(finite, transport.log_nu(z, code) - ladj - log_joint, 0.0)
+    loss = torch.where(finite, log_q - log_joint, 0.0)
+    usual = loss.detach()[finite].mean()
+    if transport.auxiliary:
+        _, which, _ = distinct(code)
+        worse = torch.where(finite, loss.detach() - _group_means(loss.detach(), which, finite), 0.0)
+        choice = transport.log_choice(z, code)
+        loss = loss + worse * (choice - choice.detach())
     lost = ~finite & theta.detach().isfinite().all(-1)
     if bool(lost.any()):
-        score = -forward_kl(transport, code[lost], theta[lost].detach())
-        ladj_lost = ladj.detach()[lost]
-        plain = transport.log_nu(z, code)[lost] - ladj_lost - value[lost]
-        worse = plain - loss.detach()[finite].mean()
+        score = transport.log_prob(theta[lost].detach(), code[lost])
+        worse = log_q[lost].detach() - value[lost] - usual
         worse = worse.nan_to_num(OUTSIDE, OUTSIDE, -OUTSIDE).clamp(-OUTSIDE, OUTSIDE)
         loss = loss.index_put((lost,), worse * (score - score.detach()))
     return Losses(loss, finite)
 
 
+def _group_means(x: Tensor, which: Tensor, counted: Tensor) -> Tensor:
+    """For each row the mean of x over the counted rows of its group."""
+    groups = int(which.max()) + 1
+    total = x.new_zeros(groups).index_add(0, which, torch.where(counted, x, 0.0))
+    number = x.new_zeros(groups).index_add(0, which, counted.to(x.dtype))
+    return (total / number.clamp(min=1))[which]
+
+
 def forward_kl(transport: Transport, code: Tensor, theta: Tensor) -> Tensor:
     """Minus the log density of given posterior draws under the map, shape (C,), nats."""
-    z, ladj = transport.to_reference(theta, code)
-    return -(transport.log_nu(z, code) + ladj)
+    return -transport.log_prob(theta, code)
 
 
 def _all_models(target: Target) -> ModelDraws:

@@ -18,7 +18,8 @@ class Point(NamedTuple):
 
     Attributes:
         transport: The map that ``z`` belongs to.
-        z: Reference coordinates, shape (C, D); entries of spare slots have no meaning.
+        z: Reference coordinates, shape (C, D + auxiliary); entries of spare slots have no
+            meaning.
         log_weight: Log joint minus the map's log density, up to nothing: the importance
             weight of the point, shape (C,), nats.
     """
@@ -94,12 +95,12 @@ def start(target: Target, code: Tensor, theta: Tensor) -> State:
     return State(code, theta, target.log_joint(code, theta))
 
 
-def locate(state: State, transport: Transport) -> Point:
+def locate(state: State, transport: Transport, generator: torch.Generator) -> Point:
     """Where the chains lie under a transport that passes spare slots through."""
     if state.point is not None and state.point.transport is transport:
         return state.point
-    z, ladj = transport.to_reference(state.theta, state.code)
-    return Point(transport, z, state.log_joint - ladj - transport.log_nu(z, state.code))
+    z, log_q = transport.pull(state.theta, state.code, generator)
+    return Point(transport, z, state.log_joint - log_q)
 
 
 def accept(

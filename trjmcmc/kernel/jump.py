@@ -21,8 +21,7 @@ class Jump(Kernel):
     noise, the whole reference point is refreshed by a kernel that leaves the reference
     invariant, and is carried into the proposed model. With the importance weight
 
-    .. math:: \log w = \log\pi(\theta, m) + \log|\det d\theta/dz| - \log\nu(z)
-                       + \log\nu(\text{spare}),
+    .. math:: \log w = \log\pi(\theta, m) - \log q(\theta | m),
 
     the log acceptance ratio is log w' - log w + log q(m | m') - log q(m' | m): the refresh is
     reversible for the reference, so that it cancels.
@@ -79,53 +78,38 @@ class Jump(Kernel):
 
     def _refresh(self, z: Tensor, generator: torch.Generator) -> Tensor:
         low, high = self.rho
-        if low == 1 and not self.fresh:
+        if low == 1 and not self.fresh and not self.transport.auxiliary:
             return z
         u, v = torch.rand(2, len(z), 1, generator=generator, device=z.device, dtype=z.dtype)
         rho = torch.where(v < self.fresh, 0.0, low + (high - low) * u)
-        return self.transport.reference.refresh(z, rho, generator)
+        return self.transport.refresh(z, rho, generator)
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         target, transport = self.target, self.transport
-        space, reference = target.space, transport.reference
+        space = target.space
+        spare = transport.sample_reference(len(state.code), generator, state.theta.dtype)
         active = space.active(state.code)
-        spare = reference.sample(tuple(state.theta.shape), generator, state.theta.dtype)
         if transport.spares_pass:
-            point = locate(state, transport)
-            z = torch.where(active, point.z, spare)
-            log_weight = point.log_weight
+            point = locate(state, transport, generator)
+            used = torch.nn.functional.pad(active, (0, transport.auxiliary), value=True)
+            z = torch.where(used, point.z, spare)
         else:
             filled = torch.where(active, state.theta, spare)
-            z, ladj = transport.to_reference(filled, state.code)
-            log_weight = state.log_joint + _weight(transport, z, -ladj, spare, active)
-            point = Point(transport, z, log_weight)
-        code, log_q = self.proposal.propose(state.code, generator)
+            z, log_q = transport.pull(filled, state.code, generator)
+            point = Point(transport, z, state.log_joint - log_q)
+        code, log_ratio = self.proposal.propose(state.code, generator)
         z = self._refresh(z, generator)
-        filled, ladj = transport.from_reference(z, code)
-        active = space.active(code)
-        theta = torch.where(active, filled, 0.0)
+        filled, log_q = transport.push(z, code)
+        theta = torch.where(space.active(code), filled, 0.0)
         log_joint = target.log_joint(code, theta)
-        if transport.spares_pass:
-            new_weight = log_joint + ladj - transport.log_nu(z, code)
-        else:
-            new_weight = log_joint + _weight(transport, z, ladj, filled, active)
-        proposed = State(code, theta, log_joint, Point(transport, z, new_weight))
+        proposed = State(code, theta, log_joint, Point(transport, z, log_joint - log_q))
         after, info = accept(
             self.name,
             state._replace(point=point),
             proposed,
-            new_weight - log_weight + log_q,
+            log_joint - log_q - point.log_weight + log_ratio,
             generator,
         )
         if not transport.spares_pass:  # the spare slots are part of z and not of the state
             after = after._replace(point=None)
         return after, info
-
-
-def _weight(
-    transport: Transport, z: Tensor, ladj: Tensor, filled: Tensor, active: Tensor
-) -> Tensor:
-    """Log weight without the log joint, where the map moves the spare slots too."""
-    reference = transport.reference
-    spare = torch.where(active, 0.0, reference.log_prob(filled)).sum(-1)
-    return ladj - reference.log_prob(z).sum(-1) + spare

@@ -1,6 +1,7 @@
 """Small real problems with known answers, shared by tests, examples and benchmarks."""
 
 from .coal_mining import coal_mining
+from .factor_analysis import factor_analysis, loading_matrix
 from .quadrature import log_evidence
 from .robust_regression import robust_regression
 from .sinh_arcsinh import SinhArcsinhMap, sinh_arcsinh
@@ -8,6 +9,8 @@ from .sinh_arcsinh import SinhArcsinhMap, sinh_arcsinh
 __all__ = [
     "SinhArcsinhMap",
     "coal_mining",
+    "factor_analysis",
+    "loading_matrix",
     "log_evidence",
     "robust_regression",
     "sinh_arcsinh",

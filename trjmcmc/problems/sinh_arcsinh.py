@@ -8,7 +8,7 @@ from torch.distributions import Normal
 
 from ..space import Space
 from ..target import Model, Target, Truth
-from ..transport import Transport
+from ..transport import Bijection
 
 # Skewness and tail weight by coordinate, correlation of the second model, weights of the models:
 # the illustrative example of Davies et al. (2023), section 5.1
@@ -55,7 +55,7 @@ def sinh_arcsinh() -> Target:
     return Target(models, model_prior=PROBABILITIES, truth=truth)
 
 
-class SinhArcsinhMap(Transport):
+class SinhArcsinhMap(Bijection):
     """The exact transport of :func:`sinh_arcsinh`: x = S(L z), elementwise sinh-arcsinh S.
 
     Arguments:

@@ -4,19 +4,23 @@ from torch.distributions import Distribution as _Distribution
 
 _validate = _Distribution._validate_args  # importing zuko switches the process-wide checks off
 from .affine import Affine  # noqa: E402
-from .base import Gaussian, Identity, Reference, StudentT, Transport  # noqa: E402
+from .base import Bijection, Gaussian, Identity, Reference, StudentT, Transport  # noqa: E402
 from .cosmic import CosmicFlow  # noqa: E402
+from .mixture import Mixture, mixture_flow  # noqa: E402
 from .per_model import PerModel  # noqa: E402
 
 _Distribution.set_default_validate_args(_validate)
 
 __all__ = [
     "Affine",
+    "Bijection",
     "CosmicFlow",
     "Gaussian",
     "Identity",
+    "Mixture",
     "PerModel",
     "Reference",
     "StudentT",
     "Transport",
+    "mixture_flow",
 ]

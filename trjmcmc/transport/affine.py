@@ -7,10 +7,10 @@ from torch import Tensor, nn
 
 from ..errors import ShapeError
 from ..space import Space, check_enumerable
-from .base import Reference, Transport
+from .base import Bijection, Reference
 
 
-class Affine(Transport):
+class Affine(Bijection):
     """theta = loc + L z in the coordinates of each model, spare coordinates untouched.
 
     Arguments:

@@ -111,21 +111,92 @@ class StudentT(Reference):
 
 
 class Transport(nn.Module, ABC):
-    """A bijection of the padded coordinates for every model: parameters to reference and back.
+    """A density for every model, and a way to it from one reference distribution.
+
+    A reference point has the D coordinates of the padded space and ``auxiliary`` more, which
+    choose between several maps (:class:`Mixture`). Most maps are one bijection a model:
+    derive those from :class:`Bijection`.
 
     Attributes:
         space: The bound model space, pure data.
         reference: The distribution that posteriors are carried to.
         spares_pass: Whether coordinates that a model does not use pass through unchanged, so
             that the density of a model's own coordinates is known exactly.
+        auxiliary: Number of reference coordinates beyond the padded ones.
     """
 
     spares_pass: bool = True
+    auxiliary: int = 0
 
     def __init__(self, space: Space, reference: Reference | None = None) -> None:
         super().__init__()
         self.space = space
         self.reference = reference if reference is not None else Gaussian()
+
+    @abstractmethod
+    def push(self, z: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+        """Carry reference points to parameters.
+
+        Arguments:
+            z: Reference points, shape (C, D + auxiliary).
+            code: Models, shape (C, L).
+
+        Returns:
+            theta, shape (C, D), and the log density of its active coordinates under the map,
+            shape (C,), nats.
+        """
+
+    @abstractmethod
+    def pull(
+        self, theta: Tensor, code: Tensor, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Find a reference point of each theta: a draw from all that lead there.
+
+        Arguments:
+            theta: Padded unconstrained coordinates, shape (C, D).
+            code: Models, shape (C, L).
+            generator: Source of randomness.
+
+        Returns:
+            z, shape (C, D + auxiliary), and the log density of theta under the map, (C,), nats.
+        """
+
+    @abstractmethod
+    def log_prob(self, theta: Tensor, code: Tensor) -> Tensor:
+        """Log density of the active coordinates under the map, shape (C,), nats."""
+
+    def log_choice(self, z: Tensor, code: Tensor) -> Tensor:
+        """Log-probability of what the auxiliary coordinates of ``z`` choose, shape (C,)."""
+        return z.new_zeros(len(z))
+
+    def sample_reference(self, n: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
+        """Draws of the reference, shape (n, D + auxiliary)."""
+        return self.reference.sample((n, self.space.n_slots), generator, dtype)
+
+    def refresh(self, z: Tensor, rho: Tensor | float, generator: torch.Generator) -> Tensor:
+        """A draw from a kernel that is reversible for the reference; see :class:`Reference`."""
+        return self.reference.refresh(z, rho, generator)
+
+    def log_nu(self, z: Tensor, code: Tensor) -> Tensor:
+        """Log reference density of the coordinates that each model uses, shape (C,), nats."""
+        active = self.space.active(code)
+        return torch.where(active, self.reference.log_prob(z), 0.0).sum(-1)
+
+    def calibrate(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
+        """Take a first guess of location and scale of the models' coordinates, if it helps.
+
+        Arguments:
+            code: Models, shape (M, L).
+            loc: Locations, shape (M, D).
+            scale: Positive scales, shape (M, D).
+        """
+
+
+class Bijection(Transport):
+    """A bijection of the padded coordinates for every model: parameters to reference and back.
+
+    Derive your own maps from this: both directions, each with its log-determinant.
+    """
 
     @abstractmethod
     def to_reference(self, theta: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
@@ -151,22 +222,29 @@ class Transport(nn.Module, ABC):
             theta, shape (C, D), and log|det dtheta/dz|, shape (C,).
         """
 
-    def log_nu(self, z: Tensor, code: Tensor) -> Tensor:
-        """Log reference density of the coordinates that each model uses, shape (C,), nats."""
-        active = self.space.active(code)
-        return torch.where(active, self.reference.log_prob(z), 0.0).sum(-1)
+    def _log_density(self, z: Tensor, theta: Tensor, code: Tensor) -> Tensor:
+        if self.spares_pass:
+            return self.log_nu(z, code)
+        # averaged over the spare coordinates by one draw of them: right in ratios
+        spare = torch.where(self.space.active(code), 0.0, self.reference.log_prob(theta))
+        return (self.reference.log_prob(z) - spare).sum(-1)
 
-    def calibrate(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
-        """Take a first guess of location and scale of the models' coordinates, if it helps.
+    def push(self, z: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+        theta, ladj = self.from_reference(z, code)
+        return theta, self._log_density(z, theta, code) - ladj
 
-        Arguments:
-            code: Models, shape (M, L).
-            loc: Locations, shape (M, D).
-            scale: Positive scales, shape (M, D).
-        """
+    def pull(
+        self, theta: Tensor, code: Tensor, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        z, ladj = self.to_reference(theta, code)
+        return z, self._log_density(z, theta, code) + ladj
+
+    def log_prob(self, theta: Tensor, code: Tensor) -> Tensor:
+        z, ladj = self.to_reference(theta, code)
+        return self._log_density(z, theta, code) + ladj
 
 
-class Identity(Transport):
+class Identity(Bijection):
     """theta = z: moves in plain unconstrained coordinates."""
 
     def to_reference(self, theta: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,12 +13,12 @@ from zuko.transforms import MonotonicAffineTransform, MonotonicRQSTransform
 from ..errors import ConfigurationError
 from ..rng import seeded
 from ..space import Space
-from .base import Reference, Transport
+from .base import Bijection, Reference
 
 TABLE = 4096  # largest space with a location and scale of its own for each model
 
 
-class CosmicFlow(Transport):
+class CosmicFlow(Bijection):
     r"""Affine couplings split by rank among the active coordinates, then elementwise splines.
 
     From the reference outwards: a base affine map, affine couplings, a rational-quadratic

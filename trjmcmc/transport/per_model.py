@@ -12,10 +12,10 @@ from ..errors import ConfigurationError
 from ..grouping import apply_by_group
 from ..rng import seeded
 from ..space import Space, check_enumerable
-from .base import Reference, Transport
+from .base import Bijection, Reference
 
 
-class PerModel(Transport):
+class PerModel(Bijection):
     """An independent zuko flow for each model of a small space.
 
     Arguments:
