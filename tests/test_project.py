@@ -28,6 +28,7 @@ def test_imports_point_one_way():
         "grouping",
         "space",
         "prior",
+        "blackbox",
         "density",
         "target",
         "transport",

@@ -10,22 +10,26 @@ A model list goes in, p(model | data) comes out, exact however poor the maps are
 """
 
 from . import errors, estimate, fit, kernel, problems, transport
+from .blackbox import BlackBox, with_gradient
 from .estimate import Estimate
 from .prior import Ordered
 from .result import Result, load
 from .sampler import TRJSampler
 from .space import Counts, LogWeights, Space, Subsets
 from .target import Model, Target, Truth
-from .transport import Affine, CosmicFlow, PerModel, Transport
+from .transport import Affine, Bijection, CosmicFlow, Mixture, PerModel, Transport, mixture_flow
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Affine",
+    "Bijection",
+    "BlackBox",
     "CosmicFlow",
     "Counts",
     "Estimate",
     "LogWeights",
+    "Mixture",
     "Model",
     "Ordered",
     "PerModel",
@@ -41,6 +45,8 @@ __all__ = [
     "fit",
     "kernel",
     "load",
+    "mixture_flow",
     "problems",
     "transport",
+    "with_gradient",
 ]

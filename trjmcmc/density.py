@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .errors import ShapeError, TargetError
+from .blackbox import BlackBox
+from .errors import BlackBoxError, ShapeError, TargetError, TRJError
 from .grouping import on_host
 from .prior import Prior, PriorSpec
 from .space import Space
@@ -29,8 +30,9 @@ class Likelihood:
         if not callable(function):
             raise TargetError(f"{what} of {owner}: expected a function, got {function!r}")
         self.function, self.owner, self.what = function, owner, what
-        self._call = function if vectorized else torch.func.vmap(function)
-        self._vectorized = vectorized
+        self.foreign = isinstance(function, BlackBox)
+        self._vectorized = vectorized or self.foreign  # a black box knows its own batches
+        self._call = function if self._vectorized else torch.func.vmap(function)
 
     def __call__(self, params: dict[str, Tensor], n: int, active: Tensor | None = None) -> Tensor:
         if not params and active is None:  # no parameters: the value is one number
@@ -40,6 +42,10 @@ class Likelihood:
             return value.expand(n)
         try:
             value = self._call(params) if active is None else self._call(params, active)
+        except BlackBoxError as error:
+            raise BlackBoxError(f"{self.what} of {self.owner}: {error}") from error
+        except TRJError:
+            raise
         except Exception as error:
             shapes = ", ".join(f"{k}: {tuple(v.shape)} {v.dtype}" for k, v in params.items())
             hint = "; if its data have another precision, state Target(..., dtype=...)"
@@ -110,11 +116,16 @@ class Density:
             self.blocks.append(Block(prior, start, prior.typical(example[1])))
             start += prior.size
         self.width = start
+        self.evaluations = 0
         self.shared = space is not None
         self.likelihood = Likelihood(log_likelihood, vectorized, owner, "log_likelihood")
         self.surrogate = (
             None if surrogate is None else Likelihood(surrogate, vectorized, owner, "surrogate")
         )
+
+    @property
+    def differentiable(self) -> bool:
+        return bool(getattr((self.surrogate or self.likelihood).function, "differentiable", True))
 
     # A prior that belongs to no item sees zero for the unused items of those before it; the
     # prior of an item sees its fellows' values as they are.
@@ -173,12 +184,36 @@ class Density:
             log_prior = log_prior + log_density.reshape(len(theta), -1).sum(-1)
             typical = typical + usual.reshape(len(theta), -1).sum(-1)
         function = self.surrogate if surrogate and self.surrogate else self.likelihood
-        log_likelihood = function(shown, len(theta), items).to(theta.dtype)
+        if function is self.likelihood:
+            self.evaluations += len(theta)
+        if function.foreign:
+            log_likelihood = self._where_possible(function, shown, items, log_prior)
+        else:
+            log_likelihood = function(shown, len(theta), items).to(theta.dtype)
         undefined = undefined_values(log_likelihood)
-        if on_host(theta) and not bool(undefined.any()):
+        broken = undefined_values(log_prior)  # a density's own arithmetic overflows
+        if on_host(theta) and not bool((undefined | broken).any()):
             return log_prior, log_likelihood, undefined
-        far = undefined & ((log_prior < typical - FAR) | _extreme(values, undefined))
-        return log_prior, torch.where(far, -math.inf, log_likelihood), far
+        extreme = _extreme(values, undefined)
+        far = undefined & ((log_prior < typical - FAR) | extreme)
+        log_prior = torch.where(broken & extreme, -math.inf, log_prior)
+        return log_prior, torch.where(far, -math.inf, log_likelihood), far | (broken & extreme)
+
+    def _where_possible(
+        self,
+        function: Likelihood,
+        shown: dict[str, Tensor],
+        items: Tensor | None,
+        log_prior: Tensor,
+    ) -> Tensor:
+        """A likelihood that is called only inside the prior's support; 0 elsewhere."""
+        rows = (log_prior > -math.inf).nonzero()[:, 0]
+        self.evaluations -= len(log_prior) - len(rows)
+        if not len(rows):
+            return torch.zeros_like(log_prior)
+        some = {k: v[rows] for k, v in shown.items()}
+        value = function(some, len(rows), None if items is None else items[rows])
+        return torch.zeros_like(log_prior).index_put((rows,), value.to(log_prior))
 
     def to(self, dtype: torch.dtype, device: torch.device) -> Density:
         new = copy.copy(self)

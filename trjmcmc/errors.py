@@ -1,8 +1,16 @@
 """Exceptions and warnings: one base class each, one subclass per remedy."""
 
+from typing import Any
+
 
 class TRJError(Exception):
-    """Base of every exception that the package raises on purpose."""
+    """Base of every exception that the package raises on purpose.
+
+    Attributes:
+        result: What a run had drawn before it failed, a :class:`trjmcmc.Result`, or None.
+    """
+
+    result: Any = None
 
 
 class TargetError(TRJError, ValueError):
@@ -27,6 +35,14 @@ class NonFiniteError(TRJError, ValueError):
         self.where = where
 
 
+class BlackBoxError(TargetError):
+    """A likelihood from outside PyTorch failed, or returned something else than a number."""
+
+
+class PoolError(TRJError, RuntimeError):
+    """A pool of workers failed: give the black box a fresh one and call again."""
+
+
 class ConfigurationError(TRJError, ValueError):
     """A setting of the fit, a kernel or the sampler is out of range."""
 
@@ -44,6 +60,10 @@ class UnknownModelError(TRJError, KeyError):
 
 class TRJWarning(UserWarning):
     """Base of every warning of the package."""
+
+
+class CoverageWarning(TRJWarning):
+    """A map misses a part of a posterior, or its evidence contradicts the audit's."""
 
 
 class DisagreementWarning(TRJWarning):

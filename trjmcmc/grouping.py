@@ -1,5 +1,6 @@
-"""Apply a different function to the rows of each group of a batch."""
+"""Rows of a batch by groups: functions of their own, means, sums of exponentials."""
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -70,3 +71,20 @@ def _apply_dense(
             )
     assert result is not None
     return result
+
+
+def group_means(x: Tensor, group: Tensor, counted: Tensor | None = None) -> Tensor:
+    """For each row the mean of x over the (counted) rows of its group, (C,) -> (C,)."""
+    counted = torch.ones_like(group, dtype=torch.bool) if counted is None else counted
+    groups = int(group.max()) + 1 if len(group) else 0
+    total = x.new_zeros(groups).index_add(0, group, torch.where(counted, x, 0.0))
+    number = x.new_zeros(groups).index_add(0, group, counted.to(x.dtype))
+    return (total / number.clamp(min=1))[group]
+
+
+def group_logsumexp(x: Tensor, group: Tensor, groups: int) -> Tensor:
+    """Log-sum-exp of the rows of each group, (C,) -> (groups,); -inf for an empty group."""
+    top = torch.full((groups,), -math.inf, dtype=x.dtype, device=x.device)
+    top = top.scatter_reduce(0, group, x, "amax")
+    safe = torch.where(top > -math.inf, top, 0.0)
+    return safe + torch.zeros_like(top).index_add(0, group, (x - safe[group]).exp()).log()

@@ -18,7 +18,13 @@ from torch import Tensor
 
 from . import export
 from .draws import Draws
-from .errors import ConvergenceWarning, DisagreementWarning, PrecisionWarning, TRJError
+from .errors import (
+    ConvergenceWarning,
+    CoverageWarning,
+    DisagreementWarning,
+    PrecisionWarning,
+    TRJError,
+)
 from .estimate import (
     Estimate,
     autocorrelation_time,
@@ -28,7 +34,7 @@ from .estimate import (
     probabilities,
     visit_probability,
 )
-from .fit import FitTrace
+from .fit import AuditReport, FitTrace, ModelAudit
 from .space import Counts, Space, Subsets, distinct, space_from_spec
 from .target import Truth
 
@@ -57,7 +63,10 @@ class RunReport:
         interrupted: Whether the user stopped the run.
         overflows: Proposals at which a likelihood was NaN or +inf far out in the prior's tail;
             they counted as impossible.
+        budget_spent: Whether the run ended because ``max_evaluations`` were made.
         evaluations: Likelihood evaluations so far, fit included.
+        gradients: How many of them were differentiated.
+        audit: What the audit of the map found, or None if there was none.
     """
 
     acceptance: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -67,7 +76,10 @@ class RunReport:
     seed: int = 0
     interrupted: bool = False
     overflows: int = 0
+    budget_spent: bool = False
     evaluations: int = 0
+    gradients: int = 0
+    audit: AuditReport | None = None
 
 
 class Result:
@@ -213,6 +225,23 @@ class Result:
         table = pd.DataFrame.from_dict(rows, orient="index")
         table.index.name = "model"
         return table
+
+    def audit(self) -> pd.DataFrame:
+        """What an audit that owes nothing to the map says of it, model by model.
+
+        Returns:
+            ``log_evidence`` and ``se`` by tempered sequential Monte Carlo; ``map_log_evidence``
+            and ``map_se`` by importance sampling through the map; their ``difference``;
+            ``covered``, the share of the posterior that the map reaches; ``modes``; and the
+            ``verdict``: ``covered``, ``uncovered``, ``evidences differ``, or ``rough`` where
+            the audit's own halves differ by more than 0.1 nats.
+
+        Raises:
+            TRJError: There was no audit.
+        """
+        if self.report.audit is None:
+            raise TRJError("audit: there was none; TRJSampler.fit makes one for up to 64 models")
+        return self.report.audit.table()
 
     def bayes_factor(self, a: Any, b: Any, *, log: bool = False) -> Estimate:
         """Bayes factor of model ``a`` over model ``b``, from the visits.
@@ -396,7 +425,8 @@ class Result:
     def save(self, path: str | Path) -> None:
         """Write everything to one file that holds data only, no code; read by :func:`load`."""
         fit = asdict(self.report.fit) if self.report.fit else None
-        report = {**vars(self.report), "fit": fit}
+        audit = asdict(self.report.audit) if self.report.audit else None
+        report = {**vars(self.report), "fit": fit, "audit": audit}
         truth = None
         if self.truth:
             truth = {
@@ -451,6 +481,8 @@ class Result:
                 ConvergenceWarning,
                 stacklevel=4,
             )
+        if self.report.audit is not None:
+            warn_of_coverage(self.report.audit)
         size = float(self.raw.log_joint.abs().median())
         if torch.finfo(self.raw.log_joint.dtype).eps * size > ROUNDING:
             warnings.warn(
@@ -485,6 +517,30 @@ class Result:
         return f"Result({shape}, {len(self._visited)} models visited)"
 
 
+def warn_of_coverage(audit: AuditReport) -> None:
+    """Name the models of which a map misses a part, or whose evidences contradict each other."""
+    if missed := audit.uncovered:
+        shares = {m.model: m.covered for m in audit.models}
+        warnings.warn(
+            "the map misses a part of the posterior of "
+            + ", ".join(f"{m!r} (covers {shares[m]:.1%})" for m in missed[:5])
+            + f", after {audit.mended} attempts to mend it. Evidences and draws that come from "
+            "the map alone are wrong there; the chains started in every mode that the audit "
+            "found. Train longer (fit(steps=...)) or use a larger map.",
+            CoverageWarning,
+            stacklevel=4,
+        )
+    if differing := audit.differing:
+        gaps = {m.model: m.difference for m in audit.models}
+        warnings.warn(
+            "log evidences through the map differ from the audit's on "
+            + ", ".join(f"{m!r} ({gaps[m]:+.2f})" for m in differing[:5])
+            + ": see result.audit(); a larger audit (fit(audit=...)) may tell which is right.",
+            CoverageWarning,
+            stacklevel=4,
+        )
+
+
 def load(path: str | Path) -> Result:
     """Read a file written by :meth:`Result.save`; nothing in it is executed.
 
@@ -501,6 +557,9 @@ def load(path: str | Path) -> Result:
         raise TRJError(f"{path}: not a result saved by this version of trjmcmc")
     report = dict(data["report"])
     report["fit"] = FitTrace(**report["fit"]) if report["fit"] else None
+    if report["audit"]:
+        models = tuple(ModelAudit(**m) for m in report["audit"]["models"])
+        report["audit"] = AuditReport(**{**report["audit"], "models": models})
     return Result(
         space_from_spec(data["space"]),
         Draws(**data["draws"]),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from .draws import Draws, Recorder
-from .errors import InterruptedWarning, TargetError
+from .errors import InterruptedWarning, TargetError, TRJError
 from .kernel import Info, Kernel, State, start
 from .target import Target
 from .transport import Transport
@@ -97,6 +98,21 @@ def warm_up(
     return state
 
 
+@dataclass(frozen=True)
+class Chains:
+    """What :func:`run_chains` came back with.
+
+    Attributes:
+        draws: Kept draws.
+        stopped: ``"draws"``, ``"budget"``, ``"interrupted"`` or ``"error"``.
+        error: What ended it, if anything did.
+    """
+
+    draws: Draws
+    stopped: str
+    error: TRJError | None = None
+
+
 def run_chains(
     kernel: Kernel,
     state: State,
@@ -105,8 +121,9 @@ def run_chains(
     draws: int,
     thin: int,
     generator: torch.Generator,
+    limit: float = math.inf,
     on_draw: Callable[[], object] | None = None,
-) -> Draws:
+) -> Chains:
     """Advance chains and record them; nothing is adapted here.
 
     Arguments:
@@ -116,35 +133,48 @@ def run_chains(
         draws: Kept draws a chain.
         thin: Steps a kept draw.
         generator: The only source of randomness.
+        limit: Count of the target's evaluations at which to end.
         on_draw: Called after each kept draw.
 
     Returns:
-        The draws; fewer than asked for, with a warning, if the user pressed Ctrl-C.
+        The draws; fewer than asked for if the user pressed Ctrl-C (with a warning), the limit
+        was reached, or a likelihood failed.
 
     Raises:
         KeyboardInterrupt: The user pressed Ctrl-C before the first draw was kept.
-        NonFiniteError: A density was NaN or +inf.
+        TRJError: A likelihood failed before the first draw was kept.
     """
     recorder = Recorder(draws, state.code, state.theta, thin)
+    stopped, failure, step_cost = "draws", None, 0
     try:
         with torch.no_grad():
             for _ in range(draws):
+                begun = tally.target.evaluations
+                if recorder.kept and begun + step_cost > limit:
+                    stopped = "budget"
+                    break
                 for _ in range(thin):
                     state, infos = kernel.step(state, generator)
                     tally.add(infos)
-                recorder.keep(state.code, state.theta, state.log_joint)
                 tally.check()
+                recorder.keep(state.code, state.theta, state.log_joint)
+                step_cost = tally.target.evaluations - begun
                 if on_draw is not None:
                     on_draw()
     except KeyboardInterrupt:
         if not recorder.kept:
             raise
+        stopped = "interrupted"
         warnings.warn(
             f"interrupted after {recorder.kept} of {draws} draws a chain; the result holds them",
             InterruptedWarning,
             stacklevel=3,
         )
-    return recorder.draws()
+    except TRJError as error:
+        if not recorder.kept:
+            raise
+        stopped, failure = "error", error
+    return Chains(recorder.draws(), stopped, failure)
 
 
 def starting_state(

@@ -7,7 +7,7 @@ import math
 import secrets
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,28 +16,52 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from .draws import Draws
-from .errors import ConfigurationError, ConvergenceError, ConvergenceWarning, TargetError
+from .errors import (
+    BlackBoxError,
+    ConfigurationError,
+    ConvergenceError,
+    ConvergenceWarning,
+    TargetError,
+)
 from .estimate import Estimate, log_mean_weight, log_weights
 from .fit import (
+    Audit,
+    AuditReport,
     FitTrace,
     ForwardKL,
+    ModelAudit,
+    Modes,
     Objective,
-    Particles,
+    Pool,
     ReverseKL,
+    emcee_pool,
+    find_modes,
     locate,
+    mode_map,
     tempered_smc,
     train,
+    user_pool,
 )
+from .fit.audit import COVERED, REPLICATES
 from .kernel import CrankNicolson, Cycle, Fixed, IndexProposal, Jump, Kernel, Neighbours, RandomWalk
-from .result import SHOWN, Result, RunReport
+from .result import SHOWN, Result, RunReport, warn_of_coverage
 from .sample import Tally, run_chains, starting_state, warm_up
 from .space import ModelList, Space, distinct
 from .target import Target
-from .transport import CosmicFlow, Transport
+from .transport import Transport, mixture_flow
 
-PILOT_PARTICLES = 24_000  # over all models
 PILOT_MODELS = 64  # most models that a pilot run visits one by one
-IMPORTANCE_DRAWS = 4096  # a model
+PILOT_SHARE = 0.45  # of a limit on evaluations; the rest of a fit's goes to importance sampling
+TRAINING_COST = 20  # evaluations of a cheap likelihood in the time of one training draw, or more
+FRUGAL_TEMPERATURES = 9  # that an audit within a limit is planned for, the prior included
+FIT_SHARE = 0.75  # of a limit on the evaluations of a run
+STEP_EVALUATIONS = 7  # of the default kernel
+FRUGAL_STEPS = 100  # at least that chains make where evaluations are limited
+MENDS = 2  # times that a map is trained again because the audit finds it short
+MODE_DRAWS = 2000  # draws among which modes are looked for
+IMPORTANCE_DRAWS = 4096  # a model, to begin with
+MOST_IMPORTANCE_DRAWS = 65_536
+PRECISE = 0.01  # nats of standard error at which there are enough of them
 WALKS = 4  # random walks a step: cheap, and measured to halve the autocorrelation time
 UNIFORM_SHARE = 0.2  # of the default proposal between models, so that none is starved
 JUMP_RHO = 0.95  # of the default jump: measured best of 0.8, 0.95 and 1 on coal mining
@@ -108,7 +132,7 @@ class TRJSampler:
         self._generator = torch.Generator(self.target.device).manual_seed(self.seed)
         space = self.target.space
         if transport is None:
-            transport = CosmicFlow(space, seed=self.seed)
+            transport = mixture_flow(space, seed=self.seed)
         elif not isinstance(transport, Transport):
             transport = transport(space)
         self.transport = _matching(transport, self.target)
@@ -120,8 +144,13 @@ class TRJSampler:
         self._log_mass: dict[str, Estimate] = {}
         self._scale: Tensor | float = 1.0
         self._seconds: dict[str, float] = {}
-        self.particles: Particles | None = None
         self.fit_trace: FitTrace | None = None
+        self.audit_report: AuditReport | None = None
+        self._audit: Audit | None = None
+        self._unfinished: Audit | None = None  # a likelihood failed on the way
+        self._coverage: Tensor | None = None
+        self._mended = 0
+        self._modes: list[Modes] = []
         self._weighed = False
         self._check_kernel(self._make_kernel(self.target, self.transport))
 
@@ -147,28 +176,40 @@ class TRJSampler:
         steps: int = 2000,
         batch: int = 512,
         objective: Objective | None = None,
-        pilot: bool | None = None,
+        pilot: bool | str | Mapping[Any, Mapping[str, Any]] | Pool | None = None,
+        audit: bool | int = True,
         particles: int | None = None,
-        moves: int = 20,
+        moves: int = 30,
+        max_evaluations: int | None = None,
         progress: bool = True,
         **options: Any,
     ) -> FitTrace:
-        """Train the map.
+        """Train the map, and audit what it has learnt.
 
-        With few models a pilot run comes first: tempered sequential Monte Carlo from the prior,
-        which needs no gradients and finds modes that a map trained by reverse KL drops; the map
-        is then fitted to its draws by forward KL. Otherwise (``pilot=False``, or more than 64
-        models) it is trained by reverse KL, from the log joint's gradients alone. Either way
-        the sampler's answer is exact; training buys speed.
+        With few models an audit comes first: independent runs of tempered sequential Monte
+        Carlo from the prior, grown until their evidences agree. It finds modes that a map
+        trained by reverse KL drops; the map is fitted to its draws by a mass-covering
+        divergence, and scored on draws that were kept back. Where the map misses a part of a
+        posterior it is trained again; if that fails, a warning names the models. Without a
+        pilot (``pilot=False``, or more than 64 models) the map is trained by reverse KL, from
+        the log joint's gradients alone, and with few models audited afterwards. Either way the
+        sampler's answer is exact; training buys speed.
+
+        If the likelihood fails on the way, calling ``fit`` again goes on where it stopped.
 
         Arguments:
             steps: Most training steps; it stops earlier on a plateau.
             batch: Draws a step.
             objective: Train on this objective instead.
-            pilot: Whether to make a pilot run; None decides by the number of models.
-            particles: Particles a model of the pilot run; 24 000 shared among the models, but
-                500 to 4000 each, if omitted.
-            moves: Random-walk moves a temperature of the pilot run.
+            pilot: Draws to train on: True, those of the audit; ``"emcee"``; your own, a dict
+                by model label of parameters by name, shape (n, ...); False, none. None takes
+                the audit's where the models are few or there are no gradients.
+            audit: False leaves the audit out; an integer is the number of evaluations up to
+                which it may grow. By default about as many as take the time of the training.
+            particles: Particles a model and replicate of the audit's first round; 24 000
+                shared among all, but 100 to 1000 each, if omitted.
+            moves: Moves of each particle at each temperature.
+            max_evaluations: Most likelihood calls, those of the importance sampling included.
             progress: Show progress bars.
             options: Further arguments of :func:`trjmcmc.fit.train`: ``learning_rate``,
                 ``clip``, ``patience``.
@@ -177,84 +218,231 @@ class TRJSampler:
             The trace; ``trace.plot()`` draws it.
 
         Raises:
-            NonFiniteError: The pilot run met a likelihood that is NaN or +inf.
+            ConfigurationError: Settings that contradict each other.
+            NonFiniteError: The likelihood is NaN or +inf somewhere; the point is named.
+            BlackBoxError, PoolError: A black box or its pool failed.
         """
+        trace = self._train_and_weigh(
+            steps=steps,
+            batch=batch,
+            objective=objective,
+            pilot=pilot,
+            audit=audit,
+            particles=particles,
+            moves=moves,
+            max_evaluations=max_evaluations,
+            progress=progress,
+            **options,
+        )
+        if self.audit_report is not None:
+            warn_of_coverage(self.audit_report)
+        return trace
+
+    def _train_and_weigh(self, *, max_evaluations: int | None = None, **settings: Any) -> FitTrace:
+        begun = self.target.evaluations
+        trace = self._fit(max_evaluations=max_evaluations, **settings)
+        if self._audit is not None:
+            left = None
+            if max_evaluations is not None:
+                left = max_evaluations - (self.target.evaluations - begun)
+            self._weigh(left)
+        return trace
+
+    def _fit(
+        self,
+        *,
+        steps: int = 2000,
+        batch: int = 512,
+        objective: Objective | None = None,
+        pilot: bool | str | Mapping[Any, Mapping[str, Any]] | Pool | None = None,
+        audit: bool | int = True,
+        particles: int | None = None,
+        moves: int = 30,
+        max_evaluations: int | None = None,
+        progress: bool = True,
+        **options: Any,
+    ) -> FitTrace:
         target, space, generator = self.target, self.target.space, self._generator
         first = self.fit_trace is None
-        self.particles, self._weighed = None, False
+        resumed, self._audit = self._unfinished, None
+        self.audit_report, self._weighed, self._modes = None, False, []
         if not target.dim:  # models without parameters: there is nothing to map
             self.fit_trace = FitTrace()
             return self.fit_trace
         few = space.size is not None and space.size <= PILOT_MODELS
-        if pilot and not few:
+        if pilot is True and not few:
             raise ConfigurationError(
                 f"pilot: a pilot run visits each model and takes {PILOT_MODELS} at most; this "
                 f"space has {space.size}"
             )
-        codes = space.enumerate() if few else distinct(space.sample_prior(POOLED, generator))[0]
-        if objective is None and few and pilot is not False:
-            begun = time.perf_counter()
-            each = particles or min(4000, max(500, PILOT_PARTICLES // len(codes)))
-            self.particles = self._pilot(codes, each, moves, progress)
-            self._seconds["pilot"] = time.perf_counter() - begun
-        if self.particles is not None:
-            theta, active = self.particles.theta, space.active(codes)
-            loc = torch.where(active, theta.mean(1), 0.0)
-            scale = torch.where(active, theta.std(1).clamp(min=1e-6), 1.0)
-            if objective is None:
-                many = codes.repeat_interleave(theta.shape[1], 0)
-                objective = ForwardKL(many, theta.flatten(0, 1), generator=generator)
-        else:
-            loc, scale = locate(target, codes, generator)
+        if pilot is False and objective is None and not target.differentiable:
+            raise ConfigurationError(
+                "pilot: a likelihood without gradients needs draws to train on; leave pilot "
+                'out, or pass "emcee" or your own draws'
+            )
+        if max_evaluations is not None and max_evaluations < 1:
+            raise ConfigurationError(f"max_evaluations: expected 1 or more, got {max_evaluations}")
+        by_audit = pilot in (None, True) and objective is None
+        by_audit = by_audit and (few or not target.differentiable)
+        codes = self._models_to_fit(few, by_audit)
+        budget = TRAINING_COST * steps * batch if isinstance(audit, bool) else audit
+        limit = None
+        if max_evaluations is not None:
+            limit = int(PILOT_SHARE * max_evaluations)
+            particles, moves = _sizes_within(limit, len(codes), moves)
+        auditor = resumed
+        if auditor is None:
+            auditor = Audit(target, codes, particles=particles, moves=moves, generator=generator)
+        self._unfinished = None
+        pool: Pool | None = None
+        if by_audit and self._grow(auditor, budget, limit, progress):
+            pool = auditor.pool()
+        elif pilot == "emcee":
+            pool = emcee_pool(target, codes, generator=generator, progress=progress)
+        elif isinstance(pilot, Pool):
+            pool = pilot
+        elif isinstance(pilot, Mapping):
+            pool = user_pool(target, pilot)
+        elif pilot not in (None, True, False):
+            raise ConfigurationError(f'pilot: expected a bool, "emcee" or draws, got {pilot!r}')
+        if pool is None and objective is None and not target.differentiable:
+            raise ConfigurationError("fit: no pilot run was possible, and there are no gradients")
+        loc, scale = self._place(codes, pool)
         self._scale = _pooled(scale, space.active(codes))
         if first:  # later fits go on from the map as it is
             self.transport.calibrate(codes, loc, scale)
-        trace = train(
-            self.transport,
-            objective or ReverseKL(target),
-            steps=steps,
-            batch=batch,
-            generator=generator,
-            progress=progress,
-            **options,
-        )
+        if objective is None:
+            objective = ReverseKL(target) if pool is None else self._covering(pool)
+        settings = {"steps": steps, "batch": batch, "generator": generator, "progress": progress}
+        settings |= options
+        trace = train(self.transport, objective, **settings)
         self._seconds["fit"] = trace.seconds
         self.fit_trace = trace
+        wanted = few and audit is not False and trace.stopped != "interrupted"
+        if wanted and (auditor.rounds or self._grow(auditor, budget, limit, progress)):
+            self._check_coverage(auditor, settings)
+        if few and auditor.rounds:
+            self._audit = auditor
+            self._seconds["pilot"] = auditor.seconds
+            self._modes = [self._modes_of(auditor, m) for m in range(len(codes))]
         return trace
 
-    def _pilot(self, codes: Tensor, particles: int, moves: int, progress: bool) -> Particles | None:
-        try:
-            return tempered_smc(
-                self.target,
-                codes,
-                particles=particles,
-                moves=moves,
-                generator=self._generator,
-                progress=progress,
-            )
-        except (TargetError, ConvergenceError) as error:
-            warnings.warn(
-                f"no pilot run ({error}); training by reverse KL instead",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-            return None
+    def _models_to_fit(self, few: bool, by_audit: bool) -> Tensor:
+        space = self.target.space
+        if few:
+            return space.enumerate()
+        pooled = distinct(space.sample_prior(POOLED, self._generator))[0]
+        return pooled[:PILOT_MODELS] if by_audit else pooled
 
-    def _weigh(self) -> None:
+    def _grow(self, audit: Audit, budget: int | None, limit: int | None, progress: bool) -> bool:
+        """Run the audit; False, with a warning, where a posterior can't be reached."""
+        self._unfinished = audit
+        try:
+            audit.grow(budget, limit=limit, progress=progress)
+        except BlackBoxError:
+            raise
+        except (TargetError, ConvergenceError) as error:
+            self._unfinished = None
+            warnings.warn(
+                f"no pilot run ({error}); training by reverse KL instead, without an audit",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+            return False
+        self._unfinished = None
+        return True
+
+    def _place(self, codes: Tensor, pool: Pool | None) -> tuple[Tensor, Tensor]:
+        """Location and scale of each model's coordinates."""
+        active = self.target.space.active(codes)
+        if pool is None and self.target.differentiable:
+            return locate(self.target, codes, self._generator)
+        loc = torch.zeros(active.shape, dtype=self.target.dtype, device=self.target.device)
+        scale = torch.ones_like(loc)
+        for m, code in enumerate(codes):
+            mine = pool.theta[(pool.code == code).all(-1)] if pool is not None else loc[:0]
+            if len(mine) > 1:
+                loc[m], scale[m] = mine.mean(0), mine.std(0).clamp(min=1e-6)
+        return torch.where(active, loc, 0.0), torch.where(active, scale, 1.0)
+
+    def _covering(self, pool: Pool) -> ForwardKL:
+        return ForwardKL(pool.code, pool.theta, log_joint=pool.log_joint, generator=self._generator)
+
+    def _check_coverage(self, audit: Audit, settings: dict[str, Any]) -> None:
+        """Score the map on draws that were kept back; train it again where it falls short."""
+        mended = 0
+        while True:
+            covered = audit.covered(self.transport)
+            short = covered < COVERED
+            if not bool((short & audit.matters).any()) or mended == MENDS:
+                break
+            mended += 1
+            audit.enlarge((short & audit.matters).nonzero()[:, 0], progress=settings["progress"])
+            extra = train(self.transport, self._covering(audit.pool()), **settings, label="mend")
+            self._seconds["fit"] += extra.seconds
+            if extra.stopped == "interrupted":
+                break
+        self._coverage, self._mended = audit.covered(self.transport), mended
+
+    def _modes_of(self, audit: Audit, m: int) -> Modes:
+        theta, _ = audit.draw(torch.full((MODE_DRAWS,), m, device=self.target.device))
+        return find_modes(theta, self.target.space.active(audit.code[m : m + 1])[0])
+
+    def _weigh(self, evaluations: int | None = None) -> None:
         """Importance-sampled evidence of every model of a small space."""
         space = self.target.space
         if space.size is None or space.size > PILOT_MODELS:
             return
         begun = time.perf_counter()
-        for code, label in zip(space.enumerate(), space.label(space.enumerate()), strict=True):
-            self._log_mass[label] = self._log_mass_of(code)
+        codes = space.enumerate()
+        each = None if evaluations is None else max(evaluations // len(codes), 2)
+        for code, label in zip(codes, space.label(codes), strict=True):
+            self._log_mass[label] = self._log_mass_of(code, each)
         self._seconds["importance"] = time.perf_counter() - begun
         self._weighed = True
+        if self._audit is not None and self._coverage is not None:
+            self.audit_report = self._report(self._audit)
 
-    def _log_mass_of(self, code: Tensor) -> Estimate:
-        e = log_mean_weight(
-            log_weights(self.target, self.transport, code, IMPORTANCE_DRAWS, self._generator)
+    def _report(self, audit: Audit) -> AuditReport:
+        labels = self.target.space.label(audit.code)
+        log_prior = self.target.space.log_prior(audit.code).tolist()
+        columns = (audit.log_evidence, audit.std_error, audit.gap, audit.matters)
+        rows = zip(labels, log_prior, *(c.tolist() for c in columns), strict=True)
+        assert self._coverage is not None
+        return AuditReport(
+            tuple(
+                ModelAudit(
+                    model=label,
+                    log_evidence=log_z,
+                    std_error=error,
+                    gap=gap,
+                    map_log_evidence=self._log_mass[label].value - prior,
+                    map_std_error=self._log_mass[label].std_error,
+                    covered=float(self._coverage[m]),
+                    modes=len(self._modes[m]),
+                    matters=matters,
+                )
+                for m, (label, prior, log_z, error, gap, matters) in enumerate(rows)
+            ),
+            evaluations=audit.evaluations,
+            seconds=audit.seconds,
+            rounds=len(audit.rounds),
+            mended=self._mended,
         )
+
+    def _log_mass_of(self, code: Tensor, evaluations: int | None = None) -> Estimate:
+        """Importance sampling with ever more draws, until it is precise or they are spent."""
+        most = MOST_IMPORTANCE_DRAWS if evaluations is None else evaluations
+        n = min(IMPORTANCE_DRAWS, most)
+        log_w = log_weights(self.target, self.transport, code, n, self._generator)
+        while True:
+            e = log_mean_weight(log_w)
+            done = e.std_error <= PRECISE and evaluations is None
+            if done or len(log_w) >= most or math.isinf(e.value):
+                break
+            n = min(len(log_w), most - len(log_w))
+            more = log_weights(self.target, self.transport, code, n, self._generator)
+            log_w = torch.cat([log_w, more])
         if math.isinf(e.value):
             return e
         rounding = torch.finfo(self.target.dtype).eps * abs(e.value)
@@ -267,6 +455,9 @@ class TRJSampler:
             proposal = self._default_proposal(space)
             kernels.append(Jump(target, transport, proposal, rho=JUMP_RHO, fresh=FRESH))
         kernels.append(CrankNicolson(target, transport))
+        if any(len(m) > 1 for m in self._modes):
+            modes = _matching(mode_map(space, self._modes), target)
+            kernels.append(CrankNicolson(target, modes, name="modes"))
         return Cycle([*kernels, (RandomWalk(target, scale=self._scale), WALKS)])
 
     def _default_proposal(self, space: Space) -> IndexProposal:
@@ -277,9 +468,8 @@ class TRJSampler:
 
     def _guess(self) -> Tensor | None:
         """Log-probabilities of the models of a small space as far as they are known yet."""
-        if self.particles is not None:
-            prior = self.target.space.log_prior(self.particles.code)
-            log_mass = self.particles.log_evidence + prior
+        if self._audit is not None:
+            log_mass = self._audit.log_mass.to(self.target.device)
         elif self._log_mass:
             log_mass = torch.tensor([e.value for e in self._log_mass.values()])
         else:
@@ -299,20 +489,17 @@ class TRJSampler:
 
     def _prior_starts(self, code: Tensor) -> Tensor | None:
         """For each chain a prior draw carried to its model's posterior by tempering."""
-        run = self.particles
-        if run is not None:
-            index = self.target.space.index(code)
-        else:
-            codes, index, _ = distinct(code)
-            try:
-                run = tempered_smc(
-                    self.target, codes, particles=STARTS, moves=5, generator=self._generator
-                )
-            except (TargetError, ConvergenceError):
-                return None
-        n = run.theta.shape[1]
-        pick = torch.randint(n, (len(code),), generator=self._generator, device=code.device)
-        return run.theta[index, pick]
+        space = self.target.space
+        if self._audit is not None:
+            return self._audit.draw(space.index(code))[0]
+        codes, index, _ = distinct(code)
+        try:
+            run = tempered_smc(
+                self.target, codes, particles=STARTS, moves=5, generator=self._generator
+            )
+        except (TargetError, ConvergenceError):
+            return None
+        return run.theta[run.draw(index, self._generator)]
 
     # ---- sampling ---------------------------------------------------------------------------
 
@@ -324,6 +511,7 @@ class TRJSampler:
         warmup: int | None = None,
         thin: int = 1,
         fit: bool = True,
+        max_evaluations: int | None = None,
         progress: bool = True,
     ) -> Result:
         """Sample; trains the map first if nobody has.
@@ -335,6 +523,8 @@ class TRJSampler:
                 200, if omitted. Chains start from the map and from the prior.
             thin: Steps a kept draw.
             fit: Train the map first if it was not trained here; False takes it as it is.
+            max_evaluations: Most likelihood calls of this run, its fit included. Three
+                quarters go to a fit, the rest to as many chains and steps as they pay for.
             progress: Show a progress bar.
 
         Returns:
@@ -344,6 +534,8 @@ class TRJSampler:
         Raises:
             ConfigurationError: A count below 1.
             NonFiniteError: A density was NaN or +inf; model and parameters are named.
+            BlackBoxError, PoolError: A black box or its pool failed. Of this error and the
+                one above the attribute ``result`` holds the draws so far, if there are any.
         """
         counts = (draws, chains, thin, 0 if warmup is None else warmup)
         if not all(isinstance(n, int) for n in counts):
@@ -354,13 +546,30 @@ class TRJSampler:
                 "run: expected draws, chains, thin >= 1 and warmup >= 0, got "
                 f"draws={draws}, chains={chains}, thin={thin}, warmup={warmup}"
             )
-        if fit and self.fit_trace is None and self.fit(progress=progress).stopped == "interrupted":
-            raise KeyboardInterrupt("fit interrupted; run(fit=False) samples with the map so far")
+        limit = math.inf
+        if max_evaluations is not None:
+            if max_evaluations < 1:
+                raise ConfigurationError(
+                    f"max_evaluations: expected 1 or more, got {max_evaluations}"
+                )
+            limit = self.target.evaluations + max_evaluations
+        if fit and self.fit_trace is None:
+            share = None if max_evaluations is None else int(FIT_SHARE * max_evaluations)
+            if (
+                self._train_and_weigh(max_evaluations=share, progress=progress).stopped
+                == "interrupted"
+            ):
+                raise KeyboardInterrupt(
+                    "fit interrupted; run(fit=False) samples with the map so far"
+                )
         self._check_round_trip()
         if not self._weighed:
-            self._weigh()
+            left = limit - self.target.evaluations
+            self._weigh(None if math.isinf(left) else max(int(left / 2), 1))
         kernel = self._check_kernel(self._make_kernel(self.target, self.transport))
         generator = self._generator
+        if not math.isinf(limit):
+            chains, warmup = self._affordable(limit, chains, warmup)
         code = self._starting_models(chains)
         drawn = self._prior_starts(code)
         state = starting_state(self.target, self.transport, code, generator, drawn)
@@ -370,15 +579,17 @@ class TRJSampler:
         middle, forgiven = time.perf_counter(), int(self.target.overflows)
         tally = Tally(self.target)
         with tqdm(total=draws, desc="sample", disable=not progress, unit="draw") as bar:
-            record = run_chains(
+            chain = run_chains(
                 kernel,
                 state,
                 tally,
                 draws=draws,
                 thin=thin,
                 generator=generator,
+                limit=limit,
                 on_draw=bar.update,
             )
+        record = chain.draws
         self._seconds["warmup"] = middle - begun
         self._seconds["sample"] = time.perf_counter() - middle
         report = RunReport(
@@ -387,11 +598,25 @@ class TRJSampler:
             seconds=dict(self._seconds),
             steps=record.n_draws * thin,
             seed=self.seed,
-            interrupted=record.n_draws < draws,
+            interrupted=chain.stopped == "interrupted",
+            budget_spent=chain.stopped == "budget",
             overflows=int(self.target.overflows) - forgiven,
             evaluations=self.target.evaluations,
+            gradients=self.target.gradients,
+            audit=self.audit_report,
         )
-        return self._result(record, report)
+        result = self._result(record, report)
+        if chain.error is not None:
+            chain.error.result = result
+            raise chain.error
+        result.warn()
+        return result
+
+    def _affordable(self, limit: float, chains: int, warmup: int) -> tuple[int, int]:
+        """Chains and warm-up steps that a limit on evaluations allows."""
+        left = limit - self.target.evaluations
+        chains = max(2, min(chains, int(left / (STEP_EVALUATIONS * FRUGAL_STEPS))))
+        return chains, min(warmup, int(0.2 * left / (STEP_EVALUATIONS * chains)))
 
     def _result(self, record: Draws, report: RunReport) -> Result:
         space = self.target.space
@@ -410,25 +635,24 @@ class TRJSampler:
             for name, value in host.padded_values(code, theta).items()
         }
         truth = self.target.truth
-        result = Result(copy.deepcopy(space).cpu(), record, values, dict(log_mass), report, truth)
-        result.warn()
-        return result
+        return Result(copy.deepcopy(space).cpu(), record, values, dict(log_mass), report, truth)
 
     def _check_round_trip(self) -> None:
         """Refuse a map whose two directions are not each other's inverse."""
-        space = self.target.space
-        code = space.sample_prior(PROBES, self._generator)
+        code = self.target.space.sample_prior(PROBES, self._generator)
         with torch.no_grad():
-            shape = (PROBES, self.target.dim)
-            z = self.transport.reference.sample(shape, self._generator, self.target.dtype)
-            theta, ladj = self.transport.from_reference(z, code)
-            back, back_ladj = self.transport.to_reference(theta, code)
-        gap = (back - z).abs().max() if z.numel() else (ladj + back_ladj).abs().max()
-        if not float(torch.maximum(gap, (ladj + back_ladj).abs().max())) < ROUND_TRIP:
+            z = self.transport.sample_reference(PROBES, self._generator, self.target.dtype)
+            theta, log_q = self.transport.push(z, code)
+            z, back_log_q = self.transport.pull(theta, code, self._generator)
+            again, _ = self.transport.push(z, code)
+        scale = 1 + theta.abs()
+        gap = float(((again - theta).abs() / scale).max()) if theta.numel() else 0.0
+        density_gap = float((log_q - back_log_q).abs().max())
+        if not max(gap, density_gap) < ROUND_TRIP:
             raise ConfigurationError(
                 f"transport: {type(self.transport).__name__} does not lead back to where it came "
-                f"from (error {float(gap):.3g} in z, {float((ladj + back_ladj).abs().max()):.3g} "
-                "in the log-determinants); the sampler would not be exact. Try dtype=torch.float64."
+                f"from (error {gap:.3g} in theta, {density_gap:.3g} in the log density); the "
+                "sampler would not be exact. Try dtype=torch.float64."
             )
 
 
@@ -439,6 +663,13 @@ def _matching(transport: Transport, target: Target) -> Transport:
     if all((t.dtype, t.device) == (target.dtype, target.device) for t in floating):
         return transport
     return copy.deepcopy(transport).to(target.device, target.dtype)
+
+
+def _sizes_within(limit: int, models: int, moves: int) -> tuple[int, int]:
+    """Particles and moves of an audit that takes about ``limit`` evaluations."""
+    each = limit / (models * REPLICATES * FRUGAL_TEMPERATURES)
+    moves = min(moves, max(3, round(each**0.5)))
+    return max(4, int(each / (1 + moves))), moves
 
 
 def _pooled(scale: Tensor, active: Tensor) -> Tensor:

@@ -114,6 +114,9 @@ class Target:
     Attributes:
         space: The bound model space.
         dim: D, padded unconstrained coordinates.
+        evaluations: Likelihood evaluations so far, those for gradients included; surrogates do
+            not count.
+        gradients: Evaluations of likelihoods or surrogates that were differentiated.
         overflows: How often a likelihood was NaN or +inf at a point far out in the tail of the
             prior, or with parameters whose square overflows, a tensor; such points count as
             impossible. Anywhere else it is an error.
@@ -141,7 +144,7 @@ class Target:
     """
 
     overflows: Tensor
-    evaluations: int
+    gradients: int
     _densities: list[Density]
 
     def __init__(
@@ -268,7 +271,6 @@ class Target:
                     theta,
                     self._anchors,
                 )
-        self.evaluations += len(theta)
         self.overflows = self.overflows + far.sum()
         return log_model + log_prior, log_likelihood
 
@@ -286,19 +288,25 @@ class Target:
         return torch.where(log_prior == -math.inf, log_prior, log_prior + log_likelihood)
 
     def log_joint_and_grad(
-        self, code: Tensor, theta: Tensor, *, temper: float = 1.0, surrogate: bool = False
+        self,
+        code: Tensor,
+        theta: Tensor,
+        *,
+        temper: float | Tensor = 1.0,
+        surrogate: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """Tempered log joint, likelihood to the power ``temper``, and its gradient.
 
         Arguments:
             code: Models, shape (C, L).
             theta: Padded coordinates, shape (C, D).
-            temper: Exponent of the likelihood in [0, 1].
+            temper: Exponent of the likelihood in [0, 1], one number or shape (C,).
             surrogate: Use the models' smooth surrogates where they have one.
 
         Returns:
             Values, shape (C,), nats, and gradients, shape (C, D), zero in spare slots.
         """
+        self.gradients += len(theta)
         with torch.enable_grad():
             leaf = theta.detach().requires_grad_()
             log_prior, log_likelihood = self.log_prior_and_likelihood(
@@ -328,6 +336,15 @@ class Target:
             count=count,
             where=where,
         )
+
+    @property
+    def evaluations(self) -> int:
+        return sum(d.evaluations for d in self._densities)
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether gradients of every likelihood (or its surrogate) can be had."""
+        return all(d.differentiable for d in self._densities)
 
     def describe(self, code: Tensor, theta: Tensor) -> str:
         """One point in words: model label and constrained values."""
@@ -452,8 +469,9 @@ class Target:
     def sample_prior(self, code: Tensor, generator: torch.Generator) -> Tensor:
         """Padded coordinates drawn from the parameters' prior, (C, L) -> (C, D).
 
-        Rows whose draw falls on the boundary of the support in floating point come out as
-        infinite; spare slots are zero.
+        Rows whose draw falls on the boundary of the support in floating point, or where torch
+        cuts gamma draws off near the smallest number there is, come out as infinite; spare
+        slots are zero.
         """
         theta = torch.zeros(len(code), self.dim, dtype=self.dtype, device=self.device)
         seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
@@ -464,7 +482,8 @@ class Target:
                 if n and density.blocks:
                     items = self.space.items(code) if density.shared else None
                     draws = density.sample(n, items)
-                    theta[rows] = density.unconstrain(draws, items, self.dim).to(theta)
+                    found = density.unconstrain(draws, items, self.dim).to(theta)
+                    theta[rows] = torch.where(_cut_off(draws)[:, None], math.inf, found)
         return torch.where(self.space.active(code), theta, 0.0)
 
     # ---- construction -----------------------------------------------------------------------
@@ -495,7 +514,9 @@ class Target:
         return new
 
     def _reset_counts(self) -> None:
-        self.evaluations = 0
+        self.gradients = 0
+        for density in self._densities:
+            density.evaluations = 0
         self.overflows = torch.zeros((), dtype=torch.long, device=self.device)
 
     def _probe(self) -> None:
@@ -547,6 +568,25 @@ class Target:
 
 def _slot_names(width: Mapping[str, int]) -> list[str]:
     return [f"{name}[{i}]" if n > 1 else name for name, n in width.items() for i in range(n)]
+
+
+def _cut_off(draws: Mapping[str, Tensor]) -> Tensor:
+    """Draws piled up where torch's gamma generator ends, near the smallest number, shape (n,).
+
+    Under ``Gamma(1e-4, 1e-4)`` nearly all of them do. They stand for values far below, which no
+    likelihood would take for the same.
+    """
+    found = []
+    for x in draws.values():
+        flat = x.reshape(len(x), -1)
+        limits = torch.finfo(x.dtype)
+        for end, extreme in (
+            (flat.amin(0), flat.abs() < limits.tiny**0.5),
+            (flat.amax(0), flat.abs() > limits.max**0.5),
+        ):
+            pile = (flat == end) & extreme
+            found.append((pile & (pile.sum(0) > 1)).any(-1))
+    return torch.stack(found).any(0)
 
 
 def _short(value: Tensor) -> str:

@@ -1,19 +1,32 @@
-"""Training of transport maps."""
+"""Training of transport maps, and the audit of what they have learnt."""
 
+from .audit import Audit, AuditReport, ModelAudit, Pool
 from .locate import locate
+from .modes import Modes, find_modes, mode_map
 from .objective import ForwardKL, Objective, ReverseKL, forward_kl, reverse_kl
-from .smc import Particles, tempered_smc
+from .pilot import emcee_pool, user_pool
+from .smc import Particles, TemperedSMC, tempered_smc
 from .train import FitTrace, train
 
 __all__ = [
+    "Audit",
+    "AuditReport",
     "FitTrace",
     "ForwardKL",
+    "ModelAudit",
+    "Modes",
     "Objective",
     "Particles",
+    "Pool",
     "ReverseKL",
+    "TemperedSMC",
+    "emcee_pool",
+    "find_modes",
     "forward_kl",
     "locate",
+    "mode_map",
     "reverse_kl",
     "tempered_smc",
     "train",
+    "user_pool",
 ]

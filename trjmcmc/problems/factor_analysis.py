@@ -52,7 +52,7 @@ def factor_analysis(y: Any = None, factors: Sequence[int] = (2, 3), *, seed: int
     data = torch.as_tensor(_simulate(seed) if y is None else np.asarray(y, dtype=np.float64))
     if data.dim() != 2 or not bool(data.isfinite().all()):
         raise ShapeError(f"y: expected a finite matrix (n, p), got shape {tuple(data.shape)}")
-    n, p = data.shape
+    p = data.shape[1]
     if len(set(factors)) != len(factors) or not all(1 <= k <= p for k in factors):
         raise TargetError(f"factors: expected distinct numbers from 1 to {p}, got {factors}")
     models = []
@@ -89,7 +89,9 @@ def loading_matrix(params: Mapping[str, Any], p: int) -> Tensor:
     for j in range(k):
         below = loading[:, start : start + p - 1 - j]
         start += p - 1 - j
-        columns.append(torch.cat([diagonal.new_zeros(len(diagonal), j), diagonal[:, [j]], below], 1))
+        columns.append(
+            torch.cat([diagonal.new_zeros(len(diagonal), j), diagonal[:, [j]], below], 1)
+        )
     return torch.stack(columns, -1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import torch
@@ -13,6 +14,73 @@ from .base import Bijection, Gaussian, Reference, Transport
 from .cosmic import TABLE, CosmicFlow
 
 COMPONENTS = 4  # of the default map: measured as good as 8, better than 1 on several modes
+
+
+class Components(nn.Module, ABC):
+    """Several maps to one reference, evaluated together."""
+
+    def __init__(self, space: Space, reference: Reference, number: int) -> None:
+        super().__init__()
+        self.space, self.reference, self.number = space, reference, number
+
+    @abstractmethod
+    def pull(self, x: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+        """Points (C, D) under all maps: z, shape (C, K, D), and log|det dz/dx|, shape (C, K)."""
+
+    @abstractmethod
+    def push(self, z: Tensor, pick: Tensor, code: Tensor) -> Tensor:
+        """Reference points (C, D), each through the map that ``pick`` (C,) names."""
+
+
+class Maps(Components):
+    """Any bijections that pass spare coordinates; each is evaluated on every row."""
+
+    def __init__(self, maps: Sequence[Bijection]) -> None:
+        super().__init__(maps[0].space, maps[0].reference, len(maps))
+        self.maps = nn.ModuleList(maps)
+
+    def pull(self, x: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+        found = [m.to_reference(x, code) for m in self.maps]
+        return torch.stack([z for z, _ in found], 1), torch.stack([ladj for _, ladj in found], 1)
+
+    def push(self, z: Tensor, pick: Tensor, code: Tensor) -> Tensor:
+        return _pick(torch.stack([m.from_reference(z, code)[0] for m in self.maps], 1), pick)
+
+
+class Diagonals(Components):
+    """Diagonal affine maps whose shifts and log-scales are linear in the model's context.
+
+    Arguments:
+        space: A bound model space.
+        reference: The reference.
+        number: K maps, spread at random to begin with, or they would never learn to differ.
+        seed: Of that spread.
+    """
+
+    def __init__(self, space: Space, reference: Reference, number: int, seed: int = 0) -> None:
+        super().__init__(space, reference, number)
+        d = space.n_slots
+        self.net = nn.utils.skip_init(nn.Linear, space.context_width, number * 2 * d)
+        generator = torch.Generator().manual_seed(seed)
+        start = torch.zeros(number, 2, d)
+        start[:, 0] = torch.randn(number, d, generator=generator)
+        nn.init.zeros_(self.net.weight)
+        with torch.no_grad():
+            self.net.bias.copy_(start.flatten())
+
+    def _parameters_of(self, code: Tensor) -> tuple[Tensor, Tensor]:
+        """Shifts and log-scales, shape (C, K, D), zero in spare slots."""
+        phi = self.net(self.space.context(code)).unflatten(-1, (self.number, 2, -1))
+        phi = phi * self.space.active(code)[:, None, None]
+        return phi[:, :, 0], phi[:, :, 1]
+
+    def pull(self, x: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+        shift, log_scale = self._parameters_of(code)
+        return (x[:, None] - shift) * torch.exp(-log_scale), -log_scale.sum(-1)
+
+    def push(self, z: Tensor, pick: Tensor, code: Tensor) -> Tensor:
+        shift, log_scale = (_pick(p, pick) for p in self._parameters_of(code))
+        return shift + torch.exp(log_scale) * z
 
 
 class Mixture(Transport):
@@ -27,7 +95,8 @@ class Mixture(Transport):
     from one mode to another.
 
     Arguments:
-        components: Bijections of one space that pass spare coordinates, with one reference.
+        components: Bijections of one space that pass spare coordinates, with one reference; or
+            a :class:`Components` that evaluates them together.
         outer: A bijection T that all components share; the identity if omitted.
         log_weights: Shape (M, K) by model, or (1, K); not normalised; equal if omitted.
         sticky: Whether small moves tend to keep the component; otherwise each proposal
@@ -53,21 +122,22 @@ class Mixture(Transport):
 
     def __init__(
         self,
-        components: Sequence[Bijection],
+        components: Components | Sequence[Bijection],
         outer: Bijection | None = None,
         *,
         log_weights: Tensor | None = None,
         sticky: bool = True,
     ) -> None:
-        if not components or not all(c.spares_pass for c in components):
-            raise ConfigurationError("Mixture: expected components that pass spare coordinates")
-        first = components[0]
-        super().__init__(first.space, first.reference)
-        self.components, self.outer = nn.ModuleList(components), outer
+        if not isinstance(components, Components):
+            if not components or not all(c.spares_pass for c in components):
+                raise ConfigurationError("Mixture: expected components that pass spare coordinates")
+            components = Maps(components)
+        super().__init__(components.space, components.reference)
+        self.components, self.outer = components, outer
         self.sticky = sticky
         size = self.space.size
         tables = size if size is not None and size <= TABLE else 1
-        k = len(components)
+        k = components.number
         table = torch.zeros(tables, k) if log_weights is None else torch.as_tensor(log_weights)
         self.log_weights = nn.Parameter(table.expand(tables, k).clone())
 
@@ -89,17 +159,14 @@ class Mixture(Transport):
 
     def _terms(self, x: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
         """Reference points (C, K, D) and log densities times weights (C, K) of all components."""
-        found = [c.to_reference(x, code) for c in self.components]
-        z = torch.stack([z for z, _ in found], 1)
+        z, ladj = self.components.pull(x, code)
         active = self.space.active(code)[:, None]
         log_nu = torch.where(active, self.reference.log_prob(z), 0.0).sum(-1)
-        return z, log_nu + torch.stack([ladj for _, ladj in found], 1) + self._weights(code)
+        return z, log_nu + ladj + self._weights(code)
 
     def push(self, z: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
         pick = self._choice(z.detach(), self._weights(code).detach())
-        inner = z[:, :-1]
-        pushed = torch.stack([c.from_reference(inner, code)[0] for c in self.components], 1)
-        x = _pick(pushed, pick)
+        x = self.components.push(z[:, :-1], pick, code)
         log_q = self._terms(x, code)[1].logsumexp(-1)
         if self.outer is None:
             return x, log_q
@@ -140,8 +207,11 @@ class Mixture(Transport):
         return torch.cat([inner, chooser], -1)
 
     def calibrate(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
-        for shell in self.components if self.outer is None else [self.outer]:
-            shell.calibrate(code, loc, scale)
+        if self.outer is not None:
+            self.outer.calibrate(code, loc, scale)
+        elif isinstance(self.components, Maps):
+            for each in self.components.maps:
+                each.calibrate(code, loc, scale)  # type: ignore[operator]
 
 
 def mixture_flow(
@@ -164,7 +234,7 @@ def mixture_flow(
     Example:
         >>> from trjmcmc import problems
         >>> flow = mixture_flow(problems.sinh_arcsinh().space, layers=2, hidden=(8,))
-        >>> len(flow.components)
+        >>> flow.components.number
         4
     """
     if components < 1:
@@ -172,15 +242,7 @@ def mixture_flow(
     flow = CosmicFlow(space, reference=reference, seed=seed, **options)  # type: ignore[arg-type]
     if components == 1 or not space.n_slots:
         return flow
-    generator = torch.Generator().manual_seed(seed)
-    bases = []
-    for i in range(components):
-        base = CosmicFlow(space, layers=0, bins=0, reference=flow.reference, seed=seed + i)
-        # apart from each other, or they would never learn to differ
-        where = torch.randn(space.n_slots, generator=generator)
-        base.loc.copy_(where.expand_as(base.loc))
-        bases.append(base)
-    return Mixture(bases, flow)
+    return Mixture(Diagonals(space, flow.reference, components, seed), flow)
 
 
 def _pick(x: Tensor, which: Tensor) -> Tensor:

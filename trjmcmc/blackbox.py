@@ -1,0 +1,308 @@
+"""Likelihoods from outside PyTorch: NumPy functions, simulators, codes with their own gradients."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .errors import BlackBoxError, PoolError, TargetError
+
+Point = dict[str, np.ndarray]
+TASKS = 64  # pieces that a batch is cut into for a pool
+PATIENCE = 0.2  # seconds between looks at the workers of a pool
+
+
+class BlackBox:
+    """A log-likelihood in NumPy, without gradients.
+
+    Use it as ``log_likelihood=trj.BlackBox(f)``. Points outside the prior's support are never
+    passed on. Values of the last batch are remembered, so that after a failure (a pool that
+    died, one bad point) nothing is computed twice.
+
+    Arguments:
+        function: Gets a dict of NumPy arrays (float64), one point in the parameters' own
+            shapes, and returns a float, nats; in the form with a space also the boolean array
+            ``active``. With ``vectorized=True`` it gets batches and returns an array (C,).
+        vectorized: Whether the function takes batches.
+        pool: Anything with ``map``: a pool of ``multiprocessing`` or ``concurrent.futures``, of
+            MPI or Dask. The function must then be importable by the workers. Not used where
+            the function is vectorised.
+
+    Attributes:
+        calls: Points evaluated so far.
+        pool: May be replaced after a failure.
+
+    Raises:
+        TargetError: ``function`` can't be called, or ``pool`` has no ``map``.
+
+    Example:
+        >>> import numpy as np
+        >>> f = BlackBox(lambda p: -0.5 * np.sum((p["x"] - 1.0) ** 2))
+        >>> f({"x": torch.tensor([[1.0, 1.0], [3.0, 1.0]])})
+        tensor([ 0., -2.])
+    """
+
+    differentiable = False
+
+    def __init__(
+        self, function: Callable[..., Any], *, vectorized: bool = False, pool: Any = None
+    ) -> None:
+        if not callable(function):
+            raise TargetError(f"BlackBox: expected a function, got {function!r}")
+        if pool is not None and not hasattr(pool, "map"):
+            raise TargetError(f"pool: expected an object with `map`, got {type(pool).__name__}")
+        self.function, self.vectorized, self.pool = function, vectorized, pool
+        self.calls = 0
+        self._last: dict[bytes, Any] = {}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> BlackBox:
+        return self  # pools and compiled codes can't be copied
+
+    def __call__(self, params: Mapping[str, Tensor], active: Tensor | None = None) -> Tensor:
+        like, points, batch = _points(params, active)
+        if self.vectorized:
+            value = np.asarray(self._whole(batch, len(points)))
+            if value.shape != (len(points),) or not np.issubdtype(value.dtype, np.number):
+                raise BlackBoxError(
+                    f"the black box returned shape {value.shape} of {value.dtype} for a batch of "
+                    f"{len(points)} points, expected ({len(points)},); the first of them "
+                    f"{_shown(_first(batch))}"
+                )
+        else:
+            value = np.array([self._number(v, p) for v, p in self._each(points)])
+        return torch.as_tensor(value).to(like)
+
+    def _whole(self, batch: tuple[Any, ...], n: int) -> Any:
+        self.calls += n
+        try:
+            return self.function(*batch)
+        except Exception as error:
+            raise BlackBoxError(
+                f"the black box failed on a batch of {n} points, the first of them "
+                f"{_shown(_first(batch))}: {type(error).__name__}: {error}"
+            ) from error
+
+    def _each(self, points: Sequence[tuple[Any, ...]]) -> list[tuple[Any, tuple[Any, ...]]]:
+        """Values of points one by one, those of the last batch from memory."""
+        keys = [_key(p) for p in points]
+        todo = [i for i, key in enumerate(keys) if key not in self._last]
+        remembered = {key: self._last[key] for key in keys if key in self._last}
+        found: dict[int, Any] = {}
+        try:
+            for i, outcome in zip(todo, self._outcomes([points[i] for i in todo]), strict=False):
+                found[i] = outcome
+        finally:
+            self.calls += len(found)
+            good = {keys[i]: v for i, (ok, v) in found.items() if ok and _is_number(v)}
+            self._last = remembered | good
+        for i, (ok, value) in found.items():
+            if not ok:
+                raise BlackBoxError(f"the black box failed at {_shown(points[i])}:\n{value}")
+        values = remembered | {keys[i]: v for i, (_, v) in found.items()}
+        return [(values[key], p) for key, p in zip(keys, points, strict=True)]
+
+    def _outcomes(self, points: Sequence[tuple[Any, ...]]) -> Any:
+        """(True, value) or (False, traceback) of each point, in order."""
+        if self.pool is None:
+            return (_guarded(self.function, p) for p in points)
+        size = -(-len(points) // TASKS)
+        tasks = [(self.function, points[i : i + size]) for i in range(0, len(points), size)]
+        return self._mapped(tasks)
+
+    def _mapped(self, tasks: list[Any]) -> Any:
+        try:
+            for part in _pool_map(self.pool, tasks):
+                yield from part
+        except (PoolError, BlackBoxError):
+            raise
+        except Exception as error:
+            hint = ""
+            if isinstance(error, pickle.PicklingError | AttributeError | TypeError):
+                hint = "; define the function at the top level of a module, so that workers find it"
+            raise PoolError(
+                f"the pool failed, {type(error).__name__}: {error}{hint}. Values computed so far "
+                "are kept; set `.pool` to a fresh pool and call again."
+            ) from error
+
+    def _number(self, value: Any, point: tuple[Any, ...]) -> float:
+        if not _is_number(value, nan=True):
+            shape = getattr(value, "shape", None)
+            got = type(value).__name__ if shape is None else f"shape {shape}"
+            raise BlackBoxError(
+                f"the black box returned {got} at {_shown(point)}, expected one number; for a "
+                "function of batches pass vectorized=True"
+            )
+        return float(value)
+
+
+class WithGradient(BlackBox):
+    """A log-likelihood from outside PyTorch that knows its gradient; see :func:`with_gradient`."""
+
+    differentiable = True
+
+    def __call__(self, params: Mapping[str, Tensor], active: Tensor | None = None) -> Tensor:
+        names = list(params)
+        value: Tensor = _Bridge.apply(self, names, active, *params.values())  # type: ignore[no-untyped-call]
+        return value
+
+    def evaluate(
+        self, params: Mapping[str, Tensor], active: Tensor | None
+    ) -> tuple[Tensor, list[Tensor]]:
+        like, points, batch = _points(params, active)
+        if self.vectorized:
+            value, gradient = self._pair(self._whole(batch, len(points)), _first(batch))
+            self._check(value, gradient, params, len(points), _first(batch))
+        else:
+            pairs = [self._pair(v, p) for v, p in self._each(points)]
+            for (v, g), point in zip(pairs, points, strict=True):
+                self._number(v, point)
+                lifted = {k: np.asarray(x)[None] for k, x in g.items()}
+                self._check(np.asarray(v)[None], lifted, params, 1, point)
+            value = np.array([float(v) for v, _ in pairs])
+            gradient = {k: np.stack([np.asarray(g[k]) for _, g in pairs]) for k in params}
+        slopes = [torch.as_tensor(np.asarray(gradient[k])).to(params[k]) for k in params]
+        return torch.as_tensor(np.asarray(value)).to(like), slopes
+
+    def _pair(self, found: Any, point: tuple[Any, ...]) -> tuple[Any, Mapping[str, Any]]:
+        if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Mapping)):
+            raise BlackBoxError(
+                f"with_gradient: expected (value, dict of gradients) at {_shown(point)}, got "
+                f"{type(found).__name__}"
+            )
+        return found
+
+    def _check(
+        self,
+        value: Any,
+        gradient: Mapping[str, Any],
+        params: Mapping[str, Tensor],
+        n: int,
+        point: tuple[Any, ...],
+    ) -> None:
+        shapes = {k: (n, *v.shape[1:]) for k, v in params.items()}
+        got = {k: np.shape(gradient[k]) for k in shapes if k in gradient}
+        if got != shapes or np.shape(value) != (n,):
+            raise BlackBoxError(
+                f"with_gradient: expected a value of shape ({n},) and gradients {shapes}, got "
+                f"{np.shape(value)} and {got} at {_shown(point)}"
+            )
+
+
+class _Bridge(torch.autograd.Function):
+    """Gradients that come with the value."""
+
+    @staticmethod
+    def forward(ctx: Any, box: WithGradient, names: list[str], active: Any, *values: Tensor) -> Any:
+        value, slopes = box.evaluate(dict(zip(names, values, strict=True)), active)
+        ctx.save_for_backward(*slopes)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, outer: Tensor) -> Any:  # type: ignore[override]
+        slopes = ctx.saved_tensors
+        scaled = [g * outer.reshape(-1, *[1] * (g.dim() - 1)) for g in slopes]
+        return None, None, None, *scaled
+
+
+def with_gradient(
+    function: Callable[..., Any], *, vectorized: bool = False, pool: Any = None
+) -> WithGradient:
+    """A log-likelihood that returns its value and its gradient: Stan, JAX, adjoint codes.
+
+    Arguments:
+        function: As in :class:`BlackBox`, but returns ``(value, gradients)``, the gradients a
+            dict by parameter name, of the parameters' shapes (with a leading C where
+            vectorised), in the parameters' natural units.
+        vectorized: Whether the function takes batches.
+        pool: As in :class:`BlackBox`.
+
+    Returns:
+        A function for ``log_likelihood=``; training and Hamiltonian moves use the gradients.
+
+    Example:
+        >>> f = with_gradient(lambda p: (-0.5 * p["x"] ** 2, {"x": -p["x"]}))
+        >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
+        >>> f({"x": x}).sum().backward()
+        >>> x.grad
+        tensor([-1., -2.])
+    """
+    return WithGradient(function, vectorized=vectorized, pool=pool)
+
+
+def _points(
+    params: Mapping[str, Tensor], active: Tensor | None
+) -> tuple[Tensor, list[tuple[Any, ...]], tuple[Any, ...]]:
+    """A tensor to return like, the arguments point by point, and those of the whole batch."""
+    like = next(iter(params.values())).detach() if params else torch.zeros(1)
+    host = {k: v.detach().cpu().double().numpy() for k, v in params.items()}
+    batch: tuple[Any, ...] = (host,) if active is None else (host, active.cpu().numpy())
+    points = [
+        ({k: v[i] for k, v in host.items()}, *(x[i] for x in batch[1:])) for i in range(len(like))
+    ]
+    return like, points, batch
+
+
+def _first(batch: tuple[Any, ...]) -> tuple[Any, ...]:
+    params, *rest = batch
+    return ({k: v[0] for k, v in params.items()}, *(x[0] for x in rest))
+
+
+def _key(point: tuple[Any, ...]) -> bytes:
+    params, *rest = point
+    return b"|".join(np.asarray(v).tobytes() for v in (*params.values(), *rest))
+
+
+def _shown(point: tuple[Any, ...]) -> str:
+    params, *rest = point
+    words = [f"{k}={np.array2string(np.asarray(v), precision=6)}" for k, v in params.items()]
+    words += [f"active={np.asarray(x).astype(int)}" for x in rest]
+    return "(" + ", ".join(words) + ")"
+
+
+def _is_number(value: Any, nan: bool = False) -> bool:
+    if isinstance(value, tuple):  # a value with its gradient: judged elsewhere
+        return len(value) == 2 and _is_number(value[0])
+    found = np.asarray(value)
+    if found.shape != () or not np.issubdtype(found.dtype, np.number):
+        return False
+    return nan or not np.isnan(found)
+
+
+def _guarded(function: Callable[..., Any], point: tuple[Any, ...]) -> tuple[bool, Any]:
+    try:
+        return True, function(*point)
+    except Exception:
+        return False, traceback.format_exc(limit=-3)
+
+
+def _task(task: tuple[Callable[..., Any], Sequence[tuple[Any, ...]]]) -> list[tuple[bool, Any]]:
+    function, points = task
+    return [_guarded(function, p) for p in points]
+
+
+def _pool_map(pool: Any, tasks: list[Any]) -> Any:
+    """``pool.map``; a pool of ``multiprocessing`` would wait for a killed worker for ever."""
+    workers = list(getattr(pool, "_pool", None) or [])
+    if not (hasattr(pool, "imap") and workers and hasattr(workers[0], "exitcode")):
+        yield from pool.map(_task, tasks)
+        return
+    results = pool.imap(_task, tasks)
+    for _ in tasks:
+        while True:
+            try:
+                yield results.next(timeout=PATIENCE)
+                break
+            except multiprocessing.TimeoutError:
+                dead = [w for w in workers if w.exitcode not in {None, 0}]
+                if dead:
+                    raise PoolError(
+                        f"a worker of the pool died (exit code {dead[0].exitcode}). Values "
+                        "computed so far are kept; set `.pool` to a fresh pool and call again."
+                    ) from None

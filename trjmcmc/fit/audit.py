@@ -1,0 +1,384 @@
+"""What a map does not know: evidences, draws and modes that owe nothing to it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from ..errors import ConfigurationError
+from ..target import Target
+from ..transport import Transport
+from .smc import Particles, TemperedSMC
+
+REPLICATES = 4  # independent runs of each model; the last one is never trained on
+PARTICLES = 24_000  # chains of the first round, over all models and replicates
+AGREEMENT = 0.1  # nats between the log evidences of the two halves at which growth ends
+MATTERS = 0.01  # posterior probability from which a model must agree
+LONGEST = 120.0  # seconds of audit after which it does not grow again
+SCORED = 4000  # held-out draws a model that are scored under a map
+SHORTFALL = 5.0  # nats that log pi - log q may reach where the map counts as covering
+COVERED = 0.95  # share of the mass that must be covered
+SIGMAS = 5.0  # of the difference between two evidences
+POOL = 50_000  # draws a model for training
+
+
+@dataclass(frozen=True)
+class ModelAudit:
+    """What the audit says of one model.
+
+    Attributes:
+        model: Label.
+        log_evidence: By tempered sequential Monte Carlo, nats.
+        std_error: From independent replicates.
+        gap: Log evidences of the two halves of the audit, difference.
+        map_log_evidence: By importance sampling through the map.
+        map_std_error: Of that.
+        covered: Share of the posterior where the map's density is at least exp(-5) of it.
+        modes: Number of separate modes among the draws.
+        matters: Whether the model has a share of the posterior worth a warning.
+    """
+
+    model: str
+    log_evidence: float
+    std_error: float
+    gap: float
+    map_log_evidence: float
+    map_std_error: float
+    covered: float
+    modes: int
+    matters: bool
+
+    @property
+    def difference(self) -> float:
+        """Log evidence through the map minus that of the audit, nats."""
+        return self.map_log_evidence - self.log_evidence
+
+    @property
+    def uncovered(self) -> bool:
+        return self.covered < COVERED
+
+    @property
+    def verdict(self) -> str:
+        """``covered``; ``uncovered``; ``evidences differ``; or ``rough``: the audit's own
+        halves disagree, so that it can't judge the evidence."""
+        if self.uncovered:
+            return "uncovered"
+        if not abs(self.gap) <= AGREEMENT:
+            return "rough"
+        error = math.hypot(self.std_error, self.map_std_error)
+        if abs(self.difference) > max(AGREEMENT, SIGMAS * error):
+            return "evidences differ"
+        return "covered"
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """The audit of a map, model by model.
+
+    Attributes:
+        models: One entry a model.
+        evaluations: Likelihood evaluations that the audit made.
+        seconds: Wall time of the audit.
+        rounds: How often it grew, the first included.
+        mended: How often the map was trained again because of it.
+    """
+
+    models: tuple[ModelAudit, ...]
+    evaluations: int = 0
+    seconds: float = 0.0
+    rounds: int = 1
+    mended: int = 0
+
+    @property
+    def uncovered(self) -> list[str]:
+        """Models that matter of which the map misses a part."""
+        return [m.model for m in self.models if m.matters and m.uncovered]
+
+    @property
+    def differing(self) -> list[str]:
+        """Models that matter whose evidences contradict each other."""
+        return [m.model for m in self.models if m.matters and m.verdict == "evidences differ"]
+
+    def table(self) -> pd.DataFrame:
+        """Columns ``log_evidence``, ``se``, ``map_log_evidence``, ``map_se``, ``difference``,
+        ``covered``, ``modes``, ``verdict``; indexed by model."""
+        rows = {
+            m.model: {
+                "log_evidence": m.log_evidence,
+                "se": m.std_error,
+                "map_log_evidence": m.map_log_evidence,
+                "map_se": m.map_std_error,
+                "difference": m.difference,
+                "covered": m.covered,
+                "modes": m.modes,
+                "verdict": m.verdict,
+            }
+            for m in self.models
+        }
+        table = pd.DataFrame.from_dict(rows, orient="index")
+        table.index.name = "model"
+        return table
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Equally weighted posterior draws of several models, to train on.
+
+    Attributes:
+        code: Shape (N, L).
+        theta: Shape (N, D).
+        log_joint: Shape (N,), nats.
+    """
+
+    code: Tensor
+    theta: Tensor
+    log_joint: Tensor
+
+
+class Audit:
+    """Independent tempered sequential Monte Carlo runs of each model, grown until they agree.
+
+    Four replicates a model, in two halves. Models whose halves differ by more than 0.1 nats,
+    and have a share of the posterior, are run again with twice as many particles, until they
+    agree or the budget is spent; all rounds count. The standard error comes from the
+    replicates, pooled over models where that is larger. Maps may be trained on the draws of
+    all replicates but the last; that one is kept to score them.
+
+    Arguments:
+        target: The target.
+        code: Models, shape (M, L).
+        particles: Chains a model and replicate in the first round; 24 000 shared among all,
+            but 100 to 1000 each, if omitted.
+        moves: Moves of each chain at each temperature.
+        gradients: Whether to use them; None asks the target.
+        generator: Source of randomness.
+
+    Raises:
+        ConfigurationError: A setting out of range.
+
+    Example:
+        >>> from trjmcmc import problems
+        >>> target = problems.sinh_arcsinh()
+        >>> audit = Audit(target, target.space.enumerate(), particles=100,
+        ...               generator=torch.Generator().manual_seed(0))
+        >>> audit.grow(budget=10**6)
+        >>> bool((audit.log_evidence.abs() < 0.2).all())
+        True
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        code: Tensor,
+        *,
+        particles: int | None = None,
+        moves: int = 30,
+        gradients: bool | None = None,
+        generator: torch.Generator,
+    ) -> None:
+        m = len(code)
+        each = min(1000, max(100, PARTICLES // max(REPLICATES * m, 1)))
+        self.target, self.code, self.generator = target, code, generator
+        self.particles = each if particles is None else particles
+        self.moves, self.gradients = moves, gradients
+        self.rounds: list[tuple[Tensor, int, Particles]] = []  # models, particles, draws
+        self.seconds, self.evaluations = 0.0, 0
+        self._running: tuple[Tensor, int, TemperedSMC] | None = None
+        if particles is not None and particles < 2:
+            raise ConfigurationError(f"particles: expected 2 or more, got {particles}")
+
+    # ---- growth -----------------------------------------------------------------------------
+
+    def grow(
+        self, budget: int | None = None, *, limit: int | None = None, progress: bool = False
+    ) -> None:
+        """Run until the halves agree.
+
+        Arguments:
+            budget: Evaluations after which it does not grow again.
+            limit: Evaluations that even the first round must not exceed, about.
+            progress: Show a bar.
+
+        If an evaluation fails, calling it again goes on where it stopped.
+        """
+        while True:
+            if self._running is None:
+                todo = self._disagreeing() if self.rounds else torch.arange(len(self.code))
+                if not len(todo) or not self._begin(todo, budget, limit):
+                    return
+            self._finish_round(progress)
+            if limit is not None:
+                return
+
+    def enlarge(self, models: Tensor, *, progress: bool = False) -> None:
+        """Run given models again with twice the particles of the last round.
+
+        Arguments:
+            models: Positions in ``code``, shape (n,).
+            progress: Show a bar.
+        """
+        if self._begin(models.cpu(), None, None):
+            self._finish_round(progress)
+
+    def _begin(self, todo: Tensor, budget: int | None, limit: int | None) -> bool:
+        size = self.particles * 2 ** len(self.rounds)
+        if self.rounds and not self._affordable(budget, todo, size):
+            return False
+        smc = TemperedSMC(
+            self.target,
+            self.code[todo.to(self.code.device)].repeat(REPLICATES, 1),
+            particles=size,
+            moves=self.moves,
+            gradients=self.gradients,
+            budget=limit,
+            generator=self.generator,
+        )
+        self._running = (todo, size, smc)
+        return True
+
+    def _finish_round(self, progress: bool) -> None:
+        assert self._running is not None
+        begun = time.perf_counter()
+        todo, size, smc = self._running
+        try:
+            self.rounds.append((todo, size, smc.run(progress=progress)))
+        finally:
+            self.seconds += time.perf_counter() - begun
+        self.evaluations += smc.evaluations
+        self._running = None
+
+    def _affordable(self, budget: int | None, todo: Tensor, size: int) -> bool:
+        _, last_size, last = self.rounds[-1]
+        cost = last.evaluations * size / last_size * len(todo) / len(self.rounds[-1][0])
+        spent = self.evaluations + cost
+        return (budget is None or spent <= budget) and self.seconds < LONGEST
+
+    def _disagreeing(self) -> Tensor:
+        rough = ~(self.gap.abs() <= AGREEMENT) & self.matters
+        return rough.nonzero()[:, 0].cpu()
+
+    # ---- evidences --------------------------------------------------------------------------
+
+    def _by_replicate(self) -> Tensor:
+        """Log evidences over all rounds, shape (replicates, M)."""
+        m = len(self.code)
+        terms, sizes = [], []
+        for todo, size, run in self.rounds:
+            log_z = torch.full((REPLICATES, m), -math.inf, dtype=torch.float64)
+            log_z[:, todo] = run.log_evidence.view(REPLICATES, -1).cpu() + math.log(size)
+            weight = torch.zeros(m, dtype=torch.float64)
+            weight[todo] = size
+            terms.append(log_z)
+            sizes.append(weight)
+        return torch.stack(terms).logsumexp(0) - torch.stack(sizes).sum(0).log()
+
+    @property
+    def log_evidence(self) -> Tensor:
+        """Log evidences, shape (M,), float64, nats."""
+        return self._by_replicate().logsumexp(0) - math.log(REPLICATES)
+
+    @property
+    def std_error(self) -> Tensor:
+        """Standard errors of :attr:`log_evidence` from the replicates, shape (M,)."""
+        z = (self._by_replicate() - self.log_evidence).exp()
+        own = z.std(0) / math.sqrt(REPLICATES)
+        counted = self.matters & own.isfinite()
+        pooled = own[counted].square().mean().sqrt() if bool(counted.any()) else own.new_zeros(())
+        return torch.maximum(own, pooled)
+
+    @property
+    def gap(self) -> Tensor:
+        """Difference between the log evidences of the two halves, shape (M,)."""
+        first, second = self._by_replicate().chunk(2)
+        return first.logsumexp(0) - second.logsumexp(0)
+
+    @property
+    def log_mass(self) -> Tensor:
+        """Log of p(model) times the evidence, shape (M,)."""
+        return self.log_evidence + self.target.space.log_prior(self.code).double().cpu()
+
+    @property
+    def matters(self) -> Tensor:
+        """Models with a share of the posterior, shape (M,), bool."""
+        return self.log_mass.softmax(0) > MATTERS
+
+    # ---- draws ------------------------------------------------------------------------------
+
+    def draw(self, model: Tensor, replicates: Sequence[int] | None = None) -> tuple[Tensor, Tensor]:
+        """Posterior draws of given models.
+
+        Runs are weighed by their evidences, so that a run in which a mode came out too heavy
+        by chance has its proper say.
+
+        Arguments:
+            model: Positions in ``code``, shape (n,).
+            replicates: Replicates to draw from; all if omitted.
+
+        Returns:
+            Coordinates, shape (n, D), and log joint densities, shape (n,).
+        """
+        used = list(range(REPLICATES) if replicates is None else replicates)
+        device, m = self.target.device, len(self.code)
+        log_share, offsets, parts, rows = [], [], [], 0
+        for todo, size, run in self.rounds:
+            share = torch.full((len(used), m), -math.inf, dtype=torch.float64)
+            place = torch.full((len(used), m), -1)
+            log_z = run.log_evidence.view(REPLICATES, -1).cpu()
+            for i, r in enumerate(used):
+                share[i, todo] = log_z[r] + math.log(size)
+                place[i, todo] = torch.arange(len(todo)) + r * len(todo) + rows
+            log_share.append(share)
+            offsets.append(place)
+            parts.append(run)
+            rows += len(run.code)
+        share, place = torch.cat(log_share).to(device), torch.cat(offsets).to(device)
+        p = share.softmax(0)[:, model].T
+        run_of = torch.multinomial(p, 1, generator=self.generator)[:, 0]
+        row = place[run_of, model]
+        theta = torch.empty(len(model), self.target.dim, dtype=self.target.dtype, device=device)
+        log_joint = torch.empty(len(model), dtype=torch.float64, device=device)
+        start = 0
+        for run in parts:
+            mine = (row >= start) & (row < start + len(run.code))
+            index = run.draw(row[mine] - start, self.generator)
+            theta[mine], log_joint[mine] = run.theta[index], run.log_joint[index]
+            start += len(run.code)
+        return theta, log_joint
+
+    def pool(self, each: int = POOL) -> Pool:
+        """Draws of every model for training, from all replicates but the last."""
+        model = torch.arange(len(self.code), device=self.target.device).repeat_interleave(each)
+        theta, log_joint = self.draw(model, range(REPLICATES - 1))
+        return Pool(self.code[model], theta, log_joint)
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation of each model's coordinates, shape (M, D)."""
+        model = torch.arange(len(self.code), device=self.target.device).repeat_interleave(2000)
+        theta = self.draw(model, range(REPLICATES - 1))[0].view(len(self.code), 2000, -1)
+        return theta.mean(1), theta.std(1)
+
+    # ---- the map ----------------------------------------------------------------------------
+
+    def shortfall(self, transport: Transport) -> Tensor:
+        """log pi - log q at held-out posterior draws, shape (M, draws), nats.
+
+        It scatters about zero where the map fits; a mode that the map lacks shows as a heavy
+        tail on the right.
+        """
+        m = len(self.code)
+        model = torch.arange(m, device=self.target.device).repeat_interleave(SCORED)
+        theta, log_joint = self.draw(model, [REPLICATES - 1])
+        with torch.no_grad():
+            log_q = transport.log_prob(theta, self.code[model]).double()
+        log_pi = log_joint - self.log_mass.to(log_joint.device)[model]
+        return (log_pi - log_q).nan_to_num(math.inf).view(m, SCORED)
+
+    def covered(self, transport: Transport) -> Tensor:
+        """Share of each posterior where the map's density is at least exp(-5) of it, (M,)."""
+        return (self.shortfall(transport) < SHORTFALL).double().mean(1).cpu()
