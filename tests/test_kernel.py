@@ -7,8 +7,9 @@ from scipy.stats import norm
 
 import trjmcmc as trj
 from tests import toys
-from tests.test_transport import MovesSpares
+from tests.test_transport import MovesSpares, shaken_mixture
 from trjmcmc.errors import ConfigurationError
+from trjmcmc.fit import Modes, mode_map
 from trjmcmc.kernel import (
     CrankNicolson,
     Cycle,
@@ -46,6 +47,14 @@ def rough_affine(target):
     return exact
 
 
+def two_modes(target):
+    """A wrong idea of where two modes of each model are; the point in each is kept."""
+    loc = torch.full((2, 3), 0.8)
+    loc[1] = -0.3
+    modes = Modes(torch.tensor([0.5, 0.5]), loc, 0.7 * torch.eye(3).repeat(2, 1, 1))
+    return mode_map(target.space, [modes] * 3)
+
+
 class NoJacobian(trj.transport.Bijection):
     """A broken map for the negative control: it forgets its log-determinant."""
 
@@ -78,6 +87,16 @@ CASES = {
         t, rough_affine(t), Fixed(t.space, torch.tensor([0.1, 0.6, 0.3]).log(), other=True)
     ),
     "map that moves spare slots": lambda t: Jump(t, MovesSpares(t.space), Fixed(t.space), rho=0.8),
+    "jump through a mixture": lambda t: Jump(
+        t, shaken_mixture(t.space), Fixed(t.space, other=True), rho=0.6
+    ),
+    "jump through a mixture of flows": lambda t: Jump(
+        t, shaken_mixture(t.space, outer=False), Fixed(t.space), rho=0.9, fresh=0.2
+    ),
+    "pCN through a mixture": lambda t: CrankNicolson(
+        t, shaken_mixture(t.space, reference=StudentT(4))
+    ),
+    "from mode to mode": lambda t: Jump(t, two_modes(t), rho=1.0),
     "pCN": lambda t: CrankNicolson(t, rough_flow(t)),
     "pCN, spare slots move": lambda t: CrankNicolson(t, MovesSpares(t.space), rho=0.5),
     "random walk": lambda t: RandomWalk(t),
@@ -148,6 +167,40 @@ def test_without_the_jacobian_the_same_check_fails(name, generator):
         for _ in range(STEPS):
             state, _ = kernel.step(state, generator)
     assert float(scores(target, state).abs().max()) > 2 * SIGMAS
+
+
+class ChosenOnly(trj.Mixture):
+    """A broken mixture for the negative control: the density of the chosen component alone."""
+
+    def _alone(self, z, theta, code):
+        _, terms = self._terms(theta, code)
+        chosen = self._choice(z, self._weights(code))[:, None]
+        return (terms - self._weights(code)).gather(1, chosen)[:, 0]
+
+    def push(self, z, code):
+        theta, _ = super().push(z, code)
+        return theta, self._alone(z, theta, code)
+
+    def pull(self, theta, code, generator):
+        z, _ = super().pull(theta, code, generator)
+        return z, self._alone(z, theta, code)
+
+
+def test_with_the_density_of_one_component_the_same_check_fails(generator):
+    target = toys.gaussians()
+    maps = [rough_affine(target), toys.gaussian_map(target)]
+    with torch.no_grad():
+        maps[1].loc -= 1.5
+    state = exact_draws(target, 40_000, generator)
+    found = {}
+    for make in (trj.Mixture, ChosenOnly):
+        kernel, here = Jump(target, make(maps), Fixed(target.space), rho=0.5), state
+        with torch.no_grad():
+            for _ in range(STEPS):
+                here, _ = kernel.step(here, generator)
+        found[make] = float(scores(target, here).abs().max())
+    assert found[trj.Mixture] < SIGMAS
+    assert found[ChosenOnly] > 2 * SIGMAS
 
 
 @pytest.mark.parametrize(

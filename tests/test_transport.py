@@ -69,6 +69,72 @@ TRANSPORTS = {
     ),
     "moves spares": MovesSpares,
 }
+
+
+def shaken_mixture(space, outer=True, reference=None):
+    """Components apart from each other, unequal weights, every parameter moved."""
+    options = {"layers": 2, "hidden": (8,), "reference": reference}
+    if outer:
+        mixture = trj.mixture_flow(space, components=3, **options)
+    else:
+        mixture = trj.Mixture([trj.CosmicFlow(space, seed=i, **options) for i in range(2)])
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for p in mixture.parameters():
+            p.add_(0.2 * torch.randn(p.shape, generator=generator))
+    return mixture
+
+
+MIXTURES = {
+    "base of normals": shaken_mixture,
+    "Student-t": lambda s: shaken_mixture(s, reference=StudentT(4)),
+    "of flows": lambda s: shaken_mixture(s, outer=False),
+}
+
+
+@pytest.mark.parametrize("space_name", ["mixed", "subsets"])
+@pytest.mark.parametrize("name", MIXTURES)
+def test_mixtures(name, space_name, generator):
+    """One density both ways; pulled points lead back; spares pass; gradients reach everything."""
+    space = SPACES[space_name]()
+    mixture = MIXTURES[name](space).double()
+    code = space.enumerate().repeat(200, 1)
+    z = mixture.sample_reference(len(code), generator, torch.float64)
+    theta, log_q = mixture.push(z, code)
+    assert z.shape == (len(code), space.n_slots + 1)
+    assert torch.allclose(mixture.log_prob(theta, code), log_q, atol=1e-6)
+    back, again_q = mixture.pull(theta, code, generator)
+    assert torch.allclose(again_q, log_q, atol=1e-6)
+    assert torch.allclose(mixture.push(back, code)[0], theta, atol=1e-5)
+    spare = ~space.active(code)
+    assert torch.equal(theta[spare], z[:, :-1][spare])
+    moved = torch.where(spare, theta + 1, theta)
+    assert torch.equal(mixture.log_prob(moved, code), mixture.log_prob(theta, code))
+    (log_q.mean() + mixture.log_choice(z, code).mean()).backward()
+    assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in mixture.parameters())
+
+
+def test_a_mixture_normalises_and_its_choices_have_their_weights(generator):
+    space = trj.problems.sinh_arcsinh().space
+    mixture = shaken_mixture(space).double()
+    code = torch.zeros(4001, 1, dtype=torch.long)
+    x = torch.linspace(-30, 30, 4001, dtype=torch.float64)
+    theta = torch.stack([x, torch.zeros_like(x)], 1)
+    with torch.no_grad():
+        total = torch.trapezoid(mixture.log_prob(theta, code).exp(), x)
+        z = mixture.sample_reference(4001, generator, torch.float64)
+        found = mixture.log_choice(z, code).exp()
+        weights = mixture.log_weights[0].softmax(0)
+        # pulled back, the choices of the map's own draws come at their weights again
+        back, _ = mixture.pull(mixture.push(z, code)[0], code, generator)
+        again = mixture.log_choice(back, code).exp()
+    assert float(total) == pytest.approx(1, abs=1e-5)
+    for w in weights:
+        for picked in (found, again):
+            share = float(torch.isclose(picked, w).double().mean())
+            assert abs(share - float(w)) < 4.5 * (float(w) * (1 - float(w)) / 4001) ** 0.5
+
+
 SPACES = {"mixed": mixed_space, "subsets": subset_space}
 
 

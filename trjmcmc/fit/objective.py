@@ -185,8 +185,7 @@ class ForwardKL(Objective):
         self, transport: Transport, progress: float, n: int, generator: torch.Generator
     ) -> Losses:
         u = torch.rand(n, generator=generator, dtype=torch.float64, device=self._edges.device)
-        place = torch.searchsorted(self._edges, u * self._edges[-1]).clamp(max=len(self._train) - 1)
-        rows = self._train[place]
+        rows = self.draw_rows(u)
         value = forward_kl(transport, self.code[rows], self.theta[rows])
         finite = value.isfinite()
         value = torch.where(finite, value, 0.0)
@@ -194,6 +193,11 @@ class ForwardKL(Objective):
             return Losses(value, finite)
         log_ratio, log_mean = self._tilted(value.detach(), rows)
         return Losses(value * (log_ratio - log_mean).exp().to(value.dtype), finite)
+
+    def draw_rows(self, u: Tensor) -> Tensor:
+        """Training draws by weight, from uniform numbers, (n,) -> indices (n,)."""
+        place = torch.searchsorted(self._edges, u * self._edges[-1])
+        return self._train[place.clamp(max=len(self._train) - 1)]
 
     def _tilted(self, value: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Powers of pi / q (log, capped) and the logs of their means by model, row by row."""
