@@ -61,9 +61,12 @@ def find_modes(theta: Tensor, active: Tensor) -> Modes:
     """
     d = theta.shape[1]
     used = active.nonzero()[:, 0]
+    if not len(used):
+        one = torch.eye(d, dtype=theta.dtype, device=theta.device)[None]
+        return Modes(theta.new_ones(1), theta.new_zeros(1, d), one)
     points, counts = theta[:, used].unique(dim=0, return_counts=True)
     x = points.double().cpu().numpy()
-    label = _groups(x / (x.std(0) + 1e-300)) if x.shape[1] else np.zeros(len(x), dtype=int)
+    label = _groups(x / (x.std(0) + 1e-300))
     share = np.bincount(label, weights=counts.cpu().numpy()) / len(theta)
     order = [g for g in np.argsort(-share, kind="stable") if share[g] >= SMALLEST]
     loc = theta.new_zeros(len(order), d)
@@ -72,8 +75,7 @@ def find_modes(theta: Tensor, active: Tensor) -> Modes:
         mine = torch.as_tensor(label == g, device=theta.device)
         inside = points[mine].repeat_interleave(counts[mine], 0).double()
         loc[k, used] = inside.mean(0).to(theta.dtype)
-        if len(used):
-            tril[k, used[:, None], used] = _factor(inside).to(theta.dtype)
+        tril[k, used[:, None], used] = _factor(inside).to(theta.dtype)
     found = torch.as_tensor(share[order] / share[order].sum(), dtype=theta.dtype)
     return Modes(found.to(theta.device), loc, tril)
 
