@@ -138,6 +138,60 @@ def test_against_the_shared_reference_answers():
     )
 
 
+def test_factor_likelihood_against_the_normal_density(generator):
+    single = trj.problems.factor_analysis(factors=(1, 2, 3), seed=5)
+    target, y = single.to(dtype=torch.float64), single.y
+    assert y.shape == (143, 6) and torch.allclose(y.std(0), torch.ones(6).double())
+    for m, label in enumerate(["1 factor", "2 factors", "3 factors"]):
+        code = torch.full((20, 1), m)
+        theta = torch.randn(20, target.dim, generator=generator, dtype=torch.float64)
+        theta = torch.where(target.space.active(code), theta, 0.0)
+        params = target.constrain(code[0], theta)
+        b = trj.problems.loading_matrix(params, 6)
+        assert b.shape == (20, 6, m + 1)
+        assert torch.equal(b.tril(), b)
+        covariance = b @ b.mT + torch.diag_embed(params["uniqueness"])
+        normal = torch.distributions.MultivariateNormal(torch.zeros(6).double(), covariance)
+        expected = normal.log_prob(y[:, None]).sum(0)
+        _, got = target.log_prior_and_likelihood(code, theta)
+        assert torch.allclose(got, expected, atol=1e-8), label
+    # 6 (k + 1) - k (k - 1) / 2 parameters
+    sizes = target.space.active(target.space.enumerate()).sum(-1).tolist()
+    assert sizes == [12, 17, 21]
+
+
+def test_factor_priors_are_those_of_the_model():
+    target = trj.problems.factor_analysis(factors=(2,)).to(dtype=torch.float64)
+    params = {
+        "diagonal": [[0.7, 0.2]],
+        "loading": [[0.1 * i for i in range(9)]],
+        "uniqueness": [[0.3, 0.1, 0.5, 0.05, 0.2, 0.25]],
+    }
+    theta = target.unconstrain("2 factors", params)
+    log_prior, _ = target.log_prior_and_likelihood(torch.zeros(1, 1).long(), theta)
+    diagonal, loading, unique = (np.array(params[k][0]) for k in params)
+    expected = (
+        stats.halfnorm.logpdf(diagonal).sum()
+        + stats.norm.logpdf(loading).sum()
+        + stats.invgamma(a=1.1, scale=0.05).logpdf(unique).sum()
+        + np.log(diagonal).sum() + np.log(unique).sum()  # all positive ones are logs
+    )  # fmt: skip
+    assert float(log_prior[0]) == pytest.approx(expected, abs=1e-8)
+
+
+def test_rounding_does_not_break_the_factor_likelihood(generator):
+    """Tiny uniquenesses: single precision agrees with double, and nothing explodes."""
+    single = trj.problems.factor_analysis()
+    double = single.to(dtype=torch.float64)
+    code = torch.ones(4000, 1, dtype=torch.long)
+    theta = single.sample_prior(code, generator)
+    theta[:2000, -6:] -= 8  # uniquenesses e^-8 times as large
+    a, b = single.log_joint(code, theta).double(), double.log_joint(code, theta.double())
+    likely = b > b.max() - 1e4
+    assert bool(((a - b).abs()[likely] < 0.02 + 1e-4 * b[likely].abs()).all())
+    assert bool((a[:2000] < 0).all())
+
+
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
@@ -146,6 +200,12 @@ def test_against_the_shared_reference_answers():
             lambda: trj.problems.robust_regression(np.ones((5, 3)), np.ones(5)),
             ShapeError,
             r"got \(5, 3\) and \(5,\)",
+        ),
+        (lambda: trj.problems.factor_analysis(np.ones(4)), ShapeError, r"got shape \(4,\)"),
+        (
+            lambda: trj.problems.factor_analysis(factors=(2, 2)),
+            TargetError,
+            r"distinct numbers from 1 to 6, got \(2, 2\)",
         ),
     ],
 )

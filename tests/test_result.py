@@ -28,7 +28,7 @@ matplotlib.use("Agg")
 def result():
     target = toys.gaussians()
     sampler = trj.TRJSampler(target, toys.gaussian_map(target), seed=1)
-    sampler.fit_trace = trj.fit.FitTrace(
+    sampler._recipe.trace = trj.fit.FitTrace(
         step=[50, 100, 150],
         objective=[3.0, 2.0, 1.5],
         temper=[0.5, 1.0, 1.0],

@@ -25,6 +25,7 @@ from trjmcmc.fit import train
 from trjmcmc.kernel import CrankNicolson, Cycle, Fixed, Jump, Kernel, RandomWalk
 from trjmcmc.problems import SinhArcsinhMap
 from trjmcmc.sample import Tally
+from trjmcmc.sampler import IMPORTANCE_DRAWS
 from trjmcmc.transport import Identity, StudentT
 
 
@@ -52,7 +53,7 @@ def test_the_sinh_arcsinh_pair(kind):
         sampler = untrained(trj.TRJSampler(target, SinhArcsinhMap, seed=11))
     elif kind == "untrained":
         sampler = trj.TRJSampler(target, seed=12)
-        sampler.fit(steps=0, pilot=False, progress=False)
+        sampler.fit(steps=0, pilot=False, audit=False, progress=False)
     else:
         sampler = trj.TRJSampler(target, seed=13)
         sampler.fit(steps=600, pilot=None if kind == "trained" else False, progress=False)
@@ -166,14 +167,18 @@ def test_a_space_of_one_model_by_construction():
     assert result.inclusion_probabilities()["probability"].tolist() == [1, 1]
 
 
-def test_a_second_fit_goes_on_and_forgets_the_pilot():
+def test_a_second_fit_goes_on_without_new_evaluations():
+    """Map and audit are kept, draws of the warm-up join in: only weighing calls the likelihood."""
     sampler = trj.TRJSampler(toys.gaussians(), seed=1)
-    sampler.fit(steps=20, particles=200, progress=False)
-    assert sampler.particles is not None
-    loc = sampler.transport.loc.clone()
-    sampler.fit(steps=20, pilot=False, progress=False)
-    assert sampler.particles is None
-    assert torch.equal(sampler.transport.loc, loc)
+    sampler.fit(steps=20, particles=50, progress=False)
+    loc = sampler.transport.outer.loc.clone()
+    result = sampler.run(20, chains=64, progress=False)
+    before = sampler.target.evaluations
+    sampler.fit(steps=20, progress=False)
+    assert sampler.target.evaluations - before == 3 * IMPORTANCE_DRAWS
+    assert torch.equal(sampler.transport.outer.loc, loc)
+    sampler.fit(steps=20, pilot=result, progress=False)
+    assert sampler.audit_report.mended == 0
 
 
 def test_the_callers_objects_stay_as_they_are():
@@ -200,7 +205,7 @@ def test_nothing_is_copied_to_the_host_inside_a_step():
     """As on an accelerator: every model sees the whole batch, and no value becomes a number."""
     for target in (trj.problems.robust_regression(), trj.problems.coal_mining(1, 3)):
         sampler = trj.TRJSampler(target, seed=1)
-        sampler.fit(steps=2, particles=100, moves=1, progress=False)
+        sampler.fit(steps=2, particles=100, moves=1, audit=False, progress=False)
         kernel = sampler._default_kernel(sampler.target, sampler.transport)
         generator = torch.Generator().manual_seed(1)
         code = target.space.sample_prior(32, generator)
@@ -264,10 +269,10 @@ def test_robust_regression(data):
     # a posterior mean against importance sampling by hand
     generator = torch.Generator().manual_seed(5)
     code = target.space.code_of("x1+x3+x4").expand(20_000, -1)
-    z = torch.randn(20_000, 4, generator=generator)
+    z = sampler.transport.sample_reference(20_000, generator, torch.float32)
     with torch.no_grad():
-        theta, ladj = sampler.transport.from_reference(z, code)
-        log_w = target.log_joint(code, theta) + ladj - sampler.transport.log_nu(z, code)
+        theta, log_q = sampler.transport.push(z, code)
+        log_w = target.log_joint(code, theta) - log_q
     w = log_w.double().softmax(0)
     mean = float(w @ theta[:, 2].double())
     error = float((w.square() @ (theta[:, 2].double() - mean).square()).sqrt())
@@ -364,7 +369,7 @@ def test_the_whole_way_on_the_chosen_device(device):
     sampler = trj.TRJSampler(target, seed=8, device=device)
     sampler.fit(steps=200, batch=128, progress=False)
     result = sampler.run(300, chains=64, progress=False)
-    assert sampler.transport.loc.device.type == device.type
+    assert sampler.transport.log_weights.device.type == device.type
     assert result.raw.theta.device.type == "cpu"
     check(result, target.truth)
 
@@ -503,8 +508,8 @@ def test_disagreeing_routes_are_announced():
             trj.Model("flat", {}, lambda p: torch.tensor(-4.0)),
         ]
     )
-    sampler = trj.TRJSampler(target, seed=1)
-    sampler.fit(pilot=False, steps=300, progress=False)
+    sampler = trj.TRJSampler(target, trj.CosmicFlow, seed=1)
+    sampler.fit(pilot=False, audit=False, steps=300, progress=False)
     with torch.no_grad():  # whatever it found: cover the left mode only
         fresh = trj.CosmicFlow(sampler.target.space)
         sampler.transport.load_state_dict(fresh.state_dict())

@@ -149,7 +149,7 @@ class WithGradient(BlackBox):
 
     def __call__(self, params: Mapping[str, Tensor], active: Tensor | None = None) -> Tensor:
         names = list(params)
-        value: Tensor = _Bridge.apply(self, names, active, *params.values())  # type: ignore[no-untyped-call]
+        value: Tensor = _Bridge.apply(self, names, active, *params.values())
         return value
 
     def evaluate(
@@ -205,7 +205,7 @@ class _Bridge(torch.autograd.Function):
         return value
 
     @staticmethod
-    def backward(ctx: Any, outer: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, outer: Tensor) -> Any:
         slopes = ctx.saved_tensors
         scaled = [g * outer.reshape(-1, *[1] * (g.dim() - 1)) for g in slopes]
         return None, None, None, *scaled

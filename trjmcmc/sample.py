@@ -12,11 +12,13 @@ from torch import Tensor
 
 from .draws import Draws, Recorder
 from .errors import InterruptedWarning, TargetError, TRJError
+from .fit import Pool
 from .kernel import Info, Kernel, State, start
 from .target import Target
 from .transport import Transport
 
 CHECK_EVERY = 25  # warm-up steps between looks at the count of undefined densities
+REPLAYED = 20_000  # points of a warm-up that are kept to train on, about
 CANDIDATES = 64  # points tried for each chain that starts from the prior
 
 
@@ -80,22 +82,35 @@ def warm_up(
     target: Target,
     generator: torch.Generator,
     on_step: Callable[[], object] | None = None,
-) -> State:
-    """Advance chains without recording them.
+) -> tuple[State, Pool | None]:
+    """Advance chains without recording them as results.
+
+    Returns:
+        Where they are, and a selection of their second half that a map may be trained on.
 
     Raises:
         NonFiniteError: A density was NaN or +inf.
     """
     tally = Tally(target)
+    every = max(1, steps * len(state.code) // (2 * REPLAYED))
+    kept: list[State] = []
     with torch.no_grad():
         for i in range(steps):
             state, infos = kernel.step(state, generator)
             tally.add(infos)
             if i % CHECK_EVERY == 0 or i == steps - 1:
                 tally.check()
+            if i >= steps // 2 and i % every == 0:
+                kept.append(state)
             if on_step is not None:
                 on_step()
-    return state
+    if not kept:
+        return state, None
+    parts = (
+        torch.cat(x) for x in zip(*((s.code, s.theta, s.log_joint) for s in kept), strict=True)
+    )
+    code, theta, log_joint = parts
+    return state, Pool(code, theta, log_joint.double())
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ import copy
 import math
 import secrets
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,33 +15,18 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from .draws import Draws
-from .errors import (
-    BlackBoxError,
-    ConfigurationError,
-    ConvergenceError,
-    ConvergenceWarning,
-    TargetError,
-)
+from .errors import ConfigurationError, ConvergenceError, TargetError
 from .estimate import Estimate, log_mean_weight, log_weights
 from .fit import (
-    Audit,
     AuditReport,
     FitTrace,
-    ForwardKL,
     ModelAudit,
-    Modes,
     Objective,
     Pool,
-    ReverseKL,
-    emcee_pool,
-    find_modes,
-    locate,
+    Recipe,
     mode_map,
     tempered_smc,
-    train,
-    user_pool,
 )
-from .fit.audit import COVERED, REPLICATES
 from .kernel import CrankNicolson, Cycle, Fixed, IndexProposal, Jump, Kernel, Neighbours, RandomWalk
 from .result import SHOWN, Result, RunReport, warn_of_coverage
 from .sample import Tally, run_chains, starting_state, warm_up
@@ -50,15 +34,9 @@ from .space import ModelList, Space, distinct
 from .target import Target
 from .transport import Transport, mixture_flow
 
-PILOT_MODELS = 64  # most models that a pilot run visits one by one
-PILOT_SHARE = 0.45  # of a limit on evaluations; the rest of a fit's goes to importance sampling
-TRAINING_COST = 20  # evaluations of a cheap likelihood in the time of one training draw, or more
-FRUGAL_TEMPERATURES = 9  # that an audit within a limit is planned for, the prior included
 FIT_SHARE = 0.75  # of a limit on the evaluations of a run
 STEP_EVALUATIONS = 7  # of the default kernel
 FRUGAL_STEPS = 100  # at least that chains make where evaluations are limited
-MENDS = 2  # times that a map is trained again because the audit finds it short
-MODE_DRAWS = 2000  # draws among which modes are looked for
 IMPORTANCE_DRAWS = 4096  # a model, to begin with
 MOST_IMPORTANCE_DRAWS = 65_536
 PRECISE = 0.01  # nats of standard error at which there are enough of them
@@ -69,7 +47,6 @@ FRESH = 0.1  # share of independent jumps: an untrained map mixes through nothin
 STARTS = 64  # particles a model that starts are picked from where no pilot run was made
 PROBES = 64  # points at which a map is checked
 ROUND_TRIP = 0.05  # largest error of a map there and back
-POOLED = 256  # models looked at to standardise the coordinates of a large space
 
 MakeTransport = Callable[[Space], Transport]
 MakeKernel = Callable[[Target, Transport], Kernel]
@@ -142,15 +119,9 @@ class TRJSampler:
         elif kernel is not None:
             self._make_kernel = kernel
         self._log_mass: dict[str, Estimate] = {}
-        self._scale: Tensor | float = 1.0
         self._seconds: dict[str, float] = {}
-        self.fit_trace: FitTrace | None = None
         self.audit_report: AuditReport | None = None
-        self._audit: Audit | None = None
-        self._unfinished: Audit | None = None  # a likelihood failed on the way
-        self._coverage: Tensor | None = None
-        self._mended = 0
-        self._modes: list[Modes] = []
+        self._recipe = Recipe(self.target, self.transport, self._generator)
         self._weighed = False
         self._check_kernel(self._make_kernel(self.target, self.transport))
 
@@ -176,10 +147,10 @@ class TRJSampler:
         steps: int = 2000,
         batch: int = 512,
         objective: Objective | None = None,
-        pilot: bool | str | Mapping[Any, Mapping[str, Any]] | Pool | None = None,
+        pilot: bool | str | Mapping[Any, Mapping[str, Any]] | Pool | Result | None = None,
         audit: bool | int = True,
         particles: int | None = None,
-        moves: int = 30,
+        moves: int | None = None,
         max_evaluations: int | None = None,
         progress: bool = True,
         **options: Any,
@@ -195,20 +166,22 @@ class TRJSampler:
         the log joint's gradients alone, and with few models audited afterwards. Either way the
         sampler's answer is exact; training buys speed.
 
-        If the likelihood fails on the way, calling ``fit`` again goes on where it stopped.
+        If the likelihood fails on the way, calling ``fit`` again goes on where it stopped. A
+        second fit trains on: the audit is kept, and draws of the last run's warm-up join in.
 
         Arguments:
             steps: Most training steps; it stops earlier on a plateau.
             batch: Draws a step.
             objective: Train on this objective instead.
-            pilot: Draws to train on: True, those of the audit; ``"emcee"``; your own, a dict
-                by model label of parameters by name, shape (n, ...); False, none. None takes
-                the audit's where the models are few or there are no gradients.
+            pilot: Draws to train on: True, those of the audit; ``"emcee"``; a
+                :class:`~trjmcmc.Result`; your own, a dict by model label of parameters by name,
+                shape (n, ...); False, none. None takes the audit's where the models are few or
+                there are no gradients.
             audit: False leaves the audit out; an integer is the number of evaluations up to
                 which it may grow. By default about as many as take the time of the training.
             particles: Particles a model and replicate of the audit's first round; 24 000
                 shared among all, but 100 to 1000 each, if omitted.
-            moves: Moves of each particle at each temperature.
+            moves: Moves of each particle at each temperature, 30 if omitted.
             max_evaluations: Most likelihood calls, those of the importance sampling included.
             progress: Show progress bars.
             options: Further arguments of :func:`trjmcmc.fit.train`: ``learning_rate``,
@@ -226,7 +199,7 @@ class TRJSampler:
             steps=steps,
             batch=batch,
             objective=objective,
-            pilot=pilot,
+            pilot=_as_pool(pilot),
             audit=audit,
             particles=particles,
             moves=moves,
@@ -238,160 +211,25 @@ class TRJSampler:
             warn_of_coverage(self.audit_report)
         return trace
 
+    @property
+    def fit_trace(self) -> FitTrace | None:
+        return self._recipe.trace
+
     def _train_and_weigh(self, *, max_evaluations: int | None = None, **settings: Any) -> FitTrace:
         begun = self.target.evaluations
-        trace = self._fit(max_evaluations=max_evaluations, **settings)
-        if self._audit is not None:
+        self.audit_report, self._weighed = None, False
+        trace = self._recipe.fit(max_evaluations=max_evaluations, **settings)
+        if self._recipe.covered is not None:
             left = None
             if max_evaluations is not None:
                 left = max_evaluations - (self.target.evaluations - begun)
             self._weigh(left)
         return trace
 
-    def _fit(
-        self,
-        *,
-        steps: int = 2000,
-        batch: int = 512,
-        objective: Objective | None = None,
-        pilot: bool | str | Mapping[Any, Mapping[str, Any]] | Pool | None = None,
-        audit: bool | int = True,
-        particles: int | None = None,
-        moves: int = 30,
-        max_evaluations: int | None = None,
-        progress: bool = True,
-        **options: Any,
-    ) -> FitTrace:
-        target, space, generator = self.target, self.target.space, self._generator
-        first = self.fit_trace is None
-        resumed, self._audit = self._unfinished, None
-        self.audit_report, self._weighed, self._modes = None, False, []
-        if not target.dim:  # models without parameters: there is nothing to map
-            self.fit_trace = FitTrace()
-            return self.fit_trace
-        few = space.size is not None and space.size <= PILOT_MODELS
-        if pilot is True and not few:
-            raise ConfigurationError(
-                f"pilot: a pilot run visits each model and takes {PILOT_MODELS} at most; this "
-                f"space has {space.size}"
-            )
-        if pilot is False and objective is None and not target.differentiable:
-            raise ConfigurationError(
-                "pilot: a likelihood without gradients needs draws to train on; leave pilot "
-                'out, or pass "emcee" or your own draws'
-            )
-        if max_evaluations is not None and max_evaluations < 1:
-            raise ConfigurationError(f"max_evaluations: expected 1 or more, got {max_evaluations}")
-        by_audit = pilot in (None, True) and objective is None
-        by_audit = by_audit and (few or not target.differentiable)
-        codes = self._models_to_fit(few, by_audit)
-        budget = TRAINING_COST * steps * batch if isinstance(audit, bool) else audit
-        limit = None
-        if max_evaluations is not None:
-            limit = int(PILOT_SHARE * max_evaluations)
-            particles, moves = _sizes_within(limit, len(codes), moves)
-        auditor = resumed
-        if auditor is None:
-            auditor = Audit(target, codes, particles=particles, moves=moves, generator=generator)
-        self._unfinished = None
-        pool: Pool | None = None
-        if by_audit and self._grow(auditor, budget, limit, progress):
-            pool = auditor.pool()
-        elif pilot == "emcee":
-            pool = emcee_pool(target, codes, generator=generator, progress=progress)
-        elif isinstance(pilot, Pool):
-            pool = pilot
-        elif isinstance(pilot, Mapping):
-            pool = user_pool(target, pilot)
-        elif pilot not in (None, True, False):
-            raise ConfigurationError(f'pilot: expected a bool, "emcee" or draws, got {pilot!r}')
-        if pool is None and objective is None and not target.differentiable:
-            raise ConfigurationError("fit: no pilot run was possible, and there are no gradients")
-        loc, scale = self._place(codes, pool)
-        self._scale = _pooled(scale, space.active(codes))
-        if first:  # later fits go on from the map as it is
-            self.transport.calibrate(codes, loc, scale)
-        if objective is None:
-            objective = ReverseKL(target) if pool is None else self._covering(pool)
-        settings = {"steps": steps, "batch": batch, "generator": generator, "progress": progress}
-        settings |= options
-        trace = train(self.transport, objective, **settings)
-        self._seconds["fit"] = trace.seconds
-        self.fit_trace = trace
-        wanted = few and audit is not False and trace.stopped != "interrupted"
-        if wanted and (auditor.rounds or self._grow(auditor, budget, limit, progress)):
-            self._check_coverage(auditor, settings)
-        if few and auditor.rounds:
-            self._audit = auditor
-            self._seconds["pilot"] = auditor.seconds
-            self._modes = [self._modes_of(auditor, m) for m in range(len(codes))]
-        return trace
-
-    def _models_to_fit(self, few: bool, by_audit: bool) -> Tensor:
-        space = self.target.space
-        if few:
-            return space.enumerate()
-        pooled = distinct(space.sample_prior(POOLED, self._generator))[0]
-        return pooled[:PILOT_MODELS] if by_audit else pooled
-
-    def _grow(self, audit: Audit, budget: int | None, limit: int | None, progress: bool) -> bool:
-        """Run the audit; False, with a warning, where a posterior can't be reached."""
-        self._unfinished = audit
-        try:
-            audit.grow(budget, limit=limit, progress=progress)
-        except BlackBoxError:
-            raise
-        except (TargetError, ConvergenceError) as error:
-            self._unfinished = None
-            warnings.warn(
-                f"no pilot run ({error}); training by reverse KL instead, without an audit",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-            return False
-        self._unfinished = None
-        return True
-
-    def _place(self, codes: Tensor, pool: Pool | None) -> tuple[Tensor, Tensor]:
-        """Location and scale of each model's coordinates."""
-        active = self.target.space.active(codes)
-        if pool is None and self.target.differentiable:
-            return locate(self.target, codes, self._generator)
-        loc = torch.zeros(active.shape, dtype=self.target.dtype, device=self.target.device)
-        scale = torch.ones_like(loc)
-        for m, code in enumerate(codes):
-            mine = pool.theta[(pool.code == code).all(-1)] if pool is not None else loc[:0]
-            if len(mine) > 1:
-                loc[m], scale[m] = mine.mean(0), mine.std(0).clamp(min=1e-6)
-        return torch.where(active, loc, 0.0), torch.where(active, scale, 1.0)
-
-    def _covering(self, pool: Pool) -> ForwardKL:
-        return ForwardKL(pool.code, pool.theta, log_joint=pool.log_joint, generator=self._generator)
-
-    def _check_coverage(self, audit: Audit, settings: dict[str, Any]) -> None:
-        """Score the map on draws that were kept back; train it again where it falls short."""
-        mended = 0
-        while True:
-            covered = audit.covered(self.transport)
-            short = covered < COVERED
-            if not bool((short & audit.matters).any()) or mended == MENDS:
-                break
-            mended += 1
-            audit.enlarge((short & audit.matters).nonzero()[:, 0], progress=settings["progress"])
-            extra = train(self.transport, self._covering(audit.pool()), **settings, label="mend")
-            self._seconds["fit"] += extra.seconds
-            if extra.stopped == "interrupted":
-                break
-        self._coverage, self._mended = audit.covered(self.transport), mended
-
-    def _modes_of(self, audit: Audit, m: int) -> Modes:
-        theta, _ = audit.draw(torch.full((MODE_DRAWS,), m, device=self.target.device))
-        return find_modes(theta, self.target.space.active(audit.code[m : m + 1])[0])
-
     def _weigh(self, evaluations: int | None = None) -> None:
         """Importance-sampled evidence of every model of a small space."""
         space = self.target.space
-        if space.size is None or space.size > PILOT_MODELS:
+        if not self._recipe.few:
             return
         begun = time.perf_counter()
         codes = space.enumerate()
@@ -400,15 +238,17 @@ class TRJSampler:
             self._log_mass[label] = self._log_mass_of(code, each)
         self._seconds["importance"] = time.perf_counter() - begun
         self._weighed = True
-        if self._audit is not None and self._coverage is not None:
-            self.audit_report = self._report(self._audit)
+        if self._recipe.covered is not None:
+            self.audit_report = self._report()
 
-    def _report(self, audit: Audit) -> AuditReport:
+    def _report(self) -> AuditReport:
+        """The audit beside what the map says."""
+        audit, covered, modes = self._recipe.audit, self._recipe.covered, self._recipe.modes
+        assert audit is not None and covered is not None
         labels = self.target.space.label(audit.code)
         log_prior = self.target.space.log_prior(audit.code).tolist()
-        columns = (audit.log_evidence, audit.std_error, audit.gap, audit.matters)
-        rows = zip(labels, log_prior, *(c.tolist() for c in columns), strict=True)
-        assert self._coverage is not None
+        columns = (audit.log_evidence, audit.std_error, audit.gap, audit.matters, covered)
+        rows = zip(labels, modes, log_prior, *(c.tolist() for c in columns), strict=True)
         return AuditReport(
             tuple(
                 ModelAudit(
@@ -418,16 +258,16 @@ class TRJSampler:
                     gap=gap,
                     map_log_evidence=self._log_mass[label].value - prior,
                     map_std_error=self._log_mass[label].std_error,
-                    covered=float(self._coverage[m]),
-                    modes=len(self._modes[m]),
+                    covered=share,
+                    modes=len(found),
                     matters=matters,
                 )
-                for m, (label, prior, log_z, error, gap, matters) in enumerate(rows)
+                for label, found, prior, log_z, error, gap, matters, share in rows
             ),
             evaluations=audit.evaluations,
             seconds=audit.seconds,
             rounds=len(audit.rounds),
-            mended=self._mended,
+            mended=self._recipe.mended,
         )
 
     def _log_mass_of(self, code: Tensor, evaluations: int | None = None) -> Estimate:
@@ -455,21 +295,20 @@ class TRJSampler:
             proposal = self._default_proposal(space)
             kernels.append(Jump(target, transport, proposal, rho=JUMP_RHO, fresh=FRESH))
         kernels.append(CrankNicolson(target, transport))
-        if any(len(m) > 1 for m in self._modes):
-            modes = _matching(mode_map(space, self._modes), target)
+        if any(len(m) > 1 for m in self._recipe.modes):
+            modes = _matching(mode_map(space, self._recipe.modes), target)
             kernels.append(CrankNicolson(target, modes, name="modes"))
-        return Cycle([*kernels, (RandomWalk(target, scale=self._scale), WALKS)])
+        return Cycle([*kernels, (RandomWalk(target, scale=self._recipe.scale), WALKS)])
 
     def _default_proposal(self, space: Space) -> IndexProposal:
-        large = space.size is None or space.size > PILOT_MODELS
-        if large and not isinstance(space, ModelList):
+        if not self._recipe.few and not isinstance(space, ModelList):
             return Neighbours(space)
         return Fixed(space, self._guess(), other=True)
 
     def _guess(self) -> Tensor | None:
         """Log-probabilities of the models of a small space as far as they are known yet."""
-        if self._audit is not None:
-            log_mass = self._audit.log_mass.to(self.target.device)
+        if self._recipe.audit is not None:
+            log_mass = self._recipe.audit.log_mass.to(self.target.device)
         elif self._log_mass:
             log_mass = torch.tensor([e.value for e in self._log_mass.values()])
         else:
@@ -490,8 +329,8 @@ class TRJSampler:
     def _prior_starts(self, code: Tensor) -> Tensor | None:
         """For each chain a prior draw carried to its model's posterior by tempering."""
         space = self.target.space
-        if self._audit is not None:
-            return self._audit.draw(space.index(code))[0]
+        if self._recipe.audit is not None:
+            return self._recipe.audit.draw(space.index(code))[0]
         codes, index, _ = distinct(code)
         try:
             run = tempered_smc(
@@ -575,7 +414,9 @@ class TRJSampler:
         state = starting_state(self.target, self.transport, code, generator, drawn)
         begun = time.perf_counter()
         with tqdm(total=warmup, desc="warm-up", disable=not progress, unit="step") as bar:
-            state = warm_up(kernel, state, warmup, self.target, generator, bar.update)
+            state, self._recipe.extra = warm_up(
+                kernel, state, warmup, self.target, generator, bar.update
+            )
         middle, forgiven = time.perf_counter(), int(self.target.overflows)
         tally = Tally(self.target)
         with tqdm(total=draws, desc="sample", disable=not progress, unit="draw") as bar:
@@ -595,7 +436,7 @@ class TRJSampler:
         report = RunReport(
             acceptance=tally.rates(),
             fit=self.fit_trace,
-            seconds=dict(self._seconds),
+            seconds={**self._recipe.seconds, **self._seconds},
             steps=record.n_draws * thin,
             seed=self.seed,
             interrupted=chain.stopped == "interrupted",
@@ -665,14 +506,9 @@ def _matching(transport: Transport, target: Target) -> Transport:
     return copy.deepcopy(transport).to(target.device, target.dtype)
 
 
-def _sizes_within(limit: int, models: int, moves: int) -> tuple[int, int]:
-    """Particles and moves of an audit that takes about ``limit`` evaluations."""
-    each = limit / (models * REPLICATES * FRUGAL_TEMPERATURES)
-    moves = min(moves, max(3, round(each**0.5)))
-    return max(4, int(each / (1 + moves))), moves
-
-
-def _pooled(scale: Tensor, active: Tensor) -> Tensor:
-    """Geometric mean of the scales of each slot over the models that use it, shape (D,)."""
-    count = active.sum(0).clamp(min=1)
-    return (torch.where(active, scale.log(), 0.0).sum(0) / count).exp()
+def _as_pool(pilot: Any) -> Any:
+    """A result's draws to train on; anything else as it is."""
+    if not isinstance(pilot, Result):
+        return pilot
+    code, theta = pilot.raw.flat()
+    return Pool(code, theta, pilot.raw.log_joint.flatten().double())

@@ -5,10 +5,12 @@ from .locate import locate
 from .modes import Modes, find_modes, mode_map
 from .objective import ForwardKL, Objective, ReverseKL, forward_kl, reverse_kl
 from .pilot import emcee_pool, user_pool
+from .recipe import FEW_MODELS, Recipe
 from .smc import Particles, TemperedSMC, tempered_smc
 from .train import FitTrace, train
 
 __all__ = [
+    "FEW_MODELS",
     "Audit",
     "AuditReport",
     "FitTrace",
@@ -18,6 +20,7 @@ __all__ = [
     "Objective",
     "Particles",
     "Pool",
+    "Recipe",
     "ReverseKL",
     "TemperedSMC",
     "emcee_pool",

@@ -140,6 +140,14 @@ class Pool:
     theta: Tensor
     log_joint: Tensor
 
+    def joined(self, other: Pool) -> Pool:
+        """The draws of both."""
+        return Pool(
+            torch.cat([self.code, other.code]),
+            torch.cat([self.theta, other.theta]),
+            torch.cat([self.log_joint, other.log_joint]),
+        )
+
 
 class Audit:
     """Independent tempered sequential Monte Carlo runs of each model, grown until they agree.

@@ -17,7 +17,7 @@ from ..target import Target
 from .audit import Pool
 
 CANDIDATES = 50  # prior draws for each walker that starts at one of them
-SHORT = 50  # autocorrelation times that a chain should be long
+FEW = 500  # effective draws below which there is a warning
 
 
 def emcee_pool(
@@ -25,7 +25,7 @@ def emcee_pool(
     code: Tensor,
     *,
     walkers: int = 64,
-    steps: int = 1000,
+    steps: int = 2000,
     generator: torch.Generator,
     progress: bool = False,
 ) -> Pool:
@@ -51,7 +51,7 @@ def emcee_pool(
     Example:
         >>> from trjmcmc import problems
         >>> target = problems.sinh_arcsinh()
-        >>> pool = emcee_pool(target, target.space.enumerate(), steps=100,
+        >>> pool = emcee_pool(target, target.space.enumerate(), steps=200,
         ...                   generator=torch.Generator().manual_seed(0))
         >>> pool.theta.shape[1], bool(pool.log_joint.isfinite().all())
         (2, True)
@@ -107,11 +107,13 @@ def _one_model(
 
     ensemble = emcee.EnsembleSampler(walkers, d, numpy_log_joint, vectorize=True)
     ensemble.run_mcmc(state, steps, progress=progress)
-    tau = float(np.max(ensemble.get_autocorr_time(tol=0, quiet=True)))
-    if not tau * SHORT < steps:
+    kept = ensemble.get_chain(discard=steps // 2)
+    with np.errstate(invalid="ignore", divide="ignore"):  # walkers that never moved
+        tau = float(np.max(emcee.autocorr.integrated_time(kept, tol=0, quiet=True)))
+    if not kept.shape[0] * walkers > FEW * tau:
         warnings.warn(
-            f"emcee: {steps} steps of model {label!r} are fewer than {SHORT} autocorrelation "
-            f"times ({tau:.0f}): its draws may be poor ones to train on",
+            f"emcee: {steps} steps of {walkers} walkers in model {label!r} are worth fewer than "
+            f"{FEW} draws (autocorrelation time {tau:.0f}): poor ones to train on",
             ConvergenceWarning,
             stacklevel=3,
         )

@@ -378,7 +378,7 @@ class TemperedSMC:
 
     def _keep(self, now: _Generation) -> None:
         """Put the points of a temperature aside, thinned where there are very many."""
-        if "trajectory" in now.schedule:
+        if "trajectory" in now.schedule and self.target.dim:
             self._trajectories_pay = now.trajectories_pay
         weight, n = now.weight, now.weight.shape[1]
         index = torch.arange(n, device=weight.device).expand(len(weight), -1)
@@ -539,7 +539,8 @@ class _Generation:
         kind = self.schedule[self.done]
         gap = (theta - self.theta_now) / self.scale
         gain = (chance[..., None] * gap.double().square()).nan_to_num(0.0, 0.0).mean(1)
-        self._gains[kind].append(torch.where(self.active[:, 0], gain, math.inf).amin(-1))
+        if gain.shape[1]:
+            self._gains[kind].append(torch.where(self.active[:, 0], gain, math.inf).amin(-1))
         self.done += 1
         places = slice(self.done * n, (self.done + 1) * n)
         self.theta[:, places] = theta

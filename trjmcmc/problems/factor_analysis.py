@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.distributions import HalfNormal, InverseGamma, Normal
 
 from ..errors import ShapeError, TargetError
+from ..prior import PriorSpec
 from ..target import Model, Target
 
 SHAPE, SCALE = 1.1, 0.05  # of the inverse-gamma prior of the uniquenesses
@@ -58,13 +59,19 @@ def factor_analysis(y: Any = None, factors: Sequence[int] = (2, 3), *, seed: int
     models = []
     for k in factors:
         below = sum(p - 1 - j for j in range(k))
-        priors = {"diagonal": HalfNormal(torch.ones(k))}
+        priors: dict[str, PriorSpec] = {"diagonal": HalfNormal(torch.ones(k))}
         if below:
             priors["loading"] = Normal(torch.zeros(below), 1.0)
         priors["uniqueness"] = InverseGamma(torch.full((p,), SHAPE), torch.full((p,), SCALE))
         name = "1 factor" if k == 1 else f"{k} factors"
         models.append(Model(name, priors, FactorLikelihood(data, k)))
-    return Target(models)
+    target = _FactorAnalysis(models)
+    target.y = data
+    return target
+
+
+class _FactorAnalysis(Target):
+    y: Tensor
 
 
 def loading_matrix(params: Mapping[str, Any], p: int) -> Tensor:

@@ -39,12 +39,19 @@ class Maps(Components):
         super().__init__(maps[0].space, maps[0].reference, len(maps))
         self.maps = nn.ModuleList(maps)
 
+    def _maps(self) -> list[Bijection]:
+        return [m for m in self.maps if isinstance(m, Bijection)]
+
+    def calibrate(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
+        for each in self._maps():
+            each.calibrate(code, loc, scale)
+
     def pull(self, x: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
-        found = [m.to_reference(x, code) for m in self.maps]
+        found = [m.to_reference(x, code) for m in self._maps()]
         return torch.stack([z for z, _ in found], 1), torch.stack([ladj for _, ladj in found], 1)
 
     def push(self, z: Tensor, pick: Tensor, code: Tensor) -> Tensor:
-        return _pick(torch.stack([m.from_reference(z, code)[0] for m in self.maps], 1), pick)
+        return _pick(torch.stack([m.from_reference(z, code)[0] for m in self._maps()], 1), pick)
 
 
 class Diagonals(Components):
@@ -210,8 +217,7 @@ class Mixture(Transport):
         if self.outer is not None:
             self.outer.calibrate(code, loc, scale)
         elif isinstance(self.components, Maps):
-            for each in self.components.maps:
-                each.calibrate(code, loc, scale)  # type: ignore[operator]
+            self.components.calibrate(code, loc, scale)
 
 
 def mixture_flow(

@@ -1,0 +1,468 @@
+import concurrent.futures
+import math
+import multiprocessing
+import os
+import time
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch.distributions import HalfNormal, Normal, Uniform
+
+import trjmcmc as trj
+from tests.test_sampler import check
+from trjmcmc.errors import (
+    BlackBoxError,
+    ConvergenceWarning,
+    NonFiniteError,
+    PoolError,
+    TargetError,
+    TRJWarning,
+)
+from trjmcmc.fit import emcee_pool
+
+# functions of workers must be importable
+
+
+def square(p):
+    return -0.5 * float(np.sum((p["x"] - 1.0) ** 2))
+
+
+def dies(p):
+    if p["x"] > 2.5:
+        os._exit(3)
+    return square(p)
+
+
+def raises_beyond(p):
+    if p["x"] > 2.0:
+        raise ValueError("mesh too coarse")
+    return square(p)
+
+
+def slow_square(p):
+    time.sleep(0.001)
+    return square(p)
+
+
+def robust_numpy(x, y):
+    """The robust regression's likelihood of one point in plain NumPy."""
+
+    def log_likelihood(p, active):
+        assert active.dtype == bool and active.shape == (4,)
+        r = y - x @ np.where(active, p["beta"], 0.0)
+        each = np.logaddexp(-0.5 * r**2, math.log(0.1) - r**2 / 200)
+        return float(np.sum(each) - len(y) * math.log(2 * math.sqrt(2 * math.pi)))
+
+    return log_likelihood
+
+
+def simple(function, prior=None, **options):
+    box = trj.BlackBox(function, **options)
+    return trj.Target([trj.Model("m", {"x": prior or Normal(0.0, 2.0)}, box)]), box
+
+
+# ---- values --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("vectorized", [False, True])
+def test_values_and_calls(vectorized, generator):
+    def whole(p):
+        assert p["x"].dtype == np.float64
+        return -0.5 * (p["x"] - 1.0) ** 2
+
+    target, box = simple(whole if vectorized else square, vectorized=vectorized)
+    torch_target = trj.Target(
+        [trj.Model("m", {"x": Normal(0.0, 2.0)}, lambda p: -0.5 * (p["x"] - 1.0) ** 2)]
+    )
+    theta = torch.randn(50, 1, generator=generator)
+    code = torch.zeros(50, 1, dtype=torch.long)
+    calls, evaluations = box.calls, target.evaluations
+    assert torch.allclose(target.log_joint(code, theta), torch_target.log_joint(code, theta))
+    assert box.calls - calls == target.evaluations - evaluations == 50
+    assert not target.differentiable and torch_target.differentiable
+
+
+def test_points_outside_the_prior_are_never_passed_on():
+    seen = []
+
+    def log_likelihood(p):
+        seen.append(float(p["x"]))
+        return 0.0
+
+    prior = trj.Ordered(Uniform(0.0, 1.0), 2)
+    box = trj.BlackBox(lambda p: log_likelihood({"x": p["x"].min()}))
+    target = trj.Target([trj.Model("m", {"x": prior}, box)])
+    before = target.evaluations
+    theta = torch.tensor([[0.0, 0.0], [200.0, 300.0], [math.nan, 0.0]])
+    value = target.log_joint(torch.zeros(3, 1, dtype=torch.long), theta)
+    assert bool(value[0].isfinite())
+    assert target.evaluations - before <= 2
+    assert all(0 <= x <= 1 for x in seen)
+
+
+def test_no_parameters_and_a_space(generator):
+    alone = trj.Target([trj.Model("m", {}, trj.BlackBox(lambda p: -1.5))])
+    assert float(alone.log_joint(torch.zeros(1, 1).long(), torch.zeros(1, 0))) == -1.5
+    target = trj.Target(
+        trj.Subsets(["a", "b"], of="w"),
+        {"w": Normal(0.0, 1.0)},
+        trj.BlackBox(lambda p, active: float(-np.sum(p["w"][active] ** 2))),
+    )
+    theta = torch.randn(6, 2, generator=generator)
+    code = torch.tensor([[0, 1], [1, 1], [0, 0], [1, 0], [1, 1], [0, 1]])
+    on = code.bool()
+    expected = torch.where(on, Normal(0.0, 1.0).log_prob(theta) - theta**2, 0.0).sum(-1)
+    assert torch.allclose(target.log_joint(code, theta), expected + math.log(0.25), atol=1e-5)
+
+
+# ---- pools ---------------------------------------------------------------------------------
+
+
+class SerialPool:
+    """Stands for a pool of MPI or Dask: nothing but ``map``."""
+
+    def __init__(self):
+        self.tasks = 0
+
+    def map(self, function, tasks):
+        tasks = list(tasks)
+        self.tasks += len(tasks)
+        return [function(t) for t in tasks]
+
+
+def pools():
+    context = multiprocessing.get_context("fork")
+    yield SerialPool()
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        yield pool
+    with concurrent.futures.ProcessPoolExecutor(2, mp_context=context) as pool:
+        yield pool
+    with context.Pool(2) as pool:
+        yield pool
+
+
+def test_any_pool_with_a_map():
+    x = torch.linspace(-2, 2, 150)[:, None]
+    for pool in pools():
+        box = trj.BlackBox(square, pool=pool)
+        value = box({"x": x[:, 0]})
+        assert torch.allclose(value, -0.5 * (x[:, 0] - 1) ** 2)
+        assert box.calls == 150
+
+
+@pytest.mark.parametrize("kind", ["futures", "multiprocessing"])
+def test_a_pool_that_dies_loses_nothing(kind):
+    """The error comes soon, and what other workers had computed is not computed again."""
+    context = multiprocessing.get_context("fork")
+    if kind == "futures":
+        pool = concurrent.futures.ProcessPoolExecutor(2, mp_context=context)
+    else:
+        pool = context.Pool(2)
+    x = torch.cat([torch.linspace(-2, 2, 120), torch.tensor([3.0])])
+    box = trj.BlackBox(dies, pool=pool)
+    begun = time.perf_counter()
+    with pytest.raises(PoolError, match=r"set `\.pool` to a fresh pool"):
+        box({"x": x})
+    assert time.perf_counter() - begun < 20
+    if kind == "futures":
+        pool.shutdown()
+    else:
+        pool.terminate()
+    known = box.calls
+    assert known > 60
+    box.pool, box.function = None, square
+    value = box({"x": x})
+    assert torch.allclose(value, -0.5 * (x - 1) ** 2)
+    assert box.calls == len(x)
+
+
+def test_a_function_that_workers_can_not_find_is_explained():
+    with concurrent.futures.ProcessPoolExecutor(
+        1, mp_context=multiprocessing.get_context("fork")
+    ) as pool:
+        box = trj.BlackBox(lambda p: 0.0, pool=pool)
+        with pytest.raises(PoolError, match="top level of a module"):
+            box({"x": torch.zeros(3)})
+
+
+# ---- bad input -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "message"),
+    [
+        (raises_beyond, {}, r"model 'm'.*failed at \(x=.*mesh too coarse"),
+        (lambda p: np.zeros(2), {}, r"returned shape \(2,\) at \(x="),
+        (lambda p: None, {}, r"returned NoneType at \(x="),
+        (lambda p: "a", {}, r"returned str at \(x="),
+        (lambda p: 1 / 0, {"vectorized": True}, r"batch of .* first of them \(x=.*ZeroDivision"),
+        (lambda p: 0.0, {"vectorized": True}, r"returned shape \(\).*expected \(5,\)"),
+    ],
+)
+def test_a_black_box_that_fails_names_the_point(function, options, message):
+    def at_first_fine(p):  # construction looks at a few points
+        return function(p) if on[0] else np.zeros(np.shape(p["x"]))
+
+    on = [False]
+    target, _ = simple(at_first_fine, **options)
+    on[0] = True
+    theta = torch.tensor([[0.0], [1.0], [3.0], [0.5], [0.1]])
+    with pytest.raises(BlackBoxError, match="(?s)" + message):
+        target.log_joint(torch.zeros(5, 1, dtype=torch.long), theta)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: trj.BlackBox(3), "expected a function"),
+        (lambda: trj.BlackBox(square, pool=[1]), "pool: expected an object with `map`"),
+    ],
+)
+def test_wrong_settings_say_what_is_wrong(make, message):
+    with pytest.raises(TargetError, match=message):
+        make()
+
+
+def flaky(broken):
+    """Fails, or returns NaN, at points beyond 2 while ``broken``."""
+    calls = {"n": 0}
+
+    def log_likelihood(p):
+        calls["n"] += 1
+        if p["x"] > 2.0 and broken["how"] == "raise":
+            raise ValueError("mesh too coarse")
+        if p["x"] > 2.0 and broken["how"] == "nan":
+            return math.nan
+        return square(p)
+
+    return log_likelihood, calls
+
+
+@pytest.mark.parametrize("how", ["raise", "nan"])
+def test_a_fit_that_failed_goes_on_where_it_stopped(how):
+    broken = {"how": ""}
+    function, calls = flaky(broken)
+    target, _ = simple(function)
+    sampler = trj.TRJSampler(target, seed=1)
+    broken["how"] = how
+    settings = {"steps": 30, "particles": 20, "moves": 5, "audit": 1, "progress": False}
+    with pytest.raises((BlackBoxError, NonFiniteError), match="x=") as caught:
+        sampler.fit(**settings)
+    assert "m" in str(caught.value)
+    broken["how"], before = "", calls["n"]
+    sampler.fit(**settings)
+    resumed = calls["n"] - before
+    other = trj.TRJSampler(target, seed=1)
+    before = calls["n"]
+    other.fit(**settings)
+    assert resumed < calls["n"] - before  # some of it was there already
+    assert len(sampler.audit_report.models) == 1
+
+
+def test_a_run_that_fails_gives_the_draws_so_far():
+    broken = {"how": ""}
+    function, calls = flaky(broken)
+
+    def later(p):
+        if broken["after"] and calls["n"] > broken["after"]:
+            broken["how"] = "raise"
+        return function(p)
+
+    broken["after"] = 0
+    target, _ = simple(later)
+    sampler = trj.TRJSampler(target, seed=1)
+    sampler.fit(steps=30, particles=20, moves=5, audit=1, progress=False)
+    broken["after"] = calls["n"] + 3000
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TRJWarning)
+        with pytest.raises(BlackBoxError, match="mesh too coarse") as caught:
+            sampler.run(5000, chains=8, warmup=2, progress=False)
+    result = caught.value.result
+    assert 0 < result.raw.n_draws < 5000
+    assert result.raw.n_chains == 8
+    assert result.report.evaluations > 3000
+
+
+# ---- gradients from elsewhere --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("vectorized", [False, True])
+def test_gradients_from_elsewhere_are_those_of_torch(vectorized, generator):
+    def numpy_value_and_gradient(p):
+        a, s = p["a"], p["s"]
+        s_ = s[..., None] if vectorized else s
+        value = -0.5 * np.sum((a / s_) ** 2, axis=-1) - 3 * np.log(s)
+        slope = np.sum(a**2, axis=-1) / s**3 - 3 / s
+        return value, {"a": -a / s_**2, "s": slope}
+
+    def torch_value(p):
+        return -0.5 * (p["a"] / p["s"][:, None]).square().sum(-1) - 3 * p["s"].log()
+
+    priors = {"a": Normal(torch.zeros(3), 1.0), "s": HalfNormal(2.0)}
+    outside = trj.with_gradient(numpy_value_and_gradient, vectorized=vectorized)
+    ours, theirs = (
+        trj.Target([trj.Model("m", priors, f)], dtype=torch.float64) for f in (outside, torch_value)
+    )
+    theta = torch.randn(20, 4, generator=generator, dtype=torch.float64)
+    code = torch.zeros(20, 1, dtype=torch.long)
+    got, expected = (t.log_joint_and_grad(code, theta, temper=0.7) for t in (ours, theirs))
+    assert ours.differentiable
+    for a, b in zip(got, expected, strict=True):
+        assert torch.allclose(a, b, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda p: 1.0, "expected .value, dict of gradients"),
+        (lambda p: (1.0, {"y": 2.0}), "expected a value of shape"),
+        (lambda p: (1.0, {"x": np.zeros(3)}), "expected a value of shape"),
+    ],
+)
+def test_wrong_gradients_are_explained(function, message):
+    with pytest.raises(TargetError, match=message):
+        trj.Target([trj.Model("m", {"x": Normal(0.0, 1.0)}, trj.with_gradient(function))])
+
+
+def test_sampling_with_a_gradient_from_elsewhere():
+    y = 1.3
+
+    def value_and_gradient(p):
+        return -0.5 * (y - p["x"]) ** 2, {"x": y - p["x"]}
+
+    target = trj.Target(
+        [
+            trj.Model("none", {}, trj.BlackBox(lambda p: -0.5 * y**2)),
+            trj.Model("one", {"x": Normal(0.0, 1.0)}, trj.with_gradient(value_and_gradient)),
+        ]
+    )
+    assert not target.differentiable  # all or nothing
+    both = trj.Target(
+        [trj.Model("one", {"x": Normal(0.0, 1.0)}, trj.with_gradient(value_and_gradient))]
+    )
+    sampler = trj.TRJSampler(both, seed=1)
+    sampler.fit(steps=60, batch=64, pilot=False, audit=False, progress=False)
+    assert sampler.target.gradients > 60 * 64 / 2
+
+
+# ---- whole runs without gradients ----------------------------------------------------------
+
+
+def test_robust_regression_in_plain_numpy():
+    """No gradients anywhere: pilot, forward KL, the same posterior."""
+    like = trj.problems.robust_regression()
+    x, y = like.x.numpy(), like.y.numpy()
+    box = trj.BlackBox(robust_numpy(x, y))
+    space = trj.Subsets(["x1", "x2", "x3", "x4"], of="beta", always=["x1"], blocks=[["x3", "x4"]])
+    target = trj.Target(space, {"beta": Normal(0.0, 10.0)}, box, truth=like.truth)
+    sampler = trj.TRJSampler(target, seed=2)
+    result = sampler.run(600, chains=32, max_evaluations=400_000, progress=False)
+    check(result, like.truth, sigmas=4.0)
+    assert result.report.gradients == 0
+    calls = result.report.evaluations
+    assert 0.99 * calls < box.calls <= calls <= 400_000  # a few were remembered
+    table = result.log_evidence()
+    for label, exact in like.truth.log_evidence.items():
+        row = table.loc[label]
+        assert abs(row["importance"] - exact) < 4 * row["importance_se"] + 1e-3
+        assert row["importance_se"] < 0.02
+
+
+def test_sixty_thousand_calls_are_enough_for_an_evidence():
+    """The four-parameter model alone, without gradients, within 0.02 of exact."""
+    like = trj.problems.robust_regression()
+    x, y = like.x.numpy(), like.y.numpy()
+    exact = like.truth.log_evidence["x1+x2+x3+x4"]
+
+    def log_likelihood(p):
+        r = y - p["beta"] @ x.T
+        each = np.logaddexp(-0.5 * r**2, math.log(0.1) - r**2 / 200)
+        return each.sum(-1) - len(y) * math.log(2 * math.sqrt(2 * math.pi))
+
+    box = trj.BlackBox(log_likelihood, vectorized=True)
+    target = trj.Target([trj.Model("m", {"beta": Normal(torch.zeros(4), 10.0)}, box)])
+    sampler = trj.TRJSampler(target, seed=4)
+    before = box.calls
+    sampler.fit(max_evaluations=60_000, progress=False)
+    assert box.calls - before <= 60_000
+    assert sampler.target.gradients == 0
+    (model,) = sampler.audit_report.models
+    assert abs(model.map_log_evidence - exact) < 0.02
+    assert model.map_std_error < 0.01
+
+
+@pytest.mark.parametrize("kind", ["emcee", "emcee, longer", "arrays"])
+def test_pilot_draws_from_elsewhere(kind, generator):
+    target = trj.problems.sinh_arcsinh()
+    codes = target.space.enumerate()
+    sampler = trj.TRJSampler(target, seed=5)
+    pilot = kind
+    if kind == "emcee, longer":
+        pilot = emcee_pool(target, codes, steps=3000, generator=generator)
+    elif kind == "arrays":
+        exact = trj.problems.SinhArcsinhMap(target.space)
+        z = torch.randn(3000, 2, generator=generator)
+        pilot = {
+            label: target.constrain(
+                code, exact.from_reference(z, code.expand(3000, -1))[0].detach()
+            )
+            for label, code in zip(target.space.label(codes), codes, strict=True)
+        }
+    sampler.fit(pilot=pilot, steps=500, progress=False)
+    assert sampler.audit_report.mended == 0
+    result = sampler.run(200, chains=64, progress=False)
+    check(result, target.truth)
+    assert result.report.acceptance["jump"]["between"] > 0.3
+
+
+def test_emcee_is_reproducible_and_says_when_it_was_short():
+    target = trj.problems.sinh_arcsinh()
+    codes = target.space.enumerate()
+    found = []
+    for _ in range(2):
+        with pytest.warns(ConvergenceWarning, match="20 steps of 64 walkers .* fewer than 500"):
+            found.append(
+                emcee_pool(target, codes, steps=20, generator=torch.Generator().manual_seed(3))
+            )
+    assert torch.equal(found[0].theta, found[1].theta)
+
+
+@pytest.mark.parametrize(
+    ("pilot", "message"),
+    [
+        ({}, "pilot: no draws"),
+        ({"1d": {"y": [1.0]}}, "params of model '1d'"),
+        ("stan", 'pilot: expected a bool, "emcee" or draws'),
+    ],
+)
+def test_wrong_pilots_say_what_is_wrong(pilot, message):
+    sampler = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1)
+    with pytest.raises((TargetError, trj.errors.ConfigurationError), match=message):
+        sampler.fit(pilot=pilot, steps=5, progress=False)
+
+
+def test_a_large_space_without_gradients():
+    """More models than a pilot visits: trained on the audit's draws of some of them."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(30, 7, generator=generator).double().numpy()
+    y = x[:, 0] - 0.8 * x[:, 3] + np.random.default_rng(1).standard_normal(30)
+
+    def log_likelihood(p, active):
+        return -0.5 * ((y - p["w"] @ x.T) ** 2).sum(-1)
+
+    target = trj.Target(
+        trj.Subsets([f"x{i}" for i in range(7)], of="w"),
+        {"w": Normal(0.0, 1.0)},
+        trj.BlackBox(log_likelihood, vectorized=True),
+    )
+    sampler = trj.TRJSampler(target, seed=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TRJWarning)
+        sampler.fit(steps=150, particles=40, moves=5, progress=False)
+        result = sampler.run(300, chains=64, progress=False)
+    on = result.inclusion_probabilities()["probability"]
+    assert on["x0"] > 0.9 and on["x3"] > 0.8
+    with pytest.raises(trj.errors.ConfigurationError, match="without gradients needs draws"):
+        sampler.fit(pilot=False)

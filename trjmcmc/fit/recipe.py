@@ -1,0 +1,245 @@
+"""How a map is trained unless told otherwise: audit, draws, objective, score, mend."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import (
+    BlackBoxError,
+    ConfigurationError,
+    ConvergenceError,
+    ConvergenceWarning,
+    TargetError,
+)
+from ..space import distinct
+from ..target import Target
+from ..transport import Transport
+from .audit import COVERED, REPLICATES, Audit, Pool
+from .locate import locate
+from .modes import Modes, find_modes
+from .objective import ForwardKL, Objective, ReverseKL
+from .pilot import emcee_pool, user_pool
+from .train import FitTrace, train
+
+FEW_MODELS = 64  # most models that are audited one by one
+POOLED = 256  # models looked at to standardise the coordinates of a large space
+TRAINING_COST = 20  # evaluations of a cheap likelihood in the time of one training draw, or more
+AUDIT_SHARE = 0.45  # of a limit on evaluations; the rest of a fit's goes to importance sampling
+FRUGAL_TEMPERATURES = 9  # that an audit within a limit is planned for, the prior included
+MENDS = 2  # times that a map is trained again because the audit finds it short
+MODE_DRAWS = 2000  # draws among which modes are looked for
+
+Pilot = bool | str | Mapping[Any, Mapping[str, Any]] | Pool | None
+
+
+class Recipe:
+    """Trains a map, and keeps what was found out on the way.
+
+    Arguments:
+        target: The target.
+        transport: The map, changed in place.
+        generator: Source of randomness.
+
+    Attributes:
+        trace: Of the last training, or None.
+        audit: Of the models of a small space, or None.
+        covered: Share of each audited posterior that the map covers, shape (M,), or None.
+        mended: How often the last fit was repeated because of the audit.
+        modes: Modes of each audited model.
+        scale: Typical width of each slot, shape (D,).
+        extra: Posterior draws from elsewhere to train on beside the audit's, or None.
+        seconds: Wall time by stage.
+    """
+
+    def __init__(self, target: Target, transport: Transport, generator: torch.Generator) -> None:
+        self.target, self.transport, self.generator = target, transport, generator
+        space = target.space
+        self.few = space.size is not None and space.size <= FEW_MODELS
+        self.trace: FitTrace | None = None
+        self.audit: Audit | None = None
+        self.covered: Tensor | None = None
+        self.mended = 0
+        self.modes: list[Modes] = []
+        self.scale: Tensor | float = 1.0
+        self.extra: Pool | None = None
+        self.seconds: dict[str, float] = {}
+        self._draft: Audit | None = None  # may be unfinished: a likelihood failed on the way
+
+    def fit(
+        self,
+        *,
+        steps: int = 2000,
+        batch: int = 512,
+        objective: Objective | None = None,
+        pilot: Pilot = None,
+        audit: bool | int = True,
+        particles: int | None = None,
+        moves: int | None = None,
+        max_evaluations: int | None = None,
+        progress: bool = True,
+        **options: Any,
+    ) -> FitTrace:
+        """Train; see :meth:`trjmcmc.TRJSampler.fit`."""
+        self.covered, self.mended = None, 0
+        if not self.target.dim:  # models without parameters: there is nothing to map
+            self.trace = FitTrace()
+            return self.trace
+        if max_evaluations is not None and max_evaluations < 1:
+            raise ConfigurationError(f"max_evaluations: expected 1 or more, got {max_evaluations}")
+        own = objective is None and pilot in (None, True)
+        own = own and (self.few or not self.target.differentiable)
+        self._check_pilot(pilot, objective)
+        codes = self._models(own)
+        draft = self._audit_of(codes, particles, moves, max_evaluations)
+        budget = TRAINING_COST * steps * batch if isinstance(audit, bool) else audit
+        limit = None if max_evaluations is None else int(AUDIT_SHARE * max_evaluations)
+
+        def grown() -> bool:
+            return self._grow(draft, budget, limit, progress)
+
+        pool = self._pool(draft, pilot, progress) if not own or grown() else None
+        if pool is None and objective is None and not self.target.differentiable:
+            raise ConfigurationError("fit: no pilot run was possible, and there are no gradients")
+        self._place(codes, pool, first=self.trace is None)
+        if objective is None:
+            objective = ReverseKL(self.target) if pool is None else self._covering(pool)
+        settings = {"steps": steps, "batch": batch, "progress": progress, **options}
+        self.trace = self._train(objective, settings)
+        self.seconds["fit"] = self.trace.seconds
+        wanted = self.few and audit is not False and self.trace.stopped != "interrupted"
+        self.audit = None
+        if wanted and (draft.rounds or grown()):
+            self._mend(draft, settings)
+        if self.few and draft.rounds:
+            self.audit = draft
+            self.seconds["pilot"] = draft.seconds
+            self.modes = [self._modes_of(draft, m) for m in range(len(codes))]
+        return self.trace
+
+    # ---- where draws come from --------------------------------------------------------------
+
+    def _check_pilot(self, pilot: Pilot, objective: Objective | None) -> None:
+        if pilot is True and not self.few:
+            raise ConfigurationError(
+                f"pilot: a pilot run visits each model and takes {FEW_MODELS} at most; this space "
+                f"has {self.target.space.size}"
+            )
+        if pilot is False and objective is None and not self.target.differentiable:
+            raise ConfigurationError(
+                "pilot: a likelihood without gradients needs draws to train on; leave pilot "
+                'out, or pass "emcee" or your own draws'
+            )
+        if isinstance(pilot, str) and pilot != "emcee":
+            raise ConfigurationError(f'pilot: expected a bool, "emcee" or draws, got {pilot!r}')
+
+    def _models(self, own: bool) -> Tensor:
+        space = self.target.space
+        if self.few:
+            return space.enumerate()
+        pooled = distinct(space.sample_prior(POOLED, self.generator))[0]
+        return pooled[:FEW_MODELS] if own else pooled
+
+    def _audit_of(
+        self, codes: Tensor, particles: int | None, moves: int | None, limit: int | None
+    ) -> Audit:
+        """The audit as far as it is there, or a new one."""
+        settings = {"particles": particles, "moves": moves or 30}
+        if limit is not None:
+            sizes = _sizes_within(int(AUDIT_SHARE * limit), len(codes), settings["moves"] or 30)
+            settings = dict(zip(settings, sizes, strict=True))
+        known = self._draft
+        if known is not None and torch.equal(known.code, codes):
+            asked = particles is not None or moves is not None or limit is not None
+            if not asked or (known.particles, known.moves) == tuple(settings.values()):
+                return known
+        return Audit(self.target, codes, generator=self.generator, **settings)  # type: ignore[arg-type]
+
+    def _grow(self, audit: Audit, budget: int | None, limit: int | None, progress: bool) -> bool:
+        """Run the audit; False, with a warning, where a posterior can't be reached."""
+        self._draft = audit
+        try:
+            audit.grow(budget, limit=limit, progress=progress)
+        except BlackBoxError:
+            raise
+        except (TargetError, ConvergenceError) as error:
+            self._draft = None
+            warnings.warn(
+                f"no pilot run ({error}); training by reverse KL instead, without an audit",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+            return False
+        return True
+
+    def _pool(self, audit: Audit, pilot: Pilot, progress: bool) -> Pool | None:
+        if pilot == "emcee":
+            return emcee_pool(self.target, audit.code, generator=self.generator, progress=progress)
+        if isinstance(pilot, Pool):
+            return pilot
+        if isinstance(pilot, Mapping):
+            return user_pool(self.target, pilot)
+        return None if pilot is False or not audit.rounds else self._draws(audit)
+
+    def _draws(self, audit: Audit) -> Pool:
+        """Those of the audit, and of an earlier run's warm-up: nothing is evaluated again."""
+        pool = audit.pool()
+        return pool if self.extra is None else pool.joined(self.extra)
+
+    # ---- training ---------------------------------------------------------------------------
+
+    def _place(self, codes: Tensor, pool: Pool | None, first: bool) -> None:
+        """Standardise the map's coordinates; later fits go on from the map as it is."""
+        active = self.target.space.active(codes)
+        loc = torch.zeros(active.shape, dtype=self.target.dtype, device=self.target.device)
+        scale = torch.ones_like(loc)
+        if pool is None and self.target.differentiable:
+            loc, scale = locate(self.target, codes, self.generator)
+        elif pool is not None:
+            for m, code in enumerate(codes):
+                mine = pool.theta[(pool.code == code).all(-1)]
+                if len(mine) > 1:
+                    loc[m], scale[m] = mine.mean(0), mine.std(0).clamp(min=1e-6)
+        loc, scale = torch.where(active, loc, 0.0), torch.where(active, scale, 1.0)
+        count = active.sum(0).clamp(min=1)  # geometric mean over the models that use a slot
+        self.scale = (torch.where(active, scale.log(), 0.0).sum(0) / count).exp()
+        if first:
+            self.transport.calibrate(codes, loc, scale)
+
+    def _covering(self, pool: Pool) -> ForwardKL:
+        return ForwardKL(pool.code, pool.theta, log_joint=pool.log_joint, generator=self.generator)
+
+    def _train(
+        self, objective: Objective, settings: dict[str, Any], label: str = "fit"
+    ) -> FitTrace:
+        return train(self.transport, objective, generator=self.generator, label=label, **settings)
+
+    def _mend(self, audit: Audit, settings: dict[str, Any]) -> None:
+        """Score the map on draws that were kept back; train it again where it falls short."""
+        while True:
+            self.covered = audit.covered(self.transport)
+            short = (self.covered < COVERED) & audit.matters
+            if not bool(short.any()) or self.mended == MENDS or not settings["steps"]:
+                return
+            self.mended += 1
+            audit.enlarge(short.nonzero()[:, 0], progress=settings["progress"])
+            half = {**settings, "steps": settings["steps"] // 2}
+            again = self._train(self._covering(self._draws(audit)), half, "mend")
+            self.seconds["fit"] += again.seconds
+            if again.stopped == "interrupted":
+                return
+
+    def _modes_of(self, audit: Audit, m: int) -> Modes:
+        theta, _ = audit.draw(torch.full((MODE_DRAWS,), m, device=self.target.device))
+        return find_modes(theta, self.target.space.active(audit.code[m : m + 1])[0])
+
+
+def _sizes_within(limit: int, models: int, moves: int) -> tuple[int, int]:
+    """Particles and moves of an audit that takes about ``limit`` evaluations."""
+    each = limit / (models * REPLICATES * FRUGAL_TEMPERATURES)
+    moves = min(moves, max(3, round(each**0.5)))
+    return max(4, int(each / (1 + moves))), moves
