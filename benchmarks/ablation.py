@@ -50,9 +50,16 @@ def four_modes(dim: int) -> trj.Target:
     return trj.Target([trj.Model("mixture", {"x": prior}, log_likelihood)], truth=truth)
 
 
-def factor_analysis(path: Path | None) -> trj.Target:
+def factor_analysis(path: Path | None, known: list[float] | None) -> trj.Target:
     y = None if path is None else np.genfromtxt(path, delimiter=",", skip_header=1)
     target = trj.problems.factor_analysis(y)
+    if known is not None:
+        labels = target.space.label(target.space.enumerate())
+        p = torch.tensor(known).softmax(0).tolist()
+        target.truth = trj.Truth(
+            dict(zip(labels, p, strict=True)), dict(zip(labels, known, strict=True)), "given"
+        )
+        return target
     reference = Audit(
         target,
         target.space.enumerate(),
@@ -221,12 +228,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--factor-data", type=Path, help="CSV with a header, rows of y")
+    parser.add_argument(
+        "--factor-truth", type=float, nargs=2, help="log evidences of 2 and 3 factors, if known"
+    )
     parser.add_argument("--robust-data", type=Path, help="CSV: index, y, four columns of x")
     parser.add_argument("--output", type=Path, default=Path("output/ablation.json"))
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     cases: dict[str, Callable[[], trj.Target]] = {
-        "factor analysis": lambda: factor_analysis(arguments.factor_data),
+        "factor analysis": lambda: factor_analysis(arguments.factor_data, arguments.factor_truth),
         "robust regression": lambda: robust_regression(arguments.robust_data),
         "coal mining": lambda: trj.problems.coal_mining(1, 4),
         **{f"mixture-{d}": (lambda d=d: four_modes(d)) for d in (2, 5, 10)},

@@ -390,6 +390,26 @@ def test_the_audit_can_be_larger_or_off():
     assert result.report.evaluations == sampler.target.evaluations
 
 
+@pytest.mark.parametrize("trained", [True, False])
+def test_large_spaces_are_audited_where_the_chains_go(trained):
+    target = toys.conjugate_subsets(p=7, n=30)
+    sampler = trj.TRJSampler(target, None if trained else trj.transport.Identity, seed=2)
+    sampler.fit(steps=400, batch=256, progress=False)
+    assert sampler.audit_report is None  # nobody knows yet which models matter
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = sampler.run(300, chains=64, progress=False)
+    table = result.audit()
+    assert 1 <= len(table) <= 8
+    for label in table.index:
+        exact = target.truth.log_evidence[label]
+        assert abs(table.loc[label, "log_evidence"] - exact) < 6 * table.loc[label, "se"] + 0.1
+    if trained:
+        assert set(table["verdict"]) <= {"covered", "rough"}
+    else:
+        assert any(w.category is CoverageWarning for w in caught)
+
+
 def test_a_posterior_out_of_reach_is_said(generator):
     """No prior draw is possible: no audit, training by reverse KL, and a warning."""
     target = trj.Target(

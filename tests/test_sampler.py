@@ -1,6 +1,8 @@
 import functools
+import json
 import math
 import signal
+import time
 import warnings
 
 import numpy as np
@@ -15,18 +17,19 @@ from tests import toys
 from tests.test_problems import SHARED, shared_only
 from trjmcmc.errors import (
     ConfigurationError,
+    CoverageWarning,
     InterruptedWarning,
     NonFiniteError,
     TargetError,
     TRJWarning,
     UnknownModelError,
 )
-from trjmcmc.fit import train
+from trjmcmc.fit import Audit, train
 from trjmcmc.kernel import CrankNicolson, Cycle, Fixed, Jump, Kernel, RandomWalk
 from trjmcmc.problems import SinhArcsinhMap
 from trjmcmc.sample import Tally
 from trjmcmc.sampler import IMPORTANCE_DRAWS
-from trjmcmc.transport import Identity, StudentT
+from trjmcmc.transport import Identity
 
 
 def check(result, truth, *, sigmas=5.0, largest_error=None):
@@ -229,11 +232,9 @@ def test_nothing_is_copied_to_the_host_inside_a_step():
 def test_coal_mining_in_full():
     """The main job, as examples/coal_mining.py runs it."""
     target = trj.problems.coal_mining()
-    sampler = trj.TRJSampler(
-        target, lambda s: trj.CosmicFlow(s, hidden=(128, 128), reference=StudentT(5)), seed=1
-    )
-    sampler.fit(steps=4000, particles=12_000, moves=30, patience=12, progress=False)
-    result = sampler.run(2000, chains=256, progress=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CoverageWarning)  # of k = 6, with 4 % of the posterior
+        result = trj.TRJSampler(target, seed=1).run(2000, progress=False)
     table = check(result, target.truth, sigmas=4.0)
     exact = pd.Series(dict(target.truth.probabilities))
     assert bool(((table["visits"] - exact).abs() <= 0.01).all())
@@ -283,6 +284,136 @@ def test_robust_regression(data):
     assert inclusion["x3"] == inclusion["x4"]
     by_model = table["visits"]["x1+x2"] + table["visits"]["x1+x2+x3+x4"]
     assert inclusion["x2"] == pytest.approx(by_model, abs=1e-12)
+
+
+def test_every_mode_of_the_robust_regression():
+    """All evidences by importance sampling; the second mode of the intercept-only model."""
+    x, y = far_intercept()
+    target = trj.problems.robust_regression(x, y)
+    sampler = trj.TRJSampler(target, seed=7)
+    sampler.fit(steps=600, progress=False)
+    exact_share = share_of_second_mode(x, y)
+    assert 0.05 < exact_share < 0.5
+    evidences_and_share(sampler, target, exact_share)
+
+
+@shared_only
+def test_every_mode_of_the_published_robust_regression():
+    table = np.genfromtxt(SHARED / "data" / "six_dim_rr.csv", delimiter=",", skip_header=1)
+    target = trj.problems.robust_regression(table[:, 2:6], table[:, 1])
+    gold = json.loads((SHARED / "gold" / "robust_regression_4.json").read_text())
+    exact = dict(
+        zip(target.truth.log_evidence, gold["log_evidence_normalised"].values(), strict=True)
+    )
+    for label, log_z in exact.items():
+        assert target.truth.log_evidence[label] == pytest.approx(log_z, abs=1e-4)
+    sampler = trj.TRJSampler(target, seed=7)
+    sampler.fit(steps=1500, progress=False)
+    share = share_of_second_mode(table[:, 2:6], table[:, 1])
+    assert abs(share - 0.12) < 0.01
+    evidences_and_share(sampler, target, 0.12)
+
+
+def far_intercept():
+    """Data in two groups: the intercept-only model has a mode in each."""
+    rng = np.random.default_rng(3)
+    x = np.concatenate([np.ones((80, 1)), rng.standard_normal((80, 3))], 1)
+    return x, np.where(np.arange(80) < 39, 2.0, -2.0) + rng.standard_normal(80)
+
+
+def intercept_density(x, y):
+    """Posterior of the intercept-only model on a grid, normalised."""
+    grid = torch.linspace(-4, 9, 4001, dtype=torch.float64)
+    likelihood = trj.problems.robust_regression(x, y)._densities[0].likelihood.function
+    params = {"beta": torch.nn.functional.pad(grid[:, None], (0, 3))}
+    log_p = likelihood(params) + Normal(0.0, 10.0).log_prob(grid)
+    return grid, log_p.softmax(0)
+
+
+def share_of_second_mode(x, y):
+    grid, p = intercept_density(x, y)
+    return float(p[beyond(grid, float(grid[int(p.argmax())]))].sum())
+
+
+def beyond(x, peak):
+    """On the other side of the middle between the modes, which lie about 4 apart."""
+    return x > peak + 2 if peak < 0 else x < peak - 2
+
+
+def evidences_and_share(sampler, target, share):
+    """Importance-sampled evidences within 0.01, and the mode at its share of the map's draws."""
+    table = sampler.audit_report.table()
+    for label, exact in target.truth.log_evidence.items():
+        assert abs(table.loc[label, "map_log_evidence"] - exact) < 0.01 + 1e-3, label
+    assert (table["verdict"].isin({"covered", "rough"})).all()
+    grid, p = intercept_density(target.x.numpy(), target.y.numpy())
+    peak = float(grid[int(p.argmax())])
+    generator = torch.Generator().manual_seed(3)
+    z = sampler.transport.sample_reference(40_000, generator, torch.float32)
+    code = target.space.code_of("x1").expand(40_000, -1)
+    with torch.no_grad():
+        beta = sampler.transport.push(z, code)[0][:, 0]
+    other = float(beyond(beta, peak).double().mean())
+    assert abs(other - share) < 0.015
+
+
+@quiet
+def test_factor_analysis_against_a_long_audit():
+    """Simulated data: two independent ways to the evidences, and the visits, agree."""
+    target = trj.problems.factor_analysis()
+    long = Audit(
+        target,
+        target.space.enumerate(),
+        particles=1500,
+        generator=torch.Generator().manual_seed(77),
+    )
+    long.grow(0)
+    assert bool((long.std_error < 0.12).all())
+    sampler = trj.TRJSampler(target, seed=1)
+    sampler.fit(steps=600, progress=False)
+    table = sampler.audit_report.table()
+    gap = torch.tensor(table["map_log_evidence"].to_numpy()) - long.log_evidence
+    error = torch.hypot(torch.tensor(table["map_se"].to_numpy()), long.std_error)
+    assert bool((gap.abs() < 5 * error + 0.02).all()), table.to_string()
+    assert table.loc["2 factors", "covered"] > 0.98
+    assert table.loc["2 factors", "modes"] >= 2  # the second column's sign is open
+    result = sampler.run(200, chains=128, progress=False)
+    probabilities = result.model_probabilities()
+    p = long.log_mass.softmax(0)
+    spread = float(p[0] * p[1]) * float(torch.hypot(*long.std_error))
+    row = probabilities.loc["2 factors"]
+    assert abs(row["visits"] - float(p[0])) < 5 * math.hypot(row["visits_se"], spread)
+    loading = result.draws("2 factors")["loading"]
+    negative = float((loading[:, 6] < 0).mean())
+    assert 0.1 < negative < 0.4
+
+
+@pytest.mark.slow
+@shared_only
+@quiet
+def test_factor_analysis_of_the_exchange_rates():
+    gold = json.loads((SHARED / "gold" / "factor_analysis.json").read_text())
+    exact = {f"{k} factors": gold["log_evidence"][f"k={k}"]["value"] for k in (2, 3)}
+    y = np.genfromtxt(SHARED / "data" / "exchange_rates.csv", delimiter=",", skip_header=1)
+    target = trj.problems.factor_analysis(y)
+    begun = time.perf_counter()
+    sampler = trj.TRJSampler(target, seed=1)
+    sampler.fit(steps=4000, progress=False)
+    assert time.perf_counter() - begun < 360
+    table = sampler.audit_report.table()
+    for label, log_z in exact.items():
+        row = table.loc[label]
+        gap = abs(row["map_log_evidence"] - log_z)
+        assert gap < 0.05
+        assert gap < 3 * math.hypot(row["map_se"], 0.003)
+        assert abs(row["log_evidence"] - log_z) < 0.1
+    z = sampler.transport.sample_reference(40_000, torch.Generator().manual_seed(3), torch.float32)
+    with torch.no_grad():
+        theta, _ = sampler.transport.push(z, torch.zeros(40_000, 1, dtype=torch.long))
+    negative = float((theta[:, target.slot_names.index("loading[6]")] < 0).double().mean())
+    assert abs(negative - 0.214) < 0.03
+    result = sampler.run(1000, chains=256, progress=False)
+    assert abs(result.model_probabilities().loc["2 factors", "visits"] - 0.8947) < 0.01
 
 
 def test_coal_mining_at_a_small_size():

@@ -19,7 +19,7 @@ from .space import Counts, LogWeights, Space, Subsets
 from .target import Model, Target, Truth
 from .transport import Affine, Bijection, CosmicFlow, Mixture, PerModel, Transport, mixture_flow
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Affine",

@@ -217,7 +217,7 @@ class TRJSampler:
 
     def _train_and_weigh(self, *, max_evaluations: int | None = None, **settings: Any) -> FitTrace:
         begun = self.target.evaluations
-        self.audit_report, self._weighed = None, False
+        self.audit_report, self._weighed, self._log_mass = None, False, {}
         trace = self._recipe.fit(max_evaluations=max_evaluations, **settings)
         if self._recipe.covered is not None:
             left = None
@@ -243,12 +243,16 @@ class TRJSampler:
 
     def _report(self) -> AuditReport:
         """The audit beside what the map says."""
-        audit, covered, modes = self._recipe.audit, self._recipe.covered, self._recipe.modes
+        recipe = self._recipe
+        audit, covered = recipe.audit or recipe.spot, recipe.covered
         assert audit is not None and covered is not None
         labels = self.target.space.label(audit.code)
+        for code, label in zip(audit.code, labels, strict=True):
+            if label not in self._log_mass:
+                self._log_mass[label] = self._log_mass_of(code)
         log_prior = self.target.space.log_prior(audit.code).tolist()
         columns = (audit.log_evidence, audit.std_error, audit.gap, audit.matters, covered)
-        rows = zip(labels, modes, log_prior, *(c.tolist() for c in columns), strict=True)
+        rows = zip(labels, recipe.modes, log_prior, *(c.tolist() for c in columns), strict=True)
         return AuditReport(
             tuple(
                 ModelAudit(
@@ -267,7 +271,7 @@ class TRJSampler:
             evaluations=audit.evaluations,
             seconds=audit.seconds,
             rounds=len(audit.rounds),
-            mended=self._recipe.mended,
+            mended=recipe.mended,
         )
 
     def _log_mass_of(self, code: Tensor, evaluations: int | None = None) -> Estimate:
@@ -295,7 +299,7 @@ class TRJSampler:
             proposal = self._default_proposal(space)
             kernels.append(Jump(target, transport, proposal, rho=JUMP_RHO, fresh=FRESH))
         kernels.append(CrankNicolson(target, transport))
-        if any(len(m) > 1 for m in self._recipe.modes):
+        if self._recipe.few and any(len(m) > 1 for m in self._recipe.modes):
             modes = _matching(mode_map(space, self._recipe.modes), target)
             kernels.append(CrankNicolson(target, modes, name="modes"))
         return Cycle([*kernels, (RandomWalk(target, scale=self._recipe.scale), WALKS)])
@@ -417,6 +421,11 @@ class TRJSampler:
             state, self._recipe.extra = warm_up(
                 kernel, state, warmup, self.target, generator, bar.update
             )
+        warm = time.perf_counter()
+        if self._recipe.extra is not None:
+            self._recipe.spot_check(self._recipe.extra.code, progress)
+            if self._recipe.spot is not None and self.audit_report is None:
+                self.audit_report = self._report()
         middle, forgiven = time.perf_counter(), int(self.target.overflows)
         tally = Tally(self.target)
         with tqdm(total=draws, desc="sample", disable=not progress, unit="draw") as bar:
@@ -431,7 +440,7 @@ class TRJSampler:
                 on_draw=bar.update,
             )
         record = chain.draws
-        self._seconds["warmup"] = middle - begun
+        self._seconds["warmup"] = warm - begun
         self._seconds["sample"] = time.perf_counter() - middle
         report = RunReport(
             acceptance=tally.rates(),
@@ -463,11 +472,12 @@ class TRJSampler:
         space = self.target.space
         code, theta = record.flat()
         log_mass = self._log_mass
-        if not log_mass:
+        if not self._recipe.few:
             codes, _, counts = distinct(code)
             top = codes[counts.argsort(descending=True)[:SHOWN]].to(self.target.device)
             log_mass = {
-                label: self._log_mass_of(c) for c, label in zip(top, space.label(top), strict=True)
+                label: self._log_mass.get(label) or self._log_mass_of(c)
+                for c, label in zip(top, space.label(top), strict=True)
             }
         host = self.target.to(device="cpu", probe=False)
         shape = (record.n_chains, record.n_draws)

@@ -31,6 +31,8 @@ POOLED = 256  # models looked at to standardise the coordinates of a large space
 TRAINING_COST = 20  # evaluations of a cheap likelihood in the time of one training draw, or more
 AUDIT_SHARE = 0.45  # of a limit on evaluations; the rest of a fit's goes to importance sampling
 FRUGAL_TEMPERATURES = 9  # that an audit within a limit is planned for, the prior included
+SPOTS = 8  # most models of a large space that are audited
+WORTH_A_SPOT = 0.02  # share of the visits from which they are
 MENDS = 2  # times that a map is trained again because the audit finds it short
 MODE_DRAWS = 2000  # draws among which modes are looked for
 
@@ -52,6 +54,7 @@ class Recipe:
         mended: How often the last fit was repeated because of the audit.
         modes: Modes of each audited model.
         scale: Typical width of each slot, shape (D,).
+        spot: Audit of the models that a run in a large space visits most, or None.
         extra: Posterior draws from elsewhere to train on beside the audit's, or None.
         seconds: Wall time by stage.
     """
@@ -66,8 +69,10 @@ class Recipe:
         self.mended = 0
         self.modes: list[Modes] = []
         self.scale: Tensor | float = 1.0
+        self.spot: Audit | None = None
         self.extra: Pool | None = None
         self.seconds: dict[str, float] = {}
+        self._audited = False  # whether the last fit was to be
         self._draft: Audit | None = None  # may be unfinished: a likelihood failed on the way
 
     def fit(
@@ -85,7 +90,8 @@ class Recipe:
         **options: Any,
     ) -> FitTrace:
         """Train; see :meth:`trjmcmc.TRJSampler.fit`."""
-        self.covered, self.mended = None, 0
+        self.covered, self.mended, self.spot = None, 0, None
+        self._audited = audit is not False and max_evaluations is None
         if not self.target.dim:  # models without parameters: there is nothing to map
             self.trace = FitTrace()
             return self.trace
@@ -232,6 +238,31 @@ class Recipe:
             self.seconds["fit"] += again.seconds
             if again.stopped == "interrupted":
                 return
+
+    def spot_check(self, visited: Tensor, progress: bool) -> None:
+        """In a large space, audit the models that chains visit most; nothing is trained.
+
+        Arguments:
+            visited: Models of posterior draws, shape (N, L).
+            progress: Show a bar.
+        """
+        if self.few or not self._audited or self.spot is not None or not self.target.dim:
+            return
+        models, _, counts = distinct(visited)
+        order = counts.argsort(descending=True)[:SPOTS]
+        codes = models[order[counts[order] >= WORTH_A_SPOT * len(visited)]]
+        if not len(codes):
+            return
+        audit = Audit(self.target, codes, generator=self.generator)
+        try:
+            audit.grow(0, progress=progress)
+        except BlackBoxError:
+            raise
+        except (TargetError, ConvergenceError):
+            return
+        self.spot, self.covered = audit, audit.covered(self.transport)
+        self.modes = [self._modes_of(audit, m) for m in range(len(codes))]
+        self.seconds["audit"] = audit.seconds
 
     def _modes_of(self, audit: Audit, m: int) -> Modes:
         theta, _ = audit.draw(torch.full((MODE_DRAWS,), m, device=self.target.device))
