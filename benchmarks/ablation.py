@@ -110,11 +110,10 @@ class Bench:
         self, flow: Transport, order: float, share: float = 1.0, fresh: bool = True
     ) -> None:
         if fresh:
+            each = self.pool.theta.view(len(self.codes), -1, self.target.dim)
             active = self.target.space.active(self.codes)
-            loc, scale = self.audit.moments()
-            flow.calibrate(
-                self.codes, torch.where(active, loc, 0.0), torch.where(active, scale, 1.0)
-            )
+            scale = torch.where(active, each.std(1), 1.0)
+            flow.calibrate(self.codes, torch.where(active, each.mean(1), 0.0), scale)
         log_joint = None if order == 1 else self.pool.log_joint
         objective = ForwardKL(
             self.pool.code,
@@ -185,7 +184,7 @@ class Bench:
         flow = make()
         seconds = time.perf_counter() - begun
         matters = self.audit.matters.tolist()
-        covered = self.audit.covered(flow)[self.audit.matters]
+        covered = self.audit.score(flow).covered[self.audit.matters]
         errors, ess, z = [], [], []
         truth = self.target.truth
         assert truth is not None

@@ -14,6 +14,8 @@ import trjmcmc as trj
 from tests.test_sampler import check
 from trjmcmc.errors import (
     BlackBoxError,
+    BudgetError,
+    ConfigurationError,
     ConvergenceWarning,
     NonFiniteError,
     PoolError,
@@ -32,6 +34,12 @@ def square(p):
 def dies(p):
     if p["x"] > 2.5:
         os._exit(3)
+    return square(p)
+
+
+def leaves(p):
+    if p["x"] > 2.5:
+        os._exit(0)
     return square(p)
 
 
@@ -120,21 +128,25 @@ def test_no_parameters_and_a_space(generator):
 # ---- pools ---------------------------------------------------------------------------------
 
 
-class SerialPool:
-    """Stands for a pool of MPI or Dask: nothing but ``map``."""
-
-    def __init__(self):
-        self.tasks = 0
+class FuturesPool:
+    """As a Dask client: ``map`` returns futures at once."""
 
     def map(self, function, tasks):
-        tasks = list(tasks)
-        self.tasks += len(tasks)
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            return [pool.submit(function, t) for t in tasks]
+
+
+class SerialPool:
+    """As a pool of MPI: nothing but ``map``."""
+
+    def map(self, function, tasks):
         return [function(t) for t in tasks]
 
 
 def pools():
     context = multiprocessing.get_context("fork")
     yield SerialPool()
+    yield FuturesPool()
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         yield pool
     with concurrent.futures.ProcessPoolExecutor(2, mp_context=context) as pool:
@@ -152,7 +164,21 @@ def test_any_pool_with_a_map():
         assert box.calls == 150
 
 
-@pytest.mark.parametrize("kind", ["futures", "multiprocessing"])
+def test_one_box_for_two_models_keeps_their_values_apart():
+    box = trj.BlackBox(
+        lambda p: sum(k * float(v) for k, v in zip((1, 10), p.values(), strict=False))
+    )
+    one = {"a": torch.tensor([0.5])}
+    two = {"b": torch.tensor([0.5]), "c": torch.tensor([1.0])}
+    assert float(box(one)) == 0.5
+    assert float(box({"d": torch.tensor([0.5])})) == 0.5
+    assert float(box(two)) == 10.5
+    calls = box.calls
+    assert (float(box(one)), float(box(two))) == (0.5, 10.5)
+    assert box.calls == calls
+
+
+@pytest.mark.parametrize("kind", ["futures", "multiprocessing", "leaving"])
 def test_a_pool_that_dies_loses_nothing(kind):
     """The error comes soon, and what other workers had computed is not computed again."""
     context = multiprocessing.get_context("fork")
@@ -161,7 +187,7 @@ def test_a_pool_that_dies_loses_nothing(kind):
     else:
         pool = context.Pool(2)
     x = torch.cat([torch.linspace(-2, 2, 120), torch.tensor([3.0])])
-    box = trj.BlackBox(dies, pool=pool)
+    box = trj.BlackBox(leaves if kind == "leaving" else dies, pool=pool)
     begun = time.perf_counter()
     with pytest.raises(PoolError, match=r"set `\.pool` to a fresh pool"):
         box({"x": x})
@@ -391,6 +417,42 @@ def test_sixty_thousand_calls_are_enough_for_an_evidence():
     (model,) = sampler.audit_report.models
     assert abs(model.map_log_evidence - exact) < 0.02
     assert model.map_std_error < 0.01
+
+
+@pytest.mark.parametrize("limit", [50, 3000, 20_000])
+@pytest.mark.parametrize("kind", ["black box", "gradients", "reverse KL", "large", "untrained"])
+def test_a_limit_on_evaluations_is_never_exceeded(kind, limit):
+    """Whatever the way of training; where it pays for nothing, that is said."""
+    if kind == "large":
+        target = trj.Target(
+            trj.Subsets([f"x{i}" for i in range(7)], of="w"),
+            {"w": Normal(0.0, 1.0)},
+            lambda p, active: -p["w"].square().sum(-1),
+        )
+    elif kind == "black box":
+        target, _ = simple(square)
+    else:
+        target = trj.problems.robust_regression()
+    sampler = trj.TRJSampler(target, seed=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TRJWarning)
+        before = sampler.target.evaluations
+        try:
+            if kind == "reverse KL":
+                sampler.fit(pilot=False, max_evaluations=limit // 2, progress=False)
+                assert sampler.target.evaluations - before <= limit // 2
+            result = sampler.run(
+                50, chains=8, fit=kind != "untrained", max_evaluations=limit, progress=False
+            )
+        except (BudgetError, ConfigurationError):
+            assert limit == 50
+            result = None
+    most = 1.5 * limit if kind == "reverse KL" else limit
+    assert sampler.target.evaluations - before <= most
+    assert math.isinf(sampler.target.limit)
+    if result is not None:
+        assert result.raw.n_chains <= 8
+        assert result.report.evaluations == sampler.target.evaluations - before
 
 
 @pytest.mark.parametrize("kind", ["emcee", "emcee, longer", "arrays"])

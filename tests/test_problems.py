@@ -176,7 +176,7 @@ def test_factor_priors_are_those_of_the_model():
         + stats.invgamma(a=1.1, scale=0.05).logpdf(unique).sum()
         + np.log(diagonal).sum() + np.log(unique).sum()  # all positive ones are logs
     )  # fmt: skip
-    assert float(log_prior[0]) == pytest.approx(expected, abs=1e-8)
+    assert float(log_prior[0]) == pytest.approx(expected, abs=1e-5)  # constants are float32
 
 
 def test_rounding_does_not_break_the_factor_likelihood(generator):

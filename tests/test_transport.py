@@ -114,6 +114,13 @@ def test_mixtures(name, space_name, generator):
     assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in mixture.parameters())
 
 
+def test_a_mixture_refuses_maps_that_move_spares():
+    space = mixed_space()
+    for arguments in (([MovesSpares(space)],), ([trj.CosmicFlow(space)], MovesSpares(space))):
+        with pytest.raises(ConfigurationError, match="spare coordinates"):
+            trj.Mixture(*arguments)
+
+
 def test_a_mixture_normalises_and_its_choices_have_their_weights(generator):
     space = trj.problems.sinh_arcsinh().space
     mixture = shaken_mixture(space).double()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ class BlackBox:
             raise TargetError(f"pool: expected an object with `map`, got {type(pool).__name__}")
         self.function, self.vectorized, self.pool = function, vectorized, pool
         self.calls = 0
-        self._last: dict[bytes, Any] = {}
+        self._last: dict[tuple[str, ...], dict[bytes, Any]] = {}  # by names of parameters
 
     def __deepcopy__(self, memo: dict[int, Any]) -> BlackBox:
         return self  # pools and compiled codes can't be copied
@@ -90,37 +91,39 @@ class BlackBox:
             ) from error
 
     def _each(self, points: Sequence[tuple[Any, ...]]) -> list[tuple[Any, tuple[Any, ...]]]:
-        """Values of points one by one, those of the last batch from memory."""
+        """Values of points one by one, those of the last batch of their kind from memory."""
         keys = [_key(p) for p in points]
-        todo = [i for i, key in enumerate(keys) if key not in self._last]
-        remembered = {key: self._last[key] for key in keys if key in self._last}
-        found: dict[int, Any] = {}
+        kind = tuple(sorted(points[0][0])) if points else ()
+        memory = self._last.get(kind, {})
+        todo = {key: i for i, key in enumerate(keys) if key not in memory}  # each point once
+        found: dict[bytes, Any] = {}
         try:
-            for i, outcome in zip(todo, self._outcomes([points[i] for i in todo]), strict=False):
-                found[i] = outcome
+            outcomes = self._outcomes([points[i] for i in todo.values()])
+            for key, outcome in zip(todo, outcomes, strict=False):
+                found[key] = outcome
         finally:
             self.calls += len(found)
-            good = {keys[i]: v for i, (ok, v) in found.items() if ok and _is_number(v)}
-            self._last = remembered | good
-        for i, (ok, value) in found.items():
+            good = {k: v for k, (ok, v) in found.items() if ok and _is_number(v)}
+            self._last[kind] = {k: memory[k] for k in keys if k in memory} | good
+        for key, (ok, value) in found.items():
             if not ok:
-                raise BlackBoxError(f"the black box failed at {_shown(points[i])}:\n{value}")
-        values = remembered | {keys[i]: v for i, (_, v) in found.items()}
+                raise BlackBoxError(
+                    f"the black box failed at {_shown(points[todo[key]])}:\n{value}"
+                )
+        values = memory | {key: v for key, (_, v) in found.items()}
         return [(values[key], p) for key, p in zip(keys, points, strict=True)]
 
-    def _outcomes(self, points: Sequence[tuple[Any, ...]]) -> Any:
+    def _outcomes(self, points: Sequence[tuple[Any, ...]]) -> Iterator[tuple[bool, Any]]:
         """(True, value) or (False, traceback) of each point, in order."""
         if self.pool is None:
-            return (_guarded(self.function, p) for p in points)
+            yield from (_guarded(self.function, p) for p in points)
+            return
         size = -(-len(points) // TASKS)
-        tasks = [(self.function, points[i : i + size]) for i in range(0, len(points), size)]
-        return self._mapped(tasks)
-
-    def _mapped(self, tasks: list[Any]) -> Any:
+        tasks = [list(points[i : i + size]) for i in range(0, len(points), size)]
         try:
-            for part in _pool_map(self.pool, tasks):
-                yield from part
-        except (PoolError, BlackBoxError):
+            for part in _pool_map(self.pool, partial(_task, self.function), tasks):
+                yield from part.result() if hasattr(part, "result") else part  # Dask: futures
+        except PoolError:
             raise
         except Exception as error:
             hint = ""
@@ -256,7 +259,8 @@ def _first(batch: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _key(point: tuple[Any, ...]) -> bytes:
     params, *rest = point
-    return b"|".join(np.asarray(v).tobytes() for v in (*params.values(), *rest))
+    values = (*params.items(), *enumerate(rest))
+    return repr([(k, np.shape(v), np.asarray(v).tobytes()) for k, v in values]).encode()
 
 
 def _shown(point: tuple[Any, ...]) -> str:
@@ -282,27 +286,29 @@ def _guarded(function: Callable[..., Any], point: tuple[Any, ...]) -> tuple[bool
         return False, traceback.format_exc(limit=-3)
 
 
-def _task(task: tuple[Callable[..., Any], Sequence[tuple[Any, ...]]]) -> list[tuple[bool, Any]]:
-    function, points = task
+def _task(
+    function: Callable[..., Any], points: Sequence[tuple[Any, ...]]
+) -> list[tuple[bool, Any]]:
     return [_guarded(function, p) for p in points]
 
 
-def _pool_map(pool: Any, tasks: list[Any]) -> Any:
-    """``pool.map``; a pool of ``multiprocessing`` would wait for a killed worker for ever."""
+def _pool_map(pool: Any, function: Callable[..., Any], tasks: list[Any]) -> Iterator[Any]:
+    """``pool.map``; a pool of ``multiprocessing`` would wait for a dead worker for ever."""
     workers = list(getattr(pool, "_pool", None) or [])
     if not (hasattr(pool, "imap") and workers and hasattr(workers[0], "exitcode")):
-        yield from pool.map(_task, tasks)
+        yield from pool.map(function, tasks)
         return
-    results = pool.imap(_task, tasks)
+    retire = getattr(pool, "_maxtasksperchild", None) is not None
+    results = pool.imap(function, tasks)
     for _ in tasks:
         while True:
             try:
                 yield results.next(timeout=PATIENCE)
                 break
             except multiprocessing.TimeoutError:
-                dead = [w for w in workers if w.exitcode not in {None, 0}]
-                if dead:
+                codes = {w.exitcode for w in workers} - ({None, 0} if retire else {None})
+                if codes:
                     raise PoolError(
-                        f"a worker of the pool died (exit code {dead[0].exitcode}). Values "
-                        "computed so far are kept; set `.pool` to a fresh pool and call again."
+                        f"a worker of the pool died (exit code {codes.pop()}). Values computed so "
+                        "far are kept; set `.pool` to a fresh pool and call again."
                     ) from None

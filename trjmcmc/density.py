@@ -184,12 +184,12 @@ class Density:
             log_prior = log_prior + log_density.reshape(len(theta), -1).sum(-1)
             typical = typical + usual.reshape(len(theta), -1).sum(-1)
         function = self.surrogate if surrogate and self.surrogate else self.likelihood
-        if function is self.likelihood:
-            self.evaluations += len(theta)
         if function.foreign:
-            log_likelihood = self._where_possible(function, shown, items, log_prior)
+            log_likelihood, calls = _where_possible(function, shown, items, log_prior)
         else:
             log_likelihood = function(shown, len(theta), items).to(theta.dtype)
+            calls = len(theta)
+        self.evaluations += calls * (function is self.likelihood)
         undefined = undefined_values(log_likelihood)
         broken = undefined_values(log_prior)  # a density's own arithmetic overflows
         if on_host(theta) and not bool((undefined | broken).any()):
@@ -199,22 +199,6 @@ class Density:
         log_prior = torch.where(broken & extreme, -math.inf, log_prior)
         return log_prior, torch.where(far, -math.inf, log_likelihood), far | (broken & extreme)
 
-    def _where_possible(
-        self,
-        function: Likelihood,
-        shown: dict[str, Tensor],
-        items: Tensor | None,
-        log_prior: Tensor,
-    ) -> Tensor:
-        """A likelihood that is called only inside the prior's support; 0 elsewhere."""
-        rows = (log_prior > -math.inf).nonzero()[:, 0]
-        self.evaluations -= len(log_prior) - len(rows)
-        if not len(rows):
-            return torch.zeros_like(log_prior)
-        some = {k: v[rows] for k, v in shown.items()}
-        value = function(some, len(rows), None if items is None else items[rows])
-        return torch.zeros_like(log_prior).index_put((rows,), value.to(log_prior))
-
     def to(self, dtype: torch.dtype, device: torch.device) -> Density:
         new = copy.copy(self)
         new.blocks = [
@@ -222,6 +206,18 @@ class Density:
             for b in self.blocks
         ]
         return new
+
+
+def _where_possible(
+    function: Likelihood, shown: dict[str, Tensor], items: Tensor | None, log_prior: Tensor
+) -> tuple[Tensor, int]:
+    """A likelihood called only inside the prior's support, 0 elsewhere; and the calls made."""
+    rows = (log_prior > -math.inf).nonzero()[:, 0]
+    if not len(rows):
+        return torch.zeros_like(log_prior), 0
+    some = {k: v[rows] for k, v in shown.items()}
+    value = function(some, len(rows), None if items is None else items[rows])
+    return torch.zeros_like(log_prior).index_put((rows,), value.to(log_prior)), len(rows)
 
 
 def _masked(value: Tensor, items: Tensor) -> Tensor:

@@ -43,6 +43,14 @@ class PoolError(TRJError, RuntimeError):
     """A pool of workers failed: give the black box a fresh one and call again."""
 
 
+class BudgetError(TRJError, RuntimeError):
+    """A limit on likelihood evaluations does not pay for what comes next: raise it."""
+
+
+class UnreachableError(TargetError):
+    """No prior draw of a model has a finite likelihood."""
+
+
 class ConfigurationError(TRJError, ValueError):
     """A setting of the fit, a kernel or the sampler is out of range."""
 

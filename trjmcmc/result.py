@@ -231,8 +231,9 @@ class Result:
 
         Returns:
             ``log_evidence`` and ``se`` by tempered sequential Monte Carlo; ``map_log_evidence``
-            and ``map_se`` by importance sampling through the map; their ``difference``;
-            ``covered``, the share of the posterior that the map reaches; ``modes``; and the
+            and ``map_se`` by importance sampling through the map; their ``difference`` and its
+            error; ``covered``, the share of the posterior that the map reaches, and ``lost``,
+            the share of which it has next to nothing; ``modes``; and the
             ``verdict``: ``covered``, ``uncovered``, ``evidences differ``, or ``rough`` where
             the audit's own halves differ by more than 0.1 nats.
 
@@ -520,13 +521,13 @@ class Result:
 def warn_of_coverage(audit: AuditReport) -> None:
     """Name the models of which a map misses a part, or whose evidences contradict each other."""
     if missed := audit.uncovered:
-        shares = {m.model: m.covered for m in audit.models}
+        shares = {m.model: min(m.covered, 1 - m.lost) for m in audit.models}
         warnings.warn(
             "the map misses a part of the posterior of "
             + ", ".join(f"{m!r} (covers {shares[m]:.1%})" for m in missed[:5])
-            + f", after {audit.mended} attempts to mend it. Evidences and draws that come from "
-            "the map alone are wrong there; the chains started in every mode that the audit "
-            "found. Train longer (fit(steps=...)) or use a larger map.",
+            + (f", after {audit.mended} attempts to mend it" if audit.mended else "")
+            + ". Evidences and draws that come from the map alone are wrong there; only the chains "
+            "may be right. Train longer (fit(steps=...)) or use a larger map.",
             CoverageWarning,
             stacklevel=4,
         )
@@ -557,7 +558,7 @@ def load(path: str | Path) -> Result:
         raise TRJError(f"{path}: not a result saved by this version of trjmcmc")
     report = dict(data["report"])
     report["fit"] = FitTrace(**report["fit"]) if report["fit"] else None
-    if report["audit"]:
+    if report.get("audit"):
         models = tuple(ModelAudit(**m) for m in report["audit"]["models"])
         report["audit"] = AuditReport(**{**report["audit"], "models": models})
     return Result(

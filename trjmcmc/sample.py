@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .draws import Draws, Recorder
-from .errors import InterruptedWarning, TargetError, TRJError
+from .errors import BudgetError, InterruptedWarning, TargetError, TRJError
 from .fit import Pool
 from .kernel import Info, Kernel, State, start
 from .target import Target
@@ -136,7 +136,6 @@ def run_chains(
     draws: int,
     thin: int,
     generator: torch.Generator,
-    limit: float = math.inf,
     on_draw: Callable[[], object] | None = None,
 ) -> Chains:
     """Advance chains and record them; nothing is adapted here.
@@ -148,7 +147,6 @@ def run_chains(
         draws: Kept draws a chain.
         thin: Steps a kept draw.
         generator: The only source of randomness.
-        limit: Count of the target's evaluations at which to end.
         on_draw: Called after each kept draw.
 
     Returns:
@@ -157,23 +155,19 @@ def run_chains(
 
     Raises:
         KeyboardInterrupt: The user pressed Ctrl-C before the first draw was kept.
-        TRJError: A likelihood failed before the first draw was kept.
+        TRJError: A likelihood failed, or the limit was reached, before the first draw was kept.
     """
     recorder = Recorder(draws, state.code, state.theta, thin)
-    stopped, failure, step_cost = "draws", None, 0
+    stopped = "draws"
+    failure: TRJError | None = None
     try:
         with torch.no_grad():
             for _ in range(draws):
-                begun = tally.target.evaluations
-                if recorder.kept and begun + step_cost > limit:
-                    stopped = "budget"
-                    break
                 for _ in range(thin):
                     state, infos = kernel.step(state, generator)
                     tally.add(infos)
                 tally.check()
                 recorder.keep(state.code, state.theta, state.log_joint)
-                step_cost = tally.target.evaluations - begun
                 if on_draw is not None:
                     on_draw()
     except KeyboardInterrupt:
@@ -185,6 +179,10 @@ def run_chains(
             InterruptedWarning,
             stacklevel=3,
         )
+    except BudgetError:
+        if not recorder.kept:
+            raise
+        stopped = "budget"
     except TRJError as error:
         if not recorder.kept:
             raise

@@ -6,7 +6,8 @@ import copy
 import math
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from .draws import Draws
-from .errors import ConfigurationError, ConvergenceError, TargetError
+from .errors import BudgetError, ConfigurationError, ConvergenceError, TargetError
 from .estimate import Estimate, log_mean_weight, log_weights
 from .fit import (
     AuditReport,
@@ -43,7 +44,7 @@ PRECISE = 0.01  # nats of standard error at which there are enough of them
 WALKS = 4  # random walks a step: cheap, and measured to halve the autocorrelation time
 UNIFORM_SHARE = 0.2  # of the default proposal between models, so that none is starved
 JUMP_RHO = 0.95  # of the default jump: measured best of 0.8, 0.95 and 1 on coal mining
-FRESH = 0.1  # share of independent jumps: an untrained map mixes through nothing else
+FRESH = 0.1  # share of independent jumps and moves: an untrained map mixes through nothing else
 STARTS = 64  # particles a model that starts are picked from where no pilot run was made
 PROBES = 64  # points at which a map is checked
 ROUND_TRIP = 0.05  # largest error of a map there and back
@@ -121,6 +122,7 @@ class TRJSampler:
         self._log_mass: dict[str, Estimate] = {}
         self._seconds: dict[str, float] = {}
         self.audit_report: AuditReport | None = None
+        self._before = self.target.evaluations, self.target.gradients
         self._recipe = Recipe(self.target, self.transport, self._generator)
         self._weighed = False
         self._check_kernel(self._make_kernel(self.target, self.transport))
@@ -199,7 +201,7 @@ class TRJSampler:
             steps=steps,
             batch=batch,
             objective=objective,
-            pilot=_as_pool(pilot),
+            pilot=_as_pool(pilot, self.target.device, self.target.dtype),
             audit=audit,
             particles=particles,
             moves=moves,
@@ -216,15 +218,27 @@ class TRJSampler:
         return self._recipe.trace
 
     def _train_and_weigh(self, *, max_evaluations: int | None = None, **settings: Any) -> FitTrace:
-        begun = self.target.evaluations
         self.audit_report, self._weighed, self._log_mass = None, False, {}
-        trace = self._recipe.fit(max_evaluations=max_evaluations, **settings)
-        if self._recipe.covered is not None:
-            left = None
-            if max_evaluations is not None:
-                left = max_evaluations - (self.target.evaluations - begun)
-            self._weigh(left)
+        with self._limited(max_evaluations) as left:
+            trace = self._recipe.fit(max_evaluations=max_evaluations, **settings)
+            if self._recipe.score is not None:
+                self._weigh(left())
         return trace
+
+    @contextmanager
+    def _limited(self, evaluations: int | None) -> Iterator[Callable[[], int | None]]:
+        """Hold the target to a number of evaluations; gives a function of what is left."""
+        target, before = self.target, self.target.limit
+        if evaluations is not None:
+            if evaluations < 1:
+                raise ConfigurationError(f"max_evaluations: expected 1 or more, got {evaluations}")
+            target.limit = min(before, target.evaluations + evaluations)
+        try:
+            yield (
+                lambda: None if math.isinf(target.limit) else int(target.limit - target.evaluations)
+            )
+        finally:
+            target.limit = before
 
     def _weigh(self, evaluations: int | None = None) -> None:
         """Importance-sampled evidence of every model of a small space."""
@@ -233,25 +247,27 @@ class TRJSampler:
             return
         begun = time.perf_counter()
         codes = space.enumerate()
-        each = None if evaluations is None else max(evaluations // len(codes), 2)
+        each = None if evaluations is None else evaluations // len(codes)
+        if each is not None and each < 2:
+            return
         for code, label in zip(codes, space.label(codes), strict=True):
             self._log_mass[label] = self._log_mass_of(code, each)
         self._seconds["importance"] = time.perf_counter() - begun
         self._weighed = True
-        if self._recipe.covered is not None:
+        if self._recipe.score is not None:
             self.audit_report = self._report()
 
     def _report(self) -> AuditReport:
         """The audit beside what the map says."""
         recipe = self._recipe
-        audit, covered = recipe.audit or recipe.spot, recipe.covered
-        assert audit is not None and covered is not None
+        audit, score = recipe.audit or recipe.spot, recipe.score
+        assert audit is not None and score is not None
         labels = self.target.space.label(audit.code)
         for code, label in zip(audit.code, labels, strict=True):
             if label not in self._log_mass:
                 self._log_mass[label] = self._log_mass_of(code)
         log_prior = self.target.space.log_prior(audit.code).tolist()
-        columns = (audit.log_evidence, audit.std_error, audit.gap, audit.matters, covered)
+        columns = (audit.log_evidence, audit.std_error, audit.gap, audit.matters, *score)
         rows = zip(labels, recipe.modes, log_prior, *(c.tolist() for c in columns), strict=True)
         return AuditReport(
             tuple(
@@ -263,10 +279,11 @@ class TRJSampler:
                     map_log_evidence=self._log_mass[label].value - prior,
                     map_std_error=self._log_mass[label].std_error,
                     covered=share,
+                    lost=lost,
                     modes=len(found),
                     matters=matters,
                 )
-                for label, found, prior, log_z, error, gap, matters, share in rows
+                for label, found, prior, log_z, error, gap, matters, share, lost in rows
             ),
             evaluations=audit.evaluations,
             seconds=audit.seconds,
@@ -298,7 +315,7 @@ class TRJSampler:
         if space.size is None or space.size > 1:
             proposal = self._default_proposal(space)
             kernels.append(Jump(target, transport, proposal, rho=JUMP_RHO, fresh=FRESH))
-        kernels.append(CrankNicolson(target, transport))
+        kernels.append(CrankNicolson(target, transport, fresh=FRESH))
         if self._recipe.few and any(len(m) > 1 for m in self._recipe.modes):
             modes = _matching(mode_map(space, self._recipe.modes), target)
             kernels.append(CrankNicolson(target, modes, name="modes"))
@@ -335,6 +352,8 @@ class TRJSampler:
         space = self.target.space
         if self._recipe.audit is not None:
             return self._recipe.audit.draw(space.index(code))[0]
+        if not math.isinf(self.target.limit):
+            return None
         codes, index, _ = distinct(code)
         try:
             run = tempered_smc(
@@ -377,6 +396,7 @@ class TRJSampler:
         Raises:
             ConfigurationError: A count below 1.
             NonFiniteError: A density was NaN or +inf; model and parameters are named.
+            BudgetError: ``max_evaluations`` are not enough for a single draw.
             BlackBoxError, PoolError: A black box or its pool failed. Of this error and the
                 one above the attribute ``result`` holds the draws so far, if there are any.
         """
@@ -389,30 +409,35 @@ class TRJSampler:
                 "run: expected draws, chains, thin >= 1 and warmup >= 0, got "
                 f"draws={draws}, chains={chains}, thin={thin}, warmup={warmup}"
             )
-        limit = math.inf
-        if max_evaluations is not None:
-            if max_evaluations < 1:
-                raise ConfigurationError(
-                    f"max_evaluations: expected 1 or more, got {max_evaluations}"
-                )
-            limit = self.target.evaluations + max_evaluations
-        if fit and self.fit_trace is None:
-            share = None if max_evaluations is None else int(FIT_SHARE * max_evaluations)
-            if (
-                self._train_and_weigh(max_evaluations=share, progress=progress).stopped
-                == "interrupted"
-            ):
-                raise KeyboardInterrupt(
-                    "fit interrupted; run(fit=False) samples with the map so far"
-                )
+        with self._limited(max_evaluations) as left:
+            if fit and self.fit_trace is None:
+                share = None if max_evaluations is None else int(FIT_SHARE * max_evaluations)
+                trace = self._train_and_weigh(max_evaluations=share, progress=progress)
+                if trace.stopped == "interrupted":
+                    raise KeyboardInterrupt(
+                        "fit interrupted; run(fit=False) samples with the map so far"
+                    )
+            return self._sample(draws, chains, warmup, thin, left, progress)
+
+    def _sample(
+        self,
+        draws: int,
+        chains: int,
+        warmup: int,
+        thin: int,
+        left: Callable[[], int | None],
+        progress: bool,
+    ) -> Result:
+        """Warm up, record, and report, within what is left of a limit on evaluations."""
         self._check_round_trip()
+        remaining = left()
         if not self._weighed:
-            left = limit - self.target.evaluations
-            self._weigh(None if math.isinf(left) else max(int(left / 2), 1))
+            self._weigh(None if remaining is None else remaining // 2)
         kernel = self._check_kernel(self._make_kernel(self.target, self.transport))
         generator = self._generator
-        if not math.isinf(limit):
-            chains, warmup = self._affordable(limit, chains, warmup)
+        remaining = left()
+        if remaining is not None:
+            chains, warmup = _affordable(remaining, chains, warmup)
         code = self._starting_models(chains)
         drawn = self._prior_starts(code)
         state = starting_state(self.target, self.transport, code, generator, drawn)
@@ -421,12 +446,12 @@ class TRJSampler:
             state, self._recipe.extra = warm_up(
                 kernel, state, warmup, self.target, generator, bar.update
             )
-        warm = time.perf_counter()
-        if self._recipe.extra is not None:
+        self._seconds["warmup"] = time.perf_counter() - begun
+        if self._recipe.extra is not None and remaining is None:
             self._recipe.spot_check(self._recipe.extra.code, progress)
             if self._recipe.spot is not None and self.audit_report is None:
                 self.audit_report = self._report()
-        middle, forgiven = time.perf_counter(), int(self.target.overflows)
+        begun, forgiven = time.perf_counter(), int(self.target.overflows)
         tally = Tally(self.target)
         with tqdm(total=draws, desc="sample", disable=not progress, unit="draw") as bar:
             chain = run_chains(
@@ -436,12 +461,10 @@ class TRJSampler:
                 draws=draws,
                 thin=thin,
                 generator=generator,
-                limit=limit,
                 on_draw=bar.update,
             )
         record = chain.draws
-        self._seconds["warmup"] = warm - begun
-        self._seconds["sample"] = time.perf_counter() - middle
+        self._seconds["sample"] = time.perf_counter() - begun
         report = RunReport(
             acceptance=tally.rates(),
             fit=self.fit_trace,
@@ -451,8 +474,8 @@ class TRJSampler:
             interrupted=chain.stopped == "interrupted",
             budget_spent=chain.stopped == "budget",
             overflows=int(self.target.overflows) - forgiven,
-            evaluations=self.target.evaluations,
-            gradients=self.target.gradients,
+            evaluations=self.target.evaluations - self._before[0],
+            gradients=self.target.gradients - self._before[1],
             audit=self.audit_report,
         )
         result = self._result(record, report)
@@ -462,12 +485,6 @@ class TRJSampler:
         result.warn()
         return result
 
-    def _affordable(self, limit: float, chains: int, warmup: int) -> tuple[int, int]:
-        """Chains and warm-up steps that a limit on evaluations allows."""
-        left = limit - self.target.evaluations
-        chains = max(2, min(chains, int(left / (STEP_EVALUATIONS * FRUGAL_STEPS))))
-        return chains, min(warmup, int(0.2 * left / (STEP_EVALUATIONS * chains)))
-
     def _result(self, record: Draws, report: RunReport) -> Result:
         space = self.target.space
         code, theta = record.flat()
@@ -475,10 +492,10 @@ class TRJSampler:
         if not self._recipe.few:
             codes, _, counts = distinct(code)
             top = codes[counts.argsort(descending=True)[:SHOWN]].to(self.target.device)
-            log_mass = {
-                label: self._log_mass.get(label) or self._log_mass_of(c)
-                for c, label in zip(top, space.label(top), strict=True)
-            }
+            log_mass = {}
+            with suppress(BudgetError):
+                for c, label in zip(top, space.label(top), strict=True):
+                    log_mass[label] = self._log_mass.get(label) or self._log_mass_of(c)
         host = self.target.to(device="cpu", probe=False)
         shape = (record.n_chains, record.n_draws)
         values = {
@@ -516,9 +533,16 @@ def _matching(transport: Transport, target: Target) -> Transport:
     return copy.deepcopy(transport).to(target.device, target.dtype)
 
 
-def _as_pool(pilot: Any) -> Any:
+def _affordable(left: int, chains: int, warmup: int) -> tuple[int, int]:
+    """Chains and warm-up steps that a number of evaluations pays for."""
+    chains = min(chains, max(2, left // (STEP_EVALUATIONS * FRUGAL_STEPS)))
+    return chains, min(warmup, left // (5 * STEP_EVALUATIONS * chains))
+
+
+def _as_pool(pilot: Any, device: torch.device, dtype: torch.dtype) -> Any:
     """A result's draws to train on; anything else as it is."""
     if not isinstance(pilot, Result):
         return pilot
     code, theta = pilot.raw.flat()
-    return Pool(code, theta, pilot.raw.log_joint.flatten().double())
+    log_joint = pilot.raw.log_joint.flatten().double()
+    return Pool(code.to(device), theta.to(device, dtype), log_joint.to(device))

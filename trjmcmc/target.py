@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from .density import PROBES, Density, LogLikelihood, undefined_values
-from .errors import NonFiniteError, ShapeError, TargetError
+from .errors import BudgetError, NonFiniteError, ShapeError, TargetError
 from .grouping import apply_by_group
 from .prior import PriorSpec, unchecked
 from .rng import seeded
@@ -116,6 +116,7 @@ class Target:
         dim: D, padded unconstrained coordinates.
         evaluations: Likelihood evaluations so far, those for gradients included; surrogates do
             not count.
+        limit: Most evaluations that are allowed, infinite unless set.
         gradients: Evaluations of likelihoods or surrogates that were differentiated.
         overflows: How often a likelihood was NaN or +inf at a point far out in the tail of the
             prior, or with parameters whose square overflows, a tensor; such points count as
@@ -145,6 +146,7 @@ class Target:
 
     overflows: Tensor
     gradients: int
+    limit: float
     _densities: list[Density]
 
     def __init__(
@@ -252,11 +254,19 @@ class Target:
             theta: Padded unconstrained coordinates, shape (C, D); spare slots are ignored.
             surrogate: Use the models' smooth surrogates where they have one.
 
+        Raises:
+            BudgetError: ``limit`` does not allow as many evaluations.
+
         Returns:
             Two tensors of shape (C,), nats. Where the prior is -inf the likelihood is finite
             and has no meaning. A likelihood that is NaN or +inf far out in the prior's tail
             (numbers that overflow) is taken as impossible and counted in ``overflows``.
         """
+        dear = not surrogate or any(d.surrogate is None for d in self._densities)
+        if dear and self.evaluations + len(theta) > self.limit:
+            raise BudgetError(
+                f"{len(theta)} more likelihood evaluations would exceed the limit of {self.limit:g}"
+            )
         log_model = self.space.log_prior(code)
         with unchecked():
             if len(self._densities) == 1:
@@ -469,9 +479,8 @@ class Target:
     def sample_prior(self, code: Tensor, generator: torch.Generator) -> Tensor:
         """Padded coordinates drawn from the parameters' prior, (C, L) -> (C, D).
 
-        Rows whose draw falls on the boundary of the support in floating point, or where torch
-        cuts gamma draws off near the smallest number there is, come out as infinite; spare
-        slots are zero.
+        Rows whose draw falls on the boundary of the support in floating point come out as
+        infinite; spare slots are zero.
         """
         theta = torch.zeros(len(code), self.dim, dtype=self.dtype, device=self.device)
         seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
@@ -482,8 +491,7 @@ class Target:
                 if n and density.blocks:
                     items = self.space.items(code) if density.shared else None
                     draws = density.sample(n, items)
-                    found = density.unconstrain(draws, items, self.dim).to(theta)
-                    theta[rows] = torch.where(_cut_off(draws)[:, None], math.inf, found)
+                    theta[rows] = density.unconstrain(draws, items, self.dim).to(theta)
         return torch.where(self.space.active(code), theta, 0.0)
 
     # ---- construction -----------------------------------------------------------------------
@@ -514,7 +522,7 @@ class Target:
         return new
 
     def _reset_counts(self) -> None:
-        self.gradients = 0
+        self.gradients, self.limit = 0, math.inf
         for density in self._densities:
             density.evaluations = 0
         self.overflows = torch.zeros((), dtype=torch.long, device=self.device)
@@ -568,25 +576,6 @@ class Target:
 
 def _slot_names(width: Mapping[str, int]) -> list[str]:
     return [f"{name}[{i}]" if n > 1 else name for name, n in width.items() for i in range(n)]
-
-
-def _cut_off(draws: Mapping[str, Tensor]) -> Tensor:
-    """Draws piled up where torch's gamma generator ends, near the smallest number, shape (n,).
-
-    Under ``Gamma(1e-4, 1e-4)`` nearly all of them do. They stand for values far below, which no
-    likelihood would take for the same.
-    """
-    found = []
-    for x in draws.values():
-        flat = x.reshape(len(x), -1)
-        limits = torch.finfo(x.dtype)
-        for end, extreme in (
-            (flat.amin(0), flat.abs() < limits.tiny**0.5),
-            (flat.amax(0), flat.abs() > limits.max**0.5),
-        ):
-            pile = (flat == end) & extreme
-            found.append((pile & (pile.sum(0) > 1)).any(-1))
-    return torch.stack(found).any(0)
 
 
 def _short(value: Tensor) -> str:

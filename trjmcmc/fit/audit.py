@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pandas as pd
 import torch
@@ -24,8 +25,11 @@ LONGEST = 120.0  # seconds of audit after which it does not grow again
 SCORED = 4000  # held-out draws a model that are scored under a map
 SHORTFALL = 5.0  # nats that log pi - log q may reach where the map counts as covering
 COVERED = 0.95  # share of the mass that must be covered
+HOPELESS = 10.0  # nats from which no importance draw would ever land there
+LOST = 0.01  # share of the mass that may be out of reach like that
 SIGMAS = 5.0  # of the difference between two evidences
-POOL = 50_000  # draws a model for training
+POOL = 50_000  # draws a model for training,
+POOL_IN_ALL = 1_000_000  # but no more than these over all models
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,7 @@ class ModelAudit:
         map_log_evidence: By importance sampling through the map.
         map_std_error: Of that.
         covered: Share of the posterior where the map's density is at least exp(-5) of it.
+        lost: Share where it is less than exp(-10): a mode that the map lacks.
         modes: Number of separate modes among the draws.
         matters: Whether the model has a share of the posterior worth a warning.
     """
@@ -51,6 +56,7 @@ class ModelAudit:
     map_log_evidence: float
     map_std_error: float
     covered: float
+    lost: float
     modes: int
     matters: bool
 
@@ -60,8 +66,13 @@ class ModelAudit:
         return self.map_log_evidence - self.log_evidence
 
     @property
+    def difference_se(self) -> float:
+        """Standard error of :attr:`difference`."""
+        return math.hypot(self.std_error, self.map_std_error)
+
+    @property
     def uncovered(self) -> bool:
-        return self.covered < COVERED
+        return self.covered < COVERED or self.lost > LOST
 
     @property
     def verdict(self) -> str:
@@ -69,12 +80,10 @@ class ModelAudit:
         halves disagree, so that it can't judge the evidence."""
         if self.uncovered:
             return "uncovered"
-        if not abs(self.gap) <= AGREEMENT:
-            return "rough"
-        error = math.hypot(self.std_error, self.map_std_error)
+        error = max(self.difference_se, abs(self.gap))  # four replicates may agree by chance
         if abs(self.difference) > max(AGREEMENT, SIGMAS * error):
             return "evidences differ"
-        return "covered"
+        return "covered" if abs(self.gap) <= AGREEMENT else "rough"
 
 
 @dataclass(frozen=True)
@@ -107,7 +116,7 @@ class AuditReport:
 
     def table(self) -> pd.DataFrame:
         """Columns ``log_evidence``, ``se``, ``map_log_evidence``, ``map_se``, ``difference``,
-        ``covered``, ``modes``, ``verdict``; indexed by model."""
+        ``difference_se``, ``covered``, ``lost``, ``modes``, ``verdict``; indexed by model."""
         rows = {
             m.model: {
                 "log_evidence": m.log_evidence,
@@ -115,7 +124,9 @@ class AuditReport:
                 "map_log_evidence": m.map_log_evidence,
                 "map_se": m.map_std_error,
                 "difference": m.difference,
+                "difference_se": m.difference_se,
                 "covered": m.covered,
+                "lost": m.lost,
                 "modes": m.modes,
                 "verdict": m.verdict,
             }
@@ -140,6 +151,11 @@ class Pool:
     theta: Tensor
     log_joint: Tensor
 
+    @property
+    def distinct(self) -> int:
+        """Number of different draws."""
+        return len(self.log_joint.unique())
+
     def joined(self, other: Pool) -> Pool:
         """The draws of both."""
         return Pool(
@@ -147,6 +163,18 @@ class Pool:
             torch.cat([self.theta, other.theta]),
             torch.cat([self.log_joint, other.log_joint]),
         )
+
+
+class Score(NamedTuple):
+    """Shares of each posterior, shape (M,): see :class:`ModelAudit`."""
+
+    covered: Tensor
+    lost: Tensor
+
+    @property
+    def short(self) -> Tensor:
+        """Models of which the map misses a part, shape (M,), bool."""
+        return (self.covered < COVERED) | (self.lost > LOST)
 
 
 class Audit:
@@ -359,17 +387,12 @@ class Audit:
             start += len(run.code)
         return theta, log_joint
 
-    def pool(self, each: int = POOL) -> Pool:
+    def pool(self) -> Pool:
         """Draws of every model for training, from all replicates but the last."""
+        each = min(POOL, max(1, POOL_IN_ALL // len(self.code)))
         model = torch.arange(len(self.code), device=self.target.device).repeat_interleave(each)
         theta, log_joint = self.draw(model, range(REPLICATES - 1))
         return Pool(self.code[model], theta, log_joint)
-
-    def moments(self) -> tuple[Tensor, Tensor]:
-        """Mean and standard deviation of each model's coordinates, shape (M, D)."""
-        model = torch.arange(len(self.code), device=self.target.device).repeat_interleave(2000)
-        theta = self.draw(model, range(REPLICATES - 1))[0].view(len(self.code), 2000, -1)
-        return theta.mean(1), theta.std(1)
 
     # ---- the map ----------------------------------------------------------------------------
 
@@ -387,6 +410,10 @@ class Audit:
         log_pi = log_joint - self.log_mass.to(log_joint.device)[model]
         return (log_pi - log_q).nan_to_num(math.inf).view(m, SCORED)
 
-    def covered(self, transport: Transport) -> Tensor:
-        """Share of each posterior where the map's density is at least exp(-5) of it, (M,)."""
-        return (self.shortfall(transport) < SHORTFALL).double().mean(1).cpu()
+    def score(self, transport: Transport) -> Score:
+        """What share of each posterior the map covers, and what share it has lost."""
+        shortfall = self.shortfall(transport)
+        return Score(
+            (shortfall < SHORTFALL).double().mean(1).cpu(),
+            (shortfall > HOPELESS).double().mean(1).cpu(),
+        )

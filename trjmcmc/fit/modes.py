@@ -15,8 +15,8 @@ from torch import Tensor
 from ..space import Space
 from ..transport import Affine, Mixture
 
-NEIGHBOURS = 10  # a mode holds together through each draw's nearest fellows
-SMALLEST = 0.01  # share of the draws from which a group counts as a mode
+NEIGHBOURS = 10  # at least: a mode holds together through each draw's nearest fellows
+SMALLEST = 0.01  # share of the draws that are neighbours, and from which a group is a mode
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class Modes:
 def find_modes(theta: Tensor, active: Tensor) -> Modes:
     """Groups of draws that no nearest neighbour connects.
 
-    Draws are joined to their ten nearest neighbours in standardised coordinates; modes are the
-    connected parts. A gap much wider than the spacing of the draws parts two modes, a bent or
-    skewed one stays whole.
+    Draws are joined to their nearest neighbours (one percent of all, ten at least) in standardised
+    coordinates; modes are the connected parts. A gap much wider than the spacing of the draws
+    parts two modes, a bent or skewed one stays whole.
 
     Arguments:
         theta: Independent posterior draws of one model, shape (n, D).
@@ -68,7 +68,8 @@ def find_modes(theta: Tensor, active: Tensor) -> Modes:
     x = points.double().cpu().numpy()
     label = _groups(x / (x.std(0) + 1e-300))
     share = np.bincount(label, weights=counts.cpu().numpy()) / len(theta)
-    order = [g for g in np.argsort(-share, kind="stable") if share[g] >= SMALLEST]
+    ranked = np.argsort(-share, kind="stable")
+    order = [g for i, g in enumerate(ranked) if not i or share[g] >= SMALLEST]
     loc = theta.new_zeros(len(order), d)
     tril = torch.eye(d, dtype=theta.dtype, device=theta.device).repeat(len(order), 1, 1)
     for k, g in enumerate(order):
@@ -107,7 +108,7 @@ def mode_map(space: Space, modes: Sequence[Modes]) -> Mixture:
 def _groups(x: np.ndarray) -> np.ndarray:
     """Connected parts of the nearest-neighbour graph, one label a point."""
     n = len(x)
-    k = min(NEIGHBOURS, n - 1)
+    k = min(max(NEIGHBOURS, round(SMALLEST * n)), n - 1)
     if k < 1:
         return np.zeros(n, dtype=int)
     _, index = cKDTree(x).query(x, k + 1)

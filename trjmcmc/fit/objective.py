@@ -20,6 +20,7 @@ ModelDraws = Callable[[int, torch.Generator], Tensor]
 LARGEST_HOLD_OUT = 4096
 COVERING_ORDER = 1.5
 ENOUGH_DRAWS = 1000.0  # effective draws from which a model has its full share of a batch
+OUT_OF_REACH = 1e6  # nats that a held-out draw counts for where the map has no density
 CAP = 6.0  # nats above its model's mean at which a log ratio pi / q is cut in training
 OUTSIDE = 5.0  # nats by which a draw outside the support counts as worse than the others
 
@@ -169,10 +170,14 @@ class ForwardKL(Objective):
         ess = (-group_logsumexp(2 * log_w, self.model, len(models))).exp()
         share = ess.clamp(max=ENOUGH_DRAWS)
         weight = (log_w.exp() * (share / share.sum())[self.model]).nan_to_num(0.0)
-        order_ = torch.randperm(len(code), generator=generator, device=code.device)
-        kept_back, train = order_.split(
-            [int(hold_out * len(code)), len(code) - int(hold_out * len(code))]
+        group = _alike(theta)  # copies of a draw must not lie on both sides
+        kept = torch.rand(
+            int(group.max()) + 1, generator=generator, dtype=torch.float64, device=code.device
         )
+        held = (kept < hold_out)[group]
+        if bool(held.all()):
+            held = torch.zeros_like(held)
+        kept_back, train = held.nonzero()[:, 0], (~held).nonzero()[:, 0]
         self._train, self._edges = train, weight[train].cumsum(0)
         self._held = kept_back
         if len(kept_back):  # as many as are worth looking at, drawn by weight
@@ -188,7 +193,7 @@ class ForwardKL(Objective):
         rows = self.draw_rows(u)
         value = forward_kl(transport, self.code[rows], self.theta[rows])
         finite = value.isfinite()
-        value = torch.where(finite, value, 0.0)
+        value = torch.where(finite, value, value.detach().nan_to_num(0.0, 0.0).mean())
         if self.order == 1:
             return Losses(value, finite)
         log_ratio, log_mean = self._tilted(value.detach(), rows)
@@ -215,6 +220,7 @@ class ForwardKL(Objective):
             return None
         with torch.no_grad():
             value = forward_kl(transport, self.code[self._held], self.theta[self._held]).double()
+        value = value.nan_to_num(OUT_OF_REACH, OUT_OF_REACH).clamp(max=OUT_OF_REACH)
         if self.order == 1:
             return float(value.mean())
         assert self.log_joint is not None
@@ -268,6 +274,14 @@ def reverse_kl(
 def forward_kl(transport: Transport, code: Tensor, theta: Tensor) -> Tensor:
     """Minus the log density of given posterior draws under the map, shape (C,), nats."""
     return -transport.log_prob(theta, code)
+
+
+def _alike(theta: Tensor) -> Tensor:
+    """Number of the distinct draw that each row is, shape (N,)."""
+    generator = torch.Generator().manual_seed(0)
+    direction = torch.randn(theta.shape[1], generator=generator, dtype=torch.float64)
+    _, group = (theta.double() @ direction.to(theta.device)).unique(return_inverse=True)
+    return group
 
 
 def _all_models(target: Target) -> ModelDraws:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..errors import (
-    BlackBoxError,
+    BudgetError,
     ConfigurationError,
     ConvergenceError,
     ConvergenceWarning,
-    TargetError,
+    UnreachableError,
 )
 from ..space import distinct
 from ..target import Target
 from ..transport import Transport
-from .audit import COVERED, REPLICATES, Audit, Pool
+from .audit import REPLICATES, Audit, Pool, Score
 from .locate import locate
 from .modes import Modes, find_modes
 from .objective import ForwardKL, Objective, ReverseKL
@@ -31,6 +32,7 @@ POOLED = 256  # models looked at to standardise the coordinates of a large space
 TRAINING_COST = 20  # evaluations of a cheap likelihood in the time of one training draw, or more
 AUDIT_SHARE = 0.45  # of a limit on evaluations; the rest of a fit's goes to importance sampling
 FRUGAL_TEMPERATURES = 9  # that an audit within a limit is planned for, the prior included
+FEW_DRAWS = 200  # distinct draws a model below which a map is not trained on them
 SPOTS = 8  # most models of a large space that are audited
 WORTH_A_SPOT = 0.02  # share of the visits from which they are
 MENDS = 2  # times that a map is trained again because the audit finds it short
@@ -50,7 +52,7 @@ class Recipe:
     Attributes:
         trace: Of the last training, or None.
         audit: Of the models of a small space, or None.
-        covered: Share of each audited posterior that the map covers, shape (M,), or None.
+        score: What shares of the audited posteriors the map covers, or None.
         mended: How often the last fit was repeated because of the audit.
         modes: Modes of each audited model.
         scale: Typical width of each slot, shape (D,).
@@ -65,7 +67,7 @@ class Recipe:
         self.few = space.size is not None and space.size <= FEW_MODELS
         self.trace: FitTrace | None = None
         self.audit: Audit | None = None
-        self.covered: Tensor | None = None
+        self.score: Score | None = None
         self.mended = 0
         self.modes: list[Modes] = []
         self.scale: Tensor | float = 1.0
@@ -90,7 +92,7 @@ class Recipe:
         **options: Any,
     ) -> FitTrace:
         """Train; see :meth:`trjmcmc.TRJSampler.fit`."""
-        self.covered, self.mended, self.spot = None, 0, None
+        self.score, self.mended, self.spot = None, 0, None
         self._audited = audit is not False and max_evaluations is None
         if not self.target.dim:  # models without parameters: there is nothing to map
             self.trace = FitTrace()
@@ -102,29 +104,28 @@ class Recipe:
         self._check_pilot(pilot, objective)
         codes = self._models(own)
         draft = self._audit_of(codes, particles, moves, max_evaluations)
-        budget = TRAINING_COST * steps * batch if isinstance(audit, bool) else audit
         limit = None if max_evaluations is None else int(AUDIT_SHARE * max_evaluations)
-
-        def grown() -> bool:
-            return self._grow(draft, budget, limit, progress)
-
-        pool = self._pool(draft, pilot, progress) if not own or grown() else None
+        budget = TRAINING_COST * steps * batch if isinstance(audit, bool) else audit
+        auditing = self.few and audit is not False
+        if own or auditing:
+            auditing &= self._grow(draft, budget, limit, progress)
+        pool = self._pool(draft, pilot, progress, own)
         if pool is None and objective is None and not self.target.differentiable:
             raise ConfigurationError("fit: no pilot run was possible, and there are no gradients")
         self._place(codes, pool, first=self.trace is None)
         if objective is None:
             objective = ReverseKL(self.target) if pool is None else self._covering(pool)
+        if own and pool is not None and pool.distinct < FEW_DRAWS * len(codes):
+            steps = 0  # too few to learn a shape from: location and scale must do
         settings = {"steps": steps, "batch": batch, "progress": progress, **options}
         self.trace = self._train(objective, settings)
         self.seconds["fit"] = self.trace.seconds
-        wanted = self.few and audit is not False and self.trace.stopped != "interrupted"
-        self.audit = None
-        if wanted and (draft.rounds or grown()):
-            self._mend(draft, settings)
-        if self.few and draft.rounds:
-            self.audit = draft
+        self.audit = draft if self.few and draft.rounds else None
+        if self.audit is not None:
             self.seconds["pilot"] = draft.seconds
             self.modes = [self._modes_of(draft, m) for m in range(len(codes))]
+        if auditing and self.audit is not None:
+            self._mend(draft, settings, larger=limit is None)
         return self.trace
 
     # ---- where draws come from --------------------------------------------------------------
@@ -170,26 +171,24 @@ class Recipe:
         self._draft = audit
         try:
             audit.grow(budget, limit=limit, progress=progress)
-        except BlackBoxError:
-            raise
-        except (TargetError, ConvergenceError) as error:
+        except (UnreachableError, ConvergenceError, BudgetError) as error:
             self._draft = None
             warnings.warn(
-                f"no pilot run ({error}); training by reverse KL instead, without an audit",
+                f"no pilot run and no audit: {error}",
                 ConvergenceWarning,
                 stacklevel=5,
             )
             return False
         return True
 
-    def _pool(self, audit: Audit, pilot: Pilot, progress: bool) -> Pool | None:
+    def _pool(self, audit: Audit, pilot: Pilot, progress: bool, own: bool) -> Pool | None:
         if pilot == "emcee":
             return emcee_pool(self.target, audit.code, generator=self.generator, progress=progress)
         if isinstance(pilot, Pool):
             return pilot
         if isinstance(pilot, Mapping):
             return user_pool(self.target, pilot)
-        return None if pilot is False or not audit.rounds else self._draws(audit)
+        return self._draws(audit) if own and audit.rounds else None
 
     def _draws(self, audit: Audit) -> Pool:
         """Those of the audit, and of an earlier run's warm-up: nothing is evaluated again."""
@@ -204,7 +203,8 @@ class Recipe:
         loc = torch.zeros(active.shape, dtype=self.target.dtype, device=self.target.device)
         scale = torch.ones_like(loc)
         if pool is None and self.target.differentiable:
-            loc, scale = locate(self.target, codes, self.generator)
+            with suppress(BudgetError):  # the map then starts from standard units
+                loc, scale = locate(self.target, codes, self.generator)
         elif pool is not None:
             for m, code in enumerate(codes):
                 mine = pool.theta[(pool.code == code).all(-1)]
@@ -224,20 +224,24 @@ class Recipe:
     ) -> FitTrace:
         return train(self.transport, objective, generator=self.generator, label=label, **settings)
 
-    def _mend(self, audit: Audit, settings: dict[str, Any]) -> None:
+    def _mend(self, audit: Audit, settings: dict[str, Any], larger: bool) -> None:
         """Score the map on draws that were kept back; train it again where it falls short."""
-        while True:
-            self.covered = audit.covered(self.transport)
-            short = (self.covered < COVERED) & audit.matters
-            if not bool(short.any()) or self.mended == MENDS or not settings["steps"]:
-                return
+        assert self.trace is not None
+        score = audit.score(self.transport)
+        half = {**settings, "steps": settings["steps"] // 2}
+        while half["steps"] and self.mended < MENDS and self.trace.stopped != "interrupted":
+            short = score.short & audit.matters
+            if not bool(short.any()):
+                break
             self.mended += 1
-            audit.enlarge(short.nonzero()[:, 0], progress=settings["progress"])
-            half = {**settings, "steps": settings["steps"] // 2}
+            if larger:
+                audit.enlarge(short.nonzero()[:, 0], progress=settings["progress"])
             again = self._train(self._covering(self._draws(audit)), half, "mend")
             self.seconds["fit"] += again.seconds
             if again.stopped == "interrupted":
-                return
+                self.trace.stopped = "interrupted"
+            score = audit.score(self.transport)
+        self.score = score
 
     def spot_check(self, visited: Tensor, progress: bool) -> None:
         """In a large space, audit the models that chains visit most; nothing is trained.
@@ -256,11 +260,9 @@ class Recipe:
         audit = Audit(self.target, codes, generator=self.generator)
         try:
             audit.grow(0, progress=progress)
-        except BlackBoxError:
-            raise
-        except (TargetError, ConvergenceError):
+        except (UnreachableError, ConvergenceError):
             return
-        self.spot, self.covered = audit, audit.covered(self.transport)
+        self.spot, self.score = audit, audit.score(self.transport)
         self.modes = [self._modes_of(audit, m) for m in range(len(codes))]
         self.seconds["audit"] = audit.seconds
 

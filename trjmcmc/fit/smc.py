@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from ..errors import ConfigurationError, ConvergenceError, TargetError
+from ..errors import ConfigurationError, ConvergenceError, UnreachableError
 from ..grouping import group_logsumexp
 from ..target import Target
 
@@ -28,6 +28,7 @@ STEP_SPREAD = 1.0  # standard deviation of the log length of a walk
 DIFFERENCES = 0.5  # share of the walks along the difference of two particles
 WHOLE = 0.3  # share of those that are as long as the difference: they lead between modes
 JITTER = 0.02  # noise beside a difference, in units of a walk
+NEGLIGIBLE = 30.0  # nats below the best prior draw
 LEAPS = 8  # most leapfrog steps of a trajectory
 HMC_SHARE = 5  # walks that are given up for a trajectory
 WORTH = 2.0  # walks that a trajectory must outdo in the worst coordinate: measured 4 to 60 on
@@ -107,7 +108,7 @@ def tempered_smc(
 
     Raises:
         ConfigurationError: A setting out of range.
-        TargetError: A model has no prior draw of finite likelihood.
+        UnreachableError: A model has no prior draw of finite likelihood.
         ConvergenceError: The temperature did not reach 1 in 500 steps.
         NonFiniteError: A density is NaN or +inf.
 
@@ -243,7 +244,7 @@ class TemperedSMC:
         theta = self.target.sample_prior(self.code.repeat_interleave(size, 0), self.generator)
         temper = torch.zeros(m, 1, dtype=torch.float64, device=self.target.device)
         first = _Generation(temper, self.target.space.active(self.code)[:, None], ["prior"])
-        first.proposed = theta.view(m, size, -1)
+        first.proposed = (theta.view(m, size, -1), None, 0.0)
         return first
 
     def _next_generation(self, last: _Generation) -> _Generation:
@@ -251,7 +252,7 @@ class TemperedSMC:
         if last.schedule == ["prior"] and not bool((weight > 0).any(1).all()):
             bad = int((weight > 0).any(1).logical_not().nonzero()[0, 0])
             label = self.target.space.label(self.code[bad : bad + 1])[0]
-            raise TargetError(
+            raise UnreachableError(
                 f"model {label!r}: none of {weight.shape[1]} prior draws has a finite likelihood"
             )
         step = _next_step(log_likelihood, weight, last.temper, self.ess)
@@ -264,8 +265,6 @@ class TemperedSMC:
         p = log_weight.softmax(1)
         new = _Generation((last.temper + step).clamp(max=1), last.active, schedule)
         new.begin(last, p, self.particles, self.generator)
-        if "trajectory" in schedule:
-            new.gradient = self._gradient(new, new.theta_now)
         return new
 
     def _schedule(self) -> list[str]:
@@ -281,7 +280,7 @@ class TemperedSMC:
     def _forced(self, last: _Generation, schedule: list[str]) -> Tensor:
         """The step of the temperature that the budget forces."""
         assert self.budget is not None
-        each = sum(LEAPS if kind == "trajectory" else 1 for kind in schedule)
+        each = sum(LEAPS + 2 if kind == "trajectory" else 1 for kind in schedule)
         left = (self.budget - self.evaluations) // (len(self.code) * self.particles * each)
         left -= self.polish
         if left <= 1:
@@ -293,21 +292,19 @@ class TemperedSMC:
 
     def _advance(self, now: _Generation) -> None:
         kind = now.schedule[now.done]
+        if now.proposed is None:  # else a likelihood failed here before
+            if kind == "trajectory":
+                now.proposed = self._trajectory(now)
+            else:
+                now.proposed = (now.walk(self.generator), None, 0.0)
+        theta, gradient, log_ratio = now.proposed
         if kind == "prior":
-            assert now.proposed is not None
-            usable = now.proposed.isfinite().all(-1)
-            theta = torch.where(usable[..., None], now.proposed, 0.0)
+            usable = theta.isfinite().all(-1)
+            theta = torch.where(usable[..., None], theta, 0.0)
             log_prior, log_likelihood = self._evaluate(now, theta)
+            usable &= ~_piled(theta, log_likelihood)
             now.fill(theta, log_prior, torch.where(usable, log_likelihood, -math.inf))
             return
-        log_ratio: Tensor | float = 0.0
-        gradient = None
-        if kind == "trajectory":
-            theta, gradient, log_ratio = self._trajectory(now)
-        else:
-            if now.proposed is None:
-                now.proposed = now.walk(self.generator)
-            theta = now.proposed
         log_prior, log_likelihood = self._evaluate(now, theta)
         chance = now.move(theta, log_prior, log_likelihood, log_ratio, gradient, self.generator)
         if kind == "trajectory":
@@ -339,7 +336,7 @@ class TemperedSMC:
             momentum = momentum + 0.5 * size * (gradient @ factor)
         lost = ~(theta.isfinite().all(-1) & momentum.isfinite().all(-1))
         energy = 0.5 * (begun - momentum.square().sum(-1))
-        theta = torch.where(lost[..., None], like, theta)
+        theta = torch.where(lost[..., None] | ~now.active, like, theta)
         return theta, gradient, torch.where(lost, -math.inf, energy)
 
     def _gradient(self, now: _Generation, theta: Tensor) -> Tensor:
@@ -457,7 +454,7 @@ class _Generation:
         self.temper, self.active, self.schedule = temper, active, schedule
         self.size = active.sum(-1, keepdim=True).clamp(min=1)
         self.done = 0
-        self.proposed: Tensor | None = None
+        self.proposed: tuple[Tensor, Tensor | None, Tensor | float] | None = None
         self.gradient: Tensor | None = None
         self._gains: dict[str, list[Tensor]] = {"walk": [], "trajectory": []}
 
@@ -560,6 +557,21 @@ class _Generation:
         """Whether trajectories move the worst coordinate much further than walks."""
         walk, trajectory = (torch.stack(self._gains[k]).mean(0) for k in ("walk", "trajectory"))
         return bool((trajectory > WORTH * walk).double().mean() > 0.5)
+
+
+def _piled(theta: Tensor, log_likelihood: Tensor) -> Tensor:
+    """Prior draws that must not stand for themselves, shape (M, N).
+
+    torch's gamma generator ends near the smallest number there is: under ``Gamma(1e-4, 1e-4)``
+    nearly all draws pile up there and stand for values far below. Where the likelihood is next
+    to nothing on the pile, it would be less beyond, at any temperature.
+    """
+    piled = torch.zeros_like(log_likelihood, dtype=torch.bool)
+    for end in (theta.amin(1, keepdim=True), theta.amax(1, keepdim=True)):
+        here = (theta == end) & (end != 0)
+        piled |= (here & (here.sum(1, keepdim=True) > 1)).any(-1)
+    best = log_likelihood.nan_to_num(-math.inf).amax(1, keepdim=True)
+    return piled & (log_likelihood < best - NEGLIGIBLE)
 
 
 def _rows(x: Tensor, index: Tensor) -> Tensor:

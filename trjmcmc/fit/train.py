@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from ..errors import ConfigurationError, ConvergenceWarning, InterruptedWarning
+from ..errors import BudgetError, ConfigurationError, ConvergenceWarning, InterruptedWarning
 from ..transport import Transport
 from .objective import Objective
 
@@ -33,14 +33,14 @@ class FitTrace:
     Attributes:
         step: Last step of each window, counted from 1.
         objective: Mean objective over the window, nats: minus the tempered evidence lower
-            bound, averaged over models.
+            bound averaged over models, or minus the mean log density of held-out draws.
         temper: Exponent of the likelihood at the end of the window.
         non_finite: Draws of the window that had no finite value or gradient; left out.
         draws: All draws, finite or not.
         skipped: Steps left out because their gradient was not finite.
         seconds: Wall time.
         best_step: The step whose map was kept.
-        stopped: ``"steps"``, ``"plateau"`` or ``"interrupted"``.
+        stopped: ``"steps"``, ``"plateau"``, ``"budget"`` or ``"interrupted"``.
     """
 
     step: list[int] = field(default_factory=list)
@@ -166,6 +166,8 @@ def train(
                 trace.stopped = "plateau"
             if rate.done(i):
                 break
+    except BudgetError:
+        trace.stopped = "budget"
     except KeyboardInterrupt:
         trace.stopped = "interrupted"
         warnings.warn(

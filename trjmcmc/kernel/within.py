@@ -21,6 +21,7 @@ class CrankNicolson(Jump):
         target: The target.
         transport: The map.
         rho: Correlation with the current reference point; a pair is drawn from uniformly.
+        fresh: Share of independent moves, rho = 0.
 
     Source:
         Cotter, Roberts, Stuart & White (2013), https://doi.org/10.1214/13-STS421; in the
@@ -35,9 +36,15 @@ class CrankNicolson(Jump):
     """
 
     def __init__(
-        self, target: Target, transport: Transport, *, rho: Rho = (0.0, 1.0), name: str = "pcn"
+        self,
+        target: Target,
+        transport: Transport,
+        *,
+        rho: Rho = (0.0, 1.0),
+        fresh: float = 0.0,
+        name: str = "pcn",
     ) -> None:
-        super().__init__(target, transport, None, rho=rho, name=name)
+        super().__init__(target, transport, None, rho=rho, fresh=fresh, name=name)
 
 
 class RandomWalk(Kernel):

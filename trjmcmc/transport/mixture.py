@@ -110,7 +110,7 @@ class Mixture(Transport):
             draws it afresh.
 
     Raises:
-        ConfigurationError: No component, or one that moves spare coordinates.
+        ConfigurationError: No component, or a map that moves spare coordinates.
 
     Source:
         Mixture bases: Izmailov et al. (2020), https://arxiv.org/abs/1912.13025
@@ -139,6 +139,8 @@ class Mixture(Transport):
             if not components or not all(c.spares_pass for c in components):
                 raise ConfigurationError("Mixture: expected components that pass spare coordinates")
             components = Maps(components)
+        if outer is not None and not outer.spares_pass:
+            raise ConfigurationError("Mixture: expected an outer map that passes spare coordinates")
         super().__init__(components.space, components.reference)
         self.components, self.outer = components, outer
         self.sticky = sticky
