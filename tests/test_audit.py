@@ -388,7 +388,8 @@ def test_four_modes_get_their_weights(dim):
     by_importance = torch.zeros(4, dtype=torch.float64).index_add(0, nearest, weight)
     result = sampler.run(150, chains=128, progress=False)
     by_chains = shares(torch.as_tensor(result.draws("m")["x"]), centre)
-    for found in (by_map, by_importance, by_chains):
+    assert bool(((by_map - torch.tensor(WEIGHTS)).abs() < 0.08).all())  # as rough as the audit
+    for found in (by_importance, by_chains):
         assert bool(((found - torch.tensor(WEIGHTS)).abs() < 0.02).all()), found
     assert result.report.acceptance["modes"]["within"] > 0.1
 
@@ -407,6 +408,7 @@ def test_chains_start_in_every_mode_and_cross():
 
 def test_the_audit_can_be_larger_or_off():
     target = toys.gaussians()
+    before = target.evaluations
     sampler = trj.TRJSampler(target, seed=1)
     sampler.fit(steps=20, pilot=False, audit=False, progress=False)
     assert sampler.audit_report is None
@@ -419,7 +421,7 @@ def test_the_audit_can_be_larger_or_off():
     assert set(table["verdict"]) <= {"covered", "rough"}
     assert (table["difference"] == table["map_log_evidence"] - table["log_evidence"]).all()
     assert result.report.gradients > 0
-    assert result.report.evaluations == sampler.target.evaluations
+    assert result.report.evaluations == sampler.target.evaluations - before
 
 
 @pytest.mark.parametrize("trained", [True, False])

@@ -523,7 +523,7 @@ def test_a_large_space_without_gradients():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TRJWarning)
         sampler.fit(steps=150, particles=40, moves=5, progress=False)
-        result = sampler.run(300, chains=64, progress=False)
+        result = sampler.run(100, chains=64, progress=False)
     on = result.inclusion_probabilities()["probability"]
     assert on["x0"] > 0.9 and on["x3"] > 0.8
     with pytest.raises(trj.errors.ConfigurationError, match="without gradients needs draws"):

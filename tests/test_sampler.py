@@ -141,7 +141,7 @@ def test_long_lists_of_models(n_models):
         for i in range(n_models)
     ]
     sampler = trj.TRJSampler(trj.Target(models), seed=1)
-    sampler.fit(steps=2, progress=False)
+    sampler.fit(steps=2, audit=False, progress=False)
     result = sampler.run(20, chains=16, warmup=5, progress=False)
     assert float(result.model_probabilities()["visits"].sum()) == pytest.approx(1)
 
@@ -297,6 +297,7 @@ def test_every_mode_of_the_robust_regression():
     evidences_and_share(sampler, target, exact_share)
 
 
+@pytest.mark.slow
 @shared_only
 def test_every_mode_of_the_published_robust_regression():
     table = np.genfromtxt(SHARED / "data" / "six_dim_rr.csv", delimiter=",", skip_header=1)
@@ -310,8 +311,8 @@ def test_every_mode_of_the_published_robust_regression():
     sampler = trj.TRJSampler(target, seed=7)
     sampler.fit(steps=1500, progress=False)
     share = share_of_second_mode(table[:, 2:6], table[:, 1])
-    assert abs(share - 0.12) < 0.01
-    evidences_and_share(sampler, target, 0.12)
+    assert abs(share - 0.1104) < 1e-4  # by quadrature
+    evidences_and_share(sampler, target, share)
 
 
 def far_intercept():
@@ -357,6 +358,7 @@ def evidences_and_share(sampler, target, share):
     assert abs(other - share) < 0.01
 
 
+@pytest.mark.slow
 @quiet
 def test_factor_analysis_against_a_long_audit():
     """Simulated data: two independent ways to the evidences, and the visits, agree."""
@@ -368,16 +370,16 @@ def test_factor_analysis_against_a_long_audit():
         generator=torch.Generator().manual_seed(77),
     )
     long.grow(0)
-    assert bool((long.std_error < 0.12).all())
+    assert bool((long.std_error < 0.15).all())
     sampler = trj.TRJSampler(target, seed=1)
-    sampler.fit(steps=600, progress=False)
+    sampler.fit(steps=1500, progress=False)
     table = sampler.audit_report.table()
     gap = torch.tensor(table["map_log_evidence"].to_numpy()) - long.log_evidence
     error = torch.hypot(torch.tensor(table["map_se"].to_numpy()), long.std_error)
     assert bool((gap.abs() < 5 * error + 0.02).all()), table.to_string()
     assert table.loc["2 factors", "covered"] > 0.98
     assert table.loc["2 factors", "modes"] >= 2  # the second column's sign is open
-    result = sampler.run(200, chains=128, progress=False)
+    result = sampler.run(200, chains=64, progress=False)
     probabilities = result.model_probabilities()
     p = long.log_mass.softmax(0)
     spread = float(p[0] * p[1]) * float(torch.hypot(*long.std_error))
@@ -386,6 +388,21 @@ def test_factor_analysis_against_a_long_audit():
     loading = result.draws("2 factors")["loading"]
     negative = float((loading[:, 6] < 0).mean())
     assert 0.1 < negative < 0.4
+
+
+@quiet
+def test_factor_analysis_with_one_or_two_factors():
+    """A quick one: map and audit agree, and the sign flip of the second column is found."""
+    target = trj.problems.factor_analysis(factors=(1, 2))
+    sampler = trj.TRJSampler(target, seed=3)
+    sampler.fit(steps=500, particles=500, audit=1, progress=False)
+    row = sampler.audit_report.table().loc["2 factors"]
+    assert abs(row["difference"]) < 6 * row["difference_se"] + 0.02
+    assert row["modes"] >= 2
+    result = sampler.run(60, chains=64, warmup=100, progress=False)
+    negative = float((result.draws("2 factors")["loading"][:, 6] < 0).mean())
+    assert 0.1 < negative < 0.45
+    assert result.model_probabilities().loc["2 factors", "visits"] == 1  # the data have two
 
 
 @pytest.mark.slow

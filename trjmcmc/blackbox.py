@@ -46,8 +46,8 @@ class BlackBox:
     Example:
         >>> import numpy as np
         >>> f = BlackBox(lambda p: -0.5 * np.sum((p["x"] - 1.0) ** 2))
-        >>> f({"x": torch.tensor([[1.0, 1.0], [3.0, 1.0]])})
-        tensor([ 0., -2.])
+        >>> f({"x": torch.tensor([[1.0, 2.0], [3.0, 1.0]])})
+        tensor([-0.5000, -2.0000])
     """
 
     differentiable = False

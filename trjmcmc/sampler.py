@@ -40,7 +40,7 @@ STEP_EVALUATIONS = 7  # of the default kernel
 FRUGAL_STEPS = 100  # at least that chains make where evaluations are limited
 IMPORTANCE_DRAWS = 4096  # a model, to begin with
 MOST_IMPORTANCE_DRAWS = 65_536
-PRECISE = 0.01  # nats of standard error at which there are enough of them
+PRECISE = 0.005  # nats of standard error at which there are enough of them
 WALKS = 4  # random walks a step: cheap, and measured to halve the autocorrelation time
 UNIFORM_SHARE = 0.2  # of the default proposal between models, so that none is starved
 JUMP_RHO = 0.95  # of the default jump: measured best of 0.8, 0.95 and 1 on coal mining
@@ -64,13 +64,14 @@ class TRJSampler:
             transport jump to another model, a Crank-Nicolson move in reference space and
             random walks in plain coordinates at each step.
         seed: Any integer; drawn and recorded if omitted. The same seed, device and versions
-            give identical draws.
+            give identical draws (unless an audit had to end after its two minutes).
         device: Where to compute, e.g. ``"cuda"``; tensors inside your likelihood must be there.
         dtype: ``torch.float32`` (default, as torch's) or ``torch.float64``.
 
     Attributes:
         target, transport: As used, in the precision and on the device asked for.
         fit_trace: Trace of the training, once there was one.
+        audit_report: What the audit said of the map, once there was one.
 
     Raises:
         ConfigurationError: A kernel that can't move between models, or inside them.
@@ -168,8 +169,9 @@ class TRJSampler:
         the log joint's gradients alone, and with few models audited afterwards. Either way the
         sampler's answer is exact; training buys speed.
 
-        If the likelihood fails on the way, calling ``fit`` again goes on where it stopped. A
-        second fit trains on: the audit is kept, and draws of the last run's warm-up join in.
+        If the likelihood fails on the way, calling ``fit`` again goes on where the audit stopped.
+        A second fit trains on: the audit is kept (unless its size is changed), and draws of the
+        last run's warm-up join in.
 
         Arguments:
             steps: Most training steps; it stops earlier on a plateau.
@@ -180,7 +182,8 @@ class TRJSampler:
                 shape (n, ...); False, none. None takes the audit's where the models are few or
                 there are no gradients.
             audit: False leaves the audit out; an integer is the number of evaluations up to
-                which it may grow. By default about as many as take the time of the training.
+                which it may grow. By default 20 a training draw, which takes the time of the
+                training where the likelihood is cheap.
             particles: Particles a model and replicate of the audit's first round; 24 000
                 shared among all, but 100 to 1000 each, if omitted.
             moves: Moves of each particle at each temperature, 30 if omitted.

@@ -15,8 +15,9 @@ from torch import Tensor
 from ..space import Space
 from ..transport import Affine, Mixture
 
-NEIGHBOURS = 10  # at least: a mode holds together through each draw's nearest fellows
-SMALLEST = 0.01  # share of the draws that are neighbours, and from which a group is a mode
+NEIGHBOURS = 10  # a mode holds together through each draw's nearest fellows,
+NEIGHBOURS_IN_A_LINE = 20  # more of them in one and two dimensions, where gaps come by chance
+SMALLEST = 0.01  # share of the draws from which a group is a mode
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,9 @@ class Modes:
 def find_modes(theta: Tensor, active: Tensor) -> Modes:
     """Groups of draws that no nearest neighbour connects.
 
-    Draws are joined to their nearest neighbours (one percent of all, ten at least) in standardised
-    coordinates; modes are the connected parts. A gap much wider than the spacing of the draws
-    parts two modes, a bent or skewed one stays whole.
+    Draws are joined to their nearest neighbours in standardised coordinates; modes are the
+    connected parts. A gap much wider than the spacing of the draws parts two modes, a bent or
+    skewed one stays whole.
 
     Arguments:
         theta: Independent posterior draws of one model, shape (n, D).
@@ -108,7 +109,7 @@ def mode_map(space: Space, modes: Sequence[Modes]) -> Mixture:
 def _groups(x: np.ndarray) -> np.ndarray:
     """Connected parts of the nearest-neighbour graph, one label a point."""
     n = len(x)
-    k = min(max(NEIGHBOURS, round(SMALLEST * n)), n - 1)
+    k = min(NEIGHBOURS_IN_A_LINE if x.shape[1] <= 2 else NEIGHBOURS, n - 1)
     if k < 1:
         return np.zeros(n, dtype=int)
     _, index = cKDTree(x).query(x, k + 1)

@@ -33,6 +33,7 @@ TRAINING_COST = 20  # evaluations of a cheap likelihood in the time of one train
 AUDIT_SHARE = 0.45  # of a limit on evaluations; the rest of a fit's goes to importance sampling
 FRUGAL_TEMPERATURES = 9  # that an audit within a limit is planned for, the prior included
 FEW_DRAWS = 200  # distinct draws a model below which a map is not trained on them
+ENOUGH_FOR_A_SCALE = 20  # distinct draws of a model
 SPOTS = 8  # most models of a large space that are audited
 WORTH_A_SPOT = 0.02  # share of the visits from which they are
 MENDS = 2  # times that a map is trained again because the audit finds it short
@@ -208,8 +209,10 @@ class Recipe:
         elif pool is not None:
             for m, code in enumerate(codes):
                 mine = pool.theta[(pool.code == code).all(-1)]
-                if len(mine) > 1:
-                    loc[m], scale[m] = mine.mean(0), mine.std(0).clamp(min=1e-6)
+                if len(mine):
+                    loc[m] = mine.mean(0)
+                if len(mine.unique(dim=0)) >= ENOUGH_FOR_A_SCALE:
+                    scale[m] = mine.std(0).clamp(min=1e-6)
         loc, scale = torch.where(active, loc, 0.0), torch.where(active, scale, 1.0)
         count = active.sum(0).clamp(min=1)  # geometric mean over the models that use a slot
         self.scale = (torch.where(active, scale.log(), 0.0).sum(0) / count).exp()
