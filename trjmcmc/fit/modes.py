@@ -16,7 +16,7 @@ from ..space import Space
 from ..transport import Affine, Mixture
 
 NEIGHBOURS = 10  # a mode holds together through each draw's nearest fellows,
-NEIGHBOURS_IN_A_LINE = 20  # more of them in one and two dimensions, where gaps come by chance
+NEIGHBOURS_IN_A_LINE = 20  # more of them in one dimension, where gaps come by chance
 SMALLEST = 0.01  # share of the draws from which a group is a mode
 
 
@@ -109,7 +109,7 @@ def mode_map(space: Space, modes: Sequence[Modes]) -> Mixture:
 def _groups(x: np.ndarray) -> np.ndarray:
     """Connected parts of the nearest-neighbour graph, one label a point."""
     n = len(x)
-    k = min(NEIGHBOURS_IN_A_LINE if x.shape[1] <= 2 else NEIGHBOURS, n - 1)
+    k = min(NEIGHBOURS_IN_A_LINE if x.shape[1] == 1 else NEIGHBOURS, n - 1)
     if k < 1:
         return np.zeros(n, dtype=int)
     _, index = cKDTree(x).query(x, k + 1)

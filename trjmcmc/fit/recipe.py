@@ -116,7 +116,8 @@ class Recipe:
         self._place(codes, pool, first=self.trace is None)
         if objective is None:
             objective = ReverseKL(self.target) if pool is None else self._covering(pool)
-        if own and pool is not None and pool.distinct < FEW_DRAWS * len(codes):
+        shaped = int(self.target.space.active(codes).any(-1).sum())  # models with parameters
+        if own and pool is not None and pool.distinct < FEW_DRAWS * shaped:
             steps = 0  # too few to learn a shape from: location and scale must do
         settings = {"steps": steps, "batch": batch, "progress": progress, **options}
         self.trace = self._train(objective, settings)
