@@ -20,8 +20,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
-from torch.distributions import Normal
 
 import trjmcmc as trj
 from trjmcmc.estimate import log_mean_weight, log_weights
@@ -31,23 +29,6 @@ from trjmcmc.transport import Transport
 DRAWS = 16_384  # for the evidence of each model
 RESTARTS = 3
 FORWARD_SHARE = 0.5  # of the steps, where forward follows reverse
-
-
-def four_modes(dim: int) -> trj.Target:
-    """Four normals of weights .1 .3 .4 .2; log evidence 0."""
-    corners = torch.tensor([[1.0, 1.0], [-1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]])
-    centre = 6 * corners.repeat(1, (dim + 1) // 2)[:, :dim] + torch.linspace(-1, 1, dim)
-    width = torch.tensor([0.8, 1.0, 0.9, 1.2])[:, None]
-    log_weight = torch.tensor([0.1, 0.3, 0.4, 0.2]).log()
-    prior = Normal(torch.zeros(dim), 10.0)
-
-    def log_likelihood(p: dict[str, Tensor]) -> Tensor:
-        x = p["x"]
-        each = Normal(centre, width).log_prob(x[:, None]).sum(-1)
-        return (log_weight + each).logsumexp(-1) - prior.log_prob(x).sum(-1)
-
-    truth = trj.Truth({"mixture": 1.0}, {"mixture": 0.0}, "by construction")
-    return trj.Target([trj.Model("mixture", {"x": prior}, log_likelihood)], truth=truth)
 
 
 def factor_analysis(path: Path | None, known: list[float] | None) -> trj.Target:
@@ -238,7 +219,7 @@ def main() -> None:
         "factor analysis": lambda: factor_analysis(arguments.factor_data, arguments.factor_truth),
         "robust regression": lambda: robust_regression(arguments.robust_data),
         "coal mining": lambda: trj.problems.coal_mining(1, 4),
-        **{f"mixture-{d}": (lambda d=d: four_modes(d)) for d in (2, 5, 10)},
+        **{f"mixture-{d}": (lambda d=d: trj.problems.four_modes(d)) for d in (2, 5, 10)},
     }
     if unknown := set(arguments.case or ()) - set(cases):
         raise SystemExit(f"--case: {sorted(unknown)} not among {list(cases)}")

@@ -12,8 +12,7 @@ from trjmcmc.errors import ConfigurationError, CoverageWarning, TargetError
 from trjmcmc.estimate import log_mean_weight, log_weights
 from trjmcmc.fit import Audit, TemperedSMC, find_modes, tempered_smc
 from trjmcmc.fit.audit import AGREEMENT, COVERED, ModelAudit
-
-WEIGHTS = (0.1, 0.3, 0.4, 0.2)
+from trjmcmc.problems.four_modes import WEIGHTS, four_modes, mode_centres
 
 
 def two_modes(weight=0.2, gap=5.0):
@@ -27,24 +26,6 @@ def two_modes(weight=0.2, gap=5.0):
     prior = Normal(0.0, 10.0)
     log_z = float(Normal(0.0, math.hypot(10, 0.3)).log_prob(torch.tensor(gap)))
     return trj.Target([trj.Model("m", {"x": prior}, log_likelihood)]), log_z
-
-
-def four_modes(dim):
-    """Four normals of different widths, far apart, with weights .1 .3 .4 .2; log evidence 0."""
-    corners = torch.tensor([[1.0, 1.0], [-1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]])
-    centre = 6 * corners.repeat(1, (dim + 1) // 2)[:, :dim] + torch.linspace(-1, 1, dim)
-    width = torch.tensor([0.8, 1.0, 0.9, 1.2])
-    log_weight = torch.tensor(WEIGHTS).log()
-    prior = Normal(torch.zeros(dim), 10.0)
-
-    def log_likelihood(p):
-        x = p["x"]
-        scale = width.to(x)[:, None]
-        each = Normal(centre.to(x), scale).log_prob(x[:, None]).sum(-1)
-        return (log_weight.to(x) + each).logsumexp(-1) - prior.log_prob(x).sum(-1)
-
-    target = trj.Target([trj.Model("m", {"x": prior}, log_likelihood)])
-    return target, centre
 
 
 def shares(theta, centre):
@@ -371,7 +352,7 @@ def test_verdicts():
 
 @pytest.mark.parametrize("dim", [2, 5, 10])
 def test_four_modes_get_their_weights(dim):
-    target, centre = four_modes(dim)
+    target, centre = four_modes(dim), mode_centres(dim)
     sampler = trj.TRJSampler(target, seed=1)
     sampler.fit(steps=800, progress=False)
     (model,) = sampler.audit_report.models
@@ -387,7 +368,7 @@ def test_four_modes_get_their_weights(dim):
     by_map = shares(theta, centre)
     by_importance = torch.zeros(4, dtype=torch.float64).index_add(0, nearest, weight)
     result = sampler.run(150, chains=128, progress=False)
-    by_chains = shares(torch.as_tensor(result.draws("m")["x"]), centre)
+    by_chains = shares(torch.as_tensor(result.draws("mixture")["x"]), centre)
     assert bool(((by_map - torch.tensor(WEIGHTS)).abs() < 0.08).all())  # as rough as the audit
     for found in (by_importance, by_chains):
         assert bool(((found - torch.tensor(WEIGHTS)).abs() < 0.02).all()), found
@@ -396,13 +377,13 @@ def test_four_modes_get_their_weights(dim):
 
 def test_chains_start_in_every_mode_and_cross():
     """With a map that knows nothing, starts and mode jumps alone have the weights right."""
-    target, centre = four_modes(5)
+    target, centre = four_modes(5), mode_centres(5)
     sampler = trj.TRJSampler(target, trj.transport.Identity, seed=5)
     with pytest.warns(CoverageWarning):
         sampler.fit(steps=1, progress=False)
     with pytest.warns(CoverageWarning):
         result = sampler.run(400, chains=64, progress=False)
-    found = shares(torch.as_tensor(result.draws("m")["x"]), centre)
+    found = shares(torch.as_tensor(result.draws("mixture")["x"]), centre)
     assert bool(((found - torch.tensor(WEIGHTS)).abs() < 0.04).all())
 
 

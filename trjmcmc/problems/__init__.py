@@ -2,6 +2,7 @@
 
 from .coal_mining import coal_mining
 from .factor_analysis import factor_analysis, loading_matrix
+from .four_modes import four_modes, mode_centres
 from .quadrature import log_evidence
 from .robust_regression import robust_regression
 from .sinh_arcsinh import SinhArcsinhMap, sinh_arcsinh
@@ -10,8 +11,10 @@ __all__ = [
     "SinhArcsinhMap",
     "coal_mining",
     "factor_analysis",
+    "four_modes",
     "loading_matrix",
     "log_evidence",
+    "mode_centres",
     "robust_regression",
     "sinh_arcsinh",
 ]
