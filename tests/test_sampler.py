@@ -24,11 +24,11 @@ from trjmcmc.errors import (
     TRJWarning,
     UnknownModelError,
 )
+from trjmcmc.estimate.importance import FIRST_DRAWS
 from trjmcmc.fit import Audit, train
 from trjmcmc.kernel import CrankNicolson, Cycle, Fixed, Jump, Kernel, RandomWalk
 from trjmcmc.problems import SinhArcsinhMap
 from trjmcmc.sample import Tally
-from trjmcmc.sampler import IMPORTANCE_DRAWS
 from trjmcmc.transport import Identity
 
 
@@ -178,7 +178,7 @@ def test_a_second_fit_goes_on_without_new_evaluations():
     result = sampler.run(20, chains=64, progress=False)
     before = sampler.target.evaluations
     sampler.fit(steps=20, progress=False)
-    assert sampler.target.evaluations - before == 3 * IMPORTANCE_DRAWS
+    assert sampler.target.evaluations - before == 3 * FIRST_DRAWS
     assert torch.equal(sampler.transport.outer.loc, loc)
     sampler.fit(steps=20, pilot=result, progress=False)
     assert sampler.audit_report.mended == 0

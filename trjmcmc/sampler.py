@@ -8,7 +8,6 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,11 +16,10 @@ from tqdm.auto import tqdm
 
 from .draws import Draws
 from .errors import BudgetError, ConfigurationError, ConvergenceError, TargetError
-from .estimate import Estimate, log_mean_weight, log_weights
+from .estimate import Estimate, log_mass
 from .fit import (
     AuditReport,
     FitTrace,
-    ModelAudit,
     Objective,
     Pool,
     Recipe,
@@ -38,9 +36,6 @@ from .transport import Transport, mixture_flow
 FIT_SHARE = 0.75  # of a limit on the evaluations of a run
 STEP_EVALUATIONS = 7  # of the default kernel
 FRUGAL_STEPS = 100  # at least that chains make where evaluations are limited
-IMPORTANCE_DRAWS = 4096  # a model, to begin with
-MOST_IMPORTANCE_DRAWS = 65_536
-PRECISE = 0.005  # nats of standard error at which there are enough of them
 WALKS = 4  # random walks a step: cheap, and measured to halve the autocorrelation time
 UNIFORM_SHARE = 0.2  # of the default proposal between models, so that none is starved
 JUMP_RHO = 0.95  # of the default jump: measured best of 0.8, 0.95 and 1 on coal mining
@@ -270,47 +265,17 @@ class TRJSampler:
             if label not in self._log_mass:
                 self._log_mass[label] = self._log_mass_of(code)
         log_prior = self.target.space.log_prior(audit.code).tolist()
-        columns = (audit.log_evidence, audit.std_error, audit.gap, audit.matters, *score)
-        rows = zip(labels, recipe.modes, log_prior, *(c.tolist() for c in columns), strict=True)
-        return AuditReport(
-            tuple(
-                ModelAudit(
-                    model=label,
-                    log_evidence=log_z,
-                    std_error=error,
-                    gap=gap,
-                    map_log_evidence=self._log_mass[label].value - prior,
-                    map_std_error=self._log_mass[label].std_error,
-                    covered=share,
-                    lost=lost,
-                    modes=len(found),
-                    matters=matters,
-                )
-                for label, found, prior, log_z, error, gap, matters, share, lost in rows
-            ),
-            evaluations=audit.evaluations,
-            seconds=audit.seconds,
-            rounds=len(audit.rounds),
-            mended=recipe.mended,
+        found = [self._log_mass[label] for label in labels]
+        return audit.report(
+            score,
+            [len(m) for m in recipe.modes],
+            [e.value - prior for e, prior in zip(found, log_prior, strict=True)],
+            [e.std_error for e in found],
+            recipe.mended,
         )
 
     def _log_mass_of(self, code: Tensor, evaluations: int | None = None) -> Estimate:
-        """Importance sampling with ever more draws, until it is precise or they are spent."""
-        most = MOST_IMPORTANCE_DRAWS if evaluations is None else evaluations
-        n = min(IMPORTANCE_DRAWS, most)
-        log_w = log_weights(self.target, self.transport, code, n, self._generator)
-        while True:
-            e = log_mean_weight(log_w)
-            done = e.std_error <= PRECISE and evaluations is None
-            if done or len(log_w) >= most or math.isinf(e.value):
-                break
-            n = min(len(log_w), most - len(log_w))
-            more = log_weights(self.target, self.transport, code, n, self._generator)
-            log_w = torch.cat([log_w, more])
-        if math.isinf(e.value):
-            return e
-        rounding = torch.finfo(self.target.dtype).eps * abs(e.value)
-        return replace(e, std_error=math.hypot(e.std_error, rounding))
+        return log_mass(self.target, self.transport, code, self._generator, evaluations=evaluations)
 
     def _default_kernel(self, target: Target, transport: Transport) -> Kernel:
         space = target.space
@@ -332,14 +297,14 @@ class TRJSampler:
     def _guess(self) -> Tensor | None:
         """Log-probabilities of the models of a small space as far as they are known yet."""
         if self._recipe.audit is not None:
-            log_mass = self._recipe.audit.log_mass.to(self.target.device)
+            known = self._recipe.audit.log_mass.to(self.target.device)
         elif self._log_mass:
-            log_mass = torch.tensor([e.value for e in self._log_mass.values()])
+            known = torch.tensor([e.value for e in self._log_mass.values()])
         else:
             return None
-        if not bool((log_mass > -math.inf).any()):
+        if not bool((known > -math.inf).any()):
             return None
-        p = log_mass.double().softmax(0)
+        p = known.double().softmax(0)
         return ((1 - UNIFORM_SHARE) * p + UNIFORM_SHARE / len(p)).log()
 
     def _starting_models(self, chains: int) -> Tensor:
@@ -491,14 +456,14 @@ class TRJSampler:
     def _result(self, record: Draws, report: RunReport) -> Result:
         space = self.target.space
         code, theta = record.flat()
-        log_mass = self._log_mass
+        masses = self._log_mass
         if not self._recipe.few:
             codes, _, counts = distinct(code)
             top = codes[counts.argsort(descending=True)[:SHOWN]].to(self.target.device)
-            log_mass = {}
+            masses = {}
             with suppress(BudgetError):
                 for c, label in zip(top, space.label(top), strict=True):
-                    log_mass[label] = self._log_mass.get(label) or self._log_mass_of(c)
+                    masses[label] = self._log_mass.get(label) or self._log_mass_of(c)
         host = self.target.to(device="cpu", probe=False)
         shape = (record.n_chains, record.n_draws)
         values = {
@@ -506,7 +471,7 @@ class TRJSampler:
             for name, value in host.padded_values(code, theta).items()
         }
         truth = self.target.truth
-        return Result(copy.deepcopy(space).cpu(), record, values, dict(log_mass), report, truth)
+        return Result(copy.deepcopy(space).cpu(), record, values, dict(masses), report, truth)
 
     def _check_round_trip(self) -> None:
         """Refuse a map whose two directions are not each other's inverse."""

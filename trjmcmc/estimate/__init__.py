@@ -2,7 +2,7 @@
 
 from .agreement import disagreements
 from .estimate import Estimate
-from .importance import log_mean_weight, log_weights, probabilities
+from .importance import log_mass, log_mean_weight, log_weights, probabilities
 from .mean import autocorrelation_time, mean_error
 from .visits import log_odds, visit_probability
 
@@ -10,6 +10,7 @@ __all__ = [
     "Estimate",
     "autocorrelation_time",
     "disagreements",
+    "log_mass",
     "log_mean_weight",
     "log_odds",
     "log_weights",

@@ -410,6 +410,32 @@ class Audit:
         log_pi = log_joint - self.log_mass.to(log_joint.device)[model]
         return (log_pi - log_q).nan_to_num(math.inf).view(m, SCORED)
 
+    def report(
+        self,
+        score: Score,
+        modes: Sequence[int],
+        map_log_evidence: Sequence[float],
+        map_std_error: Sequence[float],
+        mended: int,
+    ) -> AuditReport:
+        """What the audit found beside what the map says, in the order of ``code``."""
+        columns = (
+            self.target.space.label(self.code),
+            *(x.tolist() for x in (self.log_evidence, self.std_error, self.gap)),
+            map_log_evidence,
+            map_std_error,
+            *(x.tolist() for x in score),
+            modes,
+            self.matters.tolist(),
+        )
+        return AuditReport(
+            tuple(ModelAudit(*row) for row in zip(*columns, strict=True)),
+            evaluations=self.evaluations,
+            seconds=self.seconds,
+            rounds=len(self.rounds),
+            mended=mended,
+        )
+
     def score(self, transport: Transport) -> Score:
         """What share of each posterior the map covers, and what share it has lost."""
         shortfall = self.shortfall(transport)
