@@ -88,3 +88,10 @@ def group_logsumexp(x: Tensor, group: Tensor, groups: int) -> Tensor:
     top = top.scatter_reduce(0, group, x, "amax")
     safe = torch.where(top > -math.inf, top, 0.0)
     return safe + torch.zeros_like(top).index_add(0, group, (x - safe[group]).exp()).log()
+
+
+def same_rows(x: Tensor) -> Tensor:
+    """Number of the distinct row that each row of (N, D) is, shape (N,)."""
+    generator = torch.Generator().manual_seed(0)
+    direction = torch.randn(x.shape[1], generator=generator, dtype=torch.float64)
+    return (x.double() @ direction.to(x.device)).unique(return_inverse=True)[1]

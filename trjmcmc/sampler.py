@@ -23,8 +23,8 @@ from .fit import (
     Objective,
     Pool,
     Recipe,
+    TemperedSMC,
     mode_map,
-    tempered_smc,
 )
 from .kernel import CrankNicolson, Cycle, Fixed, IndexProposal, Jump, Kernel, Neighbours, RandomWalk
 from .result import SHOWN, Result, RunReport, warn_of_coverage
@@ -324,9 +324,9 @@ class TRJSampler:
             return None
         codes, index, _ = distinct(code)
         try:
-            run = tempered_smc(
+            run = TemperedSMC(
                 self.target, codes, particles=STARTS, moves=5, generator=self._generator
-            )
+            ).run()
         except (TargetError, ConvergenceError):
             return None
         return run.theta[run.draw(index, self._generator)]

@@ -6,7 +6,7 @@ from .modes import Modes, find_modes, mode_map
 from .objective import ForwardKL, Objective, ReverseKL, forward_kl, reverse_kl
 from .pilot import emcee_pool, user_pool
 from .recipe import FEW_MODELS, Recipe
-from .smc import Particles, TemperedSMC, tempered_smc
+from .smc import Particles, TemperedSMC
 from .train import FitTrace, train
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "locate",
     "mode_map",
     "reverse_kl",
-    "tempered_smc",
     "train",
     "user_pool",
 ]

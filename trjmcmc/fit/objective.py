@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigurationError
-from ..grouping import group_logsumexp, group_means
+from ..grouping import group_logsumexp, group_means, same_rows
 from ..space import distinct
 from ..target import Target
 from ..transport import Transport
@@ -170,7 +170,7 @@ class ForwardKL(Objective):
         ess = (-group_logsumexp(2 * log_w, self.model, len(models))).exp()
         share = ess.clamp(max=ENOUGH_DRAWS)
         weight = (log_w.exp() * (share / share.sum())[self.model]).nan_to_num(0.0)
-        group = _alike(theta)  # copies of a draw must not lie on both sides
+        group = same_rows(theta)  # copies of a draw must not lie on both sides
         kept = torch.rand(
             int(group.max()) + 1, generator=generator, dtype=torch.float64, device=code.device
         )
@@ -274,14 +274,6 @@ def reverse_kl(
 def forward_kl(transport: Transport, code: Tensor, theta: Tensor) -> Tensor:
     """Minus the log density of given posterior draws under the map, shape (C,), nats."""
     return -transport.log_prob(theta, code)
-
-
-def _alike(theta: Tensor) -> Tensor:
-    """Number of the distinct draw that each row is, shape (N,)."""
-    generator = torch.Generator().manual_seed(0)
-    direction = torch.randn(theta.shape[1], generator=generator, dtype=torch.float64)
-    _, group = (theta.double() @ direction.to(theta.device)).unique(return_inverse=True)
-    return group
 
 
 def _all_models(target: Target) -> ModelDraws:

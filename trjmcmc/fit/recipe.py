@@ -17,6 +17,7 @@ from ..errors import (
     ConvergenceWarning,
     UnreachableError,
 )
+from ..grouping import same_rows
 from ..space import distinct
 from ..target import Target
 from ..transport import Transport
@@ -212,7 +213,7 @@ class Recipe:
                 mine = pool.theta[(pool.code == code).all(-1)]
                 if len(mine):
                     loc[m] = mine.mean(0)
-                if len(mine.unique(dim=0)) >= ENOUGH_FOR_A_SCALE:
+                if len(same_rows(mine).unique()) >= ENOUGH_FOR_A_SCALE:
                     scale[m] = mine.std(0).clamp(min=1e-6)
         loc, scale = torch.where(active, loc, 0.0), torch.where(active, scale, 1.0)
         count = active.sum(0).clamp(min=1)  # geometric mean over the models that use a slot

@@ -13,6 +13,7 @@ from tqdm.auto import tqdm
 from ..errors import ConfigurationError, ConvergenceError, UnreachableError
 from ..grouping import group_logsumexp
 from ..target import Target
+from .generation import Generation, systematic
 
 BAR = "{l_bar}{bar}| temperature {n:.3f}, {elapsed}"
 BISECTIONS = 40
@@ -23,16 +24,9 @@ STORED = 4_000_000  # points kept over all models and temperatures, about
 USUAL_TEMPERATURES = 20
 POLISH = 3
 
-# moves
-STEP_SPREAD = 1.0  # standard deviation of the log length of a walk
-DIFFERENCES = 0.5  # share of the walks along the difference of two particles
-WHOLE = 0.3  # share of those that are as long as the difference: they lead between modes
-JITTER = 0.02  # noise beside a difference, in units of a walk
 NEGLIGIBLE = 30.0  # nats below the best prior draw
 LEAPS = 8  # most leapfrog steps of a trajectory
 HMC_SHARE = 5  # walks that are given up for a trajectory
-WORTH = 2.0  # walks that a trajectory must outdo in the worst coordinate: measured 4 to 60 on
-# factor analysis (errors ten times smaller), below 1 on coal mining (nothing gained)
 TARGET_ACCEPTANCE = 0.75  # of trajectories
 
 
@@ -51,7 +45,6 @@ class Particles:
         log_weight: Log weight, normalised within each row, shape (S,).
         log_evidence: Log evidence of each row (p(model) not included), shape (M,), nats. A
             single run's own error bar is too small, so none is given; repeat rows instead.
-        temperatures: Number of tempering steps.
         evaluations: Evaluations of the likelihood, gradients included.
     """
 
@@ -61,7 +54,6 @@ class Particles:
     log_joint: Tensor
     log_weight: Tensor
     log_evidence: Tensor
-    temperatures: int
     evaluations: int
 
     def draw(self, row: Tensor, generator: torch.Generator) -> Tensor:
@@ -77,62 +69,6 @@ class Particles:
 
     def _ends(self) -> Tensor:
         return torch.bincount(self.row, minlength=len(self.code)).cumsum(0)
-
-    def moments(self) -> tuple[Tensor, Tensor]:
-        """Mean and standard deviation of each row, shape (M, D)."""
-        weight = self.log_weight.exp()[:, None]
-        theta = self.theta.to(weight.dtype)
-        shape = (len(self.code), theta.shape[1])
-        mean = weight.new_zeros(shape).index_add(0, self.row, weight * theta)
-        gap = (theta - mean[self.row]).square()
-        variance = weight.new_zeros(shape).index_add(0, self.row, weight * gap)
-        return mean.to(self.theta.dtype), variance.sqrt().to(self.theta.dtype)
-
-
-def tempered_smc(
-    target: Target,
-    code: Tensor,
-    *,
-    particles: int = 1000,
-    moves: int = 30,
-    ess: float = 0.5,
-    gradients: bool | None = None,
-    polish: int = POLISH,
-    budget: int | None = None,
-    generator: torch.Generator,
-    progress: bool = False,
-) -> Particles:
-    """Carry prior draws to the posteriors through powers of the likelihood.
-
-    See :class:`TemperedSMC`, which does the work and can be resumed.
-
-    Raises:
-        ConfigurationError: A setting out of range.
-        UnreachableError: A model has no prior draw of finite likelihood.
-        ConvergenceError: The temperature did not reach 1 in 500 steps.
-        NonFiniteError: A density is NaN or +inf.
-
-    Example:
-        >>> from trjmcmc import problems
-        >>> target = problems.sinh_arcsinh()
-        >>> run = tempered_smc(target, target.space.enumerate(), particles=200,
-        ...                    generator=torch.Generator().manual_seed(0))
-        >>> index = run.draw(torch.tensor([0, 1, 1]), torch.Generator().manual_seed(1))
-        >>> run.theta[index].shape, bool((run.log_evidence.abs() < 0.5).all())
-        (torch.Size([3, 2]), True)
-    """
-    smc = TemperedSMC(
-        target,
-        code,
-        particles=particles,
-        moves=moves,
-        ess=ess,
-        gradients=gradients,
-        polish=polish,
-        budget=budget,
-        generator=generator,
-    )
-    return smc.run(progress=progress)
 
 
 class TemperedSMC:
@@ -155,8 +91,6 @@ class TemperedSMC:
         moves: Moves of each chain at each temperature.
         ess: Share of the points to keep effective at each temperature, in (0, 1).
         gradients: Whether to use them; None asks the target.
-        polish: Rounds of moves at the posterior itself, once all rows have reached it, that
-            part draws of common descent.
         budget: Most evaluations, about; temperatures are fewer where it runs out, and there is
             one round of polish at most.
         generator: Source of randomness.
@@ -166,13 +100,21 @@ class TemperedSMC:
         keeping all states: Dau & Chopin (2022), https://doi.org/10.1111/rssb.12475; weighing
         all temperatures: Karamanis & Seljak (2024), https://arxiv.org/abs/2407.20722
 
+    Raises:
+        ConfigurationError: A setting out of range.
+        UnreachableError: A model has no prior draw of finite likelihood.
+        ConvergenceError: The temperature did not reach 1 in 500 steps.
+        NonFiniteError: A density is NaN or +inf.
+
     Example:
         >>> from trjmcmc import problems
         >>> target = problems.sinh_arcsinh()
-        >>> smc = TemperedSMC(target, target.space.enumerate(), particles=50, moves=5,
+        >>> smc = TemperedSMC(target, target.space.enumerate(), particles=200,
         ...                   generator=torch.Generator().manual_seed(0))
-        >>> smc.run().log_evidence.shape
-        torch.Size([2])
+        >>> run = smc.run()
+        >>> index = run.draw(torch.tensor([0, 1, 1]), torch.Generator().manual_seed(1))
+        >>> run.theta[index].shape, bool((run.log_evidence.abs() < 0.5).all())
+        (torch.Size([3, 2]), True)
     """
 
     def __init__(
@@ -184,7 +126,6 @@ class TemperedSMC:
         moves: int = 30,
         ess: float = 0.5,
         gradients: bool | None = None,
-        polish: int = POLISH,
         budget: int | None = None,
         generator: torch.Generator,
     ) -> None:
@@ -195,7 +136,7 @@ class TemperedSMC:
             )
         self.target, self.code, self.generator = target, code, generator
         self.particles, self.moves, self.ess, self.budget = particles, moves, ess, budget
-        self.polish = polish if budget is None else min(polish, 1)
+        self.polish = POLISH if budget is None else 1
         self.gradients = target.differentiable if gradients is None else gradients
         self.keep = max(particles, STORED // (max(len(code), 1) * USUAL_TEMPERATURES))
         self.evaluations = 0
@@ -204,7 +145,7 @@ class TemperedSMC:
         self._step_size = torch.full((m, 1, 1), 0.4, dtype=target.dtype, device=device)
         self._trajectories_pay: bool | None = None
         self._store: list[_Stored] = []
-        self._generation: _Generation | None = None
+        self._generation: Generation | None = None
         self._polished = 0
         self._finished: list[tuple[Tensor, Tensor]] = []  # chunks of an evaluation under way
         self.temperatures = 0
@@ -238,16 +179,16 @@ class TemperedSMC:
                 self._generation = self._next_generation(generation)
         return self._collect()
 
-    def _prior_generation(self) -> _Generation:
+    def _prior_generation(self) -> Generation:
         m, n = len(self.code), self.particles
         size = n * (1 + self.moves)
         theta = self.target.sample_prior(self.code.repeat_interleave(size, 0), self.generator)
         temper = torch.zeros(m, 1, dtype=torch.float64, device=self.target.device)
-        first = _Generation(temper, self.target.space.active(self.code)[:, None], ["prior"])
+        first = Generation(temper, self.target.space.active(self.code)[:, None], ["prior"])
         first.proposed = (theta.view(m, size, -1), None, 0.0)
         return first
 
-    def _next_generation(self, last: _Generation) -> _Generation:
+    def _next_generation(self, last: Generation) -> Generation:
         log_likelihood, weight = last.log_likelihood, last.weight
         if last.schedule == ["prior"] and not bool((weight > 0).any(1).all()):
             bad = int((weight > 0).any(1).logical_not().nonzero()[0, 0])
@@ -263,7 +204,7 @@ class TemperedSMC:
         self.log_evidence += log_weight.logsumexp(1)
         self.temperatures += 1
         p = log_weight.softmax(1)
-        new = _Generation((last.temper + step).clamp(max=1), last.active, schedule)
+        new = Generation((last.temper + step).clamp(max=1), last.active, schedule)
         new.begin(last, p, self.particles, self.generator)
         return new
 
@@ -277,7 +218,7 @@ class TemperedSMC:
             return ["trajectory", "walk"] * few
         return ["walk"] * self.moves + ["trajectory"]
 
-    def _forced(self, last: _Generation, schedule: list[str]) -> Tensor:
+    def _forced(self, last: Generation, schedule: list[str]) -> Tensor:
         """The step of the temperature that the budget forces."""
         assert self.budget is not None
         each = sum(LEAPS + 2 if kind == "trajectory" else 1 for kind in schedule)
@@ -290,7 +231,7 @@ class TemperedSMC:
 
     # ---- moves ------------------------------------------------------------------------------
 
-    def _advance(self, now: _Generation) -> None:
+    def _advance(self, now: Generation) -> None:
         kind = now.schedule[now.done]
         if now.proposed is None:  # else a likelihood failed here before
             if kind == "trajectory":
@@ -313,7 +254,7 @@ class TemperedSMC:
         elif "trajectory" in now.schedule:
             now.gradient = None
 
-    def _trajectory(self, now: _Generation) -> tuple[Tensor, Tensor, Tensor]:
+    def _trajectory(self, now: Generation) -> tuple[Tensor, Tensor, Tensor]:
         """A Hamiltonian trajectory of random length, in the coordinates of the particles."""
         like, generator = now.theta_now, self.generator
         if now.gradient is None:
@@ -339,7 +280,7 @@ class TemperedSMC:
         theta = torch.where(lost[..., None] | ~now.active, like, theta)
         return theta, gradient, torch.where(lost, -math.inf, energy)
 
-    def _gradient(self, now: _Generation, theta: Tensor) -> Tensor:
+    def _gradient(self, now: Generation, theta: Tensor) -> Tensor:
         m, n, d = theta.shape
         code = self.code.repeat_interleave(n, 0)
         flat = theta.reshape(m * n, d)
@@ -353,7 +294,7 @@ class TemperedSMC:
         self.evaluations += len(flat)
         return torch.cat(parts).nan_to_num(0.0, 0.0, 0.0).view(m, n, d)
 
-    def _evaluate(self, now: _Generation, theta: Tensor) -> tuple[Tensor, Tensor]:
+    def _evaluate(self, now: Generation, theta: Tensor) -> tuple[Tensor, Tensor]:
         """Log prior (p(model) not included) and log likelihood, -inf where impossible."""
         m, n, d = theta.shape
         code = self.code.repeat_interleave(n, 0)
@@ -373,7 +314,7 @@ class TemperedSMC:
 
     # ---- what remains -----------------------------------------------------------------------
 
-    def _keep(self, now: _Generation) -> None:
+    def _keep(self, now: Generation) -> None:
         """Put the points of a temperature aside, thinned where there are very many."""
         if "trajectory" in now.schedule and self.target.dim:
             self._trajectories_pay = now.trajectories_pay
@@ -381,7 +322,7 @@ class TemperedSMC:
         index = torch.arange(n, device=weight.device).expand(len(weight), -1)
         share = weight
         if n > self.keep:
-            index = _systematic(weight, self.keep, self.generator)
+            index = systematic(weight, self.keep, self.generator)
             share = torch.full_like(index, 1 / self.keep, dtype=weight.dtype)
         rows = torch.arange(len(weight), device=weight.device)[:, None].expand_as(index)
         used = (share > 0) & (now.log_likelihood.gather(1, index) > -math.inf)
@@ -423,7 +364,6 @@ class TemperedSMC:
             (log_prior + log_likelihood)[order] + log_model[row],
             log_weight,
             self.log_evidence.clone(),
-            self.temperatures,
             self.evaluations,
         )
 
@@ -442,123 +382,6 @@ class _Stored:
     size: int
 
 
-class _Generation:
-    """The chains of one temperature: what they have visited and where they are."""
-
-    theta: Tensor
-    log_prior: Tensor
-    log_likelihood: Tensor
-    weight: Tensor
-
-    def __init__(self, temper: Tensor, active: Tensor, schedule: list[str]) -> None:
-        self.temper, self.active, self.schedule = temper, active, schedule
-        self.size = active.sum(-1, keepdim=True).clamp(min=1)
-        self.done = 0
-        self.proposed: tuple[Tensor, Tensor | None, Tensor | float] | None = None
-        self.gradient: Tensor | None = None
-        self._gains: dict[str, list[Tensor]] = {"walk": [], "trajectory": []}
-
-    @property
-    def complete(self) -> bool:
-        return self.done == len(self.schedule)
-
-    def fill(self, theta: Tensor, log_prior: Tensor, log_likelihood: Tensor) -> None:
-        """Take independent draws as they are."""
-        self.theta, self.log_prior, self.log_likelihood = theta, log_prior, log_likelihood
-        self.weight = torch.full_like(log_likelihood, 1 / log_likelihood.shape[1])
-        self.weight = torch.where(log_likelihood > -math.inf, self.weight, 0.0)
-        self.done += 1
-
-    def begin(self, last: _Generation, p: Tensor, chains: int, generator: torch.Generator) -> None:
-        """Choose the chains' first points, and the pairs of points that walks go along."""
-        m, _, d = last.theta.shape
-        self.factor, self.scale = _covariance_factor(last.theta, p, self.active)
-        index = _systematic(p, chains, generator)
-        pool = _systematic(p, max(chains, 1000), generator)
-        shuffled = torch.randperm(pool.shape[1], generator=generator, device=pool.device)
-        self.pool = _rows(last.theta, pool[:, shuffled])
-        total = chains * (1 + len(self.schedule))
-        like = last.log_prior
-        self.theta = last.theta.new_zeros(m, total, d)
-        self.log_prior, self.log_likelihood = like.new_zeros(m, total), like.new_zeros(m, total)
-        self.weight = like.new_zeros(m, total)
-        self.chains = chains
-        self.here = torch.arange(chains, device=like.device).expand(m, -1)
-        self.theta[:, :chains] = _rows(last.theta, index)
-        self.log_prior[:, :chains] = last.log_prior.gather(1, index)
-        self.log_likelihood[:, :chains] = last.log_likelihood.gather(1, index)
-
-    @property
-    def theta_now(self) -> Tensor:
-        return _rows(self.theta, self.here)
-
-    def walk(self, generator: torch.Generator) -> Tensor:
-        """Symmetric proposals: along the covariance, or the difference of two particles."""
-        theta = self.theta_now
-        m, n, _ = theta.shape
-
-        def uniform() -> Tensor:
-            return torch.rand(m, n, 1, generator=generator, device=theta.device)
-
-        noise = torch.randn(
-            theta.shape, generator=generator, dtype=theta.dtype, device=theta.device
-        )
-        spread = torch.randn(m, n, 1, generator=generator, dtype=theta.dtype, device=theta.device)
-        length = torch.exp(STEP_SPREAD * spread - 0.5 * STEP_SPREAD)
-        along = noise @ self.factor.mT
-        size = self.pool.shape[1]
-        a = torch.randint(size, (m, n), generator=generator, device=theta.device)
-        other = torch.randint(1, size, (m, n), generator=generator, device=theta.device)
-        difference = _rows(self.pool, a) - _rows(self.pool, (a + other) % size)
-        part = length * 2.38 / (2 * self.size).to(theta.dtype).sqrt()
-        times = torch.where(uniform() < WHOLE, 1.0, part)
-        move = torch.where(
-            uniform() < DIFFERENCES, times * difference + JITTER * along, length * along
-        )
-        return torch.where(self.active, theta + move, 0.0)
-
-    def move(
-        self,
-        theta: Tensor,
-        log_prior: Tensor,
-        log_likelihood: Tensor,
-        log_ratio: Tensor | float,
-        gradient: Tensor | None,
-        generator: torch.Generator,
-    ) -> Tensor:
-        """Accept or reject; both points keep their share of a draw. Returns the chances."""
-        n, here = self.chains, self.here
-        old_prior, old = self.log_prior.gather(1, here), self.log_likelihood.gather(1, here)
-        ratio = log_prior - old_prior + self.temper * (log_likelihood - old) + log_ratio
-        chance = ratio.clamp(max=0).exp().nan_to_num(0.0)
-        chance = torch.where(log_likelihood > -math.inf, chance, 0.0)
-        u = torch.rand(chance.shape, generator=generator, dtype=chance.dtype, device=chance.device)
-        kind = self.schedule[self.done]
-        gap = (theta - self.theta_now) / self.scale
-        gain = (chance[..., None] * gap.double().square()).nan_to_num(0.0, 0.0).mean(1)
-        if gain.shape[1]:
-            self._gains[kind].append(torch.where(self.active[:, 0], gain, math.inf).amin(-1))
-        self.done += 1
-        places = slice(self.done * n, (self.done + 1) * n)
-        self.theta[:, places] = theta
-        self.log_prior[:, places], self.log_likelihood[:, places] = log_prior, log_likelihood
-        there = torch.arange(places.start, places.stop, device=here.device).expand_as(here)
-        total = self.weight.shape[1] - n  # each move makes n draws
-        self.weight.scatter_add_(1, here, (1 - chance) / total)
-        self.weight.scatter_add_(1, there, chance / total)
-        taken = u < chance
-        self.here = torch.where(taken, there, here)
-        if gradient is not None and self.gradient is not None:
-            self.gradient = torch.where(taken[..., None], gradient, self.gradient)
-        return chance
-
-    @property
-    def trajectories_pay(self) -> bool:
-        """Whether trajectories move the worst coordinate much further than walks."""
-        walk, trajectory = (torch.stack(self._gains[k]).mean(0) for k in ("walk", "trajectory"))
-        return bool((trajectory > WORTH * walk).double().mean() > 0.5)
-
-
 def _piled(theta: Tensor, log_likelihood: Tensor) -> Tensor:
     """Prior draws that must not stand for themselves, shape (M, N).
 
@@ -572,11 +395,6 @@ def _piled(theta: Tensor, log_likelihood: Tensor) -> Tensor:
         piled |= (here & (here.sum(1, keepdim=True) > 1)).any(-1)
     best = log_likelihood.nan_to_num(-math.inf).amax(1, keepdim=True)
     return piled & (log_likelihood < best - NEGLIGIBLE)
-
-
-def _rows(x: Tensor, index: Tensor) -> Tensor:
-    """Points (M, N, D) at indices (M, n)."""
-    return x.gather(1, index[..., None].expand(-1, -1, x.shape[-1]))
 
 
 def _next_step(log_likelihood: Tensor, weight: Tensor, temper: Tensor, ess: float) -> Tensor:
@@ -608,25 +426,3 @@ def _bisect(keeps: Callable[[Tensor], Tensor], whole: Tensor) -> Tensor:
         ok = keeps(middle.exp())
         low, high = torch.where(ok, middle, low), torch.where(ok, high, middle)
     return torch.where(fine, whole, low.exp())
-
-
-def _systematic(p: Tensor, n: int, generator: torch.Generator) -> Tensor:
-    """Systematic resampling of each row, weights (M, N) -> indices (M, n)."""
-    edges = p.double().cumsum(1)
-    u = torch.rand(len(p), 1, generator=generator, dtype=torch.float64, device=p.device)
-    grid = (torch.arange(n, device=p.device, dtype=torch.float64) + u) / n
-    return torch.searchsorted(edges, grid * edges[:, -1:]).clamp(max=p.shape[1] - 1)
-
-
-def _covariance_factor(theta: Tensor, p: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
-    """Factors of the rows' covariances, scaled for random walks, (M, D, D), and sds (M, 1, D)."""
-    weight = p.to(theta.dtype)[..., None]
-    centred = theta - (weight * theta).sum(1, keepdim=True)
-    covariance = ((weight * centred).mT @ centred).double()
-    scale = (covariance.diagonal(dim1=1, dim2=2) + 1e-12).sqrt()
-    correlation = covariance / scale[:, :, None] / scale[:, None, :]
-    eye = torch.eye(theta.shape[2], dtype=torch.float64, device=theta.device)
-    values, vectors = torch.linalg.eigh(correlation + 1e-5 * eye)
-    size = active.sum(-1, keepdim=True).clamp(min=1)
-    factor = vectors * values.clamp(min=0).sqrt()[:, None, :] * (2.38 / size.sqrt())
-    return (factor * scale[:, :, None]).to(theta.dtype), scale[:, None].to(theta.dtype)

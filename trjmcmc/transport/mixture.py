@@ -166,17 +166,18 @@ class Mixture(Transport):
         log_w = self._weights(code)
         return log_w.gather(1, self._choice(z, log_w)[:, None])[:, 0]
 
-    def _terms(self, x: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+    def _terms(self, x: Tensor, code: Tensor, log_w: Tensor) -> tuple[Tensor, Tensor]:
         """Reference points (C, K, D) and log densities times weights (C, K) of all components."""
         z, ladj = self.components.pull(x, code)
         active = self.space.active(code)[:, None]
         log_nu = torch.where(active, self.reference.log_prob(z), 0.0).sum(-1)
-        return z, log_nu + ladj + self._weights(code)
+        return z, log_nu + ladj + log_w
 
     def push(self, z: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
-        pick = self._choice(z.detach(), self._weights(code).detach())
+        log_w = self._weights(code)
+        pick = self._choice(z.detach(), log_w.detach())
         x = self.components.push(z[:, :-1], pick, code)
-        log_q = self._terms(x, code)[1].logsumexp(-1)
+        log_q = self._terms(x, code, log_w)[1].logsumexp(-1)
         if self.outer is None:
             return x, log_q
         theta, ladj = self.outer.from_reference(x, code)
@@ -189,12 +190,12 @@ class Mixture(Transport):
         self, theta: Tensor, code: Tensor, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         x, ladj = self._inwards(theta, code)
-        z, terms = self._terms(x, code)
+        log_w = self._weights(code)
+        z, terms = self._terms(x, code, log_w)
         u, v = torch.rand(
             2, *terms.shape, generator=generator, device=theta.device, dtype=theta.dtype
         )
         pick = (terms - torch.log(-torch.log(u))).argmax(-1)
-        log_w = self._weights(code)
         upper = log_w.exp().cumsum(-1).gather(1, pick[:, None])[:, 0]
         width = log_w.gather(1, pick[:, None])[:, 0].exp()
         tiny = torch.finfo(theta.dtype).eps
@@ -204,7 +205,7 @@ class Mixture(Transport):
 
     def log_prob(self, theta: Tensor, code: Tensor) -> Tensor:
         x, ladj = self._inwards(theta, code)
-        return self._terms(x, code)[1].logsumexp(-1) + ladj
+        return self._terms(x, code, self._weights(code))[1].logsumexp(-1) + ladj
 
     def sample_reference(self, n: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
         z = super().sample_reference(n, generator, dtype)
