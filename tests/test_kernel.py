@@ -173,9 +173,9 @@ class ChosenOnly(trj.Mixture):
     """A broken mixture for the negative control: the density of the chosen component alone."""
 
     def _alone(self, z, theta, code):
-        _, terms = self._terms(theta, code)
-        chosen = self._choice(z, self._weights(code))[:, None]
-        return (terms - self._weights(code)).gather(1, chosen)[:, 0]
+        log_w = self._weights(code)
+        _, terms = self._terms(theta, code, log_w)
+        return (terms - log_w).gather(1, self._choice(z, log_w)[:, None])[:, 0]
 
     def push(self, z, code):
         theta, _ = super().push(z, code)
