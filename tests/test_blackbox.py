@@ -479,6 +479,35 @@ def test_pilot_draws_from_elsewhere(kind, generator):
     assert result.report.acceptance["jump"]["between"] > 0.3
 
 
+def test_models_without_pilot_draws_are_named(generator):
+    target = trj.problems.sinh_arcsinh()
+    sampler = trj.TRJSampler(target, seed=5)
+    with pytest.warns(ConvergenceWarning, match="pilot: no draws of 2d; the map learns nothing"):
+        sampler.fit(
+            pilot={"1d": {"x": torch.randn(500, 1, generator=generator)}},
+            steps=5,
+            audit=False,
+            progress=False,
+        )
+
+
+def test_a_model_that_no_prior_draw_makes_possible_leaves_the_others_sampled():
+    """Black boxes, so that there are neither pilot draws nor gradients to train on."""
+    dead = trj.Model("dead", {"a": Normal(0.0, 1.0)}, trj.BlackBox(lambda p: -math.inf))
+    alive = trj.Model(
+        "alive", {"a": Normal(0.0, 1.0)}, trj.BlackBox(lambda p: -0.5 * float(p["a"]) ** 2)
+    )
+    sampler = trj.TRJSampler(trj.Target([dead, alive]), seed=1)
+    with pytest.warns(ConvergenceWarning) as record:
+        result = sampler.run(100, chains=32, warmup=50, progress=False)
+    said = " ".join(str(w.message) for w in record)
+    assert "model 'dead': none of" in said
+    assert "the map was not trained" in said
+    assert result.model_probabilities().loc["alive", "visits"] == 1
+    theta = result.raw.theta[..., 0]
+    assert abs(float(theta.double().std()) - 0.5**0.5) < 0.1
+
+
 def test_emcee_is_reproducible_and_says_when_it_was_short():
     target = trj.problems.sinh_arcsinh()
     codes = target.space.enumerate()
@@ -496,12 +525,16 @@ def test_emcee_is_reproducible_and_says_when_it_was_short():
     [
         ({}, "pilot: no draws"),
         ({"1d": {"y": [1.0]}}, "params of model '1d'"),
+        ({"1d": [1.0]}, "pilot: expected for model '1d' a dict of parameters by name, got list"),
+        ({"1d": {"x": torch.zeros(0, 1)}}, "pilot: no draws of model '1d'"),
+        ({"3d": {"x": [1.0]}}, "no model '3d'"),
+        ({"1d": {"x": [[1.0, 2.0]]}}, "expected draws of shape .*one leading dimension"),
         ("stan", 'pilot: expected a bool, "emcee" or draws'),
     ],
 )
 def test_wrong_pilots_say_what_is_wrong(pilot, message):
     sampler = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1)
-    with pytest.raises((TargetError, trj.errors.ConfigurationError), match=message):
+    with pytest.raises(trj.errors.TRJError, match=message):
         sampler.fit(pilot=pilot, steps=5, progress=False)
 
 

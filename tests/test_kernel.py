@@ -11,15 +11,24 @@ from tests.test_transport import MovesSpares, shaken_mixture
 from trjmcmc.errors import ConfigurationError
 from trjmcmc.fit import Modes, mode_map
 from trjmcmc.kernel import (
+    HMC,
     CrankNicolson,
     Cycle,
+    DelayedRejection,
     Fixed,
+    Informed,
     Jump,
+    Mixture,
+    MixtureProposal,
     Neighbours,
     RandomWalk,
     State,
     Stay,
+    Stretch,
+    compose,
+    hmc,
     start,
+    within,
 )
 from trjmcmc.problems import SinhArcsinhMap
 from trjmcmc.transport import Identity, StudentT
@@ -53,6 +62,11 @@ def two_modes(target):
     loc[1] = -0.3
     modes = Modes(torch.tensor([0.5, 0.5]), loc, 0.7 * torch.eye(3).repeat(2, 1, 1))
     return mode_map(target.space, [modes] * 3)
+
+
+def bold_then_careful(target, flow):
+    bold = Jump(target, flow, Fixed(target.space, other=True), rho=0.0, name="bold")
+    return DelayedRejection(bold, Jump(target, flow, Fixed(target.space), rho=0.9))
 
 
 class NoJacobian(trj.transport.Bijection):
@@ -100,6 +114,30 @@ CASES = {
     "pCN": lambda t: CrankNicolson(t, rough_flow(t)),
     "pCN, spare slots move": lambda t: CrankNicolson(t, MovesSpares(t.space), rho=0.5),
     "random walk": lambda t: RandomWalk(t),
+    "random walk in reference space": lambda t: RandomWalk(t, shaken_mixture(t.space)),
+    "random walk, spare slots move": lambda t: RandomWalk(t, MovesSpares(t.space)),
+    "stretch": lambda t: Stretch(t),
+    "stretch in reference space": lambda t: Stretch(t, rough_flow(t), stretch=3.0),
+    "stretch, spare slots move": lambda t: Stretch(t, MovesSpares(t.space)),
+    "HMC": lambda t: HMC(t, leaps=3, step_size=0.6),
+    "HMC in reference space": lambda t: HMC(t, rough_flow(t), leaps=3, step_size=0.6),
+    "HMC through a mixture": lambda t: HMC(
+        t, shaken_mixture(t.space, reference=StudentT(4)), leaps=2, step_size=0.6
+    ),
+    "HMC, spare slots move": lambda t: HMC(t, MovesSpares(t.space), leaps=2, step_size=0.4),
+    "informed jump": lambda t: Jump(
+        t, rough_affine(t), Informed(t.space, torch.tensor([0.3, -0.2, 1.0])), rho=0.9
+    ),
+    "mixture of proposals": lambda t: Jump(
+        t,
+        rough_flow(t),
+        MixtureProposal([Informed(t.space, torch.tensor([0.3, -0.2, 1.0])), Fixed(t.space)]),
+    ),
+    "delayed rejection": lambda t: bold_then_careful(t, rough_flow(t)),
+    "delayed rejection through a mixture": lambda t: bold_then_careful(t, shaken_mixture(t.space)),
+    "mixture of kernels": lambda t: Mixture(
+        [Jump(t, rough_flow(t), Fixed(t.space)), RandomWalk(t), HMC(t, leaps=2)], [0.5, 0.2, 0.3]
+    ),
     "cycle": lambda t: Cycle(
         [
             Jump(t, rough_flow(t), Fixed(t.space), rho=0.9),
@@ -150,6 +188,58 @@ def test_exactly_distributed_chains_stay_so(name, generator):
     assert all(0.02 < float(i.accepted.double().mean()) <= 1 for i in infos)
     assert torch.allclose(state.log_joint, target.log_joint(state.code, state.theta), atol=1e-3)
     assert not bool(state.theta[~target.space.active(state.code)].any())
+
+
+def broken(module, monkeypatch, change):
+    """Let the kernels of a module accept by a wrong ratio."""
+    right = module.accept
+
+    def wrong(kernel, state, proposed, log_ratio, generator):
+        ratio = change(state, proposed, log_ratio)
+        return right(kernel, state, proposed, ratio, generator)
+
+    monkeypatch.setattr(module, "accept", wrong)
+
+
+WRONG = {  # name: (module, kernel, what goes wrong in its ratio)
+    "random walk": (within, RandomWalk, lambda s, p, r: r.clamp(max=0) / 2),
+    "random walk in reference space": (
+        within,
+        lambda t: RandomWalk(t, rough_flow(t)),
+        lambda s, p, r: p.point.log_weight - s.point.log_weight,  # the reference is forgotten
+    ),
+    "stretch": (
+        within,
+        Stretch,
+        lambda s, p, r: p.log_joint - s.log_joint,  # the power of the stretch is forgotten
+    ),
+    "HMC": (
+        hmc,
+        lambda t: HMC(t, leaps=1, step_size=1.2),
+        lambda s, p, r: p.log_joint - s.log_joint,  # the kinetic energy is forgotten
+    ),
+    "delayed rejection": (
+        compose,
+        lambda t: bold_then_careful(t, rough_affine(t)),
+        # the chance to be refused at the first stage, there and back, with the wrong sign
+        lambda s, p, r: torch.where(
+            r > -math.inf, 2 * (p.point.log_weight - s.point.log_weight) - r, r
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_ratio_fails_the_same_check(name, generator, monkeypatch):
+    target = toys.gaussians()
+    module, make, change = WRONG[name]
+    kernel = make(target)
+    broken(module, monkeypatch, change)
+    state = exact_draws(target, 40_000, generator)
+    with torch.no_grad():
+        for _ in range(STEPS):
+            state, _ = kernel.step(state, generator)
+    assert float(scores(target, state).abs().max()) > 2 * SIGMAS
 
 
 @pytest.mark.parametrize("name", ["TRJ, rough affine", "pCN"])
@@ -273,6 +363,13 @@ def test_exact_maps_and_the_exact_proposal_are_never_rejected(generator):
     assert float(info.accepted.double().mean()) > 0.999
 
 
+ODDS = torch.tensor([0.5, -1.0, 2.0])
+
+
+def two_proposals(space):
+    return MixtureProposal([Neighbours(space, swap=0.5), Fixed(space)], [0.8, 0.2])
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -282,11 +379,22 @@ def test_exact_maps_and_the_exact_proposal_are_never_rejected(generator):
         lambda: Neighbours(trj.Counts(3, of="w")),
         lambda: Neighbours(trj.Subsets(list("abc"), of="w")),
         lambda: Neighbours(trj.Counts(2, 2, of="w")),
+        lambda: Neighbours(trj.Subsets(list("abc"), of="w"), swap=0.3),
+        lambda: Neighbours(trj.Subsets(list("ab"), of="w", always=list("ab")), swap=0.3),
         lambda: Fixed(trj.Counts(2, 2, of="w"), other=True),
+        lambda: Informed(trj.Counts(3, of="w"), torch.tensor([0.0, 1.0, -1.0, 0.5])),
+        lambda: Informed(trj.Counts(2, 2, of="w"), lambda code: code[:, 0].float()),
+        lambda: Informed(trj.Subsets(list("abc"), of="w"), lambda code: code.float() @ ODDS),
+        lambda: Informed(
+            trj.Subsets(list("abc"), of="w"), lambda code: code.float() @ ODDS, balance="sqrt"
+        ),
+        lambda: Informed(toys.gaussians().space, torch.tensor([0.0, 1.0, -2.0])),
+        lambda: two_proposals(trj.Subsets(list("abc"), of="w")),
+        lambda: Stay(toys.gaussians().space),
     ],
 )
 def test_index_proposals_report_their_own_ratios(make, generator):
-    """Against frequencies: q(b | a) as drawn, and the log ratio as reported."""
+    """Against frequencies: q(b | a) as drawn, as stated, and the log ratio as reported."""
     proposal = make()
     codes = proposal.space.enumerate()
     m, n = len(codes), 40_000
@@ -297,6 +405,10 @@ def test_index_proposals_report_their_own_ratios(make, generator):
         b = proposal.space.index(new)
         frequency[a] = torch.bincount(b, minlength=m).double() / n
         ratio[a, b] = log_ratio.double()
+        stated = proposal.log_prob(codes, codes[a].expand(m, -1)).double().exp()
+        assert float(stated.sum()) == pytest.approx(1)
+        error = (stated * (1 - stated) / n).sqrt()
+        assert bool(((frequency[a] - stated).abs() <= 5.5 * error + 1e-9).all())
     for a in range(m):
         for b in range(m):
             if frequency[a, b] > 0:
@@ -344,6 +456,20 @@ def test_points_outside_the_support_are_rejected_and_nan_is_never_accepted(gener
         (lambda t, f: Cycle([(RandomWalk(t), 0)]), "at least one, each repeated"),
         (lambda t, f: Neighbours(t.space), "expected Subsets or Counts, got ModelList"),
         (lambda t, f: Fixed(t.space, torch.zeros(2)), "log_weights: expected 3 numbers"),
+        (lambda t, f: Informed(t.space, torch.zeros(2)), "log_weights: expected 3 numbers"),
+        (lambda t, f: Informed(t.space, balance="cube"), 'expected "sqrt" or "barker"'),
+        (lambda t, f: Neighbours(trj.Counts(3, of="w"), swap=0.5), "swap: expected a share"),
+        (lambda t, f: MixtureProposal([]), "at least one"),
+        (lambda t, f: MixtureProposal([Fixed(t.space)] * 2, [0.5, 0.4]), "sum to 1"),
+        (lambda t, f: Mixture([]), "at least one"),
+        (lambda t, f: Mixture([RandomWalk(t)] * 2, [1.5, -0.5]), "none negative"),
+        (lambda t, f: Mixture([RandomWalk(t)] * 2, [1.0]), "expected 2 probabilities"),
+        (lambda t, f: Stretch(t, stretch=1.0), "factor above 1"),
+        (lambda t, f: HMC(t, leaps=0), "leaps >= 1"),
+        (
+            lambda t, f: DelayedRejection(Jump(t, f), Jump(t, Identity(t.space))),
+            "through one map",
+        ),
     ],
 )
 def test_wrong_settings_say_what_is_wrong(make, message):
@@ -354,6 +480,6 @@ def test_wrong_settings_say_what_is_wrong(make, message):
 
 def test_stay_stays(generator):
     code = torch.tensor([[3], [1]])
-    new, ratio = Stay().propose(code, generator)
+    new, ratio = Stay(trj.Counts(3, of="w")).propose(code, generator)
     assert torch.equal(new, code)
     assert not bool(ratio.any())

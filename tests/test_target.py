@@ -330,7 +330,13 @@ def fine(p):
         (lambda: bad(lambda p: p["mu"][:, None]), ShapeError, r"got shape \(5, 1\)"),
         (lambda: bad(lambda p: 3.0), ShapeError, "got float"),
         (lambda: bad(lambda p: p["mu"] - p["mu"].mean()), ShapeError, "mixes the points"),
-        (lambda: bad(lambda p: p["nu"]), TargetError, "'m' failed at mu: .*KeyError: 'nu'"),
+        (
+            lambda: bad(lambda p: p["nu"]),
+            TargetError,
+            r"'m' failed at mu: .*KeyError: 'nu'; its parameters are \['mu'\]",
+        ),
+        (lambda: bad(lambda p: p["mu"].numpy()), ShapeError, "got ndarray; .*trj.BlackBox"),
+        (lambda: trj.Target(trj.Model("m", {}, lambda p: 0.0)), TargetError, "a list of models"),
         (lambda: bad(lambda p: p["mu"] * math.nan), NonFiniteError, "model 'm' with mu="),
         (lambda: bad(lambda p: p["mu"] + math.inf), NonFiniteError, r"NaN or \+inf at 5 point"),
         (

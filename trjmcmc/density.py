@@ -48,19 +48,32 @@ class Likelihood:
             raise
         except Exception as error:
             shapes = ", ".join(f"{k}: {tuple(v.shape)} {v.dtype}" for k, v in params.items())
-            hint = "; if its data have another precision, state Target(..., dtype=...)"
-            batch = "params hold a batch of points; for a function of one pass vectorized=False"
             raise TargetError(
                 f"{self.what} of {self.owner} failed at {shapes}, {type(error).__name__}: {error}"
-                + (hint if "dtype" in str(error) else "")
-                + (f" ({batch})" if self._vectorized else "")
+                f"{self._remedy(error, params)}"
             ) from error
         if not isinstance(value, Tensor) or value.shape != (n,):
             self._wrong_shape(value, n)
         return value
 
+    def _remedy(self, error: Exception, params: dict[str, Tensor]) -> str:
+        if isinstance(error, KeyError):
+            return f"; its parameters are {list(params)}"
+        if isinstance(error, TypeError) or "numpy" in str(error).lower():
+            return "; if it is NumPy code, wrap it: trj.BlackBox(function)"
+        if "dtype" in str(error):
+            return "; if its data have another precision, state Target(..., dtype=...)"
+        if self._vectorized:
+            return " (params hold a batch of points; for a function of one pass vectorized=False)"
+        return "; where it branches on values use torch.where, or wrap it: trj.BlackBox(function)"
+
     def _wrong_shape(self, value: Any, n: int) -> None:
-        got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        if not isinstance(value, Tensor):
+            raise ShapeError(
+                f"{self.what} of {self.owner}: expected a tensor of shape ({n},), got "
+                f"{type(value).__name__}; if it is NumPy code, wrap it: trj.BlackBox(function)"
+            )
+        got = f"shape {tuple(value.shape)}"
         hint = (
             "params hold a batch of points, leading size C: sum over the data, not over the "
             "batch; for a function of one point pass vectorized=False"

@@ -70,7 +70,7 @@ class RunReport:
     """
 
     acceptance: dict[str, dict[str, float]] = field(default_factory=dict)
-    fit: FitTrace | None = None
+    fit: FitTrace | None = field(default=None, repr=False)
     seconds: dict[str, float] = field(default_factory=dict)
     steps: int = 0
     seed: int = 0
@@ -79,7 +79,7 @@ class RunReport:
     budget_spent: bool = False
     evaluations: int = 0
     gradients: int = 0
-    audit: AuditReport | None = None
+    audit: AuditReport | None = field(default=None, repr=False)
 
 
 class Result:

@@ -1,5 +1,6 @@
-"""Code that only knows torch's global generator, run without touching the user's stream."""
+"""Randomness beside the stream of a device's generator."""
 
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,3 +16,18 @@ def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
         if cuda:
             torch.cuda.manual_seed(seed)
         yield
+
+
+class HostRandom:
+    """Random numbers on the host that follow from a device's generator, without waiting for it.
+
+    Seeded once by the seed of the generator that comes first.
+    """
+
+    def __init__(self) -> None:
+        self._random: random.Random | None = None
+
+    def __call__(self, generator: torch.Generator) -> random.Random:
+        if self._random is None:
+            self._random = random.Random(generator.initial_seed())
+        return self._random

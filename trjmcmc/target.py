@@ -184,6 +184,8 @@ class Target:
             self._probe()
 
     def _init_list(self, models: Sequence[Model], model_prior: Any) -> None:
+        if isinstance(models, Model):
+            raise TargetError("models: expected a list of models, got one; write Target([model])")
         models = list(models)
         for model in models:
             if not isinstance(model, Model):
@@ -265,7 +267,8 @@ class Target:
         dear = not surrogate or any(d.surrogate is None for d in self._densities)
         if dear and self.evaluations + len(theta) > self.limit:
             raise BudgetError(
-                f"{len(theta)} more likelihood evaluations would exceed the limit of {self.limit:g}"
+                f"{len(theta)} likelihood evaluations are needed next and "
+                f"{max(0, int(self.limit) - self.evaluations)} are left; raise max_evaluations"
             )
         log_model = self.space.log_prior(code)
         with unchecked():
@@ -455,12 +458,29 @@ class Target:
         code = self.space.code_of(model)
         density = self._density_of(code)
         names = [block.prior.name for block in density.blocks]
-        if set(names) != set(params):
-            raise ShapeError(f"params of model {model!r}: expected {names}, got {list(params)}")
+        if not isinstance(params, Mapping) or set(names) != set(params):
+            got = list(params) if isinstance(params, Mapping) else type(params).__name__
+            raise ShapeError(
+                f"params of model {model!r}: expected a dict with the parameters {names}, got {got}"
+            )
         values = {
             name: torch.as_tensor(params[name], dtype=self.dtype, device=self.device)
             for name in names
         }
+        if len({len(v) if v.dim() else 0 for v in values.values()}) > 1:
+            shapes = {name: tuple(v.shape) for name, v in values.items()}
+            raise ShapeError(
+                f"params of model {model!r}: expected as many draws of each, got {shapes}"
+            )
+        for block in density.blocks:
+            name, value = block.prior.name, values[block.prior.name]
+            expected = block.prior.shape[block.prior.items is not None :]
+            if value.shape[1 + (block.prior.items is not None) :] != expected:
+                raise ShapeError(
+                    f"{name!r} of model {model!r}: expected draws of shape "
+                    f"{('n', *block.prior.shape)}, got {tuple(value.shape)}; chains and draws "
+                    "belong into one leading dimension"
+                )
         items = None
         if density.shared:
             used = self.space.items(code[None].to(self.device))

@@ -16,6 +16,7 @@ from ..errors import ConfigurationError, ConvergenceWarning, TargetError
 from ..target import Target
 from .audit import Pool
 
+LISTED = 64  # most models of which missing ones are named
 CANDIDATES = 50  # prior draws for each walker that starts at one of them
 FEW = 500  # effective draws below which there is a warning
 
@@ -143,9 +144,18 @@ def user_pool(target: Target, draws: Mapping[Any, Mapping[str, Any]]) -> Pool:
         >>> user_pool(target, {"x1": {"beta": [[0.5], [0.6]]}}).theta.shape
         torch.Size([2, 4])
     """
+    for model, params in draws.items():
+        target.space.code_of(model)
+        if not isinstance(params, Mapping):
+            raise TargetError(
+                f"pilot: expected for model {model!r} a dict of parameters by name, got "
+                f"{type(params).__name__}"
+            )
     parts = []
     for model, params in draws.items():
         theta = target.unconstrain(model, params)
+        if not len(theta):
+            raise TargetError(f"pilot: no draws of model {model!r}; leave it out")
         code = target.space.code_of(model).to(target.device).expand(len(theta), -1)
         with torch.no_grad():
             log_joint = target.log_joint(code, theta).double()
@@ -158,4 +168,23 @@ def user_pool(target: Target, draws: Mapping[Any, Mapping[str, Any]]) -> Pool:
         parts.append((code, theta, log_joint))
     if not parts:
         raise TargetError("pilot: no draws")
-    return Pool(*(torch.cat(x) for x in zip(*parts, strict=True)))
+    pool = Pool(*(torch.cat(x) for x in zip(*parts, strict=True)))
+    _warn_of_missing(target, pool)
+    return pool
+
+
+def _warn_of_missing(target: Target, pool: Pool) -> None:
+    """Say so where draws of some models are missing: the map learns nothing of those."""
+    space = target.space
+    if space.size is None or space.size > LISTED:
+        return
+    codes = space.enumerate()
+    shaped = space.active(codes).any(-1)
+    shaped[space.index(pool.code)] = False
+    if bool(shaped.any()):
+        warnings.warn(
+            f"pilot: no draws of {', '.join(space.label(codes[shaped]))}; the map learns nothing "
+            "of models without draws, and chains will hardly enter them through it",
+            ConvergenceWarning,
+            stacklevel=5,
+        )

@@ -112,9 +112,16 @@ class Recipe:
         if own or auditing:
             auditing &= self._grow(draft, budget, limit, progress)
         pool = self._pool(draft, pilot, progress, own)
-        if pool is None and objective is None and not self.target.differentiable:
-            raise ConfigurationError("fit: no pilot run was possible, and there are no gradients")
         self._place(codes, pool, first=self.trace is None)
+        if objective is None and pool is None and not self.target.differentiable:
+            warnings.warn(
+                "the map was not trained: there are neither pilot draws nor gradients. Sampling "
+                'goes on with random walks; fit(pilot="emcee") or your own draws would help',
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+            self.trace = FitTrace()
+            return self.trace
         if objective is None:
             objective = ReverseKL(self.target) if pool is None else self._covering(pool)
         shaped = int(self.target.space.active(codes).any(-1).sum())  # models with parameters

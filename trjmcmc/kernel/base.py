@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -70,11 +72,13 @@ class Kernel(ABC):
         name: Shown in tables of acceptance rates.
         between: Whether it can change the model.
         within: Whether it can move inside a model.
+        adapting: Whether it may change its settings at each step; set during warm-up only.
     """
 
     name: str
     between: bool = False
     within: bool = False
+    adapting: bool = False
 
     @abstractmethod
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
@@ -88,6 +92,27 @@ class Kernel(ABC):
             The next state, and one :class:`Info` an accept/reject step.
         """
 
+    def parts(self) -> list[Kernel]:
+        """The kernels that it is made of; itself, if it is not."""
+        return [self]
+
+    def adapted(self) -> dict[str, Any]:
+        """What warm-up has set, by name, in plain numbers."""
+        return {}
+
+
+@contextmanager
+def adapting(kernel: Kernel) -> Iterator[None]:
+    """Let a kernel, and what it is made of, adapt; freeze all of it afterwards."""
+    touched = [kernel, *kernel.parts()]
+    for part in touched:
+        part.adapting = True
+    try:
+        yield
+    finally:
+        for part in touched:
+            part.adapting = False
+
 
 def start(target: Target, code: Tensor, theta: Tensor) -> State:
     """The state of chains that sit at given points."""
@@ -96,11 +121,26 @@ def start(target: Target, code: Tensor, theta: Tensor) -> State:
 
 
 def locate(state: State, transport: Transport, generator: torch.Generator) -> Point:
-    """Where the chains lie under a transport that passes spare slots through."""
-    if state.point is not None and state.point.transport is transport:
+    """Where the chains lie under a transport.
+
+    If it moves spare coordinates they are drawn afresh and belong to the point; else their
+    entries have no meaning.
+    """
+    theta = state.theta
+    if not transport.spares_pass:
+        spare = transport.sample_reference(len(theta), generator, theta.dtype)
+        theta = torch.where(transport.space.active(state.code), theta, spare)
+    elif state.point is not None and state.point.transport is transport:
         return state.point
-    z, log_q = transport.pull(state.theta, state.code, generator)
+    z, log_q = transport.pull(theta, state.code, generator)
     return Point(transport, z, state.log_joint - log_q)
+
+
+def settle(state: State) -> State:
+    """Forget a point whose spare coordinates are part of it and not of the state."""
+    if state.point is not None and not state.point.transport.spares_pass:
+        return state._replace(point=None)
+    return state
 
 
 def accept(
@@ -134,4 +174,4 @@ def accept(
         log_joint=torch.where(accepted, proposed.log_joint, state.log_joint),
         point=point,
     )
-    return after, [Info(kernel, state, proposed, accepted, log_ratio)]
+    return settle(after), [Info(kernel, state, proposed, accepted, log_ratio)]

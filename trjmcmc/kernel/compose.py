@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from ..errors import ConfigurationError
-from .base import Info, Kernel, State
+from ..rng import HostRandom
+from .base import Info, Kernel, State, accept
+from .index import check_weights
+from .jump import Jump
 
 
 class Cycle(Kernel):
@@ -40,6 +45,9 @@ class Cycle(Kernel):
         self.between = any(k.between for k, _ in pairs)
         self.within = any(k.within for k, _ in pairs)
 
+    def parts(self) -> list[Kernel]:
+        return [part for kernel, _ in self.kernels for part in kernel.parts()]
+
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         infos: list[Info] = []
         for kernel, repeats in self.kernels:
@@ -47,3 +55,114 @@ class Cycle(Kernel):
                 state, info = kernel.step(state, generator)
                 infos += info
         return state, infos
+
+
+class Mixture(Kernel):
+    """At each step one kernel, drawn by weight, for all chains.
+
+    Arguments:
+        kernels: Kernels.
+        weights: Probability of each, equal if omitted.
+
+    Raises:
+        ConfigurationError: No kernel, weights that are negative or do not sum to 1.
+
+    Source:
+        Mixtures of kernels: Tierney (1994), https://doi.org/10.1214/aos/1176325750
+
+    Example:
+        >>> from trjmcmc import problems
+        >>> from trjmcmc.kernel import Fixed, Jump, RandomWalk
+        >>> target = problems.sinh_arcsinh()
+        >>> flow = problems.SinhArcsinhMap(target.space)
+        >>> kernel = Mixture([Jump(target, flow, Fixed(target.space)), RandomWalk(target)],
+        ...                  [0.7, 0.3])
+        >>> kernel.between, kernel.within
+        (True, True)
+    """
+
+    name = "mixture"
+
+    def __init__(self, kernels: Sequence[Kernel], weights: Sequence[float] | None = None) -> None:
+        if not kernels:
+            raise ConfigurationError("kernels: expected at least one, got none")
+        self.kernels = list(kernels)
+        self.weights = check_weights(weights, len(kernels))
+        used = [k for k, w in zip(self.kernels, self.weights, strict=True) if w]
+        self.between = any(k.between for k in used)
+        self.within = any(k.within for k in used)
+        self._random = HostRandom()
+
+    def parts(self) -> list[Kernel]:
+        return [part for kernel in self.kernels for part in kernel.parts()]
+
+    def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
+        (kernel,) = self._random(generator).choices(self.kernels, self.weights)
+        return kernel.step(state, generator)
+
+
+class DelayedRejection(Kernel):
+    r"""A second jump from where a first was rejected, bolder or more careful.
+
+    With the first jump's random numbers omega kept, let alpha_1(y | omega) be the chance that
+    the first jump would be accepted from y. The second proposal y is accepted with
+    probability min(1, r (1 - alpha_1(y | omega)) / (1 - alpha_1(x | omega))), where r is its
+    own ratio: what is accepted at the second stage must have been refused at the first, there
+    and back.
+
+    Arguments:
+        first: A jump.
+        second: Another through the same map.
+
+    Raises:
+        ConfigurationError: The jumps have different maps, or one whose spare slots move.
+
+    Source:
+        Tierney & Mira (1999),
+        https://doi.org/10.1002/(SICI)1097-0258(19990915/30)18:17/18<2507::AID-SIM272>3.0.CO;2-J;
+        across dimensions: Green & Mira (2001), https://doi.org/10.1093/biomet/88.4.1035
+
+    Example:
+        >>> from trjmcmc import problems
+        >>> from trjmcmc.kernel import Fixed, Jump
+        >>> target = problems.sinh_arcsinh()
+        >>> flow = problems.SinhArcsinhMap(target.space)
+        >>> bold = Jump(target, flow, Fixed(target.space, other=True), rho=0.0)
+        >>> careful = Jump(target, flow, Fixed(target.space, other=True), name="careful")
+        >>> DelayedRejection(bold, careful).between
+        True
+    """
+
+    name = "delayed rejection"
+
+    def __init__(self, first: Jump, second: Jump) -> None:
+        if first.transport is not second.transport or not first.transport.spares_pass:
+            raise ConfigurationError(
+                "DelayedRejection: both jumps must go through one map that passes spare coordinates"
+            )
+        self.first, self.second = first, second
+        self.between = first.between or second.between
+        self.within = first.within or second.within
+
+    def parts(self) -> list[Kernel]:
+        return [self.first, self.second]
+
+    def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
+        state = self.first.locate(state, generator)
+        again = torch.Generator(generator.device)
+        again.set_state(generator.get_state())
+        proposed, log_ratio = self.first.propose(state, generator)
+        after, first = accept(self.first.name, state, proposed, log_ratio, generator)
+        accepted = first[0].accepted
+        second, second_ratio = self.second.propose(state, generator)
+        _, ghost_ratio = self.first.propose(second, again)  # the same random numbers from there
+        second_ratio = second_ratio + _log_refused(ghost_ratio) - _log_refused(log_ratio)
+        second_ratio = torch.where(accepted, -math.inf, second_ratio)
+        after, infos = accept(self.second.name, after, second, second_ratio, generator)
+        return after, first + infos
+
+
+def _log_refused(log_ratio: Tensor) -> Tensor:
+    """Log chance that a proposal is refused; a proposal of no density always is."""
+    taken = log_ratio.nan_to_num(-math.inf, math.inf, -math.inf).double().clamp(max=0).exp()
+    return torch.log1p(-taken)

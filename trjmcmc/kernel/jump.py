@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -71,7 +73,7 @@ class Jump(Kernel):
         if not 0 <= fresh <= 1:
             raise ConfigurationError(f"fresh: expected a share in [0, 1], got {fresh}")
         self.target, self.transport, self.name = target, transport, name
-        self.proposal = proposal if proposal is not None else Stay()
+        self.proposal = proposal if proposal is not None else Stay(target.space)
         self.rho, self.fresh = (low, high), fresh
         self.between = proposal is not None and not isinstance(proposal, Stay)
         self.within = low < 1 or fresh > 0
@@ -84,32 +86,35 @@ class Jump(Kernel):
         rho = torch.where(v < self.fresh, 0.0, low + (high - low) * u)
         return self.transport.refresh(z, rho, generator)
 
-    def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
-        target, transport = self.target, self.transport
-        space = target.space
-        spare = transport.sample_reference(len(state.code), generator, state.theta.dtype)
-        active = space.active(state.code)
+    def locate(self, state: State, generator: torch.Generator) -> State:
+        """The state with its point under the map."""
+        return state._replace(point=locate(state, self.transport, generator))
+
+    def propose(self, state: State, generator: torch.Generator) -> tuple[State, Tensor]:
+        """From a located state to a proposal and its log acceptance ratio, shape (C,)."""
+        target, transport, point = self.target, self.transport, state.point
+        assert point is not None
+        z = point.z
         if transport.spares_pass:
-            point = locate(state, transport, generator)
+            spare = transport.sample_reference(len(state.code), generator, state.theta.dtype)
+            active = target.space.active(state.code)
             used = torch.nn.functional.pad(active, (0, transport.auxiliary), value=True)
-            z = torch.where(used, point.z, spare)
-        else:
-            filled = torch.where(active, state.theta, spare)
-            z, log_q = transport.pull(filled, state.code, generator)
-            point = Point(transport, z, state.log_joint - log_q)
+            z = torch.where(used, z, spare)
         code, log_ratio = self.proposal.propose(state.code, generator)
         z = self._refresh(z, generator)
         filled, log_q = transport.push(z, code)
-        theta = torch.where(space.active(code), filled, 0.0)
+        theta = torch.where(target.space.active(code), filled, 0.0)
         log_joint = target.log_joint(code, theta)
         proposed = State(code, theta, log_joint, Point(transport, z, log_joint - log_q))
-        after, info = accept(
-            self.name,
-            state._replace(point=point),
-            proposed,
-            log_joint - log_q - point.log_weight + log_ratio,
-            generator,
-        )
-        if not transport.spares_pass:  # the spare slots are part of z and not of the state
-            after = after._replace(point=None)
+        return proposed, log_joint - log_q - point.log_weight + log_ratio
+
+    def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
+        state = self.locate(state, generator)
+        proposed, log_ratio = self.propose(state, generator)
+        after, info = accept(self.name, state, proposed, log_ratio, generator)
+        if self.adapting:
+            self.proposal.learn(after.code)
         return after, info
+
+    def adapted(self) -> dict[str, Any]:
+        return self.proposal.learnt()

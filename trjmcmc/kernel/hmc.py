@@ -1,0 +1,190 @@
+"""Hamiltonian Monte Carlo inside a model, in reference space (NeuTra) or in plain coordinates."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import ConfigurationError
+from ..target import Target
+from ..transport import Transport
+from .base import Info, Kernel, State, accept
+from .frame import Frame
+
+TARGET_ACCEPTANCE = 0.8
+JITTER = 0.3  # relative spread of the step size from chain to chain: no orbit closes for all
+SHRINKAGE, DELAY, DECAY = 0.05, 10.0, 0.75  # of dual averaging: gamma, t_0, kappa
+FIRST_WINDOW = 25  # steps after which the metric is set for the first time; then it doubles
+FEW = 20.0  # draws of a group that a unit scale counts as
+
+
+class HMC(Kernel):
+    """Hamiltonian Monte Carlo with batched leapfrog steps.
+
+    Warm-up finds a step size by dual averaging and a diagonal metric, one for each model of a
+    small space; both are frozen afterwards. Trajectories follow the gradient of a model's
+    surrogate where it has one; the likelihood itself decides about their ends.
+
+    Arguments:
+        target: The target, with gradients.
+        transport: The map in whose reference space it moves; None for plain coordinates.
+        leaps: Leapfrog steps a trajectory.
+        step_size: First step size.
+        acceptance: Mean acceptance probability that warm-up aims at.
+        name: Shown in tables.
+
+    Raises:
+        ConfigurationError: A black box without gradients; a setting out of range.
+
+    Source:
+        NeuTra: Hoffman et al. (2019), https://arxiv.org/abs/1903.03704; dual averaging:
+        Hoffman & Gelman (2014), https://jmlr.org/papers/v15/hoffman14a.html, eq. 6
+
+    Example:
+        >>> from trjmcmc import problems
+        >>> from trjmcmc.kernel import start
+        >>> target = problems.robust_regression()
+        >>> state = start(target, torch.zeros(5, 2, dtype=torch.long), torch.zeros(5, 4))
+        >>> state, (info,) = HMC(target).step(state, torch.Generator().manual_seed(0))
+        >>> info.kernel, info.accepted.shape
+        ('hmc', torch.Size([5]))
+    """
+
+    within = True
+
+    def __init__(
+        self,
+        target: Target,
+        transport: Transport | None = None,
+        *,
+        leaps: int = 8,
+        step_size: float = 0.3,
+        acceptance: float = TARGET_ACCEPTANCE,
+        name: str = "hmc",
+    ) -> None:
+        if not target.differentiable:
+            raise ConfigurationError(
+                "HMC: a likelihood without gradients; use Stretch or RandomWalk, or give "
+                "gradients by trj.with_gradient"
+            )
+        if leaps < 1 or not step_size > 0 or not 0 < acceptance < 1:
+            raise ConfigurationError(
+                "HMC: expected leaps >= 1, step_size > 0, 0 < acceptance < 1, got "
+                f"{leaps}, {step_size}, {acceptance}"
+            )
+        self.frame, self.leaps, self.acceptance, self.name = (
+            Frame(target, transport),
+            leaps,
+            acceptance,
+            name,
+        )
+        groups, device = self.frame.groups, target.device
+        first = torch.full((groups,), math.log(step_size), dtype=torch.float64, device=device)
+        self._averaging = _DualAveraging(first)
+        self._scale = torch.ones(groups, target.dim, dtype=target.dtype, device=device)
+        self._window, self._steps = _Spread(self._scale), 0
+
+    def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
+        frame = self.frame
+        state, x, log_density = frame.here(state, generator)
+        group, active = frame.group(state.code), frame.active(state.code)
+        device, dtype = x.device, x.dtype
+        u = torch.rand(len(x), 1, generator=generator, device=device, dtype=dtype)
+        size = self._averaging.log_size(self.adapting)[group].exp().to(dtype)[:, None]
+        scale = size * (1 + JITTER * (2 * u - 1)) * self._scale[group]
+        noise = torch.randn(x.shape, generator=generator, device=device, dtype=dtype)
+        momentum = torch.where(active, noise, 0.0)
+        begun = momentum.square().sum(-1)
+        end, gradient = x, frame.gradient(state, x)
+        for _ in range(self.leaps):
+            momentum = momentum + 0.5 * scale * gradient
+            end = end + scale * momentum
+            gradient = frame.gradient(state, end).nan_to_num(0.0, 0.0, 0.0)
+            momentum = momentum + 0.5 * scale * gradient
+        lost = ~(end.isfinite().all(-1) & momentum.isfinite().all(-1))
+        end = torch.where(lost[:, None], x, end)
+        proposed, there = frame.there(state, end)
+        log_ratio = there - log_density + 0.5 * (begun - momentum.square().sum(-1))
+        log_ratio = torch.where(lost, -math.inf, log_ratio)
+        after, info = accept(self.name, state, proposed, log_ratio, generator)
+        if self.adapting:
+            moved = torch.where(info[0].accepted[:, None], end, x)
+            self._adapt(log_ratio.clamp(max=0).exp().nan_to_num(0.0), moved, group)
+        return after, info
+
+    def _adapt(self, chance: Tensor, x: Tensor, group: Tensor) -> None:
+        self._averaging.update(chance, group, self.acceptance)
+        self._window.add(x, group)
+        self._steps += 1
+        passed = self._steps / FIRST_WINDOW
+        if passed >= 1 and math.log2(passed).is_integer():
+            self._scale = self._window.scale()
+            self._window = _Spread(self._scale)
+            self._averaging.restart()
+
+    def adapted(self) -> dict[str, Any]:
+        return {
+            "step size": self._averaging.log_size(False).exp().tolist(),
+            "scale": self._scale.tolist(),
+        }
+
+
+class _DualAveraging:
+    """Log step sizes by group, tuned so that the mean acceptance meets a target."""
+
+    def __init__(self, log_size: Tensor) -> None:
+        self._log_size = self._average = log_size
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget the past; go on from the step size found."""
+        self._log_size = self._average
+        self._centre = self._average + math.log(2.0)
+        self._gap = torch.zeros_like(self._average)
+        self._count = torch.zeros_like(self._average)
+
+    def log_size(self, adapting: bool) -> Tensor:
+        return self._log_size if adapting else self._average
+
+    def update(self, chance: Tensor, group: Tensor, acceptance: float) -> None:
+        zeros = torch.zeros_like(self._gap)
+        number = zeros.index_add(0, group, torch.ones_like(chance, dtype=zeros.dtype))
+        mean = zeros.index_add(0, group, chance.to(zeros.dtype)) / number.clamp(min=1)
+        seen = number > 0
+        self._count = self._count + seen
+        t = self._count.clamp(min=1)
+        rate = 1 / (t + DELAY)
+        gap = (1 - rate) * self._gap + rate * (acceptance - mean)
+        size = self._centre - t.sqrt() / SHRINKAGE * gap
+        weight = t**-DECAY
+        average = weight * size + (1 - weight) * self._average
+        self._gap = torch.where(seen, gap, self._gap)
+        self._log_size = torch.where(seen, size, self._log_size)
+        self._average = torch.where(seen, average, self._average)
+
+
+class _Spread:
+    """Standard deviations of coordinates by group, shrunk towards those known before."""
+
+    def __init__(self, before: Tensor) -> None:
+        self.before = before
+        self._count = before.new_zeros(len(before), 1, dtype=torch.float64)
+        self._sum = before.new_zeros(before.shape, dtype=torch.float64)
+        self._squares = before.new_zeros(before.shape, dtype=torch.float64)
+
+    def add(self, x: Tensor, group: Tensor) -> None:
+        x = x.to(self._sum.dtype)
+        self._count = self._count.index_add(0, group, torch.ones_like(x[:, :1]))
+        self._sum = self._sum.index_add(0, group, x)
+        self._squares = self._squares.index_add(0, group, x.square())
+
+    def scale(self) -> Tensor:
+        n = self._count.clamp(min=1)
+        variance = (self._squares / n - (self._sum / n).square()).clamp(min=0)
+        share = self._count / (self._count + FEW)
+        before = self.before.to(variance.dtype).square()
+        blended = share * variance + (1 - share) * before
+        return torch.where(blended > 0, blended, before).sqrt().to(self.before.dtype)
