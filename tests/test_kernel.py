@@ -9,24 +9,29 @@ import trjmcmc as trj
 from tests import toys
 from tests.test_transport import MovesSpares, shaken_mixture
 from trjmcmc.errors import ConfigurationError
-from trjmcmc.fit import Modes, mode_map
+from trjmcmc.fit import Modes, Pool, gaussian_mixture, mode_map
 from trjmcmc.kernel import (
     HMC,
+    BirthDeath,
     CrankNicolson,
     Cycle,
     DelayedRejection,
     Fixed,
+    IndependenceJump,
     Informed,
     Jump,
     Mixture,
     MixtureProposal,
     Neighbours,
+    NormalInverseGamma,
     RandomWalk,
     State,
     Stay,
     Stretch,
+    baselines,
     compose,
     hmc,
+    saturated_switch,
     start,
     within,
 )
@@ -62,6 +67,25 @@ def two_modes(target):
     loc[1] = -0.3
     modes = Modes(torch.tensor([0.5, 0.5]), loc, 0.7 * torch.eye(3).repeat(2, 1, 1))
     return mode_map(target.space, [modes] * 3)
+
+
+def some_draws(target, n):
+    """Draws near those of the posterior, wider and shifted."""
+    generator = torch.Generator().manual_seed(2)
+    code = torch.arange(3).repeat(n)[:, None]
+    with torch.no_grad():
+        theta = rough_affine(target).push(torch.randn(3 * n, 3, generator=generator), code)[0]
+    return code, torch.where(target.space.active(code), theta, 0.0)
+
+
+def rough_normal(target):
+    return NormalInverseGamma(target, *some_draws(target, 500))
+
+
+def fitted_normals(target):
+    code, theta = some_draws(target, 500)
+    pool = Pool(code, theta, torch.zeros(len(code)))
+    return gaussian_mixture(target.space, pool, torch.Generator().manual_seed(1), components=3)
 
 
 def bold_then_careful(target, flow):
@@ -138,6 +162,13 @@ CASES = {
     "mixture of kernels": lambda t: Mixture(
         [Jump(t, rough_flow(t), Fixed(t.space)), RandomWalk(t), HMC(t, leaps=2)], [0.5, 0.2, 0.3]
     ),
+    "birth-death": lambda t: BirthDeath(t, Fixed(t.space)),
+    "birth-death, informed": lambda t: BirthDeath(
+        t, Informed(t.space, torch.tensor([0.3, -0.2, 1.0]))
+    ),
+    "saturated switch": lambda t: saturated_switch(t, Fixed(t.space, other=True), scale=0.7),
+    "normal independence": lambda t: IndependenceJump(t, rough_normal(t), Fixed(t.space)),
+    "jump through fitted normals": lambda t: Jump(t, fitted_normals(t), Fixed(t.space), rho=0.8),
     "cycle": lambda t: Cycle(
         [
             Jump(t, rough_flow(t), Fixed(t.space), rho=0.9),
@@ -217,6 +248,16 @@ WRONG = {  # name: (module, kernel, what goes wrong in its ratio)
         hmc,
         lambda t: HMC(t, leaps=1, step_size=1.2),
         lambda s, p, r: p.log_joint - s.log_joint,  # the kinetic energy is forgotten
+    ),
+    "birth-death": (
+        baselines,
+        lambda t: BirthDeath(t, Fixed(t.space)),
+        lambda s, p, r: p.log_joint - s.log_joint,  # what is born has no density
+    ),
+    "normal independence": (
+        baselines,
+        lambda t: IndependenceJump(t, rough_normal(t), Fixed(t.space)),
+        lambda s, p, r: p.log_joint - s.log_joint,  # nor has what is proposed
     ),
     "delayed rejection": (
         compose,

@@ -98,6 +98,11 @@ class Block:
     def slots(self) -> slice:
         return slice(self.start, self.start + self.prior.size)
 
+    @property
+    def entry_size(self) -> int:
+        """Slots of one entry: of what has a density of its own."""
+        return max(1, self.prior.size // max(1, math.prod(self.prior.batch_shape)))
+
 
 class Density:
     """Blocks and likelihood of one model, or of all models of a large space."""
@@ -176,24 +181,61 @@ class Density:
             theta[:, block.slots] = prior.unconstrain(values[prior.name], given)
         return theta
 
-    def evaluate(
-        self, theta: Tensor, items: Tensor | None, surrogate: bool
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Log prior of the parameters, log likelihood, and where overflow was forgiven, (C,)."""
+    def _entries(
+        self, theta: Tensor, items: Tensor | None
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor], list[Tensor]]:
+        """Values, values with unused items zero, and by block log densities of its entries."""
         values: dict[str, Tensor] = {}
-        shown: dict[str, Tensor] = {}  # unused items are zero
-        log_prior = theta.new_zeros(len(theta))
-        typical = theta.new_zeros(len(theta))
+        shown: dict[str, Tensor] = {}
+        log_densities = []
         for block in self.blocks:
             prior = block.prior
             given = shown if prior.items is None else values
             value, log_density = prior.evaluate(theta[:, block.slots], given)
-            usual = block.typical.expand_as(log_density)
             values[prior.name] = shown[prior.name] = value
             if items is not None and prior.items is not None:
                 log_density = torch.where(items, log_density, 0.0)
-                usual = torch.where(items, usual, 0.0)
                 shown[prior.name] = _masked(value, items)
+            log_densities.append(log_density)
+        return values, shown, log_densities
+
+    def prior_by_slot(self, theta: Tensor, items: Tensor | None) -> Tensor:
+        """Log prior density of each entry of each parameter, on its first slot, (C, D)."""
+        result = torch.zeros_like(theta)
+        for block, log_density in zip(self.blocks, self._entries(theta, items)[2], strict=True):
+            flat = log_density.reshape(len(theta), -1)
+            if flat.shape[1]:
+                result[:, block.slots.start : block.slots.stop : block.entry_size] = flat
+        return result
+
+    def refill(self, theta: Tensor, keep: Tensor, items: Tensor | None) -> Tensor:
+        """Draw entries afresh from their priors, given those that are kept; global generator.
+
+        Arguments:
+            theta: Shape (C, D).
+            keep: Slots to keep, whole entries of them, shape (C, D), bool.
+        """
+        theta = theta.clone()
+        values: dict[str, Tensor] = {}
+        for block in self.blocks:
+            prior, slots = block.prior, block.slots
+            given = self._given(prior, values, items)
+            fresh = prior.unconstrain(prior.sample(len(theta), given), given).to(theta)
+            theta[:, slots] = torch.where(keep[:, slots], theta[:, slots], fresh)
+            values[prior.name] = prior.constrain(theta[:, slots], given)
+        return theta
+
+    def evaluate(
+        self, theta: Tensor, items: Tensor | None, surrogate: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Log prior of the parameters, log likelihood, and where overflow was forgiven, (C,)."""
+        values, shown, log_densities = self._entries(theta, items)
+        log_prior = theta.new_zeros(len(theta))
+        typical = theta.new_zeros(len(theta))
+        for block, log_density in zip(self.blocks, log_densities, strict=True):
+            usual = block.typical.expand_as(log_density)
+            if items is not None and block.prior.items is not None:
+                usual = torch.where(items, usual, 0.0)
             log_prior = log_prior + log_density.reshape(len(theta), -1).sum(-1)
             typical = typical + usual.reshape(len(theta), -1).sum(-1)
         function = self.surrogate if surrogate and self.surrogate else self.likelihood

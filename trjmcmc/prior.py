@@ -163,6 +163,18 @@ class Prior:
             return self._fixed.sample((n,))
         return self.distribution(given, n).sample()
 
+    @property
+    def positive(self) -> bool:
+        """Whether it is of numbers on the half-line above zero, fixed in advance."""
+        if self._fixed is None:
+            return False
+        support = _support(self._fixed)
+        while isinstance(support, constraints.independent):
+            support = support.base_constraint
+        lower = getattr(support, "lower_bound", None)
+        half_line = isinstance(support, constraints.greater_than | constraints.greater_than_eq)
+        return half_line and bool(torch.as_tensor(lower == 0).all())
+
     def typical(self, given: Params) -> Tensor:
         """Median log density of a few prior draws by batch entry; -inf if none is usable."""
         n = len(next(iter(given.values()))) if given else 5

@@ -514,6 +514,63 @@ class Target:
                     theta[rows] = density.unconstrain(draws, items, self.dim).to(theta)
         return torch.where(self.space.active(code), theta, 0.0)
 
+    # ---- births and deaths ------------------------------------------------------------------
+
+    def kept(self, old: Tensor, new: Tensor) -> Tensor:
+        """Slots that hold the same entry of the same parameter in both models, (C, D), bool."""
+        both = self.space.active(old) & self.space.active(new)
+        if self._densities[0].shared:
+            return both
+        return both & (self._entry_sizes[old[:, 0]] == self._entry_sizes[new[:, 0]])
+
+    def refill(self, code: Tensor, theta: Tensor, keep: Tensor, seed: int) -> Tensor:
+        """Draw entries of the parameters from their priors, given those that are kept.
+
+        Arguments:
+            code: Models, shape (C, L).
+            theta: Padded coordinates, shape (C, D).
+            keep: Slots to keep, shape (C, D), bool; see :meth:`kept`.
+            seed: Of the prior draws.
+
+        Returns:
+            Shape (C, D); infinite where a draw falls on the boundary of the support.
+        """
+        with seeded(seed, self.device), torch.no_grad(), unchecked():
+            if self._densities[0].shared:
+                filled = self._densities[0].refill(theta, keep, self.space.items(code))
+            else:
+                (filled,) = apply_by_group(
+                    code[:, 0],
+                    [partial(_refill, d) for d in self._densities],
+                    torch.cat([theta, keep.to(theta.dtype)], -1),
+                    torch.cat([self._anchors, torch.ones_like(self._anchors)], -1),
+                )
+        return torch.where(self.space.active(code), filled, 0.0)
+
+    def prior_by_slot(self, code: Tensor, theta: Tensor) -> Tensor:
+        """Log prior density of each entry of each parameter, on the first of its slots.
+
+        Shape (C, D), nats, zero elsewhere; the Jacobian is inside, p(model) is not.
+        """
+        with unchecked():
+            if self._densities[0].shared:
+                by_slot = self._densities[0].prior_by_slot(theta, self.space.items(code))
+            else:
+                (by_slot,) = apply_by_group(
+                    code[:, 0],
+                    [partial(_prior_by_slot, d) for d in self._densities],
+                    theta,
+                    self._anchors,
+                )
+        return torch.where(self.space.active(code), by_slot, 0.0)
+
+    def positive_slots(self, code: Tensor) -> Tensor:
+        """Slots of parameters on the half-line above zero, of one model, shape (D,), bool."""
+        positive = torch.zeros(self.dim, dtype=torch.bool, device=self.device)
+        for block in self._density_of(code).blocks:
+            positive[block.slots] = block.prior.positive
+        return positive & self.space.active(code[None].to(self.device))[0]
+
     # ---- construction -----------------------------------------------------------------------
 
     def to(
@@ -550,6 +607,11 @@ class Target:
     def _probe(self) -> None:
         """Call every likelihood once at prior draws: shapes, NaN, points mixed up."""
         count = len(self._densities)
+        sizes = torch.zeros(count, self.dim, dtype=torch.long)
+        for g, density in enumerate(self._densities):
+            for block in density.blocks:
+                sizes[g, block.slots] = block.entry_size
+        self._entry_sizes = sizes.to(self.device)
         self._anchors = torch.zeros(count, self.dim, dtype=self.dtype, device=self.device)
         for g, density in enumerate(self._densities):
             if density.shared:
@@ -592,6 +654,15 @@ class Target:
                 f"{what} of {density.owner}: point 0 gives {float(one[0]):.6g} alone and "
                 f"{float(batch[0]):.6g} in a batch; the function mixes the points of a batch"
             )
+
+
+def _refill(density: Density, packed: Tensor) -> tuple[Tensor]:
+    theta, keep = packed.chunk(2, -1)
+    return (density.refill(theta, keep > 0, None),)
+
+
+def _prior_by_slot(density: Density, theta: Tensor) -> tuple[Tensor]:
+    return (density.prior_by_slot(theta, None),)
 
 
 def _slot_names(width: Mapping[str, int]) -> list[str]:

@@ -1,6 +1,7 @@
 """Training of transport maps, and the audit of what they have learnt."""
 
 from .audit import Audit, AuditReport, ModelAudit, Pool
+from .gaussians import gaussian_mixture
 from .locate import locate
 from .modes import Modes, find_modes, mode_map
 from .objective import ForwardKL, Objective, ReverseKL, forward_kl, reverse_kl
@@ -26,6 +27,7 @@ __all__ = [
     "emcee_pool",
     "find_modes",
     "forward_kl",
+    "gaussian_mixture",
     "locate",
     "mode_map",
     "reverse_kl",

@@ -13,7 +13,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from ..space import Space
-from ..transport import Affine, Mixture
+from ..transport import Gaussians, Mixture
 
 NEIGHBOURS = 10  # a mode holds together through each draw's nearest fellows,
 NEIGHBOURS_IN_A_LINE = 20  # more of them in one dimension, where gaps come by chance
@@ -89,21 +89,17 @@ def mode_map(space: Space, modes: Sequence[Modes]) -> Mixture:
         space: A bound space of few models.
         modes: The modes of each, in the order of ``space.enumerate()``.
     """
-    k = max(len(m) for m in modes)
+    k, d = max(len(m) for m in modes), space.n_slots
     like = modes[0].loc
-    d = like.shape[1]
-    components = []
+    loc = like.new_zeros(len(modes), k, d)
+    tril = torch.eye(d, dtype=like.dtype, device=like.device).repeat(len(modes), k, 1, 1)
     log_weights = like.new_full((len(modes), k), -torch.inf)
-    for i in range(k):
-        loc = like.new_zeros(len(modes), d)
-        tril = torch.eye(d, dtype=like.dtype, device=like.device).repeat(len(modes), 1, 1)
-        for m, found in enumerate(modes):
-            if i < len(found):
-                loc[m], tril[m] = found.loc[i], found.scale_tril[i]
-                # equal weights: the way to a small mode should be as short as the way back
-                log_weights[m, i] = 0.0
-        components.append(Affine(space, loc, tril))
-    return Mixture(components, log_weights=log_weights, sticky=False)
+    for m, found in enumerate(modes):
+        n = len(found)
+        loc[m, :n], tril[m, :n] = found.loc, found.scale_tril
+        # equal weights: the way to a small mode should be as short as the way back
+        log_weights[m, :n] = 0.0
+    return Mixture(Gaussians(space, loc, tril), log_weights=log_weights, sticky=False)
 
 
 def _groups(x: np.ndarray) -> np.ndarray:

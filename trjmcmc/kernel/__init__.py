@@ -1,6 +1,13 @@
 """Markov kernels: transport jumps, moves inside a model, and their composition."""
 
 from .base import Info, Kernel, Point, State, accept, adapting, locate, start
+from .baselines import (
+    BirthDeath,
+    IndependenceJump,
+    Independent,
+    NormalInverseGamma,
+    saturated_switch,
+)
 from .compose import Cycle, DelayedRejection, Mixture
 from .hmc import HMC
 from .index import Fixed, IndexProposal, Informed, MixtureProposal, Neighbours, Stay
@@ -9,10 +16,13 @@ from .within import CrankNicolson, RandomWalk, Stretch
 
 __all__ = [
     "HMC",
+    "BirthDeath",
     "CrankNicolson",
     "Cycle",
     "DelayedRejection",
     "Fixed",
+    "IndependenceJump",
+    "Independent",
     "IndexProposal",
     "Info",
     "Informed",
@@ -21,6 +31,7 @@ __all__ = [
     "Mixture",
     "MixtureProposal",
     "Neighbours",
+    "NormalInverseGamma",
     "Point",
     "RandomWalk",
     "State",
@@ -29,5 +40,6 @@ __all__ = [
     "accept",
     "adapting",
     "locate",
+    "saturated_switch",
     "start",
 ]

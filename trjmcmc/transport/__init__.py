@@ -6,7 +6,7 @@ _validate = _Distribution._validate_args  # importing zuko switches the process-
 from .affine import Affine  # noqa: E402
 from .base import Bijection, Gaussian, Identity, Reference, StudentT, Transport  # noqa: E402
 from .cosmic import CosmicFlow  # noqa: E402
-from .mixture import Mixture, mixture_flow  # noqa: E402
+from .mixture import Gaussians, Mixture, mixture_flow  # noqa: E402
 from .per_model import PerModel  # noqa: E402
 
 _Distribution.set_default_validate_args(_validate)
@@ -16,6 +16,7 @@ __all__ = [
     "Bijection",
     "CosmicFlow",
     "Gaussian",
+    "Gaussians",
     "Identity",
     "Mixture",
     "PerModel",

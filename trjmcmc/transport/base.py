@@ -37,7 +37,10 @@ class Reference(nn.Module, ABC):
 
 
 class Gaussian(Reference):
-    """Standard normal coordinates; ``refresh`` is the preconditioned Crank-Nicolson step.
+    """Normal coordinates; ``refresh`` is the preconditioned Crank-Nicolson step.
+
+    Arguments:
+        scale: Standard deviation.
 
     Source:
         Cotter, Roberts, Stuart & White (2013), https://doi.org/10.1214/13-STS421
@@ -49,13 +52,20 @@ class Gaussian(Reference):
         True
     """
 
+    def __init__(self, scale: float = 1.0) -> None:
+        super().__init__()
+        if not scale > 0:
+            raise ConfigurationError(f"scale: expected a positive number, got {scale}")
+        self.scale = float(scale)
+
     def sample(
         self, shape: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype
     ) -> Tensor:
-        return torch.randn(shape, generator=generator, device=generator.device, dtype=dtype)
+        noise = torch.randn(shape, generator=generator, device=generator.device, dtype=dtype)
+        return self.scale * noise
 
     def log_prob(self, z: Tensor) -> Tensor:
-        return -0.5 * (z * z) - 0.5 * math.log(2 * math.pi)
+        return -0.5 * (z / self.scale).square() - 0.5 * math.log(2 * math.pi * self.scale**2)
 
     def refresh(self, z: Tensor, rho: Tensor | float, generator: torch.Generator) -> Tensor:
         rho = torch.as_tensor(rho, dtype=z.dtype, device=z.device)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ConfigurationError
-from ..space import Space
+from ..space import Space, check_enumerable
 from .base import Bijection, Gaussian, Reference, Transport
 from .cosmic import TABLE, CosmicFlow
 
@@ -52,6 +52,46 @@ class Maps(Components):
 
     def push(self, z: Tensor, pick: Tensor, code: Tensor) -> Tensor:
         return _pick(torch.stack([m.from_reference(z, code)[0] for m in self._maps()], 1), pick)
+
+
+class Gaussians(Components):
+    """K affine maps a model from tables: the components of Gaussian mixtures.
+
+    Arguments:
+        space: A bound space of few models.
+        loc: Shape (M, K, D), in the order of ``space.enumerate()``.
+        scale_tril: Lower factors, shape (M, K, D, D); rows and columns of spare slots are
+            ignored.
+        reference: Standard normal if omitted.
+    """
+
+    loc: Tensor
+    tril: Tensor
+    inverse: Tensor
+    log_det: Tensor
+
+    def __init__(
+        self, space: Space, loc: Tensor, scale_tril: Tensor, reference: Reference | None = None
+    ) -> None:
+        super().__init__(space, reference or Gaussian(), loc.shape[1])
+        check_enumerable(space)
+        on = space.active(space.enumerate())[:, None]
+        tril = torch.where(on[..., None] & on[..., None, :], scale_tril.tril(), 0.0)
+        tril = tril + torch.diag_embed((~on).to(tril.dtype).expand(loc.shape))
+        eye = torch.eye(loc.shape[2], dtype=tril.dtype, device=tril.device).expand_as(tril)
+        self.register_buffer("loc", torch.where(on, loc, 0.0))
+        self.register_buffer("tril", tril)
+        self.register_buffer("inverse", torch.linalg.solve_triangular(tril, eye, upper=False))
+        self.register_buffer("log_det", tril.diagonal(dim1=2, dim2=3).abs().log().sum(-1))
+
+    def pull(self, x: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+        index = self.space.index(code)
+        z = self.inverse[index] @ (x[:, None] - self.loc[index])[..., None]
+        return z[..., 0], -self.log_det[index]
+
+    def push(self, z: Tensor, pick: Tensor, code: Tensor) -> Tensor:
+        index = self.space.index(code)
+        return self.loc[index, pick] + (self.tril[index, pick] @ z[..., None])[..., 0]
 
 
 class Diagonals(Components):
