@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+STORED = 100_000_000  # numbers set aside for an open number of draws
+FEWEST = 200  # draws a chain that are set aside in any case
+
 
 @dataclass(frozen=True)
 class Draws:
@@ -41,28 +44,47 @@ class Draws:
 
 
 class Recorder:
-    """Collects states into :class:`Draws`.
+    """Collects states into :class:`Draws`, of a fixed number or of as many as come.
+
+    Where their number is open, and the memory set aside is full, every other draw is dropped
+    and only every other of those to come is kept.
 
     Arguments:
-        draws: Most draws a chain.
+        draws: Most draws a chain; None for an open number.
         code: Codes of the chains, to take sizes from, shape (C, L).
         theta: Coordinates of the chains, to take sizes and dtype from, shape (C, D).
         thin: Steps between kept draws.
     """
 
-    def __init__(self, draws: int, code: Tensor, theta: Tensor, thin: int) -> None:
+    def __init__(self, draws: int | None, code: Tensor, theta: Tensor, thin: int) -> None:
         c = len(code)
-        self._code = torch.zeros(draws, c, code.shape[1], dtype=torch.long)
-        self._theta = torch.zeros(draws, c, theta.shape[1], dtype=theta.dtype)
-        self._log_joint = torch.zeros(draws, c, dtype=theta.dtype)
+        each = c * (code.shape[1] + theta.shape[1] + 1)
+        size = draws if draws is not None else max(FEWEST, 2 * (STORED // (2 * each)))
+        self.open = draws is None
+        self._code = torch.empty(size, c, code.shape[1], dtype=torch.long)
+        self._theta = torch.empty(size, c, theta.shape[1], dtype=theta.dtype)
+        self._log_joint = torch.empty(size, c, dtype=theta.dtype)
         self.thin, self.kept = thin, 0
+
+    @property
+    def code(self) -> Tensor:
+        """Codes so far, shape (draw, chain, L)."""
+        return self._code[: self.kept]
 
     def keep(self, code: Tensor, theta: Tensor, log_joint: Tensor) -> None:
         """Copy one state."""
+        if self.kept == len(self._code):
+            self._halve()
         self._code[self.kept].copy_(code)
         self._theta[self.kept].copy_(theta)
         self._log_joint[self.kept].copy_(log_joint)
         self.kept += 1
+
+    def _halve(self) -> None:
+        half = self.kept // 2
+        for stored in (self._code, self._theta, self._log_joint):
+            stored[:half] = stored[1 : 2 * half : 2].clone()
+        self.kept, self.thin = half, 2 * self.thin
 
     def draws(self) -> Draws:
         """What was kept so far."""

@@ -164,6 +164,16 @@ class Prior:
         return self.distribution(given, n).sample()
 
     @property
+    def kind(self) -> str:
+        """``"entries"``, ``"simplex"`` or ``"other"``: what a vector is made of."""
+        if len(self.shape) != 1:
+            return "other"
+        if self.shape == self.batch_shape and self.size == self.shape[0]:
+            return "entries"
+        on_simplex = self._fixed is not None and _support(self._fixed) is constraints.simplex
+        return "simplex" if on_simplex and self.size == self.shape[0] - 1 else "other"
+
+    @property
     def positive(self) -> bool:
         """Whether it is of numbers on the half-line above zero, fixed in advance."""
         if self._fixed is None:

@@ -35,6 +35,7 @@ from .estimate import (
     visit_probability,
 )
 from .fit import AuditReport, FitTrace, ModelAudit
+from .sample import Plan
 from .space import Counts, Space, Subsets, distinct, space_from_spec
 from .target import Truth
 
@@ -67,6 +68,7 @@ class RunReport:
         evaluations: Likelihood evaluations so far, fit included.
         gradients: How many of them were differentiated.
         audit: What the audit of the map found, or None if there was none.
+        plan: How the kernel was chosen, or None where it was given or fixed.
     """
 
     acceptance: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -80,6 +82,7 @@ class RunReport:
     evaluations: int = 0
     gradients: int = 0
     audit: AuditReport | None = field(default=None, repr=False)
+    plan: Plan | None = None
 
 
 class Result:
@@ -427,7 +430,8 @@ class Result:
         """Write everything to one file that holds data only, no code; read by :func:`load`."""
         fit = asdict(self.report.fit) if self.report.fit else None
         audit = asdict(self.report.audit) if self.report.audit else None
-        report = {**vars(self.report), "fit": fit, "audit": audit}
+        plan = asdict(self.report.plan) if self.report.plan else None
+        report = {**vars(self.report), "fit": fit, "audit": audit, "plan": plan}
         truth = None
         if self.truth:
             truth = {
@@ -482,7 +486,7 @@ class Result:
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        if self.report.audit is not None:
+        if self.report.audit is not None and self.report.fit is not None:
             warn_of_coverage(self.report.audit)
         size = float(self.raw.log_joint.abs().median())
         if torch.finfo(self.raw.log_joint.dtype).eps * size > ROUNDING:
@@ -561,6 +565,7 @@ def load(path: str | Path) -> Result:
     if report.get("audit"):
         models = tuple(ModelAudit(**m) for m in report["audit"]["models"])
         report["audit"] = AuditReport(**{**report["audit"], "models": models})
+    report["plan"] = Plan(**report["plan"]) if report["plan"] else None
     return Result(
         space_from_spec(data["space"]),
         Draws(**data["draws"]),

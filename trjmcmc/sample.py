@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from torch import Tensor
 from .draws import Draws, Recorder
 from .errors import BudgetError, InterruptedWarning, TargetError, TRJError
 from .fit import Pool
-from .kernel import Info, Kernel, State, start
+from .kernel import Info, Kernel, State, adapting, start
 from .target import Target
 from .transport import Transport
 
@@ -83,7 +84,7 @@ def warm_up(
     generator: torch.Generator,
     on_step: Callable[[], object] | None = None,
 ) -> tuple[State, Pool | None]:
-    """Advance chains without recording them as results.
+    """Advance chains without recording them as results; kernels adapt here and nowhere else.
 
     Returns:
         Where they are, and a selection of their second half that a map may be trained on.
@@ -94,7 +95,7 @@ def warm_up(
     tally = Tally(target)
     every = max(1, steps * len(state.code) // (2 * REPLAYED))
     kept: list[State] = []
-    with torch.no_grad():
+    with torch.no_grad(), adapting(kernel):
         for i in range(steps):
             state, infos = kernel.step(state, generator)
             tally.add(infos)
@@ -104,13 +105,34 @@ def warm_up(
                 kept.append(state)
             if on_step is not None:
                 on_step()
-    if not kept:
-        return state, None
-    parts = (
-        torch.cat(x) for x in zip(*((s.code, s.theta, s.log_joint) for s in kept), strict=True)
-    )
-    code, theta, log_joint = parts
-    return state, Pool(code, theta, log_joint.double())
+    return state, pooled(kept)
+
+
+def pooled(states: list[State]) -> Pool | None:
+    """The points of several states to train on, or None of none."""
+    if not states:
+        return None
+    columns = zip(*((s.code, s.theta, s.log_joint) for s in states), strict=True)
+    code, theta, log_joint = (torch.cat(x) for x in columns)
+    return Pool(code, theta, log_joint.double())
+
+
+@dataclass
+class Plan:
+    """How the kernel of a run was chosen: what was measured, and what came of it.
+
+    Attributes:
+        weights: Share of the steps by move between models.
+        efficiency: By kernel measured, effective draws of the model indicator a second, all
+            chains together.
+        rounds: Training steps of each round.
+        settings: By kernel, what it adapted in warm-up.
+    """
+
+    weights: dict[str, float] = field(default_factory=dict)
+    efficiency: dict[str, float] = field(default_factory=dict)
+    rounds: list[int] = field(default_factory=list)
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -119,7 +141,7 @@ class Chains:
 
     Attributes:
         draws: Kept draws.
-        stopped: ``"draws"``, ``"budget"``, ``"interrupted"`` or ``"error"``.
+        stopped: ``"draws"``, ``"enough"``, ``"budget"``, ``"interrupted"`` or ``"error"``.
         error: What ended it, if anything did.
     """
 
@@ -133,9 +155,10 @@ def run_chains(
     state: State,
     tally: Tally,
     *,
-    draws: int,
+    draws: int | None,
     thin: int,
     generator: torch.Generator,
+    enough: Callable[[Recorder], bool] | None = None,
     on_draw: Callable[[], object] | None = None,
 ) -> Chains:
     """Advance chains and record them; nothing is adapted here.
@@ -144,9 +167,10 @@ def run_chains(
         kernel: Leaves the target invariant.
         state: Where the chains are.
         tally: Acceptance counts to add to.
-        draws: Kept draws a chain.
-        thin: Steps a kept draw.
+        draws: Kept draws a chain; None for as many as come until there are enough.
+        thin: Steps a kept draw; may grow where the number of draws is open.
         generator: The only source of randomness.
+        enough: Asked after each kept draw whether to stop.
         on_draw: Called after each kept draw.
 
     Returns:
@@ -162,20 +186,23 @@ def run_chains(
     failure: TRJError | None = None
     try:
         with torch.no_grad():
-            for _ in range(draws):
-                for _ in range(thin):
+            while recorder.kept != draws:
+                for _ in range(recorder.thin):
                     state, infos = kernel.step(state, generator)
                     tally.add(infos)
                 tally.check()
                 recorder.keep(state.code, state.theta, state.log_joint)
                 if on_draw is not None:
                     on_draw()
+                if enough is not None and enough(recorder):
+                    stopped = "enough"
+                    break
     except KeyboardInterrupt:
         if not recorder.kept:
             raise
         stopped = "interrupted"
         warnings.warn(
-            f"interrupted after {recorder.kept} of {draws} draws a chain; the result holds them",
+            f"interrupted after {recorder.kept} draws a chain; the result holds them",
             InterruptedWarning,
             stacklevel=3,
         )
@@ -192,7 +219,7 @@ def run_chains(
 
 def starting_state(
     target: Target,
-    transport: Transport,
+    transport: Transport | None,
     code: Tensor,
     generator: torch.Generator,
     theta: Tensor | None = None,
@@ -201,7 +228,7 @@ def starting_state(
 
     Arguments:
         target: The target.
-        transport: The map.
+        transport: The map; without one all start from the prior.
         code: The model that each chain starts in, shape (C, L).
         generator: Source of randomness.
         theta: Where prior draws have been carried by tempering, shape (C, D). Without them a
@@ -213,11 +240,13 @@ def starting_state(
     """
     chains, device = len(code), target.device
     with torch.no_grad():
-        z = transport.sample_reference(chains, generator, target.dtype)
-        pushed = start(target, code, transport.push(z, code)[0])
         drawn = (
             _from_prior(target, code, generator) if theta is None else start(target, code, theta)
         )
+        pushed = drawn
+        if transport is not None:
+            z = transport.sample_reference(chains, generator, target.dtype)
+            pushed = start(target, code, transport.push(z, code)[0])
         from_map = torch.arange(chains, device=device) % 2 == 0
         use_map = torch.where(from_map, pushed.log_joint > -math.inf, drawn.log_joint == -math.inf)
         theta = torch.where(use_map[:, None], pushed.theta, drawn.theta)

@@ -14,9 +14,12 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from .auto import Auto
+from .defaults import STEP_EVALUATIONS, log_guess, matching, several, trained_kernel
 from .draws import Draws
 from .errors import BudgetError, ConfigurationError, ConvergenceError, TargetError
-from .estimate import Estimate, log_mass
+from .estimate import Enough, Estimate, log_mass
+from .estimate.importance import FIRST_DRAWS
 from .fit import (
     AuditReport,
     FitTrace,
@@ -24,25 +27,21 @@ from .fit import (
     Pool,
     Recipe,
     TemperedSMC,
-    mode_map,
 )
-from .kernel import CrankNicolson, Cycle, Fixed, IndexProposal, Jump, Kernel, Neighbours, RandomWalk
+from .kernel import Kernel, State, start
 from .result import SHOWN, Result, RunReport, warn_of_coverage
-from .sample import Tally, run_chains, starting_state, warm_up
-from .space import ModelList, Space, distinct
+from .sample import Plan, Tally, run_chains, starting_state, warm_up
+from .space import Space, distinct
 from .target import Target
 from .transport import Transport, mixture_flow
 
 FIT_SHARE = 0.75  # of a limit on the evaluations of a run
-STEP_EVALUATIONS = 7  # of the default kernel
 FRUGAL_STEPS = 100  # at least that chains make where evaluations are limited
-WALKS = 4  # random walks a step: cheap, and measured to halve the autocorrelation time
-UNIFORM_SHARE = 0.2  # of the default proposal between models, so that none is starved
-JUMP_RHO = 0.95  # of the default jump: measured best of 0.8, 0.95 and 1 on coal mining
-FRESH = 0.1  # share of independent jumps and moves: an untrained map mixes through nothing else
 STARTS = 64  # particles a model that starts are picked from where no pilot run was made
 PROBES = 64  # points at which a map is checked
 ROUND_TRIP = 0.05  # largest error of a map there and back
+CHAINS, MANY = 256, 512  # of a run of so many draws; of one until it is precise: measured best
+PRECISION = 0.01  # standard error of a probability that a fit is worth its time for
 
 MakeTransport = Callable[[Space], Transport]
 MakeKernel = Callable[[Target, Transport], Kernel]
@@ -105,12 +104,15 @@ class TRJSampler:
         self.seed = secrets.randbits(31) if seed is None else int(seed)
         self._generator = torch.Generator(self.target.device).manual_seed(self.seed)
         space = self.target.space
+        self._given_map = transport is not None
         if transport is None:
             transport = mixture_flow(space, seed=self.seed)
         elif not isinstance(transport, Transport):
             transport = transport(space)
-        self.transport = _matching(transport, self.target)
+        self.transport = matching(transport, self.target)
         self._make_kernel: MakeKernel = self._default_kernel
+        self._own_kernel = kernel is not None
+        self._simple: Transport | None = None  # a map of fitted normals, where that was enough
         if isinstance(kernel, Kernel):
             self._make_kernel = lambda target, transport: kernel
         elif kernel is not None:
@@ -124,9 +126,7 @@ class TRJSampler:
         self._check_kernel(self._make_kernel(self.target, self.transport))
 
     def _check_kernel(self, kernel: Kernel) -> Kernel:
-        space = self.target.space
-        many = space.size is None or space.size > 1
-        if many and not kernel.between:
+        if several(self.target.space) and not kernel.between:
             raise ConfigurationError(
                 "kernel: nothing in it moves between models; add trj.kernel.Jump with a proposal"
             )
@@ -275,37 +275,15 @@ class TRJSampler:
         )
 
     def _log_mass_of(self, code: Tensor, evaluations: int | None = None) -> Estimate:
-        return log_mass(self.target, self.transport, code, self._generator, evaluations=evaluations)
+        if self._simple is not None:  # not worth more: it was made to jump through
+            evaluations = FIRST_DRAWS
+        return log_mass(self.target, self._map, code, self._generator, evaluations=evaluations)
 
     def _default_kernel(self, target: Target, transport: Transport) -> Kernel:
-        space = target.space
-        kernels: list[Kernel | tuple[Kernel, int]] = []
-        if space.size is None or space.size > 1:
-            proposal = self._default_proposal(space)
-            kernels.append(Jump(target, transport, proposal, rho=JUMP_RHO, fresh=FRESH))
-        kernels.append(CrankNicolson(target, transport, fresh=FRESH))
-        if self._recipe.few and any(len(m) > 1 for m in self._recipe.modes):
-            modes = _matching(mode_map(space, self._recipe.modes), target)
-            kernels.append(CrankNicolson(target, modes, name="modes"))
-        return Cycle([*kernels, (RandomWalk(target, scale=self._recipe.scale), WALKS)])
-
-    def _default_proposal(self, space: Space) -> IndexProposal:
-        if not self._recipe.few and not isinstance(space, ModelList):
-            return Neighbours(space)
-        return Fixed(space, self._guess(), other=True)
+        return trained_kernel(target, transport, self._recipe, self._guess())
 
     def _guess(self) -> Tensor | None:
-        """Log-probabilities of the models of a small space as far as they are known yet."""
-        if self._recipe.audit is not None:
-            known = self._recipe.audit.log_mass.to(self.target.device)
-        elif self._log_mass:
-            known = torch.tensor([e.value for e in self._log_mass.values()])
-        else:
-            return None
-        if not bool((known > -math.inf).any()):
-            return None
-        p = known.double().softmax(0)
-        return ((1 - UNIFORM_SHARE) * p + UNIFORM_SHARE / len(p)).log()
+        return log_guess(self._recipe, self._log_mass)
 
     def _starting_models(self, chains: int) -> Tensor:
         """From the guess where there is one, else from the model prior."""
@@ -335,26 +313,45 @@ class TRJSampler:
 
     def run(
         self,
-        draws: int = 1000,
+        draws: int | None = None,
         *,
-        chains: int = 256,
+        chains: int | None = None,
         warmup: int | None = None,
         thin: int = 1,
-        fit: bool = True,
+        fit: bool | str = "auto",
+        until: Mapping[str, float] | None = None,
+        max_seconds: float | None = None,
         max_evaluations: int | None = None,
         progress: bool = True,
     ) -> Result:
-        """Sample; trains the map first if nobody has.
+        """Sample, with as much training as pays.
+
+        By default chains start at once with classical moves and with jumps through normals
+        fitted to a small pilot run. Warm-up measures how fast the model indicator forgets under
+        each kind of move, per second; trains the map in rounds while another round costs less
+        time than it saves for the precision asked for; then mixes the moves by what it measured
+        and freezes everything. ``result.report.plan`` says what came of it. The choice rests on
+        times, so two such runs differ; ``fit=True`` and ``fit=False`` give identical draws for
+        identical seeds.
 
         Arguments:
-            draws: Kept draws a chain.
-            chains: Chains, advanced together.
+            draws: Kept draws a chain; 1000, or if there is ``until`` or ``max_seconds`` as many
+                as these allow.
+            chains: Chains, advanced together; 256, or 512 if the number of draws is open.
             warmup: Steps left out at the start; half as many as are kept, and at least
-                200, if omitted. Chains start from the map and from the prior.
-            thin: Steps a kept draw.
-            fit: Train the map first if it was not trained here; False takes it as it is.
+                200, if omitted. With ``fit="auto"`` those that the choice takes and 60 more.
+                Chains start from the map and from the prior.
+            thin: Steps a kept draw; where the number of draws is open and memory is short it
+                doubles.
+            fit: ``"auto"``; True, train the map in full first if it was not trained here, and
+                use the standard kernel; False, take the map as it is.
+            until: ``{"probability": 0.01}``: stop as soon as the standard error of every model's
+                probability (in a space of more than 64 models every unit's) is as small.
+            max_seconds: Wall time after which to stop, all stages included; a pilot run or a
+                likelihood under way is finished.
             max_evaluations: Most likelihood calls of this run, its fit included. Three
-                quarters go to a fit, the rest to as many chains and steps as they pay for.
+                quarters go to a fit, the rest to as many chains and steps as they pay for;
+                ``fit="auto"`` is then True.
             progress: Show a progress bar.
 
         Returns:
@@ -362,63 +359,140 @@ class TRJSampler:
             is kept it ends the call.
 
         Raises:
-            ConfigurationError: A count below 1.
+            ConfigurationError: A count below 1, a precision that is not known.
             NonFiniteError: A density was NaN or +inf; model and parameters are named.
             BudgetError: ``max_evaluations`` are not enough for a single draw.
             BlackBoxError, PoolError: A black box or its pool failed. Of this error and the
                 one above the attribute ``result`` holds the draws so far, if there are any.
         """
-        counts = (draws, chains, thin, 0 if warmup is None else warmup)
-        if not all(isinstance(n, int) for n in counts):
-            raise ConfigurationError(f"run: draws, chains, thin, warmup are integers, got {counts}")
-        warmup = max(200, draws * thin // 2) if warmup is None else warmup
-        if draws < 1 or chains < 1 or thin < 1 or warmup < 0:
-            raise ConfigurationError(
-                "run: expected draws, chains, thin >= 1 and warmup >= 0, got "
-                f"draws={draws}, chains={chains}, thin={thin}, warmup={warmup}"
-            )
+        begun = time.monotonic()
+        deadline = math.inf if max_seconds is None else begun + max_seconds
+        enough = Enough(copy.deepcopy(self.target.space).cpu(), until, deadline)
+        as_many_as_come = draws is None and (until is not None or max_seconds is not None)
+        if draws is None and not as_many_as_come:
+            draws = 1000
+        if chains is None:
+            chains = MANY if as_many_as_come else CHAINS
+        _check_counts(draws, chains, thin, warmup)
+        if fit not in {"auto", True, False}:
+            raise ConfigurationError(f'fit: expected "auto", True or False, got {fit!r}')
+        auto = fit == "auto" and not self._own_kernel and max_evaluations is None
         with self._limited(max_evaluations) as left:
-            if fit and self.fit_trace is None:
+            if fit and not auto and self.fit_trace is None:
                 share = None if max_evaluations is None else int(FIT_SHARE * max_evaluations)
                 trace = self._train_and_weigh(max_evaluations=share, progress=progress)
                 if trace.stopped == "interrupted":
                     raise KeyboardInterrupt(
                         "fit interrupted; run(fit=False) samples with the map so far"
                     )
-            return self._sample(draws, chains, warmup, thin, left, progress)
+            self._check_round_trip()
+            if auto:
+                ready = self.fit_trace is not None or self._given_map
+                kernel, state, plan = self._choose(
+                    chains, warmup, enough.error or PRECISION, deadline, ready, progress
+                )
+            else:
+                warmup = max(200, (draws or 0) * thin // 2) if warmup is None else warmup
+                kernel, state = self._warm_up(chains, warmup, left, progress)
+                plan = None
+            return self._sample(kernel, state, draws, thin, enough, plan, progress)
 
-    def _sample(
+    def _choose(
         self,
-        draws: int,
         chains: int,
-        warmup: int,
-        thin: int,
-        left: Callable[[], int | None],
+        warmup: int | None,
+        error: float,
+        deadline: float,
+        ready: bool,
         progress: bool,
-    ) -> Result:
-        """Warm up, record, and report, within what is left of a limit on evaluations."""
-        self._check_round_trip()
-        remaining = left()
+    ) -> tuple[Kernel, State, Plan]:
+        """Find the kernel by measurement, training while that pays."""
+        recipe, generator = self._recipe, self._generator
+        recipe.survey(progress=progress)
+        begun = time.perf_counter()
+        code = self._starting_models(max(chains, CHAINS))
+        through = self.transport if ready else None
+        state = starting_state(self.target, through, code, generator, self._prior_starts(code))
+        auto = Auto(
+            recipe,
+            self.transport,
+            state,
+            self._guess,
+            error=error,
+            generator=generator,
+            deadline=deadline,
+            ready=ready,
+            progress=progress,
+        )
+        kernel = auto.run()
+        if recipe.trace is not None and recipe.trace.stopped == "interrupted":
+            raise KeyboardInterrupt("fit interrupted; run(fit=False) samples with the map so far")
+        steps = max(auto.burn_in, 0 if warmup is None else warmup - auto.steps)
+        state = start(self.target, auto.state.code[:chains], auto.state.theta[:chains])
+        state, recipe.extra = self._advance(kernel, state, steps, progress)
+        trained = recipe.seconds.get("fit", 0.0) if auto.plan.rounds else 0.0
+        self._seconds["warmup"] = time.perf_counter() - begun - trained
+        if self.fit_trace is None and not self._given_map:
+            self._simple = auto.simple
+        if not self._weighed and recipe.few and self.target.dim:
+            if recipe.audit is not None:
+                recipe.score = recipe.audit.score(self._map)
+            self._weigh()
+        if recipe.extra is not None and self.fit_trace is not None:
+            self._spot_check(progress)
+        return self._check_kernel(kernel), state, auto.plan
+
+    @property
+    def _map(self) -> Transport:
+        """The map that evidences go through."""
+        return self.transport if self._simple is None else self._simple
+
+    def _warm_up(
+        self, chains: int, warmup: int, left: Callable[[], int | None], progress: bool
+    ) -> tuple[Kernel, State]:
+        """The standard or the user's kernel, and chains warmed up by it."""
+        self._simple = None
         if not self._weighed:
-            self._weigh(None if remaining is None else remaining // 2)
+            with suppress(BudgetError):
+                self._weigh(left())
         kernel = self._check_kernel(self._make_kernel(self.target, self.transport))
-        generator = self._generator
         remaining = left()
         if remaining is not None:
             chains, warmup = _affordable(remaining, chains, warmup)
         code = self._starting_models(chains)
-        drawn = self._prior_starts(code)
-        state = starting_state(self.target, self.transport, code, generator, drawn)
+        state = starting_state(
+            self.target, self.transport, code, self._generator, self._prior_starts(code)
+        )
         begun = time.perf_counter()
-        with tqdm(total=warmup, desc="warm-up", disable=not progress, unit="step") as bar:
-            state, self._recipe.extra = warm_up(
-                kernel, state, warmup, self.target, generator, bar.update
-            )
+        state, self._recipe.extra = self._advance(kernel, state, warmup, progress)
         self._seconds["warmup"] = time.perf_counter() - begun
         if self._recipe.extra is not None and remaining is None:
-            self._recipe.spot_check(self._recipe.extra.code, progress)
-            if self._recipe.spot is not None and self.audit_report is None:
-                self.audit_report = self._report()
+            self._spot_check(progress)
+        return kernel, state
+
+    def _advance(
+        self, kernel: Kernel, state: State, steps: int, progress: bool
+    ) -> tuple[State, Pool | None]:
+        with tqdm(total=steps, desc="warm-up", disable=not progress, unit="step") as bar:
+            return warm_up(kernel, state, steps, self.target, self._generator, bar.update)
+
+    def _spot_check(self, progress: bool) -> None:
+        assert self._recipe.extra is not None
+        self._recipe.spot_check(self._recipe.extra.code, progress)
+        if self._recipe.spot is not None and self.audit_report is None:
+            self.audit_report = self._report()
+
+    def _sample(
+        self,
+        kernel: Kernel,
+        state: State,
+        draws: int | None,
+        thin: int,
+        enough: Enough,
+        plan: Plan | None,
+        progress: bool,
+    ) -> Result:
+        """Record, and report."""
         begun, forgiven = time.perf_counter(), int(self.target.overflows)
         tally = Tally(self.target)
         with tqdm(total=draws, desc="sample", disable=not progress, unit="draw") as bar:
@@ -428,7 +502,8 @@ class TRJSampler:
                 tally,
                 draws=draws,
                 thin=thin,
-                generator=generator,
+                generator=self._generator,
+                enough=enough,
                 on_draw=bar.update,
             )
         record = chain.draws
@@ -437,7 +512,7 @@ class TRJSampler:
             acceptance=tally.rates(),
             fit=self.fit_trace,
             seconds={**self._recipe.seconds, **self._seconds},
-            steps=record.n_draws * thin,
+            steps=record.n_draws * record.thin,
             seed=self.seed,
             interrupted=chain.stopped == "interrupted",
             budget_spent=chain.stopped == "budget",
@@ -445,6 +520,7 @@ class TRJSampler:
             evaluations=self.target.evaluations - self._before[0],
             gradients=self.target.gradients - self._before[1],
             audit=self.audit_report,
+            plan=plan,
         )
         result = self._result(record, report)
         if chain.error is not None:
@@ -492,13 +568,15 @@ class TRJSampler:
             )
 
 
-def _matching(transport: Transport, target: Target) -> Transport:
-    """The map in the target's precision and place; the caller's own where it fits already."""
-    tensors = [*transport.parameters(), *transport.buffers()]
-    floating = [t for t in tensors if t.is_floating_point()]
-    if all((t.dtype, t.device) == (target.dtype, target.device) for t in floating):
-        return transport
-    return copy.deepcopy(transport).to(target.device, target.dtype)
+def _check_counts(draws: int | None, chains: int, thin: int, warmup: int | None) -> None:
+    counts = (1 if draws is None else draws, chains, thin, 0 if warmup is None else warmup)
+    if not all(isinstance(n, int) for n in counts):
+        raise ConfigurationError(f"run: draws, chains, thin, warmup are integers, got {counts}")
+    if min(counts[:3]) < 1 or counts[3] < 0:
+        raise ConfigurationError(
+            "run: expected draws, chains, thin >= 1 and warmup >= 0, got "
+            f"draws={draws}, chains={chains}, thin={thin}, warmup={warmup}"
+        )
 
 
 def _affordable(left: int, chains: int, warmup: int) -> tuple[int, int]:

@@ -564,6 +564,17 @@ class Target:
                 )
         return torch.where(self.space.active(code), by_slot, 0.0)
 
+    def layout(self, code: Tensor) -> dict[str, tuple[slice, str, int]]:
+        """Where the parameters of a model lie, shape (L,) -> by name slots, kind and length.
+
+        The kind is ``"entries"`` (a vector of numbers with densities of their own),
+        ``"simplex"`` (a vector on the simplex) or ``"other"``; the length is that of the vector.
+        """
+        return {
+            b.prior.name: (b.slots, b.prior.kind, b.prior.shape.numel())
+            for b in self._density_of(code).blocks
+        }
+
     def positive_slots(self, code: Tensor) -> Tensor:
         """Slots of parameters on the half-line above zero, of one model, shape (D,), bool."""
         positive = torch.zeros(self.dim, dtype=torch.bool, device=self.device)

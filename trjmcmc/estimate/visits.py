@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from ..export import split_rhat
 from .estimate import Estimate
-from .mean import mean_error
+from .mean import MANY_CHAINS, mean_error
 
 FEW_RETURNS = 10  # visits of a model that begin anew, under which its error is doubtful
 HIGH_RHAT = 1.05
+MANY_RHAT = 1.1  # of many chains, whose errors rest on their spread: ten autocorrelation times
 
 
 def visit_probability(indicator: NDArray[np.bool_], fallback_ess: float) -> Estimate:
@@ -40,7 +41,8 @@ def visit_probability(indicator: NDArray[np.bool_], fallback_ess: float) -> Esti
     warning = _few_returns(indicator)
     if warning and fallback_ess > 0:  # a model seldom seen: one effective draw more or less
         error = max(error, 1 / fallback_ess)
-    if not warning and (rhat := split_rhat(indicator.astype(float))) > HIGH_RHAT:
+    limit = MANY_RHAT if len(indicator) >= MANY_CHAINS else HIGH_RHAT
+    if not warning and (rhat := split_rhat(indicator.astype(float))) > limit:
         warning = f"R-hat {rhat:.2f}"
     return Estimate(p, error, ess, warning)
 

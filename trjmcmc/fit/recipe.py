@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import time
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
@@ -21,7 +23,7 @@ from ..grouping import same_rows
 from ..space import distinct
 from ..target import Target
 from ..transport import Transport
-from .audit import REPLICATES, Audit, Pool, Score
+from .audit import AGREEMENT, REPLICATES, Audit, Pool, Score
 from .locate import locate
 from .modes import Modes, find_modes
 from .objective import ForwardKL, Objective, ReverseKL
@@ -39,6 +41,11 @@ SPOTS = 8  # most models of a large space that are audited
 WORTH_A_SPOT = 0.02  # share of the visits from which they are
 MENDS = 2  # times that a map is trained again because the audit finds it short
 MODE_DRAWS = 2000  # draws among which modes are looked for
+SURVEY, SURVEYED = 2400, (25, 300)  # particles of a survey: in all, and by model and replicate
+SURVEY_MOVES = 20
+SURVEY_SECONDS = 60.0  # most that it takes where likelihoods are dear, about
+PRICED = 256  # evaluations whose price is taken
+TRIAL = 3  # training steps whose price is taken
 
 Pilot = bool | str | Mapping[Any, Mapping[str, Any]] | Pool | None
 
@@ -130,13 +137,72 @@ class Recipe:
         settings = {"steps": steps, "batch": batch, "progress": progress, **options}
         self.trace = self._train(objective, settings)
         self.seconds["fit"] = self.trace.seconds
-        self.audit = draft if self.few and draft.rounds else None
-        if self.audit is not None:
+        self.audit = None
+        if self.few and draft.rounds:
+            self._adopt(draft)
             self.seconds["pilot"] = draft.seconds
-            self.modes = [self._modes_of(draft, m) for m in range(len(codes))]
         if auditing and self.audit is not None:
             self._mend(draft, settings, larger=limit is None)
         return self.trace
+
+    # ---- before any training ----------------------------------------------------------------
+
+    def survey(self, *, progress: bool = False) -> None:
+        """A first, small audit of a small space: starts, rough evidences, draws.
+
+        It is sized by the measured price of the likelihood; :meth:`fit` lets it grow.
+        """
+        if not self.few or not self.target.dim or self.audit is not None:
+            return
+        codes = self.target.space.enumerate()
+        each = min(SURVEYED[1], max(SURVEYED[0], SURVEY // (REPLICATES * len(codes))))
+        affordable = int(SURVEY_SECONDS / self._price(codes))
+        most, moves = _sizes_within(affordable, len(codes), SURVEY_MOVES)
+        draft = Audit(
+            self.target, codes, particles=min(each, most), moves=moves, generator=self.generator
+        )
+        begun = time.perf_counter()
+        if self._grow(draft, 0, None, progress):
+            self._adopt(draft)
+            active = self.target.space.active(codes)
+            self.scale = _typical_scale(active, self._moments(codes, draft.pool())[1])
+        self.seconds["survey"] = time.perf_counter() - begun
+
+    def _price(self, codes: Tensor) -> float:
+        """Seconds of one evaluation, in batches as large as chains make them."""
+        code = codes[torch.arange(PRICED, device=codes.device) % len(codes)]
+        theta = self.target.sample_prior(code, self.generator)
+        theta = torch.where(theta.isfinite(), theta, 0.0)
+        begun = time.perf_counter()
+        with torch.no_grad():
+            self.target.log_joint(code, theta)
+        return (time.perf_counter() - begun) / PRICED
+
+    def _adopt(self, audit: Audit) -> None:
+        self.audit = audit
+        self.modes = [self._modes_of(audit, m) for m in range(len(audit.code))]
+
+    def training_step(self, extra: Pool | None) -> float:
+        """Seconds of one step of training, found on a copy of the map."""
+        trial = copy.deepcopy(self.transport)
+        objective: Objective
+        if self.audit is not None:
+            pool = self.audit.pool()
+            objective = self._covering(pool if extra is None else pool.joined(extra))
+        else:
+            objective = ReverseKL(self.target)
+        begun = time.perf_counter()
+        train(trial, objective, steps=TRIAL, generator=self.generator, progress=False)
+        return (time.perf_counter() - begun) / TRIAL
+
+    def audit_cost(self) -> float:
+        """Seconds until the halves of the audit agree, by guess."""
+        audit = self.audit
+        if audit is None:
+            return 0.0
+        gap = audit.gap[audit.matters]
+        worst = float(gap.nan_to_num(1.0, 1.0).max()) if len(gap) else 0.0
+        return audit.seconds * max(0.0, (worst / AGREEMENT) ** 2 - 1)
 
     # ---- where draws come from --------------------------------------------------------------
 
@@ -210,23 +276,30 @@ class Recipe:
     def _place(self, codes: Tensor, pool: Pool | None, first: bool) -> None:
         """Standardise the map's coordinates; later fits go on from the map as it is."""
         active = self.target.space.active(codes)
-        loc = torch.zeros(active.shape, dtype=self.target.dtype, device=self.target.device)
-        scale = torch.ones_like(loc)
-        if pool is None and self.target.differentiable:
-            with suppress(BudgetError):  # the map then starts from standard units
-                loc, scale = locate(self.target, codes, self.generator)
-        elif pool is not None:
-            for m, code in enumerate(codes):
-                mine = pool.theta[(pool.code == code).all(-1)]
-                if len(mine):
-                    loc[m] = mine.mean(0)
-                if len(same_rows(mine).unique()) >= ENOUGH_FOR_A_SCALE:
-                    scale[m] = mine.std(0).clamp(min=1e-6)
+        if pool is not None:
+            loc, scale = self._moments(codes, pool)
+        else:
+            loc = torch.zeros(active.shape, dtype=self.target.dtype, device=self.target.device)
+            scale = torch.ones_like(loc)
+            if self.target.differentiable:
+                with suppress(BudgetError):  # the map then starts from standard units
+                    loc, scale = locate(self.target, codes, self.generator)
         loc, scale = torch.where(active, loc, 0.0), torch.where(active, scale, 1.0)
-        count = active.sum(0).clamp(min=1)  # geometric mean over the models that use a slot
-        self.scale = (torch.where(active, scale.log(), 0.0).sum(0) / count).exp()
+        self.scale = _typical_scale(active, scale)
         if first:
             self.transport.calibrate(codes, loc, scale)
+
+    def _moments(self, codes: Tensor, pool: Pool) -> tuple[Tensor, Tensor]:
+        """Means and standard deviations of the draws of each model, shape (M, D)."""
+        loc = pool.theta.new_zeros(len(codes), self.target.dim)
+        scale = torch.ones_like(loc)
+        for m, code in enumerate(codes):
+            mine = pool.theta[(pool.code == code).all(-1)]
+            if len(mine):
+                loc[m] = mine.mean(0)
+            if len(same_rows(mine).unique()) >= ENOUGH_FOR_A_SCALE:
+                scale[m] = mine.std(0).clamp(min=1e-6)
+        return loc, scale
 
     def _covering(self, pool: Pool) -> ForwardKL:
         return ForwardKL(pool.code, pool.theta, log_joint=pool.log_joint, generator=self.generator)
@@ -281,6 +354,12 @@ class Recipe:
     def _modes_of(self, audit: Audit, m: int) -> Modes:
         theta, _ = audit.draw(torch.full((MODE_DRAWS,), m, device=self.target.device))
         return find_modes(theta, self.target.space.active(audit.code[m : m + 1])[0])
+
+
+def _typical_scale(active: Tensor, scale: Tensor) -> Tensor:
+    """Geometric mean, over the models that use a slot, of its standard deviations, shape (D,)."""
+    count = active.sum(0).clamp(min=1)
+    return (torch.where(active, scale.log(), 0.0).sum(0) / count).exp()
 
 
 def _sizes_within(limit: int, models: int, moves: int) -> tuple[int, int]:

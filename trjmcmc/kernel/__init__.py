@@ -12,6 +12,7 @@ from .compose import Cycle, DelayedRejection, Mixture
 from .hmc import HMC
 from .index import Fixed, IndexProposal, Informed, MixtureProposal, Neighbours, Stay
 from .jump import Jump
+from .split import SplitMerge
 from .within import CrankNicolson, RandomWalk, Stretch
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "NormalInverseGamma",
     "Point",
     "RandomWalk",
+    "SplitMerge",
     "State",
     "Stay",
     "Stretch",

@@ -1,0 +1,103 @@
+"""The moves that a sampler makes unless told otherwise."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor
+
+from .estimate import Estimate
+from .fit import Recipe, mode_map
+from .kernel import (
+    BirthDeath,
+    CrankNicolson,
+    Cycle,
+    Fixed,
+    IndexProposal,
+    Jump,
+    Kernel,
+    MixtureProposal,
+    Neighbours,
+    RandomWalk,
+)
+from .space import Counts, ModelList, Space, Subsets
+from .target import Target
+from .transport import Transport
+
+STEP_EVALUATIONS = 7  # of the kernel of a trained map
+WALKS = 4  # random walks a step: cheap, and measured to halve the autocorrelation time
+UNIFORM_SHARE = 0.2  # of the default proposal between models, so that none is starved
+JUMP_RHO = 0.95  # of the default jump: measured best of 0.8, 0.95 and 1 on coal mining
+FRESH = 0.1  # share of independent jumps and moves: an untrained map mixes through nothing else
+SWAP = 0.3  # share of the swaps among neighbours in a space of subsets
+LOCAL = 0.5  # share of the births and deaths that lead to neighbours
+
+
+def several(space: Space) -> bool:
+    return space.size is None or space.size > 1
+
+
+def log_guess(recipe: Recipe, log_mass: dict[str, Estimate]) -> Tensor | None:
+    """Log-probabilities of the models of a small space as far as they are known yet, (M,)."""
+    if recipe.audit is not None:
+        known = recipe.audit.log_mass.to(recipe.target.device)
+    elif log_mass:
+        known = torch.tensor([e.value for e in log_mass.values()], device=recipe.target.device)
+    else:
+        return None
+    if not bool((known > -torch.inf).any()):
+        return None
+    p = known.double().softmax(0)
+    return ((1 - UNIFORM_SHARE) * p + UNIFORM_SHARE / len(p)).log()
+
+
+def proposal(space: Space, few: bool, guess: Tensor | None) -> IndexProposal:
+    """By evidences where the models are few, else to neighbours."""
+    if not few and not isinstance(space, ModelList):
+        return Neighbours(space)
+    return Fixed(space, guess, other=True)
+
+
+def trained_kernel(
+    target: Target, transport: Transport, recipe: Recipe, guess: Tensor | None
+) -> Kernel:
+    """A jump, a Crank-Nicolson move and random walks; moves between modes if there are any."""
+    space = target.space
+    kernels: list[Kernel | tuple[Kernel, int]] = []
+    if several(space):
+        to = proposal(space, recipe.few, guess)
+        kernels.append(Jump(target, transport, to, rho=JUMP_RHO, fresh=FRESH))
+    kernels += inside(target, transport, recipe)
+    return Cycle([*kernels, (RandomWalk(target, scale=recipe.scale), WALKS)])
+
+
+def inside(target: Target, transport: Transport, recipe: Recipe) -> list[Kernel]:
+    """Moves through a trained map, and between the modes that the audit has found."""
+    kernels: list[Kernel] = [CrankNicolson(target, transport, fresh=FRESH)]
+    if recipe.few and any(len(m) > 1 for m in recipe.modes):
+        modes = matching(mode_map(target.space, recipe.modes), target)
+        kernels.append(CrankNicolson(target, modes, name="modes"))
+    return kernels
+
+
+def birth_death(target: Target, guess: Tensor | None) -> Kernel:
+    """The classical move: to neighbours, and where models are few to any."""
+    space = target.space
+    if isinstance(space, ModelList):
+        return BirthDeath(target, Fixed(space, guess, other=True))
+    near: IndexProposal = Neighbours(
+        space, swap=SWAP if isinstance(space, Subsets) and space.code_width > 1 else 0.0
+    )
+    if guess is not None and not isinstance(space, Counts):
+        near = MixtureProposal([near, Fixed(space, guess, other=True)], [LOCAL, 1 - LOCAL])
+    return BirthDeath(target, near)
+
+
+def matching(transport: Transport, target: Target) -> Transport:
+    """The map in the target's precision and place; the caller's own where it fits already."""
+    tensors = [*transport.parameters(), *transport.buffers()]
+    floating = [t for t in tensors if t.is_floating_point()]
+    if all((t.dtype, t.device) == (target.dtype, target.device) for t in floating):
+        return transport
+    return copy.deepcopy(transport).to(target.device, target.dtype)

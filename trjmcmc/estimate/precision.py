@@ -1,0 +1,111 @@
+"""How precise a run is so far, and whether that is enough."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..draws import Recorder
+from ..errors import ConfigurationError
+from ..space import Space
+from .mean import mean_error
+
+COUNTED = 64  # most models whose probabilities are watched one by one
+FEWEST = 20  # draws a chain before precision is looked at
+FORGOTTEN = 10.0  # autocorrelation times that a precise run must be long
+GROWTH = 1.1  # relative length of a run from one look to the next
+
+
+def features(space: Space, code: Tensor) -> Tensor:
+    """Indicators whose means are watched: one a model, or one a unit of a large space.
+
+    Arguments:
+        space: The space.
+        code: Models, shape (..., L).
+
+    Returns:
+        Shape (..., F), float64.
+    """
+    if space.size is not None and space.size <= COUNTED:
+        index = space.index(code.reshape(-1, code.shape[-1])).reshape(code.shape[:-1])
+        return torch.nn.functional.one_hot(index, space.size).double()
+    return code.double()
+
+
+class Progress(NamedTuple):
+    """How far a run has come.
+
+    Attributes:
+        error: Largest standard error of an indicator's mean; NaN where nothing has changed.
+        time: Largest autocorrelation time of an indicator, in kept draws.
+    """
+
+    error: float
+    time: float
+
+
+def progress_of(space: Space, code: Tensor) -> Progress:
+    """Precision of the models' probabilities, or the units', in a record so far.
+
+    Arguments:
+        space: The space, on the CPU.
+        code: Models, shape (draw, chain, L), on the CPU.
+    """
+    seen = features(space, code)
+    if seen.shape[-1] < 2 and space.size is not None:
+        return Progress(0.0, 1.0)  # a single model
+    found = [mean_error(seen[..., f].T.numpy()) for f in range(seen.shape[-1])]
+    known = [(error, seen[..., 0].numel() / ess) for error, ess in found if not math.isnan(error)]
+    if not known:
+        return Progress(math.nan, math.inf)
+    return Progress(max(e for e, _ in known), max(t for _, t in known))
+
+
+class Enough:
+    """Says when a run may stop: it is precise enough, or its time is up.
+
+    Precise enough also means ten autocorrelation times long: the starts of many chains are then
+    forgotten, and not only averaged.
+
+    Arguments:
+        space: The space, on the CPU.
+        until: ``{"probability": error}``: the standard error that every model's probability
+            (in a space of more than 64 models every unit's) must reach.
+        deadline: Time by ``time.monotonic`` at which to stop in any case.
+
+    Attributes:
+        reached: Whether the precision was.
+
+    Raises:
+        ConfigurationError: A precision that is not known, or not positive.
+    """
+
+    def __init__(
+        self, space: Space, until: Mapping[str, float] | None, deadline: float = math.inf
+    ) -> None:
+        wanted = dict(until or {})
+        self.error = check_until(wanted)
+        self.space, self.deadline, self.reached = space, deadline, False
+        self._next = FEWEST
+
+    def __call__(self, recorder: Recorder) -> bool:
+        if self.error is not None and recorder.kept * recorder.thin >= self._next:
+            self._next = int(GROWTH * recorder.kept * recorder.thin) + FEWEST
+            now = progress_of(self.space, recorder.code)
+            self.reached = now.error <= self.error and recorder.kept >= FORGOTTEN * now.time
+        return self.reached or time.monotonic() >= self.deadline
+
+
+def check_until(until: Mapping[str, float]) -> float | None:
+    """The standard error asked for, if any."""
+    if unknown := set(until) - {"probability"}:
+        raise ConfigurationError(f'until: expected {{"probability": error}}, got {sorted(unknown)}')
+    error = until.get("probability")
+    if error is not None and not 0 < error < 1:
+        raise ConfigurationError(f"until: expected an error between 0 and 1, got {error}")
+    return error
