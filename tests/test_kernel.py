@@ -4,6 +4,7 @@ import pytest
 import torch
 import zuko
 from scipy.stats import norm
+from torch.distributions import Dirichlet, Gamma, Normal
 
 import trjmcmc as trj
 from tests import toys
@@ -25,6 +26,7 @@ from trjmcmc.kernel import (
     Neighbours,
     NormalInverseGamma,
     RandomWalk,
+    SplitMerge,
     State,
     Stay,
     Stretch,
@@ -32,6 +34,7 @@ from trjmcmc.kernel import (
     compose,
     hmc,
     saturated_switch,
+    split,
     start,
     within,
 )
@@ -524,3 +527,71 @@ def test_stay_stays(generator):
     new, ratio = Stay(trj.Counts(3, of="w")).propose(code, generator)
     assert torch.equal(new, code)
     assert not bool(ratio.any())
+
+
+def vectors(simplex=True, positive=True):
+    """Models with vectors of two, three and four entries; prior only, so that draws are exact."""
+    height = Gamma(2.0, 1.0) if positive else Normal(1.0, 2.0)
+
+    def model(n):
+        priors = {"width": Dirichlet(torch.full((n,), 2.0))} if simplex else {}
+        priors["height"] = height.expand([n])
+        priors["level"] = Normal(0.0, 1.0)
+        return trj.Model(f"n={n}", priors, lambda p: torch.zeros(len(p["level"])))
+
+    truth = trj.Truth({"n=2": 0.2, "n=3": 0.5, "n=4": 0.3})
+    return trj.Target([model(n) for n in (2, 3, 4)], model_prior=[0.2, 0.5, 0.3], truth=truth)
+
+
+def prior_scores(target, state):
+    """z-scores of model frequencies, and of parameters against fresh prior draws."""
+    generator = torch.Generator().manual_seed(11)
+    found, n = [], len(state.code)
+    for m, p in enumerate(target.truth.probabilities.values()):
+        inside = state.code[:, 0] == m
+        found.append((float(inside.double().mean()) - p) / math.sqrt(p * (1 - p) / n))
+        code = torch.full((100_000, 1), m)
+        fresh = target.constrain(code[0], target.sample_prior(code, generator))
+        here = target.constrain(code[0], state.theta[inside])
+        for name in fresh:
+            a, b = (torch.tanh(v[name].double().reshape(len(v[name]), -1)) for v in (here, fresh))
+            for f in (lambda x: x, lambda x: x**2, lambda x: x[:, :1] * x[:, -1:]):
+                gap = f(a).mean(0) - f(b).mean(0)
+                error = (f(a).var(0) / len(a) + f(b).var(0) / len(b)).sqrt()
+                found += (gap / error).tolist()
+    return torch.tensor(found)
+
+
+@pytest.mark.parametrize("positive", [True, False])
+@pytest.mark.parametrize("simplex", [True, False])
+@pytest.mark.parametrize("right", [True, False])
+def test_split_and_merge_keep_the_prior(simplex, positive, right, generator, monkeypatch):
+    target = vectors(simplex, positive)
+    code = target.space.sample_prior(40_000, generator)
+    state = start(target, code, target.sample_prior(code, generator))
+    if not right:  # the negative control: what the split draws has no density
+        broken(split, monkeypatch, lambda s, p, r: r.clamp(max=0) + p.log_joint - s.log_joint - r)
+    kernel = SplitMerge(target)
+    with torch.no_grad():
+        for _ in range(STEPS):
+            state, (info,) = kernel.step(state, generator)
+    assert torch.allclose(state.log_joint, target.log_joint(state.code, state.theta), atol=1e-3)
+    worst = float(prior_scores(target, state).abs().max())
+    if right:
+        assert worst < norm.isf(ALPHA / 2 / 60)
+        assert float(info.accepted.double().mean()) > 0.1
+    else:
+        assert worst > 2 * SIGMAS
+
+
+def test_split_and_merge_need_vectors_that_grow():
+    assert SplitMerge.fits(vectors()) and not SplitMerge.fits(toys.conjugate_subsets())
+    with pytest.raises(ConfigurationError, match="use BirthDeath"):
+        SplitMerge(toys.gaussians())
+    two = trj.Target(
+        [
+            trj.Model("a", {"x": Normal(torch.zeros(2), 1.0)}, lambda p: p["x"].sum(-1) * 0),
+            trj.Model("b", {"x": Normal(torch.zeros(4), 1.0)}, lambda p: p["x"].sum(-1) * 0),
+        ]
+    )
+    assert not SplitMerge.fits(two)  # two entries more
