@@ -39,7 +39,10 @@ def test_imports_point_one_way():
         "estimate",
         "sample",
         "result",
+        "defaults",
+        "auto",
         "sampler",
+        "compare",
     ]
     package = ROOT / "trjmcmc"
     allowed_late = {"plot", "problems"}

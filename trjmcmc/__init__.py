@@ -11,6 +11,7 @@ A model list goes in, p(model | data) comes out, exact however poor the maps are
 
 from . import errors, estimate, fit, kernel, problems, transport
 from .blackbox import BlackBox, with_gradient
+from .compare import ClassicalSampler, Comparison, compare_samplers
 from .estimate import Estimate
 from .prior import Ordered
 from .result import Result, load
@@ -19,12 +20,14 @@ from .space import Counts, LogWeights, Space, Subsets
 from .target import Model, Target, Truth
 from .transport import Affine, Bijection, CosmicFlow, Mixture, PerModel, Transport, mixture_flow
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "Affine",
     "Bijection",
     "BlackBox",
+    "ClassicalSampler",
+    "Comparison",
     "CosmicFlow",
     "Counts",
     "Estimate",
@@ -40,6 +43,7 @@ __all__ = [
     "Target",
     "Transport",
     "Truth",
+    "compare_samplers",
     "errors",
     "estimate",
     "fit",

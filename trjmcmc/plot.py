@@ -10,6 +10,7 @@ from matplotlib import pyplot as plt
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from .compare import Comparison
     from .fit import FitTrace
     from .result import Result
 
@@ -82,4 +83,22 @@ def plot_fit(trace: FitTrace, ax: Axes | None = None) -> Axes:
     ax.set_xlabel("training step")
     ax.set_ylabel("objective (nats)")
     ax.legend(frameon=False, fontsize=8)
+    return ax
+
+
+def plot_comparison(comparison: Comparison, ax: Axes | None = None) -> Axes:
+    """Bars of effective draws of the model indicator a second, fit included."""
+    table = comparison.table.dropna(subset=["ess_per_s"]).sort_values("ess_per_s")
+    size = (6, 1.2 + 0.35 * len(table))
+    ax = ax if ax is not None else plt.subplots(figsize=size, layout="constrained")[1]
+    y = np.arange(len(table))
+    colours = [PALETTE[1] if name == "default" else PALETTE[5] for name in table.index]
+    ax.barh(y, table["ess_per_s"], color=colours)
+    ax.set_yticks(y, [str(name) for name in table.index])
+    ax.set_xscale("log")
+    for place, value in zip(y, table["ess_per_s"], strict=True):
+        ax.text(float(value), float(place), f" {value:.3g}", va="center", fontsize=8)
+    low, high = ax.get_xlim()
+    ax.set_xlim(low / 2, high * 3)  # room for the shortest bar and for the numbers
+    ax.set_xlabel("effective draws of the model indicator per second, fit included")
     return ax

@@ -41,6 +41,7 @@ STARTS = 64  # particles a model that starts are picked from where no pilot run 
 PROBES = 64  # points at which a map is checked
 ROUND_TRIP = 0.05  # largest error of a map there and back
 CHAINS, MANY = 256, 512  # of a run of so many draws; of one until it is precise: measured best
+WARM_SHARE = 0.1  # of the time of a run that is limited by it
 PRECISION = 0.01  # standard error of a probability that a fit is worth its time for
 
 MakeTransport = Callable[[Space], Transport]
@@ -392,8 +393,10 @@ class TRJSampler:
                     chains, warmup, enough.error or PRECISION, deadline, ready, progress
                 )
             else:
-                warmup = max(200, (draws or 0) * thin // 2) if warmup is None else warmup
-                kernel, state = self._warm_up(chains, warmup, left, progress)
+                steps = max(200, (draws or 0) * thin // 2) if warmup is None else warmup
+                spare = 0.0 if math.isinf(deadline) else deadline - time.monotonic()
+                least = WARM_SHARE * spare if warmup is None else 0.0
+                kernel, state = self._warm_up(chains, steps, least, left, progress)
                 plan = None
             return self._sample(kernel, state, draws, thin, enough, plan, progress)
 
@@ -448,9 +451,14 @@ class TRJSampler:
         return self.transport if self._simple is None else self._simple
 
     def _warm_up(
-        self, chains: int, warmup: int, left: Callable[[], int | None], progress: bool
+        self,
+        chains: int,
+        warmup: int,
+        least: float,
+        left: Callable[[], int | None],
+        progress: bool,
     ) -> tuple[Kernel, State]:
-        """The standard or the user's kernel, and chains warmed up by it."""
+        """The standard or the user's kernel, and chains warmed up by it for ``least`` seconds."""
         self._simple = None
         if not self._weighed:
             with suppress(BudgetError):
@@ -465,6 +473,9 @@ class TRJSampler:
         )
         begun = time.perf_counter()
         state, self._recipe.extra = self._advance(kernel, state, warmup, progress)
+        pace = (time.perf_counter() - begun) / max(warmup, 1)
+        if more := int(max(0.0, least / pace - warmup)) if warmup else 0:
+            state, self._recipe.extra = self._advance(kernel, state, more, progress)
         self._seconds["warmup"] = time.perf_counter() - begun
         if self._recipe.extra is not None and remaining is None:
             self._spot_check(progress)

@@ -6,6 +6,7 @@ from .four_modes import four_modes, mode_centres
 from .quadrature import log_evidence
 from .robust_regression import robust_regression
 from .sinh_arcsinh import SinhArcsinhMap, sinh_arcsinh
+from .variable_selection import variable_selection
 
 __all__ = [
     "SinhArcsinhMap",
@@ -17,4 +18,5 @@ __all__ = [
     "mode_centres",
     "robust_regression",
     "sinh_arcsinh",
+    "variable_selection",
 ]
