@@ -304,7 +304,7 @@ def test_a_run_that_fails_gives_the_draws_so_far():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TRJWarning)
         with pytest.raises(BlackBoxError, match="mesh too coarse") as caught:
-            sampler.run(5000, chains=8, warmup=2, progress=False)
+            sampler.run(5000, chains=8, warmup=2, fit=True, progress=False)
     result = caught.value.result
     assert 0 < result.raw.n_draws < 5000
     assert result.raw.n_chains == 8
@@ -499,7 +499,7 @@ def test_a_model_that_no_prior_draw_makes_possible_leaves_the_others_sampled():
     )
     sampler = trj.TRJSampler(trj.Target([dead, alive]), seed=1)
     with pytest.warns(ConvergenceWarning) as record:
-        result = sampler.run(100, chains=32, warmup=50, progress=False)
+        result = sampler.run(100, chains=32, warmup=50, fit=True, progress=False)
     said = " ".join(str(w.message) for w in record)
     assert "model 'dead': none of" in said
     assert "the map was not trained" in said

@@ -57,6 +57,7 @@ def test_the_sinh_arcsinh_pair(kind):
     elif kind == "untrained":
         sampler = trj.TRJSampler(target, seed=12)
         sampler.fit(steps=0, pilot=False, audit=False, progress=False)
+        untrained(sampler)
     else:
         sampler = trj.TRJSampler(target, seed=13)
         sampler.fit(steps=600, pilot=None if kind == "trained" else False, progress=False)
@@ -559,7 +560,7 @@ def test_the_same_seed_gives_identical_draws():
     def run():
         sampler = trj.TRJSampler(trj.problems.robust_regression(), seed=10)
         sampler.fit(steps=60, particles=500, moves=3, progress=False)
-        return sampler.run(20, chains=16, warmup=10, progress=False).raw
+        return sampler.run(20, chains=16, warmup=10, fit=True, progress=False).raw
 
     first, second = run(), run()
     assert torch.equal(first.code, second.code)
@@ -571,7 +572,7 @@ def test_the_same_seed_gives_identical_draws():
 
 def test_the_sampler_fits_first_if_nobody_has(capsys):
     sampler = trj.TRJSampler(toys.gaussians(), lambda s: trj.CosmicFlow(s, layers=2, hidden=(8,)))
-    result = sampler.run(50, chains=64, warmup=20, progress=True)
+    result = sampler.run(50, chains=64, warmup=20, fit=True, progress=True)
     assert result.report.fit is sampler.fit_trace
     assert set(result.report.seconds) == {"pilot", "fit", "importance", "warmup", "sample"}
     shown = capsys.readouterr().err
@@ -662,7 +663,7 @@ def test_disagreeing_routes_are_announced():
         fresh = trj.CosmicFlow(sampler.target.space)
         sampler.transport.load_state_dict(fresh.state_dict())
     with pytest.warns(trj.errors.DisagreementWarning, match="'two modes': visits .* importance"):
-        sampler.run(500, chains=64, progress=False)
+        untrained(sampler).run(500, chains=64, progress=False)
 
 
 def test_rounding_that_matters_is_announced():
@@ -695,7 +696,7 @@ def test_ctrl_c_in_a_fit_that_run_began_ends_the_run():
         pytest.warns(InterruptedWarning, match="fit interrupted"),
         pytest.raises(KeyboardInterrupt),
     ):
-        sampler.run(10, chains=8, progress=False)
+        sampler.run(10, chains=8, fit=True, progress=False)
 
 
 @pytest.mark.parametrize(

@@ -94,14 +94,15 @@ def indicator_times(seen: Tensor) -> Tensor:
     total, alive = torch.ones_like(variance), torch.ones_like(variance, dtype=torch.bool)
     for i, (lag, before) in enumerate(zip(lags, [0, *lags], strict=False)):
         alive &= rho[i + 1] > NOISE  # what follows the first loss is noise
-        area = (lag - before) * (rho[i] + torch.where(alive, rho[i + 1], 0.0))
-        total = total + torch.where(rho[i] > NOISE, area, 0.0) * (alive | (rho[i] > NOISE))
-        rho[i + 1] = torch.where(alive, rho[i + 1], 0.0)
+        here, there = rho[i], torch.where(alive, rho[i + 1], 0.0)
+        # twice the sum over the lags between, the first left out
+        total = total + (lag - before) * (here + there) + there - here
+        rho[i + 1] = there
     if len(lags) > 1:
         last, before = rho[-1], rho[-2]
         rate = (before.clamp(min=1e-9) / last.clamp(min=1e-12)).log() / (lags[-1] - lags[-2])
         tail = torch.where(rate > SLOWEST, 2 * last / rate, math.inf)
-        total = total + torch.where(alive & (last > NOISE), tail, 0.0)
+        total = total + torch.where(alive, tail, 0.0)
     return torch.where(variance > 0, total.clamp(min=1.0), 1.0)
 
 
@@ -192,11 +193,7 @@ class Auto:
         """Measure, train while it pays, and give the kernel to sample with."""
         with tqdm(desc="warm-up", disable=not self.progress, unit="step") as bar:
             self._bar = bar if self.progress else None
-            kernel = self._choose()
-        for part in kernel.parts():
-            if found := part.adapted():
-                self.plan.settings[part.name] = found
-        return kernel
+            return self._choose()
 
     def _choose(self) -> Kernel:
         space = self.target.space

@@ -71,9 +71,9 @@ class ClassicalSampler(TRJSampler):
 
     Example:
         >>> from trjmcmc import problems
-        >>> sampler = ClassicalSampler(problems.sinh_arcsinh(), "birth-death", seed=1)
-        >>> sampler.run(50, chains=32, warmup=20, progress=False).raw.n_draws
-        50
+        >>> sampler = ClassicalSampler(problems.sinh_arcsinh(), "affine TRJ", seed=1)
+        >>> sampler.run(500, chains=64, progress=False).raw.n_draws
+        500
     """
 
     def __init__(self, target: Target, method: str, **options: Any) -> None:
@@ -186,10 +186,10 @@ class Comparison:
     Attributes:
         table: One row a sampler. ``fit_s`` and ``total_s`` in seconds of wall time; ``ess``,
             effective draws of the model indicator that has fewest (of those between 1 and
-            99 %), less the one that each chain starts with; the same per second of the total, per step of a chain and per evaluation of
-            the likelihood; ``between``, acceptance of moves to another model; ``error``, the
-            largest of a model's probability against the truth; ``z``, the largest in
-            standard errors; ``rhat`` of the indicator; ``note``.
+            99 %), less the one that each chain starts with; the same per second of the total,
+            per step of a chain and per evaluation of the likelihood; ``between``, acceptance of
+            moves to another model; ``error``, the largest of a model's probability against the
+            truth; ``z``, the largest in standard errors; ``rhat`` of the indicator; ``note``.
         results: By sampler, its result; None where it failed.
     """
 
@@ -232,8 +232,8 @@ def compare_samplers(
 
     Example:
         >>> from trjmcmc import problems
-        >>> found = compare_samplers(problems.sinh_arcsinh(), ["birth-death", "affine TRJ"],
-        ...                          budget=1.0, progress=False)
+        >>> found = compare_samplers(problems.sinh_arcsinh(), ["default", "affine TRJ"],
+        ...                          budget=4.0, progress=False)
         >>> bool((found.table["ess"] > 0).all())
         True
     """

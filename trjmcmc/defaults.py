@@ -40,6 +40,8 @@ def several(space: Space) -> bool:
 
 def log_guess(recipe: Recipe, log_mass: dict[str, Estimate]) -> Tensor | None:
     """Log-probabilities of the models of a small space as far as they are known yet, (M,)."""
+    if not recipe.few:
+        return None
     if recipe.audit is not None:
         known = recipe.audit.log_mass.to(recipe.target.device)
     elif log_mass:

@@ -68,7 +68,7 @@ class RunReport:
         evaluations: Likelihood evaluations so far, fit included.
         gradients: How many of them were differentiated.
         audit: What the audit of the map found, or None if there was none.
-        plan: How the kernel was chosen, or None where it was given or fixed.
+        plan: How the kernel was chosen, and what it adapted in warm-up.
     """
 
     acceptance: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class RunReport:
     evaluations: int = 0
     gradients: int = 0
     audit: AuditReport | None = field(default=None, repr=False)
-    plan: Plan | None = None
+    plan: Plan = field(default_factory=Plan)
 
 
 class Result:
@@ -430,7 +430,7 @@ class Result:
         """Write everything to one file that holds data only, no code; read by :func:`load`."""
         fit = asdict(self.report.fit) if self.report.fit else None
         audit = asdict(self.report.audit) if self.report.audit else None
-        plan = asdict(self.report.plan) if self.report.plan else None
+        plan = asdict(self.report.plan)
         report = {**vars(self.report), "fit": fit, "audit": audit, "plan": plan}
         truth = None
         if self.truth:
@@ -565,7 +565,7 @@ def load(path: str | Path) -> Result:
     if report.get("audit"):
         models = tuple(ModelAudit(**m) for m in report["audit"]["models"])
         report["audit"] = AuditReport(**{**report["audit"], "models": models})
-    report["plan"] = Plan(**report["plan"]) if report["plan"] else None
+    report["plan"] = Plan(**report.get("plan", {}))
     return Result(
         space_from_spec(data["space"]),
         Draws(**data["draws"]),

@@ -201,8 +201,9 @@ def run_chains(
         if not recorder.kept:
             raise
         stopped = "interrupted"
+        of = "" if draws is None else f" of {draws}"
         warnings.warn(
-            f"interrupted after {recorder.kept} draws a chain; the result holds them",
+            f"interrupted after {recorder.kept}{of} draws a chain; the result holds them",
             InterruptedWarning,
             stacklevel=3,
         )

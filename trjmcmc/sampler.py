@@ -366,6 +366,8 @@ class TRJSampler:
             BlackBoxError, PoolError: A black box or its pool failed. Of this error and the
                 one above the attribute ``result`` holds the draws so far, if there are any.
         """
+        if max_seconds is not None and not max_seconds > 0:
+            raise ConfigurationError(f"max_seconds: expected a positive number, got {max_seconds}")
         begun = time.monotonic()
         deadline = math.inf if max_seconds is None else begun + max_seconds
         enough = Enough(copy.deepcopy(self.target.space).cpu(), until, deadline)
@@ -397,7 +399,8 @@ class TRJSampler:
                 spare = 0.0 if math.isinf(deadline) else deadline - time.monotonic()
                 least = WARM_SHARE * spare if warmup is None else 0.0
                 kernel, state = self._warm_up(chains, steps, least, left, progress)
-                plan = None
+                plan = Plan()
+            plan.settings = {k.name: found for k in kernel.parts() if (found := k.adapted())}
             return self._sample(kernel, state, draws, thin, enough, plan, progress)
 
     def _choose(
@@ -437,7 +440,7 @@ class TRJSampler:
         self._seconds["warmup"] = time.perf_counter() - begun - trained
         if self.fit_trace is None and not self._given_map:
             self._simple = auto.simple
-        if not self._weighed and recipe.few and self.target.dim:
+        if not self._weighed and recipe.few:
             if recipe.audit is not None:
                 recipe.score = recipe.audit.score(self._map)
             self._weigh()
@@ -460,9 +463,9 @@ class TRJSampler:
     ) -> tuple[Kernel, State]:
         """The standard or the user's kernel, and chains warmed up by it for ``least`` seconds."""
         self._simple = None
+        remaining = left()
         if not self._weighed:
-            with suppress(BudgetError):
-                self._weigh(left())
+            self._weigh(None if remaining is None else remaining // 2)
         kernel = self._check_kernel(self._make_kernel(self.target, self.transport))
         remaining = left()
         if remaining is not None:
@@ -500,7 +503,7 @@ class TRJSampler:
         draws: int | None,
         thin: int,
         enough: Enough,
-        plan: Plan | None,
+        plan: Plan,
         progress: bool,
     ) -> Result:
         """Record, and report."""

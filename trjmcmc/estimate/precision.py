@@ -31,6 +31,8 @@ def features(space: Space, code: Tensor) -> Tensor:
     Returns:
         Shape (..., F), float64.
     """
+    if space.size == 1:
+        return torch.ones(*code.shape[:-1], 1, dtype=torch.float64, device=code.device)
     if space.size is not None and space.size <= COUNTED:
         index = space.index(code.reshape(-1, code.shape[-1])).reshape(code.shape[:-1])
         return torch.nn.functional.one_hot(index, space.size).double()

@@ -140,9 +140,9 @@ def user_pool(target: Target, draws: Mapping[Any, Mapping[str, Any]]) -> Pool:
 
     Example:
         >>> from trjmcmc import problems
-        >>> target = problems.robust_regression()
-        >>> user_pool(target, {"x1": {"beta": [[0.5], [0.6]]}}).theta.shape
-        torch.Size([2, 4])
+        >>> target = problems.sinh_arcsinh()
+        >>> user_pool(target, {"1d": {"x": [[0.5], [0.6]]}, "2d": {"x": [[0.1, 0.2]]}}).theta.shape
+        torch.Size([3, 2])
     """
     for model, params in draws.items():
         target.space.code_of(model)

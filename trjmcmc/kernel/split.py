@@ -52,7 +52,7 @@ class SplitMerge(Kernel):
         >>> theta = target.sample_prior(code, torch.Generator().manual_seed(0))
         >>> state = start(target, code, theta)
         >>> state, (info,) = SplitMerge(target).step(state, torch.Generator().manual_seed(0))
-        >>> info.kernel, SplitMerge.fits(problems.sinh_arcsinh())
+        >>> info.kernel, SplitMerge.fits(problems.robust_regression())
         ('split-merge', False)
     """
 

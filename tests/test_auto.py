@@ -1,0 +1,299 @@
+"""The default run: moves chosen by measurement, training only while it pays."""
+
+import math
+import time
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch.distributions import Normal
+
+import trjmcmc as trj
+from tests import toys
+from trjmcmc import auto
+from trjmcmc.auto import indicator_times
+from trjmcmc.compare import METHODS
+from trjmcmc.errors import ConfigurationError, TRJWarning
+from trjmcmc.estimate import Enough, progress_of
+from trjmcmc.kernel import HMC, Informed, Jump, adapting, start
+from trjmcmc.transport import Identity
+
+
+def check(result, sigmas=5.0):
+    """Visits against the truth."""
+    p = result.model_probabilities()
+    for label, truth in result.truth.probabilities.items():
+        error = max(p.loc[label, "visits_se"], 1e-4)
+        assert abs(p.loc[label, "visits"] - truth) < sigmas * error, label
+
+
+# ---- measuring ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flip", [0.5, 0.1, 0.03])
+def test_the_memory_of_a_flipping_indicator_is_known(flip):
+    """A two-state chain that flips with probability q: autocorrelation time (1 - q) / q."""
+    rng = np.random.default_rng(1)
+    start_at = rng.random((1, 2000)) < 0.5
+    flips = np.cumsum(rng.random((60, 2000)) < flip, 0)
+    seen = torch.as_tensor((start_at + flips) % 2).double()[..., None]
+    assert float(indicator_times(seen)) == pytest.approx((1 - flip) / flip, rel=0.25)
+
+
+def test_what_never_changes_has_an_infinite_memory_and_what_is_constant_none():
+    stuck = torch.arange(40).double()[None, :, None].expand(30, -1, -1) % 2
+    assert math.isinf(float(indicator_times(stuck)))
+    assert float(indicator_times(torch.ones(30, 40, 1).double())) == 1
+
+
+def test_progress_counts_models_or_units():
+    space = trj.Subsets(["a", "b"], of="w")
+    generator = torch.Generator().manual_seed(0)
+    code = space.sample_prior(50 * 100, generator).view(50, 100, 2)
+    found = progress_of(space, code)
+    assert found.error == pytest.approx(math.sqrt(0.25 * 0.75 / 5000), rel=0.3)
+    assert found.time == pytest.approx(1, abs=0.5)
+    assert math.isnan(progress_of(space, code[:1].expand(50, -1, -1)[:, :5]).error) is False
+    many = trj.Subsets([f"x{i}" for i in range(30)], of="w")
+    code = many.sample_prior(20 * 64, generator).view(20, 64, 30)
+    assert progress_of(many, code).error < 0.05
+
+
+# ---- choosing -------------------------------------------------------------------------------
+
+
+def test_an_easy_target_is_sampled_without_training():
+    begun = time.monotonic()
+    sampler = trj.TRJSampler(toys.gaussians(), seed=3)
+    result = sampler.run(400, chains=128, progress=False)
+    assert time.monotonic() - begun < 60
+    plan = result.report.plan
+    assert plan.rounds == [] and result.report.fit is None and sampler.fit_trace is None
+    assert sum(plan.weights.values()) == pytest.approx(1)
+    assert {"birth-death", "normals"} <= set(plan.efficiency)
+    assert result.audit() is not None
+    check(result)
+    again = sampler.run(200, chains=64, progress=False)  # the survey is kept
+    check(again)
+
+
+def test_training_goes_on_only_while_it_saves_time(monkeypatch):
+    """The same target, with precision so dear that training pays, and training that costs."""
+    monkeypatch.setattr(auto, "ROUND", 50)
+    monkeypatch.setattr(auto, "HOPE", 1e3)
+    target = trj.problems.sinh_arcsinh()
+    calls = []
+
+    def rounds(cost, error):
+        calls.clear()
+        monkeypatch.setattr(auto.Auto, "_cost", lambda self, steps: cost)
+        sampler = trj.TRJSampler(target, seed=1)
+        fit = sampler._recipe.fit
+        sampler._recipe.fit = lambda **o: (calls.append(o["steps"]), fit(**o, audit=False))[1]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TRJWarning)
+            result = sampler.run(draws=50, chains=64, until={"probability": error}, progress=False)
+        assert result.report.plan.rounds == calls
+        return list(calls)
+
+    assert rounds(cost=0.0, error=1e-5)[:1] == [50]
+    assert rounds(cost=math.inf, error=1e-5) == []
+    assert rounds(cost=0.1, error=0.05) == []
+
+
+@pytest.mark.parametrize("chains", [1, 2, 7])
+def test_few_chains_are_planned_with_many(chains):
+    result = trj.TRJSampler(toys.gaussians(), seed=1).run(300, chains=chains, progress=False)
+    assert result.raw.n_chains == chains
+    assert abs(float(result.model_probabilities()["visits"].sum()) - 1) < 1e-6
+
+
+def test_a_large_space_starts_at_once():
+    target = trj.problems.variable_selection(10)
+    result = trj.TRJSampler(target, seed=2).run(
+        until={"probability": 0.01}, max_seconds=60, progress=False
+    )
+    codes = target.space.enumerate()
+    p = torch.tensor([target.truth.probabilities[x] for x in target.space.label(codes)])
+    exact = (p[:, None] * codes).sum(0)
+    found = result.inclusion_probabilities()["probability"].to_numpy()
+    assert float(np.abs(found - exact.numpy()).max()) < 0.05
+
+
+def test_one_model_and_models_without_parameters():
+    one = trj.Target([trj.Model("m", {"x": Normal(0.0, 2.0)}, lambda p: -0.5 * p["x"] ** 2)])
+    result = trj.TRJSampler(one, seed=1).run(500, chains=64, progress=False)
+    assert abs(float(result.raw.theta.double().std()) - (0.8**0.5)) < 0.05
+    none = trj.Target(
+        [trj.Model("a", {}, lambda p: 0.0), trj.Model("b", {}, lambda p: math.log(3.0))]
+    )
+    result = trj.TRJSampler(none, seed=1).run(500, chains=64, progress=False)
+    assert abs(result.model_probabilities().loc["b", "visits"] - 0.75) < 0.03
+
+
+def test_a_dear_likelihood_gets_a_small_survey(monkeypatch):
+    sampler = trj.TRJSampler(toys.gaussians(), seed=1)
+    monkeypatch.setattr(sampler._recipe, "_price", lambda codes: 0.1)
+    sampler._recipe.survey()
+    assert sampler.target.evaluations < 5000
+
+
+def test_the_plan_is_saved(tmp_path):
+    result = trj.TRJSampler(toys.gaussians(), seed=3).run(50, chains=64, progress=False)
+    result.save(tmp_path / "r.pt")
+    assert trj.load(tmp_path / "r.pt").report.plan == result.report.plan
+
+
+# ---- stopping -------------------------------------------------------------------------------
+
+
+def test_a_run_stops_when_it_is_precise_enough():
+    sampler = trj.TRJSampler(toys.gaussians(), seed=4)
+    result = sampler.run(until={"probability": 0.005}, progress=False)
+    assert float(result.model_probabilities()["visits_se"].max()) <= 0.005
+    assert result.raw.n_draws < 5000
+    check(result)
+
+
+def test_a_run_stops_when_its_time_is_up():
+    begun = time.monotonic()
+    result = trj.TRJSampler(toys.gaussians(), seed=4).run(
+        until={"probability": 1e-6}, max_seconds=5, progress=False
+    )
+    assert time.monotonic() - begun < 20
+    assert result.raw.n_draws > 10
+
+
+def test_memory_is_bounded_where_the_number_of_draws_is_open(monkeypatch):
+    monkeypatch.setattr(trj.draws, "STORED", 1000)
+    result = trj.TRJSampler(toys.gaussians(), seed=4).run(max_seconds=8, chains=32, progress=False)
+    assert result.raw.n_draws <= 200 and result.raw.thin > 1
+    assert result.report.steps == result.raw.n_draws * result.raw.thin
+    check(result)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"until": {"ess": 100}}, "until: expected"),
+        ({"until": {"probability": 0.0}}, "between 0 and 1"),
+        ({"fit": "always"}, 'fit: expected "auto"'),
+        ({"max_seconds": -1.0}, "max_seconds"),
+    ],
+)
+def test_wrong_settings_of_a_run_say_what_is_wrong(options, message):
+    with pytest.raises(ConfigurationError, match=message):
+        trj.TRJSampler(toys.gaussians(), seed=1).run(10, progress=False, **options)
+
+
+def test_enough_looks_at_both_precision_and_time():
+    space = toys.gaussians().space
+    assert Enough(space, None, time.monotonic() - 1)(None)
+    assert Enough(space, {"probability": 0.1}).error == 0.1
+
+
+# ---- adaptation -----------------------------------------------------------------------------
+
+
+def test_kernels_adapt_in_warm_up_and_nowhere_else(generator):
+    target = toys.conjugate_subsets()
+    hmc = HMC(target, step_size=3.0)
+    jump = Jump(target, Identity(target.space), Informed(target.space), rho=0.9)
+    code = target.space.sample_prior(400, generator)
+    state = start(target, code, target.sample_prior(code, generator))
+    kernel = trj.kernel.Cycle([hmc, jump])
+
+    def steps(n):
+        here = state
+        with torch.no_grad():
+            for _ in range(n):
+                here, infos = kernel.step(here, generator)
+        return infos
+
+    before = hmc.adapted(), jump.adapted()
+    steps(3)
+    assert (hmc.adapted(), jump.adapted()) == before
+    with adapting(kernel):
+        steps(80)
+    after = hmc.adapted(), jump.adapted()
+    assert after[0] != before[0] and after[1] != before[1]
+    rates = steps(30)[0].accepted.double().mean()
+    assert 0.6 < float(rates) < 0.97  # aims at 0.8
+    assert (hmc.adapted(), jump.adapted()) == after
+
+
+def test_what_was_adapted_is_reported():
+    target = toys.conjugate_subsets()
+
+    def kernel(target, transport):
+        return trj.kernel.Cycle(
+            [HMC(target), Jump(target, transport, Informed(target.space), rho=0.9)]
+        )
+
+    sampler = trj.TRJSampler(target, kernel=kernel, seed=1)
+    result = sampler.run(400, chains=64, warmup=60, fit=False, progress=False)
+    assert {"hmc", "jump"} <= set(result.report.plan.settings)
+    assert len(result.report.plan.settings["hmc"]["step size"]) == 8
+    check(result)
+
+
+# ---- comparison -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_classical_sampler_is_right(method, monkeypatch):
+    monkeypatch.setattr(trj.compare, "STEPS", 150)
+    sampler = trj.ClassicalSampler(toys.gaussians(), method, seed=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", trj.errors.ConvergenceWarning)  # the switch mixes slowly
+        result = sampler.run(600, chains=256, progress=False)
+    check(result)
+
+
+def test_samplers_are_compared():
+    found = trj.compare_samplers(
+        toys.gaussians(),
+        {"ours": "default", "classic": "birth-death", "own": lambda t: trj.TRJSampler(t, seed=8)},
+        budget=4.0,
+        chains=64,
+        progress=False,
+    )
+    table = found.table
+    assert list(table.index) == ["ours", "classic", "own"]
+    assert bool((table["ess"] > 100).all()) and bool((table["error"] < 0.05).all())
+    assert bool((table["total_s"] < 20).all()) and set(found.results) == set(table.index)
+    ax = found.plot()
+    assert "per second" in ax.get_xlabel()
+    assert isinstance(table, pd.DataFrame)
+
+
+def test_a_stuck_sampler_has_no_effective_draws():
+    def stuck(target):
+        return trj.TRJSampler(
+            target,
+            kernel=lambda t, m: trj.kernel.Cycle(
+                [
+                    trj.kernel.saturated_switch(t, trj.kernel.Fixed(t.space), scale=1e4),
+                    trj.kernel.RandomWalk(t),
+                ]
+            ),
+            seed=1,
+        )
+
+    target = toys.gaussians(scale=1.0)
+    found = trj.compare_samplers(target, {"stuck": stuck}, budget=3.0, chains=64, progress=False)
+    assert float(found.table.loc["stuck", "ess"]) < 64
+
+
+def test_samplers_that_do_not_apply_are_named():
+    found = trj.compare_samplers(
+        trj.problems.variable_selection(7), ["automix"], budget=1.0, progress=False
+    )
+    assert "too many models" in found.table.loc["automix", "note"]
+    assert found.results["automix"] is None
+    with pytest.raises(ConfigurationError, match="'default' or one of"):
+        trj.compare_samplers(toys.gaussians(), ["nuts"])
+    with pytest.raises(ConfigurationError, match="budget"):
+        trj.compare_samplers(toys.gaussians(), budget=0)
