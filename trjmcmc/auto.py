@@ -13,7 +13,7 @@ from tqdm.auto import tqdm
 
 from .defaults import birth_death, inside, proposal, several, trained_kernel
 from .estimate import features
-from .fit import Recipe, gaussian_mixture
+from .fit import Pool, Recipe, gaussian_mixture
 from .kernel import (
     Cycle,
     Jump,
@@ -29,16 +29,19 @@ from .sample import Plan, Tally, pooled
 from .transport import Transport
 
 SEGMENT = 60  # steps over which a kernel is measured
-FORGET, LONGEST = 3.0, 1000  # autocorrelation times of burn-in, and most steps of it
-LONG, PATIENCE = 4, 5.0  # times that, where it has hardly moved; most seconds of it
-NOISE = 0.03  # correlations that are not told from none
-SLOWEST = 1e-4  # decay a step that is not told from none
+FORGET = 3.0  # autocorrelation times of burn-in
+LONGEST = 2000  # most steps of it, and of a look at a kernel
+LOOK = 0.3  # share of the time of the run ahead that a look may take
+PATIENCE = 10.0  # seconds that it may take in any case
+TRUSTED = 5.0  # autocorrelation times that a look is long that needs no other
+JOIN = " + "
+NOISE = 0.015  # correlations that are not told from none
+STUCK = 0.999  # correlation over half a look from which nothing is known
+SLOWEST = 20.0  # lengths of a look that a tail may last: beyond it is not told from for ever
 TOGETHER = 0.8  # of the best alone: several moves guard against what a short look has missed
 USEFUL = 0.1  # share of the best move's efficiency from which another joins it
-NORMALS = 4  # components a model of the map that needs no training: measured best of 4, 8, 16
-REFITS = 2  # times that it may be fitted again to the draws so far
-GAIN = 1.2  # factor in efficiency that makes another refit worth while
-LEAST_SHARE = 0.05  # of the steps for each move between models, whatever was measured
+NORMALS = (4, 8)  # components a model of the map that needs no training, at each fit of it
+LEAST_SHARE = 0.02  # of the steps for each move between models, whatever was measured
 ROUND = 500  # training steps of the first round; each one has twice as many as the last
 ROUNDS = 3
 FASTEST = 0.005  # seconds of a training step, at least
@@ -58,12 +61,14 @@ class Segment:
         time: Autocorrelation time of that indicator, in steps.
         step: Seconds a step.
         varied: Whether any indicator differed between draws.
+        steps: Its length.
     """
 
     efficiency: float
     time: float
     step: float
     varied: bool
+    steps: int
 
 
 def indicator_times(seen: Tensor) -> Tensor:
@@ -101,9 +106,9 @@ def indicator_times(seen: Tensor) -> Tensor:
     if len(lags) > 1:
         last, before = rho[-1], rho[-2]
         rate = (before.clamp(min=1e-9) / last.clamp(min=1e-12)).log() / (lags[-1] - lags[-2])
-        tail = torch.where(rate > SLOWEST, 2 * last / rate, math.inf)
-        total = total + torch.where(alive, tail, 0.0)
-    return torch.where(variance > 0, total.clamp(min=1.0), 1.0)
+        total = total + torch.where(alive, 2 * last / rate.clamp(min=1 / (SLOWEST * n)), 0.0)
+    stuck = (rho[-1] > STUCK) & (variance > 0)
+    return torch.where(stuck, math.inf, torch.where(variance > 0, total.clamp(min=1.0), 1.0))
 
 
 class Auto:
@@ -144,10 +149,13 @@ class Auto:
         self.state, self.guess, self.generator = state, guess, generator
         self.error, self.deadline = error, deadline
         self.ready, self.progress = ready, progress
-        self.plan, self.steps, self.burn_in = Plan(), 0, SEGMENT
+        self.plan, self.steps, self.burn_in = Plan(), 0, 0
         self.simple: Transport | None = None  # the map that needs no training
         self._tally = Tally(self.target)
         self._states: list[State] = []
+        self._moves: dict[str, Kernel] = {}
+        self._found: dict[str, Segment] = {}
+        self._together: str | None = None
 
     # ---- measuring --------------------------------------------------------------------------
 
@@ -183,8 +191,8 @@ class Auto:
             time=float(times[worst]) if varied else 1.0,
             step=seconds / steps,
             varied=varied,
+            steps=steps,
         )
-        self.plan.efficiency[name] = found.efficiency
         return found
 
     # ---- choosing ---------------------------------------------------------------------------
@@ -201,18 +209,45 @@ class Auto:
             kernel = self._only()
             self.measure("only", kernel)
             return kernel
-        moves = {"birth-death": birth_death(self.target, self.guess())}
+        self._offer("birth-death", birth_death(self.target, self.guess()))
         if SplitMerge.fits(self.target):
-            moves["split-merge"] = SplitMerge(self.target)
-        found = {name: self._patient(name, [kernel]) for name, kernel in moves.items()}
+            self._offer("split-merge", SplitMerge(self.target))
         if self.recipe.audit is not None:
-            self._simple_map(moves, found)
+            self._offer_normals()
         if self.ready:
-            moves["jump"] = self._jump()
-            found["jump"] = self._patient("jump", [moves["jump"]])
-        else:
-            self._train(moves, found)
-        return self._together(moves, found)
+            self._offer("jump", self._jump())
+        best = self._race()
+        if not self.ready:
+            best = self._train(best)
+        return self._frozen(best)
+
+    def after_all(self, state: State, seen: Pool | None) -> Kernel:
+        """Train although it did not seem to pay: sampling has shown that it does.
+
+        Arguments:
+            state: Where the chains are.
+            seen: Points of the run so far, to train on.
+        """
+        self.state, self.recipe.extra = state, seen
+        with tqdm(desc="warm-up", disable=not self.progress, unit="step") as bar:
+            self._bar = bar if self.progress else None
+            self._round(ROUND)
+            best = self._train(self._race(), 2 * ROUND)
+        return self._frozen(best)
+
+    @property
+    def movable(self) -> bool:
+        """Whether there are models to move between, and a map that could learn to."""
+        return bool(self._moves) and len(self.plan.rounds) < ROUNDS
+
+    @property
+    def hoped(self) -> float:
+        """Seconds of sampling after which it should be done."""
+        return min((self._wait(f) for f in self._found.values()), default=math.inf)
+
+    def price(self) -> float:
+        """Seconds that a first round of training costs."""
+        return self._cost(ROUND)
 
     def _only(self) -> Kernel:
         if several(self.target.space):
@@ -223,16 +258,62 @@ class Auto:
         if self.ready:
             return trained_kernel(self.target, self.transport, self.recipe, self.guess())
         if self.recipe.audit is not None:
-            kernels += inside(self.target, self._fitted(), self.recipe)
+            kernels += inside(self.target, self._fitted(NORMALS[0]), self.recipe)
         return Cycle(kernels)
 
-    def _patient(self, name: str, moves: list[Kernel]) -> Segment:
-        """A second, longer look where the first saw hardly a change."""
-        kernel = self._step(moves)
-        found = self.measure(name, kernel)
-        if found.varied and found.efficiency == 0 and found.step * LONG * SEGMENT < PATIENCE:
-            found = self.measure(name, kernel, LONG * SEGMENT)
-        return found
+    def _offer(self, name: str, move: Kernel) -> Segment:
+        """Take up a move between models, after a first look at it."""
+        self._moves[name] = move
+        self._found[name] = self.measure(name, self._step([move]))
+        self._together = None
+        return self._found[name]
+
+    def _race(self) -> str:
+        """The best move, or all useful ones in turn, looked at for long enough.
+
+        Short looks flatter moves that leave some corner seldom. So whatever leads is looked at
+        again for twice as long, until the look is several autocorrelation times long, or has
+        taken a share of the time that the run will.
+        """
+        while True:
+            if self._together is None:
+                self._join()
+            best = max(self._found, key=self._rank)
+            now = self._found[best]
+            steps = 2 * now.steps
+            patience = min(ROOM * self._room, max(LOOK * self._wait(now), PATIENCE))
+            known = not now.varied or now.steps > TRUSTED * now.time
+            if known or steps > LONGEST or steps * now.step > patience:
+                return best
+            self._found[best] = self.measure(best, self._step(self._members(best)), steps)
+
+    def _rank(self, name: str) -> float:
+        found = self._found[name].efficiency
+        return found / TOGETHER if name == self._together else found
+
+    def _join(self) -> None:
+        """Look at all useful moves in turn."""
+        first = max(self._moves, key=lambda name: self._found[name].efficiency)
+        least = USEFUL * self._found[first].efficiency
+        useful = [n for n in self._moves if self._found[n].efficiency > least]
+        for name in [n for n in self._found if n not in self._moves]:
+            del self._found[name]
+        self._together = JOIN.join(useful)
+        if len(useful) > 1:
+            kernel = self._step([self._moves[n] for n in useful])
+            self._found[self._together] = self.measure(self._together, kernel)
+
+    def _members(self, name: str) -> list[Kernel]:
+        return [self._moves[n] for n in name.split(JOIN)]
+
+    def _wait(self, found: Segment) -> float:
+        """Seconds of sampling until the precision that is wanted."""
+        needed = 0.25 / self.error**2 if found.varied else 0.0
+        return needed / found.efficiency if found.efficiency else (math.inf if needed else 0.0)
+
+    @property
+    def _room(self) -> float:
+        return max(0.0, self.deadline - time.monotonic())
 
     def _step(self, moves: list[Kernel]) -> Kernel:
         """Moves between models, then moves inside them that owe nothing to a map."""
@@ -241,74 +322,74 @@ class Auto:
             kernels += inside(self.target, self.transport, self.recipe)[1:]
         return Cycle(kernels)
 
-    def _fitted(self) -> Transport:
+    def _fitted(self, components: int) -> Transport:
         """A mixture of normals for each model, from all draws so far."""
         audit = self.recipe.audit
         assert audit is not None
         pool = audit.pool()
         extra = pooled(self._states)
         pool = pool if extra is None else pool.joined(extra)
-        self.simple = gaussian_mixture(self.target.space, pool, self.generator, components=NORMALS)
+        self.simple = gaussian_mixture(
+            self.target.space, pool, self.generator, components=components
+        )
         return self.simple
 
-    def _simple_map(self, moves: dict[str, Kernel], found: dict[str, Segment]) -> None:
+    def _offer_normals(self) -> None:
+        """Jumps through fitted normals, fitted again to better draws while that helps."""
         best = 0.0
-        for _ in range(REFITS):
+        for components in NORMALS:
             to = proposal(self.target.space, self.recipe.few, self.guess())
-            moves["normals"] = Jump(self.target, self._fitted(), to, name="normals")
-            found["normals"] = self._patient("normals", [moves["normals"]])
-            if found["normals"].efficiency < GAIN * best:
-                break
-            best = found["normals"].efficiency
+            before = self._moves.get("normals")
+            jump = Jump(self.target, self._fitted(components), to, name="normals")
+            now = self._offer("normals", jump)
+            if before is not None and now.efficiency < best:
+                self._moves["normals"] = before
+            best = max(best, now.efficiency)
 
     def _jump(self) -> Kernel:
         return trained_kernel(self.target, self.transport, self.recipe, self.guess())
 
-    def _together(self, moves: dict[str, Kernel], found: dict[str, Segment]) -> Kernel:
-        """The best move alone, or all useful ones in turn; the rest now and then."""
-        best = max(found, key=lambda name: found[name].efficiency)
-        useful = [n for n in moves if found[n].efficiency > USEFUL * found[best].efficiency]
-        chosen = [best]
-        if len(useful) > 1:
-            name = " + ".join(useful)
-            found[name] = self._patient(name, [moves[n] for n in useful])
-            if found[name].efficiency > TOGETHER * found[best].efficiency:
-                best, chosen = name, useful
-        rest = [n for n in moves if n not in chosen]
+    def _frozen(self, best: str) -> Kernel:
+        """The best, and now and then each of the rest."""
+        chosen = best.split(JOIN)
+        rest = [n for n in self._moves if n not in chosen]
         weights = [1 - LEAST_SHARE * len(rest)] + [LEAST_SHARE] * len(rest)
         self.plan.weights = dict(zip([best, *rest], weights, strict=True))
-        forgotten = FORGET * found[best].time
-        self.burn_in = int(min(max(SEGMENT, forgotten), LONGEST))
-        kernels = [self._step([moves[n] for n in chosen])]
-        return Mixture([*kernels, *(self._step([moves[n]]) for n in rest)], weights)
+        self.plan.efficiency = {n: f.efficiency for n, f in self._found.items()}
+        found = self._found[best]
+        self.burn_in = int(max(0.0, min(FORGET * found.time, LONGEST) - found.steps))
+        kernels = [self._step(self._members(best))]
+        return Mixture([*kernels, *(self._step([self._moves[n]]) for n in rest)], weights)
 
     # ---- training ---------------------------------------------------------------------------
 
-    def _train(self, moves: dict[str, Kernel], found: dict[str, Segment]) -> None:
+    def _train(self, best: str, steps: int | None = None) -> str:
         """Rounds of training, each while it saves more time than it costs."""
-        doubtful = self._doubtful()
-        best = max(f.efficiency for f in found.values())
-        varied = any(f.varied for f in found.values())
-        needed = 0.25 / self.error**2 if varied else 0.0
-        if not doubtful and needed <= best * ROUND * FASTEST:
-            return
-        hoped = HOPE * len(self.state.code) / self._step_with_map()
-        steps, last = ROUND, 0.0
-        for _ in range(ROUNDS):
+        steps = steps or ROUND
+        doubtful = self._doubtful() and not self.plan.rounds
+        last = self._found["jump"].efficiency if self.plan.rounds else 0.0
+        wait = self._wait(self._found[best])
+        if not doubtful and wait < ROUND * FASTEST:
+            return best
+        hoped = 2 * last or HOPE * len(self.state.code) / self._step_with_map()
+        while len(self.plan.rounds) < ROUNDS:
             cost = self._cost(steps)
-            wait = needed / best if best else (math.inf if needed else 0.0)
-            saving = wait - needed / max(hoped, best)
-            pays = saving > cost or (doubtful and not self.plan.rounds)
-            if not pays or cost > ROOM * (self.deadline - time.monotonic()):
-                return
+            saving = wait - 0.25 / self.error**2 / max(hoped, self._found[best].efficiency)
+            if not (saving > cost or doubtful) or cost > ROOM * self._room:
+                return best
             self.recipe.extra = pooled(self._states)
-            self.recipe.fit(steps=steps, progress=self.progress)
-            self.plan.rounds.append(steps)
-            moves["jump"] = self._jump()
-            found["jump"] = self._patient("jump", [moves["jump"]])
-            now = found["jump"].efficiency
+            now = self._round(steps)
+            best, doubtful = self._race(), False
+            wait = self._wait(self._found[best])
             hoped = now * min(2.0, now / last if last else 2.0)  # another round gains no more
-            best, last, steps = max(best, now), now, 2 * steps
+            last, steps = now, 2 * steps
+        return best
+
+    def _round(self, steps: int) -> float:
+        """Train, and look at the jump through the map."""
+        self.recipe.fit(steps=steps, progress=self.progress)
+        self.plan.rounds.append(steps)
+        return self._offer("jump", self._jump()).efficiency
 
     def _doubtful(self) -> bool:
         """Whether the small audit contradicts itself, so that modes may have been lost."""
@@ -329,4 +410,6 @@ class Auto:
 
     def _cost(self, steps: int) -> float:
         """Seconds that a round of training takes, and the audit that belongs to it."""
-        return steps * self.recipe.training_step(pooled(self._states)) + self.recipe.audit_cost()
+        return steps * self.recipe.training_step(pooled(self._states)) + self.recipe.audit_cost(
+            steps
+        )

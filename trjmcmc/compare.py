@@ -17,7 +17,7 @@ from .defaults import several
 from .errors import ConfigurationError, TRJError, TRJWarning
 from .estimate import features
 from .estimate.mean import mean_error
-from .export import effective_sample_size, split_rhat
+from .export import split_rhat
 from .fit import FitTrace, Pool, gaussian_mixture, train
 from .fit.objective import ForwardKL
 from .kernel import (
@@ -47,7 +47,6 @@ SWITCH_SCALE = 10.0  # of the saturated space: N(0, 100), as in Brooks et al. an
 STEPS = 2000  # training steps of maps that are fitted to pilot draws
 NORMALS = 8  # components a model
 COUNTED = 0.01  # share from which an indicator's effective draws count
-ARVIZ_MOST = 2_000_000  # values of a record that an autocorrelation estimate is made from
 
 
 class ClassicalSampler(TRJSampler):
@@ -302,15 +301,12 @@ COLUMNS = [
 
 def _row(result: Result, total: float) -> dict[str, Any]:
     seconds, raw = result.report.seconds, result.raw
-    thin = max(1, raw.code[..., 0].numel() // ARVIZ_MOST)
     seen = features(result.space, raw.code).numpy()
     means = seen.mean((0, 1))
     ess, rhat = float("inf"), 1.0
     for f in np.flatnonzero((means > COUNTED) & (means < 1 - COUNTED)):
-        x = seen[..., f]
-        spread = mean_error(x)[1]  # chains that never move would look independent: ask both
-        ess = min(ess, spread, effective_sample_size(x[:, ::thin]) * 1.0)
-        rhat = max(rhat, split_rhat(x))
+        ess = min(ess, mean_error(seen[..., f])[1])
+        rhat = max(rhat, split_rhat(seen[..., f]))
     # each chain's start counts as one draw, whether the chain ever leaves it or not
     ess = max(0.0, ess - raw.n_chains) if np.isfinite(ess) else float("nan")
     moved, tried = 0.0, 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -92,7 +93,7 @@ class Result:
         space: The bound model space.
         draws: Kept draws.
         values: Constrained parameters by name, padded to the largest model with NaN, shape
-            (chain, draw, ...).
+            (chain, draw, ...), or a function that gives them when they are asked for.
         log_mass: By model label, log of p(model) times its evidence by importance sampling.
         report: How the run went.
         truth: Known answers, if any.
@@ -102,12 +103,12 @@ class Result:
         self,
         space: Space,
         draws: Draws,
-        values: dict[str, Tensor],
+        values: dict[str, Tensor] | Callable[[], dict[str, Tensor]],
         log_mass: dict[str, Estimate],
         report: RunReport,
         truth: Truth | None = None,
     ) -> None:
-        self.space, self.raw, self._values = space, draws, values
+        self.space, self.raw, self._given_values = space, draws, values
         self.log_mass, self.report, self.truth = log_mass, report, truth
         codes, inverse, counts = distinct(draws.code.flatten(0, 1))
         order = torch.argsort(counts, descending=True, stable=True)
@@ -116,6 +117,11 @@ class Result:
         self._visited = space.label(codes[order])
         self._model = place[inverse].reshape(draws.code.shape[:2]).numpy()
         self._cache: dict[str, Estimate] = {}
+
+    @cached_property
+    def _values(self) -> dict[str, Tensor]:
+        given = self._given_values
+        return given if isinstance(given, dict) else given()
 
     # ---- models -----------------------------------------------------------------------------
 

@@ -141,11 +141,13 @@ class Chains:
 
     Attributes:
         draws: Kept draws.
+        state: Where the chains are.
         stopped: ``"draws"``, ``"enough"``, ``"budget"``, ``"interrupted"`` or ``"error"``.
         error: What ended it, if anything did.
     """
 
     draws: Draws
+    state: State
     stopped: str
     error: TRJError | None = None
 
@@ -215,7 +217,7 @@ def run_chains(
         if not recorder.kept:
             raise
         stopped, failure = "error", error
-    return Chains(recorder.draws(), stopped, failure)
+    return Chains(recorder.draws(), state, stopped, failure)
 
 
 def starting_state(

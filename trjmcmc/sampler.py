@@ -30,7 +30,7 @@ from .fit import (
 )
 from .kernel import Kernel, State, start
 from .result import SHOWN, Result, RunReport, warn_of_coverage
-from .sample import Plan, Tally, run_chains, starting_state, warm_up
+from .sample import Chains, Plan, Tally, run_chains, starting_state, warm_up
 from .space import Space, distinct
 from .target import Target
 from .transport import Transport, mixture_flow
@@ -38,6 +38,7 @@ from .transport import Transport, mixture_flow
 FIT_SHARE = 0.75  # of a limit on the evaluations of a run
 FRUGAL_STEPS = 100  # at least that chains make where evaluations are limited
 STARTS = 64  # particles a model that starts are picked from where no pilot run was made
+TAUGHT = 20_000  # draws of a run that a map may be trained on
 PROBES = 64  # points at which a map is checked
 ROUND_TRIP = 0.05  # largest error of a map there and back
 CHAINS, MANY = 256, 512  # of a run of so many draws; of one until it is precise: measured best
@@ -389,19 +390,27 @@ class TRJSampler:
                         "fit interrupted; run(fit=False) samples with the map so far"
                     )
             self._check_round_trip()
+            chooser = None
             if auto:
-                ready = self.fit_trace is not None or self._given_map
-                kernel, state, plan = self._choose(
-                    chains, warmup, enough.error or PRECISION, deadline, ready, progress
-                )
+                error = enough.error or PRECISION
+                chooser, kernel, state = self._choose(chains, warmup, error, deadline, progress)
+                plan = chooser.plan
             else:
                 steps = max(200, (draws or 0) * thin // 2) if warmup is None else warmup
                 spare = 0.0 if math.isinf(deadline) else deadline - time.monotonic()
                 least = WARM_SHARE * spare if warmup is None else 0.0
                 kernel, state = self._warm_up(chains, steps, least, left, progress)
                 plan = Plan()
+            if chooser is not None and not chooser.ready and chooser.movable:
+                enough.look_back(chooser.hoped, chooser.price, error)
+            chain, tally = self._record(kernel, state, draws, thin, enough, progress)
+            if chooser is not None and enough.disappointed:
+                kernel = chooser.after_all(chain.state, _second_half(chain.draws, self.target))
+                state = self._settle(chooser, kernel, chain.state, None, progress)
+                enough = Enough(enough.space, until, deadline)
+                chain, tally = self._record(kernel, state, draws, thin, enough, progress)
             plan.settings = {k.name: found for k in kernel.parts() if (found := k.adapted())}
-            return self._sample(kernel, state, draws, thin, enough, plan, progress)
+            return self._finish(chain, tally, plan)
 
     def _choose(
         self,
@@ -409,11 +418,11 @@ class TRJSampler:
         warmup: int | None,
         error: float,
         deadline: float,
-        ready: bool,
         progress: bool,
-    ) -> tuple[Kernel, State, Plan]:
+    ) -> tuple[Auto, Kernel, State]:
         """Find the kernel by measurement, training while that pays."""
         recipe, generator = self._recipe, self._generator
+        ready = self.fit_trace is not None or self._given_map
         recipe.survey(progress=progress)
         begun = time.perf_counter()
         code = self._starting_models(max(chains, CHAINS))
@@ -431,22 +440,39 @@ class TRJSampler:
             progress=progress,
         )
         kernel = auto.run()
-        if recipe.trace is not None and recipe.trace.stopped == "interrupted":
-            raise KeyboardInterrupt("fit interrupted; run(fit=False) samples with the map so far")
-        steps = max(auto.burn_in, 0 if warmup is None else warmup - auto.steps)
-        state = start(self.target, auto.state.code[:chains], auto.state.theta[:chains])
-        state, recipe.extra = self._advance(kernel, state, steps, progress)
+        here = start(self.target, auto.state.code[:chains], auto.state.theta[:chains])
+        state = self._settle(auto, kernel, here, warmup, progress)
         trained = recipe.seconds.get("fit", 0.0) if auto.plan.rounds else 0.0
         self._seconds["warmup"] = time.perf_counter() - begun - trained
-        if self.fit_trace is None and not self._given_map:
-            self._simple = auto.simple
+        return auto, kernel, state
+
+    def _settle(
+        self, auto: Auto, kernel: Kernel, state: State, warmup: int | None, progress: bool
+    ) -> State:
+        """Warm up with the kernel that was chosen, and weigh models through its map."""
+        recipe = self._recipe
+        if recipe.trace is not None and recipe.trace.stopped == "interrupted":
+            raise KeyboardInterrupt("fit interrupted; run(fit=False) samples with the map so far")
+        self._check_kernel(kernel)
+        steps = max(auto.burn_in, 0 if warmup is None else warmup - auto.steps)
+        state, recipe.extra = self._advance(kernel, state, steps, progress)
+        trained = self.fit_trace is not None or self._given_map
+        self._simple = None if trained else auto.simple
+        if auto.plan.rounds:
+            self._weighed = False
         if not self._weighed and recipe.few:
             if recipe.audit is not None:
                 recipe.score = recipe.audit.score(self._map)
             self._weigh()
         if recipe.extra is not None and self.fit_trace is not None:
             self._spot_check(progress)
-        return self._check_kernel(kernel), state, auto.plan
+        return state
+
+    @property
+    def _mapped(self) -> bool:
+        """Whether there is a map that has learnt something."""
+        trained = self.fit_trace is not None and bool(self.fit_trace.step)
+        return trained or self._given_map or self._simple is not None
 
     @property
     def _map(self) -> Transport:
@@ -496,18 +522,16 @@ class TRJSampler:
         if self._recipe.spot is not None and self.audit_report is None:
             self.audit_report = self._report()
 
-    def _sample(
+    def _record(
         self,
         kernel: Kernel,
         state: State,
         draws: int | None,
         thin: int,
         enough: Enough,
-        plan: Plan,
         progress: bool,
-    ) -> Result:
-        """Record, and report."""
-        begun, forgiven = time.perf_counter(), int(self.target.overflows)
+    ) -> tuple[Chains, Tally]:
+        begun, self._forgiven = time.perf_counter(), int(self.target.overflows)
         tally = Tally(self.target)
         with tqdm(total=draws, desc="sample", disable=not progress, unit="draw") as bar:
             chain = run_chains(
@@ -520,8 +544,12 @@ class TRJSampler:
                 enough=enough,
                 on_draw=bar.update,
             )
-        record = chain.draws
         self._seconds["sample"] = time.perf_counter() - begun
+        return chain, tally
+
+    def _finish(self, chain: Chains, tally: Tally, plan: Plan) -> Result:
+        """Report, and warn of what is doubtful."""
+        record = chain.draws
         report = RunReport(
             acceptance=tally.rates(),
             fit=self.fit_trace,
@@ -530,7 +558,7 @@ class TRJSampler:
             seed=self.seed,
             interrupted=chain.stopped == "interrupted",
             budget_spent=chain.stopped == "budget",
-            overflows=int(self.target.overflows) - forgiven,
+            overflows=int(self.target.overflows) - self._forgiven,
             evaluations=self.target.evaluations - self._before[0],
             gradients=self.target.gradients - self._before[1],
             audit=self.audit_report,
@@ -547,7 +575,7 @@ class TRJSampler:
         space = self.target.space
         code, theta = record.flat()
         masses = self._log_mass
-        if not self._recipe.few:
+        if not self._recipe.few and self._mapped:
             codes, _, counts = distinct(code)
             top = codes[counts.argsort(descending=True)[:SHOWN]].to(self.target.device)
             masses = {}
@@ -556,10 +584,11 @@ class TRJSampler:
                     masses[label] = self._log_mass.get(label) or self._log_mass_of(c)
         host = self.target.to(device="cpu", probe=False)
         shape = (record.n_chains, record.n_draws)
-        values = {
-            name: value.reshape(*shape, *value.shape[1:])
-            for name, value in host.padded_values(code, theta).items()
-        }
+
+        def values() -> dict[str, Tensor]:
+            padded = host.padded_values(code, theta).items()
+            return {name: value.reshape(*shape, *value.shape[1:]) for name, value in padded}
+
         truth = self.target.truth
         return Result(copy.deepcopy(space).cpu(), record, values, dict(masses), report, truth)
 
@@ -591,6 +620,17 @@ def _check_counts(draws: int | None, chains: int, thin: int, warmup: int | None)
             "run: expected draws, chains, thin >= 1 and warmup >= 0, got "
             f"draws={draws}, chains={chains}, thin={thin}, warmup={warmup}"
         )
+
+
+def _second_half(draws: Draws, target: Target) -> Pool:
+    """Later draws of a run, some 20 000 of them, to train on."""
+    half = draws.n_draws // 2
+    every = max(1, (draws.n_draws - half) * draws.n_chains // TAUGHT)
+    code, theta, log_joint = (
+        x[:, half::every].flatten(0, 1) for x in (draws.code, draws.theta, draws.log_joint)
+    )
+    place = target.device
+    return Pool(code.to(place), theta.to(place), log_joint.double().to(place))
 
 
 def _affordable(left: int, chains: int, warmup: int) -> tuple[int, int]:

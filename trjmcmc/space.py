@@ -453,6 +453,15 @@ def distinct(code: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     if not code.shape[1]:  # a space of one model has nothing to tell apart
         which = torch.zeros(len(code), dtype=torch.long, device=code.device)
         return code[:1], which, torch.bincount(which, minlength=1)
+    radix = code.amax(0).add(1).tolist() if len(code) else [1]
+    if bool((code >= 0).all()) and math.prod(radix) < 2**62:  # one number each sorts much faster
+        place = [math.prod(radix[i + 1 :]) for i in range(len(radix))]
+        weight = torch.tensor(place, device=code.device)
+        key, which, counts = torch.unique(
+            (code * weight).sum(-1), return_inverse=True, return_counts=True
+        )
+        modulus = torch.tensor(radix, device=code.device)
+        return key[:, None] // weight % modulus, which, counts
     models, which, counts = torch.unique(code, dim=0, return_inverse=True, return_counts=True)
     return models, which, counts
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import torch
@@ -17,7 +17,8 @@ from .mean import mean_error
 
 COUNTED = 64  # most models whose probabilities are watched one by one
 FEWEST = 20  # draws a chain before precision is looked at
-FORGOTTEN = 10.0  # autocorrelation times that a precise run must be long
+FORGOTTEN = 20.0  # autocorrelation times that a precise run must be long: R-hat 1.05
+PATIENCE = 10.0  # seconds before a run is looked back on
 GROWTH = 1.1  # relative length of a run from one look to the next
 
 
@@ -71,7 +72,7 @@ def progress_of(space: Space, code: Tensor) -> Progress:
 class Enough:
     """Says when a run may stop: it is precise enough, or its time is up.
 
-    Precise enough also means ten autocorrelation times long: the starts of many chains are then
+    Precise enough also means twenty autocorrelation times long: the starts of many chains are then
     forgotten, and not only averaged.
 
     Arguments:
@@ -82,6 +83,8 @@ class Enough:
 
     Attributes:
         reached: Whether the precision was.
+        disappointed: Whether it stopped because precision is further off than was hoped; see
+            :meth:`look_back`.
 
     Raises:
         ConfigurationError: A precision that is not known, or not positive.
@@ -93,14 +96,39 @@ class Enough:
         wanted = dict(until or {})
         self.error = check_until(wanted)
         self.space, self.deadline, self.reached = space, deadline, False
-        self._next = FEWEST
+        self._next, self.disappointed = FEWEST, False
+        self._look_back: tuple[float, float, Callable[[], float], float] | None = None
+
+    def look_back(self, hoped: float, price: Callable[[], float], error: float) -> None:
+        """Stop once if, in twice the time hoped, precision is still further off than a price.
+
+        Arguments:
+            hoped: Seconds in which the precision was expected.
+            price: Function that gives the seconds that something better would cost.
+            error: Standard error that is wanted where ``until`` names none.
+        """
+        now = time.monotonic()
+        self.disappointed = False
+        self._look_back = (now, now + max(PATIENCE, 2 * hoped), price, self.error or error)
+
+    def _hopeless(self, recorder: Recorder) -> bool:
+        assert self._look_back is not None
+        begun, _, price, error = self._look_back
+        self._look_back = None
+        now = progress_of(self.space, recorder.code)
+        lengths = (now.error / error) ** 2, FORGOTTEN * now.time / recorder.kept
+        far = max(x if x == x else math.inf for x in lengths) - 1
+        ahead = min((time.monotonic() - begun) * far, self.deadline - time.monotonic())
+        return ahead > price()
 
     def __call__(self, recorder: Recorder) -> bool:
         if self.error is not None and recorder.kept * recorder.thin >= self._next:
             self._next = int(GROWTH * recorder.kept * recorder.thin) + FEWEST
             now = progress_of(self.space, recorder.code)
             self.reached = now.error <= self.error and recorder.kept >= FORGOTTEN * now.time
-        return self.reached or time.monotonic() >= self.deadline
+        if self._look_back is not None and time.monotonic() >= self._look_back[1]:
+            self.disappointed = self._hopeless(recorder)
+        return self.reached or self.disappointed or time.monotonic() >= self.deadline
 
 
 def check_until(until: Mapping[str, float]) -> float | None:

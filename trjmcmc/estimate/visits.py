@@ -13,7 +13,7 @@ from .mean import MANY_CHAINS, mean_error
 
 FEW_RETURNS = 10  # visits of a model that begin anew, under which its error is doubtful
 HIGH_RHAT = 1.05
-MANY_RHAT = 1.1  # of many chains, whose errors rest on their spread: ten autocorrelation times
+DRIFT = 4.0  # standard errors between the halves of a run that chance does not make
 
 
 def visit_probability(indicator: NDArray[np.bool_], fallback_ess: float) -> Estimate:
@@ -41,8 +41,10 @@ def visit_probability(indicator: NDArray[np.bool_], fallback_ess: float) -> Esti
     warning = _few_returns(indicator)
     if warning and fallback_ess > 0:  # a model seldom seen: one effective draw more or less
         error = max(error, 1 / fallback_ess)
-    limit = MANY_RHAT if len(indicator) >= MANY_CHAINS else HIGH_RHAT
-    if not warning and (rhat := split_rhat(indicator.astype(float))) > limit:
+    if (moved := _drift(indicator)) != 0:  # the starts are not forgotten: the error is larger
+        warning = warning or f"drifts by {moved:+.3f} in half the run"
+        error = math.hypot(error, moved)
+    if not warning and (rhat := split_rhat(indicator.astype(float))) > HIGH_RHAT:
         warning = f"R-hat {rhat:.2f}"
     return Estimate(p, error, ess, warning)
 
@@ -62,6 +64,21 @@ def log_odds(a: NDArray[np.bool_], b: NDArray[np.bool_]) -> Estimate:
         same = bool((a == b).all())
         return Estimate(math.log(p / q), 0.0 if same else math.inf, ess)
     return Estimate(math.log(p / q), error, ess, _few_returns(a) or _few_returns(b))
+
+
+def _drift(indicator: NDArray[np.bool_]) -> float:
+    """Change of the share from the first half of a run to the second, or 0 if chance explains it.
+
+    Many chains see a common drift long before each of them has forgotten where it began.
+    """
+    chains, draws = indicator.shape
+    if chains < MANY_CHAINS or draws < 2:
+        return 0.0
+    half = draws // 2
+    gap = indicator[:, -half:].mean(1) - indicator[:, :half].mean(1)
+    error = float(gap.std(ddof=1)) / math.sqrt(chains)
+    mean = float(gap.mean())
+    return mean if abs(mean) > DRIFT * error > 0 else 0.0
 
 
 def _few_returns(indicator: NDArray[np.bool_]) -> str:

@@ -195,14 +195,15 @@ class Recipe:
         train(trial, objective, steps=TRIAL, generator=self.generator, progress=False)
         return (time.perf_counter() - begun) / TRIAL
 
-    def audit_cost(self) -> float:
-        """Seconds until the halves of the audit agree, by guess."""
+    def audit_cost(self, steps: int, batch: int = 512) -> float:
+        """Seconds until the halves of the audit agree, or its budget is spent, by guess."""
         audit = self.audit
         if audit is None:
             return 0.0
         gap = audit.gap[audit.matters]
         worst = float(gap.nan_to_num(1.0, 1.0).max()) if len(gap) else 0.0
-        return audit.seconds * max(0.0, (worst / AGREEMENT) ** 2 - 1)
+        most = TRAINING_COST * steps * batch / max(audit.evaluations, 1)
+        return audit.seconds * min(most, max(0.0, (worst / AGREEMENT) ** 2 - 1))
 
     # ---- where draws come from --------------------------------------------------------------
 
