@@ -4,9 +4,10 @@ Green (1995) put a step function with an unknown number k of change points on th
 191 disasters between 1851 and 1962 and invented reversible-jump MCMC to sample it. This script
 asks trjmcmc for p(k | data), for the rate over the years, and compares with the exact answer.
 
-    python examples/coal_mining.py                     # k = 1 to 6, about three minutes
+    python examples/coal_mining.py                     # k = 1 to 6, about half a minute
     python examples/coal_mining.py --k-min 0 --k-max 10
-    python examples/coal_mining.py --quick             # shorter training and fewer draws
+    python examples/coal_mining.py --quick             # fewer draws
+    python examples/coal_mining.py --fit               # train a map in full and audit it first
 """
 
 import argparse
@@ -79,7 +80,8 @@ def main() -> None:
     parser.add_argument("--k-max", type=int, default=6, help="most change points")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1, help="more only if cores are idle")
-    parser.add_argument("--quick", action="store_true", help="shorter training, fewer draws")
+    parser.add_argument("--quick", action="store_true", help="fewer draws")
+    parser.add_argument("--fit", action="store_true", help="train a map in full first")
     parser.add_argument("--output", type=Path, default=Path("output/coal_mining.png"))
     arguments = parser.parse_args()
     begun = time.perf_counter()
@@ -87,9 +89,9 @@ def main() -> None:
 
     target = trj.problems.coal_mining(arguments.k_min, arguments.k_max)
     sampler = trj.TRJSampler(target, seed=arguments.seed)
-    if arguments.quick:
-        sampler.fit(steps=600, particles=250)
-    result = sampler.run(draws=300 if arguments.quick else 2000)
+    result = sampler.run(
+        draws=300 if arguments.quick else 2000, fit=True if arguments.fit else "auto"
+    )
 
     table = result.model_probabilities()
     table.insert(0, "exact", pd.Series(target.truth.probabilities))
@@ -99,6 +101,9 @@ def main() -> None:
 
     print("\nAudit: tempered runs that owe nothing to the map, and what they say of it\n")
     print(result.audit().round(3).to_string())
+    print("\nEffective draws of p(k) a second by the moves that were measured")
+    for moves, rate in sorted(result.report.plan.efficiency.items(), key=lambda pair: -pair[1]):
+        print(f"{moves:<24} {rate:8,.0f}   used for {result.report.plan.weights.get(moves, 0):.0%}")
 
     report = result.report
     sampling = report.seconds["sample"]

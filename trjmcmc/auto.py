@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,6 +49,7 @@ FASTEST = 0.005  # seconds of a training step, at least
 HOPE = 0.3  # share of the ideal efficiency that a trained map is hoped to reach
 PROBE = 5  # steps by which the speed of a trained map's kernel is found
 ROOM = 0.5  # share of the time left that a round may take
+AUDIT_SHARE, MEND_SHARE = 0.2, 0.3  # of the time left: for the audit, and till no mending begins
 DOUBTFUL = 2.0  # nats between the halves of a small audit from where it has to grow
 
 
@@ -212,6 +214,8 @@ class Auto:
         self._offer("birth-death", birth_death(self.target, self.guess()))
         if SplitMerge.fits(self.target):
             self._offer("split-merge", SplitMerge(self.target))
+        if self._doubtful():  # a second look at the models in doubt, twice as large
+            self.recipe.survey_again(DOUBTFUL, progress=self.progress)
         if self.recipe.audit is not None:
             self._offer_normals()
         if self.ready:
@@ -369,7 +373,7 @@ class Auto:
         doubtful = self._doubtful() and not self.plan.rounds
         last = self._found["jump"].efficiency if self.plan.rounds else 0.0
         wait = self._wait(self._found[best])
-        if not doubtful and wait < ROUND * FASTEST:
+        if wait < ROUND * FASTEST:
             return best
         hoped = 2 * last or HOPE * len(self.state.code) / self._step_with_map()
         while len(self.plan.rounds) < ROUNDS:
@@ -387,7 +391,13 @@ class Auto:
 
     def _round(self, steps: int) -> float:
         """Train, and look at the jump through the map."""
-        self.recipe.fit(steps=steps, progress=self.progress)
+        audit, room = self.recipe.audit, self._room
+        limits: dict[str, Any] = {}
+        if audit is not None and not math.isinf(room):
+            pace = audit.evaluations / max(audit.seconds, 1e-9)
+            limits["audit"] = audit.evaluations + int(AUDIT_SHARE * room * pace)
+            limits["deadline"] = time.monotonic() + MEND_SHARE * room
+        self.recipe.fit(steps=steps, progress=self.progress, **limits)
         self.plan.rounds.append(steps)
         return self._offer("jump", self._jump()).efficiency
 

@@ -19,6 +19,7 @@ COUNTED = 64  # most models whose probabilities are watched one by one
 FEWEST = 20  # draws a chain before precision is looked at
 FORGOTTEN = 20.0  # autocorrelation times that a precise run must be long: R-hat 1.05
 PATIENCE = 10.0  # seconds before a run is looked back on
+EARLY = 0.1  # of the time left, when it is looked back on at the latest
 GROWTH = 1.1  # relative length of a run from one look to the next
 
 
@@ -102,6 +103,8 @@ class Enough:
     def look_back(self, hoped: float, price: Callable[[], float], error: float) -> None:
         """Stop once if, in twice the time hoped, precision is still further off than a price.
 
+        Where there is a deadline it looks back in a tenth of the time left at the latest.
+
         Arguments:
             hoped: Seconds in which the precision was expected.
             price: Function that gives the seconds that something better would cost.
@@ -109,7 +112,8 @@ class Enough:
         """
         now = time.monotonic()
         self.disappointed = False
-        self._look_back = (now, now + max(PATIENCE, 2 * hoped), price, self.error or error)
+        after = min(max(PATIENCE, 2 * hoped), max(PATIENCE, EARLY * (self.deadline - now)))
+        self._look_back = (now, now + after, price, self.error or error)
 
     def _hopeless(self, recorder: Recorder) -> bool:
         assert self._look_back is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import time
 import warnings
 from collections.abc import Mapping
@@ -97,10 +98,11 @@ class Recipe:
         particles: int | None = None,
         moves: int | None = None,
         max_evaluations: int | None = None,
+        deadline: float = math.inf,
         progress: bool = True,
         **options: Any,
     ) -> FitTrace:
-        """Train; see :meth:`trjmcmc.TRJSampler.fit`."""
+        """Train; see :meth:`trjmcmc.TRJSampler.fit`. No mending begins after the deadline."""
         self.score, self.mended, self.spot = None, 0, None
         self._audited = audit is not False and max_evaluations is None
         if not self.target.dim:  # models without parameters: there is nothing to map
@@ -142,7 +144,7 @@ class Recipe:
             self._adopt(draft)
             self.seconds["pilot"] = draft.seconds
         if auditing and self.audit is not None:
-            self._mend(draft, settings, larger=limit is None)
+            self._mend(draft, settings, larger=limit is None, deadline=deadline)
         return self.trace
 
     # ---- before any training ----------------------------------------------------------------
@@ -168,6 +170,15 @@ class Recipe:
             self.scale = _typical_scale(active, self._moments(codes, draft.pool())[1])
         self.seconds["survey"] = time.perf_counter() - begun
 
+    def survey_again(self, gap: float, *, progress: bool = False) -> None:
+        """Enlarge the survey of models whose halves differ by more than ``gap`` nats."""
+        audit = self.audit
+        assert audit is not None
+        begun = time.perf_counter()
+        audit.enlarge(((audit.gap > gap) & audit.matters).nonzero()[:, 0], progress=progress)
+        self._adopt(audit)
+        self.seconds["survey"] += time.perf_counter() - begun
+
     def _price(self, codes: Tensor) -> float:
         """Seconds of one evaluation, in batches as large as chains make them."""
         code = codes[torch.arange(PRICED, device=codes.device) % len(codes)]
@@ -192,7 +203,8 @@ class Recipe:
         else:
             objective = ReverseKL(self.target)
         begun = time.perf_counter()
-        train(trial, objective, steps=TRIAL, generator=self.generator, progress=False)
+        with torch.enable_grad():  # a run may ask in its midst
+            train(trial, objective, steps=TRIAL, generator=self.generator, progress=False)
         return (time.perf_counter() - begun) / TRIAL
 
     def audit_cost(self, steps: int, batch: int = 512) -> float:
@@ -310,14 +322,14 @@ class Recipe:
     ) -> FitTrace:
         return train(self.transport, objective, generator=self.generator, label=label, **settings)
 
-    def _mend(self, audit: Audit, settings: dict[str, Any], larger: bool) -> None:
+    def _mend(self, audit: Audit, settings: dict[str, Any], larger: bool, deadline: float) -> None:
         """Score the map on draws that were kept back; train it again where it falls short."""
         assert self.trace is not None
         score = audit.score(self.transport)
         half = {**settings, "steps": settings["steps"] // 2}
         while half["steps"] and self.mended < MENDS and self.trace.stopped != "interrupted":
             short = score.short & audit.matters
-            if not bool(short.any()):
+            if not bool(short.any()) or time.monotonic() > deadline:
                 break
             self.mended += 1
             if larger:
