@@ -55,10 +55,31 @@ def test_progress_counts_models_or_units():
     found = progress_of(space, code)
     assert found.error == pytest.approx(math.sqrt(0.25 * 0.75 / 5000), rel=0.3)
     assert found.time == pytest.approx(1, abs=0.5)
-    assert math.isnan(progress_of(space, code[:1].expand(50, -1, -1)[:, :5]).error) is False
+    assert progress_of(space, code[:1, :1].expand(500, 40, -1)).error == 3 * 20 / (500 * 40)
     many = trj.Subsets([f"x{i}" for i in range(30)], of="w")
     code = many.sample_prior(20 * 64, generator).view(20, 64, 30)
     assert progress_of(many, code).error < 0.05
+    long = trj.Counts(80, of="w")
+    code = long.sample_prior(30 * 64, generator).view(30, 64, 1)
+    rest = 18 / 81  # 63 counts on their own, the others together
+    assert progress_of(long, code).error == pytest.approx(
+        math.sqrt(rest * (1 - rest) / 1920), rel=0.4
+    )
+
+
+def test_a_model_that_has_all_the_mass_ends_the_run():
+    target = trj.Target(
+        [
+            trj.Model("a", {"x": Normal(0.0, 1.0)}, lambda p: 0 * p["x"]),
+            trj.Model("b", {"x": Normal(0.0, 1.0)}, lambda p: 0 * p["x"] - 1000.0),
+        ]
+    )
+    begun = time.monotonic()
+    result = trj.TRJSampler(target, seed=1).run(
+        until={"probability": 0.01}, max_seconds=60, progress=False
+    )
+    assert time.monotonic() - begun < 40
+    assert result.model_probabilities().loc["a", "visits"] == 1
 
 
 # ---- choosing -------------------------------------------------------------------------------
@@ -141,6 +162,7 @@ def test_one_model_and_models_without_parameters():
     one = trj.Target([trj.Model("m", {"x": Normal(0.0, 2.0)}, lambda p: -0.5 * p["x"] ** 2)])
     result = trj.TRJSampler(one, seed=1).run(500, chains=64, progress=False)
     assert abs(float(result.raw.theta.double().std()) - (0.8**0.5)) < 0.05
+    assert trj.TRJSampler(one, seed=1).run(50, chains=1, progress=False).raw.n_chains == 1
     none = trj.Target(
         [trj.Model("a", {}, lambda p: 0.0), trj.Model("b", {}, lambda p: math.log(3.0))]
     )
@@ -153,6 +175,28 @@ def test_a_dear_likelihood_gets_a_small_survey(monkeypatch):
     monkeypatch.setattr(sampler._recipe, "_price", lambda codes: 0.1)
     sampler._recipe.survey()
     assert sampler.target.evaluations < 5000
+
+
+def test_models_in_doubt_are_looked_at_again(monkeypatch):
+    monkeypatch.setattr(auto, "DOUBTFUL", 1e-9)
+    sampler = trj.TRJSampler(toys.gaussians(), seed=1)
+    sampler.fit(steps=20, progress=False)
+    rounds = len(sampler._recipe.audit.rounds)
+    check(sampler.run(300, chains=128, progress=False))
+    assert len(sampler._recipe.audit.rounds) > rounds
+
+
+def test_a_space_of_hundreds_of_items_starts(monkeypatch):
+    target = trj.Target(
+        trj.Subsets([f"x{i}" for i in range(150)], of="w", prior=0.1),
+        {"w": Normal(0.0, 1.0)},
+        lambda p, active: -0.5 * (p["w"].sum(-1) - 1).square(),
+    )
+    begun = time.monotonic()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TRJWarning)
+        result = trj.TRJSampler(target, seed=1).run(20, chains=32, max_seconds=5, progress=False)
+    assert result.raw.n_draws >= 1 and time.monotonic() - begun < 60
 
 
 def test_the_plan_is_saved(tmp_path):

@@ -10,6 +10,7 @@ import trjmcmc as trj
 from tests import toys
 from tests.test_transport import MovesSpares, shaken_mixture
 from trjmcmc.errors import ConfigurationError
+from trjmcmc.estimate import autocorrelation_time
 from trjmcmc.fit import Modes, Pool, gaussian_mixture, mode_map
 from trjmcmc.kernel import (
     HMC,
@@ -168,6 +169,9 @@ CASES = {
     "birth-death": lambda t: BirthDeath(t, Fixed(t.space)),
     "birth-death, informed": lambda t: BirthDeath(
         t, Informed(t.space, torch.tensor([0.3, -0.2, 1.0]))
+    ),
+    "two births and deaths": lambda t: Cycle(
+        [BirthDeath(t, Fixed(t.space)), BirthDeath(t, Fixed(t.space))]
     ),
     "saturated switch": lambda t: saturated_switch(t, Fixed(t.space, other=True), scale=0.7),
     "normal independence": lambda t: IndependenceJump(t, rough_normal(t), Fixed(t.space)),
@@ -582,6 +586,68 @@ def test_split_and_merge_keep_the_prior(simplex, positive, right, generator, mon
         assert float(info.accepted.double().mean()) > 0.1
     else:
         assert worst > 2 * SIGMAS
+
+
+def test_only_vectors_that_grow_together_are_split(generator):
+    """A and B differ in h, B and C in g, and a stranger has an h of another kind."""
+
+    def model(name, h, g):
+        return trj.Model(name, {"h": h, "g": g}, lambda p: torch.zeros(len(p["g"])))
+
+    def normal(n):
+        return Normal(torch.zeros(n), 1.0)
+
+    target = trj.Target(
+        [
+            model("A", normal(1), normal(1)),
+            model("B", normal(2), normal(1)),
+            model("C", normal(2), normal(2)),
+            model("stranger", Dirichlet(torch.full((6,), 2.0)), normal(1)),
+        ],
+        truth=trj.Truth({"A": 0.25, "B": 0.25, "C": 0.25, "stranger": 0.25}),
+    )
+    code = target.space.sample_prior(40_000, generator)
+    state = start(target, code, target.sample_prior(code, generator))
+    kernel = SplitMerge(target)
+    with torch.no_grad():
+        for _ in range(STEPS):
+            state, _ = kernel.step(state, generator)
+    assert float(prior_scores(target, state).abs().max()) < norm.isf(ALPHA / 2 / 60)
+
+
+def test_a_gradient_that_breaks_does_not_break_the_answer(generator):
+    """sqrt has no gradient left of zero: trajectories there go straight, both ways alike."""
+    model = trj.Model(
+        "m", {"x": Normal(0.0, 1.0)}, lambda p: torch.where(p["x"] > 0, p["x"].sqrt() * 0, 0.0)
+    )
+    target = trj.Target([model])
+    code = torch.zeros(20_000, 1).long()
+    state = start(target, code, target.sample_prior(code, generator))
+    kernel = HMC(target, leaps=3, step_size=0.5)
+    with torch.no_grad():
+        for _ in range(40):
+            state, _ = kernel.step(state, generator)
+    assert abs(float((state.theta[:, 0] < 0).double().mean()) - 0.5) < 5 * 0.5 / 20_000**0.5
+
+
+def test_draws_through_exact_maps_are_independent(generator):
+    """Exact maps and q(k') = p(k' | y): the indicator has autocorrelation time 1."""
+    target = trj.problems.sinh_arcsinh().to(dtype=torch.float64)
+    log_p = torch.tensor(list(target.truth.probabilities.values())).log()
+    kernel = Jump(target, SinhArcsinhMap(target.space), Fixed(target.space, log_p), rho=0.0)
+    code = Fixed(target.space, log_p).sample(torch.zeros(2000, 1).long(), generator)
+    z = torch.randn(2000, 2, generator=generator, dtype=torch.float64)
+    state = start(target, code, kernel.transport.from_reference(z, code)[0])
+    seen = []
+    with torch.no_grad():
+        for _ in range(200):
+            state, _ = kernel.step(state, generator)
+            seen.append(state.code[:, 0])
+    indicator = torch.stack(seen, 1).double().numpy()
+    assert autocorrelation_time(indicator) == pytest.approx(1.0, abs=0.15)  # from 2000 means
+    gap = indicator - indicator.mean()
+    rho = [(gap[:, lag:] * gap[:, :-lag]).mean() / gap.var() for lag in (1, 2, 3)]
+    assert 1 + 2 * sum(rho) == pytest.approx(1.0, abs=0.05)
 
 
 def test_split_and_merge_need_vectors_that_grow():

@@ -30,6 +30,7 @@ from .sample import Plan, Tally, pooled
 from .transport import Transport
 
 SEGMENT = 60  # steps over which a kernel is measured
+BURN_SHARE = 0.2  # of the time left, for burn-in
 FORGET = 3.0  # autocorrelation times of burn-in
 LONGEST = 2000  # most steps of it, and of a look at a kernel
 LOOK = 0.3  # share of the time of the run ahead that a look may take
@@ -120,6 +121,7 @@ class Auto:
         recipe: Trains the map; holds what is known already.
         state: Chains.
         guess: Function that gives log-probabilities of the models so far, or None.
+        chains: How many of them the run will go on with.
         error: Standard error of the models' probabilities that is wanted.
         generator: Source of randomness.
         deadline: Time by ``time.monotonic`` that training must leave room before.
@@ -141,6 +143,7 @@ class Auto:
         state: State,
         guess: Callable[[], Tensor | None],
         *,
+        chains: int,
         error: float,
         generator: torch.Generator,
         deadline: float = math.inf,
@@ -149,7 +152,7 @@ class Auto:
     ) -> None:
         self.recipe, self.target, self.transport = recipe, recipe.target, transport
         self.state, self.guess, self.generator = state, guess, generator
-        self.error, self.deadline = error, deadline
+        self.chains, self.error, self.deadline = chains, error, deadline
         self.ready, self.progress = ready, progress
         self.plan, self.steps, self.burn_in = Plan(), 0, 0
         self.simple: Transport | None = None  # the map that needs no training
@@ -257,7 +260,7 @@ class Auto:
         if several(self.target.space):
             return birth_death(self.target, self.guess())
         kernels: list[Kernel] = [RandomWalk(self.target, scale=self.recipe.scale)]
-        if len(self.state.code) > 2 * self.target.dim:
+        if self.chains > 2 * self.target.dim:
             kernels.append(Stretch(self.target))
         if self.ready:
             return trained_kernel(self.target, self.transport, self.recipe, self.guess())
@@ -361,7 +364,8 @@ class Auto:
         self.plan.weights = dict(zip([best, *rest], weights, strict=True))
         self.plan.efficiency = {n: f.efficiency for n, f in self._found.items()}
         found = self._found[best]
-        self.burn_in = int(max(0.0, min(FORGET * found.time, LONGEST) - found.steps))
+        most = min(LONGEST, BURN_SHARE * self._room / found.step)
+        self.burn_in = int(max(0.0, min(FORGET * found.time - found.steps, most)))
         kernels = [self._step(self._members(best))]
         return Mixture([*kernels, *(self._step([self._moves[n]]) for n in rest)], weights)
 

@@ -61,8 +61,8 @@ class ClassicalSampler(TRJSampler):
             the papers), ``"birth-death"`` (from the prior, Green 1995), ``"independence"``
             (normals and inverse gammas, Lopes & West 2004), ``"automix"`` (normal mixtures,
             Hastie 2005), and, by forward KL on pilot draws as in Davies et al. (2023),
-            ``"affine TRJ"``, ``"spline TRJ"`` (one map a model) and ``"spline CTP"`` (one map
-            for all).
+            ``"affine TRJ"``, ``"spline TRJ"`` (one map a model), ``"affine CTP"`` and
+            ``"spline CTP"`` (one map for all).
         options: ``seed``, ``device``, ``dtype``.
 
     Raises:
@@ -144,7 +144,11 @@ def _spline(target: Target, pool: Pool, generator: torch.Generator) -> Kernel:
     return _trained(target, flow, pool, generator, "spline TRJ")
 
 
-def _ctp(target: Target, pool: Pool, generator: torch.Generator) -> Kernel:
+def _affine_ctp(target: Target, pool: Pool, generator: torch.Generator) -> Kernel:
+    return _trained(target, CosmicFlow(target.space, bins=0), pool, generator, "affine CTP")
+
+
+def _spline_ctp(target: Target, pool: Pool, generator: torch.Generator) -> Kernel:
     return _trained(target, CosmicFlow(target.space), pool, generator, "spline CTP")
 
 
@@ -172,7 +176,8 @@ METHODS: dict[str, Method] = {
     "automix": Method(_automix),
     "affine TRJ": Method(_affine),
     "spline TRJ": Method(_spline),
-    "spline CTP": Method(_ctp),
+    "affine CTP": Method(_affine_ctp),
+    "spline CTP": Method(_spline_ctp),
 }
 
 MakeSampler = Callable[[Target], TRJSampler]
@@ -275,7 +280,7 @@ def _run(
             else:
                 sampler = ClassicalSampler(target, made, seed=seed)
             result = sampler.run(max_seconds=budget, chains=chains, progress=progress)
-    except TRJError as error:
+    except (TRJError, RuntimeError, ArithmeticError) as error:  # one must not lose the others
         row["note"] = str(error)
         return row, None
     total = time.monotonic() - begun

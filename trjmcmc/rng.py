@@ -21,7 +21,7 @@ def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
 class HostRandom:
     """Random numbers on the host that follow from a device's generator, without waiting for it.
 
-    Seeded once by the seed of the generator that comes first.
+    Seeded by a draw from the generator at the first call: each object has a stream of its own.
     """
 
     def __init__(self) -> None:
@@ -29,5 +29,6 @@ class HostRandom:
 
     def __call__(self, generator: torch.Generator) -> random.Random:
         if self._random is None:
-            self._random = random.Random(generator.initial_seed())
+            seed = torch.randint(2**62, (), generator=generator, device=generator.device)
+            self._random = random.Random(int(seed))
         return self._random

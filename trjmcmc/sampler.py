@@ -39,6 +39,7 @@ FIT_SHARE = 0.75  # of a limit on the evaluations of a run
 FRUGAL_STEPS = 100  # at least that chains make where evaluations are limited
 STARTS = 64  # particles a model that starts are picked from where no pilot run was made
 TAUGHT = 20_000  # draws of a run that a map may be trained on
+DEAR = 1e9  # models times coordinates cubed: beyond it covariances cost more than they help
 PROBES = 64  # points at which a map is checked
 ROUND_TRIP = 0.05  # largest error of a map there and back
 CHAINS, MANY = 256, 512  # of a run of so many draws; of one until it is precise: measured best
@@ -303,6 +304,8 @@ class TRJSampler:
         if not math.isinf(self.target.limit):
             return None
         codes, index, _ = distinct(code)
+        if len(codes) * self.target.dim**3 > DEAR:
+            return None
         try:
             run = TemperedSMC(
                 self.target, codes, particles=STARTS, moves=5, generator=self._generator
@@ -433,6 +436,7 @@ class TRJSampler:
             self.transport,
             state,
             self._guess,
+            chains=chains,
             error=error,
             generator=generator,
             deadline=deadline,

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..draws import Recorder
 from ..errors import ConfigurationError
-from ..space import Space
+from ..space import Space, Subsets
 from .mean import mean_error
 
 COUNTED = 64  # most models whose probabilities are watched one by one
@@ -24,7 +24,9 @@ GROWTH = 1.1  # relative length of a run from one look to the next
 
 
 def features(space: Space, code: Tensor) -> Tensor:
-    """Indicators whose means are watched: one a model, or one a unit of a large space.
+    """Indicators whose means are watched: one a model, or in a large space one a unit.
+
+    Of a long list or range, the models that occur most have one each, the rest one together.
 
     Arguments:
         space: The space.
@@ -35,17 +37,23 @@ def features(space: Space, code: Tensor) -> Tensor:
     """
     if space.size == 1:
         return torch.ones(*code.shape[:-1], 1, dtype=torch.float64, device=code.device)
-    if space.size is not None and space.size <= COUNTED:
-        index = space.index(code.reshape(-1, code.shape[-1])).reshape(code.shape[:-1])
-        return torch.nn.functional.one_hot(index, space.size).double()
-    return code.double()
+    if isinstance(space, Subsets) and int(space.size or 0) > COUNTED:
+        return code.double()
+    index = space.index(code.reshape(-1, code.shape[-1]))
+    size = int(space.size or 0)
+    if size > COUNTED:
+        often = torch.bincount(index, minlength=size).argsort(descending=True)
+        rank = torch.full_like(often, COUNTED - 1)
+        rank[often[: COUNTED - 1]] = torch.arange(COUNTED - 1, device=index.device)
+        index, size = rank[index], COUNTED
+    return torch.nn.functional.one_hot(index.reshape(code.shape[:-1]), size).double()
 
 
 class Progress(NamedTuple):
     """How far a run has come.
 
     Attributes:
-        error: Largest standard error of an indicator's mean; NaN where nothing has changed.
+        error: Largest standard error of an indicator's mean, a bound where nothing has changed.
         time: Largest autocorrelation time of an indicator, in kept draws.
     """
 
@@ -61,12 +69,12 @@ def progress_of(space: Space, code: Tensor) -> Progress:
         code: Models, shape (draw, chain, L), on the CPU.
     """
     seen = features(space, code)
-    if seen.shape[-1] < 2 and space.size is not None:
-        return Progress(0.0, 1.0)  # a single model
+    if space.size == 1:
+        return Progress(0.0, 1.0)
     found = [mean_error(seen[..., f].T.numpy()) for f in range(seen.shape[-1])]
     known = [(error, seen[..., 0].numel() / ess) for error, ess in found if not math.isnan(error)]
-    if not known:
-        return Progress(math.nan, math.inf)
+    if not known:  # one model throughout: the rule of three, a draw in twenty counted
+        return Progress(min(1.0, 3 * FORGOTTEN / code[..., 0].numel()), 1.0)
     return Progress(max(e for e, _ in known), max(t for _, t in known))
 
 

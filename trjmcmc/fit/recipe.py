@@ -175,9 +175,11 @@ class Recipe:
         audit = self.audit
         assert audit is not None
         begun = time.perf_counter()
-        audit.enlarge(((audit.gap > gap) & audit.matters).nonzero()[:, 0], progress=progress)
+        with suppress(UnreachableError, ConvergenceError, BudgetError):
+            audit.enlarge(((audit.gap > gap) & audit.matters).nonzero()[:, 0], progress=progress)
         self._adopt(audit)
-        self.seconds["survey"] += time.perf_counter() - begun
+        spent = time.perf_counter() - begun
+        self.seconds["survey"] = self.seconds.get("survey", 0.0) + spent
 
     def _price(self, codes: Tensor) -> float:
         """Seconds of one evaluation, in batches as large as chains make them."""

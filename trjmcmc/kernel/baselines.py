@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -67,6 +68,9 @@ class BirthDeath(Kernel):
         if self.adapting:
             self.proposal.learn(after.code)
         return after, info
+
+    def adapted(self) -> dict[str, Any]:
+        return self.proposal.learnt()
 
 
 def saturated_switch(
@@ -224,4 +228,10 @@ class IndependenceJump(Kernel):
         log_w = log_joint - density.log_prob(theta, code)
         log_w_here = state.log_joint - density.log_prob(state.theta, state.code)
         proposed = State(code, theta, log_joint)
-        return accept(self.name, state, proposed, log_w - log_w_here + log_ratio, generator)
+        after, info = accept(self.name, state, proposed, log_w - log_w_here + log_ratio, generator)
+        if self.adapting:
+            self.proposal.learn(after.code)
+        return after, info
+
+    def adapted(self) -> dict[str, Any]:
+        return self.proposal.learnt()

@@ -159,6 +159,9 @@ class DelayedRejection(Kernel):
         second_ratio = second_ratio + _log_refused(ghost_ratio) - _log_refused(log_ratio)
         second_ratio = torch.where(accepted, -math.inf, second_ratio)
         after, infos = accept(self.second.name, after, second, second_ratio, generator)
+        for jump in self.parts():
+            if jump.adapting and isinstance(jump, Jump):
+                jump.proposal.learn(after.code)
         return after, first + infos
 
 

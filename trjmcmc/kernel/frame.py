@@ -75,7 +75,8 @@ class Frame:
                 _, slope = target.log_joint_and_grad(state.code, theta.detach(), surrogate=True)
                 value = (theta * slope).sum(-1) + self._log_nu(leaf, active) - log_q
                 (gradient,) = torch.autograd.grad(value.sum(), leaf)
-        return torch.where(active, gradient, 0.0)
+        # a broken gradient is none, at every point alike: trajectories stay reversible
+        return torch.where(active, gradient, 0.0).nan_to_num(0.0, 0.0, 0.0)
 
     @property
     def groups(self) -> int:

@@ -18,6 +18,7 @@ TARGET_ACCEPTANCE = 0.8
 JITTER = 0.3  # relative spread of the step size from chain to chain: no orbit closes for all
 SHRINKAGE, DELAY, DECAY = 0.05, 10.0, 0.75  # of dual averaging: gamma, t_0, kappa
 FIRST_WINDOW = 25  # steps after which the metric is set for the first time; then it doubles
+MATURE = 20  # steps after which a step size is tuned for its metric
 FEW = 20.0  # draws of a group that a unit scale counts as
 
 
@@ -85,7 +86,8 @@ class HMC(Kernel):
         first = torch.full((groups,), math.log(step_size), dtype=torch.float64, device=device)
         self._averaging = _DualAveraging(first)
         self._scale = torch.ones(groups, target.dim, dtype=target.dtype, device=device)
-        self._window, self._steps = _Spread(self._scale), 0
+        self._window, self._steps, self._since = _Spread(self._scale), 0, 0
+        self._mature = self._scale, first  # what was tuned for each other
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         frame = self.frame
@@ -93,8 +95,11 @@ class HMC(Kernel):
         group, active = frame.group(state.code), frame.active(state.code)
         device, dtype = x.device, x.dtype
         u = torch.rand(len(x), 1, generator=generator, device=device, dtype=dtype)
-        size = self._averaging.log_size(self.adapting)[group].exp().to(dtype)[:, None]
-        scale = size * (1 + JITTER * (2 * u - 1)) * self._scale[group]
+        width, log_size = self._mature
+        if self.adapting:
+            width, log_size = self._scale, self._averaging.log_size
+        size = log_size[group].exp().to(dtype)[:, None]
+        scale = size * (1 + JITTER * (2 * u - 1)) * width[group]
         noise = torch.randn(x.shape, generator=generator, device=device, dtype=dtype)
         momentum = torch.where(active, noise, 0.0)
         begun = momentum.square().sum(-1)
@@ -102,7 +107,7 @@ class HMC(Kernel):
         for _ in range(self.leaps):
             momentum = momentum + 0.5 * scale * gradient
             end = end + scale * momentum
-            gradient = frame.gradient(state, end).nan_to_num(0.0, 0.0, 0.0)
+            gradient = frame.gradient(state, end)
             momentum = momentum + 0.5 * scale * gradient
         lost = ~(end.isfinite().all(-1) & momentum.isfinite().all(-1))
         end = torch.where(lost[:, None], x, end)
@@ -118,17 +123,20 @@ class HMC(Kernel):
     def _adapt(self, chance: Tensor, x: Tensor, group: Tensor) -> None:
         self._averaging.update(chance, group, self.acceptance)
         self._window.add(x, group)
-        self._steps += 1
+        self._steps, self._since = self._steps + 1, self._since + 1
+        if self._since >= MATURE:
+            self._mature = self._scale, self._averaging.average
         passed = self._steps / FIRST_WINDOW
         if passed >= 1 and math.log2(passed).is_integer():
             self._scale = self._window.scale()
             self._window = _Spread(self._scale)
             self._averaging.restart()
+            self._since = 0
 
     def adapted(self) -> dict[str, Any]:
         return {
-            "step size": self._averaging.log_size(False).exp().tolist(),
-            "scale": self._scale.tolist(),
+            "step size": self._mature[1].exp().tolist(),
+            "scale": self._mature[0].tolist(),
         }
 
 
@@ -136,18 +144,15 @@ class _DualAveraging:
     """Log step sizes by group, tuned so that the mean acceptance meets a target."""
 
     def __init__(self, log_size: Tensor) -> None:
-        self._log_size = self._average = log_size
+        self.log_size = self.average = log_size
         self.restart()
 
     def restart(self) -> None:
         """Forget the past; go on from the step size found."""
-        self._log_size = self._average
-        self._centre = self._average + math.log(2.0)
-        self._gap = torch.zeros_like(self._average)
-        self._count = torch.zeros_like(self._average)
-
-    def log_size(self, adapting: bool) -> Tensor:
-        return self._log_size if adapting else self._average
+        self.log_size = self.average
+        self._centre = self.average + math.log(2.0)
+        self._gap = torch.zeros_like(self.average)
+        self._count = torch.zeros_like(self.average)
 
     def update(self, chance: Tensor, group: Tensor, acceptance: float) -> None:
         zeros = torch.zeros_like(self._gap)
@@ -160,10 +165,10 @@ class _DualAveraging:
         gap = (1 - rate) * self._gap + rate * (acceptance - mean)
         size = self._centre - t.sqrt() / SHRINKAGE * gap
         weight = t**-DECAY
-        average = weight * size + (1 - weight) * self._average
+        average = weight * size + (1 - weight) * self.average
         self._gap = torch.where(seen, gap, self._gap)
-        self._log_size = torch.where(seen, size, self._log_size)
-        self._average = torch.where(seen, average, self._average)
+        self.log_size = torch.where(seen, size, self.log_size)
+        self.average = torch.where(seen, average, self.average)
 
 
 class _Spread:

@@ -66,9 +66,8 @@ class SplitMerge(Kernel):
                 "more; use BirthDeath"
             )
         self.target, self.name = target, name
-        layouts = _layouts(target)
-        names = _grown(layouts, pairs)
-        device = target.device
+        layouts, device = _layouts(target), target.device
+        names = _grown(layouts, pairs[0])
         self._up = torch.full((len(layouts),), -1, device=device)
         self._down = torch.full((len(layouts),), -1, device=device)
         self._length = torch.ones(len(layouts), dtype=torch.long, device=device)
@@ -77,10 +76,9 @@ class SplitMerge(Kernel):
             for model in (small, large):
                 self._length[model] = layouts[model][names[0]][2]
         self._vectors = []
-        for parameter in names:
-            places = [layout[parameter] for layout in layouts if parameter in layout]
-            longest = max(places, key=lambda p: p[2])
-            self._vectors.append(_Vector(longest[0], longest[1] == "simplex"))
+        for name in names:
+            slots, kind, _ = max((layouts[large][name] for _, large in pairs), key=lambda p: p[2])
+            self._vectors.append(_Vector(slots, kind == "simplex"))
         self._vectors.sort(key=lambda v: not v.simplex)
 
     @staticmethod
@@ -161,6 +159,11 @@ def _pairs(target: Target) -> list[tuple[int, int]]:
                 continue
             (pair,) = lengths
             taken = any(small == s or large == t for s, t in found)
+            if found:  # all pairs must grow the same vectors, of the same kinds
+                first = _grown(layouts, found[0])
+                taken |= differing != first or any(
+                    a[name][1] != layouts[found[0][0]][name][1] for name in first
+                )
             if pair[1] == pair[0] + 1 and not taken and kinds.count(_SPLIT[0]) <= 1:
                 found.append((small, large))
     return found
@@ -169,9 +172,9 @@ def _pairs(target: Target) -> list[tuple[int, int]]:
 _SPLIT = [("simplex", "simplex"), ("entries", "entries")]
 
 
-def _grown(layouts: list[Layout], pairs: list[tuple[int, int]]) -> list[str]:
-    """Parameters whose length differs, the same for all pairs."""
-    small, large = pairs[0]
+def _grown(layouts: list[Layout], pair: tuple[int, int]) -> list[str]:
+    """Parameters whose length differs between two models."""
+    small, large = pair
     return [n for n in layouts[small] if layouts[small][n] != layouts[large][n]]
 
 

@@ -123,7 +123,7 @@ class Stretch(Kernel):
         name: Shown in tables.
 
     Raises:
-        ConfigurationError: ``stretch`` is not above 1; fewer than two chains.
+        ConfigurationError: ``stretch`` is not above 1; in a step, fewer than two chains.
 
     Source:
         Goodman & Weare (2010), https://doi.org/10.2140/camcos.2010.5.65; in halves:
@@ -159,7 +159,6 @@ class Stretch(Kernel):
         if chains < 2:
             raise ConfigurationError("Stretch: it needs two chains at least; use RandomWalk")
         state, x, log_density = self.frame.here(state, generator)
-        key = _key(state.code)
         key, middle = _key(state.code), chains // 2
         halves = [slice(0, middle), slice(middle, chains)]
         parts = [(_rows(state, h), x[h], log_density[h], key[h]) for h in halves]
