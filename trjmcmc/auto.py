@@ -29,7 +29,7 @@ from .kernel import (
 from .sample import Plan, Tally, pooled
 from .transport import Transport
 
-SEGMENT = 60  # steps over which a kernel is measured
+SEGMENT, SHORTEST = 60, 20  # steps over which a kernel is first measured; of a short run
 BURN_SHARE = 0.2  # of the time left, for burn-in
 FORGET = 3.0  # autocorrelation times of burn-in
 LONGEST = 2000  # most steps of it, and of a look at a kernel
@@ -122,6 +122,7 @@ class Auto:
         state: Chains.
         guess: Function that gives log-probabilities of the models so far, or None.
         chains: How many of them the run will go on with.
+        ahead: Steps that it will make, infinite where that is open.
         error: Standard error of the models' probabilities that is wanted.
         generator: Source of randomness.
         deadline: Time by ``time.monotonic`` that training must leave room before.
@@ -144,6 +145,7 @@ class Auto:
         guess: Callable[[], Tensor | None],
         *,
         chains: int,
+        ahead: float,
         error: float,
         generator: torch.Generator,
         deadline: float = math.inf,
@@ -152,7 +154,8 @@ class Auto:
     ) -> None:
         self.recipe, self.target, self.transport = recipe, recipe.target, transport
         self.state, self.guess, self.generator = state, guess, generator
-        self.chains, self.error, self.deadline = chains, error, deadline
+        self.chains, self.ahead = chains, ahead
+        self.error, self.deadline = error, deadline
         self.ready, self.progress = ready, progress
         self.plan, self.steps, self.burn_in = Plan(), 0, 0
         self.simple: Transport | None = None  # the map that needs no training
@@ -164,8 +167,9 @@ class Auto:
 
     # ---- measuring --------------------------------------------------------------------------
 
-    def measure(self, name: str, kernel: Kernel, steps: int = SEGMENT) -> Segment:
+    def measure(self, name: str, kernel: Kernel, steps: int | None = None) -> Segment:
         """Go on with a kernel, and find how fast the model indicator forgets."""
+        steps = steps or int(min(SEGMENT, max(SHORTEST, self.ahead)))
         codes, states = [], []
         self.steps += steps
         state = self.state
@@ -288,7 +292,11 @@ class Auto:
             best = max(self._found, key=self._rank)
             now = self._found[best]
             steps = 2 * now.steps
-            patience = min(ROOM * self._room, max(LOOK * self._wait(now), PATIENCE))
+            patience = min(
+                ROOM * self._room,
+                max(LOOK * self._wait(now), PATIENCE),
+                max(1.0, self.ahead * now.step),
+            )
             known = not now.varied or now.steps > TRUSTED * now.time
             if known or steps > LONGEST or steps * now.step > patience:
                 return best

@@ -396,7 +396,10 @@ class TRJSampler:
             chooser = None
             if auto:
                 error = enough.error or PRECISION
-                chooser, kernel, state = self._choose(chains, warmup, error, deadline, progress)
+                ahead = math.inf if draws is None else draws * thin
+                chooser, kernel, state = self._choose(
+                    chains, ahead, warmup, error, deadline, progress
+                )
                 plan = chooser.plan
             else:
                 steps = max(200, (draws or 0) * thin // 2) if warmup is None else warmup
@@ -418,6 +421,7 @@ class TRJSampler:
     def _choose(
         self,
         chains: int,
+        ahead: float,
         warmup: int | None,
         error: float,
         deadline: float,
@@ -437,6 +441,7 @@ class TRJSampler:
             state,
             self._guess,
             chains=chains,
+            ahead=ahead,
             error=error,
             generator=generator,
             deadline=deadline,
