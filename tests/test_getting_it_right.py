@@ -18,6 +18,7 @@ from trjmcmc.kernel import (
     HMC,
     BirthDeath,
     CrankNicolson,
+    Cycle,
     DelayedRejection,
     Fixed,
     IndependenceJump,
@@ -28,6 +29,7 @@ from trjmcmc.kernel import (
     Neighbours,
     NormalInverseGamma,
     RandomWalk,
+    Stretch,
     saturated_switch,
     start,
 )
@@ -35,6 +37,7 @@ from trjmcmc.kernel import (
 ALPHA = 1e-5
 CHAINS, ROUNDS = 40_000, 8
 PRIOR = (0.3, 0.3, 0.4)
+CHANCES = torch.tensor([0.0, 0.5, -0.3])
 
 
 class Joint:
@@ -112,9 +115,7 @@ KERNELS = {
     "mixture of proposals": lambda t: Jump(
         t,
         flow(t),
-        MixtureProposal(
-            [Informed(t.space, torch.tensor([0.0, 0.5, -0.3])), Fixed(t.space)], [0.7, 0.3]
-        ),
+        MixtureProposal([Informed(t.space, CHANCES), Fixed(t.space)], [0.7, 0.3]),
     ),
     "delayed rejection": two_jumps,
     "birth-death": lambda t: BirthDeath(t, Neighbours(t.space)),
@@ -126,6 +127,9 @@ KERNELS = {
     "random walk in reference space": lambda t: RandomWalk(t, flow(t)),
     "HMC": lambda t: HMC(t, leaps=3),
     "HMC in reference space": lambda t: HMC(t, flow(t), leaps=3),
+    "stretch": lambda t: Stretch(t),
+    "stretch in reference space": lambda t: Stretch(t, flow(t)),
+    "cycle": lambda t: Cycle([BirthDeath(t, Informed(t.space, CHANCES)), (RandomWalk(t), 2)]),
     "mixture of kernels": lambda t: Mixture(
         [BirthDeath(t, Neighbours(t.space)), RandomWalk(t), Jump(t, flow(t), Fixed(t.space))]
     ),

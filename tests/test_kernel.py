@@ -22,6 +22,7 @@ from trjmcmc.kernel import (
     IndependenceJump,
     Informed,
     Jump,
+    Kernel,
     Mixture,
     MixtureProposal,
     Neighbours,
@@ -34,6 +35,7 @@ from trjmcmc.kernel import (
     baselines,
     compose,
     hmc,
+    jump,
     saturated_switch,
     split,
     start,
@@ -266,6 +268,30 @@ WRONG = {  # name: (module, kernel, what goes wrong in its ratio)
         lambda t: IndependenceJump(t, rough_normal(t), Fixed(t.space)),
         lambda s, p, r: p.log_joint - s.log_joint,  # nor has what is proposed
     ),
+    "saturated switch": (
+        jump,
+        lambda t: saturated_switch(t, Fixed(t.space, other=True), scale=0.7),
+        lambda s, p, r: p.log_joint - s.log_joint,  # what is switched has no density
+    ),
+    "weighted proposal": (
+        jump,
+        lambda t: Jump(t, rough_affine(t), Fixed(t.space, torch.tensor([0.0, 1.0, -1.0]))),
+        lambda s, p, r: p.point.log_weight - s.point.log_weight,  # the proposal's is forgotten
+    ),
+    "informed proposal": (
+        jump,
+        lambda t: Jump(t, rough_affine(t), Informed(t.space, torch.tensor([0.0, 1.5, -1.5]))),
+        lambda s, p, r: p.point.log_weight - s.point.log_weight,
+    ),
+    "mixture of proposals": (
+        jump,
+        lambda t: Jump(
+            t,
+            rough_affine(t),
+            MixtureProposal([Informed(t.space, torch.tensor([0.0, 2.0, -2.0])), Fixed(t.space)]),
+        ),
+        lambda s, p, r: p.point.log_weight - s.point.log_weight,
+    ),
     "delayed rejection": (
         compose,
         lambda t: bold_then_careful(t, rough_affine(t)),
@@ -300,6 +326,33 @@ def test_without_the_jacobian_the_same_check_fails(name, generator):
         Fixed(target.space) if "TRJ" in name else None,
         rho=1.0 if "TRJ" in name else (0.0, 1.0),
     )
+    state = exact_draws(target, 40_000, generator)
+    with torch.no_grad():
+        for _ in range(STEPS):
+            state, _ = kernel.step(state, generator)
+    assert float(scores(target, state).abs().max()) > 2 * SIGMAS
+
+
+class ByState(Kernel):
+    """A broken mixture for the negative control: what moves a chain depends on where it is."""
+
+    def __init__(self, first, second):
+        self.first, self.second = first, second
+
+    def step(self, state, generator):
+        one, _ = self.first.step(state, generator)
+        two, _ = self.second.step(state, generator)
+        low = state.theta[:, 0] < 0.5
+        return State(
+            torch.where(low[:, None], one.code, two.code),
+            torch.where(low[:, None], one.theta, two.theta),
+            torch.where(low, one.log_joint, two.log_joint),
+        ), []
+
+
+def test_kernels_chosen_by_the_state_fail_the_same_check(generator):
+    target = toys.gaussians()
+    kernel = ByState(RandomWalk(target, scale=0.3), Jump(target, rough_affine(target), rho=0.0))
     state = exact_draws(target, 40_000, generator)
     with torch.no_grad():
         for _ in range(STEPS):

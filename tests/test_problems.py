@@ -11,9 +11,11 @@ from scipy import integrate, stats
 from torch.distributions import Gamma, Normal
 
 import trjmcmc as trj
+from trjmcmc import kernel
 from trjmcmc.errors import ShapeError, TargetError
 from trjmcmc.problems import log_evidence
 from trjmcmc.problems.coal_mining import DAYS, LENGTH, _log_evidence, _StepRate
+from trjmcmc.problems.variable_selection import _simulated
 
 SHARED = Path(__file__).parents[2] / "shared"
 shared_only = pytest.mark.skipif(not SHARED.is_dir(), reason="reference answers are not here")
@@ -212,3 +214,57 @@ def test_rounding_does_not_break_the_factor_likelihood(generator):
 def test_wrong_input_says_what_is_wrong(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+def rough_subset_maps(target, x, y):
+    """A map for each subset: the exact posterior of its coefficients, a little too wide."""
+    codes = target.space.enumerate()
+    on = codes.bool()
+    both = on[:, :, None] & on[:, None, :]
+    precision = torch.where(both, x.T @ x, 0.0) + torch.eye(x.shape[1], dtype=x.dtype)
+    covariance = torch.linalg.inv(precision)
+    loc = (covariance @ torch.where(on, x.T @ y, 0.0)[..., None])[..., 0]
+    tril = torch.linalg.cholesky(covariance)
+    return trj.Affine(target.space, (loc * on).float(), 1.2 * tril.float())
+
+
+def columns(data):
+    if data == "shared":
+        (path,) = (SHARED / "data").glob("linreg_p10*.csv")
+        table = torch.tensor(np.loadtxt(path, delimiter=",", skiprows=1))
+        return table[:, 1:], table[:, 0]
+    return _simulated(10, 0)
+
+
+@pytest.mark.parametrize("data", ["simulated", pytest.param("shared", marks=shared_only)])
+@pytest.mark.parametrize("name", ["neighbours", "informed", "independence"])
+def test_selection_among_ten_columns_by_each_proposal(name, data):
+    x, y = columns(data)
+    target = trj.problems.variable_selection(x=x, y=y)
+    p = torch.tensor(list(target.truth.probabilities.values()), dtype=torch.float64)
+    exact = (p[:, None] * target.space.enumerate()).sum(0).numpy()
+    if data == "shared":
+        results = json.loads((SHARED / "gold" / "linreg.json").read_text())["results"]
+        (gold,) = [r for r in results if r["p"] == 10 and r["variant"] == "known"]
+        assert np.allclose(exact, gold["inclusion"], atol=1e-9)
+    make = {
+        "neighbours": lambda s: kernel.Neighbours(s, swap=0.3),
+        "informed": lambda s: kernel.Informed(s),
+        "independence": lambda s: kernel.Fixed(s, (p + 1e-4).log()),
+    }[name]
+    sampler = trj.TRJSampler(
+        target,
+        rough_subset_maps(target, x, y),
+        lambda t, m: kernel.Cycle(
+            [kernel.Jump(t, m, make(t.space), rho=0.9), kernel.RandomWalk(t)]
+        ),
+        seed=1,
+    )
+    result = sampler.run(draws=600, chains=256, fit=False, progress=False)
+    found = result.inclusion_probabilities()
+    gap = np.abs(found["probability"].to_numpy() - exact)
+    assert gap.max() < 0.01
+    assert (gap <= 4.5 * found["se"].to_numpy() + 1e-9).all()
+    if name == "informed":  # warm-up has learnt a score, and the plan says which
+        (settings,) = result.report.plan.settings.values()
+        assert len(settings["score"]) == 10

@@ -14,6 +14,7 @@ from ..errors import ConfigurationError
 from ..space import Counts, ModelList, Space, Subsets, check_enumerable
 
 LOG_LEAST = 30.0  # nats; no neighbour is less likely than this, so that each can be left again
+CELLS = 2**24  # numbers that a table of neighbours may hold at once
 
 
 class IndexProposal(ABC):
@@ -272,9 +273,18 @@ class Informed(IndexProposal):
         log_w = torch.where(real, log_w.clamp(min=-LOG_LEAST), -math.inf)
         return near, log_w.log_softmax(1)
 
+    def _portion(self, code: Tensor) -> int:
+        """Chains whose neighbours fit into memory at once."""
+        units = code.shape[1] if isinstance(self.space, Subsets) else int(self.space.size or 2)
+        return max(1, CELLS // max(1, units * code.shape[1]))
+
     def sample(self, code: Tensor, generator: torch.Generator) -> Tensor:
         if not self._any(code):
             return code
+        parts = code.split(self._portion(code))
+        return torch.cat([self._sample(part, generator) for part in parts])
+
+    def _sample(self, code: Tensor, generator: torch.Generator) -> Tensor:
         near, log_p = self._log_weights(code)
         u = torch.rand(log_p.shape, generator=generator, device=code.device, dtype=log_p.dtype)
         pick = (log_p - torch.log(-u.log())).argmax(1)
@@ -283,6 +293,11 @@ class Informed(IndexProposal):
     def log_prob(self, new: Tensor, code: Tensor) -> Tensor:
         if not self._any(code):
             return torch.where((new == code).all(-1), 0.0, -math.inf)
+        size = self._portion(code)
+        parts = zip(new.split(size), code.split(size), strict=True)
+        return torch.cat([self._log_prob(to, part) for to, part in parts])
+
+    def _log_prob(self, new: Tensor, code: Tensor) -> Tensor:
         near, log_p = self._log_weights(code)
         same = (near == new[:, None]).all(-1)
         return torch.where(same, log_p, -math.inf).logsumexp(1)
