@@ -389,7 +389,7 @@ def test_robust_regression_in_plain_numpy():
     assert result.report.gradients == 0
     calls = result.report.evaluations
     assert 0.99 * calls < box.calls <= calls <= 400_000  # a few were remembered
-    table = result.log_evidence()
+    table = result.evidence()
     for label, exact in like.truth.log_evidence.items():
         row = table.loc[label]
         assert abs(row["importance"] - exact) < 4 * row["importance_se"] + 1e-3

@@ -13,7 +13,6 @@ from trjmcmc.errors import TRJError
 from trjmcmc.estimate import (
     Estimate,
     autocorrelation_time,
-    disagreements,
     log_mean_weight,
     log_odds,
     mean_error,
@@ -113,13 +112,6 @@ def test_errors_of_normalised_probabilities_by_simulation():
     p = np.exp(draws) / np.exp(draws).sum(1, keepdims=True)
     for i, e in enumerate(probabilities(masses)):
         assert e.std_error == pytest.approx(p[:, i].std(), rel=0.08)
-
-
-def test_disagreement_needs_more_than_noise():
-    fine = disagreements(["a"], [Estimate(0.5, 0.01)], [Estimate(0.53, 0.01)])
-    clash = disagreements(["a"], [Estimate(0.5, 0.01)], [Estimate(0.6, 0.01)])
-    assert fine == []
-    assert clash == ["'a': visits 0.5 ± 0.01, importance sampling 0.6 ± 0.01"]
 
 
 def test_the_table_of_models(result):

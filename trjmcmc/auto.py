@@ -165,6 +165,10 @@ class Auto:
         self._found: dict[str, Segment] = {}
         self._together: str | None = None
 
+    def seen(self) -> Pool | None:
+        """Points that the chains have passed."""
+        return pooled(self._states)
+
     # ---- measuring --------------------------------------------------------------------------
 
     def measure(self, name: str, kernel: Kernel, steps: int | None = None) -> Segment:
@@ -342,7 +346,7 @@ class Auto:
         audit = self.recipe.audit
         assert audit is not None
         pool = audit.pool()
-        extra = pooled(self._states)
+        extra = self.seen()
         pool = pool if extra is None else pool.joined(extra)
         self.simple = gaussian_mixture(
             self.target.space, pool, self.generator, components=components
@@ -393,7 +397,7 @@ class Auto:
             saving = wait - 0.25 / self.error**2 / max(hoped, self._found[best].efficiency)
             if not (saving > cost or doubtful) or cost > ROOM * self._room:
                 return best
-            self.recipe.extra = pooled(self._states)
+            self.recipe.extra = self.seen()
             now = self._round(steps)
             best, doubtful = self._race(), False
             wait = self._wait(self._found[best])
@@ -432,6 +436,4 @@ class Auto:
 
     def _cost(self, steps: int) -> float:
         """Seconds that a round of training takes, and the audit that belongs to it."""
-        return steps * self.recipe.training_step(pooled(self._states)) + self.recipe.audit_cost(
-            steps
-        )
+        return steps * self.recipe.training_step(self.seen()) + self.recipe.audit_cost(steps)

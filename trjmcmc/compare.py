@@ -90,6 +90,9 @@ class ClassicalSampler(TRJSampler):
         kernels: list[Kernel] = [] if to is None else [BirthDeath(target, to)]
         return Cycle([*kernels, RandomWalk(target)])
 
+    def _weigh(self, evaluations: int | None = None) -> None:
+        """The classical samplers count visits."""
+
     def _train_and_weigh(
         self, *, max_evaluations: int | None = None, progress: bool = True, **settings: Any
     ) -> FitTrace:
@@ -103,7 +106,6 @@ class ClassicalSampler(TRJSampler):
             pool = recipe.audit.pool()
         jump = method.make(target, pool, self._generator)
         self._make_kernel = lambda t, m: Cycle([jump, (RandomWalk(t, scale=recipe.scale), WALKS)])
-        self._weighed = True  # the classical samplers count visits
         recipe.trace = FitTrace()
         recipe.seconds["fit"] = time.perf_counter() - begun - recipe.seconds.get("survey", 0.0)
         return recipe.trace

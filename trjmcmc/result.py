@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from torch import Tensor
 from . import export
 from .draws import Draws
 from .errors import (
+    ConfigurationError,
     ConvergenceWarning,
     CoverageWarning,
     DisagreementWarning,
@@ -27,14 +28,23 @@ from .errors import (
     TRJError,
 )
 from .estimate import (
+    Clash,
     Estimate,
     autocorrelation_time,
-    disagreements,
+    bartolucci,
+    bartolucci_odds,
+    clashes,
+    combine,
     log_odds,
     mean_error,
     probabilities,
+    second_eigenvalue,
+    shares_of,
+    transition_matrix,
+    usable,
     visit_probability,
 )
+from .export import split_rhat
 from .fit import AuditReport, FitTrace, ModelAudit
 from .sample import Plan
 from .space import Counts, Space, Subsets, distinct, space_from_spec
@@ -45,7 +55,9 @@ if TYPE_CHECKING:
 
 SHOWN = 20  # models in the table of a large space
 NUMBERED = 1000  # models up to which draws show a model's position in the space
-FORMAT = 1  # of saved files
+FORMAT = 2  # of saved files
+SMALL = 64  # models between which transitions are counted
+NOTHING = Estimate(math.nan, math.inf, 0.0)
 OTHERS = "(other models)"
 ROUNDING = 0.03  # nats of rounding error in a log density that begin to matter
 WORTH_A_WARNING = 0.01  # probability of a model from which its flags are said aloud
@@ -94,9 +106,14 @@ class Result:
         draws: Kept draws.
         values: Constrained parameters by name, padded to the largest model with NaN, shape
             (chain, draw, ...), or a function that gives them when they are asked for.
-        log_mass: By model label, log of p(model) times its evidence by importance sampling.
+        routes: By route (``importance``, ``smoothed``, ``bridge``, ``warp``, ``audit``) and
+            model label, log of p(model) times its evidence, nats.
         report: How the run went.
         truth: Known answers, if any.
+        crossings: For a small space, sums of the acceptance probabilities of jumps from row to
+            column, shape (batch, M, M), and the numbers of draws they were proposed from,
+            shape (batch, M), in the order of ``space.enumerate()``.
+        pareto_k: By model label, the Pareto shape of the map's importance weights.
     """
 
     def __init__(
@@ -104,12 +121,17 @@ class Result:
         space: Space,
         draws: Draws,
         values: dict[str, Tensor] | Callable[[], dict[str, Tensor]],
-        log_mass: dict[str, Estimate],
+        routes: Mapping[str, Mapping[str, Estimate]],
         report: RunReport,
         truth: Truth | None = None,
+        *,
+        crossings: tuple[Tensor, Tensor] | None = None,
+        pareto_k: Mapping[str, float] | None = None,
     ) -> None:
         self.space, self.raw, self._given_values = space, draws, values
-        self.log_mass, self.report, self.truth = log_mass, report, truth
+        self.routes = {route: dict(found) for route, found in routes.items()}
+        self.report, self.truth, self.crossings = report, truth, crossings
+        self.pareto_k = dict(pareto_k or {})
         codes, inverse, counts = distinct(draws.code.flatten(0, 1))
         order = torch.argsort(counts, descending=True, stable=True)
         place = torch.empty_like(order)
@@ -122,6 +144,11 @@ class Result:
     def _values(self) -> dict[str, Tensor]:
         given = self._given_values
         return given if isinstance(given, dict) else given()
+
+    @property
+    def log_mass(self) -> dict[str, Estimate]:
+        """Log of p(model) times the evidence by importance sampling, by model, nats."""
+        return self.routes.get("importance", {})
 
     # ---- models -----------------------------------------------------------------------------
 
@@ -167,14 +194,16 @@ class Result:
             One row a model, indexed by name. ``visits``: share of the draws, with its standard
             error ``visits_se`` and the effective number of draws ``visits_ess``; ``importance``:
             evidences by importance sampling through the map, normalised, with
-            ``importance_se``; ``note``: what makes a row doubtful. Large spaces show the most
-            visited models, their importance estimates scaled to their share of the visits, and
-            a row for the rest. A model that was never visited shows the 95 % upper bound of its
-            probability as ``visits_se``.
+            ``importance_se``; ``combined`` and ``combined_se``: bridges between chains and map
+            and jumps together, the most precise, see :meth:`evidence`; ``note``: what makes a
+            row doubtful. Large spaces show the most visited models, their importance and
+            combined estimates scaled to their share of the visits, and a row for the rest. A
+            model that was never visited shows the 95 % upper bound of its probability as
+            ``visits_se``.
         """
         labels = self.models
         visits = [self._visits(label) for label in labels]
-        importance = self._importance(labels)
+        importance, combined = self._importance(labels), self._combined_shares(labels)
         table = pd.DataFrame(
             {
                 "visits": [v.value for v in visits],
@@ -182,6 +211,8 @@ class Result:
                 "visits_ess": [v.ess for v in visits],
                 "importance": [i.value for i in importance],
                 "importance_se": [i.std_error for i in importance],
+                "combined": [c.value for c in combined],
+                "combined_se": [c.std_error for c in combined],
                 "note": [
                     "; ".join(filter(None, (v.warning, i.warning)))
                     for v, i in zip(visits, importance, strict=True)
@@ -196,11 +227,20 @@ class Result:
                 other.value,
                 other.std_error,
                 other.ess,
-                math.nan,
-                math.nan,
+                *[math.nan] * 4,
                 other.warning,
             ]
         return table
+
+    def _combined_shares(self, labels: list[str]) -> list[Estimate]:
+        """Probabilities by the combination of routes, of the models that were weighed."""
+        blank = Estimate(math.nan, math.nan)
+        if not self._weighed:
+            return [blank] * len(labels)
+        share = shares_of(*self._combined)
+        whole = sum(self._visits(m).value for m in self._weighed) if self._partial else 1.0
+        known = {m: e.scaled(whole) for m, e in zip(self._weighed, share, strict=True)}
+        return [known.get(label, blank) for label in labels]
 
     def _importance(self, labels: list[str]) -> list[Estimate]:
         known = [label for label in labels if label in self.log_mass]
@@ -217,23 +257,198 @@ class Result:
             scaled.append(Estimate(e.value * share, e.std_error * share, e.ess, e.warning))
         return scaled
 
-    def log_evidence(self) -> pd.DataFrame:
-        """Log evidence of each model by importance sampling through the map, in nats.
+    # ---- evidences --------------------------------------------------------------------------
+
+    @cached_property
+    def _weighed(self) -> list[str]:
+        """Models whose evidence is known, most of them from a map."""
+        return list(self.log_mass)
+
+    @cached_property
+    def _bartolucci(self) -> dict[str, Estimate]:
+        """Probabilities by the acceptance probabilities of jumps."""
+        if self.crossings is None:
+            return {}
+        labels = self.space.label(self.space.enumerate())
+        return dict(zip(labels, bartolucci(*self.crossings), strict=True))
+
+    @cached_property
+    def _combined(self) -> tuple[list[Estimate], NDArray[np.float64]]:
+        """Log masses by bridge and jumps together, in the order of the models weighed.
+
+        Jumps count by their acceptance probabilities where these are known, else by the visits.
+        """
+        labels = self._weighed
+        share = [self._bartolucci.get(m, NOTHING) for m in labels]
+        if not all(usable(e) for e in share):
+            share = [self._visits(m) for m in labels]
+        return combine([self._best_route(m) for m in labels], share)
+
+    def _best_route(self, label: str) -> Estimate:
+        """The log mass of a model by the route through the map that is least in doubt."""
+        order = ("bridge", "warp", "smoothed", "importance")
+        found = [self.routes[r][label] for r in order if label in self.routes.get(r, {})]
+        return min(found, key=lambda e: (not math.isfinite(e.value), bool(e.warning)))
+
+    @cached_property
+    def clashes(self) -> list[Clash]:
+        """Models on which two routes contradict each other; see :meth:`evidence`."""
+        labels = self._weighed
+        if not labels:
+            return []
+        absolute = {
+            route: [found.get(m, NOTHING) for m in labels]
+            for route, found in self.routes.items()
+            if route != "smoothed"  # the same draws as the importance route
+        }
+        relative = {}
+        if self.space.size is not None and len(labels) == self.space.size > 1:
+            relative["visits"] = [self._visits(m) for m in labels]
+            if self._bartolucci:
+                relative["bartolucci"] = [self._bartolucci[m] for m in labels]
+        elif len(labels) > 1:  # the models shown of a large space, normalised among themselves
+            seen = [self._visits(m) for m in labels]
+            total = sum(v.value for v in seen)
+            relative["visits"] = [v.scaled(1 / total) for v in seen] if total else seen
+        return clashes(labels, absolute, relative)
+
+    def evidence(self) -> pd.DataFrame:
+        """Log evidences by every route side by side, in nats, with a verdict.
+
+        Routes that owe nothing to how often models are visited: ``importance``, through the map
+        (``smoothed``: its largest weights Pareto-smoothed, with the shape ``pareto_k``);
+        ``bridge``, between the chains' draws in a model and draws of the map; ``warp``, the same
+        with the target made symmetric about the map's centre; ``audit``, tempered sequential
+        Monte Carlo. Routes that tell ratios only: ``visits``, and ``bartolucci``, by the
+        acceptance probabilities of jumps; both are put on the level of the combined total.
 
         Returns:
-            Columns ``importance``, ``importance_se``, ``ess``; p(model) is not included.
+            One row a model. For each route the log evidence (p(model) is not included) and its
+            standard error ``_se``; ``combined``, bridge and jumps together, by generalised
+            least squares; ``probability`` and ``probability_se``, p(model | data) by the
+            combination; ``verdict``: ``agree``, ``disagree: `` and the routes, or ``unchecked``
+            where one route alone is free of doubt; ``note``, every route's own warning. A model
+            never visited shows the 95 % upper bound of its log evidence under ``visits``, with
+            an infinite error.
+
+        Raises:
+            TRJError: There was no map to weigh models by.
+
+        Example:
+            >>> import trjmcmc as trj
+            >>> sampler = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1)
+            >>> result = sampler.run(draws=200, progress=False)
+            >>> result.evidence().loc["2d", "verdict"]
+            'agree'
         """
-        rows = {}
-        for label, e in self.log_mass.items():
-            prior = float(self.space.log_prior(self.space.code_of(label)[None])[0])
-            rows[label] = {
-                "importance": e.value - prior,
-                "importance_se": e.std_error,
-                "ess": e.ess,
-            }
-        table = pd.DataFrame.from_dict(rows, orient="index")
-        table.index.name = "model"
+        labels = self._weighed
+        if not labels:
+            raise TRJError("evidence: no map has weighed the models; run with fit='auto' or True")
+        combined, share = self._combined[0], self._combined_shares(labels)
+        log_prior = self._log_prior(labels)
+        finite = [e.value for e in combined if math.isfinite(e.value)]
+        level = float(np.logaddexp.reduce(finite)) if finite else math.nan
+        seen = sum(self._visits(m).value for m in labels)
+        columns: dict[str, list[Estimate]] = {}
+        if self.space.size != 1:
+            columns["visits"] = [
+                _log_share(self._visits(m).scaled(1 / seen), level) for m in labels
+            ]
+        if self._bartolucci and self.space.size != 1:
+            columns["bartolucci"] = [_log_share(self._bartolucci[m], level) for m in labels]
+        columns |= {r: [f.get(m, NOTHING) for m in labels] for r, f in self.routes.items()}
+        columns["combined"] = combined
+        table = pd.DataFrame(index=pd.Index(labels, name="model"))
+        for route, found in columns.items():
+            shifted = [e.value - prior for e, prior in zip(found, log_prior, strict=True)]
+            table[route] = shifted
+            table[f"{route}_se"] = [e.std_error for e in found]
+        table["pareto_k"] = [self.pareto_k.get(m, math.nan) for m in labels]
+        table["probability"] = [
+            e.value * min(seen, 1.0) if self._partial else e.value for e in share
+        ]
+        table["probability_se"] = [e.std_error for e in share]
+        table["verdict"] = [self._verdict(m, columns, i) for i, m in enumerate(labels)]
+        table["note"] = [
+            "; ".join(f"{r}: {f[i].warning}" for r, f in columns.items() if f[i].warning)
+            for i in range(len(labels))
+        ]
         return table
+
+    @property
+    def _partial(self) -> bool:
+        """Whether only some of the models were weighed."""
+        return self.space.size is None or len(self._weighed) < self.space.size
+
+    def _log_prior(self, labels: list[str]) -> list[float]:
+        codes = torch.stack([self.space.code_of(m) for m in labels])
+        found: list[float] = self.space.log_prior(codes).tolist()
+        return found
+
+    def _verdict(self, label: str, columns: dict[str, list[Estimate]], i: int) -> str:
+        bad = sorted({" and ".join(c.routes) for c in self.clashes if c.model == label})
+        if bad:
+            return "disagree: " + ", ".join(bad)
+        counted = [
+            r for r, f in columns.items() if r not in {"smoothed", "combined"} and usable(f[i])
+        ]
+        return "agree" if len(counted) > 1 else "unchecked"
+
+    @cached_property
+    def transitions(self) -> pd.DataFrame:
+        """Chance of the next draw's model given this one's, by the draws; small spaces only.
+
+        Raises:
+            TRJError: There are more than 64 models.
+        """
+        labels = self.space.label(self._small_space("transitions"))
+        return pd.DataFrame(
+            transition_matrix(self.model_index(), len(labels)),
+            index=pd.Index(labels, name="from"),
+            columns=pd.Index(labels, name="to"),
+        )
+
+    def jumps(self) -> pd.DataFrame:
+        """Mean acceptance probability times chance of proposal, from row to column, a jump.
+
+        Raises:
+            TRJError: There are more than 64 models, or only one.
+        """
+        if self.crossings is None:
+            raise TRJError("jumps: none were recorded; that is done for 2 to 64 models")
+        crossed, stays = (t.sum(0).numpy() for t in self.crossings)
+        labels = self.space.label(self.space.enumerate())
+        with np.errstate(invalid="ignore"):
+            rate = crossed / stays[:, None]
+        np.fill_diagonal(rate, np.nan)
+        return pd.DataFrame(
+            rate, index=pd.Index(labels, name="from"), columns=pd.Index(labels, name="to")
+        )
+
+    def mixing(self) -> pd.Series:
+        """How fast the model indicator forgets.
+
+        Returns:
+            ``ess`` and ``rhat`` (split, between chains) of the model that has the worst,
+            ``autocorrelation_time`` in kernel steps, and for small spaces
+            ``second_eigenvalue`` of the transition matrix between models: its power tells the
+            share of the memory that is left after so many draws.
+        """
+        rhat = [split_rhat(self.visited(m).astype(float)) for m in self._visited[:SHOWN]]
+        rhat = [r for r in rhat if math.isfinite(r)]
+        found = {
+            "ess": self._index_ess,
+            "rhat": max(rhat, default=math.nan),
+            "autocorrelation_time": self.autocorrelation_time(),
+        }
+        if self.space.size is not None and self.space.size <= SMALL:
+            found["second_eigenvalue"] = second_eigenvalue(self.transitions.to_numpy())
+        return pd.Series(found)
+
+    def _small_space(self, what: str) -> Tensor:
+        if self.space.size is None or self.space.size > SMALL:
+            raise TRJError(f"{what}: this is for up to {SMALL} models")
+        return self.space.enumerate()
 
     def audit(self) -> pd.DataFrame:
         """What an audit that owes nothing to the map says of it, model by model.
@@ -253,40 +468,60 @@ class Result:
             raise TRJError("audit: there was none; TRJSampler.fit makes one for up to 64 models")
         return self.report.audit.table()
 
-    def bayes_factor(self, a: Any, b: Any, *, log: bool = False) -> Estimate:
-        """Bayes factor of model ``a`` over model ``b``, from the visits.
+    def bayes_factor(
+        self, a: Any, b: Any, *, log: bool = False, route: str = "combined"
+    ) -> Estimate:
+        """Bayes factor of model ``a`` over model ``b``.
 
         Arguments:
             a, b: Labels of models.
             log: Return its logarithm, in nats, with the error of the logarithm.
+            route: ``"combined"``, ``"visits"``, ``"bartolucci"`` (the jumps between the two
+                alone), or any other route of :meth:`evidence`. The combined one falls back on
+                the visits where no map has weighed the models.
 
         Returns:
-            Posterior odds over prior odds with an autocorrelation-aware standard error. Where
-            a model was never visited, the ratio of the importance-sampled evidences, flagged.
+            The ratio of evidences and its standard error; flagged where routes disagree, or
+            where the one that is used is in doubt.
 
         Raises:
             UnknownModelError: There is no such model.
+            ConfigurationError: There is no such route.
         """
         first, second = self._label(a), self._label(b)
-        odds = log_odds(self.visited(first), self.visited(second))
-        prior = self.space.log_prior(
-            torch.stack([self.space.code_of(first), self.space.code_of(second)])
-        )
-        shift = float(prior[0] - prior[1])
-        if not math.isfinite(odds.value) and {first, second} <= set(self.log_mass):
-            x, y = self.log_mass[first], self.log_mass[second]
-            odds = Estimate(
-                x.value - y.value,
-                math.hypot(x.std_error, y.std_error),
-                min(x.ess, y.ess),
-                "never visited; by importance sampling",
-            )
-        value = odds.value - shift
+        prior = self._log_prior([first, second])
+        odds = self._log_odds(first, second, route)
+        value = odds.value - (prior[0] - prior[1])
         if log:
-            return Estimate(value, odds.std_error, odds.ess, odds.warning)
+            return replace(odds, value=value)
         factor = math.exp(value) if value < 700 else math.inf
         error = factor * odds.std_error if math.isfinite(odds.std_error) else math.inf
         return Estimate(factor, error, odds.ess, odds.warning)
+
+    def _log_odds(self, a: str, b: str, route: str) -> Estimate:
+        """Log of the ratio of two models' posterior probabilities."""
+        weighed = {a, b} <= set(self._weighed)
+        if route == "combined" and weighed:
+            combined, covariance = self._combined
+            i, j = self._weighed.index(a), self._weighed.index(b)
+            x, y = combined[i], combined[j]
+            variance = covariance[i, i] + covariance[j, j] - 2 * covariance[i, j]
+            error = math.sqrt(max(float(variance), 0.0))
+            bad = [c for c in self.clashes if c.model in {a, b}]
+            said = "routes disagree, see evidence()" if bad else ""
+            ess = 1 / error**2 if error else math.inf
+            return Estimate(x.value - y.value, error, ess, said or x.warning or y.warning)
+        if route in {"combined", "visits"}:
+            return log_odds(self.visited(a), self.visited(b))
+        if route == "bartolucci" and self.crossings is not None:
+            order = self.space.label(self.space.enumerate())
+            return bartolucci_odds(*self.crossings, order.index(a), order.index(b))
+        if {a, b} <= set(self.routes.get(route, {})):
+            x, y = self.routes[route][a], self.routes[route][b]
+            error = math.hypot(x.std_error, y.std_error)
+            return Estimate(x.value - y.value, error, min(x.ess, y.ess), x.warning or y.warning)
+        known = [*self.routes, "visits"] + (["bartolucci"] if self.crossings else [])
+        raise ConfigurationError(f"route: expected one of {sorted(known)}, got {route!r}")
 
     def inclusion_probabilities(self) -> pd.DataFrame:
         """Posterior probability that each item is in the model; subset and count spaces only.
@@ -451,7 +686,12 @@ class Result:
                 "space": self.space.spec(),
                 "draws": vars(self.raw),
                 "values": self._values,
-                "log_mass": {k: asdict(e) for k, e in self.log_mass.items()},
+                "routes": {
+                    route: {k: asdict(e) for k, e in found.items()}
+                    for route, found in self.routes.items()
+                },
+                "pareto_k": dict(self.pareto_k),
+                "crossings": self.crossings,
                 "report": report,
                 "truth": truth,
             },
@@ -510,15 +750,16 @@ class Result:
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        labels = [label for label in labels if label in self.log_mass]
-        visits = [self._visits(label) for label in labels]
-        if found := disagreements(labels, visits, self._importance(labels)):
+        if found := self.clashes:
+            worst = sorted(found, key=lambda c: -c.sigmas)
+            said = [f"{c.model!r}: {c.text}" for c in worst[:3]]
             warnings.warn(
-                "visits and importance sampling disagree on "
-                + "; ".join(found[:3])
+                "routes to the evidences disagree on "
+                + "; ".join(said)
                 + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
-                + ". Either the chain has not mixed (run longer) or the map misses part of a "
-                "posterior (the visits are then the ones to trust).",
+                + ". Either the chain has not mixed (run longer), or the map misses part of a "
+                "posterior (train longer: fit(steps=...)); the visits are then the ones to trust. "
+                "See evidence().",
                 DisagreementWarning,
                 stacklevel=4,
             )
@@ -576,10 +817,20 @@ def load(path: str | Path) -> Result:
         space_from_spec(data["space"]),
         Draws(**data["draws"]),
         data["values"],
-        {k: Estimate(**e) for k, e in data["log_mass"].items()},
+        {r: {k: Estimate(**e) for k, e in f.items()} for r, f in data["routes"].items()},
         RunReport(**report),
         Truth(**data["truth"]) if data["truth"] else None,
+        crossings=data["crossings"],
+        pareto_k=data["pareto_k"],
     )
+
+
+def _log_share(e: Estimate, level: float) -> Estimate:
+    """The logarithm of a share on some level; of one that was never seen the upper bound."""
+    if e.value <= 0:
+        bound = math.log(e.std_error) + level if 0 < e.std_error < math.inf else math.nan
+        return Estimate(bound, math.inf, e.ess, e.warning)
+    return Estimate(math.log(e.value) + level, e.std_error / e.value, e.ess, e.warning)
 
 
 def _describe(x: NDArray[np.floating], inside: NDArray[np.bool_]) -> list[float]:

@@ -20,6 +20,7 @@ from .transport import Transport
 
 CHECK_EVERY = 25  # warm-up steps between looks at the count of undefined densities
 REPLAYED = 20_000  # points of a warm-up that are kept to train on, about
+BATCHES = 32  # at least, where there are enough steps
 CANDIDATES = 64  # points tried for each chain that starts from the prior
 
 
@@ -74,6 +75,60 @@ class Tally:
                 "proposals": inside + across,
             }
         return table
+
+
+class Crossings:
+    """Acceptance probabilities of the jumps between the models of a small space, summed up.
+
+    Batches are groups of chains; where chains are few, each is cut into stretches of time too,
+    which are merged in pairs as the run grows.
+
+    Arguments:
+        target: A target with few models.
+        chains: Number of chains.
+        names: Names of the kernels that move between models.
+    """
+
+    def __init__(self, target: Target, chains: int, names: set[str]) -> None:
+        self.space, self.names = target.space, names
+        self._models = m = len(target.space.enumerate())
+        self._groups = min(chains, BATCHES)
+        self._most = 2 * -(-BATCHES // self._groups) if self._groups < BATCHES else 1
+        device = target.device
+        self._group = torch.arange(chains, device=device) % self._groups
+        self._span, self._steps = 1, 0
+        zeros = torch.zeros(self._most, self._groups, m, m, dtype=torch.float64, device=device)
+        self._crossed, self._stays = zeros, zeros.sum(-1)
+
+    def add(self, infos: list[Info]) -> None:
+        """Count one step of all chains; no copy to the host."""
+        part = self._steps // self._span
+        if part == self._most > 1:
+            self._merge()
+            part = self._steps // self._span
+        part, m = min(part, self._most - 1), self._models
+        for info in infos:
+            if info.kernel not in self.names:
+                continue
+            here = self._group * m + self.space.index(info.before.code)
+            to = self.space.index(info.proposed.code)
+            chance = info.log_ratio.double().nan_to_num(-math.inf).clamp(max=0).exp()
+            chance = torch.where(info.proposed.log_joint.abs() < math.inf, chance, 0.0)
+            self._crossed[part].view(-1).index_add_(0, here * m + to, chance)
+            self._stays[part].view(-1).index_add_(0, here, torch.ones_like(chance))
+        self._steps += 1
+
+    def _merge(self) -> None:
+        half = self._most // 2
+        for table in (self._crossed, self._stays):
+            table[:half] = table[0::2] + table[1::2]
+            table[half:] = 0.0
+        self._span *= 2
+
+    def result(self) -> tuple[Tensor, Tensor]:
+        """Sums of acceptance probabilities (B, M, M) and numbers of draws (B, M), on the CPU."""
+        used = self._stays.sum((1, 2)) > 0
+        return self._crossed[used].flatten(0, 1).cpu(), self._stays[used].flatten(0, 1).cpu()
 
 
 def warm_up(
@@ -144,12 +199,15 @@ class Chains:
         state: Where the chains are.
         stopped: ``"draws"``, ``"enough"``, ``"budget"``, ``"interrupted"`` or ``"error"``.
         error: What ended it, if anything did.
+        crossings: Sums of acceptance probabilities between models, and numbers of draws, both by
+            batch; None in a large space.
     """
 
     draws: Draws
     state: State
     stopped: str
     error: TRJError | None = None
+    crossings: tuple[Tensor, Tensor] | None = None
 
 
 def run_chains(
@@ -161,6 +219,7 @@ def run_chains(
     thin: int,
     generator: torch.Generator,
     enough: Callable[[Recorder], bool] | None = None,
+    crossings: Crossings | None = None,
     on_draw: Callable[[], object] | None = None,
 ) -> Chains:
     """Advance chains and record them; nothing is adapted here.
@@ -192,6 +251,8 @@ def run_chains(
                 for _ in range(recorder.thin):
                     state, infos = kernel.step(state, generator)
                     tally.add(infos)
+                    if crossings is not None:
+                        crossings.add(infos)
                 tally.check()
                 recorder.keep(state.code, state.theta, state.log_joint)
                 if on_draw is not None:
@@ -217,7 +278,8 @@ def run_chains(
         if not recorder.kept:
             raise
         stopped, failure = "error", error
-    return Chains(recorder.draws(), state, stopped, failure)
+    seen = None if crossings is None else crossings.result()
+    return Chains(recorder.draws(), state, stopped, failure, seen)
 
 
 def starting_state(

@@ -18,8 +18,9 @@ from .auto import Auto
 from .defaults import STEP_EVALUATIONS, log_guess, matching, several, trained_kernel
 from .draws import Draws
 from .errors import BudgetError, ConfigurationError, ConvergenceError, TargetError
-from .estimate import Enough, Estimate, log_mass
-from .estimate.importance import FIRST_DRAWS
+from .estimate import Enough, Estimate, enough_weights, log_mean_weight, pareto_k, rounded
+from .estimate.importance import FIRST_DRAWS, MOST_DRAWS
+from .estimate.routes import through_the_map
 from .fit import (
     AuditReport,
     FitTrace,
@@ -30,7 +31,7 @@ from .fit import (
 )
 from .kernel import Kernel, State, start
 from .result import SHOWN, Result, RunReport, warn_of_coverage
-from .sample import Chains, Plan, Tally, run_chains, starting_state, warm_up
+from .sample import Chains, Crossings, Plan, Tally, run_chains, starting_state, warm_up
 from .space import Space, distinct
 from .target import Target
 from .transport import Transport, mixture_flow
@@ -43,6 +44,7 @@ DEAR = 1e9  # models times coordinates cubed: beyond it covariances cost more th
 PROBES = 64  # points at which a map is checked
 ROUND_TRIP = 0.05  # largest error of a map there and back
 CHAINS, MANY = 256, 512  # of a run of so many draws; of one until it is precise: measured best
+WARP_SHARE = 0.05  # of the evaluations of a run, for the symmetrised bridge
 WARM_SHARE = 0.1  # of the time of a run that is limited by it
 PRECISION = 0.01  # standard error of a probability that a fit is worth its time for
 
@@ -121,11 +123,12 @@ class TRJSampler:
         elif kernel is not None:
             self._make_kernel = kernel
         self._log_mass: dict[str, Estimate] = {}
+        self._weights: dict[str, Tensor] = {}  # log weights of the map's draws, by model
+        self._stamp: tuple[Any, ...] = ()  # of the map that they belong to
         self._seconds: dict[str, float] = {}
         self.audit_report: AuditReport | None = None
         self._before = self.target.evaluations, self.target.gradients
         self._recipe = Recipe(self.target, self.transport, self._generator)
-        self._weighed = False
         self._check_kernel(self._make_kernel(self.target, self.transport))
 
     def _check_kernel(self, kernel: Kernel) -> Kernel:
@@ -219,7 +222,7 @@ class TRJSampler:
         return self._recipe.trace
 
     def _train_and_weigh(self, *, max_evaluations: int | None = None, **settings: Any) -> FitTrace:
-        self.audit_report, self._weighed, self._log_mass = None, False, {}
+        self.audit_report, self._stamp = None, ()
         with self._limited(max_evaluations) as left:
             trace = self._recipe.fit(max_evaluations=max_evaluations, **settings)
             if self._recipe.score is not None:
@@ -244,6 +247,8 @@ class TRJSampler:
     def _weigh(self, evaluations: int | None = None) -> None:
         """Importance-sampled evidence of every model of a small space."""
         space = self.target.space
+        if not self._outdated() and self._log_mass:
+            return
         if not self._recipe.few:
             return
         begun = time.perf_counter()
@@ -252,9 +257,8 @@ class TRJSampler:
         if each is not None and each < 2:
             return
         for code, label in zip(codes, space.label(codes), strict=True):
-            self._log_mass[label] = self._log_mass_of(code, each)
+            self._weigh_one(code, label, each)
         self._seconds["importance"] = time.perf_counter() - begun
-        self._weighed = True
         if self._recipe.score is not None:
             self.audit_report = self._report()
 
@@ -263,10 +267,11 @@ class TRJSampler:
         recipe = self._recipe
         audit, score = recipe.audit or recipe.spot, recipe.score
         assert audit is not None and score is not None
+        self._outdated()
         labels = self.target.space.label(audit.code)
         for code, label in zip(audit.code, labels, strict=True):
             if label not in self._log_mass:
-                self._log_mass[label] = self._log_mass_of(code)
+                self._weigh_one(code, label)
         log_prior = self.target.space.log_prior(audit.code).tolist()
         found = [self._log_mass[label] for label in labels]
         return audit.report(
@@ -277,10 +282,25 @@ class TRJSampler:
             recipe.mended,
         )
 
-    def _log_mass_of(self, code: Tensor, evaluations: int | None = None) -> Estimate:
+    def _outdated(self) -> bool:
+        """Whether the weights known are none of the present map; if so they are forgotten."""
+        tensors = [*self._map.parameters(), *self._map.buffers()]
+        stamp = (self._map, *(t._version for t in tensors))  # counts changes in place
+        if stamp == self._stamp:
+            return False
+        self._stamp, self._log_mass, self._weights = stamp, {}, {}
+        return True
+
+    def _weigh_one(self, code: Tensor, label: str, evaluations: int | None = None) -> None:
+        """Importance-sampled evidence of one model."""
+        most = MOST_DRAWS if evaluations is None else evaluations
         if self._simple is not None:  # not worth more: it was made to jump through
-            evaluations = FIRST_DRAWS
-        return log_mass(self.target, self._map, code, self._generator, evaluations=evaluations)
+            most = min(most, FIRST_DRAWS)
+        elif not self._recipe.few:  # one of many
+            most = min(most, 2 * FIRST_DRAWS)
+        log_w = enough_weights(self.target, self._map, code, self._generator, most=most)
+        self._weights[label] = log_w.cpu()
+        self._log_mass[label] = rounded(log_mean_weight(log_w), self.target.dtype)
 
     def _default_kernel(self, target: Target, transport: Transport) -> Kernel:
         return trained_kernel(target, transport, self._recipe, self._guess())
@@ -465,11 +485,10 @@ class TRJSampler:
         self._check_kernel(kernel)
         steps = max(auto.burn_in, 0 if warmup is None else warmup - auto.steps)
         state, recipe.extra = self._advance(kernel, state, steps, progress)
+        recipe.extra = recipe.extra or auto.seen()
         trained = self.fit_trace is not None or self._given_map
         self._simple = None if trained else auto.simple
-        if auto.plan.rounds:
-            self._weighed = False
-        if not self._weighed and recipe.few:
+        if recipe.few and self._outdated():
             if recipe.audit is not None:
                 recipe.score = recipe.audit.score(self._map)
             self._weigh()
@@ -499,8 +518,7 @@ class TRJSampler:
         """The standard or the user's kernel, and chains warmed up by it for ``least`` seconds."""
         self._simple = None
         remaining = left()
-        if not self._weighed:
-            self._weigh(None if remaining is None else remaining // 2)
+        self._weigh(None if remaining is None else remaining // 2)
         kernel = self._check_kernel(self._make_kernel(self.target, self.transport))
         remaining = left()
         if remaining is not None:
@@ -541,7 +559,10 @@ class TRJSampler:
         progress: bool,
     ) -> tuple[Chains, Tally]:
         begun, self._forgiven = time.perf_counter(), int(self.target.overflows)
-        tally = Tally(self.target)
+        tally, crossings = Tally(self.target), None
+        if self._recipe.few and several(self.target.space):
+            names = {k.name for k in kernel.parts() if k.between}
+            crossings = Crossings(self.target, len(state.code), names)
         with tqdm(total=draws, desc="sample", disable=not progress, unit="draw") as bar:
             chain = run_chains(
                 kernel,
@@ -551,6 +572,7 @@ class TRJSampler:
                 thin=thin,
                 generator=self._generator,
                 enough=enough,
+                crossings=crossings,
                 on_draw=bar.update,
             )
         self._seconds["sample"] = time.perf_counter() - begun
@@ -573,24 +595,39 @@ class TRJSampler:
             audit=self.audit_report,
             plan=plan,
         )
-        result = self._result(record, report)
+        result = self._result(record, report, chain.crossings)
         if chain.error is not None:
             chain.error.result = result
             raise chain.error
         result.warn()
         return result
 
-    def _result(self, record: Draws, report: RunReport) -> Result:
+    def _result(
+        self, record: Draws, report: RunReport, crossings: tuple[Tensor, Tensor] | None
+    ) -> Result:
         space = self.target.space
         code, theta = record.flat()
-        masses = self._log_mass
         if not self._recipe.few and self._mapped:
             codes, _, counts = distinct(code)
             top = codes[counts.argsort(descending=True)[:SHOWN]].to(self.target.device)
-            masses = {}
+            self._outdated()
             with suppress(BudgetError):
                 for c, label in zip(top, space.label(top), strict=True):
-                    masses[label] = self._log_mass.get(label) or self._log_mass_of(c)
+                    if label not in self._log_mass:
+                        self._weigh_one(c, label)
+        routes = through_the_map(
+            self.target,
+            self._map,
+            record,
+            self._weights,
+            self._generator,
+            evaluations=WARP_SHARE * report.evaluations if math.isinf(self.target.limit) else 0.0,
+        )
+        if self.audit_report is not None:
+            routes["audit"] = {
+                label: e.shifted(float(space.log_prior(space.code_of(label)[None])[0]))
+                for label, e in self.audit_report.estimates().items()
+            }
         host = self.target.to(device="cpu", probe=False)
         shape = (record.n_chains, record.n_draws)
 
@@ -599,7 +636,16 @@ class TRJSampler:
             return {name: value.reshape(*shape, *value.shape[1:]) for name, value in padded}
 
         truth = self.target.truth
-        return Result(copy.deepcopy(space).cpu(), record, values, dict(masses), report, truth)
+        return Result(
+            copy.deepcopy(space).cpu(),
+            record,
+            values,
+            routes,
+            report,
+            truth,
+            crossings=crossings,
+            pareto_k={label: pareto_k(w) for label, w in self._weights.items()},
+        )
 
     def _check_round_trip(self) -> None:
         """Refuse a map whose two directions are not each other's inverse."""

@@ -1,24 +1,46 @@
 """Estimates from draws and log densities, each with an error."""
 
-from .agreement import disagreements
+from .agreement import Clash, clashes, combine, shares_of, usable
+from .bartolucci import bartolucci, bartolucci_odds
+from .bridge import bridge
 from .estimate import Estimate
-from .importance import log_mass, log_mean_weight, log_weights, probabilities
+from .importance import (
+    enough_weights,
+    log_mean_weight,
+    log_weights,
+    pareto_k,
+    probabilities,
+    rounded,
+    smoothed,
+)
 from .mean import autocorrelation_time, mean_error
 from .precision import Enough, features, progress_of
-from .visits import log_odds, visit_probability
+from .visits import log_odds, second_eigenvalue, transition_matrix, visit_probability
 
 __all__ = [
+    "Clash",
     "Enough",
     "Estimate",
     "autocorrelation_time",
-    "disagreements",
+    "bartolucci",
+    "bartolucci_odds",
+    "bridge",
+    "clashes",
+    "combine",
+    "enough_weights",
     "features",
-    "log_mass",
     "log_mean_weight",
     "log_odds",
     "log_weights",
     "mean_error",
+    "pareto_k",
     "probabilities",
     "progress_of",
+    "rounded",
+    "second_eigenvalue",
+    "shares_of",
+    "smoothed",
+    "transition_matrix",
+    "usable",
     "visit_probability",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,14 @@ class Estimate:
     std_error: float
     ess: float = math.nan
     warning: str = ""
+
+    def shifted(self, by: float) -> Estimate:
+        """The estimate of a value that is larger by a known number."""
+        return replace(self, value=self.value + by)
+
+    def scaled(self, by: float) -> Estimate:
+        """The estimate of a value that is larger by a known factor."""
+        return replace(self, value=self.value * by, std_error=self.std_error * by)
 
     def __str__(self) -> str:
         note = f" ({self.warning})" if self.warning else ""

@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from .. import export
 from ..target import Target
 from ..transport import Transport
 from .estimate import Estimate
@@ -16,6 +17,9 @@ CHUNK = 8192  # points evaluated at once
 FIRST_DRAWS = 4096
 MOST_DRAWS = 65_536
 PRECISE = 0.005  # nats of standard error at which there are enough draws
+HIGH_K = 0.7  # Pareto shape beyond which weights can't be averaged
+FLAT = 1e-6  # nats within which weights are one
+FEWEST = 25  # weights that have a tail
 LOW_SHARE = 0.1  # effective share of the draws under which the error itself is doubtful
 
 
@@ -38,7 +42,14 @@ def log_weights(
     Raises:
         NonFiniteError: A density is NaN or +inf.
     """
-    parts = []
+    return weighted_points(target, transport, code, n, generator)[1]
+
+
+def weighted_points(
+    target: Target, transport: Transport, code: Tensor, n: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Reference points drawn for one model, and their log weights, (n, D + auxiliary) and (n,)."""
+    points, found = [], []
     with torch.no_grad():
         for size in [CHUNK] * (n // CHUNK) + ([n % CHUNK] if n % CHUNK else []):
             codes = code.expand(size, -1)
@@ -46,8 +57,9 @@ def log_weights(
             theta, log_q = transport.push(z, codes)
             log_joint = target.log_joint(codes, theta)
             target.check_finite(codes, theta, log_joint)
-            parts.append((log_joint - log_q).double())
-    return torch.cat(parts)
+            points.append(z)
+            found.append((log_joint - log_q).double())
+    return torch.cat(points), torch.cat(found)
 
 
 def log_mean_weight(log_w: Tensor) -> Estimate:
@@ -73,39 +85,83 @@ def log_mean_weight(log_w: Tensor) -> Estimate:
     return Estimate(total - math.log(n), error, ess, warning)
 
 
-def log_mass(
+def smoothed(log_w: Tensor) -> Estimate:
+    """Log of the mean weight with the largest weights smoothed, and what their tail is like.
+
+    Arguments:
+        log_w: Log weights, shape (n,), nats; -inf outside the support.
+
+    Returns:
+        The estimate in nats; ``ess`` of the smoothed weights. It is flagged where the Pareto
+        shape exceeds min(1 - 1 / log10(n), 0.7): then neither it nor the plain mean can be
+        relied on.
+
+    Source:
+        Vehtari, Simpson, Gelman, Yao & Gabry (2024), https://jmlr.org/papers/v25/19-556.html
+    """
+    smooth, k = pareto_smoothed(log_w)
+    e = log_mean_weight(smooth)
+    limit = min(1 - 1 / math.log10(max(len(log_w), 11)), HIGH_K)
+    return replace(e, warning=f"Pareto k {k:.2f}" if k > limit else e.warning)
+
+
+def pareto_k(log_w: Tensor) -> float:
+    """Shape of the Pareto tail of the weights; above 0.7 they can't be averaged."""
+    return pareto_smoothed(log_w)[1]
+
+
+def pareto_smoothed(log_w: Tensor) -> tuple[Tensor, float]:
+    """Log weights with a smooth tail, on the scale of the given ones, and the tail's shape."""
+    if float(log_w.max()) == -math.inf:
+        return log_w, math.inf
+    supported = log_w > -math.inf
+    inside = log_w[supported]
+    if float(inside.max() - inside.min()) < FLAT or len(inside) < FEWEST:  # no tail to speak of
+        return log_w, -math.inf
+    smooth, k = export.pareto_smooth(inside.numpy())
+    found = log_w.clone()
+    found[supported] = torch.as_tensor(smooth, dtype=log_w.dtype)
+    # the smoothed weights come with a sum of 1: what was not in the tail tells their scale
+    low = inside <= inside.median()
+    found[supported] += (inside[low] - found[supported][low]).median()
+    return found, k
+
+
+def enough_weights(
     target: Target,
     transport: Transport,
     code: Tensor,
     generator: torch.Generator,
     *,
-    evaluations: int | None = None,
-) -> Estimate:
-    """Log of p(model) times the evidence, from ever more draws of the map.
+    most: int = MOST_DRAWS,
+) -> Tensor:
+    """Log weights of ever more draws of the map, until their mean is precise.
 
     Arguments:
         target: The target.
         transport: The map.
         code: One model, shape (L,).
         generator: Source of randomness.
-        evaluations: Draws to spend; if omitted as many as bring the standard error to 0.005
-            nats, 65 536 at most.
+        most: Draws to spend at most; fewer if they bring the standard error to 0.005 nats.
 
     Returns:
-        The estimate in nats; its error includes the rounding of the log joint.
+        Shape (n,), float64, nats.
     """
-    most = MOST_DRAWS if evaluations is None else evaluations
     log_w = log_weights(target, transport, code, min(FIRST_DRAWS, most), generator)
-    e = log_mean_weight(log_w)
-    while len(log_w) < most and math.isfinite(e.value):
-        if e.std_error <= PRECISE and evaluations is None:
+    while len(log_w) < most:
+        e = log_mean_weight(log_w)
+        if not math.isfinite(e.value) or e.std_error <= PRECISE:
             break
         n = min(len(log_w), most - len(log_w))
         log_w = torch.cat([log_w, log_weights(target, transport, code, n, generator)])
-        e = log_mean_weight(log_w)
+    return log_w
+
+
+def rounded(e: Estimate, dtype: torch.dtype) -> Estimate:
+    """The estimate with the rounding of log joints of some precision in its error."""
     if not math.isfinite(e.value):
         return e
-    rounding = torch.finfo(target.dtype).eps * abs(e.value)
+    rounding = torch.finfo(dtype).eps * abs(e.value)
     return replace(e, std_error=math.hypot(e.std_error, rounding))
 
 

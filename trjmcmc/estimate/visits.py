@@ -66,6 +66,32 @@ def log_odds(a: NDArray[np.bool_], b: NDArray[np.bool_]) -> Estimate:
     return Estimate(math.log(p / q), error, ess, _few_returns(a) or _few_returns(b))
 
 
+def transition_matrix(index: NDArray[np.integer], size: int) -> NDArray[np.float64]:
+    """Shares of the draws that follow each model in a chain, (chain, draw) -> (size, size).
+
+    Rows of models never left or never seen are NaN.
+    """
+    counts = np.zeros((size, size))
+    np.add.at(counts, (index[:, :-1].ravel(), index[:, 1:].ravel()), 1.0)
+    with np.errstate(invalid="ignore"):
+        found: NDArray[np.float64] = counts / counts.sum(1, keepdims=True)
+    return found
+
+
+def second_eigenvalue(transition: NDArray[np.float64]) -> float:
+    """Largest modulus of an eigenvalue but one, of the models that were seen.
+
+    0 where each draw's model owes nothing to the one before, 1 where chains are stuck; 0 of a
+    single model.
+    """
+    seen = np.isfinite(transition).all(1)
+    p = transition[np.ix_(seen, seen)]
+    if len(p) < 2:
+        return 0.0 if len(p) else float("nan")
+    p = p / p.sum(1, keepdims=True)
+    return float(np.sort(np.abs(np.linalg.eigvals(p)))[-2])
+
+
 def _drift(indicator: NDArray[np.bool_]) -> float:
     """Change of the share from the first half of a run to the second, or 0 if chance explains it.
 

@@ -1,0 +1,150 @@
+"""The weights that evidences through a map are made of, at draws of chains and of the map."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..draws import Draws
+from ..target import Target
+from ..transport import Transport
+from .bridge import bridge
+from .estimate import Estimate
+from .importance import CHUNK, log_mean_weight, rounded, smoothed, weighted_points
+
+MOST_CHAIN_DRAWS = 100_000  # that are carried through the map
+MIRRORED = 4096  # draws of the chains and of the map, each, for the symmetrised bridge
+
+
+def chain_weights(
+    target: Target, transport: Transport, draws: Draws, most: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Draws of the chains, evenly thinned, and their log weights under the map.
+
+    Arguments:
+        target: The target.
+        transport: The map.
+        draws: What the chains kept.
+        most: Draws to use at most, all chains together.
+        generator: Source of randomness.
+
+    Returns:
+        Models (chain, draw, L), reference points (chain, draw, D + auxiliary) and log weights
+        (chain, draw), float64, nats, on the CPU. No likelihood is evaluated.
+    """
+    every = max(1, -(-draws.n_chains * draws.n_draws // most))
+    code, theta = draws.code[:, ::every], draws.theta[:, ::every]
+    shape = code.shape[:2]
+    device, parts = target.device, []
+    with torch.no_grad():
+        rows = zip(
+            code.flatten(0, 1).split(CHUNK),
+            theta.flatten(0, 1).split(CHUNK),
+            draws.log_joint[:, ::every].flatten().split(CHUNK),
+            strict=True,
+        )
+        for c, x, log_joint in rows:
+            c, x = c.to(device), x.to(device)
+            if not transport.spares_pass:
+                spare = transport.sample_reference(len(x), generator, x.dtype)
+                x = torch.where(target.space.active(c), x, spare)
+            z, log_q = transport.pull(x, c, generator)
+            parts.append((z.cpu(), log_joint.double() - log_q.double().cpu()))
+    z, log_w = (torch.cat(p) for p in zip(*parts, strict=True))
+    return code, z.reshape(*shape, -1), log_w.reshape(shape)
+
+
+def mirrored(
+    target: Target, transport: Transport, code: Tensor, z: Tensor, log_w: Tensor
+) -> Tensor:
+    """Log weights of the target made symmetric about the map's centre.
+
+    The target in reference space is averaged with its mirror image, which costs one more
+    evaluation a draw and takes skewness out of the way of the bridge.
+
+    Arguments:
+        target: The target.
+        transport: The map; its reference is symmetric.
+        code: Models, shape (N, L).
+        z: Reference points, shape (N, D + auxiliary).
+        log_w: Log weights there, shape (N,), nats.
+
+    Source:
+        Meng & Schilling (2002), https://doi.org/10.1198/106186002457, section 4 (Warp-III)
+    """
+    d, device, found = target.dim, target.device, []
+    with torch.no_grad():
+        for c, point in zip(code.split(CHUNK), z.split(CHUNK), strict=True):
+            c, point = c.to(device), point.to(device)
+            across = torch.cat([-point[:, :d], point[:, d:]], 1)
+            theta, log_q = transport.push(across, c)
+            log_joint = target.log_joint(c, torch.where(target.space.active(c), theta, 0.0))
+            target.check_finite(c, theta, log_joint)
+            found.append((log_joint.double() - log_q.double()).cpu())
+    return torch.logaddexp(log_w, torch.cat(found)) - math.log(2)
+
+
+def through_the_map(
+    target: Target,
+    transport: Transport,
+    draws: Draws,
+    weights: Mapping[str, Tensor],
+    generator: torch.Generator,
+    *,
+    evaluations: float = 0.0,
+) -> dict[str, dict[str, Estimate]]:
+    """Log of p(model) times the evidence of each model by every route through a map.
+
+    Arguments:
+        target: The target.
+        transport: The map.
+        draws: What the chains kept.
+        weights: By model, log weights of draws from the map.
+        generator: Source of randomness.
+        evaluations: What may be spent on the symmetrised bridge; it is left out where this is
+            not enough.
+
+    Returns:
+        By route (``importance``, ``smoothed``, ``bridge``, ``warp``) and model, estimates in
+        nats.
+    """
+    if not weights:
+        return {}
+    space, dtype = target.space, target.dtype
+    found: dict[str, dict[str, Estimate]] = {
+        "importance": {m: rounded(log_mean_weight(w), dtype) for m, w in weights.items()},
+        "smoothed": {m: rounded(smoothed(w), dtype) for m, w in weights.items()},
+        "bridge": {},
+    }
+    code, z, log_w = chain_weights(target, transport, draws, MOST_CHAIN_DRAWS, generator)
+    codes = {m: space.code_of(m).to(code.device) for m in weights}
+    inside = {m: (code == c).all(-1) for m, c in codes.items()}
+    for m, w in weights.items():
+        rows = np.where(inside[m].numpy(), log_w.numpy(), np.nan)
+        found["bridge"][m] = rounded(bridge(rows, w.numpy()), dtype)
+    if evaluations > 2 * MIRRORED * len(weights):
+        found["warp"] = {}
+        for m, c in codes.items():
+            some = _some(inside[m], MIRRORED)
+            n = int(some.sum())
+            here = mirrored(target, transport, c.expand(n, -1), z[some], log_w[some])
+            table = np.full(some.shape, np.nan)
+            table[some.numpy()] = here.numpy()
+            points, log_v = weighted_points(
+                target, transport, c.to(target.device), MIRRORED, generator
+            )
+            there = mirrored(target, transport, c.expand(MIRRORED, -1), points.cpu(), log_v.cpu())
+            found["warp"][m] = rounded(bridge(table, there.numpy()), dtype)
+    return found
+
+
+def _some(inside: Tensor, most: int) -> Tensor:
+    """At most so many of the rows that are True, evenly spread."""
+    place = inside.flatten().nonzero()[:, 0]
+    some = torch.zeros_like(inside).flatten()
+    some[place[:: max(1, -(-len(place) // most))]] = True
+    return some.view_as(inside)
