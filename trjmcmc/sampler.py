@@ -44,7 +44,7 @@ DEAR = 1e9  # models times coordinates cubed: beyond it covariances cost more th
 PROBES = 64  # points at which a map is checked
 ROUND_TRIP = 0.05  # largest error of a map there and back
 CHAINS, MANY = 256, 512  # of a run of so many draws; of one until it is precise: measured best
-WARP_SHARE = 0.05  # of the evaluations of a run, for the symmetrised bridge
+WARP_SHARE = 0.1  # of the evaluations of a run, for the symmetrised bridge
 WARM_SHARE = 0.1  # of the time of a run that is limited by it
 PRECISION = 0.01  # standard error of a probability that a fit is worth its time for
 

@@ -53,11 +53,10 @@ def bridge(posterior: NDArray[np.floating], proposal: NDArray[np.floating]) -> E
     """
     inside = ~np.isnan(posterior)
     here, there = posterior[inside].astype(float), proposal.astype(float)
-    if not here.size or not there.size or not np.isfinite(there).any():
-        missing = (
-            "no draw of the chains in the model" if not here.size else "no draw in the support"
-        )
-        return Estimate(math.nan, math.inf, 0.0, missing)
+    if not here.size:
+        return Estimate(math.nan, math.inf, 0.0, "never visited")
+    if not np.isfinite(there).any():
+        return Estimate(math.nan, math.inf, 0.0, "no draw in the support")
     effective = float(here.size)
     for _ in range(2):  # the second time with the effective number of draws
         value = _solve(here, there, effective)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from .estimate import Estimate
 from .importance import CHUNK, log_mean_weight, rounded, smoothed, weighted_points
 
 MOST_CHAIN_DRAWS = 100_000  # that are carried through the map
-MIRRORED = 4096  # draws of the chains and of the map, each, for the symmetrised bridge
+MIRRORED = 2048  # draws of the chains and of the map, each, for the symmetrised bridge
 
 
 def chain_weights(
@@ -115,11 +116,11 @@ def through_the_map(
     if not weights:
         return {}
     space, dtype = target.space, target.dtype
-    found: dict[str, dict[str, Estimate]] = {
-        "importance": {m: rounded(log_mean_weight(w), dtype) for m, w in weights.items()},
-        "smoothed": {m: rounded(smoothed(w), dtype) for m, w in weights.items()},
-        "bridge": {},
-    }
+    found: dict[str, dict[str, Estimate]] = {"importance": {}, "smoothed": {}, "bridge": {}}
+    for m, w in weights.items():
+        smooth, plain = smoothed(w), log_mean_weight(w)
+        plain = replace(plain, warning=plain.warning or smooth.warning)
+        found["importance"][m], found["smoothed"][m] = rounded(plain, dtype), rounded(smooth, dtype)
     code, z, log_w = chain_weights(target, transport, draws, MOST_CHAIN_DRAWS, generator)
     codes = {m: space.code_of(m).to(code.device) for m in weights}
     inside = {m: (code == c).all(-1) for m, c in codes.items()}
@@ -131,9 +132,10 @@ def through_the_map(
         for m, c in codes.items():
             some = _some(inside[m], MIRRORED)
             n = int(some.sum())
-            here = mirrored(target, transport, c.expand(n, -1), z[some], log_w[some])
             table = np.full(some.shape, np.nan)
-            table[some.numpy()] = here.numpy()
+            if n:
+                here = mirrored(target, transport, c.expand(n, -1), z[some], log_w[some])
+                table[some.numpy()] = here.numpy()
             points, log_v = weighted_points(
                 target, transport, c.to(target.device), MIRRORED, generator
             )

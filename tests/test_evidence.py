@@ -1,0 +1,378 @@
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import trjmcmc as trj
+from tests import toys
+from trjmcmc.errors import ConfigurationError, DisagreementWarning, TRJError
+from trjmcmc.estimate import (
+    Estimate,
+    bartolucci,
+    bartolucci_odds,
+    bridge,
+    clashes,
+    combine,
+    log_mean_weight,
+    pareto_k,
+    second_eigenvalue,
+    shares_of,
+    smoothed,
+    transition_matrix,
+)
+
+LOG_Z = 0.5 * math.log(2 * math.pi)
+
+
+def log_w(x, scale):
+    """exp(-x^2 / 2) over the density of N(0, scale^2)."""
+    return -0.5 * x**2 + 0.5 * (x / scale) ** 2 + math.log(scale) + LOG_Z
+
+
+def walk(rng, chains, draws, rho):
+    """Normal draws with the autocorrelation of an AR(1)."""
+    x = np.empty((chains, draws))
+    x[:, 0] = rng.standard_normal(chains)
+    for i in range(1, draws):
+        x[:, i] = rho * x[:, i - 1] + math.sqrt(1 - rho**2) * rng.standard_normal(chains)
+    return x
+
+
+def calibrated(z, repeats):
+    """Mean zero and spread one, as far as so many repeats can tell."""
+    z = np.asarray(z)
+    assert abs(z.mean()) < 4.5 / math.sqrt(repeats)
+    assert 1 - 4.5 / math.sqrt(2 * repeats) < z.std() < 1 + 4.5 / math.sqrt(2 * repeats) + 0.03
+
+
+# ---- bridge -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("chains", "rho"), [(40, 0.0), (40, 0.8), (4, 0.8)])
+@pytest.mark.parametrize("scale", [0.7, 1.0001, 2.0])
+def test_bridges_are_right_and_their_errors_calibrated(chains, rho, scale):
+    rng, z = np.random.default_rng(5), []
+    for _ in range(150):
+        x, y = walk(rng, chains, 2400 // chains, rho), scale * rng.standard_normal(1500)
+        e = bridge(log_w(x, scale), log_w(y, scale))
+        z.append((e.value - LOG_Z) / e.std_error)
+        assert not e.warning
+    calibrated(z, 150)
+
+
+def test_draws_outside_the_support_do_not_bias_a_bridge():
+    rng, z = np.random.default_rng(6), []
+    for _ in range(150):  # half a normal, bridged to a whole one
+        x, y = np.abs(walk(rng, 40, 50, 0.5)), 1.5 * rng.standard_normal(1500)
+        e = bridge(log_w(x, 1.5), np.where(y > 0, log_w(y, 1.5), -np.inf))
+        z.append((e.value - (LOG_Z - math.log(2))) / e.std_error)
+    calibrated(z, 150)
+
+
+def test_a_bridge_uses_the_draws_of_its_model_only():
+    rng = np.random.default_rng(7)
+    x, y = walk(rng, 50, 200, 0.5), 1.3 * rng.standard_normal(3000)
+    inside = rng.random(x.shape) < 0.2
+    e = bridge(np.where(inside, log_w(x, 1.3), np.nan), log_w(y, 1.3))
+    assert abs(e.value - LOG_Z) < 4.5 * e.std_error < 0.1
+
+
+def test_a_map_that_lacks_a_mode_is_mended_by_the_bridge():
+    """Importance sampling loses half the evidence, the bridge sees it in the chains' draws."""
+    rng = np.random.default_rng(8)
+    centre = 6.0 * rng.choice([-1, 1], (60, 100))
+    x, y = centre + rng.standard_normal((60, 100)), 6 + 1.2 * rng.standard_normal(4000)
+
+    def weight(x):
+        joint = np.logaddexp(-0.5 * (x - 6) ** 2, -0.5 * (x + 6) ** 2) - math.log(2) - LOG_Z
+        return joint + 0.5 * ((x - 6) / 1.2) ** 2 + math.log(1.2) + LOG_Z
+
+    lost = log_mean_weight(torch.as_tensor(weight(y)))
+    found = bridge(weight(x), weight(y))
+    assert lost.value == pytest.approx(-math.log(2), abs=0.05) and not lost.warning
+    assert abs(found.value) < 4.5 * found.std_error
+    assert abs(found.value) < 0.25
+
+
+def test_bridges_with_nothing_to_stand_on_say_so():
+    nan = np.full((5, 9), np.nan)
+    assert bridge(nan, np.zeros(9)).warning == "never visited"
+    assert bridge(np.zeros((5, 9)), np.full(9, -np.inf)).warning == "no draw in the support"
+    exact = bridge(np.full((5, 9), 3.0), np.full(9, 3.0))
+    assert exact.value == pytest.approx(3.0) and exact.std_error == 0.0
+    rng = np.random.default_rng(0)
+    apart = bridge(log_w(rng.standard_normal((4, 9)) + 20, 1.0001), log_w(rng.normal(size=30), 0.1))
+    assert apart.warning
+
+
+# ---- Pareto tails -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [0.2, 0.5, 0.9])
+def test_the_tail_of_the_weights_is_known(k):
+    rng = np.random.default_rng(9)
+    w = torch.as_tensor(np.log(rng.pareto(1 / k, 50_000) + 1))
+    assert pareto_k(w) == pytest.approx(k, abs=0.12)
+    flagged = "Pareto k" in smoothed(w).warning
+    assert flagged == (k > 0.7)
+
+
+def test_smoothing_keeps_the_scale_and_counts_draws_outside_the_support():
+    rng = np.random.default_rng(10)
+    y = torch.as_tensor(1.5 * rng.standard_normal(20_000))
+    w = torch.where(y > 0, torch.as_tensor(log_w(y.numpy(), 1.5)), -math.inf)
+    plain, smooth = log_mean_weight(w), smoothed(w + 700)
+    assert smooth.value - 700 == pytest.approx(plain.value, abs=0.01)
+    assert abs(plain.value - LOG_Z + math.log(2)) < 4.5 * plain.std_error
+    assert pareto_k(torch.zeros(100)) == -math.inf
+    assert pareto_k(torch.full((100,), -math.inf)) == math.inf
+
+
+# ---- Bartolucci ---------------------------------------------------------------------------------
+
+
+def jumps(rng, p, chains, draws, batches=32):
+    """A jump chain on models with probabilities p, proposals uniform; (crossings, stays)."""
+    m = len(p)
+    crossings, stays = np.zeros((batches, m, m)), np.zeros((batches, m))
+    group = np.arange(chains) % batches
+    state = rng.choice(m, chains, p=p)
+    for _ in range(draws):
+        new = rng.integers(m, size=chains)
+        alpha = np.minimum(1, p[new] / p[state])
+        np.add.at(crossings, (group, state, new), np.where(new == state, 0, alpha))
+        np.add.at(stays, (group, state), 1)
+        state = np.where(rng.random(chains) < alpha, new, state)
+    return torch.as_tensor(crossings), torch.as_tensor(stays)
+
+
+def mode_jumps(rng, chains, draws, batches=32):
+    """Two models of one parameter each; shifted proposals, so that acceptance is a variable."""
+    p = np.array([0.3, 0.7])
+    crossings, stays = np.zeros((batches, 2, 2)), np.zeros((batches, 2))
+    group = np.arange(chains) % batches
+    k, x = rng.choice(2, chains, p=p), rng.standard_normal(chains)
+    for _ in range(draws):
+        x = 0.6 * x + 0.8 * rng.standard_normal(chains)  # inside both models: N(0, 1)
+        new, y = 1 - k, x + np.where(k == 0, 0.7, -0.7)
+        alpha = np.minimum(1, p[new] / p[k] * np.exp(0.5 * (x**2 - y**2)))
+        np.add.at(crossings, (group, k, new), alpha)
+        np.add.at(stays, (group, k), 1)
+        taken = rng.random(chains) < alpha
+        k, x = np.where(taken, new, k), np.where(taken, y, x)
+    return torch.as_tensor(crossings), torch.as_tensor(stays)
+
+
+def test_jump_estimates_are_right_and_their_errors_calibrated():
+    rng, z, odds = np.random.default_rng(11), [], []
+    for _ in range(150):
+        tables = mode_jumps(rng, 64, 60)
+        e, b = bartolucci(*tables)[1], bartolucci_odds(*tables, 1, 0)
+        z.append((e.value - 0.7) / e.std_error)
+        odds.append((b.value - math.log(7 / 3)) / b.std_error)
+    calibrated(z, 150)
+    calibrated(odds, 150)
+
+
+def test_jump_estimates_of_many_models():
+    p = np.array([0.05, 0.15, 0.5, 0.3])
+    found = bartolucci(*jumps(np.random.default_rng(12), p, 64, 200))
+    for e, exact in zip(found, p, strict=True):
+        assert abs(e.value - exact) < max(4.5 * e.std_error, 1e-9)
+        assert e.std_error < 0.02 and not e.warning
+    assert sum(e.value for e in found) == pytest.approx(1)
+
+
+def test_models_without_jumps_are_not_guessed():
+    crossings, stays = jumps(np.random.default_rng(13), np.array([0.4, 0.6, 1e-9]), 32, 50)
+    found = bartolucci(crossings[:, :, :], stays)
+    assert found[2].warning and not found[0].warning
+    alone = bartolucci(torch.zeros(32, 2, 2), torch.ones(32, 2))
+    assert all(e.warning == "no jump leads there and back" for e in alone)
+    few = bartolucci(crossings[:4, :2, :2], stays[:4, :2])
+    assert all(math.isinf(e.std_error) and e.warning for e in few)
+    assert math.isnan(bartolucci_odds(torch.zeros(9, 2, 2), torch.ones(9, 2), 0, 1).value)
+
+
+# ---- routes together ----------------------------------------------------------------------------
+
+
+def test_two_routes_combine_as_least_squares_say():
+    """Two models: log odds of -1 +- 0.2 by evidences, -1.3 +- 0.1 by visits."""
+    p = 1 / (1 + math.exp(1.3))
+    se = 0.1 * p * (1 - p)  # of the log odds 0.1
+    evidences = [Estimate(-10.0, 0.2 / math.sqrt(2)), Estimate(-9.0, 0.2 / math.sqrt(2))]
+    found, covariance = combine(evidences, [Estimate(p, se), Estimate(1 - p, se)])
+    weight = np.array([0.2, 0.1]) ** -2.0
+    expected = (weight * [-1.0, -1.3]).sum() / weight.sum()
+    assert found[0].value - found[1].value == pytest.approx(expected, abs=1e-4)
+    variance = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
+    assert variance == pytest.approx(1 / weight.sum(), rel=1e-3)
+    shares = shares_of(found, covariance)
+    odds = math.log(shares[0].value / shares[1].value)
+    assert odds == pytest.approx(expected, abs=1e-4)
+    assert shares[0].std_error == pytest.approx(
+        shares[0].value * shares[1].value * math.sqrt(variance), rel=1e-6
+    )
+
+
+def test_what_is_unknown_stays_unknown_when_routes_combine():
+    nothing, known = Estimate(math.nan, math.inf), Estimate(-3.0, 0.1)
+    found, _ = combine([known, nothing], [Estimate(1.0, 0.1, 30, "never left"), nothing])
+    assert found[0].value == pytest.approx(-3.0) and math.isnan(found[1].value)
+    found, covariance = combine([nothing, nothing], [Estimate(0.5, 0.1)] * 2)
+    assert all(math.isnan(e.value) for e in found)
+    assert all(math.isnan(e.value) for e in shares_of(found, covariance))
+    # visits carry the level of one evidence to a model that has none
+    found, _ = combine([known, nothing], [Estimate(0.5, 0.01), Estimate(0.5, 0.01)])
+    assert found[1].value == pytest.approx(-3.0)
+
+
+def test_a_clash_needs_more_than_noise_and_no_flag():
+    def said(*pair):
+        return clashes(["a"], {"bridge": [pair[0]], "audit": [pair[1]]}, {})
+
+    assert not said(Estimate(1.0, 0.1), Estimate(1.4, 0.1))
+    (clash,) = said(Estimate(1.0, 0.1), Estimate(2.0, 0.1))
+    assert clash.routes == ("bridge", "audit") and clash.model == "a"
+    assert clash.sigmas == pytest.approx(1 / math.hypot(0.1, 0.1))
+    assert clash.text == "bridge 1 ± 0.1, audit 2 ± 0.1"
+    assert not said(Estimate(1.0, 0.1), Estimate(2.0, 0.1, 9, "flagged"))
+    assert not said(Estimate(1.0, 1e-6), Estimate(1.005, 1e-6))  # too small to matter
+
+
+def test_memory_between_models():
+    index = np.array([[0, 0, 1, 1, 0, 0, 1, 1, 0]])
+    p = transition_matrix(index, 3)
+    assert np.allclose(p[:2, :2], 0.5) and np.isnan(p[2]).all()
+    assert second_eigenvalue(p) == pytest.approx(0.0, abs=1e-12)
+    assert second_eigenvalue(np.eye(2)) == 1.0
+    assert second_eigenvalue(np.ones((1, 1))) == 0.0
+
+
+# ---- the whole way ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def regression():
+    target = toys.conjugate_subsets(p=4, n=30)
+    sampler = trj.TRJSampler(target, seed=3)
+    return target, sampler.run(draws=1000, progress=False)
+
+
+def target_visited(result):
+    return [m for m in result.evidence().index if result.visited(m).any()]
+
+
+def test_every_route_is_right_on_a_conjugate_regression(regression):
+    target, result = regression
+    table = result.evidence()
+    assert list(table.index) == target.space.label(target.space.enumerate())
+    exact = np.array([target.truth.log_evidence[m] for m in table.index])
+    for route in ("importance", "smoothed", "bridge", "warp", "combined"):
+        known = np.isfinite(table[f"{route}_se"])
+        assert known.sum() >= 8
+        gap = np.abs(table[route] - exact)[known]
+        table_se = table[f"{route}_se"][known]
+        assert (gap < 5 * table_se + 1e-4).all(), route
+    for route in ("visits", "bartolucci"):
+        seen = np.isfinite(table[f"{route}_se"])
+        gap = np.abs(table[route] - exact)[seen]
+        assert (gap < 5 * table[f"{route}_se"][seen] + 0.02).all(), route
+    assert set(table["verdict"][target_visited(result)]) == {"agree"}
+    p = np.array([target.truth.probabilities[m] for m in table.index])
+    assert (np.abs(table["probability"] - p) < 5 * table["probability_se"] + 1e-5).all()
+    assert (table["probability_se"] < 0.7 * result.model_probabilities()["visits_se"]).mean() > 0.8
+    flagged = table["pareto_k"] > 0.7
+    assert table["note"][flagged].str.contains("importance: Pareto k").all()
+
+
+def test_bayes_factors_by_every_route(regression):
+    target, result = regression
+    a, b = "x0", "x0+x1"
+    exact = target.truth.log_evidence[a] - target.truth.log_evidence[b]
+    for route in ("combined", "visits", "bartolucci", "bridge", "importance", "warp"):
+        e = result.bayes_factor(a, b, log=True, route=route)
+        assert abs(e.value - exact) < 5 * e.std_error < 0.5, route
+        assert not e.warning
+    whole = result.bayes_factor(a, b)
+    assert whole.value == pytest.approx(math.exp(result.bayes_factor(a, b, log=True).value))
+    with pytest.raises(ConfigurationError, match="route: expected one of"):
+        result.bayes_factor(a, b, route="guess")
+
+
+def test_models_never_visited_show_a_bound():
+    """The second model has 1e-6 of the mass."""
+    target = trj.Target(
+        [
+            trj.Model("likely", {"x": torch.distributions.Normal(0.0, 1.0)}, lambda p: 0 * p["x"]),
+            trj.Model("rare", {}, lambda p: torch.tensor(-14.0)),
+        ]
+    )
+    result = trj.TRJSampler(target, seed=1).run(draws=100, chains=64, progress=False)
+    row = result.evidence().loc["rare"]
+    assert row["visits"] > -14.0 and math.isinf(row["visits_se"])  # a bound above the truth
+    assert "never visited" in row["note"]
+    assert row["combined"] == pytest.approx(-14.0, abs=0.01)
+    assert result.model_probabilities().loc["rare", "visits_se"] > math.exp(-14)
+    assert result.mixing()["second_eigenvalue"] < 1
+
+
+def test_jumps_and_transitions_between_models(regression):
+    target, result = regression
+    rates, moves = result.jumps(), result.transitions
+    p = np.array(list(target.truth.probabilities.values()))
+    flow = p[:, None] * rates.fillna(0).to_numpy()
+    assert np.allclose(flow, flow.T, rtol=0.2, atol=2e-4)  # balance
+    stay = moves.to_numpy()
+    assert np.allclose(np.nansum(stay, 1)[np.isfinite(stay).all(1)], 1)
+    mixing = result.mixing()
+    assert mixing["rhat"] < 1.05 and mixing["ess"] > 1000
+    assert 0 <= mixing["second_eigenvalue"] < 1
+
+
+def test_routes_are_saved(regression, tmp_path):
+    _, result = regression
+    result.save(tmp_path / "run.pt")
+    again = trj.load(tmp_path / "run.pt")
+    assert again.evidence().equals(result.evidence())
+    assert again.jumps().equals(result.jumps())
+
+
+def test_without_a_map_there_is_no_evidence():
+    sampler = trj.compare.ClassicalSampler(toys.gaussians(), "birth-death", seed=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", trj.errors.TRJWarning)
+        result = sampler.run(draws=50, chains=64, progress=False)
+    with pytest.raises(TRJError, match="no map has weighed"):
+        result.evidence()
+    assert "combined" in result.model_probabilities()
+    e = result.bayes_factor("one", "three", log=True)  # the visits stand in
+    assert e == result.bayes_factor("one", "three", log=True, route="visits")
+
+
+def test_a_disagreement_names_models_and_routes_and_says_what_to_do(regression):
+    _, result = regression
+    first = result.model_probabilities()["visits"].idxmax()
+    wrong = {r: dict(f) for r, f in result.routes.items()}
+    wrong["bridge"][first] = wrong["bridge"][first].shifted(1.0)
+    other = trj.Result(
+        result.space,
+        result.raw,
+        result._values,
+        wrong,
+        result.report,
+        crossings=result.crossings,
+    )
+    assert other.evidence().loc[first, "verdict"].startswith("disagree: ")
+    with pytest.warns(DisagreementWarning, match=r"routes to the evidences.*bridge.*run longer"):
+        other.warn()
+    e = other.bayes_factor(first, "x0" if first != "x0" else "x0+x1")
+    assert e.warning == "routes disagree, see evidence()"
+
+
+def test_importance_weights_of_zero_count():
+    w = torch.tensor([0.0, 0.0, -math.inf, -math.inf])
+    assert log_mean_weight(w).value == pytest.approx(math.log(0.5))
