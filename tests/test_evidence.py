@@ -376,3 +376,125 @@ def test_a_disagreement_names_models_and_routes_and_says_what_to_do(regression):
 def test_importance_weights_of_zero_count():
     w = torch.tensor([0.0, 0.0, -math.inf, -math.inf])
     assert log_mean_weight(w).value == pytest.approx(math.log(0.5))
+
+
+# ---- other priors, averages ---------------------------------------------------------------------
+
+
+def normal_pair(scale=1.0, prior=(0.5, 0.5)):
+    """y = 1.2 is N(0, 1), or N(x, 1) with x ~ N(0, scale^2): conjugate."""
+    y = torch.tensor(1.2)
+
+    def centred(p):
+        return torch.distributions.Normal(p["x"], 1.0).log_prob(y)
+
+    log_z = [
+        -0.5 * 1.2**2 - LOG_Z,
+        -0.5 * 1.2**2 / (1 + scale**2) - 0.5 * math.log(1 + scale**2) - LOG_Z,
+    ]
+    mass = torch.tensor(log_z).double() + torch.tensor(prior).double().log()
+    truth = trj.Truth(
+        dict(zip(["null", "shift"], mass.softmax(0).tolist(), strict=True)),
+        dict(zip(["null", "shift"], log_z, strict=True)),
+    )
+    null = trj.Model("null", {}, lambda p: torch.distributions.Normal(0.0, 1.0).log_prob(y))
+    shift = trj.Model("shift", {"x": torch.distributions.Normal(0.0, scale)}, centred)
+    return trj.Target([null, shift], model_prior=prior, truth=truth)
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return trj.TRJSampler(normal_pair(), seed=4).run(draws=500, progress=False)
+
+
+def test_another_model_prior_needs_no_new_run(pair):
+    exact = normal_pair(prior=(0.2, 0.8)).truth.probabilities
+    for prior in ([0.2, 0.8], lambda code: torch.tensor([0.2, 0.8]).log()[code[:, 0]]):
+        found = pair.reweight(prior)
+        row = found.model_probabilities().loc["shift"]
+        assert abs(row["probability"] - exact["shift"]) < 5 * row["se"] < 0.02
+        assert not found.doubtful and 0.5 < found.ess / pair.raw.code.numel() < 1
+
+
+@pytest.mark.parametrize("scale", [0.6, 1.5])
+def test_another_width_of_a_prior_needs_no_new_run(pair, scale):
+    exact = normal_pair(scale).truth.probabilities
+    found = pair.reweight(priors={"x": torch.distributions.Normal(0.0, scale)})
+    row = found.model_probabilities().loc["shift"]
+    assert abs(row["probability"] - exact["shift"]) < 5 * row["se"] < 0.03
+    mean = 1.2 * scale**2 / (1 + scale**2) * exact["shift"]
+    said = found.predict(lambda p: p.get("x", torch.tensor(0.0)))
+    assert abs(float(said.mean) - mean) < 5 * float(said.std_error) < 0.05
+
+
+def test_a_prior_too_far_away_is_said(pair):
+    far = torch.distributions.Normal(40.0, 1.0)
+    with pytest.warns(trj.errors.ConvergenceWarning, match="effective draws .* run again"):
+        assert pair.reweight(priors={"x": far}, model_prior=[1e-9, 1 - 1e-9]).doubtful
+    with pytest.raises(trj.errors.TargetError, match=r"no parameter \['z'\]"):
+        pair.reweight(priors={"z": far})
+    with pytest.raises(ConfigurationError, match="one probability a model"):
+        pair.reweight([1.0])
+    with pytest.raises(TRJError, match="no draw is possible"):
+        pair.reweight(lambda code: torch.full((len(code),), -math.inf))
+
+
+def test_priors_of_items_and_bounded_ones_are_reweighted():
+    target = trj.Target(
+        trj.Subsets(["a", "b"], of="w"),
+        {"w": torch.distributions.Normal(0.0, 1.0), "s": torch.distributions.Uniform(0.0, 2.0)},
+        lambda p, active: -0.5 * (p["w"].sum(-1) - 1) ** 2 + 0 * p["s"],
+    )
+    result = trj.TRJSampler(target, seed=5).run(draws=500, progress=False)
+    narrow = {
+        "w": torch.distributions.Normal(0.0, 0.7),
+        "s": torch.distributions.Uniform(0.0, 1.0),
+    }
+    found = result.reweight(priors=narrow).model_probabilities()
+
+    def mass(k, v):  # of exp(-(x - 1)^2 / 2) under x ~ N(0, k v)
+        return math.exp(-0.5 / (1 + k * v)) / math.sqrt(1 + k * v)
+
+    weights = np.array([mass(k, 0.49) for k in (0, 1, 1, 2)])
+    gap = np.abs(found["probability"] - weights / weights.sum())
+    assert (gap < 5 * found["se"]).all() and found["se"].max() < 0.01
+
+
+def test_averages_over_models(pair):
+    exact = pair.truth.probabilities["shift"]
+    said = pair.predict({"null": lambda p: torch.tensor(0.0), "shift": lambda p: p["x"]})
+    assert abs(float(said.mean) - 0.6 * exact) < 5 * float(said.std_error) < 0.03
+    assert said.by_model["shift"] == pytest.approx(0.6, abs=0.03)
+    second = exact * (0.5 + 0.36)
+    assert float(said.sd) == pytest.approx(math.sqrt(second - (0.6 * exact) ** 2), rel=0.05)
+    assert float(said.lower) <= float(said.median) <= float(said.upper)
+    curve = pair.predict(lambda p: p.get("x", torch.zeros(1))[:, None] * torch.arange(3.0))
+    assert curve.mean.shape == curve.std_error.shape == curve.upper.shape == (3,)
+    assert curve.mean[2] == pytest.approx(2 * float(said.mean))
+    with pytest.raises(ConfigurationError, match="one value a draw"):
+        pair.predict(lambda p: torch.zeros(3))
+    with pytest.raises(ConfigurationError, match="same shape in all models"):
+        pair.predict({"null": lambda p: torch.zeros(2), "shift": lambda p: p["x"]})
+
+
+def test_items_are_averaged_as_the_likelihood_sees_them():
+    target = toys.conjugate_subsets(p=3, n=30)
+    result = trj.TRJSampler(target, seed=1).run(draws=200, progress=False)
+    said = result.predict(lambda p, active: p["beta"] * active)
+    table = result.draws(result.model_probabilities()["visits"].idxmax())
+    assert said.mean.shape == (3,) and len(table["beta"]) > 0
+    on = result.inclusion_probabilities()["probability"].to_numpy()
+    assert (np.abs(said.mean) <= 3 * on).all()
+
+
+def test_a_loaded_result_needs_its_target(pair, tmp_path):
+    pair.save(tmp_path / "run.pt")
+    again = trj.load(tmp_path / "run.pt")
+    narrow = {"x": torch.distributions.Normal(0.0, 0.9)}
+    with pytest.raises(TRJError, match="pass target="):
+        again.reweight(priors=narrow)
+    with pytest.raises(TRJError, match="has no target"):
+        again.predict(lambda p: p["x"])
+    found = again.reweight(priors=narrow, target=normal_pair())
+    assert found.model_probabilities().equals(pair.reweight(priors=narrow).model_probabilities())
+    assert again.reweight([0.5, 0.5]).ess == pytest.approx(again.raw.code.numel())

@@ -14,7 +14,7 @@ from torch import Tensor
 from .blackbox import BlackBox
 from .errors import BlackBoxError, ShapeError, TargetError, TRJError
 from .grouping import on_host
-from .prior import Prior, PriorSpec
+from .prior import Prior, PriorSpec, log_density_of
 from .space import Space
 
 LogLikelihood = Callable[..., Tensor]
@@ -172,6 +172,10 @@ class Density:
             values[prior.name] = prior.constrain(theta[:, block.slots], given)
         return values
 
+    def shown(self, theta: Tensor, items: Tensor) -> dict[str, Tensor]:
+        """Constrained parameters as the likelihood sees them: unused items are zero."""
+        return self._entries(theta, items)[1]
+
     def unconstrain(self, values: dict[str, Tensor], items: Tensor | None, dim: int) -> Tensor:
         first = next(iter(values.values())) if values else torch.zeros(1)
         theta = first.new_zeros(len(first), dim)
@@ -207,6 +211,27 @@ class Density:
             if flat.shape[1]:
                 result[:, block.slots.start : block.slots.stop : block.entry_size] = flat
         return result
+
+    def log_prior_change(
+        self, theta: Tensor, items: Tensor | None, priors: Mapping[str, PriorSpec]
+    ) -> Tensor:
+        """Log of other priors over the present ones of some parameters, shape (C,), nats."""
+        change = theta.new_zeros(len(theta))
+        values = self.constrain(theta, items)
+        for block in self.blocks:
+            prior = block.prior
+            if prior.name not in priors:
+                continue
+            given = self._given(prior, values, items)
+            old = prior.distribution(given, len(theta))
+            new = Prior.called(priors[prior.name], given)
+            value = values[prior.name]
+            gap = log_density_of(new, value) - log_density_of(old, value)
+            gap = gap.expand(len(theta), *prior.batch_shape)
+            if items is not None and prior.items is not None:
+                gap = torch.where(items, gap, 0.0)
+            change = change + gap.reshape(len(theta), -1).sum(-1)
+        return change
 
     def refill(self, theta: Tensor, keep: Tensor, items: Tensor | None) -> Tensor:
         """Draw entries afresh from their priors, given those that are kept; global generator.

@@ -112,6 +112,11 @@ class Prior:
             )
         return dist
 
+    @staticmethod
+    def called(spec: PriorSpec, given: Params) -> Distribution:
+        """The distribution that a prior is, given the parameters before it."""
+        return spec if isinstance(spec, Distribution) else spec(dict(given))
+
     def distribution(self, given: Params, n: int) -> Distribution:
         """The prior given the parameters before it, batch shape (n, *batch) or (*batch,)."""
         if self._fixed is not None:
@@ -305,6 +310,13 @@ def unchecked() -> Iterator[None]:
         yield
     finally:
         Distribution.set_default_validate_args(before)
+
+
+def log_density_of(dist: Distribution, value: Tensor) -> Tensor:
+    """Log density of values, -inf outside the support, (n, *shape) -> (n, *batch), nats."""
+    log_p: Tensor = dist.log_prob(value)
+    inside: Tensor = _support(dist).check(value)
+    return torch.where(inside.expand(log_p.shape), log_p, -math.inf)
 
 
 def _support(dist: Distribution) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -46,9 +46,11 @@ from .estimate import (
 )
 from .export import split_rhat
 from .fit import AuditReport, FitTrace, ModelAudit
+from .prior import PriorSpec
+from .reweight import Prediction, Reweighted, predict, reweighted
 from .sample import Plan
 from .space import Counts, Space, Subsets, distinct, space_from_spec
-from .target import Truth
+from .target import Target, Truth
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -114,6 +116,7 @@ class Result:
             column, shape (batch, M, M), and the numbers of draws they were proposed from,
             shape (batch, M), in the order of ``space.enumerate()``.
         pareto_k: By model label, the Pareto shape of the map's importance weights.
+        target: The target, on the CPU, for :meth:`reweight` and :meth:`predict`; it is not saved.
     """
 
     def __init__(
@@ -127,11 +130,12 @@ class Result:
         *,
         crossings: tuple[Tensor, Tensor] | None = None,
         pareto_k: Mapping[str, float] | None = None,
+        target: Target | None = None,
     ) -> None:
         self.space, self.raw, self._given_values = space, draws, values
         self.routes = {route: dict(found) for route, found in routes.items()}
         self.report, self.truth, self.crossings = report, truth, crossings
-        self.pareto_k = dict(pareto_k or {})
+        self.pareto_k, self.target = dict(pareto_k or {}), target
         codes, inverse, counts = distinct(draws.code.flatten(0, 1))
         order = torch.argsort(counts, descending=True, stable=True)
         place = torch.empty_like(order)
@@ -651,6 +655,71 @@ class Result:
             names = getattr(self.space, "names", text)
             text[0] = names[items[position[0]]]
         return text
+
+    # ---- other priors, averages --------------------------------------------------------------
+
+    def reweight(
+        self,
+        model_prior: Sequence[float] | Tensor | Callable[[Tensor], Tensor] | None = None,
+        *,
+        priors: Mapping[str, PriorSpec] | None = None,
+        target: Target | None = None,
+    ) -> Reweighted:
+        """The run under another prior of the models or of some parameters, without a new run.
+
+        Arguments:
+            model_prior: One probability a model, in the order of ``space.enumerate()``, or a
+                function of codes (N, L) that gives log-probabilities (N,) up to a constant.
+            priors: By parameter, another prior (a distribution, or a function of the parameters
+                before it); the rest stay.
+            target: Where the result was loaded from a file, the target it came from.
+
+        Returns:
+            Its ``model_probabilities()``, ``predict(f)``, and ``ess``.
+
+        Raises:
+            TargetError, TRJError: No such parameter; no draw is possible under the new prior.
+
+        Warns:
+            ConvergenceWarning: The weights leave too few effective draws.
+
+        Example:
+            >>> import trjmcmc as trj
+            >>> result = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1).run(
+            ...     draws=100, progress=False)
+            >>> table = result.reweight([0.5, 0.5]).model_probabilities()
+            >>> bool(abs(table.loc["1d", "probability"] - 0.5) < 0.02)
+            True
+        """
+        return reweighted(self, model_prior, priors, target)
+
+    def predict(
+        self, f: Callable[..., Any] | Mapping[str, Callable[..., Any]], *, most: int = 20_000
+    ) -> Prediction:
+        """A function of the parameters, averaged over models.
+
+        Arguments:
+            f: Called as the likelihood is, with named parameters of n draws of one model (and in
+                a space of items what is active); returns shape (n, ...), the same in all
+                models; of a model without parameters shape (...) will do. A dict gives each
+                model its own.
+            most: Draws to use at most, evenly spaced.
+
+        Returns:
+            Mean with its standard error, spread and quantiles, and the mean in each model.
+
+        Raises:
+            ConfigurationError: Values of the wrong shape.
+            TRJError: The result was loaded from a file.
+
+        Example:
+            >>> import trjmcmc as trj
+            >>> result = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1).run(
+            ...     draws=100, progress=False)
+            >>> result.predict(lambda p: p["x"][:, 0]).mean.shape
+            ()
+        """
+        return predict(self, f, most=most)
 
     # ---- files and pictures -----------------------------------------------------------------
 

@@ -371,7 +371,10 @@ class TRJSampler:
             fit: ``"auto"``; True, train the map in full first if it was not trained here, and
                 use the standard kernel; False, take the map as it is.
             until: ``{"probability": 0.01}``: stop as soon as the standard error of every model's
-                probability (in a space of more than 64 models every unit's) is as small.
+                probability (in a space of more than 64 models every unit's) is as small;
+                ``{"log_bayes_factor": 0.05}``: that of the log Bayes factor, in nats, of every
+                model of more than one percent to the most probable one (by the visits; 2 to 64
+                models). Of both, when both are reached.
             max_seconds: Wall time after which to stop, all stages included; a pilot run or a
                 likelihood under way is finished.
             max_evaluations: Most likelihood calls of this run, its fit included. Three
@@ -433,7 +436,7 @@ class TRJSampler:
             if chooser is not None and enough.disappointed:
                 kernel = chooser.after_all(chain.state, _second_half(chain.draws, self.target))
                 state = self._settle(chooser, kernel, chain.state, None, progress)
-                enough = Enough(enough.space, until, deadline)
+                enough.again()
                 chain, tally = self._record(kernel, state, draws, thin, enough, progress)
             plan.settings = {k.name: found for k in kernel.parts() if (found := k.adapted())}
             return self._finish(chain, tally, plan)
@@ -564,6 +567,12 @@ class TRJSampler:
             names = {k.name for k in kernel.parts() if k.between}
             crossings = Crossings(self.target, len(state.code), names)
         with tqdm(total=draws, desc="sample", disable=not progress, unit="draw") as bar:
+
+            def on_draw() -> None:
+                if enough.progress:
+                    bar.set_postfix_str(enough.progress, refresh=False)
+                bar.update()
+
             chain = run_chains(
                 kernel,
                 state,
@@ -573,7 +582,7 @@ class TRJSampler:
                 generator=self._generator,
                 enough=enough,
                 crossings=crossings,
-                on_draw=bar.update,
+                on_draw=on_draw,
             )
         self._seconds["sample"] = time.perf_counter() - begun
         return chain, tally
@@ -645,6 +654,7 @@ class TRJSampler:
             truth,
             crossings=crossings,
             pareto_k={label: pareto_k(w) for label, w in self._weights.items()},
+            target=host,
         )
 
     def _check_round_trip(self) -> None:

@@ -564,6 +564,44 @@ class Target:
                 )
         return torch.where(self.space.active(code), by_slot, 0.0)
 
+    def log_prior_change(
+        self, code: Tensor, theta: Tensor, priors: Mapping[str, PriorSpec]
+    ) -> Tensor:
+        """Log of other priors over the present ones of some parameters, shape (C,), nats.
+
+        Arguments:
+            code: Models, shape (C, L).
+            theta: Padded coordinates, shape (C, D).
+            priors: By name, distributions of the shape of the present ones.
+
+        Raises:
+            TargetError: No model has such a parameter.
+        """
+        known = {b.prior.name for d in self._densities for b in d.blocks}
+        if missing := sorted(set(priors) - known):
+            raise TargetError(f"priors: no parameter {missing}; there are {sorted(known)}")
+        change = theta.new_zeros(len(theta))
+        with unchecked():
+            for g, density in enumerate(self._densities):
+                rows = slice(None) if density.shared else (code[:, 0] == g).nonzero()[:, 0]
+                items = self.space.items(code) if density.shared else None
+                change[rows] = density.log_prior_change(theta[rows], items, priors)
+        return change
+
+    def apply(self, function: Any, code: Tensor, theta: Tensor) -> Any:
+        """A function called as the likelihood is, at points of one model.
+
+        Arguments:
+            function: Of named parameters, and in a space of items of what is active.
+            code: One model, shape (L,).
+            theta: Padded coordinates, shape (n, D).
+        """
+        density = self._density_of(code)
+        if not density.shared:
+            return function(density.constrain(theta, None))
+        items = self.space.items(code[None]).expand(len(theta), -1)
+        return function(density.shown(theta, items), items)
+
     def layout(self, code: Tensor) -> dict[str, tuple[slice, str, int]]:
         """Where the parameters of a model lie, shape (L,) -> by name slots, kind and length.
 

@@ -20,6 +20,8 @@ FEWEST = 20  # draws a chain before precision is looked at
 FORGOTTEN = 20.0  # autocorrelation times that a precise run must be long: R-hat 1.05
 PATIENCE = 10.0  # seconds before a run is looked back on
 EARLY = 0.1  # of the time left, when it is looked back on at the latest
+COMMON = 0.01  # probability of a model from which its Bayes factor is watched
+SAY_EVERY = 0.5  # seconds between words for a progress bar
 GROWTH = 1.1  # relative length of a run from one look to the next
 
 
@@ -55,10 +57,17 @@ class Progress(NamedTuple):
     Attributes:
         error: Largest standard error of an indicator's mean, a bound where nothing has changed.
         time: Largest autocorrelation time of an indicator, in kept draws.
+        log_error: Largest standard error of the log Bayes factor of a model of more than one
+            percent to the most probable one; infinite where one was never left.
     """
 
     error: float
     time: float
+    log_error: float = 0.0
+
+    def of(self, kind: str) -> float:
+        """The error of a kind that :class:`Enough` knows."""
+        return self.error if kind == "probability" else self.log_error
 
 
 def progress_of(space: Space, code: Tensor) -> Progress:
@@ -74,8 +83,20 @@ def progress_of(space: Space, code: Tensor) -> Progress:
     found = [mean_error(seen[..., f].T.numpy()) for f in range(seen.shape[-1])]
     known = [(error, seen[..., 0].numel() / ess) for error, ess in found if not math.isnan(error)]
     if not known:  # one model throughout: the rule of three, a draw in twenty counted
-        return Progress(min(1.0, 3 * FORGOTTEN / code[..., 0].numel()), 1.0)
-    return Progress(max(e for e, _ in known), max(t for _, t in known))
+        return Progress(min(1.0, 3 * FORGOTTEN / code[..., 0].numel()), 1.0, math.inf)
+    return Progress(max(e for e, _ in known), max(t for _, t in known), _log_error(seen))
+
+
+def _log_error(seen: Tensor) -> float:
+    """Largest error of the log ratio of an indicator's mean to the largest one."""
+    share = seen.mean((0, 1))
+    best = int(share.argmax())
+    others = [f for f in range(len(share)) if f != best and float(share[f]) > COMMON]
+    if not others:
+        return math.inf
+    first = seen[..., best] / share[best]
+    errors = [mean_error((seen[..., f] / share[f] - first).T.numpy())[0] for f in others]
+    return max(math.inf if math.isnan(e) else e for e in errors)
 
 
 class Enough:
@@ -87,26 +108,45 @@ class Enough:
     Arguments:
         space: The space, on the CPU.
         until: ``{"probability": error}``: the standard error that every model's probability
-            (in a space of more than 64 models every unit's) must reach.
+            (in a space of more than 64 models every unit's) must reach;
+            ``{"log_bayes_factor": error}``: in nats, of every model of more than one percent to
+            the most probable one. Of several all.
         deadline: Time by ``time.monotonic`` at which to stop in any case.
 
     Attributes:
         reached: Whether the precision was.
         disappointed: Whether it stopped because precision is further off than was hoped; see
             :meth:`look_back`.
+        progress: In words, for a progress bar.
 
     Raises:
-        ConfigurationError: A precision that is not known, or not positive.
+        ConfigurationError: A precision that is not known, not positive, or not for this space.
     """
 
     def __init__(
         self, space: Space, until: Mapping[str, float] | None, deadline: float = math.inf
     ) -> None:
-        wanted = dict(until or {})
-        self.error = check_until(wanted)
+        self.until = check_until(space, until)
         self.space, self.deadline, self.reached = space, deadline, False
         self._next, self.disappointed = FEWEST, False
+        self.progress = ""
+        self._begun, self._far, self._said = time.monotonic(), math.inf, 0.0
         self._look_back: tuple[float, float, Callable[[], float], float] | None = None
+
+    @property
+    def error(self) -> float | None:
+        """Standard error of a probability that is wanted, if any.
+
+        Of a log Bayes factor a fourth: that of the probability of one of two equal models.
+        """
+        wanted = [e if kind == "probability" else e / 4 for kind, e in self.until.items()]
+        return min(wanted, default=None)
+
+    def again(self) -> None:
+        """Begin anew, for a record that begins anew."""
+        self.reached = self.disappointed = False
+        self._next, self._begun, self._far = FEWEST, time.monotonic(), math.inf
+        self._look_back = None
 
     def look_back(self, hoped: float, price: Callable[[], float], error: float) -> None:
         """Stop once if, in twice the time hoped, precision is still further off than a price.
@@ -121,33 +161,67 @@ class Enough:
         now = time.monotonic()
         self.disappointed = False
         after = min(max(PATIENCE, 2 * hoped), max(PATIENCE, EARLY * (self.deadline - now)))
-        self._look_back = (now, now + after, price, self.error or error)
+        self._look_back = (now, now + after, price, error)
 
     def _hopeless(self, recorder: Recorder) -> bool:
         assert self._look_back is not None
         begun, _, price, error = self._look_back
         self._look_back = None
         now = progress_of(self.space, recorder.code)
-        lengths = (now.error / error) ** 2, FORGOTTEN * now.time / recorder.kept
-        far = max(x if x == x else math.inf for x in lengths) - 1
+        far = self._length(now, self.until or {"probability": error}, recorder.kept) - 1
         ahead = min((time.monotonic() - begun) * far, self.deadline - time.monotonic())
         return ahead > price()
 
+    def _length(self, now: Progress, until: Mapping[str, float], kept: int) -> float:
+        """How many times as long as so far the run must be."""
+        lengths = [(now.of(kind) / error) ** 2 for kind, error in until.items()]
+        lengths.append(FORGOTTEN * now.time / kept)
+        return max(x if x == x else math.inf for x in lengths)
+
     def __call__(self, recorder: Recorder) -> bool:
-        if self.error is not None and recorder.kept * recorder.thin >= self._next:
+        if self.until and recorder.kept * recorder.thin >= self._next:
             self._next = int(GROWTH * recorder.kept * recorder.thin) + FEWEST
             now = progress_of(self.space, recorder.code)
-            self.reached = now.error <= self.error and recorder.kept >= FORGOTTEN * now.time
+            self._far = self._length(now, self.until, recorder.kept)
+            self.reached = self._far <= 1
+            self._say(now)
+        elif not self.until and math.isfinite(self.deadline):
+            self._say(None)
         if self._look_back is not None and time.monotonic() >= self._look_back[1]:
             self.disappointed = self._hopeless(recorder)
         return self.reached or self.disappointed or time.monotonic() >= self.deadline
 
+    def _say(self, now: Progress | None) -> None:
+        """Put what is left into words, now and then."""
+        clock = time.monotonic()
+        if clock < self._said + SAY_EVERY:
+            return
+        self._said = clock
+        left = min((clock - self._begun) * (self._far - 1), self.deadline - clock)
+        words = [
+            f"{kind.replace('_', ' ')} ± {now.of(kind):.2g} of {error:.2g}"
+            for kind, error in self.until.items()
+            if now is not None
+        ]
+        if math.isfinite(left):
+            words.append(f"about {max(left, 0.0):.0f} s left")
+        self.progress = ", ".join(words)
 
-def check_until(until: Mapping[str, float]) -> float | None:
-    """The standard error asked for, if any."""
-    if unknown := set(until) - {"probability"}:
-        raise ConfigurationError(f'until: expected {{"probability": error}}, got {sorted(unknown)}')
-    error = until.get("probability")
-    if error is not None and not 0 < error < 1:
-        raise ConfigurationError(f"until: expected an error between 0 and 1, got {error}")
-    return error
+
+def check_until(space: Space, until: Mapping[str, float] | None) -> dict[str, float]:
+    """The standard errors asked for, refused if they make no sense."""
+    wanted = dict(until or {})
+    if unknown := set(wanted) - {"probability", "log_bayes_factor"}:
+        raise ConfigurationError(
+            'until: expected {"probability": error} or {"log_bayes_factor": error}, '
+            f"got {sorted(unknown)}"
+        )
+    for kind, error in wanted.items():
+        if not 0 < error < (1 if kind == "probability" else math.inf):
+            limit = "between 0 and 1" if kind == "probability" else "above 0"
+            raise ConfigurationError(f"until: expected an error {limit}, got {error}")
+    if "log_bayes_factor" in wanted and (space.size is None or not 1 < space.size <= COUNTED):
+        raise ConfigurationError(
+            f"until: log_bayes_factor is for 2 to {COUNTED} models; use probability"
+        )
+    return wanted
