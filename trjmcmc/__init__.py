@@ -13,6 +13,7 @@ from . import errors, estimate, fit, kernel, problems, transport
 from .blackbox import BlackBox, with_gradient
 from .compare import ClassicalSampler, Comparison, compare_samplers
 from .estimate import Estimate
+from .evidence import Evidence, evidence
 from .prior import Ordered
 from .result import Result, load
 from .sampler import TRJSampler
@@ -31,6 +32,7 @@ __all__ = [
     "CosmicFlow",
     "Counts",
     "Estimate",
+    "Evidence",
     "LogWeights",
     "Mixture",
     "Model",
@@ -46,6 +48,7 @@ __all__ = [
     "compare_samplers",
     "errors",
     "estimate",
+    "evidence",
     "fit",
     "kernel",
     "load",
