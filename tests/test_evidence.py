@@ -1,12 +1,14 @@
 import math
 import warnings
 
+import emcee
 import numpy as np
 import pytest
 import torch
 
 import trjmcmc as trj
 from tests import toys
+from tests.test_problems import SHARED, shared_only
 from trjmcmc.errors import ConfigurationError, DisagreementWarning, TRJError
 from trjmcmc.estimate import (
     Estimate,
@@ -498,3 +500,179 @@ def test_a_loaded_result_needs_its_target(pair, tmp_path):
     found = again.reweight(priors=narrow, target=normal_pair())
     assert found.model_probabilities().equals(pair.reweight(priors=narrow).model_probabilities())
     assert again.reweight([0.5, 0.5]).ess == pytest.approx(again.raw.code.numel())
+
+
+# ---- published Bayes factors --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "a", "b", "published"),
+    [
+        (trj.problems.sleep, "H1", "H0", {"H1": -27.1723, "H0": -30.0206}),
+        (trj.problems.radiata_pine, "adjusted density", "density", {}),
+    ],
+)
+def test_published_bayes_factors(make, a, b, published):
+    target = make()
+    exact = target.truth.log_evidence
+    for label, value in published.items():
+        assert exact[label] == pytest.approx(value, abs=6e-5)
+    result = trj.TRJSampler(target, seed=1).run(progress=False)
+    table = result.evidence()
+    for label in (a, b):
+        row = table.loc[label]
+        assert abs(row["combined"] - exact[label]) < 4 * row["combined_se"]
+        assert row["combined_se"] <= 0.005 and row["verdict"] == "agree"
+    found = result.bayes_factor(a, b, log=True)
+    assert abs(found.value - (exact[a] - exact[b])) < 4 * found.std_error
+    assert found.std_error <= 0.006
+
+
+def test_the_exact_evidences_of_the_boards_by_direct_integration():
+    """The conjugate formula against quadrature over slope, intercept and log precision."""
+    target = trj.problems.radiata_pine().to(dtype=torch.float64)
+
+    def log_density(x):  # standard units about the posterior
+        theta = torch.stack([x[:, 0] - 11.4, 3000 + 60 * x[:, 1], 185 + 12 * x[:, 2]], 1)
+        code = torch.zeros(len(x), 1, dtype=torch.long)
+        return target.log_joint(code, theta) - math.log(0.5) + math.log(60 * 12)
+
+    found = trj.problems.log_evidence(log_density, torch.zeros(1, 3), step=0.4)
+    assert found == pytest.approx(target.truth.log_evidence["density"], abs=1e-5)
+
+
+# ---- draws from elsewhere -----------------------------------------------------------------------
+
+
+def gamma_density(p):
+    x = p["a"]
+    inside = np.where(x > 0, x, 1.0)
+    return np.where(x > 0, 2 * np.log(inside) - inside, -np.inf)  # evidence 2
+
+
+def some_draws(kind):
+    rng = np.random.default_rng(1)
+    if kind == "one dimension":
+        return rng.normal(3.0, 0.5, 4000), lambda x: -0.5 * ((x[:, 0] - 3) / 0.5) ** 2, {}, 0.5
+    if kind == "chains":
+        x = rng.normal(size=(6, 800, 4)) * [1, 10, 0.1, 1e3]
+        scale = np.array([1, 10, 0.1, 1e3])
+        return x, lambda x: -0.5 * ((x / scale) ** 2).sum(-1), {}, 1e3
+    if kind == "a hard edge":
+        return {"a": rng.gamma(3, 1, (8, 2000))}, gamma_density, {}, None
+    if kind == "a bound":
+        draws = {"a": rng.gamma(3, 1, (8, 2000))}
+        return draws, gamma_density, {"supports": {"a": "positive"}}, None
+    draws = {"a": rng.gamma(3, 1, (8, 1500)), "w": rng.dirichlet([2, 3, 4], (8, 1500))}
+
+    def both(p):
+        with np.errstate(divide="ignore"):
+            log_w = np.log(np.maximum(p["w"], 0))
+        return gamma_density(p) + (log_w * [1, 2, 3]).sum(-1)
+
+    return draws, both, {"supports": {"a": "positive", "w": "simplex"}}, None
+
+
+EXACT = {
+    "one dimension": LOG_Z + math.log(0.5),
+    "chains": 4 * LOG_Z + math.log(1000),
+    "a hard edge": math.log(2),
+    "a bound": math.log(2),
+    "a simplex": math.log(2) + math.lgamma(2) + math.lgamma(3) + math.lgamma(4) - math.lgamma(9),
+}
+
+
+@pytest.mark.parametrize("kind", EXACT)
+def test_evidence_from_draws_of_all_kinds(kind):
+    draws, log_joint, options, _ = some_draws(kind)
+    found = trj.evidence(draws, log_joint, steps=300, **options)
+    e = found.log_evidence
+    assert abs(e.value - EXACT[kind]) < 4.5 * e.std_error < 0.1
+    assert found.verdict == "agree" and "agree" in str(found)
+    assert set(found.routes) == {"importance", "smoothed", "bridge", "warp"}
+
+
+def test_errors_of_evidences_from_draws_are_calibrated():
+    rng, z = np.random.default_rng(2), []
+    for i in range(60):
+        x = np.stack([walk(rng, 40, 200, 0.7), 2 * walk(rng, 40, 200, 0.3)], -1)
+        found = trj.evidence(x, lambda x: -0.5 * (x**2 / [1, 4]).sum(-1), seed=i).log_evidence
+        z.append((found.value - 2 * LOG_Z - math.log(2)) / found.std_error)
+    calibrated(z, 60)
+
+
+def test_evidence_from_emcee_and_arviz():
+    import arviz
+
+    def log_joint(x):
+        return -0.5 * (x**2).sum(-1)
+
+    rng = np.random.default_rng(3)
+    sampler = emcee.EnsembleSampler(40, 2, log_joint, vectorize=True)
+    start = emcee.State(
+        rng.standard_normal((40, 2)), random_state=np.random.RandomState(1).get_state()
+    )
+    sampler.run_mcmc(start, 1000)
+    found = trj.evidence(sampler, log_joint).log_evidence
+    assert abs(found.value - 2 * LOG_Z) < 4.5 * found.std_error < 0.05
+    with pytest.raises(ConfigurationError, match=r"log_joint: gives .* where the stored value is"):
+        trj.evidence(sampler, lambda x: log_joint(x) - 0.1)
+    posterior = {"x": np.swapaxes(sampler.get_chain(), 0, 1)}
+    data = trj.export.to_arviz(posterior, {}, {})
+    assert arviz is not None
+    same = trj.evidence(data, lambda p: log_joint(p["x"])).log_evidence
+    assert abs(same.value - found.value) < 5 * found.std_error
+
+
+@pytest.mark.parametrize(
+    ("draws", "options", "message"),
+    [
+        (np.zeros((3, 5)), {}, "too few for 5 parameters"),
+        (np.array([0.0, 1.0, np.nan, 2.0] * 9), {}, "1 values|9 values of 'x' are NaN"),
+        (np.zeros((2, 3, 4, 5)), {}, r"expected \(draw,\)"),
+        ({}, {}, "no parameter in them"),
+        ({"a": np.zeros(9)}, {}, r"give one chain as \(1, n\)"),
+        ({"a": np.zeros((1, 9)), "b": np.zeros((2, 9))}, {}, "differ in"),
+        ({"a": np.ones((2, 9))}, {"supports": {"b": "positive"}}, r"no parameter \['b'\]"),
+        ({"a": -np.ones((2, 9))}, {"supports": {"a": "positive"}}, "outside the support"),
+        ({"a": np.ones((2, 9))}, {"supports": {"a": "negative"}}, "expected one of"),
+        (np.ones((9, 2)), {"supports": ["positive"]}, "expected 2, one a column"),
+    ],
+)
+def test_unusable_draws_say_what_is_wrong(draws, options, message):
+    with pytest.raises(ConfigurationError, match=message):
+        trj.evidence(draws, lambda p: np.zeros(len(p)), **options)
+
+
+def test_a_density_that_is_not_that_of_the_draws_is_refused():
+    x = np.random.default_rng(4).normal(size=(4, 100, 1))
+    with pytest.raises(ConfigurationError, match="is it the density that they were drawn from"):
+        trj.evidence(x, lambda x: np.where(x[:, 0] > 0, 0.0, -np.inf))
+    with pytest.raises(trj.errors.TRJError, match="NaN"):
+        trj.evidence(x, lambda x: np.full(len(x), np.nan))
+
+
+@pytest.mark.slow
+@shared_only
+def test_evidence_of_two_factors_from_emcee():
+    """Seventeen parameters, two modes of unequal weight; emcee started from an audit."""
+    y = np.genfromtxt(SHARED / "data" / "exchange_rates.csv", delimiter=",", skip_header=1)
+    target = trj.problems.factor_analysis(y, (2,))
+    generator = torch.Generator().manual_seed(5)
+    audit = trj.fit.Audit(target, target.space.enumerate(), particles=4000, generator=generator)
+    audit.grow(0)
+    start = audit.draw(torch.zeros(256, dtype=torch.long))[0].double().numpy()
+    target, code = target.to(dtype=torch.float64), torch.zeros(1, 1, dtype=torch.long)
+
+    def log_joint(x):
+        return target.log_joint(code.expand(len(x), -1), torch.as_tensor(x)).numpy()
+
+    sampler = emcee.EnsembleSampler(
+        256, 17, log_joint, vectorize=True, moves=[(emcee.moves.DEMove(), 0.8)]
+    )
+    sampler.run_mcmc(emcee.State(start, random_state=np.random.RandomState(1).get_state()), 2000)
+    x = np.swapaxes(sampler.get_chain(discard=400, thin=8), 0, 1)
+    stored = sampler.get_log_prob(discard=400, thin=8).T
+    found = trj.evidence(x, log_joint, log_density=stored, steps=3000)
+    assert abs(found.log_evidence.value + 903.212) < 0.03
+    assert found.verdict == "agree"
