@@ -256,12 +256,15 @@ class Density:
         """Log prior of the parameters, log likelihood, and where overflow was forgiven, (C,)."""
         values, shown, log_densities = self._entries(theta, items)
         log_prior = theta.new_zeros(len(theta))
+        sound = theta.new_zeros(len(theta))  # the part of it whose arithmetic holds
         typical = theta.new_zeros(len(theta))
         for block, log_density in zip(self.blocks, log_densities, strict=True):
             usual = block.typical.expand_as(log_density)
             if items is not None and block.prior.items is not None:
                 usual = torch.where(items, usual, 0.0)
-            log_prior = log_prior + log_density.reshape(len(theta), -1).sum(-1)
+            each = log_density.reshape(len(theta), -1)
+            log_prior = log_prior + each.sum(-1)
+            sound = sound + torch.where(undefined_values(each), 0.0, each).sum(-1)
             typical = typical + usual.reshape(len(theta), -1).sum(-1)
         function = self.surrogate if surrogate and self.surrogate else self.likelihood
         if function.foreign:
@@ -276,8 +279,10 @@ class Density:
             return log_prior, log_likelihood, undefined
         extreme = _extreme(values, undefined)
         far = undefined & ((log_prior < typical - FAR) | extreme)
-        log_prior = torch.where(broken & extreme, -math.inf, log_prior)
-        return log_prior, torch.where(far, -math.inf, log_likelihood), far | (broken & extreme)
+        lost = broken & (extreme | (sound < typical - FAR))
+        log_prior = torch.where(lost, -math.inf, log_prior)
+        far = far | (undefined & lost)
+        return log_prior, torch.where(far, -math.inf, log_likelihood), far | lost
 
     def to(self, dtype: torch.dtype, device: torch.device) -> Density:
         new = copy.copy(self)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib import pyplot as plt
+from numpy.typing import ArrayLike
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
 MOST_LINES = 8
+MOST_MODELS = 16
+TOO_WIDE = 5.0  # times the smallest error: a route that would dwarf the others
 
 
 def plot_models(result: Result, ax: Axes | None = None) -> Axes:
@@ -49,8 +53,14 @@ def plot_models(result: Result, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def plot_running(result: Result, ax: Axes | None = None) -> Axes:
-    """Share of the visits so far of the most probable models, over all chains."""
+def plot_running(result: Result, ax: Axes | None = None, *, chains: int = 0) -> Axes:
+    """Share of the visits so far of the most probable models, over all chains.
+
+    Arguments:
+        result: The run.
+        ax: Where to draw.
+        chains: Show so many single chains as thin lines beside their mean.
+    """
     ax = ax if ax is not None else plt.subplots(figsize=(6, 3.5), layout="constrained")[1]
     table = result.model_probabilities()
     labels = [label for label in result.models if table.loc[label, "visits"] > 0]
@@ -60,9 +70,13 @@ def plot_running(result: Result, ax: Axes | None = None) -> Axes:
         share = result.visited(label).mean(0).cumsum() / np.arange(1, result.raw.n_draws + 1)
         colour = PALETTE[i % len(PALETTE)]
         ax.plot(steps, share, color=colour, lw=1.4, label=label)
+        single = result.visited(label)[:chains].cumsum(1) / np.arange(1, result.raw.n_draws + 1)
+        for line in single:
+            ax.plot(steps, line, color=colour, lw=0.5, alpha=0.5)
         if result.truth is not None and label in result.truth.probabilities:
             ax.axhline(result.truth.probabilities[label], color=colour, lw=0.8, ls="--")
     title = f"mean of {result.raw.n_chains} chains"
+    title += f", thin: {min(chains, result.raw.n_chains)} of them" if chains else ""
     ax.set_xlabel("steps after warm-up")
     ax.set_ylabel("p(model | data) so far")
     ax.set_title(title + (", dashed: exact" if result.truth is not None else ""), fontsize=9)
@@ -83,6 +97,134 @@ def plot_fit(trace: FitTrace, ax: Axes | None = None) -> Axes:
     ax.set_xlabel("training step")
     ax.set_ylabel("objective (nats)")
     ax.legend(frameon=False, fontsize=8)
+    return ax
+
+
+ROUTES = ("visits", "bartolucci", "importance", "bridge", "warp", "audit", "combined")
+
+
+def plot_evidence(result: Result, ax: Axes | None = None) -> Axes:
+    """Log evidence of each model by every route, less the combined one, two standard errors.
+
+    Estimates that carry a warning are hollow; routes with errors many times as large as the
+    others' may lie outside the frame.
+    """
+    table = result.evidence()
+    table = table[np.isfinite(table["combined"])].nlargest(MOST_MODELS, "probability")
+    order = [label for label in result.evidence().index if label in table.index]
+    table = table.loc[order]
+    size = (max(5.0, 1.1 + 0.8 * len(table)), 3.5)
+    ax = ax if ax is not None else plt.subplots(figsize=size, layout="constrained")[1]
+    routes = [r for r in ROUTES if r in table and np.isfinite(table[f"{r}_se"]).any()]
+    x = np.arange(len(table))
+    exact = result.truth.log_evidence if result.truth is not None else {}
+    gap = np.array([exact.get(str(m), np.nan) for m in table.index]) - table["combined"]
+    for i, route in enumerate(routes):
+        colour = "black" if route == "combined" else PALETTE[i]
+        place = x + 0.7 * (i / max(len(routes) - 1, 1) - 0.5)
+        known = np.isfinite(table[f"{route}_se"].to_numpy())
+        flagged = table["note"].str.contains(f"{route}: ").to_numpy()
+        style: dict[str, Any] = {
+            "color": colour,
+            "fmt": "D" if route == "combined" else "o",
+            "ms": 4.5,
+        }
+        for rows, fill in ((known & ~flagged, colour), (known & flagged, "white")):
+            y = (table[route] - table["combined"])[rows]
+            ax.errorbar(place[rows], y, 2 * table[f"{route}_se"][rows], mfc=fill, lw=1, **style)
+        ax.plot([], [], "D" if route == "combined" else "o", color=colour, ms=4.5, label=route)
+    if gap.notna().any():
+        ax.plot(x, gap, "_", ms=34, mew=1.5, color="grey", label="exact", zorder=0)
+    _spread_labels(ax, x, [str(m) for m in table.index])
+    ax.set_ylabel("log evidence less combined (nats)")
+    ax.set_xlabel("model")
+    low, high = _within_reach(table, routes)
+    ax.set_ylim(low, high)
+    ax.legend(frameon=False, fontsize=8, ncols=4, loc="upper center")
+    return ax
+
+
+def _within_reach(table: Any, routes: list[str]) -> tuple[float, float]:
+    """Limits that show the routes whose errors are of one size, with room for a legend."""
+    sizes = [np.nanmedian(table[f"{r}_se"].replace(np.inf, np.nan)) for r in routes]
+    reach = 6 * float(np.nanmax([s for s in sizes if s < TOO_WIDE * np.nanmin(sizes)]))
+    return -reach, 1.7 * reach
+
+
+def _spread_labels(ax: Axes, x: Any, names: list[str]) -> None:
+    tilted = max(len(name) for name in names) > 6
+    ax.set_xticks(x, names, rotation=30 if tilted else 0, ha="right" if tilted else "center")
+
+
+def plot_jumps(result: Result, ax: Axes | None = None) -> Axes:
+    """Chance that a jump goes from row to column and is accepted, as a heat map."""
+    rates = result.jumps()
+    seen = [m for m in rates.index if result.visited(str(m)).any()][:MOST_MODELS]
+    rates = rates.loc[seen, seen]
+    n = len(rates)
+    size = (1.6 + 0.62 * max(n, 3), 1.1 + 0.5 * max(n, 3))
+    ax = ax if ax is not None else plt.subplots(figsize=size, layout="constrained")[1]
+    image = ax.imshow(rates, cmap="cividis", vmin=0)
+    top = float(np.nanmax(rates.to_numpy(), initial=0.0))
+    for i, j in np.ndindex(n, n):
+        if np.isfinite(value := rates.iloc[i, j]):
+            colour = "black" if value > 0.6 * top else "white"
+            ax.text(j, i, f"{value:.2g}", ha="center", va="center", fontsize=7, color=colour)
+    names = [str(m) for m in rates.index]
+    ax.set_yticks(np.arange(n), names)
+    _spread_labels(ax, np.arange(n), names)
+    ax.set_xlabel("to model")
+    ax.set_ylabel("from model")
+    ax.figure.colorbar(image, ax=ax, label="accepted, a jump", shrink=0.9)
+    return ax
+
+
+def plot_pareto(result: Result, ax: Axes | None = None) -> Axes:
+    """Pareto shape of the importance weights by model; above 0.7 they can't be averaged."""
+    found = result.pareto_k
+    labels = [m for m in result.models if m in found]
+    size = (max(4.0, 1.1 + 0.5 * len(labels)), 3.0)
+    ax = ax if ax is not None else plt.subplots(figsize=size, layout="constrained")[1]
+    k = np.clip([found[m] for m in labels], -1.0, 2.0)
+    x = np.arange(len(labels))
+    colours = [PALETTE[1] if value > 0.7 else PALETTE[0] for value in k]
+    ax.scatter(x, k, c=colours, s=28, zorder=3)
+    ax.axhline(0.7, color="black", lw=1, ls="--")
+    ax.text(ax.get_xlim()[1], 0.72, "not to be relied on ", ha="right", va="bottom", fontsize=8)
+    ax.set_ylim(-1.1, 2.1)
+    _spread_labels(ax, x, labels)
+    ax.set_xlabel("model")
+    ax.set_ylabel("Pareto k of the weights")
+    return ax
+
+
+def plot_repeats(
+    repeats: Mapping[str, ArrayLike], truth: float | None = None, ax: Axes | None = None
+) -> Axes:
+    """Violins of repeated estimates of one number, side by side.
+
+    Arguments:
+        repeats: By name (a sampler, a map), estimates of one probability, shape (n,).
+        truth: What they estimate, where it is known.
+        ax: Where to draw.
+    """
+    size = (max(4.0, 1.2 + 0.9 * len(repeats)), 3.5)
+    ax = ax if ax is not None else plt.subplots(figsize=size, layout="constrained")[1]
+    x = np.arange(len(repeats))
+    drawn = ax.violinplot(
+        [np.asarray(v, dtype=float) for v in repeats.values()], x, widths=0.8, showmedians=True
+    )
+    for i, body in enumerate(drawn["bodies"]):  # type: ignore[arg-type, var-annotated]
+        body.set_facecolor(PALETTE[i % len(PALETTE)])
+        body.set_alpha(0.6)
+    for part in ("cbars", "cmins", "cmaxes", "cmedians"):
+        drawn[part].set_color("black")
+        drawn[part].set_linewidth(1)
+    if truth is not None:
+        ax.axhline(truth, color="black", lw=1, ls="--", label="exact")
+        ax.legend(frameon=False, fontsize=8)
+    _spread_labels(ax, x, list(repeats))
+    ax.set_ylabel("estimate")
     return ax
 
 

@@ -274,7 +274,11 @@ class Result:
         if self.crossings is None:
             return {}
         labels = self.space.label(self.space.enumerate())
-        return dict(zip(labels, bartolucci(*self.crossings), strict=True))
+        found = {}
+        for label, e in zip(labels, bartolucci(*self.crossings), strict=True):
+            doubt = self._visits(label).warning  # chains that have not mixed spoil both
+            found[label] = replace(e, warning=e.warning or doubt) if doubt else e
+        return found
 
     @cached_property
     def _combined(self) -> tuple[list[Estimate], NDArray[np.float64]]:
@@ -767,11 +771,29 @@ class Result:
             Path(path),
         )
 
-    def plot_running(self, ax: Axes | None = None) -> Axes:
-        """Running estimates of the model probabilities against draws."""
+    def plot_running(self, ax: Axes | None = None, *, chains: int = 0) -> Axes:
+        """Running estimates of the model probabilities, of so many single chains too."""
         from .plot import plot_running
 
-        return plot_running(self, ax)
+        return plot_running(self, ax, chains=chains)
+
+    def plot_evidence(self, ax: Axes | None = None) -> Axes:
+        """Log evidences by every route with their errors."""
+        from .plot import plot_evidence
+
+        return plot_evidence(self, ax)
+
+    def plot_jumps(self, ax: Axes | None = None) -> Axes:
+        """Heat map of accepted jumps between models."""
+        from .plot import plot_jumps
+
+        return plot_jumps(self, ax)
+
+    def plot_pareto(self, ax: Axes | None = None) -> Axes:
+        """Pareto shape of the importance weights by model."""
+        from .plot import plot_pareto
+
+        return plot_pareto(self, ax)
 
     def plot_models(self, ax: Axes | None = None) -> Axes:
         """Model probabilities with their errors, and the truth where it is known."""

@@ -402,7 +402,8 @@ class Target:
         """
         density = self._density_of(code)
         items = self.space.items(code[None]).expand(len(theta), -1) if density.shared else None
-        values = density.constrain(theta, items)
+        with unchecked():
+            values = density.constrain(theta, items)
         if items is not None:
             used = self.space.items(code[None])[0]
             for block in density.blocks:
@@ -424,7 +425,8 @@ class Target:
         for g, density in enumerate(self._densities):
             rows = torch.arange(len(code)) if density.shared else (code[:, 0] == g).nonzero()[:, 0]
             items = self.space.items(code) if density.shared else None
-            values = density.constrain(theta[rows], items) if len(rows) else {}
+            with unchecked():
+                values = density.constrain(theta[rows], items) if len(rows) else {}
             for block in density.blocks:
                 name, shape = block.prior.name, block.prior.shape
                 old = result.get(name)
@@ -598,9 +600,11 @@ class Target:
         """
         density = self._density_of(code)
         if not density.shared:
-            return function(density.constrain(theta, None))
+            return function(self.constrain(code, theta))
         items = self.space.items(code[None]).expand(len(theta), -1)
-        return function(density.shown(theta, items), items)
+        with unchecked():
+            shown = density.shown(theta, items)
+        return function(shown, items)
 
     def layout(self, code: Tensor) -> dict[str, tuple[slice, str, int]]:
         """Where the parameters of a model lie, shape (L,) -> by name slots, kind and length.

@@ -12,7 +12,6 @@ from .estimate import Estimate
 
 FEW_CROSSINGS = 10.0  # expected crossings between a model and all others
 LEAST_BATCHES = 8  # below which an error by batches says little
-TINY = 1e-6  # of a rate that only one batch knows of, where that is left out
 UNLINKED = "no jump leads there and back"
 
 
@@ -64,10 +63,12 @@ def bartolucci(crossings: Tensor, stays: Tensor) -> list[Estimate]:
     if len(linked) < 2:
         return [Estimate(math.nan, math.inf, 0.0, UNLINKED) for _ in total]
     crossings, stays = crossings[:, linked][..., linked], stays[:, linked]
+    crossings = crossings - torch.diag_embed(crossings.diagonal(dim1=1, dim2=2))
     rates = crossings.sum(0) / stays.sum(0)[:, None]
     p = stationary(rates)
     without = (crossings.sum(0) - crossings) / (stays.sum(0) - stays).clamp(min=1)[..., None]
-    left_out = stationary(torch.maximum(without, TINY * rates))
+    # a model that one batch alone has left: its own rates are all that is known
+    left_out = stationary(torch.where(without.sum(-1, keepdim=True) > 0, without, rates))
     b = len(crossings)
     error = ((b - 1) / b * (left_out - left_out.mean(0)).square().sum(0)).sqrt()
     found = [Estimate(0.0, math.inf, 0.0, UNLINKED) for _ in total]
