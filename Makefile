@@ -12,7 +12,7 @@ demo-quick: $(STAMP)
 	$(BIN)/python examples/coal_mining.py --quick
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -455,7 +455,9 @@ def test_a_limit_on_evaluations_is_never_exceeded(kind, limit):
         assert result.report.evaluations == sampler.target.evaluations - before
 
 
-@pytest.mark.parametrize("kind", ["emcee", "emcee, longer", "arrays"])
+@pytest.mark.parametrize(
+    "kind", ["emcee", pytest.param("emcee, longer", marks=pytest.mark.slow), "arrays"]
+)
 def test_pilot_draws_from_elsewhere(kind, generator):
     target = trj.problems.sinh_arcsinh()
     codes = target.space.enumerate()

@@ -38,11 +38,13 @@ def test_imports_point_one_way():
         "export",
         "estimate",
         "sample",
+        "reweight",
         "result",
         "defaults",
         "auto",
         "sampler",
         "compare",
+        "evidence",
     ]
     package = ROOT / "trjmcmc"
     allowed_late = {"plot", "problems"}

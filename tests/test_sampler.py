@@ -61,7 +61,7 @@ def test_the_sinh_arcsinh_pair(kind):
     else:
         sampler = trj.TRJSampler(target, seed=13)
         sampler.fit(steps=600, pilot=None if kind == "trained" else False, progress=False)
-    draws = 1500 if kind == "untrained" else 500
+    draws = 800 if kind == "untrained" else 500
     result = sampler.run(draws, chains=128, warmup=300, progress=False)
     check(result, target.truth, sigmas=4.0)
     if kind == "exact":
@@ -255,7 +255,9 @@ def test_the_sinh_arcsinh_pair_through_the_identity():
     check(result, target.truth, sigmas=4.0)
 
 
-@pytest.mark.parametrize("data", ["simulated", pytest.param("shared", marks=shared_only)])
+@pytest.mark.parametrize(
+    "data", ["simulated", pytest.param("shared", marks=[shared_only, pytest.mark.slow])]
+)
 def test_robust_regression(data):
     target = trj.problems.robust_regression()
     if data == "shared":
@@ -391,6 +393,7 @@ def test_factor_analysis_against_a_long_audit():
     assert 0.1 < negative < 0.4
 
 
+@pytest.mark.slow
 @quiet
 def test_factor_analysis_with_one_or_two_factors():
     """A quick one: map and audit agree, and the sign flip of the second column is found."""
@@ -437,7 +440,7 @@ def test_factor_analysis_of_the_exchange_rates():
 def test_coal_mining_at_a_small_size():
     target = trj.problems.coal_mining(0, 3)
     sampler = trj.TRJSampler(target, seed=4)
-    sampler.fit(steps=600, particles=2000, progress=False)
+    sampler.fit(steps=400, particles=1000, progress=False)
     result = sampler.run(400, chains=128, progress=False)
     table = check(result, target.truth)
     assert table.loc["k=0", "visits"] == 0

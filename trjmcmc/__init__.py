@@ -21,7 +21,7 @@ from .space import Counts, LogWeights, Space, Subsets
 from .target import Model, Target, Truth
 from .transport import Affine, Bijection, CosmicFlow, Mixture, PerModel, Transport, mixture_flow
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 __all__ = [
     "Affine",

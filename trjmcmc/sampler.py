@@ -20,7 +20,7 @@ from .draws import Draws
 from .errors import BudgetError, ConfigurationError, ConvergenceError, TargetError
 from .estimate import Enough, Estimate, enough_weights, log_mean_weight, pareto_k, rounded
 from .estimate.importance import FIRST_DRAWS, MOST_DRAWS
-from .estimate.routes import through_the_map
+from .estimate.routes import by_audit, through_the_map
 from .fit import (
     AuditReport,
     FitTrace,
@@ -633,10 +633,7 @@ class TRJSampler:
             evaluations=WARP_SHARE * report.evaluations if math.isinf(self.target.limit) else 0.0,
         )
         if self.audit_report is not None:
-            routes["audit"] = {
-                label: e.shifted(float(space.log_prior(space.code_of(label)[None])[0]))
-                for label, e in self.audit_report.estimates().items()
-            }
+            routes["audit"] = by_audit(space, self.audit_report)
         host = self.target.to(device="cpu", probe=False)
         shape = (record.n_chains, record.n_draws)
 

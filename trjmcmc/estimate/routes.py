@@ -11,6 +11,9 @@ import torch
 from torch import Tensor
 
 from ..draws import Draws
+from ..fit import AuditReport
+from ..fit.audit import AGREEMENT
+from ..space import Space
 from ..target import Target
 from ..transport import Transport
 from .bridge import bridge
@@ -141,6 +144,20 @@ def through_the_map(
             )
             there = mirrored(target, transport, c.expand(MIRRORED, -1), points.cpu(), log_v.cpu())
             found["warp"][m] = rounded(bridge(table, there.numpy()), dtype)
+    return found
+
+
+def by_audit(space: Space, report: AuditReport) -> dict[str, Estimate]:
+    """Log of p(model) times the evidence of each model that was audited, nats.
+
+    The error is at least the gap between the halves: few replicates may agree by chance.
+    """
+    found = {}
+    for m in report.models:
+        prior = float(space.log_prior(space.code_of(m.model)[None])[0])
+        doubt = "" if abs(m.gap) <= AGREEMENT else "rough"
+        error = max(m.std_error, abs(m.gap))
+        found[m.model] = Estimate(m.log_evidence + prior, error, warning=doubt)
     return found
 
 

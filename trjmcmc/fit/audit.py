@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigurationError
-from ..estimate import Estimate
 from ..target import Target
 from ..transport import Transport
 from .smc import Particles, TemperedSMC
@@ -114,20 +113,6 @@ class AuditReport:
     def differing(self) -> list[str]:
         """Models that matter whose evidences contradict each other."""
         return [m.model for m in self.models if m.matters and m.verdict == "evidences differ"]
-
-    def estimates(self) -> dict[str, Estimate]:
-        """Log evidence of each model that was audited, nats.
-
-        The error is at least the gap between the halves: few replicates may agree by chance.
-        """
-        return {
-            m.model: Estimate(
-                m.log_evidence,
-                max(m.std_error, abs(m.gap)),
-                warning="" if abs(m.gap) <= AGREEMENT else "rough",
-            )
-            for m in self.models
-        }
 
     def table(self) -> pd.DataFrame:
         """Columns ``log_evidence``, ``se``, ``map_log_evidence``, ``map_se``, ``difference``,
