@@ -129,6 +129,7 @@ def test_smoothing_keeps_the_scale_and_counts_draws_outside_the_support():
     assert smooth.value - 700 == pytest.approx(plain.value, abs=0.01)
     assert abs(plain.value - LOG_Z + math.log(2)) < 4.5 * plain.std_error
     assert pareto_k(torch.zeros(100)) == -math.inf
+    assert pareto_k(torch.arange(400.0).remainder(3) / 9) == -math.inf  # ties
     assert pareto_k(torch.full((100,), -math.inf)) == math.inf
 
 

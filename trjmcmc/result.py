@@ -705,8 +705,8 @@ class Result:
         Arguments:
             f: Called as the likelihood is, with named parameters of n draws of one model (and in
                 a space of items what is active); returns shape (n, ...), the same in all
-                models; of a model without parameters shape (...) will do. A dict gives each
-                model its own.
+                models; one number will do where it is the same for all draws, and shape (...)
+                in a model without parameters. A dict gives each model its own.
             most: Draws to use at most, evenly spaced.
 
         Returns:

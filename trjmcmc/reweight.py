@@ -162,9 +162,10 @@ def predict(
         one = f[label] if isinstance(f, Mapping) else f
         value = target.apply(one, codes[m], x[rows])
         value = np.asarray(torch.as_tensor(value).detach().cpu(), dtype=float)
-        if not target.space.active(codes[m][None]).any() and value.shape[:1] != (len(rows),):
+        bare = not bool(target.space.active(codes[m][None]).any())  # no parameters: one for all
+        if value.ndim == 0 or (bare and value.shape[:1] != (len(rows),)):
             each = value.shape[1:] if value.shape[:1] == (1,) else value.shape
-            value = np.broadcast_to(value, (len(rows), *each))  # no parameters: one for all
+            value = np.broadcast_to(value, (len(rows), *each))
         if value.shape[:1] != (len(rows),):
             raise ConfigurationError(
                 f"predict: f must return one value a draw, ({len(rows)}, ...), in model "

@@ -119,6 +119,9 @@ def pareto_smoothed(log_w: Tensor) -> tuple[Tensor, float]:
     if float(inside.max() - inside.min()) < FLAT or len(inside) < FEWEST:  # no tail to speak of
         return log_w, -math.inf
     smooth, k = export.pareto_smooth(inside.numpy())
+    if math.isinf(k):  # ties: the tail is flat, or of next to nothing
+        top = inside.topk(math.ceil(min(0.2 * len(inside), 3 * len(inside) ** 0.5))).values
+        return log_w, -math.inf if float(top[0] - top[-1]) < 1 else math.inf
     found = log_w.clone()
     found[supported] = torch.as_tensor(smooth, dtype=log_w.dtype)
     # the smoothed weights come with a sum of 1: what was not in the tail tells their scale
