@@ -21,7 +21,10 @@ import torch
 from torch.distributions import Normal
 
 import trjmcmc as trj
+import trjmcmc.sampler
 from trjmcmc.errors import TRJWarning
+
+trjmcmc.sampler.MOST_DRAWS = 8192  # of the map a run: as in a run in a hurry
 
 SHARES = ("visits", "bartolucci")
 EVIDENCES = ("importance", "smoothed", "bridge", "warp", "combined")
