@@ -24,7 +24,7 @@ import trjmcmc as trj
 import trjmcmc.sampler
 from trjmcmc.errors import TRJWarning
 
-trjmcmc.sampler.MOST_DRAWS = 8192  # of the map a run: as in a run in a hurry
+trjmcmc.sampler.MOST_DRAWS = 4096  # of the map a run: as in a run in a hurry
 
 SHARES = ("visits", "bartolucci")
 EVIDENCES = ("importance", "smoothed", "bridge", "warp", "combined")
@@ -75,16 +75,18 @@ CASES: dict[str, Callable[[], trj.Target]] = {
 
 
 def scores(
-    target: trj.Target, repeats: int, *, steps: int = 150, draws: int = 300, chains: int = 64
+    target: trj.Target, repeats: int, *, steps: int = 300, draws: int = 250, chains: int = 64
 ) -> pd.DataFrame:
     """One row a run, model and route: ``z``, ``flagged``; and the run's ``agree``."""
-    first = trj.TRJSampler(target, trj.CosmicFlow, seed=0)
+    first = trj.TRJSampler(
+        target, lambda space: trj.CosmicFlow(space, layers=4, hidden=(32,)), seed=0
+    )
     first.fit(steps=steps, progress=False)
     exact = target.truth
     rows = []
     for seed in range(repeats):
         sampler = trj.TRJSampler(target, copy.deepcopy(first.transport), seed=1000 + seed)
-        result = sampler.run(draws=draws, chains=chains, warmup=150, fit=False, progress=False)
+        result = sampler.run(draws=draws, chains=chains, warmup=80, fit=False, progress=False)
         table, agree = result.evidence(), not result.clashes
         shares = {
             "visits": {m: result._visits(m) for m in table.index},

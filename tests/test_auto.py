@@ -133,7 +133,7 @@ def test_a_run_that_disappoints_trains_after_all(monkeypatch):
     sampler = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TRJWarning)
-        result = sampler.run(until={"probability": 1e-5}, max_seconds=8, progress=False)
+        result = sampler.run(until={"probability": 1e-5}, max_seconds=15, progress=False)
     assert result.report.plan.rounds == [60]
     assert "jump" in result.report.acceptance and result.report.fit is not None
     check(result)

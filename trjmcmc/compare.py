@@ -46,6 +46,7 @@ WALKS = 4  # random walks between two jumps of a classical sampler
 SWITCH_SCALE = 10.0  # of the saturated space: N(0, 100), as in Brooks et al. and Davies et al.
 STEPS = 2000  # training steps of maps that are fitted to pilot draws
 NORMALS = 8  # components a model
+FEWEST = 4  # draws a chain that a figure can be made of
 COUNTED = 0.01  # share from which an indicator's effective draws count
 
 
@@ -225,7 +226,8 @@ def compare_samplers(
         samplers: Names (``"default"`` and those of :class:`ClassicalSampler`), or a dict by
             name of such names or of functions of the target that make a sampler. All that
             apply if omitted.
-        budget: Seconds of wall time each.
+        budget: Seconds of wall time each. A pilot run and a fit under way are finished: a sampler
+            whose fit takes longer gets no figures, and a note.
         chains: Chains each; 512 if omitted.
         seed: Of every sampler.
         progress: Show progress bars.
@@ -287,7 +289,10 @@ def _run(
         return row, None
     total = time.monotonic() - begun
     row |= _row(result, total)
-    row["note"] = "; ".join(sorted({type(w.message).__name__ for w in said}))
+    notes = sorted({type(w.message).__name__ for w in said})
+    if result.raw.n_draws < FEWEST:
+        notes.insert(0, f"the fit left time for {result.raw.n_draws} draws a chain")
+    row["note"] = "; ".join(notes)
     return row, result
 
 
@@ -316,6 +321,8 @@ def _row(result: Result, total: float) -> dict[str, Any]:
         rhat = max(rhat, split_rhat(seen[..., f]))
     # each chain's start counts as one draw, whether the chain ever leaves it or not
     ess = max(0.0, ess - raw.n_chains) if np.isfinite(ess) else float("nan")
+    if raw.n_draws < FEWEST:
+        ess = rhat = float("nan")
     moved, tried = 0.0, 0.0
     for rates in result.report.acceptance.values():
         if rates["between"] == rates["between"]:

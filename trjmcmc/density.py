@@ -14,7 +14,7 @@ from torch import Tensor
 from .blackbox import BlackBox
 from .errors import BlackBoxError, ShapeError, TargetError, TRJError
 from .grouping import on_host
-from .prior import Prior, PriorSpec, log_density_of
+from .prior import Prior, PriorSpec, log_density_of, within_support
 from .space import Space
 
 LogLikelihood = Callable[..., Tensor]
@@ -226,6 +226,11 @@ class Density:
             old = prior.distribution(given, len(theta))
             new = Prior.called(priors[prior.name], given)
             value = values[prior.name]
+            if not bool(within_support(new, old)):
+                raise TargetError(
+                    f"priors: the new one of {prior.name!r} reaches beyond the support of the old "
+                    "one, where there are no draws; run again with it"
+                )
             gap = log_density_of(new, value) - log_density_of(old, value)
             gap = gap.expand(len(theta), *prior.batch_shape)
             if items is not None and prior.items is not None:

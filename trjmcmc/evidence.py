@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from torch.distributions import Distribution, constraints
 
 from .blackbox import BlackBox
 from .draws import Draws
-from .errors import ConfigurationError, TargetError
+from .errors import ConfigurationError, DisagreementWarning, TargetError
 from .estimate import (
     Clash,
     Estimate,
@@ -35,13 +36,15 @@ from .transport import Transport, mixture_flow
 NAME = "posterior"
 ARRAY = "x"  # what the parameters of plain arrays are called inside
 CHECKED = 32  # points at which stored values are compared with the function's
-TOLERANCE = 1e-3  # nats, and relative
+TOLERANCE = 1e-3  # nats
+ROUNDING = 1e-6  # relative, of values stored in float32
 NORMALS = (1, 4)  # components of the mixtures that the flow must beat
 HELD = 0.1  # share of the draws to train on that choose between maps
 FLOW_STEPS = 1500
 TRIED = 2048  # draws by which normals are judged
 GOOD, GOOD_K = 0.8, 0.5  # effective share and Pareto shape at which no flow is needed
 PERFECT = 0.98  # effective share at which the tail can't matter
+FEWEST = 20  # draws that anything can be said of
 FEW_A_DIMENSION = 20  # draws to train on, under which a flow is not tried
 
 Supports = Mapping[str, Any]
@@ -167,6 +170,9 @@ def evidence(
             raise ConfigurationError(
                 f"draws: some of {name!r} lie outside the support that was given for it"
             )
+    for name, array in named.items():
+        if (np.ptp(array, axis=(0, 1)) == 0).any():
+            raise ConfigurationError(f"draws: {name!r} never changes in some of its entries")
     function = (lambda p: log_joint(p[ARRAY])) if plain else log_joint
     box = BlackBox(lambda p: _array(function(p)), vectorized=vectorized)
     priors = {k: _Given(bounds[k], v) for k, v in flat.items()}
@@ -184,6 +190,10 @@ def evidence(
             "drawn from, in the same units?"
         )
     if stored is not None:
+        if stored.shape != (chains, n):
+            raise ConfigurationError(
+                f"log_density: expected shape ({chains}, {n}), (chain, draw), got {stored.shape}"
+            )
         _compare(target, code[late], theta[late], height, stored.reshape(-1)[late])
     early = _rows(chains, n, slice(0, half))
     pool = Pool(code[early], theta[early], torch.zeros(len(early), dtype=torch.float64))
@@ -199,8 +209,16 @@ def evidence(
     )
     found = {route: by_model[NAME] for route, by_model in routes.items()}
     best = min((found["bridge"], found["warp"]), key=lambda e: bool(e.warning))
-    said = clashes([NAME], {r: [e] for r, e in found.items() if r != "smoothed"}, {})
-    return Evidence(best, found, said, pareto_k(log_w), target.evaluations)
+    said, _ = clashes([NAME], {r: [e] for r, e in found.items() if r != "smoothed"}, {})
+    result = Evidence(best, found, said, pareto_k(log_w), target.evaluations)
+    if said:
+        warnings.warn(
+            f"evidence: routes {result.verdict}. The draws may not be those of log_joint, or not "
+            "have converged.",
+            DisagreementWarning,
+            stacklevel=2,
+        )
+    return result
 
 
 def _as_dict(
@@ -244,10 +262,10 @@ def _check(named: dict[str, NDArray[np.float64]]) -> tuple[int, int]:
         if bad := int((~np.isfinite(value)).sum()):
             raise ConfigurationError(f"draws: {bad} values of {name!r} are NaN or infinite")
     d = sum(math.prod(v.shape[2:]) for v in named.values())
-    if chains * (n // 2) <= d + 1 or n < 4:
+    if chains * (n // 2) <= max(d + 1, FEWEST) or n < 4:
         raise ConfigurationError(
             f"draws: {chains} chains of {n} draws are too few for {d} parameters: half of them "
-            "must be more than the parameters, and four a chain"
+            f"must be more than the parameters and than {FEWEST}, with four a chain"
         )
     return chains, n
 
@@ -325,7 +343,7 @@ def _compare(
     here = (height[pick] - jacobian).numpy()
     there = stored[pick.numpy()]
     gap = np.abs(here - there)
-    if not (gap <= TOLERANCE * (1 + np.abs(there))).all():
+    if not (gap <= TOLERANCE + ROUNDING * np.abs(there)).all():
         worst = int(np.nanargmax(gap)) if np.isfinite(gap).any() else 0
         raise ConfigurationError(
             f"log_joint: gives {here[worst]:.6g} where the stored value is {there[worst]:.6g}; "

@@ -9,6 +9,8 @@ import numpy as np
 from matplotlib import pyplot as plt
 from numpy.typing import ArrayLike
 
+from .errors import TRJError
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -147,8 +149,9 @@ def plot_evidence(result: Result, ax: Axes | None = None) -> Axes:
 def _within_reach(table: Any, routes: list[str]) -> tuple[float, float]:
     """Limits that show the routes whose errors are of one size, with room for a legend."""
     sizes = [np.nanmedian(table[f"{r}_se"].replace(np.inf, np.nan)) for r in routes]
-    reach = 6 * float(np.nanmax([s for s in sizes if s < TOO_WIDE * np.nanmin(sizes)]))
-    return -reach, 1.7 * reach
+    comparable = [float(s) for s in sizes if s <= TOO_WIDE * np.nanmin(sizes)]
+    most = max(6 * max(comparable, default=0.0), 1e-3)
+    return -most, 1.7 * most
 
 
 def _spread_labels(ax: Axes, x: Any, names: list[str]) -> None:
@@ -159,10 +162,12 @@ def _spread_labels(ax: Axes, x: Any, names: list[str]) -> None:
 def plot_jumps(result: Result, ax: Axes | None = None) -> Axes:
     """Chance that a jump goes from row to column and is accepted, as a heat map."""
     rates = result.jumps()
-    seen = [m for m in rates.index if result.visited(str(m)).any()][:MOST_MODELS]
+    share = {m: float(result.visited(str(m)).mean()) for m in rates.index}
+    often = sorted((m for m in share if share[m]), key=lambda m: -share[m])[:MOST_MODELS]
+    seen = [m for m in rates.index if m in often]
     rates = rates.loc[seen, seen]
     n = len(rates)
-    size = (1.6 + 0.62 * max(n, 3), 1.1 + 0.5 * max(n, 3))
+    size = (2.4 + 0.62 * max(n, 3), 1.4 + 0.5 * max(n, 3))
     ax = ax if ax is not None else plt.subplots(figsize=size, layout="constrained")[1]
     image = ax.imshow(rates, cmap="cividis", vmin=0)
     top = float(np.nanmax(rates.to_numpy(), initial=0.0))
@@ -175,13 +180,15 @@ def plot_jumps(result: Result, ax: Axes | None = None) -> Axes:
     _spread_labels(ax, np.arange(n), names)
     ax.set_xlabel("to model")
     ax.set_ylabel("from model")
-    ax.figure.colorbar(image, ax=ax, label="accepted, a jump", shrink=0.9)
+    ax.figure.colorbar(image, ax=ax, label="share of jumps that go there", shrink=0.9)
     return ax
 
 
 def plot_pareto(result: Result, ax: Axes | None = None) -> Axes:
     """Pareto shape of the importance weights by model; above 0.7 they can't be averaged."""
     found = result.pareto_k
+    if not found:
+        raise TRJError("plot_pareto: no map has weighed the models")
     labels = [m for m in result.models if m in found]
     size = (max(4.0, 1.1 + 0.5 * len(labels)), 3.0)
     ax = ax if ax is not None else plt.subplots(figsize=size, layout="constrained")[1]

@@ -22,6 +22,7 @@ from torch.distributions import (
 )
 
 from .errors import NonFiniteError, ShapeError, TargetError
+from .rng import seeded
 
 Params = Mapping[str, Tensor]
 PriorSpec = Distribution | Callable[[dict[str, Tensor]], Distribution]
@@ -310,6 +311,13 @@ def unchecked() -> Iterator[None]:
         yield
     finally:
         Distribution.set_default_validate_args(before)
+
+
+def within_support(new: Distribution, old: Distribution, n: int = 1000) -> bool:
+    """Whether draws of one distribution lie in the support of the other."""
+    with seeded(0, torch.device("cpu")):
+        draws = new.sample((max(1, n // max(1, new.batch_shape.numel())),))
+    return bool(_support(old).check(draws).all())
 
 
 def log_density_of(dist: Distribution, value: Tensor) -> Tensor:

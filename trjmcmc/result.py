@@ -33,17 +33,21 @@ from .estimate import (
     autocorrelation_time,
     bartolucci,
     bartolucci_odds,
+    batch_shares,
     clashes,
     combine,
     log_odds,
     mean_error,
+    mean_error_where,
     probabilities,
     second_eigenvalue,
+    share_covariance,
     shares_of,
     transition_matrix,
     usable,
     visit_probability,
 )
+from .estimate.mean import MANY_CHAINS
 from .export import split_rhat
 from .fit import AuditReport, FitTrace, ModelAudit
 from .prior import PriorSpec
@@ -55,6 +59,7 @@ from .target import Target, Truth
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+FEWEST = 20  # draws a chain, under which a run that ran out of time says so
 SHOWN = 20  # models in the table of a large space
 NUMBERED = 1000  # models up to which draws show a model's position in the space
 FORMAT = 2  # of saved files
@@ -84,6 +89,7 @@ class RunReport:
         gradients: How many of them were differentiated.
         audit: What the audit of the map found, or None if there was none.
         plan: How the kernel was chosen, and what it adapted in warm-up.
+        out_of_time: Whether ``max_seconds`` ended the run.
     """
 
     acceptance: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -98,6 +104,7 @@ class RunReport:
     gradients: int = 0
     audit: AuditReport | None = field(default=None, repr=False)
     plan: Plan = field(default_factory=Plan)
+    out_of_time: bool = False
 
 
 class Result:
@@ -236,6 +243,21 @@ class Result:
             ]
         return table
 
+    @property
+    def all_weighed(self) -> bool:
+        """Whether every model of the space has an evidence."""
+        return bool(self._weighed) and not self._partial
+
+    def combined_shares(self, log_change: Mapping[str, float]) -> dict[str, Estimate]:
+        """Probabilities by the combined evidences where p(model) is changed.
+
+        Arguments:
+            log_change: By label of every model, log of the new prior over the old one.
+        """
+        combined, covariance = self._combined
+        moved = [e.shifted(log_change[m]) for m, e in zip(self._weighed, combined, strict=True)]
+        return dict(zip(self._weighed, shares_of(moved, covariance), strict=True))
+
     def _combined_shares(self, labels: list[str]) -> list[Estimate]:
         """Probabilities by the combination of routes, of the models that were weighed."""
         blank = Estimate(math.nan, math.nan)
@@ -243,7 +265,10 @@ class Result:
             return [blank] * len(labels)
         share = shares_of(*self._combined)
         whole = sum(self._visits(m).value for m in self._weighed) if self._partial else 1.0
-        known = {m: e.scaled(whole) for m, e in zip(self._weighed, share, strict=True)}
+        known = {}
+        for m, e in zip(self._weighed, share, strict=True):
+            unknown = math.isnan(self._combined[0][self._weighed.index(m)].value)
+            known[m] = self._visits(m) if unknown else e.scaled(whole)
         return [known.get(label, blank) for label in labels]
 
     def _importance(self, labels: list[str]) -> list[Estimate]:
@@ -274,10 +299,18 @@ class Result:
         if self.crossings is None:
             return {}
         labels = self.space.label(self.space.enumerate())
+        stays = self.crossings[1]
+        batches = (stays / stays.sum(1, keepdim=True)).numpy()
         found = {}
-        for label, e in zip(labels, bartolucci(*self.crossings), strict=True):
-            doubt = self._visits(label).warning  # chains that have not mixed spoil both
-            found[label] = replace(e, warning=e.warning or doubt) if doubt else e
+        for m, (label, e) in enumerate(zip(labels, bartolucci(*self.crossings), strict=True)):
+            visits = self._visits(label)  # chains that have not mixed spoil both
+            memory = 1.0
+            if self.raw.n_chains < MANY_CHAINS:  # stretches of one chain may not be independent
+                spread = float(batches[:, m].std(ddof=1)) / math.sqrt(len(batches))
+                memory = max(1.0, visits.std_error / spread) if spread > 0 else 1.0
+            found[label] = replace(
+                e, std_error=e.std_error * memory, warning=e.warning or visits.warning
+            )
         return found
 
     @cached_property
@@ -287,10 +320,15 @@ class Result:
         Jumps count by their acceptance probabilities where these are known, else by the visits.
         """
         labels = self._weighed
-        share = [self._bartolucci.get(m, NOTHING) for m in labels]
-        if not all(usable(e) for e in share):
-            share = [self._visits(m) for m in labels]
-        return combine([self._best_route(m) for m in labels], share)
+        inside = np.stack([self.visited(m) for m in labels])
+        share, batches = [self._visits(m) for m in labels], batch_shares(inside)
+        jumps = [self._bartolucci.get(m, NOTHING) for m in labels]
+        if sum(map(usable, jumps)) >= sum(map(usable, share)):
+            share = jumps
+        error = np.array([e.std_error if usable(e) else 0.0 for e in share])
+        return combine(
+            [self._best_route(m) for m in labels], share, share_covariance(batches, error)
+        )
 
     def _best_route(self, label: str) -> Estimate:
         """The log mass of a model by the route through the map that is least in doubt."""
@@ -298,26 +336,23 @@ class Result:
         found = [self.routes[r][label] for r in order if label in self.routes.get(r, {})]
         return min(found, key=lambda e: (not math.isfinite(e.value), bool(e.warning)))
 
-    @cached_property
+    @property
     def clashes(self) -> list[Clash]:
         """Models on which two routes contradict each other; see :meth:`evidence`."""
+        return self._compared[0]
+
+    @cached_property
+    def _compared(self) -> tuple[list[Clash], set[str]]:
+        """Contradictions, and the models on which routes were compared."""
         labels = self._weighed
-        if not labels:
-            return []
         absolute = {
             route: [found.get(m, NOTHING) for m in labels]
             for route, found in self.routes.items()
             if route != "smoothed"  # the same draws as the importance route
         }
-        relative = {}
-        if self.space.size is not None and len(labels) == self.space.size > 1:
-            relative["visits"] = [self._visits(m) for m in labels]
-            if self._bartolucci:
-                relative["bartolucci"] = [self._bartolucci[m] for m in labels]
-        elif len(labels) > 1:  # the models shown of a large space, normalised among themselves
-            seen = [self._visits(m) for m in labels]
-            total = sum(v.value for v in seen)
-            relative["visits"] = [v.scaled(1 / total) for v in seen] if total else seen
+        relative = {"visits": [self._visits(m) for m in labels]}
+        if self._bartolucci:
+            relative["bartolucci"] = [self._bartolucci[m] for m in labels]
         return clashes(labels, absolute, relative)
 
     def evidence(self) -> pd.DataFrame:
@@ -352,31 +387,28 @@ class Result:
         labels = self._weighed
         if not labels:
             raise TRJError("evidence: no map has weighed the models; run with fit='auto' or True")
-        combined, share = self._combined[0], self._combined_shares(labels)
+        combined, covariance = self._combined
+        share = self._combined_shares(labels)
         log_prior = self._log_prior(labels)
-        finite = [e.value for e in combined if math.isfinite(e.value)]
-        level = float(np.logaddexp.reduce(finite)) if finite else math.nan
-        seen = sum(self._visits(m).value for m in labels)
-        columns: dict[str, list[Estimate]] = {}
+        level = _total(combined, covariance)
+        visits = [self._visits(m) for m in labels]
+        seen = sum(v.value for v in visits) or 1.0
+        columns = {"combined": combined}
         if self.space.size != 1:
-            columns["visits"] = [
-                _log_share(self._visits(m).scaled(1 / seen), level) for m in labels
-            ]
-        if self._bartolucci and self.space.size != 1:
-            columns["bartolucci"] = [_log_share(self._bartolucci[m], level) for m in labels]
+            columns["visits"] = [_log_share(v.scaled(1 / seen), level) for v in visits]
+            if self._bartolucci:
+                columns["bartolucci"] = [_log_share(self._bartolucci[m], level) for m in labels]
         columns |= {r: [f.get(m, NOTHING) for m in labels] for r, f in self.routes.items()}
-        columns["combined"] = combined
         table = pd.DataFrame(index=pd.Index(labels, name="model"))
         for route, found in columns.items():
             shifted = [e.value - prior for e, prior in zip(found, log_prior, strict=True)]
             table[route] = shifted
             table[f"{route}_se"] = [e.std_error for e in found]
+            if route == "combined":
+                table["probability"] = [e.value for e in share]
+                table["probability_se"] = [e.std_error for e in share]
+                table["verdict"] = [self._verdict(m) for m in labels]
         table["pareto_k"] = [self.pareto_k.get(m, math.nan) for m in labels]
-        table["probability"] = [
-            e.value * min(seen, 1.0) if self._partial else e.value for e in share
-        ]
-        table["probability_se"] = [e.std_error for e in share]
-        table["verdict"] = [self._verdict(m, columns, i) for i, m in enumerate(labels)]
         table["note"] = [
             "; ".join(f"{r}: {f[i].warning}" for r, f in columns.items() if f[i].warning)
             for i in range(len(labels))
@@ -393,14 +425,11 @@ class Result:
         found: list[float] = self.space.log_prior(codes).tolist()
         return found
 
-    def _verdict(self, label: str, columns: dict[str, list[Estimate]], i: int) -> str:
+    def _verdict(self, label: str) -> str:
         bad = sorted({" and ".join(c.routes) for c in self.clashes if c.model == label})
         if bad:
             return "disagree: " + ", ".join(bad)
-        counted = [
-            r for r, f in columns.items() if r not in {"smoothed", "combined"} and usable(f[i])
-        ]
-        return "agree" if len(counted) > 1 else "unchecked"
+        return "agree" if label in self._compared[1] else "unchecked"
 
     @cached_property
     def transitions(self) -> pd.DataFrame:
@@ -523,7 +552,9 @@ class Result:
             return log_odds(self.visited(a), self.visited(b))
         if route == "bartolucci" and self.crossings is not None:
             order = self.space.label(self.space.enumerate())
-            return bartolucci_odds(*self.crossings, order.index(a), order.index(b))
+            e = bartolucci_odds(*self.crossings, order.index(a), order.index(b))
+            doubt = self._visits(a).warning or self._visits(b).warning
+            return replace(e, warning=e.warning or doubt)
         if {a, b} <= set(self.routes.get(route, {})):
             x, y = self.routes[route][a], self.routes[route][b]
             error = math.hypot(x.std_error, y.std_error)
@@ -541,10 +572,7 @@ class Result:
         Raises:
             TRJError: The space is a list of models.
         """
-        if not isinstance(self.space, Subsets | Counts):
-            raise TRJError("inclusion_probabilities: a list of models has no items to include")
-        flat = self.space.items(self.raw.code.flatten(0, 1))
-        on: NDArray[np.bool_] = flat.reshape(*self.raw.code.shape[:2], -1).numpy()
+        names, on = self.items()
         forced = self._forced_items()
         ess = self._index_ess
         found = [
@@ -557,8 +585,19 @@ class Result:
                 "se": [e.std_error for e in found],
                 "ess": [e.ess for e in found],
             },
-            index=pd.Index(self.space.names, name="item"),
+            index=pd.Index(names, name="item"),
         )
+
+    def items(self) -> tuple[Sequence[str], NDArray[np.bool_]]:
+        """Names of the items, and which are in the model, shape (chain, draw, items).
+
+        Raises:
+            TRJError: The space is a list of models.
+        """
+        if not isinstance(self.space, Subsets | Counts):
+            raise TRJError("inclusion_probabilities: a list of models has no items to include")
+        flat = self.space.items(self.raw.code.flatten(0, 1))
+        return self.space.names, flat.reshape(*self.raw.code.shape[:2], -1).numpy()
 
     def _forced_items(self) -> set[int]:
         if isinstance(self.space, Counts):
@@ -673,7 +712,8 @@ class Result:
 
         Arguments:
             model_prior: One probability a model, in the order of ``space.enumerate()``, or a
-                function of codes (N, L) that gives log-probabilities (N,) up to a constant.
+                function of codes (N, L) that gives log-probabilities (N,) up to a constant. A
+                code is the model's position in a list, the 0s and 1s of a subset, or a count.
             priors: By parameter, another prior (a distribution, or a function of the parameters
                 before it); the rest stay.
             target: Where the result was loaded from a file, the target it came from.
@@ -682,7 +722,8 @@ class Result:
             Its ``model_probabilities()``, ``predict(f)``, and ``ess``.
 
         Raises:
-            TargetError, TRJError: No such parameter; no draw is possible under the new prior.
+            TargetError, TRJError: No such parameter; a new prior that reaches beyond the old
+                one's support; no draw is possible under it.
 
         Warns:
             ConvergenceWarning: The weights leave too few effective draws.
@@ -698,7 +739,11 @@ class Result:
         return reweighted(self, model_prior, priors, target)
 
     def predict(
-        self, f: Callable[..., Any] | Mapping[str, Callable[..., Any]], *, most: int = 20_000
+        self,
+        f: Callable[..., Any] | Mapping[str, Callable[..., Any]],
+        *,
+        most: int = 20_000,
+        target: Target | None = None,
     ) -> Prediction:
         """A function of the parameters, averaged over models.
 
@@ -708,6 +753,7 @@ class Result:
                 models; one number will do where it is the same for all draws, and shape (...)
                 in a model without parameters. A dict gives each model its own.
             most: Draws to use at most, evenly spaced.
+            target: Where the result was loaded from a file, the target it came from.
 
         Returns:
             Mean with its standard error, spread and quantiles, and the mean in each model.
@@ -723,7 +769,7 @@ class Result:
             >>> result.predict(lambda p: p["x"][:, 0]).mean.shape
             ()
         """
-        return predict(self, f, most=most)
+        return predict(self, f, most=most, target=target)
 
     # ---- files and pictures -----------------------------------------------------------------
 
@@ -823,6 +869,13 @@ class Result:
                 ConvergenceWarning,
                 stacklevel=4,
             )
+        if self.report.out_of_time and self.raw.n_draws < FEWEST:
+            warnings.warn(
+                f"max_seconds left time for {self.raw.n_draws} draws a chain after pilot, fit and "
+                f"warm-up ({sum(self.report.seconds.values()):.0f} s in all): give it more",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
         if self.report.audit is not None and self.report.fit is not None:
             warn_of_coverage(self.report.audit)
         size = float(self.raw.log_joint.abs().median())
@@ -916,20 +969,29 @@ def load(path: str | Path) -> Result:
     )
 
 
-def _log_share(e: Estimate, level: float) -> Estimate:
+def _total(log_mass: list[Estimate], covariance: NDArray[np.float64]) -> Estimate:
+    """Log of the sum of the masses that are known."""
+    value = np.array([e.value if math.isfinite(e.value) else -math.inf for e in log_mass])
+    total = float(np.logaddexp.reduce(value))
+    if not math.isfinite(total):
+        return NOTHING
+    p = np.exp(value - total)
+    return Estimate(total, math.sqrt(max(float(p @ covariance @ p), 0.0)))
+
+
+def _log_share(e: Estimate, level: Estimate) -> Estimate:
     """The logarithm of a share on some level; of one that was never seen the upper bound."""
     if e.value <= 0:
-        bound = math.log(e.std_error) + level if 0 < e.std_error < math.inf else math.nan
-        return Estimate(bound, math.inf, e.ess, e.warning)
-    return Estimate(math.log(e.value) + level, e.std_error / e.value, e.ess, e.warning)
+        bound = math.log(e.std_error) if 0 < e.std_error < math.inf else math.nan
+        return Estimate(bound + level.value, math.inf, e.ess, e.warning)
+    error = math.hypot(e.std_error / e.value, level.std_error)
+    return Estimate(math.log(e.value) + level.value, error, e.ess, e.warning)
 
 
 def _describe(x: NDArray[np.floating], inside: NDArray[np.bool_]) -> list[float]:
     """Moments and quantiles of draws that lie where ``inside`` (chain, draw) is True."""
     mean, sd = float(x.mean()), float(x.std())
-    influence = np.zeros(inside.shape)
-    influence[inside] = (x - mean) / inside.mean()
-    mcse, _ = mean_error(influence)
+    mcse, _ = mean_error_where(x, inside)
     ess = (sd / mcse) ** 2 if mcse > 0 else math.nan
     q5, median, q95 = np.quantile(x, [0.05, 0.5, 0.95])
     return [mean, sd, mcse, float(q5), float(median), float(q95), ess]

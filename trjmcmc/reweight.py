@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from .errors import ConfigurationError, ConvergenceWarning, TRJError
 from .estimate import mean_error, pareto_k
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from .result import Result
     from .target import Target
 
+COMMON = 0.01  # probability of a model from which its weights are judged
+EVEN = 0.5  # effective share of the draws from which a heavy tail is borne
 LEAST_SHARE = 0.01  # effective share of the draws under which a reweighting is doubtful
 LEAST = 100.0  # effective draws, likewise
 
@@ -59,11 +62,15 @@ class Reweighted:
         log_weights: Log of the new prior over the old one, shape (chain, draw), nats, up to a
             constant.
         ess: Effective number of draws that the weights leave of those there are.
-        pareto_k: Shape of the tail of the weights; above 0.7 they can't be relied on.
+        pareto_k: Shape of the tail of the weights, of the model where it is heaviest; above 0.7
+            they can't be relied on.
+        doubtful: Whether the weights in some model are too uneven for what is made of them.
     """
 
-    def __init__(self, result: Result, log_weights: Array) -> None:
-        self.result = result
+    def __init__(
+        self, result: Result, log_weights: Array, log_odds: dict[str, float] | None = None
+    ) -> None:
+        self.result, self._log_odds = result, log_odds
         top = float(log_weights.max())
         if not math.isfinite(top):
             raise TRJError("reweight: no draw is possible under the new prior")
@@ -71,41 +78,70 @@ class Reweighted:
         w = np.exp(self.log_weights)
         self._w = w / w.mean()
         self.ess = float(w.sum() ** 2 / (w**2).sum())
-        self.pareto_k = pareto_k(torch.as_tensor(self.log_weights.ravel()))
+        self.pareto_k, self.doubtful = -math.inf, self.ess < LEAST
+        for label in result.models:
+            self._judge(result.visited(label))
         if self.doubtful:
             warnings.warn(
                 f"reweighting leaves {self.ess:.0f} effective draws of {w.size} (Pareto k "
                 f"{self.pareto_k:.2f}): the new prior is too far from the old one; run again "
                 "with it",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
-    @property
-    def doubtful(self) -> bool:
-        """Whether the weights are too uneven for what is made of them."""
-        few = self.ess < max(LEAST, LEAST_SHARE * self._w.size)
-        return few or (self.pareto_k > HIGH_K and self.ess < 0.5 * self._w.size)
+    def _judge(self, inside: NDArray[np.bool_]) -> None:
+        """Look at the weights of the draws in one model."""
+        if not inside.mean() > COMMON:
+            return
+        w, n = self._w[inside], int(inside.sum())
+        ess = float(w.sum() ** 2 / (w**2).sum()) if w.any() else 0.0
+        k = pareto_k(torch.as_tensor(self.log_weights[inside]))
+        self.pareto_k = max(self.pareto_k, k)
+        few = ess < min(n, max(LEAST, LEAST_SHARE * n))
+        self.doubtful = self.doubtful or few or (k > HIGH_K and ess < EVEN * n)
 
     def model_probabilities(self) -> pd.DataFrame:
         """Posterior probabilities of the models under the new prior.
 
         Returns:
-            Indexed by model; ``probability``, ``se`` (autocorrelation-aware), ``before``, the
-            share of the visits.
+            Indexed by model; ``probability``, ``se``, ``before``, p(model | data) as it was.
+            Where p(model) alone has changed and all models were weighed, from the combined
+            evidences; else by weighing the draws, with NaN for models never visited.
         """
         labels = self.result.models
+        shares = None if self._log_odds is None else self.result.combined_shares(self._log_odds)
         rows = []
         for label in labels:
             inside = self.result.visited(label)
-            p, se = _ratio(inside.astype(float), self._w)
-            rows.append((p, se, float(inside.mean())))
+            before = float(inside.mean())
+            if shares is not None:
+                rows.append((shares[label].value, shares[label].std_error, before))
+            elif not before:
+                rows.append((math.nan, math.inf, 0.0))
+            else:
+                rows.append((*_ratio(inside.astype(float), self._w), before))
         columns = ["probability", "se", "before"]
         return pd.DataFrame(rows, columns=columns, index=pd.Index(labels, name="model"))
 
-    def predict(self, f: Function | Mapping[str, Function], *, most: int = 20_000) -> Prediction:
+    def inclusion_probabilities(self) -> pd.DataFrame:
+        """Posterior probability of each item under the new prior: ``probability``, ``se``."""
+        names, on = self.result.items()
+        rows = [_ratio(on[..., i].astype(float), self._w) for i in range(on.shape[-1])]
+        return pd.DataFrame(rows, columns=["probability", "se"], index=pd.Index(names, name="item"))
+
+    def predict(
+        self,
+        f: Function | Mapping[str, Function],
+        *,
+        most: int = 20_000,
+        target: Target | None = None,
+    ) -> Prediction:
         """As :meth:`Result.predict`, under the new prior."""
-        return predict(self.result, f, most=most, weights=self._w)
+        return predict(self.result, f, most=most, weights=self._w, target=target)
+
+    def __repr__(self) -> str:
+        return f"Reweighted({self.ess:.0f} effective draws of {self._w.size})"
 
 
 def reweighted(
@@ -117,26 +153,43 @@ def reweighted(
     """The draws of a run, weighed for another prior; see :meth:`Result.reweight`."""
     code, theta = result.raw.flat()
     log_w = torch.zeros(len(code), dtype=torch.float64)
+    log_odds: dict[str, float] | None = None
     if model_prior is not None:
         codes, which, _ = distinct(code)
-        if callable(model_prior):
-            new = torch.as_tensor(model_prior(codes), dtype=torch.float64)
-        else:
-            if result.space.size is None or result.space.size > len(np.atleast_1d(model_prior)):
-                raise ConfigurationError(
-                    "model_prior: expected one probability a model, or a function of codes that "
-                    "gives log-probabilities"
-                )
-            table = normalised_log_prior(model_prior, int(result.space.size), "model_prior")
-            new = table.double()[result.space.index(codes)]
-        log_w += (new - result.space.log_prior(codes).double())[which]
+        log_w += _log_change(result, model_prior, codes)[which]
+        if not priors and result.space.size is not None and result.all_weighed:
+            every = result.space.enumerate()
+            change = _log_change(result, model_prior, every).tolist()
+            log_odds = dict(zip(result.space.label(every), change, strict=True))
     if priors:
         target = target or result.target
         if target is None:
             raise TRJError("reweight: a loaded result knows no priors; pass target=")
         log_w += target.log_prior_change(code, theta, priors).double()
     shape = (result.raw.n_chains, result.raw.n_draws)
-    return Reweighted(result, log_w.reshape(shape).numpy())
+    return Reweighted(result, log_w.reshape(shape).numpy(), log_odds)
+
+
+def _log_change(result: Result, model_prior: Any, codes: Tensor) -> Tensor:
+    """Log of another prior of the models over the present one, (N, L) -> (N,), nats."""
+    space = result.space
+    if callable(model_prior):
+        new = torch.as_tensor(model_prior(codes), dtype=torch.float64)
+        if new.shape != (len(codes),) or bool(new.isnan().any()):
+            raise ConfigurationError(
+                f"model_prior: expected log-probabilities of shape ({len(codes)},) of codes "
+                f"{tuple(codes.shape)}, got {tuple(new.shape)}, NaN: {bool(new.isnan().any())}"
+            )
+    else:
+        if space.size is None or len(np.atleast_1d(model_prior)) != space.size:
+            raise ConfigurationError(
+                f"model_prior: expected one probability a model ({space.size}), or a function of "
+                "codes that gives log-probabilities"
+            )
+        table = normalised_log_prior(model_prior, int(space.size), "model_prior")
+        new = table.double()[space.index(codes)]
+    old = space.log_prior(codes).double()
+    return torch.where(new == -math.inf, -math.inf, new - old)
 
 
 def predict(
@@ -145,15 +198,16 @@ def predict(
     *,
     most: int = 20_000,
     weights: Array | None = None,
+    target: Target | None = None,
 ) -> Prediction:
     """A function of the parameters averaged over models; see :meth:`Result.predict`."""
-    target = result.target
+    target = target or result.target
     if target is None:
-        raise TRJError("predict: a loaded result has no target; use draws(model)")
+        raise TRJError("predict: a loaded result has no target; pass target=, or use draws(model)")
     every = max(1, -(-result.raw.n_chains * result.raw.n_draws // most))
     code, theta = result.raw.code[:, ::every], result.raw.theta[:, ::every]
     shape = tuple(code.shape[:2])
-    flat, x = code.reshape(-1, code.shape[2]), theta.reshape(-1, theta.shape[2])
+    flat, x = code.flatten(0, 1), theta.flatten(0, 1)
     out: Array | None = None
     codes, which, _ = distinct(flat)
     labels = result.space.label(codes)
@@ -201,5 +255,8 @@ def predict(
 def _ratio(x: Array, w: Array) -> tuple[float, float]:
     """Weighted mean of ``x``, shape (chain, draw), and its standard error."""
     mean = float((w * x).mean() / w.mean())
-    error, _ = mean_error(w * (x - mean) / w.mean())
-    return mean, 0.0 if math.isnan(error) else error
+    influence = w * (x - mean) / w.mean()
+    error, _ = mean_error(influence)
+    if math.isnan(error):  # constant, or too few draws for an autocorrelation: count the chains
+        error = float(influence.std()) / math.sqrt(len(x))
+    return mean, error

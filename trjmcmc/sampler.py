@@ -17,7 +17,7 @@ from tqdm.auto import tqdm
 from .auto import Auto
 from .defaults import STEP_EVALUATIONS, log_guess, matching, several, trained_kernel
 from .draws import Draws
-from .errors import BudgetError, ConfigurationError, ConvergenceError, TargetError
+from .errors import ConfigurationError, ConvergenceError, TargetError, TRJError
 from .estimate import Enough, Estimate, enough_weights, log_mean_weight, pareto_k, rounded
 from .estimate.importance import FIRST_DRAWS, MOST_DRAWS
 from .estimate.routes import by_audit, through_the_map
@@ -123,6 +123,7 @@ class TRJSampler:
         elif kernel is not None:
             self._make_kernel = kernel
         self._log_mass: dict[str, Estimate] = {}
+        self._late = False  # whether the last run was ended by its time
         self._weights: dict[str, Tensor] = {}  # log weights of the map's draws, by model
         self._stamp: tuple[Any, ...] = ()  # of the map that they belong to
         self._seconds: dict[str, float] = {}
@@ -132,6 +133,8 @@ class TRJSampler:
         self._check_kernel(self._make_kernel(self.target, self.transport))
 
     def _check_kernel(self, kernel: Kernel) -> Kernel:
+        if not isinstance(kernel, Kernel):
+            raise ConfigurationError(f"kernel: expected a trj.kernel.Kernel, got {kernel!r}")
         if several(self.target.space) and not kernel.between:
             raise ConfigurationError(
                 "kernel: nothing in it moves between models; add trj.kernel.Jump with a proposal"
@@ -247,17 +250,19 @@ class TRJSampler:
     def _weigh(self, evaluations: int | None = None) -> None:
         """Importance-sampled evidence of every model of a small space."""
         space = self.target.space
-        if not self._outdated() and self._log_mass:
-            return
+        self._outdated()
         if not self._recipe.few:
             return
         begun = time.perf_counter()
         codes = space.enumerate()
+        if all(label in self._log_mass for label in space.label(codes)):
+            return
         each = None if evaluations is None else evaluations // len(codes)
         if each is not None and each < 2:
             return
         for code, label in zip(codes, space.label(codes), strict=True):
-            self._weigh_one(code, label, each)
+            if label not in self._log_mass:
+                self._weigh_one(code, label, each)
         self._seconds["importance"] = time.perf_counter() - begun
         if self._recipe.score is not None:
             self.audit_report = self._report()
@@ -285,7 +290,9 @@ class TRJSampler:
     def _outdated(self) -> bool:
         """Whether the weights known are none of the present map; if so they are forgotten."""
         tensors = [*self._map.parameters(), *self._map.buffers()]
-        stamp = (self._map, *(t._version for t in tensors))  # counts changes in place
+        with torch.no_grad():
+            sums = [float(t.double().sum()) for t in tensors if t.is_floating_point()]
+        stamp = (self._map, *sums, *(t._version for t in tensors))  # changes in place count
         if stamp == self._stamp:
             return False
         self._stamp, self._log_mass, self._weights = stamp, {}, {}
@@ -361,7 +368,7 @@ class TRJSampler:
 
         Arguments:
             draws: Kept draws a chain; 1000, or if there is ``until`` or ``max_seconds`` as many
-                as these allow.
+                as these allow. Beside ``until`` the most that are made.
             chains: Chains, advanced together; 256, or 512 if the number of draws is open.
             warmup: Steps left out at the start; half as many as are kept, and at least
                 200, if omitted. With ``fit="auto"`` those that the choice takes and 60 more.
@@ -438,6 +445,7 @@ class TRJSampler:
                 state = self._settle(chooser, kernel, chain.state, None, progress)
                 enough.again()
                 chain, tally = self._record(kernel, state, draws, thin, enough, progress)
+            self._late = time.monotonic() >= deadline
             plan.settings = {k.name: found for k in kernel.parts() if (found := k.adapted())}
             return self._finish(chain, tally, plan)
 
@@ -603,35 +611,35 @@ class TRJSampler:
             gradients=self.target.gradients - self._before[1],
             audit=self.audit_report,
             plan=plan,
+            out_of_time=chain.stopped == "enough" and self._late,
         )
-        result = self._result(record, report, chain.crossings)
+        result = self._result(record, report, chain)
         if chain.error is not None:
             chain.error.result = result
             raise chain.error
         result.warn()
         return result
 
-    def _result(
-        self, record: Draws, report: RunReport, crossings: tuple[Tensor, Tensor] | None
-    ) -> Result:
+    def _result(self, record: Draws, report: RunReport, chain: Chains) -> Result:
         space = self.target.space
         code, theta = record.flat()
-        if not self._recipe.few and self._mapped:
+        healthy = chain.error is None and chain.stopped != "interrupted"
+        if healthy and not self._recipe.few and self._mapped:
             codes, _, counts = distinct(code)
             top = codes[counts.argsort(descending=True)[:SHOWN]].to(self.target.device)
             self._outdated()
-            with suppress(BudgetError):
+            with suppress(TRJError):  # the draws are worth more than their weights
                 for c, label in zip(top, space.label(top), strict=True):
                     if label not in self._log_mass:
                         self._weigh_one(c, label)
-        routes = through_the_map(
-            self.target,
-            self._map,
-            record,
-            self._weights,
-            self._generator,
-            evaluations=WARP_SHARE * report.evaluations if math.isinf(self.target.limit) else 0.0,
-        )
+        spare = 0.0
+        if healthy and math.isinf(self.target.limit):
+            spare = WARP_SHARE * report.evaluations
+        settings = self.target, self._map, record, self._weights, self._generator
+        try:
+            routes = through_the_map(*settings, evaluations=spare)
+        except TRJError:  # a mirror image lay where the likelihood fails
+            routes = through_the_map(*settings)
         if self.audit_report is not None:
             routes["audit"] = by_audit(space, self.audit_report)
         host = self.target.to(device="cpu", probe=False)
@@ -649,7 +657,7 @@ class TRJSampler:
             routes,
             report,
             truth,
-            crossings=crossings,
+            crossings=chain.crossings,
             pareto_k={label: pareto_k(w) for label, w in self._weights.items()},
             target=host,
         )

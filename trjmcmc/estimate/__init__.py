@@ -13,7 +13,13 @@ from .importance import (
     rounded,
     smoothed,
 )
-from .mean import autocorrelation_time, mean_error
+from .mean import (
+    autocorrelation_time,
+    batch_shares,
+    mean_error,
+    mean_error_where,
+    share_covariance,
+)
 from .precision import Enough, features, progress_of
 from .visits import log_odds, second_eigenvalue, transition_matrix, visit_probability
 
@@ -24,6 +30,7 @@ __all__ = [
     "autocorrelation_time",
     "bartolucci",
     "bartolucci_odds",
+    "batch_shares",
     "bridge",
     "clashes",
     "combine",
@@ -33,11 +40,13 @@ __all__ = [
     "log_odds",
     "log_weights",
     "mean_error",
+    "mean_error_where",
     "pareto_k",
     "probabilities",
     "progress_of",
     "rounded",
     "second_eigenvalue",
+    "share_covariance",
     "shares_of",
     "smoothed",
     "transition_matrix",

@@ -13,10 +13,13 @@ from scipy.special import softmax
 from scipy.stats import t as student_t
 
 from .estimate import Estimate
+from .importance import probabilities
 
 ALPHA = 1e-4  # chance that honest routes are said to disagree, all comparisons together
 SMALL_SHARE = 0.002  # differences of a probability too small to matter
 SMALL_NATS = 0.01  # differences of a log evidence too small to matter
+LEAST_ERROR = 1e-6  # nats; no estimate counts as more precise
+ONE_SOURCE = {frozenset({"visits", "bartolucci"})}  # both rest on which models the chains visit
 DEGREES = 31  # of freedom behind errors from the spread of 32 chains
 
 
@@ -46,98 +49,110 @@ def clashes(
     labels: Sequence[str],
     absolute: Mapping[str, Sequence[Estimate]],
     relative: Mapping[str, Sequence[Estimate]],
-) -> list[Clash]:
+) -> tuple[list[Clash], set[str]]:
     """Models on which two routes differ by more than chance allows.
 
-    Flagged estimates are left out: their errors say nothing. The threshold is Bonferroni's for
-    a chance of one in ten thousand in all, by Student's t.
+    Flagged estimates are left out: their errors say nothing. Routes that tell ratios only are
+    compared by the shares of the models that both routes know. The threshold is Bonferroni's for
+    a chance of at most one in ten thousand in all, by Student's t.
 
     Arguments:
         labels: Models.
         absolute: By route, log of p(model) times the evidence, nats.
         relative: By route, probabilities.
-    """
-    from .importance import probabilities
 
-    shares = {name: list(found) for name, found in relative.items()}
-    for name, found in absolute.items():
-        whole = softmax([e.value if math.isfinite(e.value) else -math.inf for e in found])
-        doubtful = sum(p for p, e in zip(whole, found, strict=True) if not usable(e))
-        if doubtful <= SMALL_SHARE:  # they share their normalisation
-            shares[name] = probabilities(list(found))
-    pairs = [(a, b, absolute[a], absolute[b], SMALL_NATS) for a, b in combinations(absolute, 2)] + [
-        (a, b, shares[a], shares[b], SMALL_SHARE)
-        for a, b in combinations(shares, 2)
-        if a in relative or b in relative
-    ]
+    Returns:
+        Contradictions, and the models on which routes from different sources were compared.
+    """
+    routes = {**absolute, **relative}
+    pairs = [(a, b) for a, b in combinations(routes, 2) if frozenset({a, b}) not in ONE_SOURCE]
     limit = float(student_t.isf(ALPHA / 2 / max(1, len(pairs) * len(labels)), DEGREES))
-    found_clashes = []
-    for a, b, first, second, small in pairs:
-        for label, x, y in zip(labels, first, second, strict=True):
-            gap, error = abs(x.value - y.value), math.hypot(x.std_error, y.std_error)
-            if usable(x) and usable(y) and gap > max(limit * error, small):
+    found, compared = [], set()
+    for a, b in pairs:
+        known = [i for i in range(len(labels)) if usable(routes[a][i]) and usable(routes[b][i])]
+        x, y, small = [routes[a][i] for i in known], [routes[b][i] for i in known], SMALL_NATS
+        if a in relative or b in relative:
+            if len(known) < 2:
+                continue
+            x, y = (_shares(found, r in relative) for r, found in ((a, x), (b, y)))
+            small = SMALL_SHARE
+        for i, e, f in zip(known, x, y, strict=True):
+            compared.add(labels[i])
+            gap, error = abs(e.value - f.value), math.hypot(e.std_error, f.std_error)
+            if gap > max(limit * error, small):
                 sigmas = gap / error if error else math.inf
-                found_clashes.append(Clash(label, (a, b), sigmas, f"{a} {x}, {b} {y}"))
-    return found_clashes
+                found.append(Clash(labels[i], (a, b), sigmas, f"{a} {e}, {b} {f}"))
+    return found, compared
+
+
+def _shares(known: list[Estimate], relative: bool) -> list[Estimate]:
+    """Shares of some models among themselves."""
+    if not relative:
+        return probabilities(known)
+    total = sum(e.value for e in known)
+    return [e.scaled(1 / total) for e in known] if total > 0 else known
 
 
 def combine(
-    log_mass: Sequence[Estimate], share: Sequence[Estimate]
+    log_mass: Sequence[Estimate],
+    share: Sequence[Estimate],
+    covariance: NDArray[np.float64],
 ) -> tuple[list[Estimate], NDArray[np.float64]]:
-    """Log masses from evidences and from visits together, by generalised least squares.
+    """Log masses from evidences and from shares together, by generalised least squares.
+
+    Flagged estimates count only for models that nothing else tells of, and their flag stays.
 
     Arguments:
         log_mass: Log of p(model) times the evidence, by a route that owes nothing to how often
-            the chains visit; flagged ones count only where there is nothing else.
-        share: Probabilities by visits, of the same models; they tell ratios only.
+            the chains visit.
+        share: Probabilities by visits or jumps, of the same models; they tell ratios only.
+        covariance: Of the shares.
 
     Returns:
-        Estimates in nats, flagged where nothing unflagged stands behind them, and their
-        covariance.
+        Estimates in nats, and their covariance.
     """
-    n = len(log_mass)
     value = np.array([e.value for e in log_mass])
     error = np.array([e.std_error for e in log_mass])
-    known = np.isfinite(value) & np.isfinite(error)
-    weight = np.where(known, 1 / np.maximum(error, 1e-6) ** 2, 0.0)
-    precision, right = np.diag(weight), weight * np.where(known, value, 0.0)
-    seen = np.array([usable(e) and e.value > 0 and e.std_error > 0 for e in share])
-    if seen.sum() > 1 and known.any():
-        pull = _odds_precision([e for e, s in zip(share, seen, strict=True) if s])
-        log_p = np.log([e.value for e, s in zip(share, seen, strict=True) if s])
-        rows = np.flatnonzero(seen)
+    finite = np.isfinite(value) & np.isfinite(error)
+    sound = np.array([usable(e) for e in log_mass])
+    seen = np.array([usable(e) and e.value > 0 for e in share])
+    linked = seen & bool((seen & sound).any())  # the level of one evidence reaches them all
+    counted = sound | (finite & ~linked)
+    weight = np.where(counted, 1 / np.maximum(error, LEAST_ERROR) ** 2, 0.0)
+    precision, right = np.diag(weight), weight * np.where(counted, value, 0.0)
+    rows = np.flatnonzero(seen)
+    if len(rows) > 1 and counted.any():
+        pull, log_ratio = _ratios(
+            np.array([e.value for e, s in zip(share, seen, strict=True) if s]), covariance, rows
+        )
         precision[np.ix_(rows, rows)] += pull
-        right[rows] += pull @ log_p
-    reached = known | (seen & bool(known.any()))
-    covariance = np.linalg.pinv(precision, hermitian=True)
-    x = covariance @ right
-    spread = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
+        right[rows] += pull @ log_ratio
+    reached = counted | linked
+    result = np.linalg.pinv(precision, rcond=1e-14, hermitian=True)
+    x = result @ right
+    spread = np.sqrt(np.maximum(result.diagonal(), 0.0))
     found = []
-    for k in range(n):
+    for k, e in enumerate(log_mass):
         if not reached[k]:
-            found.append(Estimate(math.nan, math.inf, 0.0, log_mass[k].warning or "no estimate"))
+            found.append(Estimate(math.nan, math.inf, 0.0, e.warning or "no estimate"))
             continue
-        warning = "" if usable(log_mass[k]) or seen[k] else log_mass[k].warning
-        se = float(spread[k])
+        se, warning = float(spread[k]), "" if sound[k] or linked[k] else e.warning
         found.append(Estimate(float(x[k]), se, 1 / se**2 if se else math.inf, warning))
-    return found, covariance
+    return found, result
 
 
-def _odds_precision(share: list[Estimate]) -> NDArray[np.float64]:
-    """Inverse covariance of log shares as functions of log masses.
-
-    Errors are correlated as those of a multinomial are.
-    """
-    p = np.array([e.value for e in share]).clip(1e-12, 1 - 1e-12)
-    sd = np.array([e.std_error for e in share]) / p
-    tie = np.sqrt(p / (1 - p))
-    correlation = -np.outer(tie, tie)
-    np.fill_diagonal(correlation, 1.0)
-    inverse = np.linalg.pinv(correlation * np.outer(sd, sd), rcond=1e-10, hermitian=True)
-    # log shares are log masses less the log of their sum: what the sum does not see
-    relative = np.eye(len(p)) - np.outer(np.ones(len(p)), p / p.sum())
-    found: NDArray[np.float64] = relative.T @ inverse @ relative
-    return found
+def _ratios(
+    p: NDArray[np.float64], covariance: NDArray[np.float64], rows: NDArray[np.intp]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Precision of log shares that tell ratios only, and the log shares, of some models."""
+    first = int(p.argmax())
+    others = [k for k in range(len(p)) if k != first]
+    slope = np.diag(1 / p)[others] - np.eye(len(p))[first] / p[first]
+    known = covariance[np.ix_(rows, rows)]
+    spread = slope @ known @ slope.T
+    spread += np.diag(LEAST_ERROR**2 + 1e-9 * spread.diagonal())
+    contrast = np.eye(len(p))[others] - np.eye(len(p))[first]
+    return contrast.T @ np.linalg.solve(spread, contrast), np.log(p)
 
 
 def shares_of(log_mass: Sequence[Estimate], covariance: NDArray[np.float64]) -> list[Estimate]:

@@ -12,6 +12,7 @@ from .estimate import Estimate
 
 FEW_CROSSINGS = 10.0  # expected crossings between a model and all others
 LEAST_BATCHES = 8  # below which an error by batches says little
+ROUNDING = 1e-9  # of a probability
 UNLINKED = "no jump leads there and back"
 
 
@@ -19,8 +20,10 @@ def stationary(rates: Tensor) -> Tensor:
     """Probabilities that rates between models balance, (..., M, M) -> (..., M).
 
     Arguments:
-        rates: From row to column, such that all models lead to each other; the diagonal is
-            ignored.
+        rates: From row to column; the diagonal is ignored.
+
+    Returns:
+        NaN where not all models lead to each other.
     """
     m = rates.shape[-1]
     rates = rates - torch.diag_embed(rates.diagonal(dim1=-2, dim2=-1))
@@ -29,7 +32,9 @@ def stationary(rates: Tensor) -> Tensor:
     balance = torch.cat([balance[..., :-1, :], torch.ones_like(balance[..., :1, :])], -2)
     right = torch.zeros(*rates.shape[:-2], m, 1, dtype=rates.dtype, device=rates.device)
     right[..., -1, :] = 1.0
-    return torch.linalg.solve(balance, right)[..., 0]
+    p, failed = torch.linalg.solve_ex(balance, right)
+    p = torch.where((failed != 0)[..., None, None], math.nan, p)[..., 0]
+    return torch.where((p > -ROUNDING).all(-1, keepdim=True), p.clamp(min=0), math.nan)
 
 
 def bartolucci(crossings: Tensor, stays: Tensor) -> list[Estimate]:
@@ -71,11 +76,12 @@ def bartolucci(crossings: Tensor, stays: Tensor) -> list[Estimate]:
     left_out = stationary(torch.where(without.sum(-1, keepdim=True) > 0, without, rates))
     b = len(crossings)
     error = ((b - 1) / b * (left_out - left_out.mean(0)).square().sum(0)).sqrt()
+    error = error.nan_to_num(math.inf)  # all rests on one batch
     found = [Estimate(0.0, math.inf, 0.0, UNLINKED) for _ in total]
     for i, value, se in zip(linked.tolist(), p.tolist(), error.tolist(), strict=True):
         moves = float(total[i].sum() + total[:, i].sum())
         warning = f"only {moves:.1f} crossings expected" if moves < 2 * FEW_CROSSINGS else ""
-        if b < LEAST_BATCHES:
+        if b < LEAST_BATCHES or math.isinf(se):
             se, warning = math.inf, warning or "too few batches for an error"
         ess = value * (1 - value) / se**2 if se > 0 else math.inf
         found[i] = Estimate(value, se, ess, warning)

@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from scipy.special import expit, logsumexp
 
 from .estimate import Estimate
-from .mean import mean_error
+from .mean import mean_error_where
 
 WIDE = 50.0  # nats about the weights in which the evidence is looked for
 DOUBTFUL = 0.1  # nats of standard error beyond which draws and map hardly meet
@@ -57,11 +57,13 @@ def bridge(posterior: NDArray[np.floating], proposal: NDArray[np.floating]) -> E
         return Estimate(math.nan, math.inf, 0.0, "never visited")
     if not np.isfinite(there).any():
         return Estimate(math.nan, math.inf, 0.0, "no draw in the support")
+    if not np.isfinite(here).any():
+        return Estimate(math.nan, math.inf, 0.0, "draws and map hardly overlap")
     effective = float(here.size)
     for _ in range(2):  # the second time with the effective number of draws
         value = _solve(here, there, effective)
         f = _share(here - value, effective, len(there), of_map=True)
-        error_here, ess_here = _relative_error(f, inside)
+        error_here, ess_here = mean_error_where(f / f.mean(), inside)
         effective = min(max(ess_here, 1.0), float(here.size))
     g = _share(there - value, effective, len(there), of_map=False)
     error_there = float(g.std()) / (g.mean() * math.sqrt(len(g)))
@@ -84,9 +86,8 @@ def _solve(here: NDArray[np.float64], there: NDArray[np.float64], effective: flo
         down = logsumexp(_log_expit(log_r - here - shift)) - math.log(len(here))
         return float(up - down)
 
-    fine = there[np.isfinite(there)]
-    low = min(here.min(), fine.min()) - WIDE
-    high = max(here.max(), fine.max()) + WIDE
+    fine = np.concatenate([here[np.isfinite(here)], there[np.isfinite(there)]])
+    low, high = fine.min() - WIDE, fine.max() + WIDE
     return float(brentq(imbalance, low, high, xtol=1e-10))
 
 
@@ -101,18 +102,3 @@ def _share(
     shift = math.log(effective / n_map)
     found: NDArray[np.float64] = expit(-log_u - shift) if of_map else expit(log_u + shift)
     return found
-
-
-def _relative_error(f: NDArray[np.float64], inside: NDArray[np.bool_]) -> tuple[float, float]:
-    """Relative standard error of the mean of ``f`` over draws that lie where ``inside`` is."""
-    mean = float(f.mean())
-    if np.ptp(f) <= 1e-9 * mean:  # the map is the posterior
-        return 0.0, float(f.size)
-    influence = np.zeros(inside.shape)
-    influence[inside] = (f / mean - 1) / inside.mean()
-    error, _ = mean_error(influence)
-    if not math.isfinite(error):  # too few draws for an autocorrelation: count the chains
-        chains = max(1, int(inside.any(1).sum()))
-        error = float(f.std()) / mean / math.sqrt(chains)
-    spread = float(f.std()) / mean
-    return error, (spread / error) ** 2 if error > 0 else float(f.size)

@@ -18,6 +18,7 @@ FIRST_DRAWS = 4096
 MOST_DRAWS = 65_536
 PRECISE = 0.005  # nats of standard error at which there are enough draws
 HIGH_K = 0.7  # Pareto shape beyond which weights can't be averaged
+EVEN = 0.95  # effective share of the weights beyond which their tail can't matter
 FLAT = 1e-6  # nats within which weights are one
 FEWEST = 25  # weights that have a tail
 LOW_SHARE = 0.1  # effective share of the draws under which the error itself is doubtful
@@ -101,6 +102,8 @@ def smoothed(log_w: Tensor) -> Estimate:
     """
     smooth, k = pareto_smoothed(log_w)
     e = log_mean_weight(smooth)
+    if e.ess > EVEN * len(log_w):  # so even that no tail matters
+        return e
     limit = min(1 - 1 / math.log10(max(len(log_w), 11)), HIGH_K)
     return replace(e, warning=f"Pareto k {k:.2f}" if k > limit else e.warning)
 
@@ -118,12 +121,12 @@ def pareto_smoothed(log_w: Tensor) -> tuple[Tensor, float]:
     inside = log_w[supported]
     if float(inside.max() - inside.min()) < FLAT or len(inside) < FEWEST:  # no tail to speak of
         return log_w, -math.inf
-    smooth, k = export.pareto_smooth(inside.numpy())
+    smooth, k = export.pareto_smooth(inside.cpu().numpy())
     if math.isinf(k):  # ties: the tail is flat, or of next to nothing
         top = inside.topk(math.ceil(min(0.2 * len(inside), 3 * len(inside) ** 0.5))).values
         return log_w, -math.inf if float(top[0] - top[-1]) < 1 else math.inf
     found = log_w.clone()
-    found[supported] = torch.as_tensor(smooth, dtype=log_w.dtype)
+    found[supported] = torch.as_tensor(smooth, dtype=log_w.dtype, device=log_w.device)
     # the smoothed weights come with a sum of 1: what was not in the tail tells their scale
     low = inside <= inside.median()
     found[supported] += (inside[low] - found[supported][low]).median()

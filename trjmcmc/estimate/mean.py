@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from ..export import effective_sample_size
 
+Covariance = NDArray[np.float64]
+ENOUGH_CHAINS = 8  # that must share the draws of a model for the spread of their means to tell
+ROUNDING = 1e-12  # relative spread of what is constant
 MANY_CHAINS = 32  # from here on the spread of the chains' own means is the better error
 
 
@@ -37,6 +40,70 @@ def mean_error(x: NDArray[np.floating]) -> tuple[float, float]:
         return error, variance / error**2 if error else float(x.size)
     ess = effective_sample_size(x)
     return math.sqrt(variance / ess) if ess > 0 else math.nan, ess
+
+
+def mean_error_where(x: NDArray[np.floating], inside: NDArray[np.bool_]) -> tuple[float, float]:
+    """Standard error of the mean of ``x`` over the draws of chains that come and go.
+
+    Arguments:
+        x: Values of the draws that count, in the order chain by chain, shape (n,).
+        inside: Which draws those are, shape (chain, draw).
+
+    Returns:
+        Error in the unit of x and effective sample size. Where few chains hold most of the draws
+        their means tell nothing: the error is then that of the autocorrelation in each, if that is
+        larger.
+    """
+    mean, spread = float(x.mean()), float(x.std())
+    if spread <= ROUNDING * max(abs(mean), float(np.abs(x).max())):
+        return 0.0, float(x.size)
+    influence = np.zeros(inside.shape)
+    influence[inside] = (x - mean) / inside.mean()
+    error, _ = mean_error(influence)
+    share = inside.sum(1) / inside.sum()
+    if not 1 / float((share**2).sum()) >= ENOUGH_CHAINS or not math.isfinite(error):
+        ends = np.cumsum(inside.sum(1))
+        parts = [p for p in np.split(x, ends[:-1]) if len(p)]
+        found = [effective_sample_size(p[None]) for p in parts]
+        ess = sum(min(e, len(p)) if e > 0 else 1.0 for e, p in zip(found, parts, strict=True))
+        own = spread / math.sqrt(max(ess, 1.0))
+        error = max(own, error) if math.isfinite(error) else own
+    return error, (spread / error) ** 2 if error > 0 else float(x.size)
+
+
+def share_covariance(shares: NDArray[np.floating], error: NDArray[np.floating]) -> Covariance:
+    """Covariance of mean shares, from shares in independent batches.
+
+    Arguments:
+        shares: By batch (a chain, or a stretch of one) and model, shape (B, M).
+        error: Standard errors of the means, shape (M,); the batches tell how they are correlated.
+
+    Returns:
+        Shape (M, M). Where the batches are not many more than the models the correlation is drawn
+        towards that of a multinomial.
+    """
+    b, m = shares.shape
+    p = shares.mean(0).clip(1e-12, 1 - 1e-12)
+    tie = np.sqrt(p / (1 - p))
+    correlation = -np.outer(tie, tie)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        seen = np.corrcoef(shares.T).reshape(m, m) if b > 1 else correlation
+    seen = np.where(np.isfinite(seen), seen, correlation)
+    trust = max(0.0, 1 - m / b)
+    mixed = trust * seen + (1 - trust) * correlation
+    np.fill_diagonal(mixed, 1.0)
+    found: Covariance = mixed * np.outer(error, error)
+    return found
+
+
+def batch_shares(indicators: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Shares in independent batches, (M, chain, draw) -> (B, M): chains, or stretches of few."""
+    m, chains, draws = indicators.shape
+    cuts = max(1, min(draws, -(-MANY_CHAINS // chains)))
+    each = draws // cuts
+    x = indicators[:, :, : cuts * each].reshape(m, chains * cuts, each)
+    found: NDArray[np.float64] = x.mean(2).T
+    return found
 
 
 def autocorrelation_time(x: NDArray[np.floating]) -> float:

@@ -58,7 +58,7 @@ class Progress(NamedTuple):
         error: Largest standard error of an indicator's mean, a bound where nothing has changed.
         time: Largest autocorrelation time of an indicator, in kept draws.
         log_error: Largest standard error of the log Bayes factor of a model of more than one
-            percent to the most probable one; infinite where one was never left.
+            percent to the most probable one; 0 where there is none.
     """
 
     error: float
@@ -83,7 +83,8 @@ def progress_of(space: Space, code: Tensor) -> Progress:
     found = [mean_error(seen[..., f].T.numpy()) for f in range(seen.shape[-1])]
     known = [(error, seen[..., 0].numel() / ess) for error, ess in found if not math.isnan(error)]
     if not known:  # one model throughout: the rule of three, a draw in twenty counted
-        return Progress(min(1.0, 3 * FORGOTTEN / code[..., 0].numel()), 1.0, math.inf)
+        bound = min(1.0, 3 * FORGOTTEN / code[..., 0].numel())
+        return Progress(bound, 1.0, 0.0 if bound < COMMON else math.inf)
     return Progress(max(e for e, _ in known), max(t for _, t in known), _log_error(seen))
 
 
@@ -93,7 +94,7 @@ def _log_error(seen: Tensor) -> float:
     best = int(share.argmax())
     others = [f for f in range(len(share)) if f != best and float(share[f]) > COMMON]
     if not others:
-        return math.inf
+        return 0.0
     first = seen[..., best] / share[best]
     errors = [mean_error((seen[..., f] / share[f] - first).T.numpy())[0] for f in others]
     return max(math.inf if math.isnan(e) else e for e in errors)
@@ -210,6 +211,10 @@ class Enough:
 
 def check_until(space: Space, until: Mapping[str, float] | None) -> dict[str, float]:
     """The standard errors asked for, refused if they make no sense."""
+    if not isinstance(until, Mapping | None):
+        raise ConfigurationError(
+            f'until: expected a dict such as {{"probability": 0.01}}, got {until!r}'
+        )
     wanted = dict(until or {})
     if unknown := set(wanted) - {"probability", "log_bayes_factor"}:
         raise ConfigurationError(

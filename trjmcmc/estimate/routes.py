@@ -130,7 +130,7 @@ def through_the_map(
     for m, w in weights.items():
         rows = np.where(inside[m].numpy(), log_w.numpy(), np.nan)
         found["bridge"][m] = rounded(bridge(rows, w.numpy()), dtype)
-    if evaluations > 2 * MIRRORED * len(weights):
+    if evaluations > 3 * MIRRORED * len(weights):
         found["warp"] = {}
         for m, c in codes.items():
             some = _some(inside[m], MIRRORED)

@@ -88,7 +88,8 @@ def second_eigenvalue(transition: NDArray[np.float64]) -> float:
     p = transition[np.ix_(seen, seen)]
     if len(p) < 2:
         return 0.0 if len(p) else float("nan")
-    p = p / p.sum(1, keepdims=True)
+    total = p.sum(1, keepdims=True)
+    p = np.where(total > 0, p / np.where(total > 0, total, 1.0), np.eye(len(p)))
     return float(np.sort(np.abs(np.linalg.eigvals(p)))[-2])
 
 
@@ -109,4 +110,5 @@ def _drift(indicator: NDArray[np.bool_]) -> float:
 
 def _few_returns(indicator: NDArray[np.bool_]) -> str:
     returns = int((np.diff(indicator.astype(int), axis=1) == 1).sum())
-    return f"entered only {returns} times" if returns < FEW_RETURNS else ""
+    times = "once" if returns == 1 else f"{returns} times"
+    return f"entered only {times}" if returns < FEW_RETURNS else ""

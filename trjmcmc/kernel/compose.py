@@ -136,6 +136,8 @@ class DelayedRejection(Kernel):
     name = "delayed rejection"
 
     def __init__(self, first: Jump, second: Jump) -> None:
+        if not isinstance(first, Jump) or not isinstance(second, Jump):
+            raise ConfigurationError("DelayedRejection: expected two jumps, trj.kernel.Jump")
         if first.transport is not second.transport or not first.transport.spares_pass:
             raise ConfigurationError(
                 "DelayedRejection: both jumps must go through one map that passes spare coordinates"
