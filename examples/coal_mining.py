@@ -99,6 +99,10 @@ def main() -> None:
     print("\nPosterior probability of the number of change points, 191 disasters 1851-1962\n")
     print(table.round(4).to_string())
 
+    print("\nLog evidences by every route (nats)\n")
+    evidence = result.evidence()
+    shown = ["visits", "bartolucci", "bridge", "warp", "combined", "combined_se", "verdict"]
+    print(evidence[[c for c in shown if c in evidence]].round(3).to_string())
     print("\nAudit: tempered runs that owe nothing to the map, and what they say of it\n")
     print(result.audit().round(3).to_string())
     print("\nEffective draws of p(k) a second by the moves that were measured")

@@ -1,7 +1,9 @@
 import math
+import time
 import warnings
 
 import emcee
+import matplotlib
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,8 @@ import torch
 import trjmcmc as trj
 from tests import toys
 from tests.test_problems import SHARED, shared_only
+from tests.test_transport import MovesSpares, shaken_mixture
+from trjmcmc.draws import Draws
 from trjmcmc.errors import ConfigurationError, DisagreementWarning, TRJError
 from trjmcmc.estimate import (
     Estimate,
@@ -17,6 +21,7 @@ from trjmcmc.estimate import (
     bridge,
     clashes,
     combine,
+    enough_weights,
     log_mean_weight,
     pareto_k,
     second_eigenvalue,
@@ -25,6 +30,11 @@ from trjmcmc.estimate import (
     smoothed,
     transition_matrix,
 )
+from trjmcmc.estimate.routes import through_the_map
+from trjmcmc.kernel import start
+from trjmcmc.plot import plot_repeats
+
+matplotlib.use("Agg")
 
 LOG_Z = 0.5 * math.log(2 * math.pi)
 
@@ -443,6 +453,135 @@ def test_a_disagreement_names_models_and_routes_and_says_what_to_do(regression):
 def test_importance_weights_of_zero_count():
     w = torch.tensor([0.0, 0.0, -math.inf, -math.inf])
     assert log_mean_weight(w).value == pytest.approx(math.log(0.5))
+
+
+@pytest.mark.parametrize("make", [shaken_mixture, MovesSpares])
+def test_bridges_through_all_kinds_of_maps(make, generator):
+    """Mixtures with a chooser, and maps that move spare slots; plain and symmetrised."""
+    target = toys.gaussians()
+    code = torch.arange(3).repeat(40 * 50)[:, None]
+    z = torch.randn(len(code), 3, generator=generator)
+    theta, _ = toys.gaussian_map(target).from_reference(z, code)
+    state = start(target, code, theta.detach())
+    order = torch.randperm(len(code), generator=generator)
+    record = Draws(*(x[order].reshape(40, 150, *x.shape[1:]) for x in state[:3]))
+    transport = make(target.space)
+    labels = ["none", "one", "three"]
+    weights = {
+        m: enough_weights(target, transport, target.space.code_of(m), generator, most=4000)
+        for m in labels
+    }
+    routes = through_the_map(target, transport, record, weights, generator, evaluations=math.inf)
+    for route in ("bridge", "warp", "importance"):
+        for m in labels:
+            e, exact = routes[route][m], target.truth.log_evidence[m]
+            gap = e.value - exact - float(target.space.log_prior(target.space.code_of(m)[None])[0])
+            assert abs(gap) < 4.5 * e.std_error + 1e-5, (route, m, str(e))
+    assert routes["warp"]["three"].std_error < 0.2
+
+
+def test_large_spaces_show_the_same_probabilities_everywhere():
+    target = trj.problems.variable_selection(8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", trj.errors.TRJWarning)
+        sampler = trj.TRJSampler(target, seed=2)
+        sampler.fit(steps=100, audit=False, progress=False)
+        result = sampler.run(draws=150, chains=64, progress=False)
+    table, known = result.evidence(), result.model_probabilities()
+    assert len(table) < 256 and known["combined"].notna().sum() > 3
+    both = known.index.intersection(table.index)
+    assert np.allclose(known.loc[both, "combined"], table.loc[both, "probability"], equal_nan=True)
+    exact = np.array([target.truth.log_evidence[m] for m in table.index])
+    sound = (table["combined_se"] < 1.0) & ~table["note"].str.contains("bridge: ")
+    gap = np.abs(table["combined"] - exact)[sound]
+    assert sound.any() and (gap < 5 * table["combined_se"][sound] + 0.05).all()
+
+
+@pytest.mark.parametrize("chains", [1, 3])
+def test_jumps_of_few_chains_are_counted_in_stretches_of_time(chains):
+    target = toys.gaussians()
+    sampler = trj.TRJSampler(target, toys.gaussian_map(target, 1.0), seed=3)
+    result = sampler.run(draws=3000, chains=chains, fit=False, progress=False)
+    crossings, stays = result.crossings
+    assert 16 <= len(stays) <= 200 and float(stays.sum()) == chains * 3000
+    assert crossings.shape == (len(stays), 3, 3)
+    for label, e in result._bartolucci.items():
+        assert abs(e.value - target.truth.probabilities[label]) < 5 * e.std_error < 0.2
+
+
+def test_a_run_stops_on_bayes_factors_and_says_how_far_it_is(capsys):
+    sampler = trj.TRJSampler(normal_pair(), seed=4)
+    result = sampler.run(until={"log_bayes_factor": 0.004}, max_seconds=60)
+    visits = result.bayes_factor("shift", "null", log=True, route="visits")
+    assert visits.std_error < 0.006 and not result.report.out_of_time
+    said = capsys.readouterr().err
+    assert "log bayes factor ±" in said and "s left" in said
+    rare = trj.Target(
+        [
+            trj.Model("a", {}, lambda p: torch.tensor(0.0)),
+            trj.Model("b", {}, lambda p: torch.tensor(-14.0)),
+        ]
+    )
+    begun = time.monotonic()  # no competitor: nothing to wait for
+    trj.TRJSampler(rare, seed=1).run(
+        until={"log_bayes_factor": 0.05}, max_seconds=60, progress=False
+    )
+    assert time.monotonic() - begun < 30
+    with pytest.raises(ConfigurationError, match="expected a dict such as"):
+        sampler.run(until=0.05)
+    with pytest.raises(ConfigurationError, match="above 0"):
+        sampler.run(until={"log_bayes_factor": -1.0})
+    many = trj.TRJSampler(trj.problems.variable_selection(8), seed=1)
+    with pytest.raises(ConfigurationError, match="2 to 64 models"):
+        many.run(until={"log_bayes_factor": 0.1})
+
+
+def test_a_likelihood_that_fails_for_good_leaves_its_draws():
+    calls = [0]
+
+    def broken(p):
+        calls[0] += len(p["x"])
+        if calls[0] > 400_000:
+            raise RuntimeError("the licence has expired")
+        return -0.5 * p["x"] ** 2
+
+    model = trj.Model(
+        "m", {"x": torch.distributions.Normal(0.0, 1.0)}, trj.BlackBox(broken, vectorized=True)
+    )
+    sampler = trj.TRJSampler(trj.Target([model]), seed=1)
+    with pytest.raises(trj.errors.BlackBoxError, match="licence") as failure:
+        sampler.run(draws=20_000, chains=64, progress=False)
+    assert failure.value.result is not None and failure.value.result.raw.n_draws > 10
+
+
+@pytest.mark.filterwarnings("ignore:the chains have not mixed")
+def test_weights_belong_to_the_map_of_the_moment():
+    target = toys.gaussians()
+    sampler = trj.TRJSampler(target, toys.gaussian_map(target), seed=1)
+    first = sampler.run(draws=50, chains=64, fit=False, progress=False)
+    sampler.transport.loc.data += 0.5  # behind torch's back
+    second = sampler.run(draws=50, chains=64, fit=False, progress=False)
+    assert first.routes["importance"]["three"] != second.routes["importance"]["three"]
+    sampler._log_mass.pop("one")  # as if the user had pressed Ctrl-C in between
+    assert "one" in sampler.run(draws=9, chains=64, fit=False, progress=False).log_mass
+
+
+def test_pictures_are_drawn(regression, tmp_path):
+    _, result = regression
+    axes = [
+        result.plot_evidence(),
+        result.plot_jumps(),
+        result.plot_pareto(),
+        result.plot_models(),
+        result.plot_running(chains=2),
+        plot_repeats({"a": [0.1, 0.2, 0.3], "b": [0.2, 0.2, 0.25]}, 0.2),
+    ]
+    for i, ax in enumerate(axes):
+        assert ax.get_xlabel() or ax.get_ylabel()
+        ax.figure.savefig(tmp_path / f"{i}.png")
+    bare = trj.Result(result.space, result.raw, {}, {}, result.report)
+    with pytest.raises(TRJError, match="plot_pareto: no map"):
+        bare.plot_pareto()
 
 
 # ---- other priors, averages ---------------------------------------------------------------------

@@ -25,22 +25,23 @@ TOO_WIDE = 5.0  # times the smallest error: a route that would dwarf the others
 
 
 def plot_models(result: Result, ax: Axes | None = None) -> Axes:
-    """Bars of model probabilities with two standard errors, beside importance and truth."""
+    """Bars of model probabilities with two standard errors, beside combined ones and truth."""
     ax = ax if ax is not None else plt.subplots(figsize=(6, 3.5), layout="constrained")[1]
     table = result.model_probabilities()
     x = np.arange(len(table))
     ax.bar(x, table["visits"], color=PALETTE[5], label="visits, ± 2 standard errors")
     ax.errorbar(x, table["visits"], 2 * table["visits_se"], fmt="none", ecolor="black", capsize=3)
-    if table["importance"].notna().any():
+    route = "combined" if table["combined"].notna().any() else "importance"
+    if table[route].notna().any():
         ax.errorbar(
             x + 0.22,
-            table["importance"],
-            2 * table["importance_se"],
+            table[route],
+            2 * table[f"{route}_se"],
             fmt="D",
             ms=4,
             color=PALETTE[1],
             capsize=2,
-            label="importance sampling",
+            label=f"{route} evidences",
         )
     if result.truth is not None:
         known = [result.truth.probabilities.get(str(label), np.nan) for label in table.index]
