@@ -355,7 +355,7 @@ def test_verdicts():
     assert verdict(map_log_evidence=-0.3) == "evidences differ"
 
 
-@pytest.mark.parametrize("dim", [2, pytest.param(5, marks=pytest.mark.slow), 10])
+@pytest.mark.parametrize("dim", [2, *(pytest.param(d, marks=pytest.mark.slow) for d in (5, 10))])
 def test_four_modes_get_their_weights(dim):
     target, centre = four_modes(dim), mode_centres(dim)
     sampler = trj.TRJSampler(target, seed=1)

@@ -4,6 +4,7 @@ import math
 import time
 import warnings
 
+import emcee
 import numpy as np
 import pandas as pd
 import pytest
@@ -342,7 +343,7 @@ def test_a_stuck_sampler_has_no_effective_draws():
         )
 
     target = toys.gaussians(scale=1.0)
-    found = trj.compare_samplers(target, {"stuck": stuck}, budget=3.0, chains=64, progress=False)
+    found = trj.compare_samplers(target, {"stuck": stuck}, budget=6.0, chains=64, progress=False)
     assert float(found.table.loc["stuck", "ess"]) < 64
 
 
@@ -356,3 +357,31 @@ def test_samplers_that_do_not_apply_are_named():
         trj.compare_samplers(toys.gaussians(), ["nuts"])
     with pytest.raises(ConfigurationError, match="budget"):
         trj.compare_samplers(toys.gaussians(), budget=0)
+
+
+@pytest.mark.slow
+def test_coal_mining_to_a_hundredth_in_nine_seconds():
+    """On a machine with nothing else to do; benchmarks/samplers.py shows the rest."""
+    target = trj.problems.coal_mining()
+    begun = time.monotonic()
+    result = trj.TRJSampler(target, seed=30).run(until={"probability": 0.01}, progress=False)
+    assert time.monotonic() - begun <= 9
+    table = result.model_probabilities()
+    exact = np.array(list(target.truth.probabilities.values()))
+    assert (table["visits_se"] <= 0.01).all()
+    assert (np.abs(table["visits"] - exact) < 4.5 * table["visits_se"]).all()
+
+
+@pytest.mark.slow
+def test_the_memory_of_k_after_a_fit():
+    """Coal mining: AutoMix 38, Green's automatic sampler 118, his problem-specific one 68."""
+    sampler = trj.TRJSampler(trj.problems.coal_mining(), seed=1)
+    begun = time.monotonic()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TRJWarning)
+        sampler.fit(progress=False)
+        assert time.monotonic() - begun <= 120
+        result = sampler.run(draws=1500, fit=True, progress=False)
+    index = result.model_index().T[:, :, None].astype(float)
+    assert emcee.autocorr.integrated_time(index, tol=0, quiet=True).item() <= 10
+    assert result.autocorrelation_time() <= 20  # by the spread of the chains' means

@@ -388,7 +388,8 @@ def test_robust_regression_in_plain_numpy():
     check(result, like.truth, sigmas=4.0)
     assert result.report.gradients == 0
     calls = result.report.evaluations
-    assert 0.99 * calls < box.calls <= calls <= 400_000  # a few were remembered
+    assert 0.99 * calls < box.calls <= calls + 16  # a few were remembered, or checked the target
+    assert calls <= 400_000
     table = result.evidence()
     for label, exact in like.truth.log_evidence.items():
         row = table.loc[label]
@@ -456,7 +457,8 @@ def test_a_limit_on_evaluations_is_never_exceeded(kind, limit):
 
 
 @pytest.mark.parametrize(
-    "kind", ["emcee", pytest.param("emcee, longer", marks=pytest.mark.slow), "arrays"]
+    "kind",
+    [*(pytest.param(k, marks=pytest.mark.slow) for k in ("emcee", "emcee, longer")), "arrays"],
 )
 def test_pilot_draws_from_elsewhere(kind, generator):
     target = trj.problems.sinh_arcsinh()
@@ -557,8 +559,8 @@ def test_a_large_space_without_gradients():
     sampler = trj.TRJSampler(target, seed=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TRJWarning)
-        sampler.fit(steps=150, particles=40, moves=5, progress=False)
-        result = sampler.run(100, chains=64, progress=False)
+        sampler.fit(steps=60, particles=40, moves=3, progress=False)
+        result = sampler.run(60, chains=64, progress=False)
     on = result.inclusion_probabilities()["probability"]
     assert on["x0"] > 0.9 and on["x3"] > 0.8
     with pytest.raises(trj.errors.ConfigurationError, match="without gradients needs draws"):

@@ -11,7 +11,7 @@ from tests.test_evidence import calibrated
 from trjmcmc.errors import TRJWarning
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "calibration.py"
-RUNS = 40
+RUNS = 30
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def benchmark():
 def test_error_bars_of_every_route_are_calibrated(benchmark, case, model):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TRJWarning)
-        found = benchmark.scores(benchmark.CASES[case](), RUNS, steps=100, draws=120, chains=48)
+        found = benchmark.scores(benchmark.CASES[case](), RUNS, steps=100, draws=80, chains=48)
     assert found.groupby("run")["agree"].first().mean() >= 0.95
     for route, part in found[found["model"] == model].groupby("route"):
         z = part.loc[~part["flagged"].astype(bool), "z"]

@@ -135,7 +135,7 @@ quiet = pytest.mark.filterwarnings("ignore:the chains have not mixed")  # runs k
 
 
 @quiet
-@pytest.mark.parametrize("n_models", [65, 1000])
+@pytest.mark.parametrize("n_models", [65, pytest.param(1000, marks=pytest.mark.slow)])
 def test_long_lists_of_models(n_models):
     models = [
         trj.Model(f"m{i}", {"x": Normal(float(i % 5), 1.0)}, lambda p: -p["x"].square() / 2)

@@ -67,16 +67,17 @@ class BlackBox:
         return self  # pools and compiled codes can't be copied
 
     def __call__(self, params: Mapping[str, Tensor], active: Tensor | None = None) -> Tensor:
-        like, points, batch = _points(params, active)
+        like, batch = _on_host(params, active)
+        n = len(like)
         if self.vectorized:
-            value = np.asarray(self._whole(batch, len(points)))
-            if value.shape != (len(points),) or not np.issubdtype(value.dtype, np.number):
+            value = np.asarray(self._whole(batch, n))
+            if value.shape != (n,) or not np.issubdtype(value.dtype, np.number):
                 raise BlackBoxError(
                     f"the black box returned shape {value.shape} of {value.dtype} for a batch of "
-                    f"{len(points)} points, expected ({len(points)},); the first of them "
-                    f"{_shown(_first(batch))}"
+                    f"{n} points, expected ({n},); the first of them {_shown(_first(batch))}"
                 )
         else:
+            points = _points(batch, n)
             value = np.array([self._number(v, p) for v, p in self._each(points)])
         return torch.as_tensor(value).to(like)
 
@@ -158,11 +159,13 @@ class WithGradient(BlackBox):
     def evaluate(
         self, params: Mapping[str, Tensor], active: Tensor | None
     ) -> tuple[Tensor, list[Tensor]]:
-        like, points, batch = _points(params, active)
+        like, batch = _on_host(params, active)
+        n = len(like)
         if self.vectorized:
-            value, gradient = self._pair(self._whole(batch, len(points)), _first(batch))
-            self._check(value, gradient, params, len(points), _first(batch))
+            value, gradient = self._pair(self._whole(batch, n), _first(batch))
+            self._check(value, gradient, params, n, _first(batch))
         else:
+            points = _points(batch, n)
             pairs = [self._pair(v, p) for v, p in self._each(points)]
             for (v, g), point in zip(pairs, points, strict=True):
                 self._number(v, point)
@@ -239,17 +242,17 @@ def with_gradient(
     return WithGradient(function, vectorized=vectorized, pool=pool)
 
 
-def _points(
-    params: Mapping[str, Tensor], active: Tensor | None
-) -> tuple[Tensor, list[tuple[Any, ...]], tuple[Any, ...]]:
-    """A tensor to return like, the arguments point by point, and those of the whole batch."""
+def _on_host(params: Mapping[str, Tensor], active: Tensor | None) -> tuple[Tensor, tuple[Any, ...]]:
+    """A tensor to return like, and the arguments of the whole batch in NumPy."""
     like = next(iter(params.values())).detach() if params else torch.zeros(1)
     host = {k: v.detach().cpu().double().numpy() for k, v in params.items()}
-    batch: tuple[Any, ...] = (host,) if active is None else (host, active.cpu().numpy())
-    points = [
-        ({k: v[i] for k, v in host.items()}, *(x[i] for x in batch[1:])) for i in range(len(like))
-    ]
-    return like, points, batch
+    return like, (host,) if active is None else (host, active.cpu().numpy())
+
+
+def _points(batch: tuple[Any, ...], n: int) -> list[tuple[Any, ...]]:
+    """The arguments of a batch point by point."""
+    host, *rest = batch
+    return [({k: v[i] for k, v in host.items()}, *(x[i] for x in rest)) for i in range(n)]
 
 
 def _first(batch: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -305,7 +305,8 @@ class Result:
         for m, (label, e) in enumerate(zip(labels, bartolucci(*self.crossings), strict=True)):
             visits = self._visits(label)  # chains that have not mixed spoil both
             memory = 1.0
-            if self.raw.n_chains < MANY_CHAINS:  # stretches of one chain may not be independent
+            if self.raw.n_chains < MANY_CHAINS and len(batches) > 1:
+                # stretches of one chain may not be independent
                 spread = float(batches[:, m].std(ddof=1)) / math.sqrt(len(batches))
                 memory = max(1.0, visits.std_error / spread) if spread > 0 else 1.0
             found[label] = replace(

@@ -614,6 +614,7 @@ class TRJSampler:
             out_of_time=chain.stopped == "enough" and self._late,
         )
         result = self._result(record, report, chain)
+        report.evaluations = self.target.evaluations - self._before[0]  # weighing included
         if chain.error is not None:
             chain.error.result = result
             raise chain.error
