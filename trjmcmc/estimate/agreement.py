@@ -74,7 +74,7 @@ def clashes(
         if a in relative or b in relative:
             if len(known) < 2:
                 continue
-            x, y = (_shares(found, r in relative) for r, found in ((a, x), (b, y)))
+            x, y = _shares(x, a in relative), _shares(y, b in relative)
             small = SMALL_SHARE
         for i, e, f in zip(known, x, y, strict=True):
             compared.add(labels[i])
@@ -118,8 +118,9 @@ def combine(
     seen = np.array([usable(e) and e.value > 0 for e in share])
     linked = seen & bool((seen & sound).any())  # the level of one evidence reaches them all
     counted = sound | (finite & ~linked)
+    level = float(value[counted].max()) if counted.any() else 0.0
     weight = np.where(counted, 1 / np.maximum(error, LEAST_ERROR) ** 2, 0.0)
-    precision, right = np.diag(weight), weight * np.where(counted, value, 0.0)
+    precision, right = np.diag(weight), weight * np.where(counted, value - level, 0.0)
     rows = np.flatnonzero(seen)
     if len(rows) > 1 and counted.any():
         pull, log_ratio = _ratios(
@@ -128,8 +129,12 @@ def combine(
         precision[np.ix_(rows, rows)] += pull
         right[rows] += pull @ log_ratio
     reached = counted | linked
-    result = np.linalg.pinv(precision, rcond=1e-14, hermitian=True)
-    x = result @ right
+    result = np.zeros_like(precision)
+    if reached.any():
+        scale = 1 / np.sqrt(precision.diagonal()[reached])
+        inner = precision[np.ix_(reached, reached)] * np.outer(scale, scale)
+        result[np.ix_(reached, reached)] = np.linalg.inv(inner) * np.outer(scale, scale)
+    x = result @ right + level
     spread = np.sqrt(np.maximum(result.diagonal(), 0.0))
     found = []
     for k, e in enumerate(log_mass):
