@@ -331,7 +331,7 @@ def test_samplers_are_compared():
 
 def test_a_stuck_sampler_has_no_effective_draws():
     def stuck(target):
-        return trj.TRJSampler(
+        sampler = trj.TRJSampler(
             target,
             kernel=lambda t, m: trj.kernel.Cycle(
                 [
@@ -341,9 +341,11 @@ def test_a_stuck_sampler_has_no_effective_draws():
             ),
             seed=1,
         )
+        sampler.fit(steps=0, pilot=False, audit=False, progress=False)
+        return sampler
 
     target = toys.gaussians(scale=1.0)
-    found = trj.compare_samplers(target, {"stuck": stuck}, budget=6.0, chains=64, progress=False)
+    found = trj.compare_samplers(target, {"stuck": stuck}, budget=3.0, chains=64, progress=False)
     assert float(found.table.loc["stuck", "ess"]) < 64
 
 

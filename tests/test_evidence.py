@@ -10,7 +10,7 @@ import torch
 
 import trjmcmc as trj
 from tests import toys
-from tests.test_problems import SHARED, shared_only
+from tests.test_problems import SHARED, rough_subset_maps, shared_only
 from tests.test_transport import MovesSpares, shaken_mixture
 from trjmcmc.draws import Draws
 from trjmcmc.errors import ConfigurationError, DisagreementWarning, TRJError
@@ -33,6 +33,7 @@ from trjmcmc.estimate import (
 from trjmcmc.estimate.routes import through_the_map
 from trjmcmc.kernel import start
 from trjmcmc.plot import plot_repeats
+from trjmcmc.problems.variable_selection import _simulated
 
 matplotlib.use("Agg")
 
@@ -481,20 +482,20 @@ def test_bridges_through_all_kinds_of_maps(make, generator):
 
 
 def test_large_spaces_show_the_same_probabilities_everywhere():
-    target = trj.problems.variable_selection(8)
+    x, y = _simulated(8, 0)
+    target = trj.problems.variable_selection(x=x, y=y)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", trj.errors.TRJWarning)
-        sampler = trj.TRJSampler(target, seed=2)
-        sampler.fit(steps=100, audit=False, progress=False)
-        result = sampler.run(draws=150, chains=64, progress=False)
+        sampler = trj.TRJSampler(target, rough_subset_maps(target, x, y), seed=2)
+        result = sampler.run(draws=150, chains=64, fit=False, progress=False)
     table, known = result.evidence(), result.model_probabilities()
     assert len(table) < 256 and known["combined"].notna().sum() > 3
     both = known.index.intersection(table.index)
     assert np.allclose(known.loc[both, "combined"], table.loc[both, "probability"], equal_nan=True)
     exact = np.array([target.truth.log_evidence[m] for m in table.index])
-    sound = (table["combined_se"] < 1.0) & ~table["note"].str.contains("bridge: ")
+    sound = (table["combined_se"] < 0.1) & ~table["note"].str.contains("bridge: ")
     gap = np.abs(table["combined"] - exact)[sound]
-    assert sound.any() and (gap < 5 * table["combined_se"][sound] + 0.05).all()
+    assert sound.sum() > 5 and (gap < 5 * table["combined_se"][sound] + 0.01).all()
 
 
 @pytest.mark.parametrize("chains", [1, 3])
