@@ -29,8 +29,10 @@ def effective_sample_size(x: NDArray[np.floating]) -> float:
 
 
 def split_rhat(x: NDArray[np.floating]) -> float:
-    """Split R-hat of ``x``, shape (chain, draw); NaN where x is constant or there is one
-    chain, infinite where no chain ever moves."""
+    """Split R-hat of ``x``, shape (chain, draw).
+
+    NaN where x is constant or there is one chain, infinite where no chain ever moves.
+    """
     if len(x) < 2 or x.shape[1] < 4 or np.ptp(x) == 0:
         return float("nan")
     with np.errstate(divide="ignore", invalid="ignore"):  # chains that never move: infinite
