@@ -18,7 +18,8 @@ FIRST_DRAWS = 4096
 MOST_DRAWS = 65_536
 PRECISE = 0.005  # nats of standard error at which there are enough draws
 HIGH_K = 0.7  # Pareto shape beyond which weights can't be averaged
-EVEN = 0.95  # effective share of the weights beyond which their tail can't matter
+ENDLESS_K = 0.5  # Pareto shape beyond which their variance is infinite
+EVEN = 0.8  # effective share of the weights beyond which their tail can't matter
 FLAT = 1e-6  # nats within which weights are one
 FEWEST = 25  # weights that have a tail
 LOW_SHARE = 0.1  # effective share of the draws under which the error itself is doubtful
@@ -94,8 +95,10 @@ def smoothed(log_w: Tensor) -> Estimate:
 
     Returns:
         The estimate in nats; ``ess`` of the smoothed weights. It is flagged where the Pareto
-        shape exceeds min(1 - 1 / log10(n), 0.7): then neither it nor the plain mean can be
-        relied on.
+        shape exceeds 0.5, unless four fifths of the draws count: the variance is then infinite, and
+        the standard error says nothing.
+        (Beyond 0.7 the mean itself can't be relied on; but runs that missed the large weights,
+        the worst of all, look like 0.5 to 0.7.)
 
     Source:
         Vehtari, Simpson, Gelman, Yao & Gabry (2024), https://jmlr.org/papers/v25/19-556.html
@@ -104,8 +107,7 @@ def smoothed(log_w: Tensor) -> Estimate:
     e = log_mean_weight(smooth)
     if e.ess > EVEN * len(log_w):  # so even that no tail matters
         return e
-    limit = min(1 - 1 / math.log10(max(len(log_w), 11)), HIGH_K)
-    return replace(e, warning=f"Pareto k {k:.2f}" if k > limit else e.warning)
+    return replace(e, warning=f"Pareto k {k:.2f}" if k > ENDLESS_K else e.warning)
 
 
 def pareto_k(log_w: Tensor) -> float:
