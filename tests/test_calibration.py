@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.test_evidence import calibrated
+from tests.test_evidence import assert_calibrated
 from trjmcmc.errors import TRJWarning
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "calibration.py"
@@ -38,5 +38,5 @@ def test_error_bars_of_every_route_are_calibrated(benchmark, case, model):
         z = part.loc[~part["flagged"].astype(bool), "z"]
         if len(z) < RUNS / 2:  # a flag is up: nothing is claimed
             continue
-        calibrated(np.array(z), len(z))
+        assert_calibrated(np.array(z), len(z))
         assert route in {*benchmark.SHARES, *benchmark.EVIDENCES}

@@ -54,7 +54,7 @@ def walk(rng, chains, draws, rho):
     return x
 
 
-def calibrated(z, repeats):
+def assert_calibrated(z, repeats):
     """Mean zero and spread one, as far as so many repeats can tell."""
     z = np.asarray(z)
     assert abs(z.mean()) < 4.5 / math.sqrt(repeats)
@@ -73,7 +73,7 @@ def test_bridges_are_right_and_their_errors_calibrated(chains, rho, scale):
         e = bridge(log_w(x, scale), log_w(y, scale))
         z.append((e.value - LOG_Z) / e.std_error)
         assert not e.warning
-    calibrated(z, 150)
+    assert_calibrated(z, 150)
 
 
 def test_draws_outside_the_support_do_not_bias_a_bridge():
@@ -82,7 +82,7 @@ def test_draws_outside_the_support_do_not_bias_a_bridge():
         x, y = np.abs(walk(rng, 40, 50, 0.5)), 1.5 * rng.standard_normal(1500)
         e = bridge(log_w(x, 1.5), np.where(y > 0, log_w(y, 1.5), -np.inf))
         z.append((e.value - (LOG_Z - math.log(2))) / e.std_error)
-    calibrated(z, 150)
+    assert_calibrated(z, 150)
 
 
 def test_a_bridge_uses_the_draws_of_its_model_only():
@@ -201,8 +201,8 @@ def test_jump_estimates_are_right_and_their_errors_calibrated():
         e, b = bartolucci(*tables)[1], bartolucci_odds(*tables, 1, 0)
         z.append((e.value - 0.7) / e.std_error)
         odds.append((b.value - math.log(7 / 3)) / b.std_error)
-    calibrated(z, 150)
-    calibrated(odds, 150)
+    assert_calibrated(z, 150)
+    assert_calibrated(odds, 150)
 
 
 def test_jump_estimates_of_many_models():
@@ -303,7 +303,7 @@ def test_correlated_shares_combine_honestly():
             gap = found[a].value - found[b].value - exact[a] + exact[b]
             variance = covariance[a, a] + covariance[b, b] - 2 * covariance[a, b]
             z.append(gap / variance**0.5)
-    calibrated(z, 200)
+    assert_calibrated(z, 200)
 
 
 def test_flags_survive_the_combination():
@@ -817,7 +817,7 @@ def test_errors_of_evidences_from_draws_are_calibrated():
         x = np.stack([walk(rng, 40, 200, 0.7), 2 * walk(rng, 40, 200, 0.3)], -1)
         found = trj.evidence(x, lambda x: -0.5 * (x**2 / [1, 4]).sum(-1), seed=i).log_evidence
         z.append((found.value - 2 * LOG_Z - math.log(2)) / found.std_error)
-    calibrated(z, 60)
+    assert_calibrated(z, 60)
 
 
 def test_evidence_from_emcee_and_arviz():
