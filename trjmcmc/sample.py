@@ -112,8 +112,7 @@ class Crossings:
                 continue
             here = self._group * m + self.space.index(info.before.code)
             to = self.space.index(info.proposed.code)
-            chance = info.log_ratio.double().nan_to_num(-math.inf).clamp(max=0).exp()
-            chance = torch.where(info.proposed.log_joint.abs() < math.inf, chance, 0.0)
+            chance = info.chance
             self._crossed[part].view(-1).index_add_(0, here * m + to, chance)
             self._stays[part].view(-1).index_add_(0, here, torch.ones_like(chance))
         self._steps += 1

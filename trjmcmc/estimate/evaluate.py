@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 
 import torch
 from torch import Tensor
@@ -83,11 +82,9 @@ def evaluate_jumps(
     scripted.proposal = _Script(target.space, codes[there])
     with torch.no_grad():
         _, (info,) = scripted.step(start(target, code, theta), generator)
-    chance = info.log_ratio.double().nan_to_num(-math.inf).clamp(max=0).exp()
-    chance = torch.where(info.proposed.log_joint.abs() < math.inf, chance, 0.0)
     batch = (turn // (m - 1)) % GROUPS
     crossings = torch.zeros(GROUPS * m * m, dtype=torch.float64, device=code.device)
-    crossings.index_add_(0, (batch * m + here) * m + there, chance)
+    crossings.index_add_(0, (batch * m + here) * m + there, info.chance)
     stays = torch.bincount(batch * m + here, minlength=GROUPS * m).double()
     return crossings.view(GROUPS, m, m).cpu(), stays.view(GROUPS, m).cpu()
 

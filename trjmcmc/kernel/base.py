@@ -64,6 +64,12 @@ class Info(NamedTuple):
     accepted: Tensor
     log_ratio: Tensor
 
+    @property
+    def chance(self) -> Tensor:
+        """Acceptance probability, shape (C,), float64; 0 where the density is not defined."""
+        chance = self.log_ratio.double().nan_to_num(-math.inf).clamp(max=0).exp()
+        return torch.where(self.proposed.log_joint.abs() < math.inf, chance, 0.0)
+
 
 class Kernel(ABC):
     """A Markov kernel on batches of chains that leaves the target invariant.
