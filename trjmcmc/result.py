@@ -199,7 +199,7 @@ class Result:
         return min((e for e in found if math.isfinite(e)), default=0.0)
 
     def model_probabilities(self) -> pd.DataFrame:
-        """Posterior probability of each model by two independent routes.
+        """Posterior probability of each model by visits, by importance sampling, and combined.
 
         Returns:
             One row a model, indexed by name. ``visits``: share of the draws, with its standard
@@ -263,12 +263,12 @@ class Result:
         blank = Estimate(math.nan, math.nan)
         if not self._weighed:
             return [blank] * len(labels)
-        share = shares_of(*self._combined)
+        combined, covariance = self._combined
+        share = shares_of(combined, covariance)
         whole = sum(self._visits(m).value for m in self._weighed) if self._partial else 1.0
         known = {}
-        for m, e in zip(self._weighed, share, strict=True):
-            unknown = math.isnan(self._combined[0][self._weighed.index(m)].value)
-            known[m] = self._visits(m) if unknown else e.scaled(whole)
+        for m, mass, e in zip(self._weighed, combined, share, strict=True):
+            known[m] = self._visits(m) if math.isnan(mass.value) else e.scaled(whole)
         return [known.get(label, blank) for label in labels]
 
     def _importance(self, labels: list[str]) -> list[Estimate]:
@@ -280,11 +280,7 @@ class Result:
             share = sum(self._visits(label).value for label in known)
         found = dict(zip(known, probabilities([self.log_mass[x] for x in known]), strict=True))
         blank = Estimate(math.nan, math.nan)
-        scaled = []
-        for label in labels:
-            e = found.get(label, blank)
-            scaled.append(Estimate(e.value * share, e.std_error * share, e.ess, e.warning))
-        return scaled
+        return [found.get(label, blank).scaled(share) for label in labels]
 
     # ---- evidences --------------------------------------------------------------------------
 

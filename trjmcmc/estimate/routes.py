@@ -13,6 +13,7 @@ from torch import Tensor
 from ..draws import Draws
 from ..fit import AuditReport
 from ..fit.audit import AGREEMENT
+from ..kernel import State, locate
 from ..space import Space
 from ..target import Target
 from ..transport import Transport
@@ -52,12 +53,9 @@ def chain_weights(
             strict=True,
         )
         for c, x, log_joint in rows:
-            c, x = c.to(device), x.to(device)
-            if not transport.spares_pass:
-                spare = transport.sample_reference(len(x), generator, x.dtype)
-                x = torch.where(target.space.active(c), x, spare)
-            z, log_q = transport.pull(x, c, generator)
-            parts.append((z.cpu(), log_joint.double() - log_q.double().cpu()))
+            state = State(c.to(device), x.to(device), log_joint.to(device))
+            point = locate(state, transport, generator)
+            parts.append((point.z.cpu(), point.log_weight.double().cpu()))
     z, log_w = (torch.cat(p) for p in zip(*parts, strict=True))
     return code, z.reshape(*shape, -1), log_w.reshape(shape)
 
