@@ -29,13 +29,15 @@ from .kernel import (
 from .sample import Plan, Tally, pooled
 from .transport import Transport
 
-SEGMENT, SHORTEST = 60, 20  # steps over which a kernel is first measured; of a short run
+SEGMENT, SHORTEST = 40, 20  # steps over which a kernel is first measured; of a short run
 BURN_SHARE = 0.2  # of the time left, for burn-in
 FORGET = 3.0  # autocorrelation times of burn-in
 LONGEST = 2000  # most steps of it, and of a look at a kernel
 LOOK = 0.3  # share of the time of the run ahead that a look may take
 PATIENCE = 10.0  # seconds that it may take in any case
 TRUSTED = 5.0  # autocorrelation times that a look is long that needs no other
+ENOUGH = 2.0  # and one that could be FLATTERED times too good and decide the same
+FLATTERED = 3.0
 JOIN = " + "
 NOISE = 0.015  # correlations that are not told from none
 STUCK = 0.999  # correlation over half a look from which nothing is known
@@ -288,7 +290,8 @@ class Auto:
 
         Short looks flatter moves that leave some corner seldom. So whatever leads is looked at
         again for twice as long, until the look is several autocorrelation times long, or has
-        taken a share of the time that the run will.
+        taken a share of the time that the run will. Where the rest is far behind, and training
+        too dear, a longer look would decide nothing.
         """
         while True:
             if self._together is None:
@@ -301,10 +304,22 @@ class Auto:
                 max(LOOK * self._wait(now), PATIENCE),
                 max(1.0, self.ahead * now.step),
             )
-            known = not now.varied or now.steps > TRUSTED * now.time
+            known = not now.varied or now.steps > TRUSTED * now.time or self._settled(best)
             if known or steps > LONGEST or steps * now.step > patience:
                 return best
             self._found[best] = self.measure(best, self._step(self._members(best)), steps)
+
+    def _settled(self, best: str) -> bool:
+        """Whether the best would be chosen, and nothing trained, if it were much worse."""
+        now, ours = self._found[best], best.split(JOIN)
+        if best != self._together or now.steps < ENOUGH * now.time:
+            return False
+        rivals = [
+            f.efficiency for name, f in self._found.items() if not set(name.split(JOIN)) & set(ours)
+        ]
+        if now.efficiency < FLATTERED * max(rivals, default=0.0):
+            return False
+        return self.ready or FLATTERED * self._wait(now) < self.price()
 
     def _rank(self, name: str) -> float:
         found = self._found[name].efficiency

@@ -261,16 +261,8 @@ class Density:
         """Log prior of the parameters, log likelihood, and where overflow was forgiven, (C,)."""
         values, shown, log_densities = self._entries(theta, items)
         log_prior = theta.new_zeros(len(theta))
-        sound = theta.new_zeros(len(theta))  # the part of it whose arithmetic holds
-        typical = theta.new_zeros(len(theta))
-        for block, log_density in zip(self.blocks, log_densities, strict=True):
-            usual = block.typical.expand_as(log_density)
-            if items is not None and block.prior.items is not None:
-                usual = torch.where(items, usual, 0.0)
-            each = log_density.reshape(len(theta), -1)
-            log_prior = log_prior + each.sum(-1)
-            sound = sound + torch.where(undefined_values(each), 0.0, each).sum(-1)
-            typical = typical + usual.reshape(len(theta), -1).sum(-1)
+        for log_density in log_densities:
+            log_prior = log_prior + log_density.reshape(len(theta), -1).sum(-1)
         function = self.surrogate if surrogate and self.surrogate else self.likelihood
         if function.foreign:
             log_likelihood, calls = _where_possible(function, shown, items, log_prior)
@@ -278,16 +270,31 @@ class Density:
             log_likelihood = function(shown, len(theta), items).to(theta.dtype)
             calls = len(theta)
         self.evaluations += calls * (function is self.likelihood)
+        if on_host(theta) and not bool(undefined_values(log_prior + log_likelihood).any()):
+            return log_prior, log_likelihood, torch.zeros_like(log_prior, dtype=torch.bool)
+        sound, typical = self._soundness(log_densities, items, theta)
         undefined = undefined_values(log_likelihood)
         broken = undefined_values(log_prior)  # a density's own arithmetic overflows
-        if on_host(theta) and not bool((undefined | broken).any()):
-            return log_prior, log_likelihood, undefined
         extreme = _extreme(values, undefined)
         far = undefined & ((log_prior < typical - FAR) | extreme)
         lost = broken & (extreme | (sound < typical - FAR))
         log_prior = torch.where(lost, -math.inf, log_prior)
         far = far | (undefined & lost)
         return log_prior, torch.where(far, -math.inf, log_likelihood), far | lost
+
+    def _soundness(
+        self, log_densities: list[Tensor], items: Tensor | None, theta: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The part of the log prior whose arithmetic holds, and its usual size, (C,)."""
+        sound, typical = theta.new_zeros(len(theta)), theta.new_zeros(len(theta))
+        for block, log_density in zip(self.blocks, log_densities, strict=True):
+            usual = block.typical.expand_as(log_density)
+            if items is not None and block.prior.items is not None:
+                usual = torch.where(items, usual, 0.0)
+            each = log_density.reshape(len(theta), -1)
+            sound = sound + torch.where(undefined_values(each), 0.0, each).sum(-1)
+            typical = typical + usual.reshape(len(theta), -1).sum(-1)
+        return sound, typical
 
     def to(self, dtype: torch.dtype, device: torch.device) -> Density:
         new = copy.copy(self)

@@ -22,7 +22,7 @@ PATIENCE = 10.0  # seconds before a run is looked back on
 EARLY = 0.1  # of the time left, when it is looked back on at the latest
 COMMON = 0.01  # probability of a model from which its Bayes factor is watched
 SAY_EVERY = 0.5  # seconds between words for a progress bar
-GROWTH = 1.1  # relative length of a run from one look to the next
+GROWTH = (1.02, 1.5)  # relative length of a run at the next look, at least and at most
 
 
 def features(space: Space, code: Tensor) -> Tensor:
@@ -181,9 +181,10 @@ class Enough:
 
     def __call__(self, recorder: Recorder) -> bool:
         if self.until and recorder.kept * recorder.thin >= self._next:
-            self._next = int(GROWTH * recorder.kept * recorder.thin) + FEWEST
             now = progress_of(self.space, recorder.code)
             self._far = self._length(now, self.until, recorder.kept)
+            growth = min(max(self._far, GROWTH[0]), GROWTH[1])
+            self._next = math.ceil(growth * recorder.kept * recorder.thin)
             self.reached = self._far <= 1
             self._say(now)
         elif not self.until and math.isfinite(self.deadline):
