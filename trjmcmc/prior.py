@@ -22,6 +22,7 @@ from torch.distributions import (
 )
 
 from .errors import NonFiniteError, ShapeError, TargetError
+from .grouping import on_host
 from .rng import seeded
 
 Params = Mapping[str, Tensor]
@@ -140,13 +141,13 @@ class Prior:
         """
         u = x.reshape(len(x), *self.u_shape)
         dist = self.distribution(given, len(x))
-        if self._fixed is not None:
-            transform, centre = self._transform, self._centre
-        else:
-            transform = biject_to(_support(dist))
-            centre = transform(torch.zeros_like(u))
+        fixed = self._fixed is not None
+        transform = self._transform if fixed else biject_to(_support(dist))
         y = transform(u)
         inside = _interior(_support(dist), y)
+        if on_host(x) and bool(inside.all()):
+            return y, dist.log_prob(y) + transform.log_abs_det_jacobian(u, y)
+        centre = self._centre if fixed else transform(torch.zeros_like(u))
         value = torch.where(inside.reshape(inside.shape + (1,) * len(dist.event_shape)), y, centre)
         log_density = dist.log_prob(value) + transform.log_abs_det_jacobian(u, y)
         return value, torch.where(inside, log_density, -math.inf)
@@ -382,13 +383,14 @@ def _interior(support: Any, y: Tensor) -> Tensor:
     event_dims = support.event_dim
     while isinstance(support, constraints.independent):
         support = support.base_constraint
-    fine = torch.isfinite(y)
-    if support.event_dim == 0:
-        fine = fine & support.check(y)
-        if isinstance(support, constraints.greater_than | constraints.greater_than_eq):
-            fine = fine & (y > support.lower_bound)
-    elif support is constraints.simplex:
-        fine = fine & (y > 0)
+    if support is constraints.simplex:
+        fine = y > 0  # false for NaN too
+    elif isinstance(support, constraints.greater_than | constraints.greater_than_eq):
+        fine = (y > support.lower_bound) & (y < math.inf)
+    else:
+        fine = torch.isfinite(y)
+        if support.event_dim == 0:
+            fine = fine & support.check(y)
     return fine.flatten(fine.dim() - event_dims).all(-1) if event_dims else fine
 
 
