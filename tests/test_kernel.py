@@ -51,7 +51,14 @@ SIGMAS = float(norm.isf(ALPHA / 2))
 
 def rough_flow(target, **options):
     """An untrained flow whose weights were shaken: as poor as a map can be."""
-    flow = trj.CosmicFlow(target.space, layers=3, hidden=(16,), **options)
+    return shaken(trj.CosmicFlow(target.space, layers=3, hidden=(16,), **options))
+
+
+def rough_realnvp(target):
+    return shaken(trj.ConditionalRealNVP(target.space, layers=3, hidden=(16,)))
+
+
+def shaken(flow):
     generator = torch.Generator().manual_seed(8)
     with torch.no_grad():
         for p in flow.parameters():
@@ -130,6 +137,7 @@ CASES = {
     "weighted proposal": lambda t: Jump(
         t, rough_affine(t), Fixed(t.space, torch.tensor([0.1, 0.6, 0.3]).log(), other=True)
     ),
+    "conditional RealNVP": lambda t: Jump(t, rough_realnvp(t), Fixed(t.space), rho=0.8),
     "map that moves spare slots": lambda t: Jump(t, MovesSpares(t.space), Fixed(t.space), rho=0.8),
     "jump through a mixture": lambda t: Jump(
         t, shaken_mixture(t.space), Fixed(t.space, other=True), rho=0.6
@@ -402,6 +410,7 @@ def test_with_the_density_of_one_component_the_same_check_fails(generator):
         lambda t: rough_flow(t, reference=StudentT(5)),
         lambda t: trj.PerModel(t.space, lambda d: zuko.flows.NSF(d, transforms=1)),
         lambda t: MovesSpares(t.space),
+        lambda t: rough_realnvp(t),
         lambda t: Identity(t.space),
     ],
 )

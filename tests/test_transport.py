@@ -68,6 +68,7 @@ TRANSPORTS = {
         s, lambda d: zuko.flows.NSF(d, transforms=2, hidden_features=(8,))
     ),
     "moves spares": MovesSpares,
+    "conditional RealNVP": lambda s: trj.ConditionalRealNVP(s, layers=3, hidden=(16,)),
 }
 
 
@@ -150,7 +151,7 @@ def build(name, space, dtype=torch.float64):
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():  # away from the identity, where mistakes hide
         for p in transport.parameters():
-            if name.startswith("cosmic") or name.startswith("one flow"):
+            if name.startswith(("cosmic", "one flow", "conditional")):
                 p.add_(0.15 * torch.randn(p.shape, generator=generator, dtype=dtype))
     if name.startswith(("cosmic", "one flow")):
         codes = space.enumerate()
@@ -223,14 +224,31 @@ def test_save_and_load(name, space_name, tmp_path):
     assert torch.equal(fresh.from_reference(z, codes)[0], expected)
 
 
+@pytest.mark.parametrize("flow", [trj.CosmicFlow, trj.ConditionalRealNVP])
 @pytest.mark.parametrize("space_name", SPACES)
-def test_a_cosmic_flow_starts_as_the_identity(space_name):
+def test_flows_start_as_the_identity(space_name, flow):
     space = SPACES[space_name]()
     codes = space.enumerate()
     z = torch.linspace(-3, 3, len(codes) * space.n_slots).view(len(codes), -1)
-    theta, ladj = trj.CosmicFlow(space).from_reference(z, codes)
+    theta, ladj = flow(space).from_reference(z, codes)
     assert torch.allclose(theta, z, atol=1e-5)
     assert torch.allclose(ladj, torch.zeros_like(ladj), atol=1e-5)
+
+
+def test_a_conditional_realnvp_moves_all_coordinates_in_turn(generator):
+    """Halves change places; spare coordinates move as well, as its source has it."""
+    space = subset_space()
+    flow = trj.ConditionalRealNVP(space, layers=2, hidden=(8,)).double()
+    with torch.no_grad():
+        for net in flow.nets:
+            net[-1].bias.fill_(0.5)
+    code = space.enumerate()
+    z = torch.randn(len(code), space.n_slots, generator=generator, dtype=torch.float64)
+    x, _ = flow.from_reference(z, code)
+    assert bool((x != z).all())
+    assert bool((~space.active(code)).any())
+    with pytest.raises(ConfigurationError, match="layers"):
+        trj.ConditionalRealNVP(space, layers=-1)
 
 
 def test_each_layer_splits_the_active_coordinates_evenly():

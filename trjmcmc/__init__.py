@@ -19,7 +19,16 @@ from .result import Result, load
 from .sampler import TRJSampler
 from .space import Counts, LogWeights, Space, Subsets
 from .target import Model, Target, Truth
-from .transport import Affine, Bijection, CosmicFlow, Mixture, PerModel, Transport, mixture_flow
+from .transport import (
+    Affine,
+    Bijection,
+    ConditionalRealNVP,
+    CosmicFlow,
+    Mixture,
+    PerModel,
+    Transport,
+    mixture_flow,
+)
 
 __version__ = "0.4.0"
 
@@ -29,6 +38,7 @@ __all__ = [
     "BlackBox",
     "ClassicalSampler",
     "Comparison",
+    "ConditionalRealNVP",
     "CosmicFlow",
     "Counts",
     "Estimate",

@@ -8,12 +8,14 @@ from .base import Bijection, Gaussian, Identity, Reference, StudentT, Transport 
 from .cosmic import CosmicFlow  # noqa: E402
 from .mixture import Gaussians, Mixture, mixture_flow  # noqa: E402
 from .per_model import PerModel  # noqa: E402
+from .realnvp import ConditionalRealNVP  # noqa: E402
 
 _Distribution.set_default_validate_args(_validate)
 
 __all__ = [
     "Affine",
     "Bijection",
+    "ConditionalRealNVP",
     "CosmicFlow",
     "Gaussian",
     "Gaussians",

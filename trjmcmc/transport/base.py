@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
+from zuko.nn import MLP
 
 from ..errors import ConfigurationError
 from ..space import Space
@@ -262,3 +263,11 @@ class Identity(Bijection):
 
     def from_reference(self, z: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
         return z, z.new_zeros(len(z))
+
+
+def zero_last(net: MLP) -> MLP:
+    """Zero the last layer, so that the net answers 0 at the start."""
+    last = net[-1]
+    nn.init.zeros_(last.weight)
+    nn.init.zeros_(last.bias)
+    return net

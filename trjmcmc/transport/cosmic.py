@@ -13,7 +13,7 @@ from zuko.transforms import MonotonicAffineTransform, MonotonicRQSTransform
 from ..errors import ConfigurationError
 from ..rng import seeded
 from ..space import Space
-from .base import Bijection, Reference
+from .base import Bijection, Reference, zero_last
 
 TABLE = 4096  # largest space with a location and scale of its own for each model
 
@@ -89,15 +89,15 @@ class CosmicFlow(Bijection):
         self.register_buffer("scale", torch.ones(tables, d))
         self.register_buffer("split", _splits(layers, d, seed))
         with seeded(seed):
-            self.base = _zero(MLP(c, 2 * d, ()))
+            self.base = zero_last(MLP(c, 2 * d, ()))
             self.nets = nn.ModuleList(
-                _zero(MLP(d + c, 2 * d, hidden, activation=nn.SiLU)) for _ in range(layers)
+                zero_last(MLP(d + c, 2 * d, hidden, activation=nn.SiLU)) for _ in range(layers)
             )
             width = hidden[0] if hidden else 64
             self.spline = None
             if bins:
-                self.spline = _zero(MLP(c, d * (3 * bins - 1), (width,), activation=nn.SiLU))
-            self.output = _zero(MLP(c, 2 * d, ()))
+                self.spline = zero_last(MLP(c, d * (3 * bins - 1), (width,), activation=nn.SiLU))
+            self.output = zero_last(MLP(c, 2 * d, ()))
 
     # Each layer is a pair of (C, D) transforms; both directions walk the same list.
 
@@ -175,14 +175,6 @@ class CosmicFlow(Bijection):
         if len(self.loc) > 1:  # the pooled values are for models that are not given
             index = self.space.index(code)
             self.loc[index], self.scale[index] = loc, scale
-
-
-def _zero(net: MLP) -> MLP:
-    """Zero the last layer, so that the net answers 0 at the start."""
-    last = net[-1]
-    nn.init.zeros_(last.weight)
-    nn.init.zeros_(last.bias)
-    return net
 
 
 def _splits(layers: int, d: int, seed: int) -> Tensor:
