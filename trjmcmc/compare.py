@@ -19,7 +19,7 @@ from .estimate import features
 from .estimate.mean import mean_error
 from .export import split_rhat
 from .fit import FitTrace, Pool, gaussian_mixture, train
-from .fit.objective import ForwardKL
+from .fit.objective import ForwardKL, ReverseKL
 from .kernel import (
     BirthDeath,
     Cycle,
@@ -35,16 +35,17 @@ from .kernel import (
 )
 from .result import Result
 from .sampler import TRJSampler
-from .space import ModelList
+from .space import ModelList, Space
 from .target import Target
-from .transport import CosmicFlow, PerModel, Transport
+from .transport import ConditionalRealNVP, CosmicFlow, PerModel, Transport
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WALKS = 4  # random walks between two jumps of a classical sampler
 SWITCH_SCALE = 10.0  # of the saturated space: N(0, 100), as in Brooks et al. and Davies et al.
-STEPS = 2000  # training steps of maps that are fitted to pilot draws
+STEPS = 2000  # training steps of maps
+DEPTH = 8  # couplings of the maps that are trained without pilot draws
 NORMALS = 8  # components a model
 FEWEST = 4  # draws a chain that a figure can be made of
 COUNTED = 0.01  # share from which an indicator's effective draws count
@@ -63,7 +64,8 @@ class ClassicalSampler(TRJSampler):
             (normals and inverse gammas, Lopes & West 2004), ``"automix"`` (normal mixtures,
             Hastie 2005), and, by forward KL on pilot draws as in Davies et al. (2023),
             ``"affine TRJ"``, ``"spline TRJ"`` (one map a model), ``"affine CTP"`` and
-            ``"spline CTP"`` (one map for all).
+            ``"spline CTP"`` (one map for all); by reverse KL without pilot draws as in Yin &
+            Jiao, ``"VI TRJ"`` (a RealNVP a model) and ``"VI CTP"`` (:class:`ConditionalRealNVP`).
         options: ``seed``, ``device``, ``dtype``.
 
     Raises:
@@ -105,7 +107,7 @@ class ClassicalSampler(TRJSampler):
             if recipe.audit is None:
                 raise ConfigurationError(f"{self.method}: no pilot run was possible")
             pool = recipe.audit.pool()
-        jump = method.make(target, pool, self._generator)
+        jump = method.make(target, pool, self._generator, STEPS)
         self._make_kernel = lambda t, m: Cycle([jump, (RandomWalk(t, scale=recipe.scale), WALKS)])
         recipe.trace = FitTrace()
         recipe.seconds["fit"] = time.perf_counter() - begun - recipe.seconds.get("survey", 0.0)
@@ -121,66 +123,84 @@ def proposal(target: Target) -> IndexProposal:
 
 @dataclass(frozen=True)
 class Method:
-    """How a classical jump is made of a target, pilot draws and a generator."""
+    """How a classical jump is made of a target, pilot draws, a generator, and training steps."""
 
-    make: Callable[[Target, Any, torch.Generator], Kernel]
+    make: Callable[[Target, Any, torch.Generator, int], Kernel]
     pilot: bool = True
 
 
-def _independence(target: Target, pool: Pool, generator: torch.Generator) -> Kernel:
+def _independence(target: Target, pool: Pool, generator: torch.Generator, steps: int) -> Kernel:
     density = NormalInverseGamma(target, pool.code, pool.theta)
     return IndependenceJump(target, density, proposal(target))
 
 
-def _automix(target: Target, pool: Pool, generator: torch.Generator) -> Kernel:
+def _automix(target: Target, pool: Pool, generator: torch.Generator, steps: int) -> Kernel:
     normals = gaussian_mixture(target.space, pool, generator, components=NORMALS)
     return Jump(target, normals, proposal(target), name="automix")
 
 
-def _affine(target: Target, pool: Pool, generator: torch.Generator) -> Kernel:
+def _affine(target: Target, pool: Pool, generator: torch.Generator, steps: int) -> Kernel:
     normals = gaussian_mixture(target.space, pool, generator, components=1)
     return Jump(target, normals, proposal(target), name="affine TRJ")
 
 
-def _spline(target: Target, pool: Pool, generator: torch.Generator) -> Kernel:
-    flow = PerModel(target.space, lambda d: zuko.flows.NSF(d, transforms=2, hidden_features=(32,)))
-    return _trained(target, flow, pool, generator, "spline TRJ")
+def on_draws(
+    make: Callable[[Space], Transport], name: str
+) -> Callable[[Target, Pool, torch.Generator, int], Kernel]:
+    """Jumps through a map that forward KL has trained on pilot draws."""
+
+    def kernel(target: Target, pool: Pool, generator: torch.Generator, steps: int) -> Kernel:
+        flow = make(target.space).to(target.device, target.dtype)
+        codes = target.space.enumerate()
+        moments = [pool.theta[(pool.code == c).all(-1)] for c in codes]
+        loc = torch.stack([x.mean(0) for x in moments])
+        scale = torch.stack([x.std(0).clamp(min=1e-6) for x in moments])
+        active = target.space.active(codes)
+        flow.calibrate(codes, torch.where(active, loc, 0.0), torch.where(active, scale, 1.0))
+        objective = ForwardKL(pool.code, pool.theta, generator=generator)
+        train(flow, objective, steps=steps, generator=generator, progress=False)
+        return Jump(target, flow, proposal(target), name=name)
+
+    return kernel
 
 
-def _affine_ctp(target: Target, pool: Pool, generator: torch.Generator) -> Kernel:
-    return _trained(target, CosmicFlow(target.space, bins=0), pool, generator, "affine CTP")
+def on_itself(
+    make: Callable[[Space], Transport], name: str
+) -> Callable[[Target, Pool | None, torch.Generator, int], Kernel]:
+    """Jumps through a map that reverse KL has trained, all models equally often."""
+
+    def kernel(target: Target, pool: Pool | None, generator: torch.Generator, steps: int) -> Kernel:
+        flow = make(target.space).to(target.device, target.dtype)
+        objective = ReverseKL(target, anneal=0.0)
+        train(flow, objective, steps=steps, generator=generator, progress=False)
+        return Jump(target, flow, proposal(target), name=name)
+
+    return kernel
 
 
-def _spline_ctp(target: Target, pool: Pool, generator: torch.Generator) -> Kernel:
-    return _trained(target, CosmicFlow(target.space), pool, generator, "spline CTP")
+def _spline(d: int) -> torch.nn.Module:
+    return zuko.flows.NSF(d, transforms=2, hidden_features=(32,))
 
 
-def _trained(
-    target: Target, flow: Transport, pool: Pool, generator: torch.Generator, name: str
-) -> Kernel:
-    flow = flow.to(target.device, target.dtype)
-    codes = target.space.enumerate()
-    moments = [pool.theta[(pool.code == c).all(-1)] for c in codes]
-    loc = torch.stack([x.mean(0) for x in moments])
-    scale = torch.stack([x.std(0).clamp(min=1e-6) for x in moments])
-    active = target.space.active(codes)
-    flow.calibrate(codes, torch.where(active, loc, 0.0), torch.where(active, scale, 1.0))
-    objective = ForwardKL(pool.code, pool.theta, generator=generator)
-    train(flow, objective, steps=STEPS, generator=generator, progress=False)
-    return Jump(target, flow, proposal(target), name=name)
+def _real_nvp(d: int) -> torch.nn.Module:
+    return zuko.flows.RealNVP(d, transforms=DEPTH, hidden_features=(64,))
 
 
 METHODS: dict[str, Method] = {
     "switch": Method(
-        lambda t, pool, g: saturated_switch(t, proposal(t), scale=SWITCH_SCALE), pilot=False
+        lambda t, pool, g, steps: saturated_switch(t, proposal(t), scale=SWITCH_SCALE), pilot=False
     ),
-    "birth-death": Method(lambda t, pool, g: BirthDeath(t, proposal(t)), pilot=False),
+    "birth-death": Method(lambda t, pool, g, steps: BirthDeath(t, proposal(t)), pilot=False),
     "independence": Method(_independence),
     "automix": Method(_automix),
     "affine TRJ": Method(_affine),
-    "spline TRJ": Method(_spline),
-    "affine CTP": Method(_affine_ctp),
-    "spline CTP": Method(_spline_ctp),
+    "spline TRJ": Method(on_draws(lambda s: PerModel(s, _spline), "spline TRJ")),
+    "affine CTP": Method(on_draws(lambda s: CosmicFlow(s, bins=0), "affine CTP")),
+    "spline CTP": Method(on_draws(CosmicFlow, "spline CTP")),
+    "VI TRJ": Method(on_itself(lambda s: PerModel(s, _real_nvp), "VI TRJ"), pilot=False),
+    "VI CTP": Method(
+        on_itself(lambda s: ConditionalRealNVP(s, layers=DEPTH), "VI CTP"), pilot=False
+    ),
 }
 
 MakeSampler = Callable[[Target], TRJSampler]

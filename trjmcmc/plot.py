@@ -207,7 +207,11 @@ def plot_pareto(result: Result, ax: Axes | None = None) -> Axes:
 
 
 def plot_repeats(
-    repeats: Mapping[str, ArrayLike], truth: float | None = None, ax: Axes | None = None
+    repeats: Mapping[str, ArrayLike],
+    truth: float | None = None,
+    ax: Axes | None = None,
+    *,
+    colours: Mapping[str, str] | None = None,
 ) -> Axes:
     """Violins of repeated estimates of one number, side by side.
 
@@ -215,6 +219,7 @@ def plot_repeats(
         repeats: By name (a sampler, a map), estimates of one probability, shape (n,).
         truth: What they estimate, where it is known.
         ax: Where to draw.
+        colours: By name.
     """
     size = (max(4.0, 1.2 + 0.9 * len(repeats)), 3.5)
     ax = ax if ax is not None else plt.subplots(figsize=size, layout="constrained")[1]
@@ -222,8 +227,9 @@ def plot_repeats(
     drawn = ax.violinplot(
         [np.asarray(v, dtype=float) for v in repeats.values()], x, widths=0.8, showmedians=True
     )
-    for i, body in enumerate(drawn["bodies"]):  # type: ignore[arg-type, var-annotated]
-        body.set_facecolor(PALETTE[i % len(PALETTE)])
+    chosen = [(colours or {}).get(n, PALETTE[i % len(PALETTE)]) for i, n in enumerate(repeats)]
+    for colour, body in zip(chosen, drawn["bodies"], strict=True):  # type: ignore[arg-type]
+        body.set_facecolor(colour)
         body.set_alpha(0.6)
     for part in ("cbars", "cmins", "cmaxes", "cmedians"):
         drawn[part].set_color("black")

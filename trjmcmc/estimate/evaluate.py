@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from ..errors import ConfigurationError
 from ..kernel import IndexProposal, Kernel, start
 from ..space import Space, check_enumerable
 from ..target import Target
+from .bartolucci import bartolucci
 
 GROUPS = 50  # batches that the draws of a model are dealt to
 
@@ -87,6 +89,36 @@ def evaluate_jumps(
     crossings.index_add_(0, (batch * m + here) * m + there, info.chance)
     stays = torch.bincount(batch * m + here, minlength=GROUPS * m).double()
     return crossings.view(GROUPS, m, m).cpu(), stays.view(GROUPS, m).cpu()
+
+
+def repeated_bartolucci(
+    target: Target,
+    kernel: Kernel,
+    draws: Callable[[], tuple[Tensor, Tensor]],
+    repeats: int,
+    generator: torch.Generator,
+) -> Tensor:
+    """Bartolucci's estimates of the models' probabilities, each from fresh draws.
+
+    Arguments:
+        target: A target of few models.
+        kernel: As for :func:`evaluate_jumps`.
+        draws: Function that gives models and parameters of posterior draws, as many of each
+            model as an evaluation set has.
+        repeats: Number of estimates.
+        generator: Source of randomness of the jumps.
+
+    Returns:
+        Shape (repeats, M), float64.
+
+    Source:
+        The comparison of samplers in Davies et al. (2023), section 5
+    """
+    found = []
+    for _ in range(repeats):
+        tables = evaluate_jumps(target, kernel, *draws(), generator)
+        found.append([e.value for e in bartolucci(*tables)])
+    return torch.tensor(found, dtype=torch.float64)
 
 
 def _turns(which: Tensor, groups: int) -> Tensor:

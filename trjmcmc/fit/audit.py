@@ -164,6 +164,17 @@ class Pool:
             torch.cat([self.log_joint, other.log_joint]),
         )
 
+    def some(self, n: int, generator: torch.Generator) -> Pool:
+        """n random draws of each model, or all there are, in random order."""
+        score = torch.rand(len(self.code), generator=generator, device=self.code.device)
+        rows = [
+            torch.where(same, score, math.inf).argsort()[: min(n, int(same.sum()))]
+            for c in torch.unique(self.code, dim=0)
+            for same in [(self.code == c).all(-1)]
+        ]
+        pick = torch.cat(rows)
+        return Pool(self.code[pick], self.theta[pick], self.log_joint[pick])
+
 
 class Score(NamedTuple):
     """Shares of each posterior, shape (M,): see :class:`ModelAudit`."""
