@@ -22,7 +22,7 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 bench: $(STAMP)
-	$(BIN)/python benchmarks/step_cost.py
+	$(BIN)/python -m benchmarks
 
 # torch is installed by its exact version first: a plain `torch` would fetch gigabytes of CUDA
 $(STAMP): pyproject.toml constraints.txt

@@ -18,28 +18,17 @@ import torch
 
 import trjmcmc as trj
 from trjmcmc.compare import METHODS
-from trjmcmc.estimate import bartolucci
-from trjmcmc.estimate.evaluate import evaluate_jumps
-from trjmcmc.fit import Audit, Pool
+from trjmcmc.estimate.evaluate import repeated_bartolucci
+from trjmcmc.fit import Audit
 from trjmcmc.kernel import Cycle, Fixed, Jump, Kernel
 
 REPEATS = 80
 PARTICLES = 12_000  # a replicate, four of them, of the run that all draws come from
 PAPERS = {  # standard deviations at N = 500 with the authors' code, models in the same order
-    "affine": (0.0063, 0.0228, 0.0204, 0.0338),
-    "spline": (0.0052, 0.0113, 0.0073, 0.0159),
-    "VI-trained": (0.0018, 0.0082, 0.0053, 0.0107),
+    "affine": (0.0063, 0.0204, 0.0228, 0.0338),
+    "spline": (0.0052, 0.0073, 0.0113, 0.0159),
+    "VI-trained": (0.0018, 0.0053, 0.0082, 0.0107),
 }
-
-
-def some(pool: Pool, n: int, generator: torch.Generator) -> Pool:
-    """n draws of each model."""
-    rows = []
-    for code in torch.unique(pool.code, dim=0):
-        mine = (pool.code == code).all(-1).nonzero()[:, 0]
-        rows.append(mine[torch.randperm(len(mine), generator=generator)[:n]])
-    pick = torch.cat(rows)
-    return Pool(pool.code[pick], pool.theta[pick], pool.log_joint[pick])
 
 
 def jump_of(kernel: Kernel) -> Kernel:
@@ -50,6 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=500, help="N, a model")
     parser.add_argument("--repeats", type=int, default=REPEATS)
+    parser.add_argument("--steps", type=int, default=2000, help="of training, of every map")
     parser.add_argument("--data", type=Path)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--plot", type=Path)
@@ -67,27 +57,35 @@ def main() -> None:
     runs = Audit(target, codes, particles=PARTICLES, generator=generator)
     runs.grow(0)
     pool = runs.pool()
-    pilot = some(pool, options.draws, generator)
+    pilot = pool.some(options.draws, generator)
     kernels, seconds = {}, {}
-    for method in ("switch", "independence", "affine TRJ", "spline TRJ", "spline CTP"):
+    for method in (
+        "switch",
+        "independence",
+        "affine TRJ",
+        "spline TRJ",
+        "spline CTP",
+        "VI TRJ",
+        "VI CTP",
+    ):
         begun = time.perf_counter()
-        kernels[method] = METHODS[method].make(target, pilot, generator)
+        kernels[method] = METHODS[method].make(target, pilot, generator, options.steps)
         seconds[method] = time.perf_counter() - begun
     sampler = trj.TRJSampler(target, seed=3)
     begun = time.perf_counter()
-    sampler.fit(progress=False)
+    sampler.fit(steps=options.steps, progress=False)
     seconds["ours"] = time.perf_counter() - begun
     kernels["ours"] = Jump(target, sampler.transport, Fixed(target.space, other=True))
+
+    def fresh() -> tuple[torch.Tensor, torch.Tensor]:
+        draws = pool.some(options.draws, generator)
+        return draws.code, draws.theta
+
     found: dict[str, np.ndarray] = {}
     for name, kernel in kernels.items():
-        values = []
-        for _ in range(options.repeats):
-            evaluation = some(pool, options.draws, generator)
-            tables = evaluate_jumps(
-                target, jump_of(kernel), evaluation.code, evaluation.theta, generator
-            )
-            values.append([e.value for e in bartolucci(*tables)])
-        found[name] = np.array(values)
+        found[name] = repeated_bartolucci(
+            target, jump_of(kernel), fresh, options.repeats, generator
+        ).numpy()
     labels = target.space.label(codes)
     rows = {f"{n}, sd": v.std(0, ddof=1) for n, v in found.items()}
     rows |= {f"{n}, mean": v.mean(0) for n, v in found.items()}

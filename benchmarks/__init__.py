@@ -1,0 +1,1 @@
+"""Claims of the README as scripts: ``python -m benchmarks``."""

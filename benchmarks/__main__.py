@@ -1,0 +1,158 @@
+"""Every claim that the README makes in numbers, measured in one run.
+
+    python -m benchmarks                           # all cases, about an hour and a half
+    python -m benchmarks --quick                   # small budgets, about ten minutes
+    python -m benchmarks --case coal --budget 120
+    python -m benchmarks --case chains --case overhead --threads 2
+    python -m benchmarks --case peers              # needs pip install '.[peers]'
+
+Writes a JSON with machine, versions, seed and every figure, and the same as Markdown. Ratios are
+of runs in one session: compare those, and not seconds between machines.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import math
+import multiprocessing
+import os
+import platform
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+import trjmcmc as trj
+from trjmcmc.compare import METHODS
+
+from . import samplers, scaling
+
+Rows = list[dict[str, Any]]
+SCALING: dict[str, tuple[Callable[..., Rows], dict[str, Any]]] = {
+    "chains": (scaling.by_chains, {"sizes": (1, 256, 4096)}),
+    "models": (scaling.by_models, {"sizes": (2, 32)}),
+    "dimension": (scaling.by_dimension, {"sizes": (2, 20, 100)}),
+    "overhead": (scaling.overhead, {"repeats": 5}),
+}  # by name: the whole, and what makes it quick
+PACKAGES = ("torch", "zuko", "numpy", "scipy", "eryn", "pocomc", "dynesty", "nautilus-sampler")
+QUICK_BUDGET, BUDGET = 8.0, 30.0
+
+
+def apart(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """The function's value, found in a process of its own."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(function, *args, **options).result()
+
+
+def compared(case: str, options: argparse.Namespace) -> Rows:
+    """All samplers on one problem; each with how many times as fast ours is."""
+    names = options.sampler or (samplers.QUICK if options.quick else ["default", *METHODS])
+    truth = None
+    if samplers.CASES[case]().truth is None and not options.quick:
+        truth = apart(samplers.long_run, case)
+    rows = []
+    for name in names:
+        row = apart(
+            samplers.row,
+            case,
+            name,
+            budget=options.budget,
+            chains=options.chains,
+            seed=options.seed,
+            threads=options.threads,
+            truth=truth,
+        )
+        rows.append(row)
+        print(f"  {name:<14} {row['ess_per_s']:12.4g} effective draws/s  {row['note']}", flush=True)
+    ours = next((r["ess_per_s"] for r in rows if r["sampler"] == "default"), math.nan)
+    for row in rows:
+        row["ours_over_it"] = ours / row["ess_per_s"] if row["ess_per_s"] else math.inf
+    return rows
+
+
+def environment(options: argparse.Namespace) -> dict[str, Any]:
+    """What the figures were measured on."""
+    versions = {"python": platform.python_version(), "trjmcmc": trj.__version__}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "threads": options.threads,
+        "seed": options.seed,
+        "budget_s": options.budget,
+        "quick": options.quick,
+        "versions": versions,
+    }
+
+
+def markdown(found: dict[str, Any]) -> str:
+    """The figures as tables."""
+    about = found["environment"]
+    versions = ", ".join(f"{k} {v}" for k, v in about["versions"].items())
+    lines = [
+        f"{about['machine']}, {about['threads']} thread(s), seed {about['seed']}, "
+        f"{about['budget_s']:g} s a sampler; {versions}.",
+    ]
+    for case, rows in found["cases"].items():
+        table = pd.DataFrame(rows).drop(columns="case").dropna(axis=1, how="all")
+        lines += ["", f"## {case}", "", "| " + " | ".join(table.columns) + " |"]
+        lines.append("|" + " --- |" * table.shape[1])
+        lines += [
+            "| " + " | ".join(map(_cell, row)) + " |" for row in table.itertuples(index=False)
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, str):
+        return value.replace("|", "/").replace("\n", " ")
+    if value is None or value != value:
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def main() -> None:
+    cases = [*samplers.CASES, *SCALING, "peers"]
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--case", choices=cases, action="append", help="all if omitted")
+    parser.add_argument("--sampler", choices=["default", *METHODS], action="append")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--budget", type=float, help="seconds a sampler, 30 if omitted")
+    parser.add_argument("--chains", type=int)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--output", type=Path, default=Path("output/benchmarks"), help="a folder")
+    options = parser.parse_args()
+    options.budget = options.budget or (QUICK_BUDGET if options.quick else BUDGET)
+    torch.set_num_threads(options.threads)
+    found: dict[str, Any] = {"environment": environment(options), "cases": {}}
+    options.output.mkdir(parents=True, exist_ok=True)
+    for case in options.case or cases:
+        print(case, flush=True)
+        if case in SCALING:
+            function, quick = SCALING[case]
+            rows = function(**quick if options.quick else {})
+        elif case == "peers":
+            from . import peers
+
+            rows = peers.all_rows(quick=options.quick, seed=options.seed)
+        else:
+            rows = compared(case, options)
+        found["cases"][case] = rows
+        (options.output / "benchmarks.json").write_text(json.dumps(found, indent=1, default=float))
+        (options.output / "benchmarks.md").write_text(markdown(found))
+    print("\n" + markdown(found))
+
+
+if __name__ == "__main__":
+    main()
