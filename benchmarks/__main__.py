@@ -6,8 +6,8 @@
     python -m benchmarks --case chains --case overhead --threads 2
     python -m benchmarks --case peers              # needs pip install '.[peers]'
 
-Writes a JSON with machine, versions, seed and every figure, and the same as Markdown. Ratios are
-of runs in one session: compare those, and not seconds between machines.
+Writes a JSON with machine, versions, seed and every figure, the same as Markdown, and pictures.
+Ratios are of runs in one session: compare those, and not seconds between machines.
 """
 
 import argparse
@@ -28,7 +28,8 @@ import torch
 import trjmcmc as trj
 from trjmcmc.compare import METHODS
 
-from . import samplers, scaling
+from . import figures, samplers, scaling
+from .peers import run
 
 Rows = list[dict[str, Any]]
 SCALING: dict[str, tuple[Callable[..., Rows], dict[str, Any]]] = {
@@ -39,6 +40,7 @@ SCALING: dict[str, tuple[Callable[..., Rows], dict[str, Any]]] = {
 }  # by name: the whole, and what makes it quick
 PACKAGES = ("torch", "zuko", "numpy", "scipy", "eryn", "pocomc", "dynesty", "nautilus-sampler")
 QUICK_BUDGET, BUDGET = 8.0, 30.0
+PEER_BUDGETS = {True: 12.0, False: 300.0}  # seconds, quick or not
 
 
 def apart(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -71,6 +73,17 @@ def compared(case: str, options: argparse.Namespace) -> Rows:
     for row in rows:
         row["ours_over_it"] = ours / row["ess_per_s"] if row["ess_per_s"] else math.inf
     return rows
+
+
+def beside_peers(options: argparse.Namespace) -> Rows:
+    """Ours and other packages; ``python -m benchmarks.peers`` takes published data too."""
+    budget = PEER_BUDGETS[options.quick]
+    found = []
+    for case in run.CASES:
+        for row in run.rows(case, budget=budget, quick=options.quick, seed=options.seed):
+            found.append({"problem": row.pop("case")} | row | {"case": "peers"})
+            found[-1].pop("shares", None)
+    return found
 
 
 def environment(options: argparse.Namespace) -> dict[str, Any]:
@@ -117,6 +130,14 @@ def _cell(value: Any) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
+def draw(cases: dict[str, Rows], folder: Path) -> None:
+    """Pictures of the cases that were measured."""
+    if measured := {k: rows for k, rows in cases.items() if k in samplers.CASES}:
+        figures.speed(measured, folder / "speed.png")
+    if scaled := {k: rows for k, rows in cases.items() if k in {"chains", "models", "dimension"}}:
+        figures.scaling(scaled, folder / "scaling.png")
+
+
 def main() -> None:
     cases = [*samplers.CASES, *SCALING, "peers"]
     parser = argparse.ArgumentParser(
@@ -143,14 +164,13 @@ def main() -> None:
             function, quick = SCALING[case]
             rows = function(**quick if options.quick else {})
         elif case == "peers":
-            from . import peers
-
-            rows = peers.all_rows(quick=options.quick, seed=options.seed)
+            rows = beside_peers(options)
         else:
             rows = compared(case, options)
         found["cases"][case] = rows
         (options.output / "benchmarks.json").write_text(json.dumps(found, indent=1, default=float))
         (options.output / "benchmarks.md").write_text(markdown(found))
+    draw(found["cases"], options.output)
     print("\n" + markdown(found))
 
 

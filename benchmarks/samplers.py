@@ -56,14 +56,14 @@ def row(
         truth: Probabilities of the models, where the problem does not know them.
 
     Returns:
-        ``fit_s``, ``sample_s``, ``chain_steps_per_s``, ``evaluations``, ``memory_mb`` (peak, less
-        what it was before), and those of :func:`trj.compare_samplers`.
+        ``fit_s``, ``sample_s``, ``chain_steps_per_s``, ``evaluations``, ``peak_memory_mb``
+        of the process (Python and torch alone take some 300), and those of
+        :func:`trj.compare_samplers`.
     """
     torch.set_num_threads(threads)
     target = CASES[case]()
     if truth is not None:
         target.truth = trj.Truth(dict(truth), source="long run")
-    before = _peak_memory()
     comparison = trj.compare_samplers(
         target, [sampler], budget=budget, chains=chains, seed=seed, progress=False
     )
@@ -77,7 +77,7 @@ def row(
             "sample_s": seconds.get("sample", 0.0),
             "chain_steps_per_s": result.raw.n_chains * result.report.steps / seconds["sample"],
             "evaluations": result.report.evaluations,
-            "memory_mb": _peak_memory() - before,
+            "peak_memory_mb": _peak_memory(),
         }
     return measured | {name: found[name] for name in TAKEN}
 

@@ -6,7 +6,7 @@ Not a script: see sinh_arcsinh.py, factor_analysis.py and robust_regression.py.
 import argparse
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +51,7 @@ class Size:
         sets: Sizes of the evaluation sets, draws a model.
         repeats: Bartolucci estimates of each.
         depths: Couplings of the maps in the ablation.
+        fit: Settings of our own fit beyond the number of steps.
     """
 
     particles: int
@@ -60,6 +61,7 @@ class Size:
     sets: Sequence[int]
     repeats: int
     depths: Sequence[int] = ()
+    fit: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def train_all(
         print(f"trained {name:<14} {found[name].seconds:7.1f} s", flush=True)
     begun = time.perf_counter()
     sampler = trj.TRJSampler(target, seed=seed)
-    sampler.fit(steps=size.steps, progress=False)
+    sampler.fit(steps=size.steps, progress=False, **size.fit)
     jump = Jump(target, sampler.transport, proposal(target))
     found["ours"] = Trained(jump, time.perf_counter() - begun)
     print(f"trained {'ours':<14} {found['ours'].seconds:7.1f} s, audit included\n", flush=True)

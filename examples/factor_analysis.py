@@ -49,10 +49,11 @@ from trjmcmc.fit import Pool
 from trjmcmc.kernel import start
 
 FULL = Size(12_500, 16_000, 10_000, 100_000, (2_000, 16_000), 1000, (2, 4, 8, 16))
-QUICK = Size(400, 1_000, 150, 250, (500,), 10, (2, 4))
+SMALL_FIT = {"particles": 200, "moves": 10, "audit": 1_000_000}
+QUICK = Size(300, 1_000, 150, 150, (500,), 8, (2, 4), SMALL_FIT)
 TWO, THREE = 0, 1  # models in order
 PUBLISHED_TRUTH = 0.8947  # of the exchange rates: the runs named above
-PAIRS = (("diagonal[2]", "uniqueness[4]"), ("loading[12]", "loading[13]"))  # unconstrained
+PAIRS = (("diagonal[2]", "uniqueness[4]"), ("loading[9]", "loading[10]"))  # unconstrained
 
 
 def factors(path: Path | None) -> trj.Target:
@@ -129,7 +130,7 @@ def main() -> None:
     print(table.to_string(float_format="{:.4f}".format), "\n")
 
     result = trj.TRJSampler(target, seed=arguments.seed).run(
-        max_seconds=20 if arguments.quick else 600, progress=False
+        max_seconds=15 if arguments.quick else 600, progress=False
     )
     print("TRJSampler(target).run(), the default:")
     print(result.model_probabilities()[["visits", "visits_se"]].round(4).to_string(), "\n")

@@ -1,6 +1,11 @@
 import ast
+import json
 import re
+import runpy
+import sys
 from pathlib import Path
+
+import pytest
 
 import trjmcmc as trj
 
@@ -72,3 +77,41 @@ def test_the_readme_example_runs(capsys, tmp_path, monkeypatch):
     for block in blocks:
         exec(compile(block, "README.md", "exec"), scope)
     assert "visits" in capsys.readouterr().out
+
+
+SCRIPTS = [p for d in ("examples", "benchmarks") for p in sorted((ROOT / d).glob("*.py"))]
+
+
+@pytest.mark.parametrize("path", [p for p in SCRIPTS if "def main" in p.read_text()], ids=str)
+def test_scripts_say_how_they_are_used(path, capsys, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    monkeypatch.setattr(sys, "argv", [path.name, "--help"])
+    module = path.name == "__main__.py"
+    with pytest.raises(SystemExit) as end:
+        if module:
+            runpy.run_module("benchmarks", run_name="__main__")
+        else:
+            monkeypatch.syspath_prepend(str(path.parent))
+            runpy.run_path(str(path), run_name="__main__")
+    assert end.value.code == 0
+    assert "--threads" in capsys.readouterr().out
+
+
+def test_benchmarks_write_their_figures(tmp_path, capsys, monkeypatch):
+    """A scaling case and a sampler, with machine, versions and seed."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.syspath_prepend(str(ROOT))
+    words = "--case models --case sinh-arcsinh --sampler birth-death"
+    words += f" --quick --budget 6 --chains 64 --output {tmp_path}"
+    monkeypatch.setattr(sys, "argv", ["benchmarks", *words.split()])
+    runpy.run_module("benchmarks", run_name="__main__")
+    found = json.loads((tmp_path / "benchmarks.json").read_text())
+    assert found["environment"]["versions"]["trjmcmc"] == trj.__version__
+    for row in found["cases"]["models"]:
+        assert row["chain_steps_per_s"] > 0 and row["step_over_target"] > 1
+    (classic,) = found["cases"]["sinh-arcsinh"]
+    assert classic["evaluations"] > 0 and classic["sample_s"] > 0 and classic["peak_memory_mb"] > 50
+    text = (tmp_path / "benchmarks.md").read_text()
+    assert "## models" in text and "| birth-death |" in text
+    assert (tmp_path / "speed.png").exists() and (tmp_path / "scaling.png").exists()
+    assert "birth-death" in capsys.readouterr().out

@@ -1,0 +1,1 @@
+"""Ours beside other packages: ``python -m benchmarks.peers``."""
