@@ -30,7 +30,7 @@ from .transport import (
     mixture_flow,
 )
 
-__version__ = "0.4.0"
+__version__ = "0.5.0"
 
 __all__ = [
     "Affine",

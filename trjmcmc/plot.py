@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
 MOST_LINES = 8
 MOST_MODELS = 16
+HEAVY = 0.5  # Pareto shape
 TOO_WIDE = 5.0  # times the smallest error: a route that would dwarf the others
 
 
@@ -186,7 +187,7 @@ def plot_jumps(result: Result, ax: Axes | None = None) -> Axes:
 
 
 def plot_pareto(result: Result, ax: Axes | None = None) -> Axes:
-    """Pareto shape of the importance weights by model; above 0.7 they can't be averaged."""
+    """Pareto shape of the importance weights by model; above 0.5 they have no variance."""
     found = result.pareto_k
     if not found:
         raise TRJError("plot_pareto: no map has weighed the models")
@@ -195,10 +196,12 @@ def plot_pareto(result: Result, ax: Axes | None = None) -> Axes:
     ax = ax if ax is not None else plt.subplots(figsize=size, layout="constrained")[1]
     k = np.clip([found[m] for m in labels], -1.0, 2.0)
     x = np.arange(len(labels))
-    colours = [PALETTE[1] if value > 0.7 else PALETTE[0] for value in k]
+    colours = [PALETTE[1] if value > HEAVY else PALETTE[0] for value in k]
     ax.scatter(x, k, c=colours, s=28, zorder=3)
-    ax.axhline(0.7, color="black", lw=1, ls="--")
-    ax.text(ax.get_xlim()[1], 0.72, "not to be relied on ", ha="right", va="bottom", fontsize=8)
+    ax.axhline(HEAVY, color="black", lw=1, ls="--")
+    ax.text(
+        ax.get_xlim()[1], HEAVY + 0.02, "no variance above ", ha="right", va="bottom", fontsize=8
+    )
     ax.set_ylim(-1.1, 2.1)
     _spread_labels(ax, x, labels)
     ax.set_xlabel("model")
