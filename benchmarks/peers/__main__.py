@@ -20,7 +20,8 @@ column of loadings, from the prior. Inside a model it takes Gaussian steps, one 
 time and of two sizes; for the factors stretch moves of what both models share and Gaussian steps of
 the third column. (Eryn advises against its stretch move where components come and go; on the change
 points it gave wrong probabilities.) The first half of its steps is left out, its errors come from
-the spread of the means of its walkers, and it stops when these are small and nothing drifts.
+the spread of the means of its walkers, and it stops when these are small, nothing drifts, and it is
+20 autocorrelation times long, as our runs are.
 
 Columns. `seconds`: of processor time, which a busy machine does not stretch; `wall`: of the clock,
 which budgets count. `value`: probability of the most probable model, or log evidence;

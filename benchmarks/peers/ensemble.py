@@ -21,6 +21,7 @@ Row = dict[str, Any]
 
 WANTED = 0.01  # standard error of every p(model)
 MOST_DRIFT = 3.0  # standard errors between two halves of a run that has settled
+FORGOTTEN = 20  # autocorrelation times that a run must be long, as ours
 LOOK = 100  # steps between two looks at the error
 LEAST_STEPS = 500
 COUNTED = 0.01  # probability from which an indicator's effective draws count
@@ -287,11 +288,13 @@ class Shares:
     Attributes:
         value, error: Of each model, with the standard error by the walkers' means.
         drift: The largest change between the two halves of what is kept, in standard errors.
+        memory: The longest autocorrelation time over the length of what is kept.
     """
 
     value: Array
     error: Array
     drift: float
+    memory: float
 
     @classmethod
     def of(cls, visited: NDArray[np.int8], models: int) -> "Shares":
@@ -307,11 +310,15 @@ class Shares:
             error[:] = np.inf
         gap = np.abs((late - early).mean(1))
         drift = np.divide(gap, moved, out=np.zeros(models), where=moved > 0)
-        return cls(means.mean(1), error, float(drift.max()))
+        value = means.mean(1)
+        spread, varies = means.var(1, ddof=1), value * (1 - value)
+        memory = np.divide(spread, varies, out=np.zeros(models), where=varies > 0)
+        return cls(value, error, float(drift.max()), float(memory.max()))
 
     @property
     def settled(self) -> bool:
-        return bool(self.error.max() <= WANTED and self.drift < MOST_DRIFT)
+        known = self.error.max() <= WANTED and self.drift < MOST_DRIFT
+        return bool(known and self.memory * FORGOTTEN <= 1)
 
 
 def mean_error(values: Array) -> Array:
