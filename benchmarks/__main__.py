@@ -28,7 +28,7 @@ import torch
 import trjmcmc as trj
 from trjmcmc.compare import METHODS
 
-from . import figures, samplers, scaling
+from . import bridge_spread, figures, samplers, scaling
 from .peers import run
 
 Rows = list[dict[str, Any]]
@@ -40,6 +40,7 @@ SCALING: dict[str, tuple[Callable[..., Rows], dict[str, Any]]] = {
 }  # by name: the whole, and what makes it quick
 PACKAGES = ("torch", "zuko", "numpy", "scipy", "eryn", "pocomc", "dynesty", "nautilus-sampler")
 QUICK_BUDGET, BUDGET = 8.0, 30.0
+DRAWS, FULL_BRIDGES = 500, {"repeats": bridge_spread.REPEATS, "steps": 2000}
 PEER_BUDGETS = {True: 12.0, False: 300.0}  # seconds, quick or not
 
 
@@ -86,6 +87,15 @@ def beside_peers(options: argparse.Namespace) -> Rows:
     return found
 
 
+def bridges(options: argparse.Namespace) -> Rows:
+    """Scatter of Bartolucci's estimates on robust regression, drawn too."""
+    target = bridge_spread.regression(None)
+    size = {"repeats": 10, "steps": 100, "particles": 3000} if options.quick else FULL_BRIDGES
+    found, seconds = bridge_spread.scatter(target, DRAWS, **size)
+    bridge_spread.draw(found, target, DRAWS, options.output / "bridges.png")
+    return bridge_spread.rows(found, seconds, target)
+
+
 def environment(options: argparse.Namespace) -> dict[str, Any]:
     """What the figures were measured on."""
     versions = {"python": platform.python_version(), "trjmcmc": trj.__version__}
@@ -130,6 +140,12 @@ def _cell(value: Any) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
+OTHERS: dict[str, Callable[[argparse.Namespace], Rows]] = {
+    "bridges": bridges,
+    "peers": beside_peers,
+}
+
+
 def draw(cases: dict[str, Rows], folder: Path) -> None:
     """Pictures of the cases that were measured."""
     if measured := {k: rows for k, rows in cases.items() if k in samplers.CASES}:
@@ -139,7 +155,7 @@ def draw(cases: dict[str, Rows], folder: Path) -> None:
 
 
 def main() -> None:
-    cases = [*samplers.CASES, *SCALING, "peers"]
+    cases = [*samplers.CASES, *SCALING, *OTHERS]
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description=__doc__,
@@ -163,8 +179,8 @@ def main() -> None:
         if case in SCALING:
             function, quick = SCALING[case]
             rows = function(**quick if options.quick else {})
-        elif case == "peers":
-            rows = beside_peers(options)
+        elif case in OTHERS:
+            rows = OTHERS[case](options)
         else:
             rows = compared(case, options)
         found["cases"][case] = rows

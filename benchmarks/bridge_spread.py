@@ -1,42 +1,104 @@
 """How much do Bartolucci's estimates scatter, by map? Robust regression, N draws a model.
 
-Maps are trained on N pilot draws a model, as in the papers, or by our own fit, which needs none.
-Each repeat takes N fresh posterior draws a model and proposes one jump from each.
+Maps are trained on N pilot draws a model as in the papers, by reverse KL, or by our own fit; the
+last two need no pilot draws. Each repeat takes N fresh posterior draws a model and proposes one
+jump from each.
 
-    python benchmarks/bridge_spread.py                    # N = 500, about three minutes
-    python benchmarks/bridge_spread.py --draws 4000 --plot spread.png
-    python benchmarks/bridge_spread.py --data regression.csv   # columns y, x1, x2, x3, x4
+    python -m benchmarks.bridge_spread                    # N = 500, about six minutes
+    python -m benchmarks.bridge_spread --draws 4000 --plot spread.png
+    python -m benchmarks.bridge_spread --data regression.csv   # columns y, x1, x2, x3, x4
 """
 
 import argparse
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 
 import trjmcmc as trj
-from trjmcmc.compare import METHODS
+from trjmcmc.compare import METHODS, proposal
 from trjmcmc.estimate.evaluate import repeated_bartolucci
 from trjmcmc.fit import Audit
-from trjmcmc.kernel import Cycle, Fixed, Jump, Kernel
+from trjmcmc.kernel import Jump, Kernel
+from trjmcmc.plot import PALETTE, plot_repeats
 
 REPEATS = 80
 PARTICLES = 12_000  # a replicate, four of them, of the run that all draws come from
-PAPERS = {  # standard deviations at N = 500 with the authors' code, models in the same order
+JUMPS = ("switch", "independence", "affine TRJ", "spline TRJ", "spline CTP", "VI TRJ", "VI CTP")
+PAPERS = {  # of the published data, N = 500, with the authors' code, models in the same order
     "affine": (0.0063, 0.0204, 0.0228, 0.0338),
     "spline": (0.0052, 0.0073, 0.0113, 0.0159),
     "VI-trained": (0.0018, 0.0053, 0.0082, 0.0107),
 }
 
 
-def jump_of(kernel: Kernel) -> Kernel:
-    return kernel.kernels[0][0] if isinstance(kernel, Cycle) else kernel
+def regression(data: Path | None) -> trj.Target:
+    """The target, of a file's data or of simulated ones."""
+    if data is None:
+        return trj.problems.robust_regression()
+    table = pd.read_csv(data)
+    first = list(table.columns).index("y") + 1
+    return trj.problems.robust_regression(table.iloc[:, first : first + 4], table["y"])
+
+
+def scatter(
+    target: trj.Target, draws: int, *, repeats: int, steps: int, particles: int = PARTICLES
+) -> tuple[dict[str, np.ndarray], dict[str, float]]:
+    """Repeated estimates by map, shape (repeats, M), and seconds of training."""
+    generator = torch.Generator().manual_seed(1)
+    runs = Audit(target, target.space.enumerate(), particles=particles, generator=generator)
+    runs.grow(0)
+    pool = runs.pool()
+    pilot = pool.some(draws, generator)
+    jumps: dict[str, Kernel] = {}
+    seconds = {}
+    for method in JUMPS:
+        begun = time.perf_counter()
+        jumps[method] = METHODS[method].make(target, pilot, generator, steps)
+        seconds[method] = time.perf_counter() - begun
+    sampler = trj.TRJSampler(target, seed=3)
+    begun = time.perf_counter()
+    sampler.fit(steps=steps, progress=False)
+    seconds["ours"] = time.perf_counter() - begun
+    jumps["ours"] = Jump(target, sampler.transport, proposal(target))
+
+    def fresh() -> tuple[torch.Tensor, torch.Tensor]:
+        some = pool.some(draws, generator)
+        return some.code, some.theta
+
+    found = {
+        name: repeated_bartolucci(target, jump, fresh, repeats, generator).numpy()
+        for name, jump in jumps.items()
+    }
+    return found, seconds
+
+
+def rows(found: dict[str, np.ndarray], seconds: dict[str, float], target: trj.Target) -> list[Any]:
+    """Standard deviations by map and model."""
+    labels = target.space.label(target.space.enumerate())
+    spread = {name: values.std(0, ddof=1) for name, values in found.items()}
+    return [
+        {"case": "bridges", "map": name, "training_s": seconds.get(name)}
+        | {f"sd {label}": float(sd) for label, sd in zip(labels, values, strict=True)}
+        for name, values in spread.items()
+    ]
+
+
+def draw(found: dict[str, np.ndarray], target: trj.Target, draws: int, path: Path) -> None:
+    """Estimates of the largest model; the switch would hide the rest."""
+    label = target.space.label(target.space.enumerate())[-1]
+    shown = {name: values[:, -1] for name, values in found.items() if name != "switch"}
+    colours = dict.fromkeys(shown, PALETTE[5]) | {"ours": PALETTE[1]}
+    ax = plot_repeats(shown, target.truth.probabilities[label], colours=colours)
+    ax.set_ylabel(f"p({label} | data), N = {draws}")
+    ax.figure.savefig(path, dpi=130)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--draws", type=int, default=500, help="N, a model")
     parser.add_argument("--repeats", type=int, default=REPEATS)
     parser.add_argument("--steps", type=int, default=2000, help="of training, of every map")
@@ -45,62 +107,18 @@ def main() -> None:
     parser.add_argument("--plot", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    given = {}
+    target = regression(options.data)
+    found, seconds = scatter(target, options.draws, repeats=options.repeats, steps=options.steps)
+    table = pd.DataFrame(rows(found, seconds, target)).drop(columns="case").set_index("map")
     if options.data:
-        table = pd.read_csv(options.data)
-        first = list(table.columns).index("y") + 1
-        x = table.iloc[:, first : first + 4].to_numpy()
-        given = {"x": x, "y": table["y"].to_numpy()}
-    target = trj.problems.robust_regression(**given)
-    generator = torch.Generator().manual_seed(1)
-    codes = target.space.enumerate()
-    runs = Audit(target, codes, particles=PARTICLES, generator=generator)
-    runs.grow(0)
-    pool = runs.pool()
-    pilot = pool.some(options.draws, generator)
-    kernels, seconds = {}, {}
-    for method in (
-        "switch",
-        "independence",
-        "affine TRJ",
-        "spline TRJ",
-        "spline CTP",
-        "VI TRJ",
-        "VI CTP",
-    ):
-        begun = time.perf_counter()
-        kernels[method] = METHODS[method].make(target, pilot, generator, options.steps)
-        seconds[method] = time.perf_counter() - begun
-    sampler = trj.TRJSampler(target, seed=3)
-    begun = time.perf_counter()
-    sampler.fit(steps=options.steps, progress=False)
-    seconds["ours"] = time.perf_counter() - begun
-    kernels["ours"] = Jump(target, sampler.transport, Fixed(target.space, other=True))
-
-    def fresh() -> tuple[torch.Tensor, torch.Tensor]:
-        draws = pool.some(options.draws, generator)
-        return draws.code, draws.theta
-
-    found: dict[str, np.ndarray] = {}
-    for name, kernel in kernels.items():
-        found[name] = repeated_bartolucci(
-            target, jump_of(kernel), fresh, options.repeats, generator
-        ).numpy()
-    labels = target.space.label(codes)
-    rows = {f"{n}, sd": v.std(0, ddof=1) for n, v in found.items()}
-    rows |= {f"{n}, mean": v.mean(0) for n, v in found.items()}
-    if options.draws == 500:
-        rows |= {f"papers: {n}, sd": v for n, v in PAPERS.items()}
-    rows["exact"] = [target.truth.probabilities[m] for m in labels]
-    print(pd.DataFrame.from_dict(rows, orient="index", columns=labels).to_string())
-    print({name: round(s, 1) for name, s in seconds.items()}, "seconds of training")
+        for name, values in PAPERS.items():
+            table.loc[f"published, {name}, N = 500"] = [float("nan"), *values]
+    print(table.to_string(float_format="{:.3g}".format), "\n")
+    means = {name: values.mean(0) for name, values in found.items()}
+    means["exact"] = np.array([*target.truth.probabilities.values()])
+    print(pd.DataFrame(means, index=target.truth.probabilities).T.round(4).to_string())
     if options.plot:
-        from trjmcmc.plot import plot_repeats
-
-        shown = {n: v[:, -1] for n, v in found.items() if n != "switch"}
-        ax = plot_repeats(shown, target.truth.probabilities[labels[-1]])
-        ax.set_ylabel(f"p({labels[-1]} | data), N = {options.draws}")
-        ax.figure.savefig(options.plot, dpi=120)
+        draw(found, target, options.draws, options.plot)
 
 
 if __name__ == "__main__":
