@@ -1,4 +1,4 @@
-"""Every claim that the README makes in numbers, measured in one run.
+"""Speed and scatter, ours and others', measured in one run.
 
     python -m benchmarks                           # all cases, about an hour and a half
     python -m benchmarks --quick                   # small budgets, about ten minutes
@@ -6,6 +6,7 @@
     python -m benchmarks --case chains --case overhead --threads 2
     python -m benchmarks --case peers              # needs pip install '.[peers]'
 
+Calibration, training and moves inside a model have scripts of their own; see README.md here.
 Writes a JSON with machine, versions, seed and every figure, the same as Markdown, and pictures.
 Ratios are of runs in one session: compare those, and not seconds between machines.
 """
@@ -38,7 +39,17 @@ SCALING: dict[str, tuple[Callable[..., Rows], dict[str, Any]]] = {
     "dimension": (scaling.by_dimension, {"sizes": (2, 20, 100)}),
     "overhead": (scaling.overhead, {"repeats": 5}),
 }  # by name: the whole, and what makes it quick
-PACKAGES = ("torch", "zuko", "numpy", "scipy", "eryn", "pocomc", "dynesty", "nautilus-sampler")
+PACKAGES = (
+    "torch",
+    "zuko",
+    "numpy",
+    "scipy",
+    "eryn",
+    "pocomc",
+    "dynesty",
+    "nautilus-sampler",
+    "ultranest",
+)
 QUICK_BUDGET, BUDGET = 8.0, 30.0
 DRAWS, FULL_BRIDGES = 500, {"repeats": bridge_spread.REPEATS, "steps": 2000}
 PEER_BUDGETS = {True: 12.0, False: 300.0}  # seconds, quick or not
@@ -79,19 +90,20 @@ def compared(case: str, options: argparse.Namespace) -> Rows:
 def beside_peers(options: argparse.Namespace) -> Rows:
     """Ours and other packages; ``python -m benchmarks.peers`` takes published data too."""
     budget = PEER_BUDGETS[options.quick]
+    os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(options.threads))
     found = []
-    for case in run.CASES:
-        for row in run.rows(case, budget=budget, quick=options.quick, seed=options.seed):
-            found.append({"problem": row.pop("case")} | row | {"case": "peers"})
-            found[-1].pop("shares", None)
-    return found
+    for case in run.CASES:  # in a process of its own, where NumPy finds the number of threads
+        rows = apart(run.rows, case, budget=budget, quick=options.quick, seed=options.seed)
+        table = run.with_ratios(rows).drop(columns="shares", errors="ignore")
+        found += table.rename(columns={"case": "problem"}).to_dict("records")
+    return [{"case": "peers", "budget_s": budget} | row for row in found]
 
 
 def bridges(options: argparse.Namespace) -> Rows:
     """Scatter of Bartolucci's estimates on robust regression, drawn too."""
     target = bridge_spread.regression(None)
     size = {"repeats": 10, "steps": 100, "particles": 3000} if options.quick else FULL_BRIDGES
-    found, seconds = bridge_spread.scatter(target, DRAWS, **size)
+    found, seconds = bridge_spread.scatter(target, DRAWS, seed=options.seed, **size)
     bridge_spread.draw(found, target, DRAWS, options.output / "bridges.png")
     return bridge_spread.rows(found, seconds, target)
 
@@ -105,13 +117,20 @@ def environment(options: argparse.Namespace) -> dict[str, Any]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return {
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "machine": f"{_processor()}, {os.cpu_count()} cores",
         "threads": options.threads,
         "seed": options.seed,
         "budget_s": options.budget,
         "quick": options.quick,
         "versions": versions,
     }
+
+
+def _processor() -> str:
+    cpus = Path("/proc/cpuinfo")
+    lines = cpus.read_text().splitlines() if cpus.exists() else []
+    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    return " ".join([platform.machine(), *names[:1]])
 
 
 def markdown(found: dict[str, Any]) -> str:
@@ -130,6 +149,17 @@ def markdown(found: dict[str, Any]) -> str:
             "| " + " | ".join(map(_cell, row)) + " |" for row in table.itertuples(index=False)
         ]
     return "\n".join(lines) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold: no infinities, no NaN, no NumPy numbers."""
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_plain(v) for v in value]
+    if isinstance(value, str | bool | int | None):
+        return value
+    return float(value) if math.isfinite(value) else None
 
 
 def _cell(value: Any) -> str:
@@ -184,7 +214,7 @@ def main() -> None:
         else:
             rows = compared(case, options)
         found["cases"][case] = rows
-        (options.output / "benchmarks.json").write_text(json.dumps(found, indent=1, default=float))
+        (options.output / "benchmarks.json").write_text(json.dumps(_plain(found), indent=1))
         (options.output / "benchmarks.md").write_text(markdown(found))
     draw(found["cases"], options.output)
     print("\n" + markdown(found))

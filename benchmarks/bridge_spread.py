@@ -21,12 +21,12 @@ import torch
 import trjmcmc as trj
 from trjmcmc.compare import METHODS, proposal
 from trjmcmc.estimate.evaluate import repeated_bartolucci
-from trjmcmc.fit import Audit
+from trjmcmc.fit import Audit, Pool
 from trjmcmc.kernel import Jump, Kernel
 from trjmcmc.plot import PALETTE, plot_repeats
 
 REPEATS = 80
-PARTICLES = 12_000  # a replicate, four of them, of the run that all draws come from
+PARTICLES = 12_000  # of each of the tempered runs that draws come from
 JUMPS = ("switch", "independence", "affine TRJ", "spline TRJ", "spline CTP", "VI TRJ", "VI CTP")
 PAPERS = {  # of the published data, N = 500, with the authors' code, models in the same order
     "affine": (0.0063, 0.0204, 0.0228, 0.0338),
@@ -44,29 +44,40 @@ def regression(data: Path | None) -> trj.Target:
     return trj.problems.robust_regression(table.iloc[:, first : first + 4], table["y"])
 
 
-def scatter(
-    target: trj.Target, draws: int, *, repeats: int, steps: int, particles: int = PARTICLES
-) -> tuple[dict[str, np.ndarray], dict[str, float]]:
-    """Repeated estimates by map, shape (repeats, M), and seconds of training."""
-    generator = torch.Generator().manual_seed(1)
+def posterior(target: trj.Target, particles: int, generator: torch.Generator) -> Pool:
+    """Draws of every model by tempered sequential Monte Carlo."""
     runs = Audit(target, target.space.enumerate(), particles=particles, generator=generator)
     runs.grow(0)
-    pool = runs.pool()
-    pilot = pool.some(draws, generator)
+    return runs.pool()
+
+
+def scatter(
+    target: trj.Target,
+    draws: int,
+    *,
+    repeats: int,
+    steps: int,
+    particles: int = PARTICLES,
+    seed: int = 0,
+) -> tuple[dict[str, np.ndarray], dict[str, float]]:
+    """Repeated estimates by map, shape (repeats, M), and seconds of training."""
+    generator = torch.Generator().manual_seed(seed)
+    to_train_on, to_evaluate_on = (posterior(target, particles, generator) for _ in range(2))
+    pilot = to_train_on.some(draws, generator)
     jumps: dict[str, Kernel] = {}
     seconds = {}
     for method in JUMPS:
         begun = time.perf_counter()
         jumps[method] = METHODS[method].make(target, pilot, generator, steps)
         seconds[method] = time.perf_counter() - begun
-    sampler = trj.TRJSampler(target, seed=3)
+    sampler = trj.TRJSampler(target, seed=seed)
     begun = time.perf_counter()
     sampler.fit(steps=steps, progress=False)
     seconds["ours"] = time.perf_counter() - begun
     jumps["ours"] = Jump(target, sampler.transport, proposal(target))
 
     def fresh() -> tuple[torch.Tensor, torch.Tensor]:
-        some = pool.some(draws, generator)
+        some = to_evaluate_on.some(draws, generator)
         return some.code, some.theta
 
     found = {
@@ -80,9 +91,11 @@ def rows(found: dict[str, np.ndarray], seconds: dict[str, float], target: trj.Ta
     """Standard deviations by map and model."""
     labels = target.space.label(target.space.enumerate())
     spread = {name: values.std(0, ddof=1) for name, values in found.items()}
+    exact = np.array([target.truth.probabilities[m] for m in labels])
     return [
-        {"case": "bridges", "map": name, "training_s": seconds.get(name)}
+        {"case": "bridges", "map": name, "training_s": seconds[name]}
         | {f"sd {label}": float(sd) for label, sd in zip(labels, values, strict=True)}
+        | {"error of means": float(np.abs(found[name].mean(0) - exact).max())}
         for name, values in spread.items()
     ]
 
@@ -103,16 +116,19 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=REPEATS)
     parser.add_argument("--steps", type=int, default=2000, help="of training, of every map")
     parser.add_argument("--data", type=Path)
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--plot", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     target = regression(options.data)
-    found, seconds = scatter(target, options.draws, repeats=options.repeats, steps=options.steps)
+    found, seconds = scatter(
+        target, options.draws, repeats=options.repeats, steps=options.steps, seed=options.seed
+    )
     table = pd.DataFrame(rows(found, seconds, target)).drop(columns="case").set_index("map")
     if options.data:
         for name, values in PAPERS.items():
-            table.loc[f"published, {name}, N = 500"] = [float("nan"), *values]
+            table.loc[f"published, {name}, N = 500"] = [float("nan"), *values, float("nan")]
     print(table.to_string(float_format="{:.3g}".format), "\n")
     means = {name: values.mean(0) for name, values in found.items()}
     means["exact"] = np.array([*target.truth.probabilities.values()])

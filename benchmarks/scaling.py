@@ -95,7 +95,7 @@ def by_chains(sizes: Sequence[int] = CHAINS) -> list[dict[str, Any]]:
 
 
 def by_models(sizes: Sequence[int] = MODELS, chains: int = 1024) -> list[dict[str, Any]]:
-    """Conjugate variable selection over p columns, 2^p models."""
+    """Conjugate variable selection over p columns: 2^p models, of p dimensions at most."""
     return [
         {"case": "models", "models": m}
         | per_second(trj.problems.variable_selection(m.bit_length() - 1), chains)

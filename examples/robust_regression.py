@@ -61,9 +61,10 @@ def main() -> None:
     generator = torch.Generator().manual_seed(arguments.seed)
     target = regression(arguments.data)
     labels, truth = target.space.label(target.space.enumerate()), target.truth.probabilities
-    pool = tempered_draws(target, size.particles, generator)
+    pilot = tempered_draws(target, size.particles, generator)
+    pool = tempered_draws(target, size.particles, generator)  # to evaluate on
 
-    trained = train_all(target, ("switch", *PUBLISHED), pool, size, generator, arguments.seed)
+    trained = train_all(target, ("switch", *PUBLISHED), pilot, size, generator, arguments.seed)
     found: dict[int, dict[str, np.ndarray]] = {}
     for n in size.sets:
         found[n] = bridge_estimates(target, trained, pool, n, size.repeats, generator)

@@ -105,9 +105,10 @@ def main() -> None:
     generator = torch.Generator().manual_seed(arguments.seed)
     target = trj.problems.sinh_arcsinh()
     exact = SinhArcsinhMap(target.space)
-    pool = exact_draws(target, max(size.pilot, 20 * max(size.sets)), generator)
+    pilot = exact_draws(target, size.pilot, generator)
+    pool = exact_draws(target, 20 * max(size.sets), generator)  # to evaluate on
 
-    trained = train_all(target, PUBLISHED, pool, size, generator, arguments.seed)
+    trained = train_all(target, PUBLISHED, pilot, size, generator, arguments.seed)
     trained["exact"] = Trained(Jump(target, exact, proposal(target)), 0.0)
 
     lines = {

@@ -958,6 +958,6 @@ def test_some_draws_of_each_model(generator):
     code = torch.tensor([[0]] * 5 + [[1]] * 3)
     pool = Pool(code, torch.arange(8.0)[:, None], torch.zeros(8))
     few = pool.some(4, generator)
-    assert [int((few.code == m).sum()) for m in (0, 1)] == [4, 3]
-    assert len(few.theta.unique()) == 7
-    assert not torch.equal(few.theta[:4], pool.some(4, generator).theta[:4])
+    assert few.code[:, 0].tolist() == [0] * 4 + [1] * 4
+    assert set(few.theta[:4, 0].tolist()) <= set(range(5))
+    assert not torch.equal(few.theta, pool.some(4, generator).theta)

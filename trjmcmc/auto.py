@@ -319,7 +319,8 @@ class Auto:
         ]
         if now.efficiency < FLATTERED * max(rivals, default=0.0):
             return False
-        return self.ready or FLATTERED * self._wait(now) < self.price()
+        wait = FLATTERED * self._wait(now)
+        return self.ready or wait < ROUND * FASTEST or wait < self.price()
 
     def _rank(self, name: str) -> float:
         found = self._found[name].efficiency
@@ -392,7 +393,8 @@ class Auto:
         self.plan.efficiency = {n: f.efficiency for n, f in self._found.items()}
         found = self._found[best]
         most = min(LONGEST, BURN_SHARE * self._room / found.step)
-        self.burn_in = int(max(0.0, min(FORGET * found.time - found.steps, most)))
+        done = found.steps if found.steps > TRUSTED * found.time else 0  # else the time is a guess
+        self.burn_in = int(max(0.0, min(FORGET * found.time - done, most)))
         kernels = [self._step(self._members(best))]
         return Mixture([*kernels, *(self._step([self._moves[n]]) for n in rest)], weights)
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 WALKS = 4  # random walks between two jumps of a classical sampler
 SWITCH_SCALE = 10.0  # of the saturated space: N(0, 100), as in Brooks et al. and Davies et al.
 STEPS = 2000  # training steps of maps
-DEPTH = 8  # couplings of the maps that are trained without pilot draws
+DEPTH, WIDTH = 8, 256  # of the maps that are trained without pilot draws
 NORMALS = 8  # components a model
 FEWEST = 4  # draws a chain that a figure can be made of
 COUNTED = 0.01  # share from which an indicator's effective draws count
@@ -55,7 +55,8 @@ class ClassicalSampler(TRJSampler):
     """A sampler of the literature, with the interface and the result of :class:`TRJSampler`.
 
     Maps and densities are fitted to a pilot run of tempered sequential Monte Carlo, whose time
-    and evaluations count as the fit's. Between two jumps there are four random walks.
+    and evaluations count as the fit's; where none are fitted, its draws are where chains start.
+    Between two jumps there are four random walks.
 
     Arguments:
         target: The target.
@@ -64,12 +65,14 @@ class ClassicalSampler(TRJSampler):
             (normals and inverse gammas, Lopes & West 2004), ``"automix"`` (normal mixtures,
             Hastie 2005), and, by forward KL on pilot draws as in Davies et al. (2023),
             ``"affine TRJ"``, ``"spline TRJ"`` (one map a model), ``"affine CTP"`` and
-            ``"spline CTP"`` (one map for all); by reverse KL without pilot draws as in Yin &
-            Jiao, ``"VI TRJ"`` (a RealNVP a model) and ``"VI CTP"`` (:class:`ConditionalRealNVP`).
+            ``"spline CTP"`` (one :class:`CosmicFlow` for all); by reverse KL without pilot draws
+            as in Yin & Jiao, ``"VI TRJ"`` (a RealNVP a model) and ``"VI CTP"``
+            (:class:`ConditionalRealNVP`).
         options: ``seed``, ``device``, ``dtype``.
 
     Raises:
-        ConfigurationError: No such method, or more models than pilot draws can be had of.
+        ConfigurationError: No such method, more models than it can fit, or no gradient where it
+            needs one.
 
     Example:
         >>> from trjmcmc import problems
@@ -83,10 +86,12 @@ class ClassicalSampler(TRJSampler):
             raise ConfigurationError(f"method: expected one of {list(METHODS)}, got {method!r}")
         self.method = method
         super().__init__(target, kernel=self._placeholder, **options)
-        if METHODS[method].pilot and not self._recipe.few:
+        if METHODS[method].each and not self._recipe.few:
             raise ConfigurationError(
-                f"{method}: it fits each model to pilot draws, and there are too many models"
+                f"{method}: it fits something to each model, and there are too many models"
             )
+        if METHODS[method].gradient and not self.target.differentiable:
+            raise ConfigurationError(f"{method}: reverse KL needs the likelihood's gradient")
 
     def _placeholder(self, target: Target, transport: Transport) -> Kernel:
         to = proposal(target) if several(target.space) else None
@@ -123,10 +128,19 @@ def proposal(target: Target) -> IndexProposal:
 
 @dataclass(frozen=True)
 class Method:
-    """How a classical jump is made of a target, pilot draws, a generator, and training steps."""
+    """How a classical jump is made.
+
+    Attributes:
+        make: Of a target, pilot draws, a generator, and training steps.
+        pilot: Whether it wants pilot draws.
+        each: Whether something is fitted to each model, so that there must be few.
+        gradient: Whether it wants gradients of the likelihood.
+    """
 
     make: Callable[[Target, Any, torch.Generator, int], Kernel]
     pilot: bool = True
+    each: bool = True
+    gradient: bool = False
 
 
 def _independence(target: Target, pool: Pool, generator: torch.Generator, steps: int) -> Kernel:
@@ -182,25 +196,42 @@ def _spline(d: int) -> torch.nn.Module:
     return zuko.flows.NSF(d, transforms=2, hidden_features=(32,))
 
 
-def _real_nvp(d: int) -> torch.nn.Module:
-    return zuko.flows.RealNVP(d, transforms=DEPTH, hidden_features=(64,))
+def real_nvp(d: int, *, layers: int | None = None) -> torch.nn.Module:
+    """Couplings with one hidden layer of 256, as Yin & Jiao; for one coordinate a spline.
+
+    They take planar flows there, since a coupling of one coordinate is affine; planar flows have
+    no inverse in closed form.
+    """
+    if d == 1:
+        return zuko.flows.NSF(1, transforms=1)
+    return zuko.flows.RealNVP(
+        d, transforms=layers or DEPTH, hidden_features=(WIDTH,), activation=torch.nn.LeakyReLU
+    )
+
+
+def _conditional(space: Space) -> Transport:
+    return ConditionalRealNVP(space, layers=DEPTH, hidden=(WIDTH,))
 
 
 METHODS: dict[str, Method] = {
     "switch": Method(
-        lambda t, pool, g, steps: saturated_switch(t, proposal(t), scale=SWITCH_SCALE), pilot=False
+        lambda t, pool, g, steps: saturated_switch(t, proposal(t), scale=SWITCH_SCALE),
+        pilot=False,
+        each=False,
     ),
-    "birth-death": Method(lambda t, pool, g, steps: BirthDeath(t, proposal(t)), pilot=False),
+    "birth-death": Method(
+        lambda t, pool, g, steps: BirthDeath(t, proposal(t)), pilot=False, each=False
+    ),
     "independence": Method(_independence),
     "automix": Method(_automix),
     "affine TRJ": Method(_affine),
     "spline TRJ": Method(on_draws(lambda s: PerModel(s, _spline), "spline TRJ")),
     "affine CTP": Method(on_draws(lambda s: CosmicFlow(s, bins=0), "affine CTP")),
     "spline CTP": Method(on_draws(CosmicFlow, "spline CTP")),
-    "VI TRJ": Method(on_itself(lambda s: PerModel(s, _real_nvp), "VI TRJ"), pilot=False),
-    "VI CTP": Method(
-        on_itself(lambda s: ConditionalRealNVP(s, layers=DEPTH), "VI CTP"), pilot=False
+    "VI TRJ": Method(
+        on_itself(lambda s: PerModel(s, real_nvp), "VI TRJ"), pilot=False, gradient=True
     ),
+    "VI CTP": Method(on_itself(_conditional, "VI CTP"), pilot=False, each=False, gradient=True),
 }
 
 MakeSampler = Callable[[Target], TRJSampler]

@@ -231,8 +231,8 @@ def plot_repeats(
         [np.asarray(v, dtype=float) for v in repeats.values()], x, widths=0.8, showmedians=True
     )
     chosen = [(colours or {}).get(n, PALETTE[i % len(PALETTE)]) for i, n in enumerate(repeats)]
-    for colour, body in zip(chosen, drawn["bodies"], strict=True):  # type: ignore[arg-type]
-        body.set_facecolor(colour)
+    for i, body in enumerate(drawn["bodies"]):  # type: ignore[arg-type, var-annotated]
+        body.set_facecolor(chosen[i])
         body.set_alpha(0.6)
     for part in ("cbars", "cmins", "cmaxes", "cmedians"):
         drawn[part].set_color("black")

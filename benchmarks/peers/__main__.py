@@ -44,19 +44,7 @@ import torch
 
 from .nested import PEERS
 from .problems import Data
-from .run import CASES, FITTED, OURS, Row, rows
-
-
-def with_ratios(found: list[Row]) -> pd.DataFrame:
-    """Rows as a table, with `cost` and `calls` over ours of the same case and seed."""
-    frame = pd.DataFrame(found)
-    worst = frame[["claimed_error", "error"]].max(axis=1)
-    frame["cost"] = worst * frame["seconds"] ** 0.5
-    ours = frame[frame["sampler"] == OURS].set_index(["case", "seed"])
-    index = pd.MultiIndex.from_frame(frame[["case", "seed"]])
-    frame["cost"] /= ours["cost"].reindex(index).to_numpy()
-    frame["calls_ratio"] = frame["calls"] / ours["calls"].reindex(index).to_numpy()
-    return frame
+from .run import CASES, FITTED, OURS, Row, rows, with_ratios
 
 
 def shown(frame: pd.DataFrame) -> str:

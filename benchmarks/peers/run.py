@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 import trjmcmc as trj
-from trjmcmc.errors import TRJError
 
 from .ensemble import WALKERS, WANTED, Ensemble, Row, eryn_coal, eryn_factors, of_shares, run_eryn
 from .nested import PEERS, Counted, Evidence
@@ -83,6 +83,7 @@ def factor_target(data: Data) -> trj.Target:
     return target
 
 
+GRACE = 1.2  # budgets after which a run is cut short; some stop by themselves at one
 OURS, FITTED = "trjmcmc", "trjmcmc, fit"
 JUMPS: dict[str, tuple[Callable[[Data], trj.Target], Callable[..., Ensemble]]] = {
     "coal": (coal_target, eryn_coal),
@@ -106,12 +107,12 @@ def missing(module: str) -> str | None:
     return None
 
 
-def guarded(run: Callable[[], Row], budget: float, grace: float = 1.2) -> Row:
+def guarded(run: Callable[[], Row], budget: float) -> Row:
     """A run that neither its failure nor its length keeps from the next one."""
     begun, cpu = time.perf_counter(), time.process_time()
     try:
         with (
-            limited(grace * budget),
+            limited(GRACE * budget),
             warnings.catch_warnings(),
             contextlib.redirect_stdout(io.StringIO()),
             contextlib.redirect_stderr(io.StringIO()),
@@ -120,13 +121,14 @@ def guarded(run: Callable[[], Row], budget: float, grace: float = 1.2) -> Row:
             row = run()
     except OutOfTime:
         row = {"note": f"stopped at {time.perf_counter() - begun:.0f} s"}
-    except (TRJError, RuntimeError, ValueError, ArithmeticError, AttributeError) as error:
+    except Exception as error:  # whatever goes wrong in one must not lose the others
         row = {"note": f"failed: {type(error).__name__}: {error}"}
     seconds = time.process_time() - cpu
     row |= {"seconds": seconds, "wall": time.perf_counter() - begun}
     if "ess" in row:
         row["ess_per_s"] = row["ess"] / seconds
-        row["seconds_to_01"] = seconds * max(1.0, (row["claimed_error"] / WANTED) ** 2)
+    if math.isfinite(error := row.get("claimed_error", math.nan)):
+        row["seconds_to_01"] = seconds * max(1.0, (error / WANTED) ** 2)
     return row
 
 
@@ -202,7 +204,7 @@ def _evidence_rows(
             value, error = run(problem, likelihood, seed, quick)
             return {"value": float(value), "claimed_error": float(error)}
 
-        row = guarded(peer, budget, grace=1.0)
+        row = guarded(peer, budget)
         found.append((name, row | {"calls": likelihood.calls}))
     for _, row in found:
         row["error"] = abs(row.get("value", math.nan) - problem.truth)
@@ -211,3 +213,15 @@ def _evidence_rows(
 
 def wanted(name: str, samplers: list[str] | None) -> bool:
     return samplers is None or name in samplers
+
+
+def with_ratios(found: list[Row]) -> pd.DataFrame:
+    """Rows as a table, with `cost` and `calls` over ours of the same case and seed."""
+    frame = pd.DataFrame(found)
+    worst = frame[["claimed_error", "error"]].max(axis=1)
+    frame["cost"] = worst * frame["seconds"] ** 0.5
+    ours = frame[frame["sampler"] == OURS].set_index(["case", "seed"])
+    index = pd.MultiIndex.from_frame(frame[["case", "seed"]])
+    frame["cost"] /= ours["cost"].reindex(index).to_numpy()
+    frame["calls_ratio"] = frame["calls"] / ours["calls"].reindex(index).to_numpy()
+    return frame

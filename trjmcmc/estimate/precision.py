@@ -22,7 +22,7 @@ PATIENCE = 10.0  # seconds before a run is looked back on
 EARLY = 0.1  # of the time left, when it is looked back on at the latest
 COMMON = 0.01  # probability of a model from which its Bayes factor is watched
 SAY_EVERY = 0.5  # seconds between words for a progress bar
-GROWTH = (1.02, 1.5)  # relative length of a run at the next look, at least and at most
+GROWTH = (1.05, 1.5)  # relative length of a run at the next look, at least and at most
 
 
 def features(space: Space, code: Tensor) -> Tensor:

@@ -165,15 +165,14 @@ class Pool:
         )
 
     def some(self, n: int, generator: torch.Generator) -> Pool:
-        """n random draws of each model, or all there are, in random order."""
-        score = torch.rand(len(self.code), generator=generator, device=self.code.device)
-        rows = [
-            torch.where(same, score, math.inf).argsort()[: min(n, int(same.sum()))]
-            for c in torch.unique(self.code, dim=0)
-            for same in [(self.code == c).all(-1)]
-        ]
-        pick = torch.cat(rows)
-        return Pool(self.code[pick], self.theta[pick], self.log_joint[pick])
+        """n random draws of each model that has any, with replacement."""
+        rows = []
+        for c in torch.unique(self.code, dim=0):
+            mine = (self.code == c).all(-1).nonzero()[:, 0]
+            pick = torch.randint(len(mine), (n,), generator=generator, device=mine.device)
+            rows.append(mine[pick])
+        chosen = torch.cat(rows)
+        return Pool(self.code[chosen], self.theta[chosen], self.log_joint[chosen])
 
 
 class Score(NamedTuple):

@@ -1,0 +1,99 @@
+"""What the benchmarks compare with must be the same problems; the examples must run."""
+
+import runpy
+import sys
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import gammaln
+from torch.distributions import Dirichlet, Gamma
+
+import trjmcmc as trj
+from tests.test_project import ROOT
+from trjmcmc.problems.coal_mining import GAMMA_RATE
+
+sys.path.insert(0, str(ROOT))  # benchmarks are not installed
+from benchmarks.peers import ensemble, problems
+
+EXAMPLES = {
+    "sinh_arcsinh": ["transport", "running", "spread", "depth"],
+    "factor_analysis": ["running", "violins", "proposals", "depth"],
+    "robust_regression": ["running", "violins"],
+}
+
+
+@pytest.mark.parametrize("make", ["factor_problem", "robust_problem", "modes_problem"])
+def test_peers_have_the_same_likelihood_and_prior(make):
+    problem = getattr(problems, make)(problems.Data())
+    problem.check()
+    wrong = problems.Problem(**{**vars(problem), "log_likelihood": lambda x: np.zeros(len(x))})
+    with pytest.raises(AssertionError):
+        wrong.check()
+
+
+@pytest.mark.parametrize("k", [1, 3, 6])
+def test_change_points_as_leaves_have_the_same_density(k):
+    """Labelled leaves with log heights: order statistics over k!, a Jacobian a height."""
+    rng = np.random.default_rng(k)
+    n, most = 20, 6
+    target = trj.problems.coal_mining(1, most).to(dtype=torch.float64)
+    place, log_height = rng.uniform(0.01, 0.99, (n, k)), rng.normal(-4.5, 0.5, (n, k + 1))
+    order = np.argsort(place, 1)
+    spacing = np.diff(np.concatenate([np.zeros((n, 1)), np.sort(place), np.ones((n, 1))], 1))
+    height = np.exp(
+        np.concatenate([log_height[:, :1], np.take_along_axis(log_height[:, 1:], order, 1)], 1)
+    )
+    theta = target.unconstrain(f"k={k}", {"spacing": spacing, "height": height})
+    code = target.space.code_of(f"k={k}").expand(n, -1)
+    _, expected = target.log_prior_and_likelihood(code, theta)
+
+    likelihood = ensemble.CoalLikelihood(most)
+    leaves = np.stack([place.ravel(), log_height[:, 1:].ravel()], 1)
+    found = likelihood([leaves, log_height[:, :1]], [np.repeat(np.arange(n), k), np.arange(n)])
+    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-9)
+
+    model_prior = target.space.log_prior(target.space.enumerate()).double().exp().numpy()
+    height_prior = ensemble.LogExponential(GAMMA_RATE, 0)
+    prior = ensemble.CoalPrior(model_prior, height_prior, height_prior)
+    coords = np.zeros((1, n, most, 2))
+    coords[0, :, :k, 0], coords[0, :, :k, 1] = place, log_height[:, 1:]
+    on = np.broadcast_to(np.arange(most) < k, (1, n, most))
+    value = prior.logpdf({"change": coords, "base": log_height[None, :, :1, None]}, {"change": on})[
+        0
+    ]
+    exact = (
+        np.log(model_prior[k - 1])
+        + Dirichlet(torch.full((k + 1,), 2.0, dtype=torch.float64))
+        .log_prob(torch.tensor(spacing))
+        .numpy()
+        - gammaln(k + 1)
+        + (Gamma(1.0, GAMMA_RATE).log_prob(torch.tensor(height)).numpy() + np.log(height)).sum(1)
+    )
+    np.testing.assert_allclose(value, exact, rtol=1e-6)
+
+
+def test_a_third_column_as_a_leaf_has_the_same_likelihood(generator):
+    target = trj.problems.factor_analysis().to(dtype=torch.float64)
+    n, p = 10, 6
+    code = target.space.code_of("3 factors").expand(n, -1)
+    theta = 0.3 * torch.randn(n, target.dim, dtype=torch.float64, generator=generator)
+    values = {k: v.numpy() for k, v in target.constrain(code[0], theta).items()}
+    _, expected = target.log_prior_and_likelihood(code, theta)
+    first, below = values["diagonal"], values["loading"]
+    split = 2 * p - 3
+    shared = np.concatenate([first[:, :2], below[:, :split], values["uniqueness"]], 1)
+    column = np.concatenate([first[:, 2:], below[:, split:]], 1)
+    found = ensemble.FactorLeaves(target.y.numpy())([shared, column], [np.arange(n), np.arange(n)])
+    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_published_experiments_run(name, tmp_path, capsys, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    monkeypatch.setattr(sys, "argv", [name, "--quick", "--output", str(tmp_path)])
+    with pytest.warns():  # short runs say so
+        runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name="__main__")
+    assert {p.stem for p in tmp_path.glob("*.png")} == set(EXAMPLES[name])
+    assert "TRJSampler(target).run()" in capsys.readouterr().out
