@@ -10,6 +10,7 @@ from scipy.special import gammaln
 from torch.distributions import Dirichlet, Gamma
 
 import trjmcmc as trj
+from tests.test_problems import SHARED, shared_only
 from tests.test_project import ROOT
 from trjmcmc.problems.coal_mining import GAMMA_RATE
 
@@ -86,6 +87,21 @@ def test_a_third_column_as_a_leaf_has_the_same_likelihood(generator):
     column = np.concatenate([first[:, 2:], below[:, split:]], 1)
     found = ensemble.FactorLeaves(target.y.numpy())([shared, column], [np.arange(n), np.arange(n)])
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-8)
+
+
+@pytest.mark.slow
+@shared_only
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_two_factors_after_a_hundred_thousand_chain_steps(seed):
+    """The exchange rates; the papers' lines are at .88, long runs of several kinds at .8947."""
+    y = np.genfromtxt(SHARED / "data" / "exchange_rates.csv", delimiter=",", skip_header=1)
+    sampler = trj.TRJSampler(trj.problems.factor_analysis(y), seed=seed)
+    sampler.fit(progress=False)
+    result = sampler.run(draws=196, chains=512, warmup=200, fit=True, progress=False)
+    assert result.raw.n_draws * result.raw.n_chains < 1.01e5
+    found = result.model_probabilities().loc["2 factors"]
+    assert abs(found["visits"] - 0.8947) < 0.01
+    assert found["visits_se"] < 0.003
 
 
 @pytest.mark.slow
