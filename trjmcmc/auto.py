@@ -128,6 +128,7 @@ class Auto:
         error: Standard error of the models' probabilities that is wanted.
         generator: Source of randomness.
         deadline: Time by ``time.monotonic`` that training must leave room before.
+        fill: Whether the run goes on till then, however precise it has become.
         ready: Whether the map is used as it is; else it is trained if that pays.
         progress: Show a bar.
 
@@ -151,6 +152,7 @@ class Auto:
         error: float,
         generator: torch.Generator,
         deadline: float = math.inf,
+        fill: bool = False,
         ready: bool = False,
         progress: bool = False,
     ) -> None:
@@ -158,6 +160,7 @@ class Auto:
         self.state, self.guess, self.generator = state, guess, generator
         self.chains, self.ahead = chains, ahead
         self.error, self.deadline = error, deadline
+        self.fill = fill and recipe.few  # a map of very many models is a gamble
         self.ready, self.progress = ready, progress
         self.plan, self.steps, self.burn_in = Plan(), 0, 0
         self.simple: Transport | None = None  # the map that needs no training
@@ -233,9 +236,12 @@ class Auto:
             self._offer_normals()
         if self.ready:
             self._offer("jump", self._jump())
-        best = self._race()
-        if not self.ready:
+        best = self._leader()
+        if not self.ready:  # short looks flatter: if training pays beside them, it does
             best = self._train(best)
+        if not self.plan.rounds:
+            best = self._race()
+            best = best if self.ready else self._train(best)
         return self._frozen(best)
 
     def after_all(self, state: State, seen: Pool | None) -> Kernel:
@@ -294,9 +300,7 @@ class Auto:
         too dear, a longer look would decide nothing.
         """
         while True:
-            if self._together is None:
-                self._join()
-            best = max(self._found, key=self._rank)
+            best = self._leader()
             now = self._found[best]
             steps = 2 * now.steps
             patience = min(
@@ -308,6 +312,12 @@ class Auto:
             if known or steps > LONGEST or steps * now.step > patience:
                 return best
             self._found[best] = self.measure(best, self._step(self._members(best)), steps)
+
+    def _leader(self) -> str:
+        """The best so far, all useful moves in turn among them."""
+        if self._together is None:
+            self._join()
+        return max(self._found, key=self._rank)
 
     def _settled(self, best: str) -> bool:
         """Whether the best would be chosen, and nothing trained, if it were much worse."""
@@ -405,22 +415,27 @@ class Auto:
         steps = steps or ROUND
         doubtful = self._doubtful() and not self.plan.rounds
         last = self._found["jump"].efficiency if self.plan.rounds else 0.0
-        wait = self._wait(self._found[best])
-        if wait < ROUND * FASTEST:
+        if not self.fill and self._wait(self._found[best]) < ROUND * FASTEST:
             return best
         hoped = 2 * last or HOPE * len(self.state.code) / self._step_with_map()
         while len(self.plan.rounds) < ROUNDS:
             cost = self._cost(steps)
-            saving = wait - 0.25 / self.error**2 / max(hoped, self._found[best].efficiency)
-            if not (saving > cost or doubtful) or cost > ROOM * self._room:
+            saves = self._saving(self._found[best], hoped) > cost
+            if not (saves or doubtful) or cost > ROOM * self._room:
                 return best
             self.recipe.extra = self.seen()
             now = self._round(steps)
             best, doubtful = self._race(), False
-            wait = self._wait(self._found[best])
             hoped = now * min(2.0, now / last if last else 2.0)  # another round gains no more
             last, steps = now, 2 * steps
         return best
+
+    def _saving(self, found: Segment, hoped: float) -> float:
+        """Seconds by which a kernel as efficient as is hoped would do the same sooner."""
+        if not found.varied:
+            return 0.0
+        wait = max(self._wait(found), self._room) if self.fill else self._wait(found)
+        return wait * (1 - found.efficiency / max(hoped, found.efficiency))
 
     def _round(self, steps: int) -> float:
         """Train, and look at the jump through the map."""

@@ -427,8 +427,9 @@ class TRJSampler:
             if auto:
                 error = enough.error or PRECISION
                 ahead = math.inf if draws is None else draws * thin
+                fill = as_many_as_come and until is None
                 chooser, kernel, state = self._choose(
-                    chains, ahead, warmup, error, deadline, progress
+                    chains, ahead, warmup, error, deadline, fill, progress
                 )
                 plan = chooser.plan
             else:
@@ -456,6 +457,7 @@ class TRJSampler:
         warmup: int | None,
         error: float,
         deadline: float,
+        fill: bool,
         progress: bool,
     ) -> tuple[Auto, Kernel, State]:
         """Find the kernel by measurement, training while that pays."""
@@ -476,6 +478,7 @@ class TRJSampler:
             error=error,
             generator=generator,
             deadline=deadline,
+            fill=fill,
             ready=ready,
             progress=progress,
         )
