@@ -10,6 +10,7 @@ from trjmcmc.plot import PALETTE
 
 Rows = list[dict[str, Any]]
 MARKS = "osv^<>pP*X"
+COLOURS = [c for c in PALETTE if c not in {PALETTE[1], PALETTE[6]}]  # of others; yellow is too pale
 SMALLEST = 1e-1  # effective draws a second that are drawn
 
 
@@ -25,15 +26,12 @@ def speed(cases: dict[str, Rows], path: Path) -> None:
             if not np.isfinite(rate) or rate < SMALLEST:
                 continue
             if row["sampler"] == "default":
-                ax.plot(rate, i, "D", ms=10, color=PALETTE[1], zorder=3)
+                ax.plot(rate, i, "D", ms=12, color=PALETTE[1], alpha=0.6, zorder=1)
             else:
-                j = others.index(row["sampler"])
-                style = {"marker": MARKS[j % len(MARKS)], "color": PALETTE[(2 + j) % 8]}
-                ax.plot(rate, i, ms=6, ls="", mfc="none", **style)
-    ax.plot([], [], "D", ms=8, color=PALETTE[1], label="trjmcmc, default")
-    for j, name in enumerate(others):
-        style = {"marker": MARKS[j % len(MARKS)], "color": PALETTE[(2 + j) % 8]}
-        ax.plot([], [], ls="", mfc="none", label=name, **style)
+                ax.plot(rate, i, ms=6, ls="", mfc="none", **_style(others, row["sampler"]))
+    ax.plot([], [], "D", ms=9, color=PALETTE[1], alpha=0.6, label="trjmcmc, default")
+    for name in others:
+        ax.plot([], [], ls="", mfc="none", label=name, **_style(others, name))
     ax.set_xscale("log")
     ax.set_yticks(range(len(cases)), list(cases))
     ax.set_ylim(len(cases) - 0.5, -0.5)
@@ -41,6 +39,11 @@ def speed(cases: dict[str, Rows], path: Path) -> None:
     figure.legend(frameon=False, fontsize=8, loc="outside right center")
     figure.savefig(path, dpi=130)
     plt.close(figure)
+
+
+def _style(others: list[str], name: str) -> dict[str, str]:
+    i = others.index(name)
+    return {"marker": MARKS[i % len(MARKS)], "color": COLOURS[i % len(COLOURS)]}
 
 
 def scaling(cases: dict[str, Rows], path: Path) -> None:
