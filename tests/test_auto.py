@@ -304,12 +304,12 @@ def test_what_was_adapted_is_reported():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_classical_sampler_is_right(method, monkeypatch):
-    monkeypatch.setattr(trj.compare, "STEPS", 150)
+    monkeypatch.setattr(trj.compare, "STEPS", 100)
     monkeypatch.setattr(trj.compare, "DEPTH", 2)
     sampler = trj.ClassicalSampler(toys.gaussians(), method, seed=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", trj.errors.ConvergenceWarning)  # the switch mixes slowly
-        result = sampler.run(600, chains=256, progress=False)
+        result = sampler.run(400, chains=256, progress=False)
     check(result)
 
 

@@ -214,7 +214,7 @@ def test_nothing_is_copied_to_the_host_inside_a_step():
         generator = torch.Generator().manual_seed(1)
         code = target.space.sample_prior(32, generator)
         with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
-            for module in ("grouping", "density"):
+            for module in ("grouping", "density", "prior"):
                 patch.setattr(f"trjmcmc.{module}.on_host", lambda x: False)
             state = trj.kernel.start(target, code, target.sample_prior(code, generator))
             tally = Tally(target)
@@ -345,10 +345,12 @@ def beyond(x, peak):
 
 
 def evidences_and_share(sampler, target, share):
-    """Importance-sampled evidences within 0.01, and the mode at its share of the map's draws."""
+    """Importance-sampled evidences as their errors say, and the mode at its share of the draws."""
     table = sampler.audit_report.table()
     for label, exact in target.truth.log_evidence.items():
-        assert abs(table.loc[label, "map_log_evidence"] - exact) < 0.01, label
+        error = table.loc[label, "map_se"]
+        assert error < 0.01, label
+        assert abs(table.loc[label, "map_log_evidence"] - exact) < 4.5 * error, label
     assert (table["verdict"].isin({"covered", "rough"})).all()
     grid, p = intercept_density(target.x.numpy(), target.y.numpy())
     peak = float(grid[int(p.argmax())])
