@@ -376,6 +376,7 @@ def test_sampling_with_a_gradient_from_elsewhere():
 # ---- whole runs without gradients ----------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_robust_regression_in_plain_numpy():
     """No gradients anywhere: pilot, forward KL, the same posterior."""
     like = trj.problems.robust_regression()

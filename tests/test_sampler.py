@@ -147,6 +147,7 @@ def test_long_lists_of_models(n_models):
     assert float(result.model_probabilities()["visits"].sum()) == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_running_twice_on_a_large_space():
     sampler = trj.TRJSampler(toys.conjugate_subsets(p=8, n=30), seed=6)
     sampler.fit(steps=50, progress=False)
@@ -439,6 +440,7 @@ def test_factor_analysis_of_the_exchange_rates():
     assert abs(result.model_probabilities().loc["2 factors", "visits"] - 0.8947) < 0.01
 
 
+@pytest.mark.slow
 def test_coal_mining_at_a_small_size():
     target = trj.problems.coal_mining(0, 3)
     sampler = trj.TRJSampler(target, seed=4)
@@ -470,7 +472,7 @@ def test_a_subset_space_too_large_for_a_pilot():
     target = toys.conjugate_subsets(p=7, n=30)
     sampler = trj.TRJSampler(target, seed=6)
     sampler.fit(steps=400, progress=False)
-    result = sampler.run(400, chains=128, progress=False)
+    result = sampler.run(800, chains=128, progress=False)
     table = result.model_probabilities()
     assert len(table) == 21
     assert table.index[-1] == "(other models)"
