@@ -2,6 +2,7 @@
 
 import runpy
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from torch.distributions import Dirichlet, Gamma
 import trjmcmc as trj
 from tests.test_problems import SHARED, shared_only
 from tests.test_project import ROOT
+from trjmcmc.errors import TRJWarning
 from trjmcmc.problems.coal_mining import GAMMA_RATE
 
 sys.path.insert(0, str(ROOT))  # benchmarks are not installed
@@ -109,7 +111,8 @@ def test_two_factors_after_a_hundred_thousand_chain_steps(seed):
 def test_published_experiments_run(name, tmp_path, capsys, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     monkeypatch.setattr(sys, "argv", [name, "--quick", "--output", str(tmp_path)])
-    with pytest.warns():  # short runs say so
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TRJWarning)  # short runs say that they are short
         runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name="__main__")
     assert {p.stem for p in tmp_path.glob("*.png")} == set(EXAMPLES[name])
     assert "TRJSampler(target).run()" in capsys.readouterr().out
