@@ -21,7 +21,7 @@ import torch
 import trjmcmc as trj
 from trjmcmc.compare import METHODS, proposal
 from trjmcmc.estimate.evaluate import repeated_bartolucci
-from trjmcmc.fit import Audit, Pool
+from trjmcmc.fit import tempered_draws
 from trjmcmc.kernel import Jump, Kernel
 from trjmcmc.plot import PALETTE, plot_repeats
 
@@ -44,13 +44,6 @@ def regression(data: Path | None) -> trj.Target:
     return trj.problems.robust_regression(table.iloc[:, first : first + 4], table["y"])
 
 
-def posterior(target: trj.Target, particles: int, generator: torch.Generator) -> Pool:
-    """Draws of every model by tempered sequential Monte Carlo."""
-    runs = Audit(target, target.space.enumerate(), particles=particles, generator=generator)
-    runs.grow(0)
-    return runs.pool()
-
-
 def scatter(
     target: trj.Target,
     draws: int,
@@ -62,7 +55,7 @@ def scatter(
 ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
     """Repeated estimates by map, shape (repeats, M), and seconds of training."""
     generator = torch.Generator().manual_seed(seed)
-    to_train_on, to_evaluate_on = (posterior(target, particles, generator) for _ in range(2))
+    to_train_on, to_evaluate_on = (tempered_draws(target, particles, generator) for _ in range(2))
     pilot = to_train_on.some(draws, generator)
     jumps: dict[str, Kernel] = {}
     seconds = {}
@@ -76,12 +69,8 @@ def scatter(
     seconds["ours"] = time.perf_counter() - begun
     jumps["ours"] = Jump(target, sampler.transport, proposal(target))
 
-    def fresh() -> tuple[torch.Tensor, torch.Tensor]:
-        some = to_evaluate_on.some(draws, generator)
-        return some.code, some.theta
-
     found = {
-        name: repeated_bartolucci(target, jump, fresh, repeats, generator).numpy()
+        name: repeated_bartolucci(target, jump, to_evaluate_on, draws, repeats, generator).numpy()
         for name, jump in jumps.items()
     }
     return found, seconds

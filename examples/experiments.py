@@ -21,7 +21,7 @@ from matplotlib import pyplot as plt
 import trjmcmc as trj
 from trjmcmc.compare import METHODS, proposal, real_nvp
 from trjmcmc.estimate.evaluate import repeated_bartolucci
-from trjmcmc.fit import Audit, Pool
+from trjmcmc.fit import Pool
 from trjmcmc.kernel import Cycle, Jump, Kernel, RandomWalk, start
 from trjmcmc.plot import PALETTE, plot_repeats
 
@@ -84,13 +84,6 @@ def parser(doc: str | None, picture: str) -> argparse.ArgumentParser:
     options.add_argument("--threads", type=int, default=1, help="more only if cores are idle")
     options.add_argument("--output", type=Path, default=Path("output") / picture, help="a folder")
     return options
-
-
-def tempered_draws(target: trj.Target, particles: int, generator: torch.Generator) -> Pool:
-    """Equally weighted posterior draws of every model, by tempered sequential Monte Carlo."""
-    audit = Audit(target, target.space.enumerate(), particles=particles, generator=generator)
-    audit.grow(0)
-    return audit.pool()
 
 
 def train_all(
@@ -156,13 +149,8 @@ def bridge_estimates(
     Returns:
         By sampler, shape (repeats, M).
     """
-
-    def fresh() -> tuple[torch.Tensor, torch.Tensor]:
-        draws = pool.some(size, generator)
-        return draws.code, draws.theta
-
     return {
-        name: repeated_bartolucci(target, each.jump, fresh, repeats, generator).numpy()
+        name: repeated_bartolucci(target, each.jump, pool, size, repeats, generator).numpy()
         for name, each in trained.items()
     }
 

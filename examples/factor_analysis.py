@@ -37,7 +37,6 @@ from experiments import (
     running_figure,
     save,
     spread_table,
-    tempered_draws,
     train_all,
     violin_figure,
 )
@@ -45,7 +44,7 @@ from matplotlib import pyplot as plt
 
 import trjmcmc as trj
 from trjmcmc.compare import on_itself
-from trjmcmc.fit import Pool
+from trjmcmc.fit import Pool, tempered_draws
 from trjmcmc.kernel import start
 
 FULL = Size(12_500, 16_000, 10_000, 100_000, (2_000, 16_000), 1000, (2, 4, 8, 16))

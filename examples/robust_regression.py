@@ -30,12 +30,12 @@ from experiments import (
     running_figure,
     save,
     spread_table,
-    tempered_draws,
     train_all,
     violin_figure,
 )
 
 import trjmcmc as trj
+from trjmcmc.fit import tempered_draws
 
 FULL = Size(12_500, 4_000, 10_000, 100_000, (500, 1000, 2000, 4000), 80)
 QUICK = Size(2_000, 500, 200, 250, (500,), 10)

@@ -926,12 +926,7 @@ def test_repeated_bridge_estimates_scatter_as_their_size_says(generator):
     pool = pool_of(20_000)
     spread = {}
     for n in (200, 3200):
-
-        def fresh(n=n):
-            draws = pool.some(n, generator)
-            return draws.code, draws.theta
-
-        found = repeated_bartolucci(target, jump, fresh, 40, generator)
+        found = repeated_bartolucci(target, jump, pool, n, 40, generator)
         assert found.shape == (40, 2)
         error = found[:, 1].std() / 40**0.5
         assert abs(found[:, 1].mean() - 0.75) < 4.5 * error

@@ -10,6 +10,7 @@ from matplotlib import pyplot as plt
 from numpy.typing import ArrayLike
 
 from .errors import TRJError
+from .estimate.importance import ENDLESS_K
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
 MOST_LINES = 8
 MOST_MODELS = 16
-HEAVY = 0.5  # Pareto shape
 TOO_WIDE = 5.0  # times the smallest error: a route that would dwarf the others
 
 
@@ -196,11 +196,16 @@ def plot_pareto(result: Result, ax: Axes | None = None) -> Axes:
     ax = ax if ax is not None else plt.subplots(figsize=size, layout="constrained")[1]
     k = np.clip([found[m] for m in labels], -1.0, 2.0)
     x = np.arange(len(labels))
-    colours = [PALETTE[1] if value > HEAVY else PALETTE[0] for value in k]
+    colours = [PALETTE[1] if value > ENDLESS_K else PALETTE[0] for value in k]
     ax.scatter(x, k, c=colours, s=28, zorder=3)
-    ax.axhline(HEAVY, color="black", lw=1, ls="--")
+    ax.axhline(ENDLESS_K, color="black", lw=1, ls="--")
     ax.text(
-        ax.get_xlim()[1], HEAVY + 0.02, "no variance above ", ha="right", va="bottom", fontsize=8
+        ax.get_xlim()[1],
+        ENDLESS_K + 0.02,
+        "no variance above ",
+        ha="right",
+        va="bottom",
+        fontsize=8,
     )
     ax.set_ylim(-1.1, 2.1)
     _spread_labels(ax, x, labels)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from ..errors import ConfigurationError
+from ..fit import Pool
 from ..kernel import IndexProposal, Kernel, start
 from ..space import Space, check_enumerable
 from ..target import Target
@@ -94,7 +94,8 @@ def evaluate_jumps(
 def repeated_bartolucci(
     target: Target,
     kernel: Kernel,
-    draws: Callable[[], tuple[Tensor, Tensor]],
+    pool: Pool,
+    size: int,
     repeats: int,
     generator: torch.Generator,
 ) -> Tensor:
@@ -103,10 +104,10 @@ def repeated_bartolucci(
     Arguments:
         target: A target of few models.
         kernel: As for :func:`evaluate_jumps`.
-        draws: Function that gives models and parameters of posterior draws, as many of each
-            model as an evaluation set has.
+        pool: Posterior draws that evaluation sets are taken from.
+        size: Draws of each model in an evaluation set.
         repeats: Number of estimates.
-        generator: Source of randomness of the jumps.
+        generator: Source of randomness.
 
     Returns:
         Shape (repeats, M), float64.
@@ -116,7 +117,8 @@ def repeated_bartolucci(
     """
     found = []
     for _ in range(repeats):
-        tables = evaluate_jumps(target, kernel, *draws(), generator)
+        draws = pool.some(size, generator)
+        tables = evaluate_jumps(target, kernel, draws.code, draws.theta, generator)
         found.append([e.value for e in bartolucci(*tables)])
     return torch.tensor(found, dtype=torch.float64)
 

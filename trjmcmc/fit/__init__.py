@@ -1,6 +1,6 @@
 """Training of transport maps, and the audit of what they have learnt."""
 
-from .audit import Audit, AuditReport, ModelAudit, Pool
+from .audit import Audit, AuditReport, ModelAudit, Pool, tempered_draws
 from .gaussians import gaussian_mixture
 from .locate import locate
 from .modes import Modes, find_modes, mode_map
@@ -31,6 +31,7 @@ __all__ = [
     "locate",
     "mode_map",
     "reverse_kl",
+    "tempered_draws",
     "train",
     "user_pool",
 ]

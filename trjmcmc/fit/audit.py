@@ -453,3 +453,16 @@ class Audit:
             (shortfall < SHORTFALL).double().mean(1).cpu(),
             (shortfall > HOPELESS).double().mean(1).cpu(),
         )
+
+
+def tempered_draws(target: Target, particles: int, generator: torch.Generator) -> Pool:
+    """Equally weighted posterior draws of every model, by tempered sequential Monte Carlo.
+
+    Arguments:
+        target: A target of few models.
+        particles: Of each run and model; draws of three of four runs are pooled.
+        generator: Source of randomness.
+    """
+    audit = Audit(target, target.space.enumerate(), particles=particles, generator=generator)
+    audit.grow(0)
+    return audit.pool()
