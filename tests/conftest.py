@@ -1,3 +1,5 @@
+import signal
+
 import pytest
 import torch
 
@@ -16,6 +18,12 @@ def device(request):
 @pytest.fixture
 def generator():
     return torch.Generator().manual_seed(2024)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def ctrl_c_is_heard():
+    """Jobs that a shell starts in the background ignore Ctrl-C, and tests press it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
