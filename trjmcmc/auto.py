@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from .defaults import birth_death, inside, proposal, several, trained_kernel
+from .defaults import birth_death, inside, laplace_moves, proposal, several, trained_kernel
 from .estimate import features
 from .fit import Pool, Recipe, gaussian_mixture
 from .kernel import (
@@ -27,7 +27,7 @@ from .kernel import (
     adapting,
 )
 from .sample import Plan, Tally, pooled
-from .transport import Transport
+from .transport import Laplace, Transport
 
 SEGMENT, SHORTEST = 40, 20  # steps over which a kernel is first measured; of a short run
 BURN_SHARE = 0.2  # of the time left, for burn-in
@@ -53,6 +53,8 @@ HOPE = 0.3  # share of the ideal efficiency that a trained map is hoped to reach
 PROBE = 5  # steps by which the speed of a trained map's kernel is found
 ROOM = 0.5  # share of the time left that a round may take
 AUDIT_SHARE, MEND_SHARE = 0.2, 0.3  # of the time left: for the audit, and till no mending begins
+PRICED = 32  # models whose price under Laplace's method is taken
+NEW_MODELS = 0.3  # share of the models on a walk that no chain has seen before
 DOUBTFUL = 2.0  # nats between the halves of a small audit from where it has to grow
 
 
@@ -234,6 +236,8 @@ class Auto:
             self.recipe.survey_again(DOUBTFUL, progress=self.progress)
         if self.recipe.audit is not None:
             self._offer_normals()
+        elif not self.recipe.few and self.target.differentiable:
+            self._offer_laplace()
         if self.ready:
             self._offer("jump", self._jump())
         best = self._leader()
@@ -390,6 +394,28 @@ class Auto:
             if before is not None and now.efficiency < best:
                 self._moves["normals"] = before
             best = max(best, now.efficiency)
+
+    def _offer_laplace(self) -> None:
+        """Walks by Laplace's evidences, and jumps through his normals: nothing is trained."""
+        flow = Laplace(self.target)
+        steps = self._walk_length(flow)
+        if steps:
+            self.simple = flow
+            self._offer("laplace", laplace_moves(self.target, flow, steps))
+
+    def _walk_length(self, flow: Laplace) -> int:
+        """Steps of a walk whose evidences can be had in the time of a look; 0 if none."""
+        space = self.target.space
+        code = space.sample_prior(PRICED, self.generator)
+        flow.log_evidence(code[:1])
+        begun = time.perf_counter()
+        flow.log_evidence(code)
+        price = (time.perf_counter() - begun) / PRICED
+        models = min(PATIENCE, ROOM * self._room) / price
+        if space.size is not None and models > space.size:
+            return space.code_width
+        asked = NEW_MODELS * len(self.state.code) * SEGMENT
+        return min(space.code_width, int(models / asked))
 
     def _jump(self) -> Kernel:
         return trained_kernel(self.target, self.transport, self.recipe, self.guess())

@@ -13,6 +13,7 @@ from .hmc import HMC
 from .index import Fixed, IndexProposal, Informed, MixtureProposal, Neighbours, Stay
 from .jump import Jump
 from .split import SplitMerge
+from .surrogate import ScoreWalk
 from .within import CrankNicolson, RandomWalk, Stretch
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "NormalInverseGamma",
     "Point",
     "RandomWalk",
+    "ScoreWalk",
     "SplitMerge",
     "State",
     "Stay",

@@ -6,6 +6,7 @@ _validate = _Distribution._validate_args  # importing zuko switches the process-
 from .affine import Affine  # noqa: E402
 from .base import Bijection, Gaussian, Identity, Reference, StudentT, Transport  # noqa: E402
 from .cosmic import CosmicFlow  # noqa: E402
+from .laplace import Laplace  # noqa: E402
 from .mixture import Gaussians, Mixture, mixture_flow  # noqa: E402
 from .per_model import PerModel  # noqa: E402
 from .realnvp import ConditionalRealNVP  # noqa: E402
@@ -20,6 +21,7 @@ __all__ = [
     "Gaussian",
     "Gaussians",
     "Identity",
+    "Laplace",
     "Mixture",
     "PerModel",
     "Reference",

@@ -1,0 +1,295 @@
+"""Laplace's approximation of each model, found when it is first asked for, as a map."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import ConfigurationError
+from ..memory import ROW_BYTES, CodeMemory
+from ..rng import seeded
+from ..target import Target
+from .base import Bijection, Reference
+
+MODE, FACTOR, LOG_EVIDENCE = range(3)  # what is remembered of a model
+SCORES = 0.25  # share of the memory that evidences alone have
+ITERATIONS = 40
+SETTLED = 1e-4  # nats that another Newton step would gain
+LENGTHS = (1.0, 0.3, 0.1, 0.03, 0.01)  # shares of a Newton step that are tried
+LONGEST = 1.0  # prior standard deviations of a step in each direction
+WIDEST = 4.0  # prior standard deviations that the posterior is taken to have at most
+STIFFEST = 1e10  # largest precision, in units of the prior's
+BATCH = 2**22  # numbers of a batch of Hessians
+PRIOR_DRAWS = 1024  # that tell where the prior lies
+
+
+class Laplace(Bijection):
+    r"""The normal at each model's mode, with a flow inside it if there is one.
+
+    .. math:: T(z \mid m) = \hat\theta(m) + L(m)\, f(z \mid m), \qquad
+              L L^\top = (-\nabla^2 \log\pi(\hat\theta(m), m))^{-1}
+
+    Mode and curvature come from damped Newton steps on the log joint, batched over the models
+    that are asked for and remembered in bounded memory: there is no table of models, and
+    nothing to train. They depend on the model alone, so the map is as valid as any other; on
+    Gaussian posteriors it is exact. Curvature is made safe in units of the prior: no direction
+    is wider than four of its standard deviations, saddles are turned up.
+
+    Arguments:
+        target: The target. Its likelihood, or its surrogate, needs gradients; second
+            derivatives are taken by automatic differentiation, by differences of gradients
+            where they do not exist.
+        flow: A bijection over the same space that passes spare coordinates, such as
+            :class:`CosmicFlow`: the shape that is not normal. None leaves it out.
+        megabytes: Memory for modes and factors. When it is full all are forgotten and found
+            again as needed.
+        reference: Of the map, if there is no flow; standard normal if omitted.
+
+    Raises:
+        ConfigurationError: No gradients; a flow that moves spare coordinates or lies over
+            another space.
+
+    Source:
+        Laplace's method: Tierney & Kadane (1986), https://doi.org/10.1080/01621459.1986.10478240
+
+    Example:
+        >>> from trjmcmc import problems
+        >>> target = problems.variable_selection(4)
+        >>> flow = Laplace(target)
+        >>> code = target.space.enumerate()
+        >>> exact = torch.tensor(list(target.truth.log_evidence.values()))
+        >>> gap = flow.log_evidence(code) - target.space.log_prior(code) - exact
+        >>> bool(gap.abs().max() < 1e-3)
+        True
+    """
+
+    location: Tensor
+    scale: Tensor
+
+    def __init__(
+        self,
+        target: Target,
+        flow: Bijection | None = None,
+        *,
+        megabytes: float = 512.0,
+        reference: Reference | None = None,
+    ) -> None:
+        if not target.differentiable:
+            raise ConfigurationError(
+                "Laplace: the likelihood has no gradients; write it in torch, wrap it by "
+                "trj.with_gradient, or give the models a surrogate"
+            )
+        if flow is not None and (not flow.spares_pass or flow.space.n_slots != target.dim):
+            raise ConfigurationError(
+                "flow: expected a bijection over the target's space that passes spare coordinates"
+            )
+        super().__init__(target.space, flow.reference if flow is not None else reference)
+        self.flow = flow
+        self.megabytes = megabytes
+        location, scale = _prior_units(target)
+        self.register_buffer("location", location)
+        self.register_buffer("scale", scale)
+        self._use(target)
+
+    def _use(self, target: Target) -> None:
+        """Evidences have memory of their own: many models are scored and few are gone to."""
+        self._target = target
+        d, width = max(1, target.dim), target.space.code_width
+        number = torch.finfo(target.dtype).bits // 8
+        room = self.megabytes * 2**20
+        rows = (1 - SCORES) * room / (number * (d * d + d + 1) + ROW_BYTES)
+        self._memory = CodeMemory(self._find, width, int(rows))
+        self._scores = CodeMemory(
+            lambda code: self._memory(code, LOG_EVIDENCE),
+            width,
+            int(SCORES * room / (number + ROW_BYTES)),
+        )
+
+    # ---- the transport ------------------------------------------------------------------------
+
+    def from_reference(self, z: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+        x, ladj = (z, 0.0) if self.flow is None else self.flow.from_reference(z, code)
+        mode, factor = self._memory(code, MODE, FACTOR)
+        active = self.space.active(code)
+        moved = mode + (factor @ torch.where(active, x, 0.0)[..., None])[..., 0]
+        return torch.where(active, moved, z), ladj + _log_det(factor)
+
+    def to_reference(self, theta: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+        mode, factor = self._memory(code, MODE, FACTOR)
+        active = self.space.active(code)
+        gap = torch.where(active, theta - mode, 0.0)
+        x = torch.linalg.solve_triangular(factor, gap[..., None], upper=True)[..., 0]
+        x = torch.where(active, x, theta)
+        z, ladj = (x, 0.0) if self.flow is None else self.flow.to_reference(x, code)
+        return z, ladj - _log_det(factor)
+
+    def log_evidence(self, code: Tensor) -> Tensor:
+        """Laplace's log evidence, p(model) included, (C, L) -> (C,), nats.
+
+        -inf where the log joint could not be evaluated near the prior.
+        """
+        return self._scores(code)[0]
+
+    def calibrate(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
+        """Nothing: modes and curvatures are found anyway."""
+
+    # ---- modes and curvatures -------------------------------------------------------------------
+
+    def _find(self, code: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Modes (n, D), factors (n, D, D) and log evidences (n,) of distinct models."""
+        d = max(1, self.space.n_slots)
+        parts = [self._modes(part) for part in code.split(max(1, BATCH // (d * d)))]
+        return tuple(torch.cat(column) for column in zip(*parts, strict=True))  # type: ignore[return-value]
+
+    @torch.no_grad()
+    def _modes(self, code: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Damped Newton steps in units of the prior; each row ends by itself."""
+        active = self.space.active(code)
+        u = torch.zeros(active.shape, dtype=self.scale.dtype, device=self.scale.device)
+        value, slope, bend = self._derivatives(code, u, active)
+        rows = torch.arange(len(code), device=u.device)  # those that still move
+        for _ in range(ITERATIONS):
+            step, gain = _newton(bend[rows], slope[rows])
+            rows, step = rows[gain > SETTLED], step[gain > SETTLED].to(u)
+            if not len(rows):
+                break
+            there, better = self._along(code[rows], u[rows], step, value[rows])
+            rows = rows[better]
+            if not len(rows):
+                break
+            u[rows] = there[better]
+            found = self._derivatives(code[rows], u[rows], active[rows])
+            value[rows], slope[rows], bend[rows] = found
+        return self._normal(u, value, bend, active)
+
+    def _along(
+        self, code: Tensor, u: Tensor, step: Tensor, value: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The first of ever shorter steps that gains, and whether there is one, (n,)."""
+        there, better = u.clone(), torch.zeros_like(value, dtype=torch.bool)
+        for length in LENGTHS:
+            left = (~better).nonzero()[:, 0]
+            if not len(left):
+                break
+            tried = u[left] + length * step[left]
+            gains = self._log_joint(code[left], tried) > value[left]
+            there[left[gains]] = tried[gains]
+            better[left[gains]] = True
+        return there, better
+
+    def _normal(
+        self, u: Tensor, value: Tensor, bend: Tensor, active: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        factor, info = torch.linalg.cholesky_ex(bend)
+        root = _inverse_transposed(factor)
+        unsafe = (info > 0) | (root.square().sum(-1).amax(-1) > WIDEST**2)
+        if bool(unsafe.any()):
+            values, vectors = _safe_spectrum(bend[unsafe])
+            factor = torch.linalg.cholesky((vectors * values[:, None]) @ vectors.mT)
+            root[unsafe] = _inverse_transposed(factor)
+        scale = torch.where(active, self.scale, 1.0)
+        root = (scale[..., None] * root).to(u.dtype)
+        mode = self._theta(u, active)
+        log_evidence = value + _log_det(root) + 0.5 * math.log(2 * math.pi) * active.sum(-1)
+        return mode, root, log_evidence.nan_to_num(-math.inf, -math.inf)
+
+    def _theta(self, u: Tensor, active: Tensor) -> Tensor:
+        return torch.where(active, self.location + self.scale * u, 0.0)
+
+    def _log_joint(self, code: Tensor, u: Tensor) -> Tensor:
+        theta = self._theta(u, self.space.active(code))
+        log_prior, log_likelihood = self._target.log_prior_and_likelihood(
+            code, theta, surrogate=True
+        )
+        return torch.where(log_prior == -math.inf, log_prior, log_prior + log_likelihood)
+
+    def _derivatives(self, code: Tensor, u: Tensor, active: Tensor) -> tuple[Tensor, ...]:
+        """Log joint (n,), gradient (n, D) and minus the Hessian (n, D, D), float64, in u."""
+        with torch.enable_grad():
+            leaf = u.detach().requires_grad_()
+            value = self._log_joint(code, leaf)
+            if not value.requires_grad:
+                return value, torch.zeros_like(u).double(), _unit(active)
+            (slope,) = torch.autograd.grad(value.sum(), leaf, create_graph=True)
+            hessian = _rows_of_hessian(slope, leaf).detach().double()
+        both = active[:, :, None] & active[:, None, :]
+        bend = torch.where(both, -0.5 * (hessian + hessian.mT), _unit(active))
+        slope = torch.where(active, slope.detach().double(), 0.0)
+        broken = ~(bend.isfinite().all(-1).all(-1) & slope.isfinite().all(-1))
+        bend = torch.where(broken[:, None, None], _unit(active), bend)
+        slope = torch.where(broken[:, None], 0.0, slope)
+        return value.detach(), slope, bend
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Laplace:
+        super()._apply(fn, recurse)
+        place = {"dtype": self.scale.dtype, "device": self.scale.device}
+        self._use(self._target.to(**place))
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Laplace:
+        return Laplace(self._target, copy.deepcopy(self.flow, memo), megabytes=self.megabytes)
+
+
+def _unit(active: Tensor) -> Tensor:
+    eye = torch.eye(active.shape[1], dtype=torch.float64, device=active.device)
+    return eye.expand(len(active), -1, -1)
+
+
+def _rows_of_hessian(slope: Tensor, leaf: Tensor) -> Tensor:
+    """Second derivatives of what ``slope`` is the gradient of, (n, D, D)."""
+    rows = []
+    for i in range(leaf.shape[1]):
+        row = None
+        if slope.requires_grad:
+            (row,) = torch.autograd.grad(
+                slope[:, i].sum(), leaf, retain_graph=True, allow_unused=True
+            )
+        rows.append(torch.zeros_like(leaf) if row is None else row)
+    return torch.stack(rows, 1)
+
+
+def _newton(bend: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
+    """Newton steps (n, D), and what a quadratic would gain, nats (n,)."""
+    factor, info = torch.linalg.cholesky_ex(bend)
+    step = torch.cholesky_solve(slope[..., None], factor)[..., 0]
+    unsafe = (info > 0) | (step.abs().amax(-1) > LONGEST)
+    if bool(unsafe.any()):
+        values, vectors = _safe_spectrum(bend[unsafe])
+        along = (vectors.mT @ slope[unsafe][..., None])[..., 0] / values
+        step[unsafe] = (vectors @ along.clamp(-LONGEST, LONGEST)[..., None])[..., 0]
+    return step, 0.5 * (slope * step).sum(-1)
+
+
+def _safe_spectrum(bend: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues, turned up and kept between sensible precisions, and eigenvectors."""
+    values, vectors = torch.linalg.eigh(bend)
+    return values.abs().clamp(WIDEST**-2, STIFFEST), vectors
+
+
+def _inverse_transposed(factor: Tensor) -> Tensor:
+    """Upper triangular U with U U^T the inverse of factor factor^T."""
+    eye = torch.eye(factor.shape[1], dtype=factor.dtype, device=factor.device)
+    return torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False).mT
+
+
+def _log_det(factor: Tensor) -> Tensor:
+    return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+
+def _prior_units(target: Target) -> tuple[Tensor, Tensor]:
+    """Median and spread of prior draws by slot, over the models that use it, (D,) each."""
+    generator = torch.Generator(target.device).manual_seed(0)
+    code = target.space.sample_prior(PRIOR_DRAWS, generator)
+    with seeded(0, target.device), torch.no_grad():
+        theta = target.sample_prior(code, generator)
+    theta = torch.where(target.space.active(code) & theta.isfinite(), theta, math.nan)
+    low, location, high = theta.nanquantile(
+        torch.tensor([0.16, 0.5, 0.84], dtype=theta.dtype, device=theta.device), 0
+    )
+    location = location.nan_to_num(0.0)
+    scale = (0.5 * (high - low)).nan_to_num(1.0)
+    return location, torch.where(scale > 0, scale, 1.0)
