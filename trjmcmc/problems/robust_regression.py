@@ -8,19 +8,17 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Normal
 
 from ..errors import ShapeError
 from ..space import Subsets
-from ..target import Target, Truth
-from .quadrature import log_evidence
+from .regression import Constants, RegressionTarget
 
 PRIOR_SD = 10.0
 OUTLIER_SD = 10.0
 ROWS = 80
 
 
-def robust_regression(x: Any = None, y: Any = None, *, seed: int = 7) -> Target:
+def robust_regression(x: Any = None, y: Any = None, *, seed: int = 7) -> RegressionTarget:
     """Four regressions with errors from an equal mixture of N(0, 1) and N(0, 10^2).
 
     Column x1 is in every model, x2 enters on its own, x3 and x4 together. Coefficients have
@@ -55,54 +53,44 @@ def robust_regression(x: Any = None, y: Any = None, *, seed: int = 7) -> Target:
         )
     names = [f"x{j + 1}" for j in range(4)]
     space = Subsets(names, of="beta", always=names[:1], blocks=[names[2:]])
-    log_likelihood = MixtureRegression(torch.tensor(design), torch.tensor(response))
-    target = _RobustRegression(space, {"beta": Normal(0.0, PRIOR_SD)}, log_likelihood)
-    target.x, target.y = log_likelihood.x, log_likelihood.y
-    return target
+    columns, values = torch.tensor(design), torch.tensor(response)
+    return RegressionTarget(space, MixtureRegression(columns, values), PRIOR_SD, columns, values)
 
 
 class MixtureRegression:
-    """Log-likelihood of a linear regression with equal-mixture errors N(0, 1), N(0, 10^2).
+    r"""Log-likelihood of a linear regression whose errors mix two centred normals.
+
+    .. math:: \log p(y) = \sum_i \log \sum_k w_k N(y_i - x_i b; 0, s_k^2)
 
     Arguments:
         x: Design, shape (n, p).
         y: Response, shape (n,).
+        weights: Of the two normals, above 0, summing to 1.
+        sds: Their standard deviations, the narrower first.
     """
 
-    def __init__(self, x: Tensor, y: Tensor) -> None:
-        self.x, self.y = x, y
-        self._cast: dict[Any, tuple[Tensor, Tensor]] = {}
+    def __init__(
+        self,
+        x: Tensor,
+        y: Tensor,
+        weights: tuple[float, float] = (0.5, 0.5),
+        sds: tuple[float, float] = (1.0, OUTLIER_SD),
+    ) -> None:
+        self.data = Constants(x, y)
+        (narrow, wide), (w_narrow, w_wide) = sds, weights
+        self.wide_precision = wide**-2
+        self.gap = narrow**-2 - wide**-2
+        self.floor = (w_wide / wide) / (w_narrow / narrow)
+        self.constant = len(y) * math.log(w_narrow / (narrow * math.sqrt(2 * math.pi)))
 
     def __call__(self, params: dict[str, Tensor], active: Tensor | None = None) -> Tensor:
         beta = params["beta"]
-        key = (beta.dtype, beta.device)
-        if key not in self._cast:
-            self._cast[key] = (self.x.to(beta), self.y.to(beta))
-        x, y = self._cast[key]
+        x, y = self.data.like(beta)
         square = (y - beta @ x.T).square()
-        # log(.5 N(r; 0, 1) + .5 N(r; 0, 10^2)) with one exponential an observation
-        ratio = torch.exp(-0.5 * square * (1 - OUTLIER_SD**-2))
-        log_terms = torch.log(ratio + 1 / OUTLIER_SD) - square / (2 * OUTLIER_SD**2)
-        return log_terms.sum(-1) - len(y) * math.log(2 * math.sqrt(2 * math.pi))
-
-
-class _RobustRegression(Target):
-    x: Tensor
-    y: Tensor
-    _truth: Truth | None = None
-
-    @property
-    def truth(self) -> Truth | None:
-        if self._truth is None:
-            try:
-                self._truth = _truth(self.x, self.y)
-            except RuntimeError:  # data whose posterior is too wide for a lattice
-                return None
-        return self._truth
-
-    @truth.setter
-    def truth(self, value: Truth | None) -> None:
-        self._truth = value
+        # the narrow over the wide density, at most 1: one exponential an observation
+        ratio = torch.exp(-0.5 * self.gap * square)
+        log_terms = torch.log(ratio + self.floor) - 0.5 * self.wide_precision * square
+        return log_terms.sum(-1) + self.constant
 
 
 def _simulate(seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -113,21 +101,3 @@ def _simulate(seed: int) -> tuple[np.ndarray, np.ndarray]:
     wide = rng.random(ROWS) < 0.5
     errors = rng.standard_normal(ROWS) * np.where(wide, OUTLIER_SD, 1.0)
     return x, x @ np.array([0.5, 0.8, -0.9, -0.8]) + errors
-
-
-def _truth(x: Tensor, y: Tensor) -> Truth:
-    """Evidences of the four models by quadrature."""
-    columns = {"x1": [0], "x1+x2": [0, 1], "x1+x3+x4": [0, 2, 3], "x1+x2+x3+x4": [0, 1, 2, 3]}
-    evidence = {}
-    for label, keep in columns.items():
-        likelihood = MixtureRegression(x[:, keep], y)
-
-        def log_joint(beta: Tensor, likelihood: MixtureRegression = likelihood) -> Tensor:
-            return likelihood({"beta": beta}) + Normal(0.0, PRIOR_SD).log_prob(beta).sum(-1)
-
-        generator = torch.Generator().manual_seed(0)
-        starts = 3 * torch.randn(8, len(keep), generator=generator, dtype=torch.float64)
-        evidence[label] = log_evidence(log_joint, starts)
-    log_z = torch.tensor(list(evidence.values()), dtype=torch.float64)
-    probabilities = dict(zip(columns, log_z.softmax(0).tolist(), strict=True))
-    return Truth(probabilities, evidence, "trapezoid rule on a lattice, error below 1e-5 nats")
