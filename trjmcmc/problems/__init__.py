@@ -1,26 +1,38 @@
 """Small real problems with known answers, shared by tests, examples and benchmarks."""
 
 from .coal_mining import coal_mining
+from .conjugate_selection import ConjugateSelection, conjugate_selection
 from .factor_analysis import factor_analysis, loading_matrix
 from .four_modes import four_modes, mode_centres
+from .logistic_selection import logistic_selection
 from .quadrature import log_evidence
 from .radiata_pine import radiata_pine
+from .regression import RegressionTarget
 from .robust_regression import robust_regression
+from .robust_selection import robust_selection
 from .sinh_arcsinh import SinhArcsinhMap, sinh_arcsinh
 from .sleep import sleep
+from .spike_and_slab import gibbs_spike_and_slab, spike_and_slab
 from .variable_selection import variable_selection
 
 __all__ = [
+    "ConjugateSelection",
+    "RegressionTarget",
     "SinhArcsinhMap",
     "coal_mining",
+    "conjugate_selection",
     "factor_analysis",
     "four_modes",
+    "gibbs_spike_and_slab",
     "loading_matrix",
     "log_evidence",
+    "logistic_selection",
     "mode_centres",
     "radiata_pine",
     "robust_regression",
+    "robust_selection",
     "sinh_arcsinh",
     "sleep",
+    "spike_and_slab",
     "variable_selection",
 ]
