@@ -111,7 +111,7 @@ class ConjugateSelection(RegressionTarget):
             are asked for.
 
     Error:
-        Rounding only, about 1e-12 nats.
+        Rounding only, about 1e-12 nats for columns and responses of ordinary size.
 
     Source:
         George & McCulloch (1997), Statistica Sinica 7:339
