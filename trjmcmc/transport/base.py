@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 
 import torch
 from torch import Tensor, nn
-from zuko.nn import MLP
+from zuko.nn import MLP, MaskedMLP
 
 from ..errors import ConfigurationError
 from ..space import Space
@@ -265,7 +265,7 @@ class Identity(Bijection):
         return z, z.new_zeros(len(z))
 
 
-def zero_last(net: MLP) -> MLP:
+def zero_last(net: MLP | MaskedMLP) -> MLP | MaskedMLP:
     """Zero the last layer, so that the net answers 0 at the start."""
     last = net[-1]
     nn.init.zeros_(last.weight)

@@ -13,12 +13,11 @@ from zuko.transforms import MonotonicAffineTransform, MonotonicRQSTransform
 from ..errors import ConfigurationError
 from ..rng import seeded
 from ..space import Space
-from .base import Bijection, Reference, zero_last
+from .base import Reference, zero_last
+from .standard import Standardised
 
-TABLE = 4096  # largest space with a location and scale of its own for each model
 
-
-class CosmicFlow(Bijection):
+class CosmicFlow(Standardised):
     r"""Affine couplings split by rank among the active coordinates, then elementwise splines.
 
     From the reference outwards: a base affine map, affine couplings, a rational-quadratic
@@ -58,8 +57,6 @@ class CosmicFlow(Bijection):
         (torch.Size([3, 2]), torch.Size([3]))
     """
 
-    loc: Tensor
-    scale: Tensor
     split: Tensor
 
     def __init__(
@@ -84,9 +81,6 @@ class CosmicFlow(Bijection):
             raise ConfigurationError(f"bound and clip must be positive, got {bound}, {clip}")
         d, c = space.n_slots, space.context_width
         self.bins, self.bound, self.slope = bins, bound, math.exp(-clip)
-        tables = space.size if space.size is not None and space.size <= TABLE else 1
-        self.register_buffer("loc", torch.zeros(tables, d))
-        self.register_buffer("scale", torch.ones(tables, d))
         self.register_buffer("split", _splits(layers, d, seed))
         with seeded(seed):
             self.base = zero_last(MLP(c, 2 * d, ()))
@@ -129,10 +123,6 @@ class CosmicFlow(Bijection):
         a = first.to(dtype) * active
         return active, self.space.context(code), a, active - a
 
-    def _standard(self, code: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
-        index = self.space.index(code) if len(self.loc) > 1 else code.new_zeros(len(code))
-        return self.loc[index] * active, torch.where(active > 0, self.scale[index], 1.0)
-
     def from_reference(self, z: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
         active, context, a, b = self._masks(code)
         base, spline, output = self._elementwise(active, context)
@@ -165,16 +155,6 @@ class CosmicFlow(Bijection):
         x, step = base.inv.call_and_ladj(x)
         z = torch.where(active > 0, x, theta)
         return z, ((ladj + step - scale.log()) * active).sum(-1)
-
-    @torch.no_grad()
-    def calibrate(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
-        on = self.space.active(code).to(loc.dtype)
-        weight = on / on.sum(0).clamp(min=1)
-        self.loc.copy_((weight * loc).sum(0).expand_as(self.loc))
-        self.scale.copy_((weight * scale.log()).sum(0).exp().expand_as(self.scale))
-        if len(self.loc) > 1:  # the pooled values are for models that are not given
-            index = self.space.index(code)
-            self.loc[index], self.scale[index] = loc, scale
 
 
 def _splits(layers: int, d: int, seed: int) -> Tensor:

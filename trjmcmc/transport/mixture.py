@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from ..errors import ConfigurationError
 from ..space import Space, check_enumerable
 from .base import Bijection, Gaussian, Reference, Transport
-from .cosmic import TABLE, CosmicFlow
+from .cosmic import CosmicFlow
+from .standard import TABLE
 
 COMPONENTS = 4  # of the default map: measured as good as 8, better than 1 on several modes
 
