@@ -4,6 +4,7 @@ from torch.distributions import Distribution as _Distribution
 
 _validate = _Distribution._validate_args  # importing zuko switches the process-wide checks off
 from .affine import Affine  # noqa: E402
+from .autoregressive import CosmicAutoregressive  # noqa: E402
 from .base import Bijection, Gaussian, Identity, Reference, StudentT, Transport  # noqa: E402
 from .cosmic import CosmicFlow  # noqa: E402
 from .laplace import Laplace  # noqa: E402
@@ -17,6 +18,7 @@ __all__ = [
     "Affine",
     "Bijection",
     "ConditionalRealNVP",
+    "CosmicAutoregressive",
     "CosmicFlow",
     "Gaussian",
     "Gaussians",

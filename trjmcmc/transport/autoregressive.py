@@ -1,0 +1,314 @@
+"""CoSMIC inverse autoregressive flows: one pass to sample, one pass a coordinate to go back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Transform, constraints
+from zuko.nn import MaskedMLP
+from zuko.transforms import ComposedTransform, MonotonicAffineTransform, MonotonicRQSTransform
+
+from ..errors import ConfigurationError
+from ..rng import seeded
+from ..space import Space
+from .base import Reference, zero_last
+from .standard import Standardised
+
+Univariate = Callable[[Tensor], Any]  # parameters (..., P) to a transform of coordinates (...)
+
+TAIL = 1.0  # soft bound of a log tail weight: beyond it, sinh leaves float32 for heavy tails
+
+
+class CosmicAutoregressive(Standardised):
+    r"""Inverse autoregressive steps over a model's own coordinates, of one of four kinds.
+
+    .. math:: \theta_r = \tau(z_r; \phi_r), \quad
+              \phi_r = \mathrm{net}_r(z_1, \ldots, z_{r-1}, c(m)) \cdot [r \le d_m]
+
+    where r is the rank of a coordinate among the d_m active ones, in the order of the slots,
+    and tau is the identity at phi = 0. The conditioner is a residual MADE that sees the context
+    c(m) of the model in every unit. Ranks are reversed from one step to the next, among the
+    active coordinates only. Spare coordinates are neither seen nor moved: the density of a
+    model's own coordinates factorises exactly.
+
+    :meth:`from_reference` takes one parallel pass a step. :meth:`to_reference` is sequential: a
+    step takes as many passes as the largest model of the batch has coordinates (on a GPU: D,
+    which needs no look at the batch). :class:`CosmicFlow` takes one pass both ways; a jump needs
+    both.
+
+    ================== =================================== =====================================
+    kind               each coordinate                     arguments that give the source's
+    ================== =================================== =====================================
+    ``affine``         autoregressive shift and scale      the defaults: Affine(5,5)
+    ``spline``         autoregressive rational-quadratic   ``transform="spline", layers=4,
+                       spline; at the end one shift and    blocks=6``: Spline(4,6)
+                       scale a coordinate, for all models
+    ``diagonal``       shift and scale given the model     ``transform="diagonal"``: diagonal
+                                                           Gaussian
+    ``sinh-arcsinh``   sinh((arcsinh z + e) / d), shifted  ``transform="sinh-arcsinh"``
+                       and scaled, all given the model
+    ================== =================================== =====================================
+
+    The last two are one elementwise step: no coordinate depends on another, both directions
+    take one pass. Unlike the source's, the blocks have no batch normalisation, log-scales are
+    bounded, and the output is in the order of the input whatever the number of steps.
+
+    Arguments:
+        space: A bound model space.
+        transform: The kind.
+        layers: Number of autoregressive steps; the elementwise kinds have one.
+        blocks: Residual blocks of each conditioner.
+        hidden: Width of each conditioner; raised to D where it is less, so that every
+            coordinate can be seen.
+        bins: Bins of each spline.
+        bound: Half-width of the interval that splines act on, in standardised units.
+        clip: Soft bound of log-scales.
+        reference: Standard normal if omitted.
+        seed: Seed of the initial weights. The map starts as the identity (up to
+            :meth:`calibrate`) whatever the seed.
+
+    Raises:
+        ConfigurationError: An unknown kind, or a size that is not positive.
+
+    Source:
+        Davies et al., "Variational transdimensional inference", eqs. 4 to 7, Prop. 2.2 and
+        Appendix A.2; inverse autoregressive flows: Kingma et al. (2016),
+        https://arxiv.org/abs/1606.04934; MADE: Germain et al. (2015),
+        https://arxiv.org/abs/1502.03509; splines: Durkan et al. (2019),
+        https://arxiv.org/abs/1906.04032; sinh-arcsinh: Jones & Pewsey (2009),
+        https://doi.org/10.1093/biomet/asp053
+
+    Example:
+        >>> from trjmcmc import problems
+        >>> space = problems.sinh_arcsinh().space
+        >>> flow = CosmicAutoregressive(space, transform="spline", layers=2, blocks=1, hidden=16)
+        >>> theta, ladj = flow.from_reference(torch.zeros(3, 2), torch.tensor([[0], [1], [1]]))
+        >>> theta.shape, ladj.shape
+        (torch.Size([3, 2]), torch.Size([3]))
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        transform: str = "affine",
+        layers: int = 5,
+        blocks: int = 5,
+        hidden: int = 64,
+        bins: int = 8,
+        bound: float = 6.0,
+        clip: float = 3.0,
+        reference: Reference | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(space, reference)
+        kinds: dict[str, tuple[int, Univariate]] = {
+            "affine": (2, partial(affine, clip=clip)),
+            "spline": (3 * bins - 1, partial(spline, bound=bound)),
+            "diagonal": (2, partial(affine, clip=clip)),
+            "sinh-arcsinh": (4, partial(sinh_arcsinh, clip=clip)),
+        }
+        if transform not in kinds:
+            raise ConfigurationError(f"transform: expected one of {list(kinds)}, got {transform!r}")
+        if layers < 1 or blocks < 1 or hidden < 1 or bins < 2:
+            raise ConfigurationError(
+                "layers, blocks and hidden >= 1 and bins >= 2 expected, got "
+                f"layers={layers}, blocks={blocks}, hidden={hidden}, bins={bins}"
+            )
+        if not (bound > 0 and clip > 0):
+            raise ConfigurationError(f"bound and clip must be positive, got {bound}, {clip}")
+        d, c = space.n_slots, space.context_width
+        parameters, tau = kinds[transform]
+        self.sequential = transform in ("affine", "spline")
+        before = torch.ones(d, d, dtype=torch.bool).tril(-1) & self.sequential
+        seen = torch.cat([before, torch.ones(d, c, dtype=torch.bool)], 1)
+        with seeded(seed):
+            self.steps = nn.ModuleList(
+                Step(seen.repeat_interleave(parameters, 0), (max(hidden, d),) * blocks, tau)
+                for _ in range(layers if self.sequential else 1)
+                if d
+            )
+        self.outer = nn.Parameter(torch.zeros(d, 2)) if transform == "spline" else None
+        self.clip = clip
+
+    def _layers(self, active: Tensor) -> list[tuple[Step, Tensor, Tensor, Tensor]]:
+        """Each step with its order of the slots, the way back, and which of it are active."""
+        order = torch.arange(active.shape[1], device=active.device).expand(active.shape)
+        orders = [(order, order, active)]
+        if self.sequential:
+            order = left_aligned(active)
+            own = active.gather(1, order)
+            turned = order.gather(1, reversal(active))
+            orders = [(order, order.argsort(-1), own), (turned, turned.argsort(-1), own)]
+        steps = [step for step in self.steps if isinstance(step, Step)]
+        return [(step, *orders[i % len(orders)]) for i, step in enumerate(steps)]
+
+    def _outer(self, active: Tensor) -> MonotonicAffineTransform | None:
+        if self.outer is None:
+            return None
+        return affine(torch.where(active[..., None], self.outer, 0.0), clip=self.clip)
+
+    def from_reference(self, z: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+        active, context = self.space.active(code), self.space.context(code)
+        loc, scale = self._standard(code, active)
+        x, ladj = z, scale.log()
+        for step, order, back, own in self._layers(active):
+            y, moved = step(x.gather(1, order), context, own)
+            x, ladj = y.gather(1, back), ladj + moved.gather(1, back)
+        if (outer := self._outer(active)) is not None:
+            x, moved = outer.call_and_ladj(x)
+            ladj = ladj + moved
+        theta = torch.where(active, loc + scale * x, z)
+        return theta, (ladj * active).sum(-1)
+
+    def to_reference(self, theta: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+        active, context = self.space.active(code), self.space.context(code)
+        loc, scale = self._standard(code, active)
+        passes = self._passes(active)
+        x, ladj = (theta - loc) / scale, -scale.log()
+        if (outer := self._outer(active)) is not None:
+            x, moved = outer.inv.call_and_ladj(x)
+            ladj = ladj + moved
+        for step, order, back, own in reversed(self._layers(active)):
+            y, moved = step.inverse(x.gather(1, order), context, own, passes)
+            x, ladj = y.gather(1, back), ladj + moved.gather(1, back)
+        z = torch.where(active, x, theta)
+        return z, (ladj * active).sum(-1)
+
+    def _passes(self, active: Tensor) -> int | None:
+        """Passes that invert a step; None where one pass inverts all coordinates at once."""
+        if not self.sequential:
+            return None
+        if active.is_cpu and len(active):
+            return int(active.sum(-1).max())
+        return active.shape[1]
+
+
+class Step(nn.Module):
+    """A map of each coordinate whose parameters come from a residual MADE.
+
+    Arguments:
+        seen: Which inputs (coordinates, then context) each parameter may depend on, shape
+            (D P, D + c) bool, the P parameters of a coordinate next to each other.
+        hidden: Widths of the residual blocks.
+        tau: The map of parameters (..., P); the identity where they are 0.
+    """
+
+    def __init__(self, seen: Tensor, hidden: tuple[int, ...], tau: Univariate) -> None:
+        super().__init__()
+        self.net = zero_last(MaskedMLP(seen, hidden, activation=nn.SiLU, residual=True))
+        self.tau = tau
+
+    def phi(self, x: Tensor, context: Tensor, own: Tensor) -> Tensor:
+        """Parameters, shape (C, D, P), zero for coordinates that are not the model's own."""
+        seen = torch.cat([torch.where(own, x, 0.0), context], -1)
+        phi = self.net(seen).unflatten(-1, (x.shape[1], -1))
+        return torch.where(own[..., None], phi, 0.0)
+
+    def forward(self, x: Tensor, context: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+        """One pass: (C, D) and log-derivatives (C, D)."""
+        y, ladj = self.tau(self.phi(x, context, own)).call_and_ladj(x)
+        return torch.where(own, y, x), ladj
+
+    def inverse(
+        self, y: Tensor, context: Tensor, own: Tensor, passes: int | None
+    ) -> tuple[Tensor, Tensor]:
+        """The way back: ``passes`` passes, one coordinate each; None for all in one."""
+        if passes is None:
+            found, ladj = self.tau(self.phi(y, context, own)).inv.call_and_ladj(y)
+            return torch.where(own, found, y), ladj
+        x = ladj = torch.zeros_like(y)
+        ranks = torch.arange(y.shape[1], device=y.device)
+        for r in range(passes):
+            phi = self.phi(x, context, own)[:, r]
+            found, moved = self.tau(phi).inv.call_and_ladj(y[:, r])
+            x = torch.where(ranks == r, found[:, None], x)
+            ladj = torch.where(ranks == r, moved[:, None], ladj)
+        return torch.where(own, x, y), ladj
+
+
+class SinhArcsinhTransform(Transform):
+    """y = sinh((arcsinh x + skew) / exp(log_tail)); heavier tails for negative log_tail."""
+
+    domain = constraints.real
+    codomain = constraints.real
+    bijective = True
+    sign = +1
+
+    def __init__(self, skew: Tensor, log_tail: Tensor) -> None:
+        super().__init__()
+        self.skew, self.log_tail = skew, log_tail
+
+    def _call(self, x: Tensor) -> Tensor:
+        return torch.sinh((torch.asinh(x) + self.skew) * torch.exp(-self.log_tail))
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return torch.sinh(torch.asinh(y) * torch.exp(self.log_tail) - self.skew)
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return 0.5 * (torch.log1p(y * y) - torch.log1p(x * x)) - self.log_tail
+
+
+def affine(phi: Tensor, clip: float) -> MonotonicAffineTransform:
+    """Shift and log-scale from parameters (..., 2)."""
+    shift, scale = phi.unbind(-1)
+    return MonotonicAffineTransform(shift, scale, slope=math.exp(-clip))
+
+
+def spline(phi: Tensor, bound: float) -> MonotonicRQSTransform:
+    """Rational-quadratic spline from parameters (..., 3 bins - 1)."""
+    bins = (phi.shape[-1] + 1) // 3
+    return MonotonicRQSTransform(*phi.split([bins, bins, bins - 1], dim=-1), bound=bound)
+
+
+def sinh_arcsinh(phi: Tensor, clip: float) -> ComposedTransform:
+    """Skewness, tail weight, shift and log-scale from parameters (..., 4)."""
+    skew, tail = phi[..., :2].unbind(-1)
+    shape = SinhArcsinhTransform(skew, tail / (1 + (tail / TAIL).abs()))
+    return ComposedTransform(shape, affine(phi[..., 2:], clip))
+
+
+def left_aligned(active: Tensor) -> Tensor:
+    """Slots in the order: active ones, then spare ones, each in their own order.
+
+    Arguments:
+        active: Which slots each model uses, shape (C, D) bool.
+
+    Returns:
+        Indices, shape (C, D): ``x.gather(1, order)`` is left-aligned, ``order.argsort(-1)``
+        leads back.
+
+    Source:
+        Davies et al., "Variational transdimensional inference", Prop. 2.2
+
+    Example:
+        >>> left_aligned(torch.tensor([[False, True, False, True]]))
+        tensor([[1, 3, 0, 2]])
+    """
+    return (~active).to(torch.uint8).argsort(dim=-1, stable=True)
+
+
+def reversal(active: Tensor) -> Tensor:
+    """Ranks with those of the active coordinates in reverse; its own inverse.
+
+    Arguments:
+        active: Which slots each model uses, shape (C, D) bool.
+
+    Returns:
+        Indices into left-aligned coordinates, shape (C, D).
+
+    Source:
+        Davies et al., "Variational transdimensional inference", Appendix A.2
+
+    Example:
+        >>> reversal(torch.tensor([[True, True, False, True]]))
+        tensor([[2, 1, 0, 3]])
+    """
+    count = active.sum(-1, keepdim=True)
+    rank = torch.arange(active.shape[1], device=active.device)
+    return torch.where(rank < count, count - 1 - rank, rank)
