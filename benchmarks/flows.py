@@ -5,7 +5,7 @@ and is then scored by its own draws: mean over models of the evidence lower boun
 effective share of importance draws. Both say how well a map fits where it has mass, not whether it
 has all of the mass. Push is the sampling direction, pull the way back; a jump takes one of each.
 
-    python -m benchmarks.flows                    # about ten minutes on one core
+    python -m benchmarks.flows                    # about a quarter of an hour on one core
     python -m benchmarks.flows --case sinh-arcsinh --steps 2000
 """
 
