@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,17 +14,21 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from .defaults import birth_death, inside, laplace_moves, proposal, several, trained_kernel
+from .errors import ConfigurationError
 from .estimate import features
 from .fit import Pool, Recipe, gaussian_mixture
 from .kernel import (
     Cycle,
+    IndexProposal,
     Jump,
     Kernel,
     Mixture,
     RandomWalk,
+    ScoreWalk,
     SplitMerge,
     State,
     Stretch,
+    SweepWalk,
     adapting,
 )
 from .sample import Plan, Tally, pooled
@@ -396,12 +401,18 @@ class Auto:
             best = max(best, now.efficiency)
 
     def _offer_laplace(self) -> None:
-        """Walks by Laplace's evidences, and jumps through his normals: nothing is trained."""
+        """Jumps through Laplace's normals, to models found by cheap walks: nothing is trained."""
         flow = Laplace(self.target)
-        steps = self._walk_length(flow)
-        if steps:
+        walks: dict[str, IndexProposal] = {}
+        if steps := self._walk_length(flow):
+            walks["laplace"] = ScoreWalk(self.target.space, flow.log_evidence, steps=steps)
             self.simple = flow
-            self._offer("laplace", laplace_moves(self.target, flow, steps))
+            with suppress(ConfigurationError):  # where it does not fit
+                walks["sweep"] = SweepWalk(flow)
+        for name, walk in walks.items():
+            moves = laplace_moves(self.target, flow, walk, name)
+            self.measure(name, self._step([moves]))  # most models are new to it: too dear
+            self._offer(name, moves)
 
     def _walk_length(self, flow: Laplace) -> int:
         """Steps of a walk whose evidences can be had in the time of a look; 0 if none."""
@@ -412,10 +423,10 @@ class Auto:
         flow.log_evidence(code)
         price = (time.perf_counter() - begun) / PRICED
         models = min(PATIENCE, ROOM * self._room) / price
+        most = 2 * max(2, space.code_width)
         if space.size is not None and models > space.size:
-            return space.code_width
-        asked = NEW_MODELS * len(self.state.code) * SEGMENT
-        return min(space.code_width, int(models / asked))
+            return most
+        return min(most, int(models / (NEW_MODELS * len(self.state.code) * SEGMENT)))
 
     def _jump(self) -> Kernel:
         return trained_kernel(self.target, self.transport, self.recipe, self.guess())

@@ -20,7 +20,6 @@ from .kernel import (
     MixtureProposal,
     Neighbours,
     RandomWalk,
-    ScoreWalk,
 )
 from .space import Counts, ModelList, Space, Subsets
 from .target import Target
@@ -90,19 +89,25 @@ def birth_death(target: Target, guess: Tensor | None) -> Kernel:
     space = target.space
     if isinstance(space, ModelList):
         return BirthDeath(target, Fixed(space, guess, other=True))
-    near: IndexProposal = Neighbours(
-        space, swap=SWAP if isinstance(space, Subsets) and space.code_width > 1 else 0.0
-    )
+    near: IndexProposal = Neighbours(space, swap=swaps(space))
     if guess is not None and not isinstance(space, Counts):
         near = MixtureProposal([near, Fixed(space, guess, other=True)], [LOCAL, 1 - LOCAL])
     return BirthDeath(target, near)
 
 
-def laplace_moves(target: Target, flow: Laplace, steps: int) -> Kernel:
-    """Walks among the models by Laplace's evidences, and moves inside them."""
-    walk = ScoreWalk(target.space, flow.log_evidence, steps=steps)
-    jump = Jump(target, flow, walk, rho=LAPLACE_RHO, fresh=FRESH, name="laplace")
-    return Cycle([jump, CrankNicolson(target, flow, fresh=FRESH)])
+def laplace_moves(target: Target, flow: Laplace, walk: IndexProposal, name: str) -> Kernel:
+    """Walks among the models by a score, steps to neighbours that need none, moves inside."""
+    near = Neighbours(target.space, swap=swaps(target.space))
+    jumps = [
+        Jump(target, flow, to, rho=LAPLACE_RHO, fresh=FRESH, name=n)
+        for to, n in ((walk, name), (near, "laplace near"))
+    ]
+    return Cycle([*jumps, CrankNicolson(target, flow, fresh=FRESH)])
+
+
+def swaps(space: Space) -> float:
+    """Share of the swaps among neighbours."""
+    return SWAP if isinstance(space, Subsets) and space.code_width > 1 else 0.0
 
 
 def matching(transport: Transport, target: Target) -> Transport:

@@ -12,8 +12,10 @@ from .space import distinct
 Compute = Callable[[Tensor], tuple[Tensor, ...]]
 
 FIRST_ROWS = 1024
-LOAD = 2  # cells a row, at least: short probes
-ROW_BYTES = 16 + 8 * 2 * LOAD  # of a row beside its values: keys and cells
+AT_ONCE = 512  # codes from which a batch costs in proportion
+HOPS = 3  # steps away at which more are looked for
+LOAD = 4  # cells a row, at least: short probes
+ROW_BYTES = 16 + 4 * 2 * LOAD  # of a row beside its values: keys and cells
 
 
 class CodeMemory:
@@ -28,6 +30,8 @@ class CodeMemory:
             must give the same values for a code whatever else is in the batch.
         width: L.
         rows: Most codes that are remembered.
+        ahead: Function of codes (n, L) that gives others, (N, L), which may be asked for next:
+            small batches are filled up with them, since they cost little more than one.
 
     Example:
         >>> squares = CodeMemory(lambda code: (code.sum(1) ** 2,), width=1, rows=100)
@@ -35,8 +39,15 @@ class CodeMemory:
         [9, 16, 9]
     """
 
-    def __init__(self, compute: Compute, width: int, rows: int) -> None:
-        self.compute, self.width, self.most = compute, width, max(1, rows)
+    def __init__(
+        self,
+        compute: Compute,
+        width: int,
+        rows: int,
+        *,
+        ahead: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        self.compute, self.most, self.ahead = compute, max(1, rows), ahead
         generator = torch.Generator().manual_seed(2**31 - 1)
         high = torch.iinfo(torch.int64).max
         self._factor = torch.randint(high, (max(width, 1), 2), generator=generator) | 1
@@ -47,7 +58,7 @@ class CodeMemory:
         self.used = 0
         self._values: tuple[Tensor, ...] = ()
         self._keys = torch.zeros(0, 2, dtype=torch.long)
-        self._cells = torch.full((1,), -1)
+        self._cells = torch.full((1,), -1, dtype=torch.int32)
 
     def __call__(self, code: Tensor, *columns: int) -> tuple[Tensor, ...]:
         """The values at each code, (C, L) -> tensors of leading size C; all, or some columns."""
@@ -79,16 +90,24 @@ class CodeMemory:
         if not self.used:
             return torch.full((len(key),), -1, device=key.device)
         cell = self._cell(key)
-        row = self._cells[cell]
-        while True:
-            other = (row >= 0) & (self._keys[row.clamp(min=0)] != key).any(-1)
-            if not bool(other.any()):
-                return row
-            cell = torch.where(other, (cell + 1) % len(self._cells), cell)
-            row = torch.where(other, self._cells[cell], row)
+        row = self._cells[cell].long()
+        left = self._other(row, key)
+        while len(left):  # somebody else sits there: look into the next cell
+            cell[left] = (cell[left] + 1) & (len(self._cells) - 1)
+            row[left] = self._cells[cell[left]].long()
+            left = left[self._other(row[left], key[left])]
+        return row
+
+    def _other(self, row: Tensor, key: Tensor) -> Tensor:
+        """Which rows are taken and have another key."""
+        known = self._keys[row.clamp(min=0)]
+        same = (known[:, 0] == key[:, 0]) & (known[:, 1] == key[:, 1])
+        return ((row >= 0) & ~same).nonzero()[:, 0]
 
     def _learn(self, code: Tensor) -> None:
         new = distinct(code)[0]
+        if self.ahead is not None:
+            new = self._with_more(new)
         if self.used + len(new) > self.most:
             self.forget()
         values = self.compute(new)
@@ -99,6 +118,19 @@ class CodeMemory:
         self._keys[rows] = self._key(new)
         self.used += len(new)
         self._insert(rows)
+
+    def _with_more(self, new: Tensor) -> Tensor:
+        """New codes, and others near them that are not known, so that a batch is worth it."""
+        assert self.ahead is not None
+        near, most = new, min(AT_ONCE, self.most)
+        for _ in range(HOPS):
+            room = most - len(new)
+            if room <= 0:
+                break
+            near = distinct(self.ahead(near[:: -(-len(near) // AT_ONCE)]))[0]
+            unknown = near[self._find(self._key(near)) < 0]
+            new = distinct(torch.cat([new, unknown[:: max(1, -(-len(unknown) // room))]]))[0]
+        return new
 
     def _make_room(self, n: int, like: tuple[Tensor, ...]) -> None:
         needed, have = self.used + n, len(self._keys)
@@ -117,7 +149,7 @@ class CodeMemory:
         self._values = tuple(larger(b, v) for b, v in zip(before, like, strict=True))
         keys = self._keys.to(like[0].device)
         self._keys = larger(keys, keys)
-        self._cells = torch.full((LOAD * size,), -1, device=keys.device)
+        self._cells = torch.full((LOAD * size,), -1, dtype=torch.int32, device=keys.device)
         if self.used:
             self._insert(torch.arange(self.used, device=keys.device))
 
@@ -125,6 +157,6 @@ class CodeMemory:
         cell = self._cell(self._keys[rows])
         while len(rows):
             free = self._cells[cell] < 0
-            self._cells[cell[free]] = rows[free]  # of several one stays
+            self._cells[cell[free]] = rows[free].int()  # of several one stays
             left = self._cells[cell] != rows
-            rows, cell = rows[left], (cell[left] + 1) % len(self._cells)
+            rows, cell = rows[left], (cell[left] + 1) & (len(self._cells) - 1)

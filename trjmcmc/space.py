@@ -89,6 +89,14 @@ class Space(nn.Module, ABC):
     def spec(self) -> dict[str, Any]:
         """Plain data from which :func:`space_from_spec` rebuilds the space."""
 
+    @abstractmethod
+    def neighbours(self, code: Tensor) -> tuple[Tensor, Tensor]:
+        """Models one change away: a unit flipped, a component more or fewer, or any other.
+
+        Returns:
+            Codes, (C, L) -> (C, N, L), and which of them there are, (C, N) bool.
+        """
+
     @property
     def enumerable(self) -> bool:
         """Whether tables over all models are affordable."""
@@ -164,6 +172,10 @@ class ModelList(Space):
 
     def index(self, code: Tensor) -> Tensor:
         return code[:, 0]
+
+    def neighbours(self, code: Tensor) -> tuple[Tensor, Tensor]:
+        near = self.enumerate()[None].expand(len(code), -1, -1)
+        return near, (near != code[:, None]).any(-1)
 
     def spec(self) -> dict[str, Any]:
         return {
@@ -291,6 +303,11 @@ class Subsets(Space):
     def index(self, code: Tensor) -> Tensor:
         return (code << torch.arange(self.code_width, device=code.device)).sum(-1)
 
+    def neighbours(self, code: Tensor) -> tuple[Tensor, Tensor]:
+        eye = torch.eye(code.shape[1], dtype=code.dtype, device=code.device)
+        near = (code[:, None] + eye) % 2
+        return near, torch.ones_like(near[..., 0], dtype=torch.bool)
+
     def spec(self) -> dict[str, Any]:
         return {
             "kind": "Subsets",
@@ -376,6 +393,11 @@ class Counts(Space):
 
     def index(self, code: Tensor) -> Tensor:
         return code[:, 0] - self.min
+
+    def neighbours(self, code: Tensor) -> tuple[Tensor, Tensor]:
+        near = code[:, None] + torch.tensor([[-1], [1]], device=code.device)
+        real = ((near >= self.min) & (near <= self.max))[..., 0]
+        return near.clamp(self.min, self.max), real
 
     def spec(self) -> dict[str, Any]:
         return {

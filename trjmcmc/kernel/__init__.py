@@ -14,6 +14,7 @@ from .index import Fixed, IndexProposal, Informed, MixtureProposal, Neighbours, 
 from .jump import Jump
 from .split import SplitMerge
 from .surrogate import ScoreWalk
+from .sweep import SweepWalk
 from .within import CrankNicolson, RandomWalk, Stretch
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "State",
     "Stay",
     "Stretch",
+    "SweepWalk",
     "accept",
     "adapting",
     "locate",

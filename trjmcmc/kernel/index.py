@@ -249,23 +249,9 @@ class Informed(IndexProposal):
         self._learner = _VisitScore(space) if score is None else None
         self._score = self._learner or _as_function(score, space)
 
-    def _neighbours(self, code: Tensor) -> tuple[Tensor, Tensor]:
-        """Neighbours (C, N, L), and which of them there are (C, N)."""
-        space, width = self.space, code.shape[1]
-        if isinstance(space, Subsets):
-            eye = torch.eye(width, dtype=code.dtype, device=code.device)
-            near = (code[:, None] + eye) % 2
-            return near, torch.ones_like(near[..., 0], dtype=torch.bool)
-        if isinstance(space, Counts):
-            near = code[:, None] + torch.tensor([[-1], [1]], device=code.device)
-            real = ((near >= space.min) & (near <= space.max))[..., 0]
-            return near.clamp(space.min, space.max), real
-        near = space.enumerate()[None].expand(len(code), -1, -1)
-        return near, (near != code[:, None]).any(-1)
-
     def _log_weights(self, code: Tensor) -> tuple[Tensor, Tensor]:
         """Neighbours and their log-probabilities, (C, N, L) and (C, N)."""
-        near, real = self._neighbours(code)
+        near, real = self.space.neighbours(code)
         here = self._score(code).double()
         there = self._score(near.flatten(0, 1)).double().view(real.shape)
         gain = (there - here[:, None]).nan_to_num(-math.inf)

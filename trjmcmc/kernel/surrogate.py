@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+import math
+from abc import abstractmethod
+
 import torch
 from torch import Tensor
 
 from ..errors import ConfigurationError
-from ..space import Space, Subsets
+from ..space import Counts, Space
 from .index import IndexProposal, Neighbours, Score
 
-SWAP = 0.2  # share of the swaps among the steps in a space of subsets
+SWAPS = 0.25  # swaps a flip of a unit
 HOPELESS = 1e4  # nats; a score of -inf counts as so far below the others
 
 
-class ScoreWalk(IndexProposal):
-    r"""A Metropolis walk among neighbours under a score of the models, as one proposal.
+class Walk(IndexProposal):
+    """A walk that is reversible for a score; its probabilities are known in ratios only."""
 
-    The walk is reversible for exp(s), so that whatever its length
+    @abstractmethod
+    def propose(self, code: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]: ...
+
+    def sample(self, code: Tensor, generator: torch.Generator) -> Tensor:
+        return self.propose(code, generator)[0]
+
+    def log_prob(self, new: Tensor, code: Tensor) -> Tensor:
+        raise ConfigurationError(
+            f"{type(self).__name__}: its probabilities are known in ratios only; mix it with "
+            "others as kernels (trj.kernel.Cycle or Mixture) and not in a MixtureProposal"
+        )
+
+
+class ScoreWalk(Walk):
+    r"""Metropolis steps to neighbours under a score of the models, as one proposal.
+
+    Subsets are scanned, every unit once and some swaps, in random order; counts take random
+    steps. The walk is reversible for exp(s), so that whatever its length
 
     .. math:: \log q(m | m') - \log q(m' | m) = s(m) - s(m')
 
@@ -28,7 +48,8 @@ class ScoreWalk(IndexProposal):
         space: :class:`~trjmcmc.Subsets` or :class:`~trjmcmc.Counts`.
         score: Function of codes (C, L) that gives log-probabilities (C,) up to a constant,
             such as :meth:`~trjmcmc.Laplace.log_evidence`.
-        steps: Length of the walk; the number of units (at least 2) if omitted.
+        steps: Length of the walk; a scan of all units, or two steps of a count, if omitted.
+            Longer walks scan again.
 
     Raises:
         ConfigurationError: The space has no neighbours; ``steps`` below 1.
@@ -49,16 +70,18 @@ class ScoreWalk(IndexProposal):
     def __init__(self, space: Space, score: Score, *, steps: int | None = None) -> None:
         if steps is not None and steps < 1:
             raise ConfigurationError(f"steps: expected 1 or more, got {steps}")
-        swap = SWAP if isinstance(space, Subsets) and space.code_width > 1 else 0.0
-        self._near = Neighbours(space, swap=swap)
+        self._near = Neighbours(space)
         self.space, self.score = space, score
-        self.steps = steps or max(2, space.code_width)
+        units = 2 if isinstance(space, Counts) else space.code_width
+        self.steps = steps or units + n_swaps(units)
 
     def propose(self, code: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         new, first = code, self._scored(code)
         last = first
-        for _ in range(self.steps):
+        for move in self._moves(code, generator):
             near = self._near.sample(new, generator)
+            if move is not None:
+                near = flipped(new, units_of(move, new, generator))
             there = self._scored(near)
             u = torch.rand(len(code), generator=generator, device=code.device, dtype=there.dtype)
             taken = u.log() < there - last
@@ -66,14 +89,45 @@ class ScoreWalk(IndexProposal):
             last = torch.where(taken, there, last)
         return new, first - last
 
+    def _moves(self, code: Tensor, generator: torch.Generator) -> list[int | None]:
+        if isinstance(self.space, Counts):
+            return [None] * self.steps
+        return scan(code.shape[1], self.steps, generator)
+
     def _scored(self, code: Tensor) -> Tensor:
         return self.score(code).double().nan_to_num(-HOPELESS, -HOPELESS, -HOPELESS)
 
-    def sample(self, code: Tensor, generator: torch.Generator) -> Tensor:
-        return self.propose(code, generator)[0]
 
-    def log_prob(self, new: Tensor, code: Tensor) -> Tensor:
-        raise ConfigurationError(
-            "ScoreWalk: its probabilities are known in ratios only; mix it with others as "
-            "kernels (trj.kernel.Cycle or Mixture) and not in a MixtureProposal"
-        )
+def n_swaps(units: int) -> int:
+    """Swaps in a scan of so many units."""
+    return math.ceil(SWAPS * units) if units > 1 else 0
+
+
+def scan(units: int, steps: int, generator: torch.Generator) -> list[int | None]:
+    """Flips of each unit and swaps, -1, in random order, cut or repeated to a length.
+
+    An order and its reverse are equally likely, which makes a walk along it reversible.
+    """
+    each = torch.cat([torch.arange(units), torch.full((n_swaps(units),), -1)])
+    moves = each.repeat(-(-steps // max(1, len(each))))
+    order = torch.randperm(len(moves), generator=generator, device=generator.device)[:steps]
+    return moves[order.cpu()].tolist()
+
+
+def units_of(move: int | None, code: Tensor, generator: torch.Generator) -> list[Tensor]:
+    """The units that a move flips in each model: one, or a random pair of an on and an off."""
+    assert move is not None
+    if move >= 0:
+        return [torch.full_like(code[:, 0], move)]
+    noise = torch.rand(code.shape, generator=generator, device=code.device)
+    return [(noise + 2 * code).argmax(1), (noise - 2 * code).argmax(1)]
+
+
+def flipped(code: Tensor, units: list[Tensor]) -> Tensor:
+    """The models with units flipped; as they were where a swap finds nothing to swap."""
+    new = code
+    for unit in units:
+        new = new.scatter(1, unit[:, None], 1 - new.gather(1, unit[:, None]))
+    if len(units) == 1:
+        return new
+    return torch.where((new.sum(1) == code.sum(1))[:, None], new, code)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,11 +20,25 @@ SCORES = 0.25  # share of the memory that evidences alone have
 ITERATIONS = 40
 SETTLED = 1e-4  # nats that another Newton step would gain
 LENGTHS = (1.0, 0.3, 0.1, 0.03, 0.01)  # shares of a Newton step that are tried
-LONGEST = 1.0  # prior standard deviations of a step in each direction
+LONGEST = 1.0  # prior standard deviations of a step in each direction off a saddle
 WIDEST = 4.0  # prior standard deviations that the posterior is taken to have at most
 STIFFEST = 1e10  # largest precision, in units of the prior's
 BATCH = 2**22  # numbers of a batch of Hessians
 PRIOR_DRAWS = 1024  # that tell where the prior lies
+
+
+class Expansion(NamedTuple):
+    """A quadratic in coordinates w that are zero where an item is absent, float64.
+
+    Attributes:
+        precision: Minus its second derivatives, positive definite, shape (D, D).
+        slope: Its gradient at w = 0, shape (D,).
+        constant: What a slot adds to a model's log evidence beside that, nats, shape (D,).
+    """
+
+    precision: Tensor
+    slope: Tensor
+    constant: Tensor
 
 
 class Laplace(Bijection):
@@ -107,6 +121,7 @@ class Laplace(Bijection):
             lambda code: self._memory(code, LOG_EVIDENCE),
             width,
             int(SCORES * room / (number + ROW_BYTES)),
+            ahead=lambda code: self.space.neighbours(code)[0].flatten(0, 1),
         )
 
     # ---- the transport ------------------------------------------------------------------------
@@ -133,6 +148,36 @@ class Laplace(Bijection):
         -inf where the log joint could not be evaluated near the prior.
         """
         return self._scores(code)[0]
+
+    def expansion(self, code: Tensor) -> Expansion:
+        """The log joint of all items together, to second order around one model's mode.
+
+        Arguments:
+            code: One model of :class:`~trjmcmc.Subsets`, shape (L,).
+
+        Raises:
+            ConfigurationError: No model has all items, or absent is not the same as zero.
+        """
+        everything = torch.ones_like(code[None])
+        own = self.space.active(code[None])
+        always = self.space.active(torch.zeros_like(everything))[0]
+        mode = self._memory(code[None], MODE)[0]
+        value, slope, bend = self._derivatives(everything, self._units(mode), own | True)
+        absent = torch.zeros_like(mode)
+        shown = self._target.constrain(everything[0], absent)
+        of_items = [v for name, v in shown.items() if name in getattr(self.space, "of", ())]
+        if not bool(value.isfinite()) or any(bool(v.any()) for v in of_items):
+            raise ConfigurationError(
+                "expansion: a model of all items must be possible, and parameters of items be "
+                "zero where their coordinate is"
+            )
+        centre = torch.where(always, mode, 0.0)
+        values, vectors = _safe_spectrum(bend[0])
+        precision = (vectors * values) @ vectors.mT
+        away = ((mode - centre) / self.scale)[0].double()
+        per_slot = self._target.prior_by_slot(everything, centre)[0].double()
+        constant = per_slot + self.scale.double().log() + 0.5 * math.log(2 * math.pi)
+        return Expansion(precision, slope[0] + precision @ away, constant)
 
     def calibrate(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
         """Nothing: modes and curvatures are found anyway."""
@@ -166,9 +211,7 @@ class Laplace(Bijection):
             value[rows], slope[rows], bend[rows] = found
         return self._normal(u, value, bend, active)
 
-    def _along(
-        self, code: Tensor, u: Tensor, step: Tensor, value: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def _along(self, code: Tensor, u: Tensor, step: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """The first of ever shorter steps that gains, and whether there is one, (n,)."""
         there, better = u.clone(), torch.zeros_like(value, dtype=torch.bool)
         for length in LENGTHS:
@@ -196,6 +239,9 @@ class Laplace(Bijection):
         mode = self._theta(u, active)
         log_evidence = value + _log_det(root) + 0.5 * math.log(2 * math.pi) * active.sum(-1)
         return mode, root, log_evidence.nan_to_num(-math.inf, -math.inf)
+
+    def _units(self, theta: Tensor) -> Tensor:
+        return (theta - self.location) / self.scale
 
     def _theta(self, u: Tensor, active: Tensor) -> Tensor:
         return torch.where(active, self.location + self.scale * u, 0.0)
@@ -226,8 +272,7 @@ class Laplace(Bijection):
 
     def _apply(self, fn: Any, recurse: bool = True) -> Laplace:
         super()._apply(fn, recurse)
-        place = {"dtype": self.scale.dtype, "device": self.scale.device}
-        self._use(self._target.to(**place))
+        self._use(self._target.to(dtype=self.scale.dtype, device=self.scale.device))
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Laplace:
@@ -241,22 +286,19 @@ def _unit(active: Tensor) -> Tensor:
 
 def _rows_of_hessian(slope: Tensor, leaf: Tensor) -> Tensor:
     """Second derivatives of what ``slope`` is the gradient of, (n, D, D)."""
-    rows = []
-    for i in range(leaf.shape[1]):
-        row = None
-        if slope.requires_grad:
-            (row,) = torch.autograd.grad(
-                slope[:, i].sum(), leaf, retain_graph=True, allow_unused=True
-            )
-        rows.append(torch.zeros_like(leaf) if row is None else row)
-    return torch.stack(rows, 1)
+    d = leaf.shape[1]
+    if not slope.requires_grad:  # the log joint is linear
+        return torch.zeros(len(leaf), d, d, dtype=leaf.dtype, device=leaf.device)
+    each = torch.eye(d, dtype=leaf.dtype, device=leaf.device)[:, None].expand(-1, len(leaf), -1)
+    (rows,) = torch.autograd.grad(slope, leaf, each, is_grads_batched=True)
+    return rows.transpose(0, 1)
 
 
 def _newton(bend: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
     """Newton steps (n, D), and what a quadratic would gain, nats (n,)."""
     factor, info = torch.linalg.cholesky_ex(bend)
     step = torch.cholesky_solve(slope[..., None], factor)[..., 0]
-    unsafe = (info > 0) | (step.abs().amax(-1) > LONGEST)
+    unsafe = info > 0
     if bool(unsafe.any()):
         values, vectors = _safe_spectrum(bend[unsafe])
         along = (vectors.mT @ slope[unsafe][..., None])[..., 0] / values
