@@ -97,6 +97,10 @@ class Space(nn.Module, ABC):
             Codes, (C, L) -> (C, N, L), and which of them there are, (C, N) bool.
         """
 
+    @abstractmethod
+    def levels(self) -> tuple[Tensor, Tensor]:
+        """Lowest value of each integer of a code, and how many values it takes, (L,) each."""
+
     @property
     def enumerable(self) -> bool:
         """Whether tables over all models are affordable."""
@@ -176,6 +180,10 @@ class ModelList(Space):
     def neighbours(self, code: Tensor) -> tuple[Tensor, Tensor]:
         near = self.enumerate()[None].expand(len(code), -1, -1)
         return near, (near != code[:, None]).any(-1)
+
+    def levels(self) -> tuple[Tensor, Tensor]:
+        low = torch.zeros(1, dtype=torch.long, device=self.table.device)
+        return low, low + len(self.names)
 
     def spec(self) -> dict[str, Any]:
         return {
@@ -308,6 +316,11 @@ class Subsets(Space):
         near = (code[:, None] + eye) % 2
         return near, torch.ones_like(near[..., 0], dtype=torch.bool)
 
+    def levels(self) -> tuple[Tensor, Tensor]:
+        device = self.log_on_off.device
+        low = torch.zeros(self.code_width, dtype=torch.long, device=device)
+        return low, low + 2
+
     def spec(self) -> dict[str, Any]:
         return {
             "kind": "Subsets",
@@ -398,6 +411,10 @@ class Counts(Space):
         near = code[:, None] + torch.tensor([[-1], [1]], device=code.device)
         real = ((near >= self.min) & (near <= self.max))[..., 0]
         return near.clamp(self.min, self.max), real
+
+    def levels(self) -> tuple[Tensor, Tensor]:
+        low = torch.full((1,), self.min, device=self.log_prior_table.device)
+        return low, torch.full_like(low, self.max - self.min + 1)
 
     def spec(self) -> dict[str, Any]:
         return {

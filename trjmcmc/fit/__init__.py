@@ -3,20 +3,28 @@
 from .audit import Audit, AuditReport, ModelAudit, Pool, tempered_draws
 from .gaussians import gaussian_mixture
 from .locate import locate
+from .model_weights import Categorical, Made, MeanField, ModelWeights, Uniform
 from .modes import Modes, find_modes, mode_map
 from .objective import ForwardKL, Objective, ReverseKL, forward_kl, reverse_kl
 from .pilot import emcee_pool, user_pool
 from .recipe import FEW_MODELS, Recipe
 from .smc import Particles, TemperedSMC
+from .surrogates import GaussianProcess, GaussianSurrogate
 from .train import FitTrace, train
 
 __all__ = [
     "FEW_MODELS",
     "Audit",
     "AuditReport",
+    "Categorical",
     "FitTrace",
     "ForwardKL",
+    "GaussianProcess",
+    "GaussianSurrogate",
+    "Made",
+    "MeanField",
     "ModelAudit",
+    "ModelWeights",
     "Modes",
     "Objective",
     "Particles",
@@ -24,6 +32,7 @@ __all__ = [
     "Recipe",
     "ReverseKL",
     "TemperedSMC",
+    "Uniform",
     "emcee_pool",
     "find_modes",
     "forward_kl",
