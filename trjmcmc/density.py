@@ -198,7 +198,7 @@ class Density:
             value, log_density = prior.evaluate(theta[:, block.slots], given)
             values[prior.name] = shown[prior.name] = value
             if items is not None and prior.items is not None:
-                log_density = torch.where(items, log_density, 0.0)
+                log_density = _masked(log_density, items)
                 shown[prior.name] = _masked(value, items)
             log_densities.append(log_density)
         return values, shown, log_densities
@@ -260,6 +260,7 @@ class Density:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Log prior of the parameters, log likelihood, and where overflow was forgiven, (C,)."""
         values, shown, log_densities = self._entries(theta, items)
+        items = None if items is None else items.bool()  # from here on present is present
         log_prior = theta.new_zeros(len(theta))
         for log_density in log_densities:
             log_prior = log_prior + log_density.reshape(len(theta), -1).sum(-1)
@@ -318,8 +319,9 @@ def _where_possible(
 
 
 def _masked(value: Tensor, items: Tensor) -> Tensor:
-    """Per-item values (C, I, ...) with unused items zero."""
-    return torch.where(items.reshape(items.shape + (1,) * (value.dim() - 2)), value, 0.0)
+    """Per-item values (C, I, ...) with unused items zero; times their presence, if that is it."""
+    items = items.reshape(items.shape + (1,) * (value.dim() - 2))
+    return torch.where(items, value, 0.0) if items.dtype == torch.bool else value * items
 
 
 def _extreme(values: dict[str, Tensor], like: Tensor) -> Tensor:

@@ -260,6 +260,16 @@ class Subsets(Space):
         dtype = self.log_on_off.dtype
         return (code.to(dtype) @ self.unit_items.to(dtype) > 0) | self.fixed_items
 
+    def presence(self, bits: Tensor) -> Tensor:
+        """Items in use where units are on by degrees, (C, L) -> (C, n_items), differentiable."""
+        return bits @ self.unit_items.to(bits) + self.fixed_items.to(bits)
+
+    def graded_log_prior(self, bits: Tensor) -> Tensor:
+        """Log prior, linear in how far units are on, (C, L) -> (C,), nats."""
+        on, off = self.log_on_off.clamp(min=-1e6).to(bits)
+        by_size = self.log_size_weight[bits.detach().long().sum(-1)].to(bits)
+        return (bits * on + (1 - bits) * off).sum(-1) + by_size
+
     def context(self, code: Tensor) -> Tensor:
         signs = 2 * code.to(self.log_on_off.dtype) - 1
         return signs if self.code_width else signs.new_ones(len(code), 1)

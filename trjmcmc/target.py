@@ -287,6 +287,22 @@ class Target:
         self.overflows = self.overflows + far.sum()
         return log_model + log_prior, log_likelihood
 
+    def with_presence(self, bits: Tensor, items: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """Log prior and log likelihood of subsets whose items are present by degrees.
+
+        Arguments:
+            bits: Units, 0 to 1, shape (C, L).
+            items: Presence of each item, shape (C, I); parameters are multiplied by it.
+            theta: Coordinates of all items, present or not, shape (C, D).
+
+        Returns:
+            Two tensors of shape (C,), nats, differentiable in the presence.
+        """
+        (density,) = self._densities
+        with unchecked():
+            log_prior, log_likelihood, _ = density.evaluate(theta, items, True)
+        return self.space.graded_log_prior(bits) + log_prior, log_likelihood  # type: ignore[operator]
+
     def log_joint(self, code: Tensor, theta: Tensor) -> Tensor:
         """log p(model) p(theta | model) p(data | theta, model) |d params / d theta|.
 

@@ -240,7 +240,7 @@ class Made(ScoreGradient):
         *,
         hidden: Sequence[int] = (64, 64),
         seed: int = 0,
-        learning_rate: float = 5e-3,
+        learning_rate: float = 1e-2,
         **options: Any,
     ) -> None:
         super().__init__(space, learning_rate=learning_rate, **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from ..grouping import group_logsumexp, group_means, same_rows
 from ..space import distinct
 from ..target import Target
 from ..transport import Transport
+from .model_weights import MeanField, ModelWeights
 
 ModelDraws = Callable[[int, torch.Generator], Tensor]
 
@@ -43,9 +45,11 @@ class Objective(ABC):
 
     Attributes:
         shown: What minus the loss is called in the progress bar.
+        learns: Whether it learns something itself, beside the map.
     """
 
     shown = "objective"
+    learns = False
 
     @abstractmethod
     def losses(
@@ -77,23 +81,35 @@ class ReverseKL(Objective):
         anneal: Share of the steps over which the likelihood's exponent grows from 0 to 1.
         models: Function of (n, generator) that draws codes (n, L). By default all models in
             turn where they can be listed, else draws from the model prior.
+        weights: A distribution over models that is learnt beside the map, instead of
+            ``models``; the objective is then minus the bound of the evidence of all models.
 
     Raises:
-        ConfigurationError: ``anneal`` outside [0, 1).
+        ConfigurationError: ``anneal`` outside [0, 1); both ``models`` and ``weights``.
 
     Source:
-        Yin & Jiao, eqs. 12 and 18, Algorithm 2; annealing: Rezende & Mohamed (2015), eq. 20
+        Yin & Jiao, eqs. 12 and 18, Algorithm 2; annealing: Rezende & Mohamed (2015), eq. 20;
+        weights: Davies et al., "Variational transdimensional inference", eq. 9
     """
 
     shown = "elbo"
 
     def __init__(
-        self, target: Target, *, anneal: float = 0.3, models: ModelDraws | None = None
+        self,
+        target: Target,
+        *,
+        anneal: float = 0.3,
+        models: ModelDraws | None = None,
+        weights: ModelWeights | None = None,
     ) -> None:
         if not 0 <= anneal < 1:
             raise ConfigurationError(f"anneal: expected a share in [0, 1), got {anneal}")
-        self.target, self.anneal = target, anneal
+        if models is not None and weights is not None:
+            raise ConfigurationError("models, weights: give one of them")
+        self.target, self.anneal, self.weights = target, anneal, weights
+        self.learns = weights is not None
         self.models = models or _all_models(target)
+        self._place: Tensor | None = None  # of the map's parameters at the last batch
 
     def temper(self, progress: float) -> float:
         return min(1.0, progress / self.anneal) if self.anneal else 1.0
@@ -101,9 +117,46 @@ class ReverseKL(Objective):
     def losses(
         self, transport: Transport, progress: float, n: int, generator: torch.Generator
     ) -> Losses:
+        if self.weights is not None:
+            return self._with_weights(self.weights, transport, self.temper(progress), n, generator)
         code = self.models(n, generator)
         z = transport.sample_reference(len(code), generator, self.target.dtype)
         return reverse_kl(self.target, transport, code, z, temper=self.temper(progress))
+
+    def _with_weights(
+        self,
+        weights: ModelWeights,
+        transport: Transport,
+        temper: float,
+        n: int,
+        generator: torch.Generator,
+    ) -> Losses:
+        """Models from q(m), which learns from their losses; log q(m) counts in the objective."""
+        bits = None
+        if isinstance(weights, MeanField) and weights.straight_through:
+            bits = weights.relaxed(n, generator)
+        code = weights.explore(n, generator) if bits is None else bits.detach().long()
+        z = transport.sample_reference(n, generator, self.target.dtype)
+        found = reverse_kl(self.target, transport, code, z, temper=temper)
+        value = torch.where(found.finite, found.value.detach(), math.inf)
+        with torch.no_grad():
+            log_q = weights.log_prob(code).to(value)
+        if bits is not None:
+            assert isinstance(weights, MeanField)
+            weights.descend(bits, present_loss(self.target, transport, bits, z, temper=temper))
+        else:
+            weights.learn(code, value)
+        weights.moved(self._step(transport))
+        return Losses(found.value + log_q, found.finite)
+
+    def _step(self, transport: Transport) -> float:
+        """Root mean square change of the map's parameters since the last call."""
+        tensors = [p.detach().flatten() for p in transport.parameters() if p.requires_grad]
+        if not tensors:
+            return 0.0
+        now, before = torch.cat(tensors), self._place
+        self._place = now.clone()
+        return 0.0 if before is None else float((now - before).square().mean().sqrt())
 
 
 class ForwardKL(Objective):
@@ -269,6 +322,40 @@ def reverse_kl(
         worse = worse.nan_to_num(OUTSIDE, OUTSIDE, -OUTSIDE).clamp(-OUTSIDE, OUTSIDE)
         loss = loss.index_put((lost,), worse * (score - score.detach()))
     return Losses(loss, finite)
+
+
+def present_loss(
+    target: Target, transport: Transport, bits: Tensor, z: Tensor, *, temper: float = 1.0
+) -> Tensor:
+    r"""A loss that is differentiable in the presence of each unit, shape (C,), nats.
+
+    A parameter of an item is its value times its presence, and the log prior and log density of
+    an item count in proportion to it. Absent items have the values that the map gives them in
+    the model of all items, and the density of a normal with the moments of those; this is
+    exact for maps whose items are independent normals, a guess elsewhere.
+
+    Arguments:
+        bits: 0 or 1 for each unit with gradients, shape (C, L).
+        z: Reference draws, shape (C, D + auxiliary).
+        temper: Exponent of the likelihood.
+
+    Source:
+        Premchandar, "Normalizing flows aided variational inference", eq. 4.3
+    """
+    code, space = bits.detach().long(), target.space
+    with torch.no_grad():
+        theta, log_q = transport.push(z, code)
+        everything, _ = transport.push(z, torch.ones_like(code))
+    active = space.active(code)
+    theta = torch.where(active, theta, everything)
+    loc, scale = everything.mean(0), everything.std(0).clamp(min=1e-12)
+    by_slot = -0.5 * ((theta - loc) / scale).square() - scale.log() - 0.5 * math.log(2 * math.pi)
+    items = space.presence(bits)
+    always = torch.ones_like(items[:, :1])
+    present = torch.cat([items, always], 1)[:, space.slot_item]
+    log_q = log_q + (by_slot * (present - active.to(present))).sum(-1)
+    log_prior, log_likelihood = target.with_presence(bits, items, theta)
+    return log_q - log_prior - temper * log_likelihood
 
 
 def forward_kl(transport: Transport, code: Tensor, theta: Tensor) -> Tensor:

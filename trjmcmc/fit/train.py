@@ -109,9 +109,10 @@ def train(
         )
     trace = FitTrace()
     parameters = [p for p in transport.parameters() if p.requires_grad]
-    if not parameters or not steps or not transport.space.n_slots:
+    learns = bool(parameters) or objective.learns
+    if not learns or not steps or not transport.space.n_slots:
         return trace
-    optimiser = torch.optim.Adam(parameters, lr=learning_rate, fused=True)
+    optimiser = torch.optim.Adam(parameters, lr=learning_rate, fused=True) if parameters else None
     rate = _Rate(steps)
     best: dict[str, Tensor] | None = None
     best_objective, best_error = math.inf, 0.0
@@ -124,15 +125,16 @@ def train(
             temper = objective.temper(i / steps)
             value, finite = objective.losses(transport, i / steps, batch, generator)
             loss = value.mean()
-            optimiser.zero_grad(set_to_none=True)
-            loss.backward()
-            norm = torch.nn.utils.clip_grad_norm_(parameters, clip)
-            for group in optimiser.param_groups:
-                group["lr"] = learning_rate * rate(i)
-            if bool(norm.isfinite()):
-                optimiser.step()
-            else:
-                trace.skipped += 1
+            if optimiser is not None:
+                optimiser.zero_grad(set_to_none=True)
+                loss.backward()
+                norm = torch.nn.utils.clip_grad_norm_(parameters, clip)
+                for group in optimiser.param_groups:
+                    group["lr"] = learning_rate * rate(i)
+                if bool(norm.isfinite()):
+                    optimiser.step()
+                else:
+                    trace.skipped += 1
             seen = torch.where(finite, value.detach(), 0.0).sum() / finite.sum().clamp(min=1)
             window.append(torch.stack([seen, (~finite).sum().to(seen)]))
             bar.update()
