@@ -1,4 +1,5 @@
 import math
+import sys
 import time
 import warnings
 
@@ -526,7 +527,8 @@ def test_jumps_of_few_chains_are_counted_in_stretches_of_time(chains):
         assert abs(e.value - target.truth.probabilities[label]) < 5 * e.std_error < 0.2
 
 
-def test_a_run_stops_on_bayes_factors_and_says_how_far_it_is(capsys):
+def test_a_run_stops_on_bayes_factors_and_says_how_far_it_is(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)  # bars want a terminal
     sampler = trj.TRJSampler(normal_pair(), seed=4)
     result = sampler.run(until={"log_bayes_factor": 0.004}, max_seconds=60)
     visits = result.bayes_factor("shift", "null", log=True, route="visits")

@@ -30,8 +30,10 @@ def test_imports_point_one_way():
     order = [
         "errors",
         "rng",
+        "progress",
         "grouping",
         "space",
+        "memory",
         "prior",
         "blackbox",
         "density",

@@ -2,6 +2,7 @@ import functools
 import json
 import math
 import signal
+import sys
 import time
 import warnings
 
@@ -577,7 +578,8 @@ def test_the_same_seed_gives_identical_draws():
     assert not torch.equal(first.theta, third.theta)
 
 
-def test_the_sampler_fits_first_if_nobody_has(capsys):
+def test_the_sampler_fits_first_if_nobody_has(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)  # bars want a terminal
     sampler = trj.TRJSampler(toys.gaussians(), lambda s: trj.CosmicFlow(s, layers=2, hidden=(8,)))
     result = sampler.run(50, chains=64, warmup=20, fit=True, progress=True)
     assert result.report.fit is sampler.fit_trace
@@ -594,6 +596,12 @@ def test_the_sampler_fits_first_if_nobody_has(capsys):
         progress=True,
     )
     assert "elbo" in capsys.readouterr().err
+
+
+def test_bars_leave_log_files_alone(capsys):
+    sampler = trj.TRJSampler(toys.gaussians(), seed=1)
+    sampler.run(50, chains=64, warmup=20, fit=False)
+    assert "sample" not in capsys.readouterr().err
 
 
 class Interrupts(Kernel):

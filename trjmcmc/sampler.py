@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from .auto import Auto
 from .defaults import STEP_EVALUATIONS, log_guess, matching, several, trained_kernel
@@ -30,6 +29,7 @@ from .fit import (
     TemperedSMC,
 )
 from .kernel import Kernel, State, start
+from .progress import progress_bar
 from .result import SHOWN, Result, RunReport, warn_of_coverage
 from .sample import Chains, Crossings, Plan, Tally, run_chains, starting_state, warm_up
 from .space import Space, distinct
@@ -554,7 +554,7 @@ class TRJSampler:
     def _advance(
         self, kernel: Kernel, state: State, steps: int, progress: bool
     ) -> tuple[State, Pool | None]:
-        with tqdm(total=steps, desc="warm-up", disable=not progress, unit="step") as bar:
+        with progress_bar(progress, total=steps, desc="warm-up", unit="step") as bar:
             return warm_up(kernel, state, steps, self.target, self._generator, bar.update)
 
     def _spot_check(self, progress: bool) -> None:
@@ -577,7 +577,7 @@ class TRJSampler:
         if self._recipe.few and several(self.target.space):
             names = {k.name for k in kernel.parts() if k.between}
             crossings = Crossings(self.target, len(state.code), names)
-        with tqdm(total=draws, desc="sample", disable=not progress, unit="draw") as bar:
+        with progress_bar(progress, total=draws, desc="sample", unit="draw") as bar:
 
             def on_draw() -> None:
                 if enough.progress:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from ..errors import ConfigurationError, ConvergenceError, UnreachableError
 from ..grouping import group_logsumexp
+from ..progress import progress_bar
 from ..target import Target
 from .generation import Generation, systematic
 
@@ -156,7 +156,7 @@ class TemperedSMC:
         """Go on to the posterior."""
         with (
             torch.no_grad(),
-            tqdm(total=1.0, desc="pilot", disable=not progress, bar_format=BAR) as bar,
+            progress_bar(progress, total=1.0, desc="pilot", bar_format=BAR) as bar,
         ):
             if self._generation is None:
                 self._generation = self._prior_generation()
