@@ -702,9 +702,32 @@ def test_averages_over_models(pair):
         pair.predict({"null": lambda p: torch.zeros(2), "shift": lambda p: p["x"]})
 
 
+@pytest.mark.parametrize(
+    ("f", "said"),
+    [
+        (lambda p: p["x"], r"f of model 'null' .*its parameters are \[\]; .*p\.get\(name"),
+        (lambda p: p.get("x", torch.zeros(1)).mean(), r"f of model 'shift'.*how many draws"),
+        (lambda p: p.get("x", torch.zeros(1)).sum(0, keepdim=True), r"'shift'.* got shape \(1,\)"),
+        (lambda p, active: active, r"called as the likelihood is: f\(params\)"),
+        (lambda p: "x", "expected a tensor or an array, got str"),
+        ({"null": lambda p: 0.0}, "no function for model 'shift'"),
+        ("x", "expected a function"),
+    ],
+)
+def test_mistakes_in_a_prediction_are_named(pair, f, said):
+    with pytest.raises(ConfigurationError, match=said):
+        pair.predict(f)
+
+
+def test_one_number_for_all_draws_of_a_model_will_do(pair):
+    assert float(pair.predict(lambda p: 2.0).mean) == 2.0
+
+
 def test_items_are_averaged_as_the_likelihood_sees_them():
     target = toys.conjugate_subsets(p=3, n=30)
     result = trj.TRJSampler(target, seed=1).run(draws=200, progress=False)
+    with pytest.raises(ConfigurationError, match=r"f\(params, active\) for items"):
+        result.predict(lambda p: p["beta"])
     said = result.predict(lambda p, active: p["beta"] * active)
     table = result.draws(result.model_probabilities()["visits"].idxmax())
     assert said.mean.shape == (3,) and len(table["beta"]) > 0

@@ -8,28 +8,64 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from .blackbox import BlackBox
-from .errors import BlackBoxError, ShapeError, TargetError, TRJError
+from .errors import BlackBoxError, ConfigurationError, ShapeError, TargetError, TRJError
 from .grouping import on_host
 from .prior import Prior, PriorSpec, log_density_of, within_support
 from .space import Space
 
 LogLikelihood = Callable[..., Tensor]
+Array = NDArray[np.float64]
 
 PROBES = 5  # points at which priors and likelihoods are looked at, at construction
 FAR = 30.0  # nats below typical prior draws, from where overflow in a likelihood is forgiven
 
 
-class Likelihood:
+class Called:
+    """A function of the user's; where it fails, the error says where, with what, and a remedy.
+
+    Arguments:
+        function: Of named parameters, and in a space of items of what is active.
+        owner: What to call the model in messages.
+        what: What to call the function.
+    """
+
+    failure: type[TRJError] = TargetError
+
+    def __init__(self, function: Callable[..., Any], owner: str, what: str) -> None:
+        if not callable(function):
+            raise self.failure(f"{what} of {owner}: expected a function, got {function!r}")
+        self.function, self.owner, self.what = function, owner, what
+        self._call = function
+
+    def _value(self, params: dict[str, Tensor], active: Tensor | None) -> Any:
+        try:
+            return self._call(params) if active is None else self._call(params, active)
+        except BlackBoxError as error:
+            raise BlackBoxError(f"{self.what} of {self.owner}: {error}") from error
+        except TRJError:
+            raise
+        except Exception as error:
+            shapes = ", ".join(f"{k}: {tuple(v.shape)} {v.dtype}" for k, v in params.items())
+            raise self.failure(
+                f"{self.what} of {self.owner} failed at {shapes or 'no parameters'}, "
+                f"{type(error).__name__}: {error}{self._remedy(error, params)}"
+            ) from error
+
+    def _remedy(self, error: Exception, params: dict[str, Tensor]) -> str:
+        return f"; its parameters are {list(params)}" if isinstance(error, KeyError) else ""
+
+
+class Likelihood(Called):
     """A user's log-likelihood with the checks that cost nothing at every call."""
 
     def __init__(self, function: LogLikelihood, vectorized: bool, owner: str, what: str) -> None:
-        if not callable(function):
-            raise TargetError(f"{what} of {owner}: expected a function, got {function!r}")
-        self.function, self.owner, self.what = function, owner, what
+        super().__init__(function, owner, what)
         self.foreign = isinstance(function, BlackBox)
         self._vectorized = vectorized or self.foreign  # a black box knows its own batches
         self._call = function if self._vectorized else torch.func.vmap(function)
@@ -40,25 +76,14 @@ class Likelihood:
             if len(value) not in {1, n}:
                 self._wrong_shape(value, n)
             return value.expand(n)
-        try:
-            value = self._call(params) if active is None else self._call(params, active)
-        except BlackBoxError as error:
-            raise BlackBoxError(f"{self.what} of {self.owner}: {error}") from error
-        except TRJError:
-            raise
-        except Exception as error:
-            shapes = ", ".join(f"{k}: {tuple(v.shape)} {v.dtype}" for k, v in params.items())
-            raise TargetError(
-                f"{self.what} of {self.owner} failed at {shapes}, {type(error).__name__}: {error}"
-                f"{self._remedy(error, params)}"
-            ) from error
+        value = self._value(params, active)
         if not isinstance(value, Tensor) or value.shape != (n,):
             self._wrong_shape(value, n)
         return value
 
     def _remedy(self, error: Exception, params: dict[str, Tensor]) -> str:
-        if isinstance(error, KeyError):
-            return f"; its parameters are {list(params)}"
+        if known := super()._remedy(error, params):
+            return known
         if isinstance(error, TypeError) or "numpy" in str(error).lower():
             return "; if it is NumPy code, wrap it: trj.BlackBox(function)"
         if "dtype" in str(error):
@@ -84,6 +109,62 @@ class Likelihood:
             f"{self.what} of {self.owner}: expected a tensor of shape ({n},) for a batch of "
             f"{n} points, got {got}. {hint}."
         )
+
+
+class Quantity(Called):
+    """A function that is averaged over draws: what it returns must be one value a draw."""
+
+    failure = ConfigurationError
+
+    def __call__(self, params: dict[str, Tensor], n: int, active: Tensor | None = None) -> Array:
+        """Values at n points of one model, shape (n, ...); a number counts for all of them.
+
+        Arguments:
+            params: As the likelihood has them, leading size n.
+            n: Number of points.
+            active: In a space of items what is on, shape (n, items).
+        """
+        value = self._numbers(params, active)
+        bare = not any(v.numel() for v in params.values())  # no parameters: one value for all
+        if bare and value.shape[:1] != (n,):
+            each = value.shape[1:] if value.shape[:1] == (1,) else value.shape
+            return np.broadcast_to(value, (n, *each))
+        if value.ndim == 0:
+            some = slice(0, max(1, n // 2))
+            half = {k: v[some] for k, v in params.items()}
+            again = self._numbers(half, None if active is None else active[some])
+            if np.array_equal(again, value, equal_nan=True):
+                return np.broadcast_to(value, (n,))
+            self._wrong_shape(value, n, "a number that depends on how many draws there are")
+        if value.shape[:1] != (n,):
+            self._wrong_shape(value, n, f"shape {value.shape}")
+        return value
+
+    def _numbers(self, params: dict[str, Tensor], active: Tensor | None) -> Array:
+        value = self._value(params, active)
+        try:
+            return np.asarray(torch.as_tensor(value).detach().cpu(), dtype=float)
+        except (TypeError, ValueError, RuntimeError):
+            raise self.failure(
+                f"{self.what} of {self.owner}: expected a tensor or an array, got "
+                f"{type(value).__name__}"
+            ) from None
+
+    def _wrong_shape(self, value: Array, n: int, got: str) -> None:
+        raise self.failure(
+            f"{self.what} of {self.owner}: expected one value a draw, shape ({n}, ...), got {got}. "
+            "params hold a batch of draws, leading size n: sum over other axes, not over the first."
+        )
+
+    def _remedy(self, error: Exception, params: dict[str, Tensor]) -> str:
+        if known := super()._remedy(error, params):
+            return (
+                f"{known}; where a model lacks one use p.get(name, torch.tensor(0.0)), or give "
+                "each model its own function: predict({model: f, ...})"
+            )
+        if isinstance(error, TypeError) and "positional argument" in str(error):
+            return "; it is called as the likelihood is: f(params), or f(params, active) for items"
+        return " (params hold a batch of draws, leading size n)"
 
 
 @dataclass

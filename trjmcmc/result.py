@@ -756,7 +756,8 @@ class Result:
             Mean with its standard error, spread and quantiles, and the mean in each model.
 
         Raises:
-            ConfigurationError: Values of the wrong shape.
+            ConfigurationError: The function failed, or its values are of the wrong shape or of a
+                shape that differs between models; model, parameters and a remedy are named.
             TRJError: The result was loaded from a file.
 
         Example:

@@ -213,18 +213,12 @@ def predict(
     labels = result.space.label(codes)
     for m, label in enumerate(labels):
         rows = (which == m).nonzero()[:, 0]
-        one = f[label] if isinstance(f, Mapping) else f
-        value = target.apply(one, codes[m], x[rows])
-        value = np.asarray(torch.as_tensor(value).detach().cpu(), dtype=float)
-        bare = not bool(target.space.active(codes[m][None]).any())  # no parameters: one for all
-        if value.ndim == 0 or (bare and value.shape[:1] != (len(rows),)):
-            each = value.shape[1:] if value.shape[:1] == (1,) else value.shape
-            value = np.broadcast_to(value, (len(rows), *each))
-        if value.shape[:1] != (len(rows),):
+        if isinstance(f, Mapping) and label not in f:
             raise ConfigurationError(
-                f"predict: f must return one value a draw, ({len(rows)}, ...), in model "
-                f"{label!r}; got shape {value.shape}"
+                f"predict: no function for model {label!r}, which the chains visited; there are "
+                f"those of {sorted(f)}"
             )
+        value = target.apply(f[label] if isinstance(f, Mapping) else f, codes[m], x[rows])
         if out is None:
             out = np.full((len(flat), *value.shape[1:]), np.nan)
         elif out.shape[1:] != value.shape[1:]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from .density import PROBES, Density, LogLikelihood, undefined_values
+from .density import PROBES, Array, Density, LogLikelihood, Quantity, undefined_values
 from .errors import BudgetError, NonFiniteError, ShapeError, TargetError
 from .grouping import apply_by_group
 from .prior import PriorSpec, unchecked
@@ -606,21 +606,29 @@ class Target:
                 change[rows] = density.log_prior_change(theta[rows], items, priors)
         return change
 
-    def apply(self, function: Any, code: Tensor, theta: Tensor) -> Any:
+    def apply(self, function: Any, code: Tensor, theta: Tensor) -> Array:
         """A function called as the likelihood is, at points of one model.
 
         Arguments:
-            function: Of named parameters, and in a space of items of what is active.
+            function: Of named parameters, and in a space of items of what is active; gives one
+                value a point, or a number for all of them.
             code: One model, shape (L,).
             theta: Padded coordinates, shape (n, D).
+
+        Returns:
+            Shape (n, ...).
+
+        Raises:
+            ConfigurationError: The function failed, or returned values of another shape.
         """
         density = self._density_of(code)
+        quantity = Quantity(function, f"model {self.space.label(code[None])[0]!r}", "predict: f")
         if not density.shared:
-            return function(self.constrain(code, theta))
+            return quantity(self.constrain(code, theta), len(theta))
         items = self.space.items(code[None]).expand(len(theta), -1)
         with unchecked():
             shown = density.shown(theta, items)
-        return function(shown, items)
+        return quantity(shown, len(theta), items)
 
     def layout(self, code: Tensor) -> dict[str, tuple[slice, str, int]]:
         """Where the parameters of a model lie, shape (L,) -> by name slots, kind and length.
