@@ -735,6 +735,19 @@ def test_items_are_averaged_as_the_likelihood_sees_them():
     assert (np.abs(said.mean) <= 3 * on).all()
 
 
+def test_inclusion_probabilities_by_the_evidences():
+    target = toys.conjugate_subsets(p=3, n=30)
+    result = trj.TRJSampler(target, seed=1).run(draws=200, progress=False)
+    found, table = result.inclusion_probabilities(), result.model_probabilities()
+    assert list(found.columns) == ["probability", "se", "ess", "combined", "combined_se"]
+    for name, row in found.iterrows():
+        having = [m for m in table.index if name in m.split("+")]
+        assert row["combined"] == pytest.approx(table.loc[having, "combined"].sum(), abs=1e-12)
+        exact = sum(target.truth.probabilities[m] for m in having)
+        assert abs(row["combined"] - exact) < 5 * row["combined_se"]
+        assert 0 < row["combined_se"] < row["se"]
+
+
 def test_a_loaded_result_needs_its_target(pair, tmp_path):
     pair.save(tmp_path / "run.pt")
     again = trj.load(tmp_path / "run.pt")

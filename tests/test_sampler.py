@@ -287,6 +287,7 @@ def test_robust_regression(data):
     inclusion = result.inclusion_probabilities()["probability"]
     assert inclusion["x1"] == 1
     assert inclusion["x3"] == inclusion["x4"]
+    assert result.inclusion_probabilities().loc["x1", ["combined", "combined_se"]].tolist() == [1, 0]
     by_model = table["visits"]["x1+x2"] + table["visits"]["x1+x2+x3+x4"]
     assert inclusion["x2"] == pytest.approx(by_model, abs=1e-12)
 
@@ -490,6 +491,7 @@ def test_a_subset_space_too_large_for_a_pilot():
         truth = sum(p for label, p in exact.items() if name in label.split("+"))
         row = inclusion.loc[name]
         assert abs(row["probability"] - truth) < 5 * row["se"]
+        assert math.isnan(row["combined"])  # most models were never weighed
 
 
 def test_counts_recover_their_prior_when_the_data_say_nothing():

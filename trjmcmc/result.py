@@ -43,6 +43,7 @@ from .estimate import (
     second_eigenvalue,
     share_covariance,
     shares_of,
+    shares_of_sets,
     transition_matrix,
     usable,
     visit_probability,
@@ -563,8 +564,11 @@ class Result:
         """Posterior probability that each item is in the model; subset and count spaces only.
 
         Returns:
-            Indexed by item; columns ``probability``, ``se``, ``ess``. For counts, item i is in
-            the model if there are at least i components.
+            Indexed by item; columns ``probability``, ``se``, ``ess``, by the visits, and
+            ``combined``, ``combined_se``, sums of the models' probabilities by the combined
+            evidences (see :meth:`model_probabilities`) with the error from their covariance; NaN
+            where not all models were weighed. For counts, item i is in the model if there are
+            at least i components.
 
         Raises:
             TRJError: The space is a list of models.
@@ -576,14 +580,29 @@ class Result:
             Estimate(1.0, 0.0, math.inf) if i in forced else visit_probability(on[..., i], ess)
             for i in range(on.shape[-1])
         ]
+        combined = self._combined_items(len(found))
         return pd.DataFrame(
             {
                 "probability": [e.value for e in found],
                 "se": [e.std_error for e in found],
                 "ess": [e.ess for e in found],
+                "combined": [1.0 if i in forced else e.value for i, e in enumerate(combined)],
+                "combined_se": [0.0 if i in forced else e.std_error for i, e in enumerate(combined)],
             },
             index=pd.Index(names, name="item"),
         )
+
+    def _combined_items(self, n: int) -> list[Estimate]:
+        """Probabilities of the items by the combined evidences, NaN where some are not known."""
+        blank = [Estimate(math.nan, math.nan)] * n
+        if not self.all_weighed:
+            return blank
+        combined, covariance = self._combined
+        possible = np.isfinite(self._log_prior(self._weighed))
+        if not all(math.isfinite(e.value) for e, p in zip(combined, possible, strict=True) if p):
+            return blank
+        codes = torch.stack([self.space.code_of(m) for m in self._weighed])
+        return shares_of_sets(combined, covariance, self.space.items(codes).numpy().T * 1.0)
 
     def items(self) -> tuple[Sequence[str], NDArray[np.bool_]]:
         """Names of the items, and which are in the model, shape (chain, draw, items).

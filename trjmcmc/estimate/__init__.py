@@ -1,6 +1,6 @@
 """Estimates from draws and log densities, each with an error."""
 
-from .agreement import Clash, clashes, combine, shares_of, usable
+from .agreement import Clash, clashes, combine, shares_of, shares_of_sets, usable
 from .bartolucci import bartolucci, bartolucci_odds
 from .bridge import bridge
 from .estimate import Estimate
@@ -48,6 +48,7 @@ __all__ = [
     "second_eigenvalue",
     "share_covariance",
     "shares_of",
+    "shares_of_sets",
     "smoothed",
     "transition_matrix",
     "usable",

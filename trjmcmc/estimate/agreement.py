@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -162,15 +162,27 @@ def _ratios(
 
 def shares_of(log_mass: Sequence[Estimate], covariance: NDArray[np.float64]) -> list[Estimate]:
     """Probabilities of models from log masses and their covariance, by the delta method."""
+    found = shares_of_sets(log_mass, covariance, np.eye(len(log_mass)))
+    return [replace(e, warning=e.warning or x.warning) for e, x in zip(found, log_mass, strict=True)]
+
+
+def shares_of_sets(
+    log_mass: Sequence[Estimate], covariance: NDArray[np.float64], member: NDArray[np.floating]
+) -> list[Estimate]:
+    """Probabilities of sets of models from log masses and their covariance, by the delta method.
+
+    Arguments:
+        log_mass: Log of p(model) times the evidence; models without one have no share.
+        covariance: Of the log masses, shape (M, M).
+        member: Which models are in each set, 0 or 1, shape (K, M).
+    """
     value = [e.value if math.isfinite(e.value) else -math.inf for e in log_mass]
     if max(value) == -math.inf:
-        return [Estimate(math.nan, math.nan, 0.0, "no estimate") for _ in value]
+        return [Estimate(math.nan, math.nan, 0.0, "no estimate") for _ in member]
     p = softmax(value)
-    slope = np.diag(p) - np.outer(p, p)
+    slope = member @ (np.diag(p) - np.outer(p, p))
     error = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", slope, covariance, slope), 0.0))
-    found = []
-    for share, se, e in zip(p.tolist(), error.tolist(), log_mass, strict=True):
-        found.append(
-            Estimate(share, se, share * (1 - share) / se**2 if se else math.inf, e.warning)
-        )
-    return found
+    return [
+        Estimate(share, se, share * (1 - share) / se**2 if se else math.inf)
+        for share, se in zip((member @ p).tolist(), error.tolist(), strict=True)
+    ]
