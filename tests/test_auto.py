@@ -1,6 +1,7 @@
 """The default run: moves chosen by measurement, training only while it pays."""
 
 import math
+import sys
 import time
 import warnings
 
@@ -125,16 +126,19 @@ def test_training_goes_on_only_while_it_saves_time(monkeypatch):
     assert rounds(cost=0.1, error=0.05) == []
 
 
-def test_a_run_that_disappoints_trains_after_all(monkeypatch):
+def test_a_run_that_disappoints_trains_after_all(monkeypatch, capsys):
     """Sampling shows that the precision is far off: the map is trained, and the run begins anew."""
     monkeypatch.setattr(auto, "ROUND", 60)
     monkeypatch.setattr(auto, "ROUNDS", 1)
     monkeypatch.setattr(auto.Auto, "_train", lambda self, best, steps=None: best)
     monkeypatch.setattr(trj.estimate.precision, "PATIENCE", 1.0)
+    monkeypatch.setattr(auto.Auto, "price", lambda self: 1.0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)  # bars want a terminal
     sampler = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TRJWarning)
-        result = sampler.run(until={"probability": 1e-5}, max_seconds=15, progress=False)
+        result = sampler.run(until={"probability": 1e-5}, max_seconds=15)
+    assert "sample, set aside to train first" in capsys.readouterr().err
     assert result.report.plan.rounds == [60]
     assert "jump" in result.report.acceptance and result.report.fit is not None
     check(result)

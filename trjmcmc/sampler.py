@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .auto import Auto
 from .defaults import STEP_EVALUATIONS, log_guess, matching, several, trained_kernel
-from .draws import Draws
+from .draws import Draws, Recorder
 from .errors import ConfigurationError, ConvergenceError, TargetError, TRJError
 from .estimate import Enough, Estimate, enough_weights, log_mean_weight, pareto_k, rounded
 from .estimate.importance import FIRST_DRAWS, MOST_DRAWS
@@ -584,6 +584,15 @@ class TRJSampler:
                     bar.set_postfix_str(enough.progress, refresh=False)
                 bar.update()
 
+            def stop(recorder: Recorder) -> bool:
+                ahead = enough.looks_back
+                found = enough(recorder)
+                if ahead and not enough.looks_back:
+                    bar.unpause()  # training was priced meanwhile
+                if enough.disappointed:
+                    bar.set_description("sample, set aside to train first")
+                return found
+
             chain = run_chains(
                 kernel,
                 state,
@@ -591,7 +600,7 @@ class TRJSampler:
                 draws=draws,
                 thin=thin,
                 generator=self._generator,
-                enough=enough,
+                enough=stop,
                 crossings=crossings,
                 on_draw=on_draw,
             )

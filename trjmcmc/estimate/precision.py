@@ -164,6 +164,11 @@ class Enough:
         after = min(max(PATIENCE, 2 * hoped), max(PATIENCE, EARLY * (self.deadline - now)))
         self._look_back = (now, now + after, price, error)
 
+    @property
+    def looks_back(self) -> bool:
+        """Whether it has yet to look back, which takes the time of a few training steps."""
+        return self._look_back is not None
+
     def _hopeless(self, recorder: Recorder) -> bool:
         assert self._look_back is not None
         begun, _, price, error = self._look_back
