@@ -1,10 +1,12 @@
 import json
 import math
 
+import arviz
 import matplotlib
 import numpy as np
 import pytest
 import torch
+from torch.distributions import Normal
 
 import trjmcmc as trj
 from tests import toys
@@ -191,6 +193,23 @@ def test_arviz(result):
     assert np.isnan(posterior["a"].values[inside][:, 1:]).all()
     assert np.isfinite(posterior["a"].values[inside][:, 0]).all()
     assert data["sample_stats"]["lp"].shape == (48, 200)
+
+
+def test_arviz_of_one_model(result):
+    found, n = result.draws("three")["a"], len(result.draws("three")["a"])
+    data = result.to_arviz(model="three")
+    a = data["posterior"]["a"]
+    assert a.shape == (4, n // 4, 3) and a.dims[:2] == ("chain", "draw")
+    assert np.array_equal(a.values.reshape(-1, 3), found[: 4 * (n // 4)])
+    assert data["sample_stats"]["lp"].shape == (4, n // 4)
+    table = arviz.summary(data, round_to=8).astype(float)
+    assert np.isfinite(table.to_numpy()).all() and len(table) == 3
+    assert np.allclose(table["mean"], found.mean(0), atol=1e-3)
+    alone = trj.Target([trj.Model("m", {"x": Normal(0.0, 1.0)}, lambda p: 0 * p["x"])])
+    whole = trj.TRJSampler(alone).run(30, chains=6, fit=False, progress=False).to_arviz(model="m")
+    assert whole["posterior"]["x"].shape == (6, 30)
+    with pytest.raises(trj.errors.UnknownModelError):
+        result.to_arviz(model="four")
 
 
 def test_diagnostics_through_arviz():

@@ -67,6 +67,7 @@ FORMAT = 2  # of saved files
 SMALL = 64  # models between which transitions are counted
 NOTHING = Estimate(math.nan, math.inf, 0.0)
 OTHERS = "(other models)"
+PIECES = 4  # chains that the draws in one model are cut into
 ROUNDING = 0.03  # nats of rounding error in a log density that begin to matter
 WORTH_A_WARNING = 0.01  # probability of a model from which its flags are said aloud
 
@@ -581,13 +582,14 @@ class Result:
             for i in range(on.shape[-1])
         ]
         combined = self._combined_items(len(found))
+        combined = [Estimate(1.0, 0.0) if i in forced else e for i, e in enumerate(combined)]
         return pd.DataFrame(
             {
                 "probability": [e.value for e in found],
                 "se": [e.std_error for e in found],
                 "ess": [e.ess for e in found],
-                "combined": [1.0 if i in forced else e.value for i, e in enumerate(combined)],
-                "combined_se": [0.0 if i in forced else e.std_error for i, e in enumerate(combined)],
+                "combined": [e.value for e in combined],
+                "combined_se": [e.std_error for e in combined],
             },
             index=pd.Index(names, name="item"),
         )
@@ -790,18 +792,41 @@ class Result:
 
     # ---- files and pictures -----------------------------------------------------------------
 
-    def to_arviz(self) -> Any:
+    def to_arviz(self, model: Any = None) -> Any:
         """ArviZ InferenceData (0.2x) or DataTree (1.x).
 
-        ``posterior`` holds ``model`` (as :meth:`model_index`; the JSON list ``models`` among its
-        attributes names them) and every
-        parameter padded with NaN where a model does not use it; ``sample_stats`` holds the log
-        joint density of the unconstrained coordinates, ``lp``.
+        Arguments:
+            model: Label of a model; all draws if omitted.
+
+        Returns:
+            ``posterior`` holds ``model`` (as :meth:`model_index`; the JSON list ``models`` among
+            its attributes names them) and every parameter padded with NaN where a model does
+            not use it; ``sample_stats`` holds the log joint density of the unconstrained
+            coordinates, ``lp``. Of one model: its own parameters at the draws in it, without
+            NaN, fit for ``arviz.summary``. As chains are in it unequally often, their draws are
+            put one after the other and cut into four chains of equal length (up to three draws
+            are left out), unless all chains were there throughout.
+
+        Raises:
+            UnknownModelError: There is no such model.
+            TRJError: It was never visited.
         """
+        log_joint = self.raw.log_joint.numpy()
+        if model is not None:
+            label = self._label(model)
+            found, inside = self.draws(label), self.visited(label)
+            if not inside.any():
+                raise TRJError(f"to_arviz: model {label!r} was never visited; run longer")
+            shape = inside.shape if inside.all() else (PIECES, int(inside.sum()) // PIECES)
+            shape = shape if shape[1] else (1, int(inside.sum()))
+            found["lp"] = log_joint[inside]
+            cut = {k: v[: math.prod(shape)].reshape(*shape, *v.shape[1:]) for k, v in found.items()}
+            lp = cut.pop("lp")
+            return export.to_arviz(cut, {"lp": lp}, {"models": json.dumps([label])})
         posterior: dict[str, NDArray[Any]] = {"model": self.model_index()}
         posterior.update({name: value.numpy() for name, value in self._values.items()})
         attributes = {"models": json.dumps(self.model_names)}
-        return export.to_arviz(posterior, {"lp": self.raw.log_joint.numpy()}, attributes)
+        return export.to_arviz(posterior, {"lp": log_joint}, attributes)
 
     def save(self, path: str | Path) -> None:
         """Write everything to one file that holds data only, no code; read by :func:`load`."""

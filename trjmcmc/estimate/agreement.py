@@ -163,7 +163,8 @@ def _ratios(
 def shares_of(log_mass: Sequence[Estimate], covariance: NDArray[np.float64]) -> list[Estimate]:
     """Probabilities of models from log masses and their covariance, by the delta method."""
     found = shares_of_sets(log_mass, covariance, np.eye(len(log_mass)))
-    return [replace(e, warning=e.warning or x.warning) for e, x in zip(found, log_mass, strict=True)]
+    pairs = zip(found, log_mass, strict=True)
+    return [replace(e, warning=e.warning or mass.warning) for e, mass in pairs]
 
 
 def shares_of_sets(
