@@ -735,6 +735,20 @@ def test_items_are_averaged_as_the_likelihood_sees_them():
     assert (np.abs(said.mean) <= 3 * on).all()
 
 
+def test_errors_of_the_audit_are_explained(pair):
+    """Its own are those of the replicates; beside other routes the gap of its halves counts."""
+    table, routes = pair.audit(), pair.evidence()
+    exact = table[["se", "halves_differ"]].max(axis=1)
+    assert routes["audit_se"].to_numpy() == pytest.approx(exact.to_numpy())
+
+
+def test_even_weights_are_not_flagged_whatever_their_tail(generator):
+    log_w = 0.01 * torch.randn(4000, generator=generator, dtype=torch.float64)
+    log_w[:40] += 0.3 * (1 / torch.rand(40, generator=generator)).log()
+    e = trj.estimate.smoothed(log_w)
+    assert trj.estimate.pareto_k(log_w) > 0.5 and e.ess > 0.8 * 4000 and not e.warning
+
+
 def test_inclusion_probabilities_by_the_evidences():
     target = toys.conjugate_subsets(p=3, n=30)
     result = trj.TRJSampler(target, seed=1).run(draws=200, progress=False)

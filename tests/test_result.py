@@ -1,3 +1,5 @@
+import copy
+import dataclasses
 import json
 import math
 
@@ -224,6 +226,23 @@ def test_only_one_file_imports_arviz():
     package = __import__("pathlib").Path(trj.__file__).parent
     found = [p.name for p in package.rglob("*.py") if "import arviz" in p.read_text()]
     assert found == ["export.py"]
+
+
+def test_advice_is_by_what_the_run_did(result):
+    doubtful = copy.copy(result)
+    doubtful._cache = {"one": Estimate(0.4, 0.1, 5.0, "R-hat 1.30")}
+
+    def advice(**report):
+        doubtful.report = dataclasses.replace(result.report, **report)
+        with pytest.warns(trj.errors.ConvergenceWarning, match="mixed well") as said:
+            doubtful.warn()
+        return str(said[0].message)
+
+    assert "draws=800" in advice() and "fit(steps=600)" in advice()
+    untrained = advice(fit=None)
+    assert "run(fit=True)" in untrained and "steps" not in untrained
+    assert "more max_seconds" in advice(out_of_time=True)
+    assert "more max_evaluations" in advice(budget_spent=True)
 
 
 def test_pictures_have_labels(result):

@@ -358,11 +358,15 @@ class Result:
         """Log evidences by every route side by side, in nats, with a verdict.
 
         Routes that owe nothing to how often models are visited: ``importance``, through the map
-        (``smoothed``: its largest weights Pareto-smoothed, with the shape ``pareto_k``);
+        (``smoothed``: its largest weights Pareto-smoothed, with the shape ``pareto_k``; both are
+        flagged where that exceeds 0.5 and the effective draws are less than four fifths of all:
+        weights more even than that have no tail that could matter, whatever its shape);
         ``bridge``, between the chains' draws in a model and draws of the map; ``warp``, the same
         with the target made symmetric about the map's centre; ``audit``, tempered sequential
-        Monte Carlo. Routes that tell ratios only: ``visits``, and ``bartolucci``, by the
-        acceptance probabilities of jumps; both are put on the level of the combined total.
+        Monte Carlo, whose error here is the larger of ``se`` and ``halves_differ`` in
+        :meth:`audit`, as four replicates may agree by chance. Routes that tell ratios only:
+        ``visits``, and ``bartolucci``, by the acceptance probabilities of jumps; both are put on
+        the level of the combined total.
 
         Returns:
             One row a model. For each route the log evidence (p(model) is not included) and its
@@ -490,12 +494,16 @@ class Result:
         """What an audit that owes nothing to the map says of it, model by model.
 
         Returns:
-            ``log_evidence`` and ``se`` by tempered sequential Monte Carlo; ``map_log_evidence``
-            and ``map_se`` by importance sampling through the map; their ``difference`` and its
-            error; ``covered``, the share of the posterior that the map reaches, and ``lost``,
-            the share of which it has next to nothing; ``modes``; and the
-            ``verdict``: ``covered``, ``uncovered``, ``evidences differ``, or ``rough`` where
-            the audit's own halves differ by more than 0.1 nats.
+            ``log_evidence`` and ``se`` by tempered sequential Monte Carlo, the error by the
+            spread of its four replicates; ``halves_differ``, by how many nats the log evidences
+            of the first and the last two differ; ``map_log_evidence`` and ``map_se`` by
+            importance sampling through the map; their ``difference`` and its error; ``covered``,
+            the share of the posterior that the map reaches, and ``lost``, the share of which it
+            has next to nothing; ``modes``; and the ``verdict``, which is about coverage:
+            ``covered`` or ``uncovered``. Of a map that covers it may also be ``evidences
+            differ``, where the difference exceeds 0.1 nats and five errors (of these the larger
+            of ``difference_se`` and ``halves_differ`` counts), or ``rough``, where the halves
+            differ by more than 0.1 nats, so that the audit is too small to judge an evidence.
 
         Raises:
             TRJError: There was no audit.
@@ -907,7 +915,7 @@ class Result:
             warnings.warn(
                 "the chains have not mixed well between models: "
                 + ", ".join(doubtful[:5])
-                + ". Run longer, train longer (fit(steps=...)) or change the kernel.",
+                + f". Run longer ({self._longer}), {self._better_map}, or change the kernel.",
                 ConvergenceWarning,
                 stacklevel=4,
             )
@@ -943,16 +951,39 @@ class Result:
                 "routes to the evidences disagree on "
                 + "; ".join(said)
                 + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
-                + ". Either the chain has not mixed (run longer), or the map misses part of a "
-                "posterior (train longer: fit(steps=...)); the visits are then the ones to trust. "
-                "See evidence().",
+                + f". Either the chain has not mixed (run longer: {self._longer}), or the map "
+                f"misses part of a posterior ({self._better_map}); the visits are then the ones to "
+                "trust. See evidence().",
                 DisagreementWarning,
                 stacklevel=4,
             )
 
+    @property
+    def _longer(self) -> str:
+        """How this run could be made longer."""
+        if self.report.out_of_time:
+            return "give it more max_seconds"
+        if self.report.budget_spent:
+            return "give it more max_evaluations"
+        return f"draws={_round_up(4 * self.raw.n_draws)} with as many chains, and a longer warmup"
+
+    @property
+    def _better_map(self) -> str:
+        """How this run could have a better map."""
+        steps = self.report.fit.step if self.report.fit is not None else []
+        if not steps:
+            return "train a map first (run(fit=True))"
+        return f"train the map longer (fit(steps={_round_up(4 * steps[-1])}))"
+
     def __repr__(self) -> str:
         shape = f"{self.raw.n_chains} chains x {self.raw.n_draws} draws"
         return f"Result({shape}, {len(self._visited)} models visited)"
+
+
+def _round_up(n: int) -> int:
+    """The next number with one digit that is not 0."""
+    size: int = 10 ** (len(str(n)) - 1)
+    return -(-n // size) * size
 
 
 def warn_of_coverage(audit: AuditReport) -> None:

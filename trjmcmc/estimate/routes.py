@@ -148,7 +148,8 @@ def through_the_map(
 def by_audit(space: Space, report: AuditReport) -> dict[str, Estimate]:
     """Log of p(model) times the evidence of each model that was audited, nats.
 
-    The error is at least the gap between the halves: few replicates may agree by chance.
+    The error is at least the gap between the halves (``halves_differ`` in the audit's own table,
+    whose error is that of the replicates alone): few replicates may agree by chance.
     """
     found = {}
     for m in report.models:

@@ -115,12 +115,14 @@ class AuditReport:
         return [m.model for m in self.models if m.matters and m.verdict == "evidences differ"]
 
     def table(self) -> pd.DataFrame:
-        """Columns ``log_evidence``, ``se``, ``map_log_evidence``, ``map_se``, ``difference``,
-        ``difference_se``, ``covered``, ``lost``, ``modes``, ``verdict``; indexed by model."""
+        """Columns ``log_evidence``, ``se``, ``halves_differ``, ``map_log_evidence``, ``map_se``,
+        ``difference``, ``difference_se``, ``covered``, ``lost``, ``modes``, ``verdict``; indexed
+        by model."""
         rows = {
             m.model: {
                 "log_evidence": m.log_evidence,
                 "se": m.std_error,
+                "halves_differ": abs(m.gap),
                 "map_log_evidence": m.map_log_evidence,
                 "map_se": m.map_std_error,
                 "difference": m.difference,
