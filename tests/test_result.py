@@ -1,5 +1,6 @@
 import copy
 import dataclasses
+import itertools
 import json
 import math
 
@@ -23,6 +24,7 @@ from trjmcmc.estimate import (
     probabilities,
     visit_probability,
 )
+from trjmcmc.plot import spread_labels
 
 matplotlib.use("Agg")
 
@@ -251,6 +253,25 @@ def test_pictures_have_labels(result):
         assert ax.get_ylabel()
         assert ax.get_legend() is not None
         matplotlib.pyplot.close(ax.figure)
+
+
+def test_labels_of_many_models_do_not_overlap():
+    figure, ax = matplotlib.pyplot.subplots(figsize=(6, 3.5), layout="constrained")
+    spread_labels(ax, np.arange(21), [f"x1+x2+x{i}+x10" for i in range(21)])
+    figure.canvas.draw()
+    boxes = [label.get_window_extent() for label in ax.get_xticklabels()]
+    assert all(a.x1 < b.x0 for a, b in itertools.pairwise(boxes))
+    matplotlib.pyplot.close(figure)
+
+
+def test_bars_beyond_the_frame_and_flags_are_marked(result):
+    routes = {r: dict(found) for r, found in result.routes.items()}
+    far = routes["bridge"]["one"].shifted(-50.0)
+    routes["bridge"]["one"] = dataclasses.replace(far, warning="far off")
+    ax = trj.Result(result.space, result.raw, {}, routes, result.report).plot_evidence()
+    assert "hollow: flagged" in [text.get_text() for text in ax.get_legend().get_texts()]
+    assert any(line.get_marker() == "v" and len(line.get_xdata()) for line in ax.get_lines())
+    matplotlib.pyplot.close(ax.figure)
 
 
 def test_lists_have_no_items(result):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
 MOST_LINES = 8
 MOST_MODELS = 16
+CROWDED = 0.35  # inches a label under which long ones stand on end
 TOO_WIDE = 5.0  # times the smallest error: a route that would dwarf the others
 
 
@@ -47,9 +48,7 @@ def plot_models(result: Result, ax: Axes | None = None) -> Axes:
     if result.truth is not None:
         known = [result.truth.probabilities.get(str(label), np.nan) for label in table.index]
         ax.plot(x, known, "_", ms=22, mew=2, color="black", label="exact")
-    names = [str(label) for label in table.index]
-    tilted = max(len(name) for name in names) > 6
-    ax.set_xticks(x, names, rotation=30 if tilted else 0, ha="right" if tilted else "center")
+    spread_labels(ax, x, [str(label) for label in table.index])
     ax.set_xlabel("model")
     ax.set_ylabel("p(model | data)")
     ax.set_ylim(0, 1.35 * ax.get_ylim()[1])  # room for the legend
@@ -110,19 +109,21 @@ ROUTES = ("visits", "bartolucci", "importance", "bridge", "warp", "audit", "comb
 def plot_evidence(result: Result, ax: Axes | None = None) -> Axes:
     """Log evidence of each model by every route, less the combined one, two standard errors.
 
-    Estimates that carry a warning are hollow; routes with errors many times as large as the
-    others' may lie outside the frame.
+    Estimates that carry a warning are hollow. The frame is that of the routes whose errors are of
+    one size; triangles at its edge show where bars of the others run out of it.
     """
     table = result.evidence()
     table = table[np.isfinite(table["combined"])].nlargest(MOST_MODELS, "probability")
     order = [label for label in result.evidence().index if label in table.index]
     table = table.loc[order]
-    size = (max(5.0, 1.1 + 0.8 * len(table)), 3.5)
+    size = (max(6.0, 1.1 + 0.8 * len(table)), 3.5)
     ax = ax if ax is not None else plt.subplots(figsize=size, layout="constrained")[1]
     routes = [r for r in ROUTES if r in table and np.isfinite(table[f"{r}_se"]).any()]
     x = np.arange(len(table))
     exact = result.truth.log_evidence if result.truth is not None else {}
     gap = np.array([exact.get(str(m), np.nan) for m in table.index]) - table["combined"]
+    low, high = _within_reach(table, routes)
+    doubted = False
     for i, route in enumerate(routes):
         colour = "black" if route == "combined" else PALETTE[i]
         place = x + 0.7 * (i / max(len(routes) - 1, 1) - 0.5)
@@ -135,16 +136,23 @@ def plot_evidence(result: Result, ax: Axes | None = None) -> Axes:
         }
         for rows, fill in ((known & ~flagged, colour), (known & flagged, "white")):
             y = (table[route] - table["combined"])[rows]
-            ax.errorbar(place[rows], y, 2 * table[f"{route}_se"][rows], mfc=fill, lw=1, **style)
+            error = 2 * table[f"{route}_se"][rows]
+            ax.errorbar(place[rows], y, error, mfc=fill, lw=1, **style)
+            for out, edge, mark in ((y + error > high, high, "^"), (y - error < low, low, "v")):
+                x_out = place[rows][out.to_numpy()]
+                ax.plot(x_out, np.full(len(x_out), edge), mark, color=colour, ms=5, clip_on=False)
+        doubted |= bool((known & flagged).any())
         ax.plot([], [], "D" if route == "combined" else "o", color=colour, ms=4.5, label=route)
     if gap.notna().any():
-        ax.plot(x, gap, "_", ms=34, mew=1.5, color="grey", label="exact", zorder=0)
-    _spread_labels(ax, x, [str(m) for m in table.index])
+        ax.plot(x, gap, "_", ms=34, mew=1.5, color="grey", zorder=0)
+        ax.plot([], [], "_", ms=10, mew=1.5, color="grey", label="exact")
+    if doubted:
+        ax.plot([], [], "o", ms=4.5, mfc="white", color="grey", label="hollow: flagged")
+    spread_labels(ax, x, [str(m) for m in table.index])
     ax.set_ylabel("log evidence less combined (nats)")
     ax.set_xlabel("model")
-    low, high = _within_reach(table, routes)
     ax.set_ylim(low, high)
-    ax.legend(frameon=False, fontsize=8, ncols=4, loc="upper center")
+    ax.legend(frameon=False, fontsize=8, ncols=4, loc="upper center", columnspacing=1.2)
     return ax
 
 
@@ -153,12 +161,15 @@ def _within_reach(table: Any, routes: list[str]) -> tuple[float, float]:
     sizes = [np.nanmedian(table[f"{r}_se"].replace(np.inf, np.nan)) for r in routes]
     comparable = [float(s) for s in sizes if s <= TOO_WIDE * np.nanmin(sizes)]
     most = max(6 * max(comparable, default=0.0), 1e-3)
-    return -most, 1.7 * most
+    return -most, 1.9 * most
 
 
-def _spread_labels(ax: Axes, x: Any, names: list[str]) -> None:
+def spread_labels(ax: Axes, x: Any, names: list[str]) -> None:
+    """Names below their places: upright, tilted where long, on end where crowded."""
     tilted = max(len(name) for name in names) > 6
-    ax.set_xticks(x, names, rotation=30 if tilted else 0, ha="right" if tilted else "center")
+    room = ax.get_window_extent().width / ax.figure.dpi / len(names)
+    angle = 90 if tilted and room < CROWDED else 30 if tilted else 0
+    ax.set_xticks(x, names, rotation=angle, ha="right" if angle == 30 else "center")
 
 
 def plot_jumps(result: Result, ax: Axes | None = None) -> Axes:
@@ -179,7 +190,7 @@ def plot_jumps(result: Result, ax: Axes | None = None) -> Axes:
             ax.text(j, i, f"{value:.2g}", ha="center", va="center", fontsize=7, color=colour)
     names = [str(m) for m in rates.index]
     ax.set_yticks(np.arange(n), names)
-    _spread_labels(ax, np.arange(n), names)
+    spread_labels(ax, np.arange(n), names)
     ax.set_xlabel("to model")
     ax.set_ylabel("from model")
     ax.figure.colorbar(image, ax=ax, label="share of jumps that go there", shrink=0.9)
@@ -187,7 +198,10 @@ def plot_jumps(result: Result, ax: Axes | None = None) -> Axes:
 
 
 def plot_pareto(result: Result, ax: Axes | None = None) -> Axes:
-    """Pareto shape of the importance weights by model; above 0.5 they have no variance."""
+    """Pareto shape of the importance weights by model; above 0.5 they have no variance.
+
+    Shapes below -1 and above 2 are drawn there.
+    """
     found = result.pareto_k
     if not found:
         raise TRJError("plot_pareto: no map has weighed the models")
@@ -198,17 +212,13 @@ def plot_pareto(result: Result, ax: Axes | None = None) -> Axes:
     x = np.arange(len(labels))
     colours = [PALETTE[1] if value > ENDLESS_K else PALETTE[0] for value in k]
     ax.scatter(x, k, c=colours, s=28, zorder=3)
-    ax.axhline(ENDLESS_K, color="black", lw=1, ls="--")
-    ax.text(
-        ax.get_xlim()[1],
-        ENDLESS_K + 0.02,
-        "no variance above ",
-        ha="right",
-        va="bottom",
-        fontsize=8,
-    )
-    ax.set_ylim(-1.1, 2.1)
-    _spread_labels(ax, x, labels)
+    ax.axhline(ENDLESS_K, color="black", lw=1, ls="--", label="no variance above")
+    low, high = min(float(k.min()), ENDLESS_K), max(float(k.max()), ENDLESS_K)
+    edge = 0.15 * max(high - low, 0.5)
+    ax.set_xlim(-0.6, len(labels) - 0.4)
+    ax.set_ylim(low - edge, high + 2 * edge)  # room for the legend
+    ax.legend(frameon=False, fontsize=8, loc="upper left")
+    spread_labels(ax, x, labels)
     ax.set_xlabel("model")
     ax.set_ylabel("Pareto k of the weights")
     return ax
@@ -245,7 +255,7 @@ def plot_repeats(
     if truth is not None:
         ax.axhline(truth, color="black", lw=1, ls="--", label="exact")
         ax.legend(frameon=False, fontsize=8)
-    _spread_labels(ax, x, list(repeats))
+    spread_labels(ax, x, list(repeats))
     ax.set_ylabel("estimate")
     return ax
 
