@@ -50,6 +50,12 @@ PACKAGES = (
     "nautilus-sampler",
     "ultranest",
 )
+LEGENDS = {  # below a table
+    "overhead": [
+        "`bare_ms`: one pull and one push through the map and one target evaluation, nothing else;",
+        "`cold_over_bare`, `warm_over_bare`: a jump over that, place under the map not known, known.",
+    ]
+}
 QUICK_BUDGET, BUDGET = 8.0, 30.0
 DRAWS, FULL_BRIDGES = 500, {"repeats": bridge_spread.REPEATS, "steps": 2000}
 PEER_BUDGETS = {True: 12.0, False: 300.0}  # seconds, quick or not
@@ -148,6 +154,7 @@ def markdown(found: dict[str, Any]) -> str:
         lines += [
             "| " + " | ".join(map(_cell, row)) + " |" for row in table.itertuples(index=False)
         ]
+        lines += ["", *LEGENDS[case]] if case in LEGENDS else []
     return "\n".join(lines) + "\n"
 
 

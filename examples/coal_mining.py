@@ -25,6 +25,11 @@ from trjmcmc.plot import PALETTE, plot_models, plot_running
 from trjmcmc.problems.coal_mining import DAYS, LENGTH
 
 YEAR = 365.2425
+UNTRAINED = """
+No map was trained: it would have cost more time than it saves. The evidences go through normals
+fitted to a small pilot run. A low importance ESS, 'uncovered', 'rough' and 'unchecked' speak of
+those, and not of the answer: it rests on the chains, which are exact under any map. (--fit trains.)
+"""
 
 
 def rate_by_year(result: trj.Result, years: np.ndarray, most: int = 4000) -> np.ndarray:
@@ -44,18 +49,6 @@ def rate_by_year(result: trj.Result, years: np.ndarray, most: int = 4000) -> np.
         step = (years > change[:, :, None]).sum(1)
         rates.append(np.take_along_axis(height, step, 1) * YEAR)
     return np.concatenate(rates)
-
-
-def about_the_map(result: trj.Result) -> str:
-    """What the flags and verdicts above mean for the answer."""
-    if result.report.fit is not None:
-        return ""
-    return (
-        "\nNo map was trained: it would have cost more time than it saves. The evidences go through "
-        "normals\nfitted to a small pilot run, so that low importance ESS, 'uncovered', 'rough' and "
-        "'unchecked' speak\nof these normals and of that pilot run, and not of the answer: it rests "
-        "on the chains, which are exact\nunder any map. With --fit a map is trained that covers."
-    )
 
 
 def draw(result: trj.Result, path: Path) -> None:
@@ -117,7 +110,8 @@ def main() -> None:
     print(evidence[[c for c in shown if c in evidence]].round(3).to_string())
     print("\nAudit: tempered runs that owe nothing to the map, and what they say of it\n")
     print(result.audit().round(3).to_string())
-    print(about_the_map(result))
+    if result.report.fit is None:
+        print(UNTRAINED.rstrip())
     print("\nEffective draws of p(k) a second by the moves that were measured")
     for moves, rate in sorted(result.report.plan.efficiency.items(), key=lambda pair: -pair[1]):
         print(f"{moves:<24} {rate:8,.0f}   used for {result.report.plan.weights.get(moves, 0):.0%}")
