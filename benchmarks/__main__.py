@@ -53,7 +53,7 @@ PACKAGES = (
 LEGENDS = {  # below a table
     "overhead": [
         "`bare_ms`: one pull and one push through the map and one target evaluation, nothing else;",
-        "`cold_over_bare`, `warm_over_bare`: a jump over that, place under the map not known, known.",
+        "`cold_over_bare`: a jump over that, place under the map unknown; `warm_over_bare`: known.",
     ]
 }
 QUICK_BUDGET, BUDGET = 8.0, 30.0

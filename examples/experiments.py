@@ -38,7 +38,13 @@ COLOURS = {
     "ours": PALETTE[1],
     "exact": PALETTE[7],
 }
+NAMES = """\
+Samplers: TRJ, transport reversible jumps (a map a model); CTP, conditional transport proposals (one
+map for all); affine and spline maps are trained on pilot draws, VI ones by variational inference
+(reverse KL), without any. "independence" redraws everything from a map, "switch" is the saturated
+space sampler. "ours" jumps through the map that TRJSampler.fit trains, its audit included."""
 CHAINS = 3  # of a running estimate, as in the papers
+NOTHING = 1e-5  # rounding in an estimate of a probability
 WALKS = 2  # random walks inside the model between two jumps
 
 
@@ -74,6 +80,20 @@ class Trained:
 
     jump: Kernel
     seconds: float
+
+
+def say(title: str, meaning: str) -> None:
+    """What the next table holds, and how to read it."""
+    print(f"\n{title}\n{'-' * len(title)}\n{meaning}\n")
+
+
+def two_digits(x: float) -> str:
+    """A number with two digits that count; what rounding has left is 0."""
+    return "-" if x != x else "0" if abs(x) < NOTHING else f"{x:.2g}" if abs(x) < 10 else f"{x:.0f}"
+
+
+def couplings(layers: int) -> str:
+    return "1 coupling" if layers == 1 else f"{layers} couplings"
 
 
 def parser(doc: str | None, picture: str) -> argparse.ArgumentParser:
@@ -187,13 +207,16 @@ def running_figure(
         steps = np.arange(1, len(lines) + 1)
         ax.plot(steps, lines, color=COLOURS.get(name, PALETTE[0]), lw=1)
         if truth is not None:
-            ax.axhline(truth, color="black", ls="--", lw=1)
+            ax.axhline(truth, color="black", ls="--", lw=1, label="exact")
         ax.set_xscale("log")
         ax.set_ylim(-0.02, 1.02)
         ax.set_title(name, fontsize=10)
     for ax in axes.flat[len(estimates) :]:
         ax.set_axis_off()
-    figure.supxlabel("steps" + (", dashed: truth" if truth is not None else ""), fontsize=10)
+    figure.supxlabel("steps", fontsize=10)
+    if truth is not None:
+        shown = axes[0, 0].get_lines()[-1:]
+        figure.legend(handles=shown, loc="outside lower right", frameon=False, fontsize=8)
     figure.supylabel(f"p({model} | data) so far", fontsize=10)
     return figure
 

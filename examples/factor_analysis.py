@@ -27,17 +27,21 @@ import pandas as pd
 import torch
 from experiments import (
     COLOURS,
+    NAMES,
     PUBLISHED,
     Size,
     Trained,
     bridge_estimates,
+    couplings,
     parser,
     real_nvp_of_depth,
     running_estimates,
     running_figure,
     save,
+    say,
     spread_table,
     train_all,
+    two_digits,
     violin_figure,
 )
 from matplotlib import pyplot as plt
@@ -112,6 +116,8 @@ def main() -> None:
     pilot = tempered_draws(target, size.particles, generator)
     pool = tempered_draws(target, size.particles, generator)  # to evaluate on
 
+    print("Are two factors behind six series of exchange rates, or three? 17 and 21 parameters.")
+    print(NAMES)
     trained = train_all(target, PUBLISHED, pilot, size, generator, arguments.seed)
     table = pd.DataFrame({"seconds of training": {n: t.seconds for n, t in trained.items()}})
     lines = {
@@ -126,12 +132,16 @@ def main() -> None:
         found[n] = bridge_estimates(target, trained, pool, n, size.repeats, generator)
         spread = spread_table(found[n], labels, truth)[f"sd {labels[TWO]}"]
         table[f"sd of Bartolucci's p(2), N = {n}"] = spread
-    print(table.to_string(float_format="{:.4f}".format), "\n")
+    say(
+        "How good is each map?",
+        "Chains should end alike; the smaller the scatter (sd), the better.",
+    )
+    print(table.to_string(float_format=two_digits))
 
     result = trj.TRJSampler(target, seed=arguments.seed).run(
         max_seconds=15 if arguments.quick else 600, progress=False
     )
-    print("TRJSampler(target).run(), the default:")
+    say("TRJSampler(target).run(), the default", "Probabilities by the visits, standard errors.")
     print(result.model_probabilities()[["visits", "visits_se"]].round(4).to_string(), "\n")
 
     folder, two = arguments.output, None if truth is None else truth["2 factors"]
@@ -141,9 +151,9 @@ def main() -> None:
     save(draw_proposals(target, trained, pool, generator), folder, "proposals.png")
     depth = {}
     for layers in size.depths:
-        make = on_itself(real_nvp_of_depth(layers), f"{layers} couplings")
+        make = on_itself(real_nvp_of_depth(layers), couplings(layers))
         jump = make(target, None, generator, size.steps)
-        depth[f"{layers} couplings"] = running_estimates(
+        depth[couplings(layers)] = running_estimates(
             target, jump, pool, TWO, size.running, generator
         )
     save(running_figure(depth, two, "2 factors"), folder, "depth.png")

@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 import torch
 from experiments import (
+    NAMES,
     PUBLISHED,
     Size,
     Trained,
@@ -29,8 +30,10 @@ from experiments import (
     running_estimates,
     running_figure,
     save,
+    say,
     spread_table,
     train_all,
+    two_digits,
     violin_figure,
 )
 
@@ -64,12 +67,17 @@ def main() -> None:
     pilot = tempered_draws(target, size.particles, generator)
     pool = tempered_draws(target, size.particles, generator)  # to evaluate on
 
+    print("Four regressions with outliers: x2 enters on its own, x3 and x4 together, x1 always.")
+    print(NAMES)
     trained = train_all(target, ("switch", *PUBLISHED), pilot, size, generator, arguments.seed)
     found: dict[int, dict[str, np.ndarray]] = {}
     for n in size.sets:
         found[n] = bridge_estimates(target, trained, pool, n, size.repeats, generator)
-        print(f"Bartolucci's estimates from N = {n} draws a model, {size.repeats} repeats\n")
-        print(spread_table(found[n], labels, truth).to_string(float_format="{:.5f}".format), "\n")
+        say(
+            f"Bartolucci's estimates from N = {n} draws a model, {size.repeats} repeats",
+            "Standard deviation of each model's probability: the smaller, the better the map.",
+        )
+        print(spread_table(found[n], labels, truth).to_string(float_format=two_digits))
 
     lines = {
         name: running_estimates(target, each.jump, pool, FULL_MODEL, size.running, generator)
@@ -79,7 +87,7 @@ def main() -> None:
     result = trj.TRJSampler(target, seed=arguments.seed).run(draws=500, progress=False)
     table = result.model_probabilities()[["visits", "visits_se"]]
     table.insert(0, "exact", pd.Series(truth))
-    print("TRJSampler(target).run(), the default:")
+    say("TRJSampler(target).run(), the default", "Probabilities by the visits; standard errors.")
     print(table.round(4).to_string(), "\n")
 
     save(violin_figure(found, labels, truth), arguments.output, "violins.png")
@@ -90,7 +98,7 @@ def main() -> None:
 
 def print_seconds(trained: dict[str, Trained]) -> None:
     pilot = "the tempered draws come on top for all but switch, VI and ours"
-    print(f"seconds of training ({pilot})")
+    say("Seconds of training", pilot[0].upper() + pilot[1:] + ".")
     print(pd.Series({n: t.seconds for n, t in trained.items()}).round(1).to_string(), "\n")
 
 

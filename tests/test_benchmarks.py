@@ -1,5 +1,6 @@
 """What the benchmarks compare with must be the same problems; the examples must run."""
 
+import importlib
 import runpy
 import sys
 import warnings
@@ -17,6 +18,7 @@ from trjmcmc.errors import TRJWarning
 from trjmcmc.problems.coal_mining import GAMMA_RATE
 
 sys.path.insert(0, str(ROOT))  # benchmarks are not installed
+from benchmarks import __main__ as benchmark
 from benchmarks.peers import ensemble, problems
 
 EXAMPLES = {
@@ -104,6 +106,21 @@ def test_two_factors_after_a_hundred_thousand_chain_steps(seed):
     found = result.model_probabilities().loc["2 factors"]
     assert abs(found["visits"] - 0.8947) < 0.01
     assert found["visits_se"] < 0.003
+
+
+def test_figures_are_rounded_to_what_counts(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    experiments = importlib.import_module("experiments")
+    numbers = (0.01334, 3e-9, 532.3, float("nan"))
+    assert [experiments.two_digits(x) for x in numbers] == ["0.013", "0", "532", "-"]
+    assert experiments.couplings(1) == "1 coupling" and experiments.couplings(4) == "4 couplings"
+
+
+def test_the_cost_of_a_jump_has_a_legend():
+    about = {"machine": "m", "threads": 1, "seed": 0, "budget_s": 1.0, "versions": {}}
+    row = {"case": "overhead", "bare_ms": 1.0, "cold_over_bare": 1.05, "warm_over_bare": 0.6}
+    text = benchmark.markdown({"environment": about, "cases": {"overhead": [row]}})
+    assert all(f"`{name}`" in text for name in row if name != "case")
 
 
 @pytest.mark.slow
