@@ -110,8 +110,8 @@ def conclusion(estimates: dict[str, np.ndarray], seconds: pd.Series) -> str:
     known = 1 / (2 * len(estimates[best]) - 2) ** 0.5
     text = (
         f"\nLeast scatter: {best}, {two_digits(spread[best])} after {seconds[best]:.0f} s of "
-        f"training. Most: {worst}, {two_digits(spread[worst])}:\nas errors fall with the root of the "
-        f"draws, it needs {needed[worst]} times as many for the same error"
+        f"training. Most: {worst}, {two_digits(spread[worst])}:\nas errors fall with the root of "
+        f"the draws, it needs {needed[worst]} times as many for the same error"
     )
     text += "" if best == "ours" else f",\nand ours {needed['ours']} times as many"
     return f"{text} (each scatter is known to {known:.0%})."
@@ -153,8 +153,8 @@ def main() -> None:
     say(
         "How good is each map?",
         f"Errors of three running estimates of p(2d) = 3/4 after {size.running} steps, and the "
-        "scatter of\nBartolucci's estimates from N draws a model: the smaller, the better. Through the "
-        "exact map all\nestimates are the same.",
+        "scatter of\nBartolucci's estimates from N draws a model: the smaller, the better. Through "
+        "the exact map all\nestimates are the same.",
     )
     print(table.to_string(float_format=two_digits))
     print(conclusion(found[max(found)], table["seconds of training"]))

@@ -1,1 +1,1 @@
-"""Ours beside other packages: ``python -m benchmarks.peers``."""
+"""Ours beside other packages: ``python -m benchmarks.peers``; settings in ``__main__.py``."""
