@@ -116,7 +116,7 @@ def main() -> None:
     pilot = tempered_draws(target, size.particles, generator)
     pool = tempered_draws(target, size.particles, generator)  # to evaluate on
 
-    print("Are two factors behind six series of exchange rates, or three? 17 and 21 parameters.")
+    print("Are two factors behind six series of numbers, or three? 17 and 21 parameters.")
     print(NAMES)
     trained = train_all(target, PUBLISHED, pilot, size, generator, arguments.seed)
     table = pd.DataFrame({"seconds of training": {n: t.seconds for n, t in trained.items()}})
