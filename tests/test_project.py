@@ -44,6 +44,7 @@ def test_imports_point_one_way():
         "draws",
         "export",
         "estimate",
+        "variational",
         "sample",
         "reweight",
         "result",

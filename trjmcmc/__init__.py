@@ -14,6 +14,15 @@ from .blackbox import BlackBox, with_gradient
 from .compare import ClassicalSampler, Comparison, compare_samplers
 from .estimate import Estimate
 from .evidence import Evidence, evidence
+from .fit import (
+    Categorical,
+    GaussianProcess,
+    GaussianSurrogate,
+    Made,
+    MeanField,
+    ModelWeights,
+    Uniform,
+)
 from .prior import Ordered
 from .result import Result, load
 from .sampler import TRJSampler
@@ -31,6 +40,7 @@ from .transport import (
     Transport,
     mixture_flow,
 )
+from .variational import Variational
 
 __version__ = "0.5.0"
 
@@ -38,6 +48,7 @@ __all__ = [
     "Affine",
     "Bijection",
     "BlackBox",
+    "Categorical",
     "ClassicalSampler",
     "Comparison",
     "ConditionalRealNVP",
@@ -46,10 +57,15 @@ __all__ = [
     "Counts",
     "Estimate",
     "Evidence",
+    "GaussianProcess",
+    "GaussianSurrogate",
     "Laplace",
     "LogWeights",
+    "Made",
+    "MeanField",
     "Mixture",
     "Model",
+    "ModelWeights",
     "Ordered",
     "PerModel",
     "Result",
@@ -59,6 +75,8 @@ __all__ = [
     "Target",
     "Transport",
     "Truth",
+    "Uniform",
+    "Variational",
     "compare_samplers",
     "errors",
     "estimate",

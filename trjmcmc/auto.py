@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from .defaults import birth_death, inside, laplace_moves, proposal, several, trained_kernel
 from .errors import ConfigurationError
@@ -31,6 +30,7 @@ from .kernel import (
     SweepWalk,
     adapting,
 )
+from .progress import progress_bar
 from .sample import Plan, Tally, pooled
 from .transport import Laplace, Transport
 
@@ -224,7 +224,7 @@ class Auto:
 
     def run(self) -> Kernel:
         """Measure, train while it pays, and give the kernel to sample with."""
-        with tqdm(desc="warm-up", disable=not self.progress, unit="step") as bar:
+        with progress_bar(self.progress, desc="warm-up", unit="step") as bar:
             self._bar = bar if self.progress else None
             return self._choose()
 
@@ -261,7 +261,7 @@ class Auto:
             seen: Points of the run so far, to train on.
         """
         self.state, self.recipe.extra = state, seen
-        with tqdm(desc="warm-up", disable=not self.progress, unit="step") as bar:
+        with progress_bar(self.progress, desc="warm-up", unit="step") as bar:
             self._bar = bar if self.progress else None
             self._round(ROUND)
             best = self._train(self._race(), 2 * ROUND)
@@ -402,7 +402,8 @@ class Auto:
 
     def _offer_laplace(self) -> None:
         """Jumps through Laplace's normals, to models found by cheap walks: nothing is trained."""
-        flow = Laplace(self.target)
+        known = self.transport
+        flow = known.bare() if isinstance(known, Laplace) else Laplace(self.target)
         walks: dict[str, IndexProposal] = {}
         if steps := self._walk_length(flow):
             walks["laplace"] = ScoreWalk(self.target.space, flow.log_evidence, steps=steps)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+from contextlib import suppress
 
 import torch
 from torch import Tensor
 
+from .errors import ConfigurationError
 from .estimate import Estimate
-from .fit import Recipe, mode_map
+from .fit import FEW_MODELS, Categorical, Made, ModelWeights, Recipe, mode_map
 from .kernel import (
     BirthDeath,
     CrankNicolson,
@@ -17,18 +19,21 @@ from .kernel import (
     IndexProposal,
     Jump,
     Kernel,
+    Learnt,
     MixtureProposal,
     Neighbours,
     RandomWalk,
+    SweepWalk,
 )
 from .space import Counts, ModelList, Space, Subsets
 from .target import Target
-from .transport import Laplace, Transport
+from .transport import CosmicFlow, Laplace, Transport, mixture_flow
 
 STEP_EVALUATIONS = 7  # of the kernel of a trained map
 WALKS = 4  # random walks a step: cheap, and measured to halve the autocorrelation time
 UNIFORM_SHARE = 0.2  # of the default proposal between models, so that none is starved
 JUMP_RHO = 0.95  # of the default jump: measured best of 0.8, 0.95 and 1 on coal mining
+LAYERS_INSIDE = 4  # couplings of the flow inside Laplace's map
 LAPLACE_RHO = 0.7  # measured as good as 0 on exact maps, better on the robust regression
 FRESH = 0.1  # share of independent jumps and moves: an untrained map mixes through nothing else
 SWAP = 0.3  # share of the swaps among neighbours in a space of subsets
@@ -55,6 +60,22 @@ def log_guess(recipe: Recipe, log_mass: dict[str, Estimate]) -> Tensor | None:
     return ((1 - UNIFORM_SHARE) * p + UNIFORM_SHARE / len(p)).log()
 
 
+def default_map(target: Target, seed: int) -> Transport:
+    """A flow; around Laplace's normals where the models are many and differentiable."""
+    space = target.space
+    few = isinstance(space, ModelList) or (space.size is not None and space.size <= FEW_MODELS)
+    if few or not target.differentiable:
+        return mixture_flow(space, seed=seed)
+    return Laplace(target, CosmicFlow(space, layers=LAYERS_INSIDE, seed=seed))
+
+
+def default_weights(space: Space) -> ModelWeights:
+    """A table of few models; an autoregressive network over the codes of many."""
+    if space.size is not None and space.size <= FEW_MODELS:
+        return Categorical(space)
+    return Made(space)
+
+
 def proposal(space: Space, few: bool, guess: Tensor | None) -> IndexProposal:
     """By evidences where the models are few, else to neighbours."""
     if not few and not isinstance(space, ModelList):
@@ -71,6 +92,15 @@ def trained_kernel(
     if several(space):
         to = proposal(space, recipe.few, guess)
         kernels.append(Jump(target, transport, to, rho=JUMP_RHO, fresh=FRESH))
+        if recipe.weights is not None:
+            learnt = Learnt(recipe.weights)
+            kernels.append(Jump(target, transport, learnt, rho=JUMP_RHO, fresh=FRESH, name="q(m)"))
+        if isinstance(transport, Laplace):
+            with suppress(ConfigurationError):  # where it does not fit
+                walk = SweepWalk(transport)
+                kernels.append(
+                    Jump(target, transport, walk, rho=JUMP_RHO, fresh=FRESH, name="sweep")
+                )
     kernels += inside(target, transport, recipe)
     return Cycle([*kernels, (RandomWalk(target, scale=recipe.scale), WALKS)])
 

@@ -56,6 +56,7 @@ from .reweight import Prediction, Reweighted, predict, reweighted
 from .sample import Plan
 from .space import Counts, Space, Subsets, distinct, space_from_spec
 from .target import Target, Truth
+from .variational import Variational
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -92,6 +93,7 @@ class RunReport:
         audit: What the audit of the map found, or None if there was none.
         plan: How the kernel was chosen, and what it adapted in warm-up.
         out_of_time: Whether ``max_seconds`` ended the run.
+        variational: The fit's own answer and how far off it was, where q(m) was learnt.
     """
 
     acceptance: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -107,6 +109,7 @@ class RunReport:
     audit: AuditReport | None = field(default=None, repr=False)
     plan: Plan = field(default_factory=Plan)
     out_of_time: bool = False
+    variational: Variational | None = field(default=None, repr=False)
 
 
 class Result:
@@ -696,6 +699,11 @@ class Result:
             found[name] = value
         return found
 
+    @property
+    def variational(self) -> Variational | None:
+        """The answer of the fit alone where it learnt q(m), and how far off it was; or None."""
+        return self.report.variational
+
     def summary(self) -> pd.DataFrame:
         """Posterior mean, spread and quantiles of every parameter in every model shown.
 
@@ -841,7 +849,14 @@ class Result:
         fit = asdict(self.report.fit) if self.report.fit else None
         audit = asdict(self.report.audit) if self.report.audit else None
         plan = asdict(self.report.plan)
-        report = {**vars(self.report), "fit": fit, "audit": audit, "plan": plan}
+        variational = self.variational and self.variational.to_data()
+        report = {
+            **vars(self.report),
+            "fit": fit,
+            "audit": audit,
+            "plan": plan,
+            "variational": variational,
+        }
         truth = None
         if self.truth:
             truth = {
@@ -1029,6 +1044,8 @@ def load(path: str | Path) -> Result:
     if report.get("audit"):
         models = tuple(ModelAudit(**m) for m in report["audit"]["models"])
         report["audit"] = AuditReport(**{**report["audit"], "models": models})
+    if report.get("variational"):
+        report["variational"] = Variational.from_data(report["variational"])
     report["plan"] = Plan(**report.get("plan", {}))
     return Result(
         space_from_spec(data["space"]),

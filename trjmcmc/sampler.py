@@ -14,15 +14,25 @@ import torch
 from torch import Tensor
 
 from .auto import Auto
-from .defaults import STEP_EVALUATIONS, log_guess, matching, several, trained_kernel
+from .defaults import (
+    STEP_EVALUATIONS,
+    default_map,
+    default_weights,
+    log_guess,
+    matching,
+    several,
+    trained_kernel,
+)
 from .draws import Draws, Recorder
 from .errors import ConfigurationError, ConvergenceError, TargetError, TRJError
 from .estimate import Enough, Estimate, enough_weights, log_mean_weight, pareto_k, rounded
 from .estimate.importance import FIRST_DRAWS, MOST_DRAWS
 from .estimate.routes import by_audit, through_the_map
 from .fit import (
+    FEW_MODELS,
     AuditReport,
     FitTrace,
+    ModelWeights,
     Objective,
     Pool,
     Recipe,
@@ -34,7 +44,8 @@ from .result import SHOWN, Result, RunReport, warn_of_coverage
 from .sample import Chains, Crossings, Plan, Tally, run_chains, starting_state, warm_up
 from .space import Space, distinct
 from .target import Target
-from .transport import Transport, mixture_flow
+from .transport import Transport
+from .variational import Variational, variational
 
 FIT_SHARE = 0.75  # of a limit on the evaluations of a run
 FRUGAL_STEPS = 100  # at least that chains make where evaluations are limited
@@ -49,6 +60,7 @@ WARM_SHARE = 0.1  # of the time of a run that is limited by it
 PRECISION = 0.01  # standard error of a probability that a fit is worth its time for
 
 MakeTransport = Callable[[Space], Transport]
+MakeWeights = Callable[[Space], ModelWeights]
 MakeKernel = Callable[[Target, Transport], Kernel]
 
 
@@ -62,6 +74,10 @@ class TRJSampler:
         kernel: A kernel, or a function of (target, transport) that makes one. By default a
             transport jump to another model, a Crank-Nicolson move in reference space and
             random walks in plain coordinates at each step.
+        models: The distribution over models that :meth:`fit` learns where it trains by reverse
+            KL: a :class:`~trjmcmc.fit.ModelWeights` over ``target.space``, or a function that
+            makes one from the space, such as ``trj.Made``. By default an autoregressive network
+            in spaces of more than 64 models, none in smaller ones.
         seed: Any integer; drawn and recorded if omitted. The same seed, device and versions
             give identical draws (unless an audit had to end after its two minutes).
         device: Where to compute, e.g. ``"cuda"``; tensors inside your likelihood must be there.
@@ -71,6 +87,7 @@ class TRJSampler:
         target, transport: As used, in the precision and on the device asked for.
         fit_trace: Trace of the training, once there was one.
         audit_report: What the audit said of the map, once there was one.
+        variational: The answer of the fit alone, where it learnt a distribution over models.
 
     Raises:
         ConfigurationError: A kernel that can't move between models, or inside them.
@@ -93,6 +110,7 @@ class TRJSampler:
         transport: Transport | MakeTransport | None = None,
         kernel: Kernel | MakeKernel | None = None,
         *,
+        models: ModelWeights | MakeWeights | None = None,
         seed: int | None = None,
         device: str | torch.device | None = None,
         dtype: torch.dtype | None = None,
@@ -111,7 +129,7 @@ class TRJSampler:
         space = self.target.space
         self._given_map = transport is not None
         if transport is None:
-            transport = mixture_flow(space, seed=self.seed)
+            transport = default_map(self.target, self.seed)
         elif not isinstance(transport, Transport):
             transport = transport(space)
         self.transport = matching(transport, self.target)
@@ -129,8 +147,27 @@ class TRJSampler:
         self._seconds: dict[str, float] = {}
         self.audit_report: AuditReport | None = None
         self._before = self.target.evaluations, self.target.gradients
-        self._recipe = Recipe(self.target, self.transport, self._generator)
+        weights = self._weights_maker(models)
+        self._recipe = Recipe(self.target, self.transport, self._generator, weights)
+        self.variational: Variational | None = None
         self._check_kernel(self._make_kernel(self.target, self.transport))
+
+    def _weights_maker(
+        self, models: ModelWeights | MakeWeights | None
+    ) -> Callable[[], ModelWeights] | None:
+        space = self.target.space
+        if models is None:
+            few = space.size is not None and space.size <= FEW_MODELS
+            return None if few else lambda: default_weights(space)
+        if not isinstance(models, ModelWeights):
+            models = models(space)
+        fits = isinstance(models, ModelWeights) and models.space.code_width == space.code_width
+        if not fits:
+            raise ConfigurationError(
+                "models: expected a trj.fit.ModelWeights over the target's space, or a function "
+                f"of the space that makes one, such as trj.Made; got {models!r}"
+            )
+        return lambda: models.to(self.target.device)
 
     def _check_kernel(self, kernel: Kernel) -> Kernel:
         if not isinstance(kernel, Kernel):
@@ -228,9 +265,19 @@ class TRJSampler:
         self.audit_report, self._stamp = None, ()
         with self._limited(max_evaluations) as left:
             trace = self._recipe.fit(max_evaluations=max_evaluations, **settings)
+            if self._recipe.weights is not None:
+                self.variational = self._variational(None)
             if self._recipe.score is not None:
                 self._weigh(left())
         return trace
+
+    def _variational(self, draws: Draws | None) -> Variational | None:
+        weights = self._recipe.weights
+        if weights is None:
+            return None
+        with suppress(TRJError):  # no evaluations are left, or the likelihood fails out there
+            return variational(self.target, weights, self.transport, self._generator, draws)
+        return self.variational
 
     @contextmanager
     def _limited(self, evaluations: int | None) -> Iterator[Callable[[], int | None]]:
@@ -625,6 +672,8 @@ class TRJSampler:
             plan=plan,
             out_of_time=chain.stopped == "enough" and self._late,
         )
+        if chain.error is None and self._recipe.weights is not None:
+            report.variational = self._variational(record)
         result = self._result(record, report, chain)
         report.evaluations = self.target.evaluations - self._before[0]  # weighing included
         if chain.error is not None:

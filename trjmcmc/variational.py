@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import pandas as pd
 import torch
@@ -57,6 +58,29 @@ class Variational:
             lines.append(f"  largest inclusion error {self.inclusion_error:.4f}")
         return "\n".join(lines)
 
+    def to_data(self) -> dict[str, Any]:
+        """Plain data from which :meth:`from_data` rebuilds it."""
+        data = {**vars(self), "probabilities": self.probabilities.to_dict()}
+        data["inclusion"] = None if self.inclusion is None else self.inclusion.to_dict()
+        for name in ("elbo", "cross_entropy"):
+            data[name] = data[name] and asdict(data[name])
+        return data
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> Variational:
+        """The answer that was turned into plain data."""
+        data = dict(data)
+        data["probabilities"] = pd.Series(data["probabilities"], name="probability")
+        if data["inclusion"] is not None:
+            data["inclusion"] = _inclusion(data["inclusion"])
+        for name in ("elbo", "cross_entropy"):
+            data[name] = data[name] and Estimate(**data[name])
+        return cls(**data)
+
+
+def _inclusion(share: dict[str, float]) -> pd.Series:
+    return pd.Series(share, name="probability").rename_axis("item")
+
 
 @torch.no_grad()
 def variational(
@@ -94,7 +118,7 @@ def variational(
     inclusion = None
     if isinstance(space, Subsets):
         share = space.items(code).double().mean(0).tolist()
-        inclusion = pd.Series(share, index=pd.Index(space.names, name="item"), name="probability")
+        inclusion = _inclusion(dict(zip(space.names, share, strict=True)))
     answer = Variational(type(weights).__name__, probabilities, inclusion, elbo)
     if draws is None:
         return answer

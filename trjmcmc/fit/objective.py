@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..errors import ConfigurationError
 from ..grouping import group_logsumexp, group_means, same_rows
-from ..space import distinct
+from ..space import Subsets, distinct
 from ..target import Target
 from ..transport import Transport
 from .model_weights import MeanField, ModelWeights
@@ -343,6 +343,7 @@ def present_loss(
         Premchandar, "Normalizing flows aided variational inference", eq. 4.3
     """
     code, space = bits.detach().long(), target.space
+    assert isinstance(space, Subsets)
     with torch.no_grad():
         theta, log_q = transport.push(z, code)
         everything, _ = transport.push(z, torch.ones_like(code))

@@ -6,7 +6,7 @@ import copy
 import math
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -23,9 +23,10 @@ from ..errors import (
 from ..grouping import same_rows
 from ..space import distinct
 from ..target import Target
-from ..transport import Transport
+from ..transport import Laplace, Transport
 from .audit import AGREEMENT, REPLICATES, Audit, Pool, Score
 from .locate import locate
+from .model_weights import ModelWeights
 from .modes import Modes, find_modes
 from .objective import ForwardKL, Objective, ReverseKL
 from .pilot import emcee_pool, user_pool
@@ -58,8 +59,11 @@ class Recipe:
         target: The target.
         transport: The map, changed in place.
         generator: Source of randomness.
+        weights: Function that gives the distribution over models to learn beside the map, or
+            None. It is asked where the map is trained by reverse KL.
 
     Attributes:
+        weights: That distribution, once it has been learnt; else None.
         trace: Of the last training, or None.
         audit: Of the models of a small space, or None.
         score: What shares of the audited posteriors the map covers, or None.
@@ -71,7 +75,15 @@ class Recipe:
         seconds: Wall time by stage.
     """
 
-    def __init__(self, target: Target, transport: Transport, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        target: Target,
+        transport: Transport,
+        generator: torch.Generator,
+        weights: Callable[[], ModelWeights] | None = None,
+    ) -> None:
+        self._weights = weights
+        self.weights: ModelWeights | None = None
         self.target, self.transport, self.generator = target, transport, generator
         space = target.space
         self.few = space.size is not None and space.size <= FEW_MODELS
@@ -132,7 +144,7 @@ class Recipe:
             self.trace = FitTrace()
             return self.trace
         if objective is None:
-            objective = ReverseKL(self.target) if pool is None else self._covering(pool)
+            objective = self._reverse(learnt=True) if pool is None else self._covering(pool)
         shaped = int(self.target.space.active(codes).any(-1).sum())  # models with parameters
         if own and pool is not None and pool.distinct < FEW_DRAWS * shaped:
             steps = 0  # too few to learn a shape from: location and scale must do
@@ -203,7 +215,7 @@ class Recipe:
             pool = self.audit.pool()
             objective = self._covering(pool if extra is None else pool.joined(extra))
         else:
-            objective = ReverseKL(self.target)
+            objective = self._reverse(learnt=False)
         begun = time.perf_counter()
         with torch.enable_grad():  # a run may ask in its midst
             train(trial, objective, steps=TRIAL, generator=self.generator, progress=False)
@@ -315,6 +327,16 @@ class Recipe:
             if len(same_rows(mine).unique()) >= ENOUGH_FOR_A_SCALE:
                 scale[m] = mine.std(0).clamp(min=1e-6)
         return loc, scale
+
+    def _reverse(self, learnt: bool) -> ReverseKL:
+        """Reverse KL, beside which q(m) is learnt if that was asked for."""
+        settings: dict[str, Any] = {}
+        if isinstance(self.transport, Laplace):  # near the posterior from the start
+            settings["anneal"] = 0.0
+        if self._weights is not None and learnt:
+            self.weights = self.weights or self._weights()
+            settings["weights"] = self.weights
+        return ReverseKL(self.target, **settings)
 
     def _covering(self, pool: Pool) -> ForwardKL:
         return ForwardKL(pool.code, pool.theta, log_joint=pool.log_joint, generator=self.generator)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from ..errors import BudgetError, ConfigurationError, ConvergenceWarning, InterruptedWarning
+from ..progress import progress_bar
 from ..transport import Transport
 from .objective import Objective
 
@@ -119,7 +119,7 @@ def train(
     stale = 0
     window: list[Tensor] = []
     begun = time.perf_counter()
-    bar = tqdm(total=steps, desc=label, disable=not progress, unit="step")
+    bar = progress_bar(progress, total=steps, desc=label, unit="step")
     try:
         for i in range(1, steps + 1):
             temper = objective.temper(i / steps)

@@ -10,7 +10,7 @@ from .baselines import (
 )
 from .compose import Cycle, DelayedRejection, Mixture
 from .hmc import HMC
-from .index import Fixed, IndexProposal, Informed, MixtureProposal, Neighbours, Stay
+from .index import Fixed, IndexProposal, Informed, Learnt, MixtureProposal, Neighbours, Stay
 from .jump import Jump
 from .split import SplitMerge
 from .surrogate import ScoreWalk
@@ -31,6 +31,7 @@ __all__ = [
     "Informed",
     "Jump",
     "Kernel",
+    "Learnt",
     "Mixture",
     "MixtureProposal",
     "Neighbours",

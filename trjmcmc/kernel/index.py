@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigurationError
+from ..fit import ModelWeights
 from ..space import Counts, ModelList, Space, Subsets, check_enumerable
 
 LOG_LEAST = 30.0  # nats; no neighbour is less likely than this, so that each can be left again
@@ -297,6 +298,34 @@ class Informed(IndexProposal):
 
     def learnt(self) -> dict[str, Any]:
         return {} if self._learner is None else {"score": self._learner.table.tolist()}
+
+
+class Learnt(IndexProposal):
+    """A distribution over models, whatever the current one; for spaces of any size.
+
+    Arguments:
+        weights: Has ``sample(n, generator)`` and ``log_prob(code)``, such as
+            :class:`trjmcmc.Made`.
+
+    Source:
+        Davies et al., "Variational transdimensional inference", whose q(m) it takes
+
+    Example:
+        >>> from trjmcmc import fit, problems
+        >>> q = fit.Uniform(problems.variable_selection(3).space)
+        >>> new, ratio = Learnt(q).propose(torch.zeros(4, 3).long(), torch.Generator())
+        >>> ratio.tolist()
+        [0.0, 0.0, 0.0, 0.0]
+    """
+
+    def __init__(self, weights: ModelWeights) -> None:
+        self.space, self.weights = weights.space, weights
+
+    def sample(self, code: Tensor, generator: torch.Generator) -> Tensor:
+        return self.weights.sample(len(code), generator)
+
+    def log_prob(self, new: Tensor, code: Tensor) -> Tensor:
+        return self.weights.log_prob(new).double()
 
 
 class MixtureProposal(IndexProposal):

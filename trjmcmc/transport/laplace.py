@@ -21,6 +21,7 @@ ITERATIONS = 40
 SETTLED = 1e-4  # nats that another Newton step would gain
 LENGTHS = (1.0, 0.3, 0.1, 0.03, 0.01)  # shares of a Newton step that are tried
 LONGEST = 1.0  # prior standard deviations of a step in each direction off a saddle
+STEP = 0.02  # prior standard deviations between gradients whose difference is taken
 WIDEST = 4.0  # prior standard deviations that the posterior is taken to have at most
 STIFFEST = 1e10  # largest precision, in units of the prior's
 BATCH = 2**22  # numbers of a batch of Hessians
@@ -123,6 +124,12 @@ class Laplace(Bijection):
             int(SCORES * room / (number + ROW_BYTES)),
             ahead=lambda code: self.space.neighbours(code)[0].flatten(0, 1),
         )
+
+    def bare(self) -> Laplace:
+        """The map without its flow; it shares what is remembered."""
+        found = Laplace(self._target, megabytes=self.megabytes)
+        found._memory, found._scores = self._memory, self._scores
+        return found
 
     # ---- the transport ------------------------------------------------------------------------
 
@@ -261,7 +268,10 @@ class Laplace(Bijection):
             if not value.requires_grad:
                 return value, torch.zeros_like(u).double(), _unit(active)
             (slope,) = torch.autograd.grad(value.sum(), leaf, create_graph=True)
-            hessian = _rows_of_hessian(slope, leaf).detach().double()
+            try:
+                hessian = _rows_of_hessian(slope, leaf).detach().double()
+            except RuntimeError:  # some operation has a first derivative only
+                hessian = self._differences(code, leaf.detach())
         both = active[:, :, None] & active[:, None, :]
         bend = torch.where(both, -0.5 * (hessian + hessian.mT), _unit(active))
         slope = torch.where(active, slope.detach().double(), 0.0)
@@ -269,6 +279,18 @@ class Laplace(Bijection):
         bend = torch.where(broken[:, None, None], _unit(active), bend)
         slope = torch.where(broken[:, None], 0.0, slope)
         return value.detach(), slope, bend
+
+    def _differences(self, code: Tensor, u: Tensor) -> Tensor:
+        """The Hessian from differences of gradients, (n, D, D), float64."""
+        n, d = u.shape
+        step = STEP * torch.eye(d, dtype=u.dtype, device=u.device)
+        points = torch.stack([u[:, None] + step, u[:, None] - step]).flatten(0, 2)
+        with torch.enable_grad():
+            leaf = points.requires_grad_()
+            value = self._log_joint(code.repeat_interleave(d, 0).repeat(2, 1), leaf)
+            (slope,) = torch.autograd.grad(value.sum(), leaf)
+        up, down = slope.double().view(2, n, d, d)
+        return (up - down) / (2 * STEP)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Laplace:
         super()._apply(fn, recurse)
@@ -290,8 +312,8 @@ def _rows_of_hessian(slope: Tensor, leaf: Tensor) -> Tensor:
     if not slope.requires_grad:  # the log joint is linear
         return torch.zeros(len(leaf), d, d, dtype=leaf.dtype, device=leaf.device)
     each = torch.eye(d, dtype=leaf.dtype, device=leaf.device)[:, None].expand(-1, len(leaf), -1)
-    (rows,) = torch.autograd.grad(slope, leaf, each, is_grads_batched=True)
-    return rows.transpose(0, 1)
+    (rows,) = torch.autograd.grad(slope, leaf, each, is_grads_batched=True, allow_unused=True)
+    return (torch.zeros_like(each) if rows is None else rows).transpose(0, 1)
 
 
 def _newton(bend: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
