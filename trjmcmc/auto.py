@@ -12,7 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .defaults import birth_death, inside, laplace_moves, proposal, several, trained_kernel
+from .defaults import (
+    birth_death,
+    inside,
+    laplace_fits,
+    laplace_moves,
+    proposal,
+    several,
+    trained_kernel,
+)
 from .errors import ConfigurationError
 from .estimate import features
 from .fit import Pool, Recipe, gaussian_mixture
@@ -58,7 +66,7 @@ HOPE = 0.3  # share of the ideal efficiency that a trained map is hoped to reach
 PROBE = 5  # steps by which the speed of a trained map's kernel is found
 ROOM = 0.5  # share of the time left that a round may take
 AUDIT_SHARE, MEND_SHARE = 0.2, 0.3  # of the time left: for the audit, and till no mending begins
-PRICED = 32  # models whose price under Laplace's method is taken
+PRICED = 16  # models whose price under Laplace's method is taken
 NEW_MODELS = 0.3  # share of the models on a walk that no chain has seen before
 DOUBTFUL = 2.0  # nats between the halves of a small audit from where it has to grow
 
@@ -241,7 +249,7 @@ class Auto:
             self.recipe.survey_again(DOUBTFUL, progress=self.progress)
         if self.recipe.audit is not None:
             self._offer_normals()
-        elif not self.recipe.few and self.target.differentiable:
+        elif laplace_fits(self.target):
             self._offer_laplace()
         if self.ready:
             self._offer("jump", self._jump())
@@ -418,11 +426,7 @@ class Auto:
     def _walk_length(self, flow: Laplace) -> int:
         """Steps of a walk whose evidences can be had in the time of a look; 0 if none."""
         space = self.target.space
-        code = space.sample_prior(PRICED, self.generator)
-        flow.log_evidence(code[:1])
-        begun = time.perf_counter()
-        flow.log_evidence(code)
-        price = (time.perf_counter() - begun) / PRICED
+        price = flow.price(space.sample_prior(PRICED, self.generator))
         models = min(PATIENCE, ROOM * self._room) / price
         most = 2 * max(2, space.code_width)
         if space.size is not None and models > space.size:

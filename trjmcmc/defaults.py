@@ -33,6 +33,7 @@ STEP_EVALUATIONS = 7  # of the kernel of a trained map
 WALKS = 4  # random walks a step: cheap, and measured to halve the autocorrelation time
 UNIFORM_SHARE = 0.2  # of the default proposal between models, so that none is starved
 JUMP_RHO = 0.95  # of the default jump: measured best of 0.8, 0.95 and 1 on coal mining
+MOST_LAPLACE = 64  # coordinates: curvatures cost their cube
 LAYERS_INSIDE = 4  # couplings of the flow inside Laplace's map
 LAPLACE_RHO = 0.7  # measured as good as 0 on exact maps, better on the robust regression
 FRESH = 0.1  # share of independent jumps and moves: an untrained map mixes through nothing else
@@ -63,10 +64,16 @@ def log_guess(recipe: Recipe, log_mass: dict[str, Estimate]) -> Tensor | None:
 def default_map(target: Target, seed: int) -> Transport:
     """A flow; around Laplace's normals where the models are many and differentiable."""
     space = target.space
-    few = isinstance(space, ModelList) or (space.size is not None and space.size <= FEW_MODELS)
-    if few or not target.differentiable:
+    if not laplace_fits(target):
         return mixture_flow(space, seed=seed)
     return Laplace(target, CosmicFlow(space, layers=LAYERS_INSIDE, seed=seed))
+
+
+def laplace_fits(target: Target) -> bool:
+    """Whether the models are many, have gradients, and curvatures are not too large."""
+    space = target.space
+    few = isinstance(space, ModelList) or (space.size is not None and space.size <= FEW_MODELS)
+    return not few and target.differentiable and 0 < target.dim <= MOST_LAPLACE
 
 
 def default_weights(space: Space) -> ModelWeights:

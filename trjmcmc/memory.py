@@ -106,10 +106,10 @@ class CodeMemory:
 
     def _learn(self, code: Tensor) -> None:
         new = distinct(code)[0]
-        if self.ahead is not None:
-            new = self._with_more(new)
         if self.used + len(new) > self.most:
             self.forget()
+        elif self.ahead is not None:
+            new = self._with_more(new)
         values = self.compute(new)
         self._make_room(len(new), values)
         rows = torch.arange(self.used, self.used + len(new), device=code.device)
@@ -122,7 +122,7 @@ class CodeMemory:
     def _with_more(self, new: Tensor) -> Tensor:
         """New codes, and others near them that are not known, so that a batch is worth it."""
         assert self.ahead is not None
-        near, most = new, min(AT_ONCE, self.most)
+        near, most = new, min(AT_ONCE, self.most - self.used)
         for _ in range(HOPS):
             room = most - len(new)
             if room <= 0:

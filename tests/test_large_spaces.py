@@ -1,0 +1,667 @@
+"""Spaces that nobody enumerates: Laplace's map, walks by a score, distributions over models."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize
+from scipy.stats import norm
+from torch.distributions import Bernoulli, Normal
+
+import trjmcmc as trj
+from tests import toys
+from trjmcmc.errors import ConfigurationError, ShapeError
+from trjmcmc.fit import ReverseKL, train
+from trjmcmc.kernel import (
+    Cycle,
+    Jump,
+    Learnt,
+    MixtureProposal,
+    Neighbours,
+    ScoreWalk,
+    SweepWalk,
+    start,
+)
+from trjmcmc.kernel.sweep import sweep
+from trjmcmc.memory import CodeMemory
+
+ALPHA = 1e-5
+N, STEPS = 40_000, 2
+
+
+def limit(tests):
+    return float(norm.isf(ALPHA / 2 / tests))
+
+
+# ---- memory ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [7, 60, 10_000])
+@pytest.mark.parametrize("ahead", [False, True])
+def test_memory_gives_what_was_computed_and_stays_bounded(rows, ahead, generator):
+    space = trj.Subsets([str(i) for i in range(10)], of="b")
+    asked = []
+
+    def compute(code):
+        asked.append(len(code))
+        return code.sum(1).double(), code.double()
+
+    near = (lambda code: space.neighbours(code)[0].flatten(0, 1)) if ahead else None
+    memory = CodeMemory(compute, 10, rows, ahead=near)
+    for _ in range(20):
+        code = torch.randint(0, 2, (50, 10), generator=generator)
+        total, back = memory(code)
+        assert torch.equal(total, code.sum(1).double())
+        assert torch.equal(back, code.double())
+        assert memory.used <= rows
+    if rows == 10_000:
+        assert sum(asked) <= 2**10  # nothing twice
+
+
+def test_memory_of_a_space_of_one_model():
+    memory = CodeMemory(lambda code: (torch.ones(len(code)),), 0, 10)
+    assert memory(torch.zeros(5, 0, dtype=torch.long))[0].tolist() == [1.0] * 5
+
+
+# ---- Laplace's map --------------------------------------------------------------------------
+
+
+def targets():
+    return {
+        "conjugate": trj.problems.conjugate_selection(4, seed=1),
+        "logistic": trj.problems.logistic_selection(4, n=100, seed=2),
+        "robust": trj.problems.robust_selection("mid", p=4, seed=3),
+        "list": toys.gaussians(),
+        "positive": toys.skewed_pair(),
+    }
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("name", targets())
+def test_laplace_keeps_the_contract_of_a_transport(name, inside, generator):
+    target = targets()[name].to(dtype=torch.float64)
+    flow = None
+    if inside:
+        flow = trj.CosmicFlow(target.space, layers=2, hidden=(8,)).double()
+        with torch.no_grad():
+            for p in flow.parameters():
+                p.add_(0.2 * torch.randn(p.shape, generator=generator, dtype=p.dtype))
+    laplace = trj.Laplace(target, flow)
+    code = target.space.enumerate().repeat(3, 1)
+    z = torch.randn(len(code), target.dim, generator=generator, dtype=torch.float64)
+    theta, ladj = laplace.from_reference(z, code)
+    back, back_ladj = laplace.to_reference(theta, code)
+    assert torch.allclose(back, z, atol=1e-6)
+    assert torch.allclose(ladj, -back_ladj, atol=1e-6)
+    spare = ~target.space.active(code)
+    assert torch.equal(theta[spare], z[spare])
+    for i in range(0, len(code), 5):
+        jacobian = torch.autograd.functional.jacobian(
+            lambda x, i=i: laplace.from_reference(x[None], code[i : i + 1])[0][0], z[i]
+        )
+        assert torch.linalg.slogdet(jacobian).logabsdet.item() == pytest.approx(
+            ladj[i].item(), abs=1e-6
+        )
+
+
+def test_laplace_is_exact_on_conjugate_regressions(generator):
+    target = trj.problems.conjugate_selection(6, seed=4)
+    laplace, code = trj.Laplace(target), target.space.enumerate()
+    gap = laplace.log_evidence(code) - target.space.log_prior(code) - target.log_evidence(code)
+    assert float(gap.abs().max()) < 2e-3
+    z = torch.randn(len(code), target.dim, generator=generator)
+    theta, log_q = laplace.push(z, code)
+    log_w = target.log_joint(code, torch.where(target.space.active(code), theta, 0.0)) - log_q
+    assert float((log_w - laplace.log_evidence(code)).abs().max()) < 2e-3
+
+
+def test_laplace_finds_the_mode_that_scipy_finds():
+    target = trj.problems.logistic_selection(3, n=80, seed=5).to(dtype=torch.float64)
+    laplace = trj.Laplace(target)
+    for code in target.space.enumerate():
+        active = target.space.active(code[None])[0]
+
+        def minus_log_joint(x, code=code, active=active):
+            theta = torch.zeros(target.dim, dtype=torch.float64)
+            theta[active] = torch.as_tensor(x)
+            return -float(target.log_joint(code[None], theta[None]))
+
+        found = minimize(minus_log_joint, np.zeros(int(active.sum())), tol=1e-10)
+        mode, _ = laplace.from_reference(torch.zeros(1, target.dim).double(), code[None])
+        assert torch.allclose(mode[0, active], torch.as_tensor(found.x), atol=5e-3)
+
+
+def test_the_map_depends_on_the_model_alone(generator):
+    """Whatever else is in the batch, and after everything has been forgotten."""
+    target = trj.problems.robust_selection("mid", p=6, seed=1)
+    code = target.space.enumerate()
+    z = torch.randn(len(code), target.dim, generator=generator)
+    whole = trj.Laplace(target).from_reference(z, code)[0]
+    narrow = trj.Laplace(target, megabytes=0.01)  # some twenty models
+    again = torch.cat([narrow.from_reference(z[i : i + 3], code[i : i + 3])[0] for i in range(64)])
+    rows = torch.cat([torch.arange(i, min(i + 3, 64)) for i in range(64)])
+    assert torch.allclose(again, whole[rows], atol=1e-3)
+
+
+class Cubed(torch.autograd.Function):
+    """-|x|^3 / 3 with a first derivative only."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return -(x.abs() ** 3) / 3
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return -gradient * x * x.abs()
+
+
+def test_curvature_by_differences_where_second_derivatives_do_not_exist():
+    models = [
+        trj.Model("once", {"a": Normal(0.0, 1.0)}, lambda p: Cubed.apply(p["a"] - 1.0)),
+        trj.Model("twice", {"a": Normal(0.0, 1.0)}, lambda p: -((p["a"] - 1.0).abs() ** 3) / 3),
+    ]
+    target = trj.Target(models, dtype=torch.float64)
+    value = trj.Laplace(target).log_evidence(torch.tensor([[0], [1]]))
+    assert value[0].item() == pytest.approx(value[1].item(), abs=2e-3)
+
+
+def test_laplace_refuses_what_it_can_not_do():
+    black = trj.BlackBox(lambda p: -(float(p["a"]) ** 2))
+    target = trj.Target([trj.Model("a", {"a": Normal(0.0, 1.0)}, black)])
+    with pytest.raises(ConfigurationError, match=r"no gradients; .*trj.with_gradient"):
+        trj.Laplace(target)
+    target = toys.gaussians()
+    with pytest.raises(ConfigurationError, match="passes spare coordinates"):
+        trj.Laplace(target, trj.ConditionalRealNVP(target.space))
+
+
+# ---- walks ----------------------------------------------------------------------------------
+
+
+def exactly_distributed(target, n, generator):
+    """Draws of a conjugate regression with N(0, 1) coefficients."""
+    p = torch.tensor(list(target.truth.probabilities.values()))
+    pick = torch.multinomial(p, n, True, generator=generator)
+    code = target.space.enumerate()[pick]
+    theta, _ = trj.Laplace(target).push(torch.randn(n, target.dim, generator=generator), code)
+    return start(target, code, theta)
+
+
+def model_scores(target, code):
+    """z-scores of the frequencies of the models."""
+    p = torch.tensor(list(target.truth.probabilities.values()), dtype=torch.float64)
+    seen = torch.bincount(target.space.index(code), minlength=len(p)).double() / len(code)
+    return (seen - p) / (p * (1 - p) / len(code)).sqrt()
+
+
+def wrong_score(target):
+    """A score that is off by a nat here and there."""
+    laplace = trj.Laplace(target)
+    return lambda code: laplace.log_evidence(code) + 1.5 * torch.sin(3.0 * (code @ torch.arange(3)))
+
+
+def rough_map(target):
+    generator = torch.Generator().manual_seed(3)
+    flow = trj.CosmicFlow(target.space, layers=2, hidden=(8,))
+    with torch.no_grad():
+        for p in flow.parameters():
+            p.add_(0.3 * torch.randn(p.shape, generator=generator))
+    return trj.Laplace(target, flow)
+
+
+def shaken_sweep(target):
+    """A quadratic that is none of the target's."""
+    walk = SweepWalk(trj.Laplace(target))
+    walk._bordered = walk._bordered * torch.where(torch.eye(4).bool(), 1.3, 1.0)
+    return walk
+
+
+WALKS = {
+    "right score": lambda t: ScoreWalk(t.space, trj.Laplace(t).log_evidence),
+    "wrong score": lambda t: ScoreWalk(t.space, wrong_score(t)),
+    "two steps": lambda t: ScoreWalk(t.space, wrong_score(t), steps=2),
+    "sweeps": lambda t: SweepWalk(trj.Laplace(t)),
+    "wrong quadratic": shaken_sweep,
+    "two scans": lambda t: SweepWalk(trj.Laplace(t), scans=2),
+    "q(m)": lambda t: Learnt(trj.Made(t.space)),
+}
+
+
+@pytest.mark.parametrize("name", WALKS)
+def test_walks_leave_the_posterior_as_it_is(name, generator):
+    target = toys.conjugate_subsets()
+    kernel = Cycle([Jump(target, rough_map(target), WALKS[name](target), rho=0.8)])
+    state = exactly_distributed(target, N, generator)
+    with torch.no_grad():
+        for _ in range(STEPS):
+            state, (info,) = kernel.step(state, generator)
+    z = model_scores(target, state.code)
+    assert float(z.abs().max()) < limit(len(z))
+    assert float(info.accepted.double().mean()) > 0.02
+    exact = trj.Laplace(target).to_reference(state.theta, state.code)[0]
+    active = target.space.active(state.code)
+    for slot in range(target.dim):
+        x = exact[active[:, slot], slot].double()
+        for moment in (x, x**2 - 1):
+            assert abs(float(moment.mean() / (moment.std() / len(x) ** 0.5))) < limit(6)
+
+
+@pytest.mark.parametrize("name", ["wrong score", "wrong quadratic"])
+def test_walks_whose_ratio_is_forgotten_fail_the_same_check(name, generator):
+    target = toys.conjugate_subsets()
+    walk = WALKS[name](target)
+    right = walk.propose
+    walk.propose = lambda code, g: (right(code, g)[0], torch.zeros(len(code)))
+    kernel = Jump(target, rough_map(target), walk, rho=0.8)
+    state = exactly_distributed(target, N, generator)
+    with torch.no_grad():
+        for _ in range(STEPS):
+            state, _ = kernel.step(state, generator)
+    z = model_scores(target, state.code)
+    assert float(z.abs().max()) > limit(len(z))
+
+
+def test_with_everything_exact_walks_are_never_rejected(generator):
+    target = trj.problems.conjugate_selection(8, seed=2).to(dtype=torch.float64)
+    laplace = trj.Laplace(target)
+    code = target.space.sample_prior(2000, generator)
+    theta, _ = laplace.push(torch.randn(2000, 8, generator=generator).double(), code)
+    for walk in (ScoreWalk(target.space, laplace.log_evidence), SweepWalk(laplace)):
+        _, infos = Jump(target, laplace, walk, rho=0.5).step(start(target, code, theta), generator)
+        assert float(infos[0].chance.mean()) > 0.999
+
+
+def blocks_and_fixed():
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(30, 6, generator=generator)
+    y = x[:, 0] + 0.5 * x[:, 2] - x[:, 3] + torch.randn(30, generator=generator)
+    space = trj.Subsets(
+        list("abcdef"), of="beta", always=["a"], blocks=[["c", "d"]], prior=[0.2, 0.5, 0.4, 0.7]
+    )
+
+    def log_likelihood(p, active):
+        mean = p["beta"] @ x.to(p["beta"]).T + p["level"][:, None]
+        return Normal(mean, 1.0).log_prob(y.to(mean)).sum(-1)
+
+    priors = {"beta": Normal(0.5, 2.0), "level": Normal(0.0, 3.0)}
+    return trj.Target(space, priors, log_likelihood, dtype=torch.float64)
+
+
+def test_sweeping_adds_and_removes_units(generator):
+    """Tableaux after sweeps are those of the new model; what they gain is Laplace's evidence."""
+    target = blocks_and_fixed()
+    laplace = trj.Laplace(target)
+    walk = SweepWalk(laplace)
+    code = target.space.enumerate()
+    exact = laplace.log_evidence(code)
+    score = walk.score(code)
+    assert torch.allclose(score - score[0], exact - exact[0], atol=1e-5)
+    new, ratio = walk.propose(code, generator)
+    assert torch.allclose(ratio, walk.score(code) - walk.score(new), atol=1e-8)
+    table = walk._tableau(code)
+    for slot in (1, 4):  # items of their own
+        unit = int(target.space.active(code)[:, slot].long().argmax())
+        on = target.space.active(code)[:, slot].long()
+        pivot = torch.full((len(code),), slot)
+        swept, _ = sweep(table, pivot, on)
+        column = {1: 0, 4: 2}[slot]
+        flipped = code.clone()
+        flipped[:, column] = 1 - flipped[:, column]
+        assert torch.allclose(swept, walk._tableau(flipped), atol=1e-8), unit
+
+
+def test_walks_of_counts(generator):
+    space = trj.Counts(4, min=1, of="a")
+    score = torch.tensor([0.0, 1.0, 0.5, -1.0], dtype=torch.float64)
+    walk = ScoreWalk(space, lambda code: score[code[:, 0] - 1], steps=5)
+    p = score.softmax(0)
+    code = 1 + torch.multinomial(p, N, True, generator=generator)[:, None]
+    new, ratio = walk.propose(code, generator)
+    assert torch.allclose(ratio, score[code[:, 0] - 1] - score[new[:, 0] - 1])
+    seen = torch.bincount(new[:, 0] - 1, minlength=4).double() / N
+    assert float(((seen - p) / (p * (1 - p) / N).sqrt()).abs().max()) < limit(4)
+
+
+def test_walks_refuse_what_they_can_not_do():
+    target = toys.conjugate_subsets()
+    walk = SweepWalk(trj.Laplace(target))
+    with pytest.raises(ConfigurationError, match="in ratios only; mix it with others as kernels"):
+        MixtureProposal([walk, Neighbours(target.space)]).propose(
+            torch.zeros(2, 3).long(), torch.Generator()
+        )
+    with pytest.raises(ConfigurationError, match="expected a space of Subsets"):
+        SweepWalk(trj.Laplace(toys.gaussians()))
+    with pytest.raises(ConfigurationError, match="steps: expected 1 or more, got 0"):
+        ScoreWalk(target.space, lambda code: code.sum(1), steps=0)
+    with pytest.raises(ConfigurationError, match="scans: expected 1 or more"):
+        SweepWalk(trj.Laplace(target), scans=0)
+
+
+def test_sweeps_need_parameters_that_are_zero_when_absent():
+    space = trj.Subsets(list("ab"), of="rate")
+    prior = {"rate": torch.distributions.Gamma(2.0, 1.0)}
+    target = trj.Target(space, prior, lambda p, active: -p["rate"].sum(-1))
+    with pytest.raises(ConfigurationError, match="zero where their coordinate is"):
+        SweepWalk(trj.Laplace(target))
+
+
+# ---- distributions over models --------------------------------------------------------------
+
+
+def spaces():
+    return {
+        "subsets": toys.conjugate_subsets().space,
+        "counts": trj.Target(
+            trj.Counts(5, min=2, of="a"), {"a": Normal(0.0, 1.0)}, lambda p, a: p["a"].sum(-1)
+        ).space,
+        "list": toys.gaussians().space,
+    }
+
+
+WEIGHTS = {
+    "uniform": trj.Uniform,
+    "categorical": trj.Categorical,
+    "made": lambda s: trj.Made(s, hidden=(16,)),
+    "mean field": trj.MeanField,
+    "gaussian": trj.GaussianSurrogate,
+    "thompson": lambda s: trj.GaussianSurrogate(s, acquisition="thompson"),
+    "process": trj.GaussianProcess,
+}
+LEARNT = ["categorical", "made", "gaussian", "thompson", "process"]
+
+
+def trained(name, space, steps, generator, batch=256):
+    """Weights that have learnt from exact losses: any numbers will do."""
+    weights = WEIGHTS[name](space)
+    value = torch.randn(space.size, generator=torch.Generator().manual_seed(4))
+    for _ in range(steps):
+        code = weights.explore(batch, generator)
+        weights.learn(code, -value[space.index(code)])
+    return weights, value.double()
+
+
+CASES = [(w, s) for w in WEIGHTS for s in spaces() if w != "mean field" or s == "subsets"]
+
+
+@pytest.mark.parametrize(("name", "space_name"), CASES)
+def test_log_probabilities_are_those_of_the_draws(name, space_name, generator):
+    space = spaces()[space_name]
+    weights, _ = trained(name, space, 5, generator)
+    with torch.no_grad():
+        p = weights.log_prob(space.enumerate()).double().exp()
+    assert float(p.sum()) == pytest.approx(1, abs=1e-5)
+    seen = torch.bincount(space.index(weights.sample(N, generator)), minlength=len(p)).double() / N
+    assert float(((seen - p) / (p * (1 - p) / N + 1e-12).sqrt()).abs().max()) < limit(len(p))
+
+
+@pytest.mark.parametrize("name", LEARNT)
+def test_weights_learn_the_posterior(name, generator):
+    space = toys.conjugate_subsets().space
+    weights, value = trained(name, space, 300, generator)
+    with torch.no_grad():
+        q = weights.log_prob(space.enumerate()).double().exp()
+    assert float((q - value.softmax(0)).abs().max()) < 0.02
+
+
+def gradient_scores(weights, space, value, generator, rounds=400, n=32):
+    """z-scores of score-function gradients against the gradient by enumeration."""
+    code = space.enumerate()
+    log_q = weights.log_prob(code)
+    parameters = [p for p in weights.parameters() if p.requires_grad]
+    bound = (log_q.exp() * (log_q - value.to(log_q))).sum()
+    exact = torch.cat([g.flatten() for g in torch.autograd.grad(bound, parameters)]).double()
+    found = []
+    for _ in range(rounds):
+        draws = weights.sample(n, generator)
+        _, gradient = weights.gradient(draws, -value[space.index(draws)])
+        found.append(torch.cat([g.flatten() for g in gradient]).double())
+    seen = torch.stack(found)
+    error = seen.std(0) / rounds**0.5
+    used = error > 1e-9
+    return ((seen.mean(0) - exact)[used] / error[used]).abs()
+
+
+@pytest.mark.parametrize("name", ["categorical", "made", "mean field"])
+def test_gradients_are_unbiased(name, generator):
+    space = toys.conjugate_subsets().space
+    weights, value = trained(name, space, 3, generator)
+    z = gradient_scores(weights, space, value, generator)
+    assert float(z.max()) < limit(len(z))
+
+
+def test_with_a_biased_baseline_the_same_check_fails(generator, monkeypatch):
+    """A control variate that looks at the draw it belongs to."""
+    space = toys.conjugate_subsets().space
+    weights, value = trained("categorical", space, 3, generator)
+    monkeypatch.setattr(type(weights), "_baseline", lambda self, gain: 0.5 * gain)
+    z = gradient_scores(weights, space, value, generator)
+    assert float(z.max()) > limit(len(z))
+
+
+def test_a_step_changes_the_entropy_by_no_more_than_asked(generator):
+    space = toys.conjugate_subsets().space
+    weights = trj.Categorical(space, learning_rate=5.0, entropy_step=0.05)
+    for _ in range(20):
+        code = weights.sample(2000, generator)
+        before = weights.logits.detach().clone()
+        weights.learn(code, 10.0 * code[:, 0])
+        now = weights.logits.detach()
+        entropies = [-(x.softmax(0) * x.log_softmax(0)).sum() for x in (before, now)]
+        assert abs(float(entropies[1] - entropies[0])) < 0.1  # estimated from the same draws
+
+
+def test_beliefs_are_updated_by_bayes_rule(generator):
+    """Against the formulas of normal beliefs, independent and not."""
+    space = toys.conjugate_subsets().space
+    code = space.enumerate()[torch.tensor([0, 3, 3, 5])]
+    value = torch.tensor([0.1, -1.0, -0.6, 0.7], dtype=torch.float64)
+    settings = {"scale": 1.0, "prior_sd": 2.0, "noise": 0.5, "most_gain": 50.0}
+    mean = float(value.mean())
+    process = trj.GaussianProcess(space, **settings)
+    prior, index = process.prior.clone(), space.index(code)
+    process.learn(code, -value)
+    k = prior[:, index]
+    gain = k @ torch.linalg.inv(k[index] + 0.25 * torch.eye(4))
+    assert torch.allclose(process.mean, mean + gain @ (value - mean), atol=1e-8)
+    assert torch.allclose(process.covariance, prior - gain @ k.T, atol=1e-8)
+    independent = trj.GaussianSurrogate(space, **settings)
+    independent.learn(code, -value)
+    after = 1 / (1 / 4.0 + 2 / 0.25)
+    assert float(independent.variance[3]) == pytest.approx(after)
+    assert float(independent.mean[3]) == pytest.approx(after * (mean / 4 - 1.6 / 0.25))
+    before = independent.variance.clone()
+    independent.moved(0.01)
+    assert bool((independent.variance >= before).all())
+    assert float(independent.variance[3]) > float(before[3])
+
+
+def test_losses_that_are_not_finite_count_as_bad(generator):
+    space = toys.conjugate_subsets().space
+    for name in ("categorical", "gaussian", "made"):
+        weights = WEIGHTS[name](space)
+        for _ in range(200):
+            code = weights.explore(256, generator)
+            bad = torch.where(code[:, 0] > 0, torch.tensor([math.nan]), torch.zeros(256))
+            weights.learn(code, bad)
+        with torch.no_grad():
+            p = weights.log_prob(space.enumerate()).double().exp()
+        assert bool(p.isfinite().all())
+        assert float(p[space.enumerate()[:, 0] > 0].sum()) < 0.05
+
+
+def test_made_of_mixed_codes(generator):
+    """Positions with different numbers of levels, the first of them never 0."""
+
+    class Mixed(trj.Subsets):
+        def levels(self):
+            return torch.tensor([1, 0, 0]), torch.tensor([3, 2, 4])
+
+    weights = trj.Made(Mixed(list("abc"), of="x"), hidden=(8, 8))
+    grid = torch.cartesian_prod(torch.arange(1, 4), torch.arange(2), torch.arange(4))
+    for _ in range(300):
+        code = weights.sample(256, generator)
+        loss = ((code[:, 0] == 2) & (code[:, 2] != 3)).double() * 3.0
+        weights.learn(code, loss)
+    with torch.no_grad():
+        p = weights.log_prob(grid).double().exp()
+    assert float(p.sum()) == pytest.approx(1, abs=1e-5)
+    exact = (-3.0 * ((grid[:, 0] == 2) & (grid[:, 2] != 3)).double()).softmax(0)
+    assert float((p - exact).abs().max()) < 0.02
+
+
+def orthogonal_columns():
+    """Columns that do not overlap: units are independent, so that mean field is exact."""
+    x = torch.kron(torch.eye(3), torch.ones(6, 1))
+    y = x @ torch.tensor([0.9, 0.3, -0.6])
+    space = trj.Subsets(list("abc"), of="beta", prior=0.5)
+
+    def log_likelihood(p, active):
+        return Normal(p["beta"] @ x.T, 1.0).log_prob(y).sum(-1)
+
+    target = trj.Target(space, {"beta": Normal(0.0, 1.0)}, log_likelihood)
+    p = trj.Laplace(target).log_evidence(space.enumerate()).double().softmax(0)
+    return target, (space.enumerate().double() * p[:, None]).sum(0)
+
+
+@pytest.mark.parametrize(("gradient", "tolerance"), [("score", 0.02), ("straight-through", 0.1)])
+def test_mean_field_finds_independent_units(gradient, tolerance, generator):
+    """Straight-through gradients are biased: near, not on, the right answer."""
+    target, exact = orthogonal_columns()
+    weights = trj.MeanField(target.space, gradient=gradient)
+    objective = ReverseKL(target, anneal=0.0, weights=weights)
+    settings = {"steps": 400, "batch": 256, "generator": generator, "progress": False}
+    train(trj.Laplace(target), objective, **settings)
+    assert float((weights.probabilities - exact).abs().max()) < tolerance
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda s: trj.Categorical(s, learning_rate=0), ConfigurationError, "learning_rate > 0"),
+        (lambda s: trj.Made(s, hidden=()), ConfigurationError, "hidden: expected positive"),
+        (lambda s: trj.MeanField(s, gradient="x"), ConfigurationError, "straight-through"),
+        (lambda s: trj.MeanField(toys.gaussians().space), ConfigurationError, "use Made"),
+        (lambda s: trj.GaussianSurrogate(s, acquisition="x"), ConfigurationError, "thompson"),
+        (lambda s: trj.GaussianSurrogate(s, noise=0.0), ConfigurationError, "noise"),
+        (
+            lambda s: trj.GaussianProcess(trj.Subsets([str(i) for i in range(13)], of="b")),
+            ConfigurationError,
+            "at most 4096 models, got 8192; use",
+        ),
+        (
+            lambda s: trj.Categorical(trj.Subsets([str(i) for i in range(20)], of="b")),
+            ShapeError,
+            "too large to enumerate",
+        ),
+    ],
+)
+def test_wrong_settings_say_what_is_wrong(make, error, message):
+    with pytest.raises(error, match=message):
+        make(toys.conjugate_subsets().space)
+
+
+# ---- the whole ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["made", "mean field", "gaussian", "uniform"])
+def test_fit_alone_gives_the_variational_answer_and_run_the_exact_one(name, tmp_path):
+    target = trj.problems.conjugate_selection(7, seed=6)  # 128 models
+    sampler = trj.TRJSampler(target, models=WEIGHTS[name], seed=1)
+    sampler.fit(steps=150, batch=256, progress=False)
+    answer = sampler.variational
+    assert answer.cross_entropy is None
+    assert float(answer.probabilities.sum()) <= 1 + 1e-6
+    best = target.log_evidence_total
+    assert answer.elbo.value < best + 4.5 * answer.elbo.std_error + 1e-3
+    result = sampler.run(300, chains=128, fit=False, progress=False)
+    found = result.inclusion_probabilities()
+    z = (found["probability"].to_numpy() - target.inclusion.numpy()) / found["se"].to_numpy()
+    assert np.nanmax(np.abs(z)) < limit(7)
+    assert {"q(m)", "sweep"} <= set(result.report.acceptance)
+    answer = result.variational
+    assert answer.cross_entropy.std_error < 0.1
+    assert answer.divergence > -0.05
+    if name in {"made", "gaussian"}:
+        assert answer.divergence < 0.3
+        assert answer.inclusion_error < 0.08
+    result.save(tmp_path / "run.pt")
+    again = trj.load(tmp_path / "run.pt").variational
+    assert again.inclusion.equals(answer.inclusion)
+    assert str(again) == str(answer)
+
+
+def test_models_of_another_space_are_refused():
+    target = trj.problems.conjugate_selection(7, seed=6)
+    with pytest.raises(ConfigurationError, match="models: expected a trj"):
+        trj.TRJSampler(target, models=trj.Made(toys.conjugate_subsets().space))
+
+
+def awkward_columns(kind):
+    generator = torch.Generator().manual_seed(2)
+    n, p = (6, 8) if kind == "more columns than rows" else (30, 7)
+    x = torch.randn(n, p, generator=generator)
+    y = x[:, 0] + torch.randn(n, generator=generator)
+    if kind == "collinear":
+        x[:, 3] = x[:, 1]
+    if kind == "a column of zeros":
+        x[:, 2] = 0.0
+    return x, y
+
+
+@pytest.mark.parametrize("kind", ["collinear", "more columns than rows", "a column of zeros"])
+def test_awkward_designs(kind):
+    target = trj.problems.conjugate_selection(
+        x=awkward_columns(kind)[0], y=awkward_columns(kind)[1]
+    )
+    result = trj.TRJSampler(target, seed=2).run(300, chains=128, progress=False)
+    found = result.inclusion_probabilities()
+    z = (found["probability"].to_numpy() - target.inclusion.numpy()) / found["se"].to_numpy()
+    assert np.nanmax(np.abs(z)) < limit(8)
+
+
+def test_a_likelihood_that_overflows_in_the_tail():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(40, 7, generator=generator)
+    y = torch.poisson((0.5 * x[:, 0]).exp(), generator=generator)
+
+    def log_likelihood(p, active):  # exp overflows for coefficients of some 30
+        rate = p["beta"] @ x.T
+        return (y * rate - rate.exp()).sum(-1)
+
+    space = trj.Subsets([f"x{i}" for i in range(7)], of="beta")
+    target = trj.Target(space, {"beta": Normal(0.0, 10.0)}, log_likelihood)
+    result = trj.TRJSampler(target, seed=2).run(200, chains=128, progress=False)
+    assert float(result.inclusion_probabilities()["probability"].iloc[0]) > 0.5
+
+
+def test_a_prior_without_the_model_of_all_items():
+    """No quadratic of all items: births, deaths and Laplace's evidences do."""
+    space = trj.Subsets([f"x{i}" for i in range(7)], of="beta", prior=lambda size: float(size <= 2))
+    x = torch.randn(30, 7, generator=torch.Generator().manual_seed(0))
+
+    def log_likelihood(p, active):
+        return Normal(p["beta"] @ x.T, 1.0).log_prob(x[:, 0]).sum(-1)
+
+    target = trj.Target(space, {"beta": Normal(0.0, 1.0)}, log_likelihood)
+    result = trj.TRJSampler(target, seed=2).run(200, chains=128, progress=False)
+    assert int(result.raw.code.sum(-1).max()) <= 2
+    assert "sweep" not in result.report.plan.efficiency
+
+
+def test_a_response_of_zeros_and_ones_in_float64():
+    x = torch.randn(60, 7, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    y = (x[:, 0] > 0).double()
+
+    def log_likelihood(p, active):
+        return Bernoulli(logits=p["beta"] @ x.T).log_prob(y).sum(-1)
+
+    space = trj.Subsets([f"x{i}" for i in range(7)], of="beta")
+    target = trj.Target(space, {"beta": Normal(0.0, 3.0)}, log_likelihood, dtype=torch.float64)
+    result = trj.TRJSampler(target, seed=2, dtype=torch.float64).run(
+        200, chains=128, progress=False
+    )
+    assert float(result.inclusion_probabilities()["probability"].iloc[0]) > 0.99
