@@ -571,7 +571,7 @@ def test_wrong_settings_say_what_is_wrong(make, error, message):
 def test_fit_alone_gives_the_variational_answer_and_run_the_exact_one(name, tmp_path):
     target = trj.problems.conjugate_selection(7, seed=6)  # 128 models
     sampler = trj.TRJSampler(target, models=WEIGHTS[name], seed=1)
-    sampler.fit(steps=150, batch=256, progress=False)
+    sampler.fit(steps=150, batch=256, audit=False, progress=False)
     answer = sampler.variational
     assert answer.cross_entropy is None
     assert float(answer.probabilities.sum()) <= 1 + 1e-6

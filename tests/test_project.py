@@ -31,6 +31,7 @@ def test_imports_point_one_way():
         "errors",
         "rng",
         "progress",
+        "threads",
         "grouping",
         "space",
         "memory",

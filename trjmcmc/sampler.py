@@ -44,6 +44,7 @@ from .result import SHOWN, Result, RunReport, warn_of_coverage
 from .sample import Chains, Crossings, Plan, Tally, run_chains, starting_state, warm_up
 from .space import Space, distinct
 from .target import Target
+from .threads import fastest_threads
 from .transport import Transport
 from .variational import Variational, variational
 
@@ -461,7 +462,7 @@ class TRJSampler:
         if fit not in {"auto", True, False}:
             raise ConfigurationError(f'fit: expected "auto", True or False, got {fit!r}')
         auto = fit == "auto" and not self._own_kernel and max_evaluations is None
-        with self._limited(max_evaluations) as left:
+        with self._limited(max_evaluations) as left, self._threads(auto):
             if fit and not auto and self.fit_trace is None:
                 share = None if max_evaluations is None else int(FIT_SHARE * max_evaluations)
                 trace = self._train_and_weigh(max_evaluations=share, progress=progress)
@@ -496,6 +497,23 @@ class TRJSampler:
             self._late = time.monotonic() >= deadline
             plan.settings = {k.name: found for k in kernel.parts() if (found := k.adapted())}
             return self._finish(chain, tally, plan)
+
+    @contextmanager
+    def _threads(self, auto: bool) -> Iterator[None]:
+        """As many threads as are fastest where choices rest on times anyway."""
+        cheap = self.target.differentiable and self.target.device.type == "cpu"
+        if not auto or not cheap or torch.get_num_threads() == 1:
+            yield
+            return
+        code = self._starting_models(CHAINS)
+        theta = self.target.sample_prior(code, self._generator)
+
+        @torch.no_grad()
+        def work() -> None:
+            self.target.log_joint(code, torch.where(theta.isfinite(), theta, 0.0))
+
+        with fastest_threads(work):
+            yield
 
     def _choose(
         self,
