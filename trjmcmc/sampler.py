@@ -259,6 +259,11 @@ class TRJSampler:
         return trace
 
     @property
+    def models(self) -> ModelWeights | None:
+        """The distribution over models, once :meth:`fit` has learnt one."""
+        return self._recipe.weights
+
+    @property
     def fit_trace(self) -> FitTrace | None:
         return self._recipe.trace
 
