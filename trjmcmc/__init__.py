@@ -42,7 +42,7 @@ from .transport import (
 )
 from .variational import Variational
 
-__version__ = "0.5.0"
+__version__ = "0.6.0"
 
 __all__ = [
     "Affine",
