@@ -41,7 +41,9 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="fewer draws")
     parser.add_argument("--output", type=Path, default=Path("output"))
+    parser.add_argument("--threads", type=int, default=1, help="of torch")
     options = parser.parse_args()
+    torch.set_num_threads(options.threads)
     try:
         from sklearn.datasets import load_diabetes
     except ImportError:

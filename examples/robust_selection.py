@@ -80,9 +80,10 @@ def main() -> None:
     parser.add_argument("--columns", type=int, default=7)
     parser.add_argument("--seed", type=int, default=701, help="of the simulated data")
     parser.add_argument("--output", type=Path, default=Path("output/robust_selection"))
+    parser.add_argument("--threads", type=int, default=1, help="of torch")
     options = parser.parse_args()
+    torch.set_num_threads(options.threads)
     options.output.mkdir(parents=True, exist_ok=True)
-    torch.set_num_threads(1)
     target = trj.problems.robust_selection(
         options.level, options.prior, options.columns, options.seed
     )

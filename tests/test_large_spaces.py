@@ -216,6 +216,7 @@ def rough_map(target):
 def shaken_sweep(target):
     """A quadratic that is none of the target's."""
     walk = SweepWalk(trj.Laplace(target))
+    walk._expand(walk._centre)
     walk._bordered = walk._bordered * torch.where(torch.eye(4).bool(), 1.3, 1.0)
     return walk
 

@@ -93,6 +93,7 @@ def test_scripts_say_how_they_are_used(path, capsys, monkeypatch):
     module = path.name == "__main__.py"
     with pytest.raises(SystemExit) as end:
         if module:
+            monkeypatch.delitem(sys.modules, "benchmarks.__main__", raising=False)
             runpy.run_module("benchmarks", run_name="__main__")
         else:
             monkeypatch.syspath_prepend(str(path.parent))
@@ -108,6 +109,7 @@ def test_benchmarks_write_their_figures(tmp_path, capsys, monkeypatch):
     words = "--case models --case sinh-arcsinh --sampler birth-death"
     words += f" --quick --budget 6 --chains 64 --output {tmp_path}"
     monkeypatch.setattr(sys, "argv", ["benchmarks", *words.split()])
+    monkeypatch.delitem(sys.modules, "benchmarks.__main__", raising=False)
     runpy.run_module("benchmarks", run_name="__main__")
     found = json.loads((tmp_path / "benchmarks.json").read_text())
     assert found["environment"]["versions"]["trjmcmc"] == trj.__version__

@@ -133,13 +133,18 @@ def birth_death(target: Target, guess: Tensor | None) -> Kernel:
 
 
 def laplace_moves(target: Target, flow: Laplace, walk: IndexProposal, name: str) -> Kernel:
-    """Walks among the models by a score, steps to neighbours that need none, moves inside."""
+    """Walks among the models by a score, steps to neighbours that need none, moves inside.
+
+    A normal is too narrow for some posteriors: births, deaths and random walks free the chains
+    that it would hold in a tail or a second mode.
+    """
     near = Neighbours(target.space, swap=swaps(target.space))
-    jumps = [
+    jumps: list[Kernel] = [
         Jump(target, flow, to, rho=LAPLACE_RHO, fresh=FRESH, name=n)
         for to, n in ((walk, name), (near, "laplace near"))
     ]
-    return Cycle([*jumps, CrankNicolson(target, flow, fresh=FRESH)])
+    inner = CrankNicolson(target, flow, fresh=FRESH)
+    return Cycle([*jumps, inner, birth_death(target, None), (RandomWalk(target), WALKS)])
 
 
 def swaps(space: Space) -> float:

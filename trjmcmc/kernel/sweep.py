@@ -70,13 +70,19 @@ class SweepWalk(Walk):
         self._on = torch.zeros(space.code_width, dtype=torch.float64, device=first.device)
         self._seen = 0
         self._centre = torch.zeros_like(first[0])
-        self._expand(self._centre)
+        flow.check_expansion()
+        self._expanded = False  # costs evaluations: when it is first asked for
 
     def _expand(self, code: Tensor) -> None:
         precision, slope, constant = self.flow.expansion(code)
         bordered = torch.cat([precision, slope[:, None]], 1)
         self._bordered = torch.cat([bordered, torch.cat([slope, slope.new_zeros(1)])[None]])
         self._gain = self._slots @ constant
+        self._expanded = True
+
+    def _ready(self) -> None:
+        if not self._expanded:
+            self._expand(self._centre)
 
     def learn(self, code: Tensor) -> None:
         """Expand around the median probability model of the visits so far."""
@@ -89,6 +95,7 @@ class SweepWalk(Walk):
 
     def score(self, code: Tensor) -> Tensor:
         """s, up to a constant, (C, L) -> (C,), nats, float64."""
+        self._ready()
         active = self.space.active(code)
         both = active[:, :, None] & active[:, None, :]
         eye = torch.eye(active.shape[1], dtype=torch.float64, device=code.device)
@@ -100,6 +107,7 @@ class SweepWalk(Walk):
         return 0.5 * z.square().sum(-1) - log_det + chosen + self._log_prior(code)
 
     def propose(self, code: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        self._ready()
         units = code.shape[1]
         new, total = code, torch.zeros(len(code), dtype=torch.float64, device=code.device)
         table = self._tableau(code)

@@ -161,6 +161,23 @@ class Laplace(Bijection):
         """
         return self._scores(code)[0]
 
+    def check_expansion(self) -> None:
+        """Refuse models for which an absent item is not an item at zero; calls no likelihood.
+
+        Raises:
+            ConfigurationError: No model has all items, or absent is not the same as zero.
+        """
+        code = torch.ones(1, self.space.code_width, dtype=torch.long, device=self.scale.device)
+        absent = torch.zeros(1, self.space.n_slots, dtype=self.scale.dtype, device=code.device)
+        shown = self._target.constrain(code[0], absent)
+        of_items = [v for name, v in shown.items() if name in getattr(self.space, "of", ())]
+        possible = bool(self.space.log_prior(code).isfinite())
+        if not possible or any(bool(v.any()) for v in of_items):
+            raise ConfigurationError(
+                "expansion: a model of all items must be possible, and parameters of items be "
+                "zero where their coordinate is"
+            )
+
     def expansion(self, code: Tensor) -> Expansion:
         """The log joint of all items together, to second order around one model's mode.
 
@@ -168,21 +185,15 @@ class Laplace(Bijection):
             code: One model of :class:`~trjmcmc.Subsets`, shape (L,).
 
         Raises:
-            ConfigurationError: No model has all items, or absent is not the same as zero.
+            ConfigurationError: The model of all items has no density at that mode.
         """
         everything = torch.ones_like(code[None])
         own = self.space.active(code[None])
         always = self.space.active(torch.zeros_like(everything))[0]
         mode = self._memory(code[None], MODE)[0]
         value, slope, bend = self._derivatives(everything, self._units(mode), own | True)
-        absent = torch.zeros_like(mode)
-        shown = self._target.constrain(everything[0], absent)
-        of_items = [v for name, v in shown.items() if name in getattr(self.space, "of", ())]
-        if not bool(value.isfinite()) or any(bool(v.any()) for v in of_items):
-            raise ConfigurationError(
-                "expansion: a model of all items must be possible, and parameters of items be "
-                "zero where their coordinate is"
-            )
+        if not bool(value.isfinite()):
+            raise ConfigurationError("expansion: the model of all items has no density there")
         centre = torch.where(always, mode, 0.0)
         values, vectors = _safe_spectrum(bend[0])
         precision = (vectors * values) @ vectors.mT
