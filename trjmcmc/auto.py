@@ -66,7 +66,8 @@ HOPE = 0.3  # share of the ideal efficiency that a trained map is hoped to reach
 PROBE = 5  # steps by which the speed of a trained map's kernel is found
 ROOM = 0.5  # share of the time left that a round may take
 AUDIT_SHARE, MEND_SHARE = 0.2, 0.3  # of the time left: for the audit, and till no mending begins
-PRICED = 16  # models whose price under Laplace's method is taken
+PRICED = 64  # models whose price under Laplace's method is taken
+LAPLACE_SHARE = 0.15  # of the time left, for a look at walks by Laplace's evidences
 NEW_MODELS = 0.3  # share of the models on a walk that no chain has seen before
 DOUBTFUL = 2.0  # nats between the halves of a small audit from where it has to grow
 
@@ -412,26 +413,24 @@ class Auto:
         """Jumps through Laplace's normals, to models found by cheap walks: nothing is trained."""
         known = self.transport
         flow = known.bare() if isinstance(known, Laplace) else Laplace(self.target)
+        space = self.target.space
+        price = flow.price(space.sample_prior(PRICED, self.generator))
+        models = min(PATIENCE, LAPLACE_SHARE * self._room) / price  # that can be had in a look
+        asked = NEW_MODELS * len(self.state.code) * SEGMENT  # by a step of a walk
+        all_of_them = space.size is not None and models > space.size
+        if not all_of_them and models < asked:
+            return
+        self.simple = flow
         walks: dict[str, IndexProposal] = {}
-        if steps := self._walk_length(flow):
-            walks["laplace"] = ScoreWalk(self.target.space, flow.log_evidence, steps=steps)
-            self.simple = flow
-            with suppress(ConfigurationError):  # where it does not fit
-                walks["sweep"] = SweepWalk(flow)
+        with suppress(ConfigurationError):  # where it does not fit
+            walks["sweep"] = SweepWalk(flow)
+        if all_of_them or not walks:
+            steps = None if all_of_them else int(models / asked)
+            walks["laplace"] = ScoreWalk(space, flow.log_evidence, steps=steps)
         for name, walk in walks.items():
             moves = laplace_moves(self.target, flow, walk, name)
             self.measure(name, self._step([moves]))  # most models are new to it: too dear
             self._offer(name, moves)
-
-    def _walk_length(self, flow: Laplace) -> int:
-        """Steps of a walk whose evidences can be had in the time of a look; 0 if none."""
-        space = self.target.space
-        price = flow.price(space.sample_prior(PRICED, self.generator))
-        models = min(PATIENCE, ROOM * self._room) / price
-        most = 2 * max(2, space.code_width)
-        if space.size is not None and models > space.size:
-            return most
-        return min(most, int(models / (NEW_MODELS * len(self.state.code) * SEGMENT)))
 
     def _jump(self) -> Kernel:
         return trained_kernel(self.target, self.transport, self.recipe, self.guess())

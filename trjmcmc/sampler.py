@@ -45,7 +45,7 @@ from .sample import Chains, Crossings, Plan, Tally, run_chains, starting_state, 
 from .space import Space, distinct
 from .target import Target
 from .threads import fastest_threads
-from .transport import Transport
+from .transport import Laplace, Transport
 from .variational import Variational, variational
 
 FIT_SHARE = 0.75  # of a limit on the evaluations of a run
@@ -377,22 +377,36 @@ class TRJSampler:
         return self.target.space.enumerate()[pick]
 
     def _prior_starts(self, code: Tensor) -> Tensor | None:
-        """For each chain a prior draw carried to its model's posterior by tempering."""
+        """For each chain a prior draw carried to its model's posterior by tempering.
+
+        Of very many models a few are carried; the chains in others start from Laplace's normals.
+        """
         space = self.target.space
         if self._recipe.audit is not None:
             return self._recipe.audit.draw(space.index(code))[0]
         if not math.isinf(self.target.limit):
             return None
         codes, index, _ = distinct(code)
+        theta = None
+        if len(codes) > FEW_MODELS and isinstance(self.transport, Laplace):
+            z = self.transport.sample_reference(len(code), self._generator, self.target.dtype)
+            with torch.no_grad():
+                theta, _ = self.transport.bare().push(z, code)
+            codes = codes[:: -(-len(codes) // FEW_MODELS)]
         if len(codes) * self.target.dim**3 > DEAR:
-            return None
+            return theta
         try:
             run = TemperedSMC(
                 self.target, codes, particles=STARTS, moves=5, generator=self._generator
             ).run()
         except (TargetError, ConvergenceError):
-            return None
-        return run.theta[run.draw(index, self._generator)]
+            return theta
+        if theta is None:
+            return run.theta[run.draw(index, self._generator)]
+        same = (code[:, None] == codes).all(-1)  # chain, carried model
+        carried, which = same.any(1), same.int().argmax(1)
+        drawn = run.theta[run.draw(which, self._generator)]
+        return torch.where(carried[:, None], drawn, theta)
 
     # ---- sampling ---------------------------------------------------------------------------
 
