@@ -1,5 +1,6 @@
 """Spaces that nobody enumerates: Laplace's map, walks by a score, distributions over models."""
 
+import copy
 import math
 
 import numpy as np
@@ -25,6 +26,7 @@ from trjmcmc.kernel import (
 )
 from trjmcmc.kernel.sweep import sweep
 from trjmcmc.memory import CodeMemory
+from trjmcmc.transport import StudentT
 
 ALPHA = 1e-5
 N, STEPS = 40_000, 2
@@ -167,6 +169,16 @@ def test_curvature_by_differences_where_second_derivatives_do_not_exist():
     target = trj.Target(models, dtype=torch.float64)
     value = trj.Laplace(target).log_evidence(torch.tensor([[0], [1]]))
     assert value[0].item() == pytest.approx(value[1].item(), abs=2e-3)
+
+
+def test_copies_keep_the_reference_and_the_precision():
+    target = toys.conjugate_subsets()
+    laplace = trj.Laplace(target, reference=StudentT(4))
+    for again in (copy.deepcopy(laplace).double(), laplace.bare()):
+        assert isinstance(again.reference, StudentT)
+    z = torch.zeros(1, 3, dtype=torch.float64)
+    theta, _ = copy.deepcopy(laplace).double().from_reference(z, torch.ones(1, 3).long())
+    assert theta.dtype == torch.float64
 
 
 def test_laplace_refuses_what_it_can_not_do():

@@ -132,7 +132,7 @@ class Laplace(Bijection):
 
     def bare(self) -> Laplace:
         """The map without its flow; it shares what is remembered."""
-        found = Laplace(self._target, megabytes=self.megabytes)
+        found = Laplace(self._target, megabytes=self.megabytes, reference=self.reference)
         found._memory, found._scores = self._memory, self._scores
         return found
 
@@ -338,7 +338,10 @@ class Laplace(Bijection):
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Laplace:
-        return Laplace(self._target, copy.deepcopy(self.flow, memo), megabytes=self.megabytes)
+        flow = copy.deepcopy(self.flow, memo)
+        return Laplace(
+            self._target, flow, megabytes=self.megabytes, reference=copy.deepcopy(self.reference)
+        )
 
 
 def _unit(active: Tensor) -> Tensor:
