@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -92,6 +93,9 @@ class SweepWalk(Walk):
         if not torch.equal(centre, self._centre):
             self._centre = centre
             self._expand(centre)
+
+    def learnt(self) -> dict[str, Any]:
+        return {"centre": self._centre.tolist()}
 
     def score(self, code: Tensor) -> Tensor:
         """s, up to a constant, (C, L) -> (C,), nats, float64."""

@@ -184,16 +184,12 @@ class Laplace(Bijection):
         Arguments:
             code: One model of :class:`~trjmcmc.Subsets`, shape (L,).
 
-        Raises:
-            ConfigurationError: The model of all items has no density at that mode.
+        Where all items together have no density there, curvature is the prior's.
         """
         everything = torch.ones_like(code[None])
-        own = self.space.active(code[None])
         always = self.space.active(torch.zeros_like(everything))[0]
         mode = self._memory(code[None], MODE)[0]
-        value, slope, bend = self._derivatives(everything, self._units(mode), own | True)
-        if not bool(value.isfinite()):
-            raise ConfigurationError("expansion: the model of all items has no density there")
+        _, slope, bend = self._derivatives(everything, self._units(mode), torch.ones_like(always)[None])
         centre = torch.where(always, mode, 0.0)
         values, vectors = _safe_spectrum(bend[0])
         precision = (vectors * values) @ vectors.mT
