@@ -189,7 +189,9 @@ class Laplace(Bijection):
         everything = torch.ones_like(code[None])
         always = self.space.active(torch.zeros_like(everything))[0]
         mode = self._memory(code[None], MODE)[0]
-        _, slope, bend = self._derivatives(everything, self._units(mode), torch.ones_like(always)[None])
+        _, slope, bend = self._derivatives(
+            everything, self._units(mode), torch.ones_like(always)[None]
+        )
         centre = torch.where(always, mode, 0.0)
         values, vectors = _safe_spectrum(bend[0])
         precision = (vectors * values) @ vectors.mT
