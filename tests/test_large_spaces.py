@@ -1,6 +1,7 @@
 """Spaces that nobody enumerates: Laplace's map, walks by a score, distributions over models."""
 
 import copy
+import json
 import math
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch.distributions import Bernoulli, Normal
 
 import trjmcmc as trj
 from tests import toys
+from tests.test_problems import SHARED, shared_only
 from trjmcmc.errors import ConfigurationError, ShapeError
 from trjmcmc.fit import ReverseKL, train
 from trjmcmc.kernel import (
@@ -678,3 +680,22 @@ def test_a_response_of_zeros_and_ones_in_float64():
         200, chains=128, progress=False
     )
     assert float(result.inclusion_probabilities()["probability"].iloc[0]) > 0.99
+
+
+@shared_only
+def test_robust_selection_against_evidences_of_all_models():
+    """128 models by default settings; the reference is quadrature and long bridges."""
+    target = trj.problems.robust_selection("mid", p=7, seed=701)
+    reference = json.loads((SHARED / "gold" / "robust7_mid.json").read_text())
+    log_z = torch.tensor(reference["values"]["mid"]["logZ"])
+    p = log_z.double().softmax(0)
+    code = target.space.enumerate()
+    result = trj.TRJSampler(target, seed=3).run(1000, progress=False)
+    found = result.inclusion_probabilities()["probability"].to_numpy()[1:]
+    exact = (code.double() * p[:, None]).sum(0).numpy()
+    assert np.abs(found - exact).max() < 0.005
+    table = result.model_probabilities()
+    for label, q in zip(target.space.label(code), p.tolist(), strict=True):
+        if q > 0.01:
+            row = table.loc[label]
+            assert abs(row["visits"] - q) < 4 * row["visits_se"] + 2e-4, label
