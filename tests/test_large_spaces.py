@@ -582,7 +582,15 @@ def test_wrong_settings_say_what_is_wrong(make, error, message):
 # ---- the whole ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["made", "mean field", "gaussian", "uniform"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "made",
+        "gaussian",
+        pytest.param("mean field", marks=pytest.mark.slow),
+        pytest.param("uniform", marks=pytest.mark.slow),
+    ],
+)
 def test_fit_alone_gives_the_variational_answer_and_run_the_exact_one(name, tmp_path):
     target = trj.problems.conjugate_selection(7, seed=6)  # 128 models
     sampler = trj.TRJSampler(target, models=WEIGHTS[name], seed=1)
