@@ -6,14 +6,17 @@
 For each number of columns of the conjugate regression, whose inclusion probabilities are known:
 time and memory of a default run, all in, and its largest error; then what q(m) of each kind answers
 alone after its training over Laplace's map (exact here, so that the error is that of q(m)). With
-`--robust 24` the robust regression, where nothing is known, is run twice and compared with itself.
+`--robust 24` a default run of the robust regression, beside long data augmentation.
 `--baselines SECONDS` adds effective draws of the slowest unit a second: the default kernel, births
-and deaths from the prior, and the switch in saturated space, each with that budget.
+and deaths from the prior, and the switch in saturated space, each with that budget. `--curves`
+measures seconds a step of the moves that the default chooses from, and what Laplace's map holds
+in memory, by number of columns.
 """
 
 import argparse
 import resource
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,7 @@ import pandas as pd
 import torch
 
 import trjmcmc as trj
+from trjmcmc import kernel
 from trjmcmc.fit import ReverseKL, train
 
 WEIGHTS = {
@@ -39,9 +43,12 @@ def default_run(target: trj.Target, draws: int, seed: int) -> tuple[dict[str, An
     begun = time.perf_counter()
     result = trj.TRJSampler(target, seed=seed).run(draws, progress=False)
     found = result.inclusion_probabilities()
+    worst = float(found["se"].max())
+    seconds = time.perf_counter() - begun
     row = {
-        "seconds": time.perf_counter() - begun,
-        "largest se": float(found["se"].max()),
+        "seconds": seconds,
+        "largest se": worst,
+        "effective draws/s": 0.25 / worst**2 / seconds,
         "peak memory, MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "evaluations": result.report.evaluations,
         "kernel": max(result.report.plan.weights, key=result.report.plan.weights.__getitem__),
@@ -86,6 +93,36 @@ def baselines(target: trj.Target, seconds: float) -> pd.DataFrame:
     return table[["ess_per_s", "error"]]
 
 
+def moves_by_columns(columns: Sequence[int], chains: int = 256, steps: int = 20) -> pd.DataFrame:
+    """Milliseconds a step of each move, and megabytes of remembered models, after some steps."""
+    rows = {}
+    for p in columns:
+        target = trj.problems.conjugate_selection(p, n=100, seed=3)
+        generator = torch.Generator().manual_seed(0)
+        flow = trj.Laplace(target)
+        moves = {
+            "birth-death": kernel.BirthDeath(target, kernel.Neighbours(target.space)),
+            "informed": kernel.InformedBirthDeath(target),
+            "sweep walk alone": kernel.SweepWalk(flow),
+            "sweep jump": kernel.Jump(target, flow, kernel.SweepWalk(flow)),
+        }
+        code = target.space.sample_prior(chains, generator)
+        row = {}
+        for name, move in moves.items():
+            state = kernel.start(target, code, target.sample_prior(code, generator))
+            for i in range(2 * steps):  # half of them to find what is asked for again
+                if i == steps:
+                    begun = time.perf_counter()
+                if isinstance(move, kernel.IndexProposal):
+                    move.propose(state.code, generator)
+                else:
+                    state, _ = move.step(state, generator)
+            row[name + ", ms"] = 1e3 * (time.perf_counter() - begun) / steps
+        row["map, MB"] = flow.megabytes_used
+        rows[p] = row
+    return pd.DataFrame(rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -96,6 +133,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1000, help="of training")
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--baselines", type=float, default=0.0, help="seconds for each")
+    parser.add_argument("--curves", type=int, nargs="*", default=[], help="columns")
+    parser.add_argument("--reference", type=int, default=20_000, help="scans of augmentation")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
@@ -114,12 +153,23 @@ def main() -> None:
     for p in options.robust:
         target = trj.problems.robust_selection("mid", p=p, seed=701)
         print(f"\nrobust selection, {p} columns, {2**p} models")
-        runs = []
-        for seed in (options.seed, options.seed + 1):
-            row, inclusion = default_run(target, options.draws, seed)
-            print(pd.Series(row).to_string(), flush=True)
-            runs.append(inclusion)
-        print(f"largest difference of two runs: {np.abs(runs[0] - runs[1]).max():.4f}")
+        row, inclusion = default_run(target, options.draws, options.seed)
+        print(pd.Series(row).to_string(), flush=True)
+        begun = time.perf_counter()
+        chains = trj.problems.gibbs_robust_selection(target, draws=options.reference)
+        error = chains.std(0, ddof=1).max() / len(chains) ** 0.5
+        seconds = time.perf_counter() - begun
+        print(
+            f"data augmentation: {seconds:.0f} s, largest se {error:.4f}, effective draws/s "
+            f"{0.25 / error**2 / seconds:.0f}; largest difference "
+            f"{np.abs(inclusion[1:] - chains.mean(0)).max():.4f}"
+        )
+        if options.baselines:
+            table = baselines(target, options.baselines)
+            print(table[["ess_per_s"]].to_string(), flush=True)
+    if options.curves:
+        print("\nmoves of 256 chains, and the map's memory, by columns")
+        print(moves_by_columns(options.curves).round(2).to_string())
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from .defaults import (
     birth_death,
+    informed_moves,
     inside,
     laplace_fits,
     laplace_moves,
@@ -67,7 +68,8 @@ PROBE = 5  # steps by which the speed of a trained map's kernel is found
 ROOM = 0.5  # share of the time left that a round may take
 AUDIT_SHARE, MEND_SHARE = 0.2, 0.3  # of the time left: for the audit, and till no mending begins
 PRICED = 64  # models whose price under Laplace's method is taken
-LAPLACE_SHARE = 0.15  # of the time left, for a look at walks by Laplace's evidences
+FIRST_SHARE = 0.15  # of the time left, for a first look
+TOO_FEW = 0.3  # share of the steps of a first look below which nothing is known
 NEW_MODELS = 0.3  # share of the models on a walk that no chain has seen before
 DOUBTFUL = 2.0  # nats between the halves of a small audit from where it has to grow
 
@@ -83,6 +85,7 @@ class Segment:
         step: Seconds a step.
         varied: Whether any indicator differed between draws.
         steps: Its length.
+        dear: Whether it ended long before its time, so that nothing is known.
     """
 
     efficiency: float
@@ -90,6 +93,7 @@ class Segment:
     step: float
     varied: bool
     steps: int
+    dear: bool = False
 
 
 def indicator_times(seen: Tensor) -> Tensor:
@@ -193,10 +197,13 @@ class Auto:
     # ---- measuring --------------------------------------------------------------------------
 
     def measure(self, name: str, kernel: Kernel, steps: int | None = None) -> Segment:
-        """Go on with a kernel, and find how fast the model indicator forgets."""
+        """Go on with a kernel, and find how fast the model indicator forgets.
+
+        A first look, of no given length, ends when it has taken its share of the time.
+        """
+        most = math.inf if steps else min(PATIENCE, FIRST_SHARE * self._room)
         steps = steps or int(min(SEGMENT, max(SHORTEST, self.ahead)))
         codes, states = [], []
-        self.steps += steps
         state = self.state
         every = max(1, steps // 12)
         with torch.no_grad(), adapting(kernel):
@@ -207,8 +214,12 @@ class Auto:
                 codes.append(state.code)
                 if i % every == 0:
                     states.append(state)
+                if time.perf_counter() - begun > most:
+                    break
             seen = features(self.target.space, torch.stack(codes))
             seconds = time.perf_counter() - begun
+        dear, steps = len(codes) < TOO_FEW * steps, len(codes)
+        self.steps += steps
         self._tally.check()
         self.state = state
         self._states += states[len(states) // 2 :]
@@ -221,11 +232,12 @@ class Auto:
         varied = bool((variance > 0).any())
         rate = 0.25 * len(state.code) * steps / seconds
         found = Segment(
-            efficiency=rate / float(need[worst]) if varied else 0.0,
+            efficiency=rate / float(need[worst]) if varied and not dear else 0.0,
             time=float(times[worst]) if varied else 1.0,
             step=seconds / steps,
             varied=varied,
             steps=steps,
+            dear=dear,
         )
         return found
 
@@ -250,8 +262,11 @@ class Auto:
             self.recipe.survey_again(DOUBTFUL, progress=self.progress)
         if self.recipe.audit is not None:
             self._offer_normals()
-        elif laplace_fits(self.target):
-            self._offer_laplace()
+        else:
+            with suppress(ConfigurationError):  # where it does not fit
+                self._offer("informed", informed_moves(self.target))
+            if laplace_fits(self.target):
+                self._offer_laplace()
         if self.ready:
             self._offer("jump", self._jump())
         best = self._leader()
@@ -304,10 +319,11 @@ class Auto:
 
     def _offer(self, name: str, move: Kernel) -> Segment:
         """Take up a move between models, after a first look at it."""
-        self._moves[name] = move
-        self._found[name] = self.measure(name, self._step([move]))
-        self._together = None
-        return self._found[name]
+        found = self.measure(name, self._step([move]))
+        if not found.dear or not self._moves:
+            self._moves[name], self._found[name] = move, found
+            self._together = None
+        return found
 
     def _race(self) -> str:
         """The best move, or all useful ones in turn, looked at for long enough.
@@ -415,7 +431,7 @@ class Auto:
         flow = known.bare() if isinstance(known, Laplace) else Laplace(self.target)
         space = self.target.space
         price = flow.price(space.sample_prior(PRICED, self.generator))
-        models = min(PATIENCE, LAPLACE_SHARE * self._room) / price  # that can be had in a look
+        models = min(PATIENCE, FIRST_SHARE * self._room) / price  # that can be had in a look
         asked = NEW_MODELS * len(self.state.code) * SEGMENT  # by a step of a walk
         all_of_them = space.size is not None and models > space.size
         if not all_of_them and models < asked:
@@ -455,7 +471,7 @@ class Auto:
         """Rounds of training, each while it saves more time than it costs."""
         steps = steps or ROUND
         doubtful = self._doubtful() and not self.plan.rounds
-        last = self._found["jump"].efficiency if self.plan.rounds else 0.0
+        last = self._found["jump"].efficiency if "jump" in self._moves else 0.0
         if not self.fill and self._wait(self._found[best]) < ROUND * FASTEST:
             return best
         hoped = 2 * last or HOPE * len(self.state.code) / self._step_with_map()

@@ -12,11 +12,13 @@ from .errors import ConfigurationError
 from .estimate import Estimate
 from .fit import FEW_MODELS, Categorical, Made, ModelWeights, Recipe, mode_map
 from .kernel import (
+    HMC,
     BirthDeath,
     CrankNicolson,
     Cycle,
     Fixed,
     IndexProposal,
+    InformedBirthDeath,
     Jump,
     Kernel,
     Learnt,
@@ -145,6 +147,11 @@ def laplace_moves(target: Target, flow: Laplace, walk: IndexProposal, name: str)
     ]
     inner = CrankNicolson(target, flow, fresh=FRESH)
     return Cycle([*jumps, inner, birth_death(target, None), (RandomWalk(target), WALKS)])
+
+
+def informed_moves(target: Target) -> Kernel:
+    """Births and deaths that the gradient chooses, some that it does not, and moves inside."""
+    return Cycle([InformedBirthDeath(target), HMC(target), birth_death(target, None)])
 
 
 def swaps(space: Space) -> float:

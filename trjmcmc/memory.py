@@ -60,6 +60,12 @@ class CodeMemory:
         self._keys = torch.zeros(0, 2, dtype=torch.long)
         self._cells = torch.full((1,), -1, dtype=torch.int32)
 
+    @property
+    def megabytes(self) -> float:
+        """What is held now, in MiB."""
+        held = (self._keys, self._cells, *self._values)
+        return sum(t.numel() * t.element_size() for t in held) / 2**20
+
     def __call__(self, code: Tensor, *columns: int) -> tuple[Tensor, ...]:
         """The values at each code, (C, L) -> tensors of leading size C; all, or some columns."""
         if len(code) > self.most:

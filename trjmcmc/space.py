@@ -280,6 +280,13 @@ class Subsets(Space):
         chosen = torch.where(on, self.log_on_off[0], self.log_on_off[1]).sum(-1)
         return chosen + self.log_size_weight[on.sum(-1)]
 
+    def flip_log_odds(self, code: Tensor) -> Tensor:
+        """Change of the log prior when each unit is flipped, (C, L) -> (C, L), nats."""
+        on, off = self.log_on_off
+        size = torch.nn.functional.pad(self.log_size_weight, (1, 1), value=-math.inf)
+        n, sign = code.sum(1, keepdim=True), 1 - 2 * code
+        return sign * (on - off) + size[n + sign + 1] - size[n + 1]
+
     def sample_prior(self, n: int, generator: torch.Generator) -> Tensor:
         u = self.code_width
         device = self.log_on_off.device

@@ -26,7 +26,12 @@ MIRRORED = 2048  # draws of the chains and of the map, each, for the symmetrised
 
 
 def chain_weights(
-    target: Target, transport: Transport, draws: Draws, most: int, generator: torch.Generator
+    target: Target,
+    transport: Transport,
+    draws: Draws,
+    most: int,
+    generator: torch.Generator,
+    among: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Draws of the chains, evenly thinned, and their log weights under the map.
 
@@ -36,28 +41,29 @@ def chain_weights(
         draws: What the chains kept.
         most: Draws to use at most, all chains together.
         generator: Source of randomness.
+        among: Models whose draws are wanted, (M, L).
 
     Returns:
         Models (chain, draw, L), reference points (chain, draw, D + auxiliary) and log weights
-        (chain, draw), float64, nats, on the CPU. No likelihood is evaluated.
+        (chain, draw), float64, nats, on the CPU; zero where the model is not wanted. No
+        likelihood is evaluated.
     """
     every = max(1, -(-draws.n_chains * draws.n_draws // most))
-    code, theta = draws.code[:, ::every], draws.theta[:, ::every]
-    shape = code.shape[:2]
-    device, parts = target.device, []
+    code, theta = draws.code[:, ::every].flatten(0, 1), draws.theta[:, ::every].flatten(0, 1)
+    log_joint = draws.log_joint[:, ::every].flatten()
+    wanted = torch.zeros_like(log_joint, dtype=torch.bool)
+    for one in among.to(code.device):  # a map of very many models is dear where one is new to it
+        wanted |= (code == one).all(-1)
+    device, place = target.device, wanted.nonzero()[:, 0]
+    z = theta.new_zeros(len(theta), target.dim + transport.auxiliary)
+    log_w = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
     with torch.no_grad():
-        rows = zip(
-            code.flatten(0, 1).split(CHUNK),
-            theta.flatten(0, 1).split(CHUNK),
-            draws.log_joint[:, ::every].flatten().split(CHUNK),
-            strict=True,
-        )
-        for c, x, log_joint in rows:
-            state = State(c.to(device), x.to(device), log_joint.to(device))
-            point = locate(state, transport, generator)
-            parts.append((point.z.cpu(), point.log_weight.double().cpu()))
-    z, log_w = (torch.cat(p) for p in zip(*parts, strict=True))
-    return code, z.reshape(*shape, -1), log_w.reshape(shape)
+        for rows in place.split(CHUNK):
+            here = (t[rows].to(device) for t in (code, theta, log_joint))
+            point = locate(State(*here), transport, generator)
+            z[rows], log_w[rows] = point.z.to(z), point.log_weight.to(log_w)
+    shape = draws.n_chains, len(code) // draws.n_chains
+    return code.view(*shape, code.shape[1]), z.view(*shape, z.shape[1]), log_w.view(shape)
 
 
 def mirrored(
@@ -122,8 +128,10 @@ def through_the_map(
         smooth, plain = smoothed(w), log_mean_weight(w)
         plain = replace(plain, warning=plain.warning or smooth.warning)
         found["importance"][m], found["smoothed"][m] = rounded(plain, dtype), rounded(smooth, dtype)
-    code, z, log_w = chain_weights(target, transport, draws, MOST_CHAIN_DRAWS, generator)
-    codes = {m: space.code_of(m).to(code.device) for m in weights}
+    codes = {m: space.code_of(m).to(draws.code.device) for m in weights}
+    code, z, log_w = chain_weights(
+        target, transport, draws, MOST_CHAIN_DRAWS, generator, torch.stack(list(codes.values()))
+    )
     inside = {m: (code == c).all(-1) for m, c in codes.items()}
     for m, w in weights.items():
         rows = np.where(inside[m].numpy(), log_w.numpy(), np.nan)

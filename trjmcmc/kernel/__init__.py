@@ -11,6 +11,7 @@ from .baselines import (
 from .compose import Cycle, DelayedRejection, Mixture
 from .hmc import HMC
 from .index import Fixed, IndexProposal, Informed, Learnt, MixtureProposal, Neighbours, Stay
+from .informed import InformedBirthDeath
 from .jump import Jump
 from .split import SplitMerge
 from .surrogate import ScoreWalk
@@ -29,6 +30,7 @@ __all__ = [
     "IndexProposal",
     "Info",
     "Informed",
+    "InformedBirthDeath",
     "Jump",
     "Kernel",
     "Learnt",

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..coordinates import check_absent_is_zero
 from ..errors import ConfigurationError
 from ..space import Subsets
 from ..transport import Laplace
@@ -71,7 +72,7 @@ class SweepWalk(Walk):
         self._on = torch.zeros(space.code_width, dtype=torch.float64, device=first.device)
         self._seen = 0
         self._centre = torch.zeros_like(first[0])
-        flow.check_expansion()
+        check_absent_is_zero(flow.target)
         self._expanded = False  # costs evaluations: when it is first asked for
 
     def _expand(self, code: Tensor) -> None:

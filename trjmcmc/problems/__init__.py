@@ -9,7 +9,7 @@ from .quadrature import log_evidence
 from .radiata_pine import radiata_pine
 from .regression import RegressionTarget
 from .robust_regression import robust_regression
-from .robust_selection import robust_selection
+from .robust_selection import gibbs_robust_selection, robust_selection
 from .sinh_arcsinh import SinhArcsinhMap, sinh_arcsinh
 from .sleep import sleep
 from .spike_and_slab import gibbs_spike_and_slab, spike_and_slab
@@ -23,6 +23,7 @@ __all__ = [
     "conjugate_selection",
     "factor_analysis",
     "four_modes",
+    "gibbs_robust_selection",
     "gibbs_spike_and_slab",
     "loading_matrix",
     "log_evidence",

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ..coordinates import prior_units
 from ..errors import ConfigurationError
 from ..memory import ROW_BYTES, CodeMemory
-from ..rng import seeded
 from ..target import Target
 from .base import Bijection, Reference
 
@@ -29,7 +29,6 @@ WIDEST = 4.0  # prior standard deviations that the posterior is taken to have at
 SMALL = 64  # coordinates up to which models are computed that may be asked for next
 STIFFEST = 1e10  # largest precision, in units of the prior's
 BATCH = 2**22  # numbers of a batch of Hessians
-PRIOR_DRAWS = 1024  # that tell where the prior lies
 
 
 class Expansion(NamedTuple):
@@ -109,14 +108,14 @@ class Laplace(Bijection):
         super().__init__(target.space, flow.reference if flow is not None else reference)
         self.flow = flow
         self.megabytes = megabytes
-        location, scale = _prior_units(target)
+        location, scale = prior_units(target)
         self.register_buffer("location", location)
         self.register_buffer("scale", scale)
         self._use(target)
 
     def _use(self, target: Target) -> None:
         """Evidences have memory of their own: many models are scored and few are gone to."""
-        self._target = target
+        self.target = target
         self._twice: bool | None = None  # whether second derivatives are to be had
         d, width = max(1, target.dim), target.space.code_width
         number = torch.finfo(target.dtype).bits // 8
@@ -132,7 +131,7 @@ class Laplace(Bijection):
 
     def bare(self) -> Laplace:
         """The map without its flow; it shares what is remembered."""
-        found = Laplace(self._target, megabytes=self.megabytes, reference=self.reference)
+        found = Laplace(self.target, megabytes=self.megabytes, reference=self.reference)
         found._memory, found._scores = self._memory, self._scores
         return found
 
@@ -161,23 +160,6 @@ class Laplace(Bijection):
         """
         return self._scores(code)[0]
 
-    def check_expansion(self) -> None:
-        """Refuse models for which an absent item is not an item at zero; calls no likelihood.
-
-        Raises:
-            ConfigurationError: No model has all items, or absent is not the same as zero.
-        """
-        code = torch.ones(1, self.space.code_width, dtype=torch.long, device=self.scale.device)
-        absent = torch.zeros(1, self.space.n_slots, dtype=self.scale.dtype, device=code.device)
-        shown = self._target.constrain(code[0], absent)
-        of_items = [v for name, v in shown.items() if name in getattr(self.space, "of", ())]
-        possible = bool(self.space.log_prior(code).isfinite())
-        if not possible or any(bool(v.any()) for v in of_items):
-            raise ConfigurationError(
-                "expansion: a model of all items must be possible, and parameters of items be "
-                "zero where their coordinate is"
-            )
-
     def expansion(self, code: Tensor) -> Expansion:
         """The log joint of all items together, to second order around one model's mode.
 
@@ -196,7 +178,7 @@ class Laplace(Bijection):
         values, vectors = _safe_spectrum(bend[0])
         precision = (vectors * values) @ vectors.mT
         away = ((mode - centre) / self.scale)[0].double()
-        per_slot = self._target.prior_by_slot(everything, centre)[0].double()
+        per_slot = self.target.prior_by_slot(everything, centre)[0].double()
         constant = per_slot + self.scale.double().log() + 0.5 * math.log(2 * math.pi)
         return Expansion(precision, slope[0] + precision @ away, constant)
 
@@ -205,6 +187,11 @@ class Laplace(Bijection):
 
     def _near(self, code: Tensor) -> Tensor:
         return self.space.neighbours(code)[0].flatten(0, 1)
+
+    @property
+    def megabytes_used(self) -> float:
+        """Memory that modes, factors and evidences take now, in MiB."""
+        return self._memory.megabytes + self._scores.megabytes
 
     def price(self, code: Tensor) -> float:
         """Seconds that a model takes, found on a few, (C, L)."""
@@ -279,7 +266,7 @@ class Laplace(Bijection):
 
     def _log_joint(self, code: Tensor, u: Tensor) -> Tensor:
         theta = self._theta(u, self.space.active(code))
-        log_prior, log_likelihood = self._target.log_prior_and_likelihood(
+        log_prior, log_likelihood = self.target.log_prior_and_likelihood(
             code, theta, surrogate=True
         )
         return torch.where(log_prior == -math.inf, log_prior, log_prior + log_likelihood)
@@ -332,13 +319,13 @@ class Laplace(Bijection):
 
     def _apply(self, fn: Any, recurse: bool = True) -> Laplace:
         super()._apply(fn, recurse)
-        self._use(self._target.to(dtype=self.scale.dtype, device=self.scale.device))
+        self._use(self.target.to(dtype=self.scale.dtype, device=self.scale.device))
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Laplace:
         flow = copy.deepcopy(self.flow, memo)
         return Laplace(
-            self._target, flow, megabytes=self.megabytes, reference=copy.deepcopy(self.reference)
+            self.target, flow, megabytes=self.megabytes, reference=copy.deepcopy(self.reference)
         )
 
 
@@ -383,18 +370,3 @@ def _inverse_transposed(factor: Tensor) -> Tensor:
 
 def _log_det(factor: Tensor) -> Tensor:
     return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-
-
-def _prior_units(target: Target) -> tuple[Tensor, Tensor]:
-    """Median and spread of prior draws by slot, over the models that use it, (D,) each."""
-    generator = torch.Generator(target.device).manual_seed(0)
-    code = target.space.sample_prior(PRIOR_DRAWS, generator)
-    with seeded(0, target.device), torch.no_grad():
-        theta = target.sample_prior(code, generator)
-    theta = torch.where(target.space.active(code) & theta.isfinite(), theta, math.nan)
-    low, location, high = theta.nanquantile(
-        torch.tensor([0.16, 0.5, 0.84], dtype=theta.dtype, device=theta.device), 0
-    )
-    location = location.nan_to_num(0.0)
-    scale = (0.5 * (high - low)).nan_to_num(1.0)
-    return location, torch.where(scale > 0, scale, 1.0)
