@@ -10,6 +10,7 @@ A model list goes in, p(model | data) comes out, exact however poor the maps are
 """
 
 from . import errors, estimate, fit, kernel, problems, transport
+from .additive import Additive
 from .blackbox import BlackBox, with_gradient
 from .compare import ClassicalSampler, Comparison, compare_samplers
 from .estimate import Estimate
@@ -45,6 +46,7 @@ from .variational import Variational
 __version__ = "0.6.0"
 
 __all__ = [
+    "Additive",
     "Affine",
     "Bijection",
     "BlackBox",

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .additive import Additive
 from .blackbox import BlackBox
 from .errors import BlackBoxError, ConfigurationError, ShapeError, TargetError, TRJError
 from .grouping import on_host
@@ -77,6 +78,15 @@ class Likelihood(Called):
                 self._wrong_shape(value, n)
             return value.expand(n)
         value = self._value(params, active)
+        if not isinstance(value, Tensor) or value.shape != (n,):
+            self._wrong_shape(value, n)
+        return value
+
+    def of_total(self, total: Tensor, params: dict[str, Tensor], n: int) -> Tensor:
+        """The value where the sum of what components add is known, (C,)."""
+        assert isinstance(self.function, Additive)
+        like = next(iter(params.values()))
+        value = self.function.combine(total.to(like.dtype), self.function.shared(params))
         if not isinstance(value, Tensor) or value.shape != (n,):
             self._wrong_shape(value, n)
         return value
@@ -199,6 +209,8 @@ class Density:
     ) -> None:
         self.owner = owner
         item_names = getattr(space, "of", ())
+        if isinstance(log_likelihood, Additive):
+            log_likelihood = log_likelihood.bound(item_names)
         self.blocks: list[Block] = []
         example: tuple[dict[str, Tensor], dict[str, Tensor]] = ({}, {})
         start = 0
@@ -336,21 +348,36 @@ class Density:
             values[prior.name] = prior.constrain(theta[:, slots], given)
         return theta
 
+    @property
+    def additive(self) -> Additive | None:
+        """The likelihood, if it is a function of what components add up to."""
+        function = self.likelihood.function
+        return function if isinstance(function, Additive) else None
+
     def evaluate(
-        self, theta: Tensor, items: Tensor | None, surrogate: bool
+        self,
+        theta: Tensor,
+        items: Tensor | None,
+        surrogate: bool,
+        total: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Log prior of the parameters, log likelihood, and where overflow was forgiven, (C,)."""
+        """Log prior of the parameters, log likelihood, and where overflow was forgiven, (C,).
+
+        ``total`` is what the active components add up to, where that is known.
+        """
         values, shown, log_densities = self._entries(theta, items)
         items = None if items is None else items.bool()  # from here on present is present
         log_prior = theta.new_zeros(len(theta))
         for log_density in log_densities:
             log_prior = log_prior + log_density.reshape(len(theta), -1).sum(-1)
         function = self.surrogate if surrogate and self.surrogate else self.likelihood
-        if function.foreign:
+        calls = len(theta)
+        if total is not None:
+            log_likelihood = function.of_total(total, shown, len(theta)).to(theta.dtype)
+        elif function.foreign:
             log_likelihood, calls = _where_possible(function, shown, items, log_prior)
         else:
             log_likelihood = function(shown, len(theta), items).to(theta.dtype)
-            calls = len(theta)
         self.evaluations += calls * (function is self.likelihood)
         if on_host(theta) and not bool(undefined_values(log_prior + log_likelihood).any()):
             return log_prior, log_likelihood, torch.zeros_like(log_prior, dtype=torch.bool)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from .additive import Additive
 from .density import PROBES, Array, Density, LogLikelihood, Quantity, undefined_values
 from .errors import BudgetError, NonFiniteError, ShapeError, TargetError
 from .grouping import apply_by_group
@@ -247,7 +248,12 @@ class Target:
     # ---- evaluation -------------------------------------------------------------------------
 
     def log_prior_and_likelihood(
-        self, code: Tensor, theta: Tensor, *, surrogate: bool = False
+        self,
+        code: Tensor,
+        theta: Tensor,
+        *,
+        surrogate: bool = False,
+        total: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Log prior (model, parameters and Jacobian) and log likelihood.
 
@@ -255,6 +261,8 @@ class Target:
             code: Models, shape (C, L), int64.
             theta: Padded unconstrained coordinates, shape (C, D); spare slots are ignored.
             surrogate: Use the models' smooth surrogates where they have one.
+            total: What the components add up to, (C, *data), if the likelihood is
+                :class:`Additive` and that is known.
 
         Raises:
             BudgetError: ``limit`` does not allow as many evaluations.
@@ -275,7 +283,7 @@ class Target:
             if len(self._densities) == 1:
                 items = self.space.items(code) if self._densities[0].shared else None
                 log_prior, log_likelihood, far = self._densities[0].evaluate(
-                    theta, items, surrogate
+                    theta, items, surrogate, total
                 )
             else:
                 log_prior, log_likelihood, far = apply_by_group(
@@ -303,17 +311,18 @@ class Target:
             log_prior, log_likelihood, _ = density.evaluate(theta, items, True)
         return self.space.graded_log_prior(bits) + log_prior, log_likelihood  # type: ignore[operator]
 
-    def log_joint(self, code: Tensor, theta: Tensor) -> Tensor:
+    def log_joint(self, code: Tensor, theta: Tensor, total: Tensor | None = None) -> Tensor:
         """log p(model) p(theta | model) p(data | theta, model) |d params / d theta|.
 
         Arguments:
             code: Models, shape (C, L), int64.
             theta: Padded unconstrained coordinates, shape (C, D); spare slots are ignored.
+            total: As for :meth:`log_prior_and_likelihood`.
 
         Returns:
             Shape (C,), nats; -inf outside the support; NaN where the likelihood is NaN.
         """
-        log_prior, log_likelihood = self.log_prior_and_likelihood(code, theta)
+        log_prior, log_likelihood = self.log_prior_and_likelihood(code, theta, total=total)
         return torch.where(log_prior == -math.inf, log_prior, log_prior + log_likelihood)
 
     def log_joint_and_grad(
@@ -374,6 +383,26 @@ class Target:
     def differentiable(self) -> bool:
         """Whether gradients of every likelihood (or its surrogate) can be had."""
         return all(d.differentiable for d in self._densities)
+
+    @property
+    def additive(self) -> Additive | None:
+        """The likelihood, if it is :class:`Additive`."""
+        return self._densities[0].additive
+
+    def total(self, code: Tensor, theta: Tensor) -> Tensor:
+        """What the components of an additive likelihood add up to, float64, (C, *data)."""
+        assert self.additive is not None
+        items = self.space.items(code)
+        with unchecked():
+            return self.additive.total(self._densities[0].shown(theta, items), items)
+
+    def contribution(self, theta: Tensor) -> Tensor:
+        """What the first component of each point adds, float64, (C, *data)."""
+        assert self.additive is not None
+        first = torch.arange(self.space.n_items, device=theta.device) == 0
+        with unchecked():
+            shown = self._densities[0].shown(theta, first.expand(len(theta), -1))
+            return self.additive.of_one(shown).double()
 
     def describe(self, code: Tensor, theta: Tensor) -> str:
         """One point in words: model label and constrained values."""

@@ -8,6 +8,7 @@ from .baselines import (
     NormalInverseGamma,
     saturated_switch,
 )
+from .components import ComponentBirthDeath, ComponentWalk
 from .compose import Cycle, DelayedRejection, Mixture
 from .hmc import HMC
 from .index import Fixed, IndexProposal, Informed, Learnt, MixtureProposal, Neighbours, Stay
@@ -21,6 +22,8 @@ from .within import CrankNicolson, RandomWalk, Stretch
 __all__ = [
     "HMC",
     "BirthDeath",
+    "ComponentBirthDeath",
+    "ComponentWalk",
     "CrankNicolson",
     "Cycle",
     "DelayedRejection",

@@ -39,12 +39,14 @@ class State(NamedTuple):
         theta: Padded unconstrained coordinates, spare slots zero, shape (C, D).
         log_joint: Shape (C,), nats.
         point: The same place under the transport that the last kernel used, if it did.
+        total: What the components add up to, (C, *data), if the last kernel knew.
     """
 
     code: Tensor
     theta: Tensor
     log_joint: Tensor
     point: Point | None = None
+    total: Tensor | None = None
 
 
 class Info(NamedTuple):
@@ -174,10 +176,15 @@ def accept(
             torch.where(accepted[:, None], proposed.point.z, state.point.z),
             torch.where(accepted, proposed.point.log_weight, state.point.log_weight),
         )
+    total = None
+    if state.total is not None and proposed.total is not None:
+        rows = accepted.view(-1, *[1] * (proposed.total.ndim - 1))
+        total = torch.where(rows, proposed.total, state.total)
     after = State(
         code=torch.where(accepted[:, None], proposed.code, state.code),
         theta=torch.where(accepted[:, None], proposed.theta, state.theta),
         log_joint=torch.where(accepted, proposed.log_joint, state.log_joint),
         point=point,
+        total=total,
     )
     return settle(after), [Info(kernel, state, proposed, accepted, log_ratio)]

@@ -5,6 +5,7 @@ from .conjugate_selection import ConjugateSelection, conjugate_selection
 from .factor_analysis import factor_analysis, loading_matrix
 from .four_modes import four_modes, mode_centres
 from .logistic_selection import logistic_selection
+from .pulses import pulses
 from .quadrature import log_evidence
 from .radiata_pine import radiata_pine
 from .regression import RegressionTarget
@@ -29,6 +30,7 @@ __all__ = [
     "log_evidence",
     "logistic_selection",
     "mode_centres",
+    "pulses",
     "radiata_pine",
     "robust_regression",
     "robust_selection",

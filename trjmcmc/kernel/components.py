@@ -1,0 +1,280 @@
+"""Moves of one component at a time: births where components come and go, deaths, walks."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..components import Components
+from ..coordinates import prior_units
+from ..errors import ConfigurationError
+from ..fit.audit import Pool
+from ..fit.gaussians import gaussian_mixture
+from ..rng import HostRandom
+from ..space import ModelList
+from ..target import Target
+from ..transport import Transport
+from .base import Info, Kernel, State, accept
+
+NORMALS = 16  # of the density that newborn components are drawn from
+PRIOR_SHARE = 0.2  # of the births that are from the prior
+FEW = 100  # components that a density is fitted to, at least
+REMEMBERED = 20_000  # components that came or went, and that were there
+FIRST_FIT = 16  # step of warm-up after which it is fitted; then after 32, 64, ...
+BOLDEST = 5.0  # log of how much more readily one component is killed than another
+LENGTHS = (0.003, 3.0)  # of walks, in standard deviations of the prior
+
+
+class ComponentBirthDeath(Kernel):
+    r"""Births from a learned density, and deaths of the components that come and go.
+
+    Warm-up remembers the components of accepted births and deaths, and those that are there,
+    and fits mixtures of normals f and a to them, in unconstrained coordinates. A newborn comes
+    from h = s p_0 + (1 - s) f with p_0 the prior, so that nothing is out of reach; the
+    component to die is chosen in proportion to d = f / a, within limits. With k + 1 components
+    after a birth of x the ratio is
+
+    .. math:: \frac{\pi(\theta, x)}{\pi(\theta)} \,
+              \frac{(k + 1) \, d(x) / \sum_j d(x_j)}{h(x)},
+
+    where k + 1 counts the places that the newborn could have: components are exchangeable, and
+    get new names at each step. Where the likelihood is :class:`~trjmcmc.Additive` a step costs
+    what one component costs.
+
+    Arguments:
+        target: A target over :class:`~trjmcmc.Counts` whose components are exchangeable.
+        normals: Of each mixture.
+        prior_share: s, in (0, 1]; 1 learns nothing and is the classical move.
+        name: Shown in tables.
+
+    Raises:
+        ConfigurationError: Another space, components that are not exchangeable, a setting out
+            of range.
+
+    Source:
+        Green (1995), https://doi.org/10.1093/biomet/82.4.711; Stephens (2000), on
+        exchangeable components, https://doi.org/10.1214/aos/1016120364
+
+    Example:
+        >>> from trjmcmc import problems
+        >>> from trjmcmc.kernel import start
+        >>> target = problems.pulses(points=50)
+        >>> code = torch.tensor([[0], [3]])
+        >>> state = start(target, code, torch.zeros(2, target.dim))
+        >>> move = ComponentBirthDeath(target)
+        >>> state, (info,) = move.step(state, torch.Generator().manual_seed(0))
+        >>> info.kernel, info.proposed.code.shape
+        ('components', torch.Size([2, 1]))
+    """
+
+    between = True
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        normals: int = NORMALS,
+        prior_share: float = PRIOR_SHARE,
+        name: str = "components",
+    ) -> None:
+        if normals < 1 or not 0 < prior_share <= 1:
+            raise ConfigurationError(
+                "normals, prior_share: expected 1 or more and a share in (0, 1], got "
+                f"{normals} and {prior_share}"
+            )
+        self.target, self.name = target, name
+        self.components = Components(target)
+        self.normals, self.share = normals, prior_share
+        self._one = ModelList(
+            ["component"],
+            torch.ones(1, self.components.width, dtype=torch.bool),
+            torch.zeros(1, dtype=torch.float64),
+        ).to(target.device, target.dtype)
+        self._born: Transport | None = None  # what comes and goes
+        self._there: Transport | None = None  # what is there
+        self._changed: list[Tensor] = []
+        self._seen: list[Tensor] = []
+        self._steps = 0
+        self._random = HostRandom()
+
+    def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
+        parts, space = self.components, self.components.space
+        code, k, n = state.code, state.code[:, 0], len(state.code)
+        total = parts.total(code, state.theta) if state.total is None else state.total
+        theta = parts.shuffled(code, state.theta, generator)
+        u = torch.rand(2, n, generator=generator, device=code.device)
+        up = u[0] < 0.5
+        if self._born is not None:  # the last is the one to die
+            theta = self._last(theta, k, self._chosen(code, theta, generator))
+        state = State(code, theta, state.log_joint, None, total)
+        possible = torch.where(up, k < space.max, k > space.min)
+        index = torch.where(up, k, k - 1).clamp(0, space.max - 1)
+        born = self._newborn(theta, u[1] < self.share, generator)
+        x = torch.where(up[:, None], born, parts.one(theta, index))
+        possible &= x.isfinite().all(-1)
+        x = torch.where(possible[:, None], x, 0.0)
+        larger = parts.put(theta, index, x)
+        sign = torch.where(up, 1, -1)
+        new = torch.where(possible, k + sign, k)[:, None]
+        moved = torch.where(space.active(new), larger, 0.0)
+        moved = torch.where(possible[:, None], moved, theta)
+        if total is not None:
+            change = parts.contribution(theta, x)
+            total = total + (sign * possible).view(-1, *[1] * (total.ndim - 1)) * change
+        log_joint = self.target.log_joint(new, moved, total)
+        most = torch.where(up, k + 1, k)[:, None].clamp(max=space.max)
+        log_choice = self._log_death(most, larger, index) - self._log_birth(theta, x)
+        log_ratio = log_joint - state.log_joint + sign * log_choice
+        log_ratio = torch.where(possible, log_ratio, -math.inf)
+        proposed = State(new, moved, log_joint, None, total)
+        after, info = accept(self.name, state, proposed, log_ratio, generator)
+        if self.adapting:
+            self._learn(x[info[0].accepted], after, generator)
+        return after, info
+
+    # ---- what is born, and what dies --------------------------------------------------------
+
+    def _newborn(self, theta: Tensor, prior: Tensor, generator: torch.Generator) -> Tensor:
+        x = self.components.sample_prior(theta, self._random(generator).getrandbits(62))
+        if self._born is None:
+            return x
+        z = self._born.sample_reference(len(theta), generator, theta.dtype)
+        learned, _ = self._born.push(
+            z, torch.zeros(len(theta), 1, dtype=torch.long).to(theta.device)
+        )
+        return torch.where(prior[:, None], x, learned)
+
+    def _log_birth(self, theta: Tensor, x: Tensor) -> Tensor:
+        log_prior = self.components.log_prior(theta, x)
+        if self._born is None:
+            return log_prior
+        learned = math.log1p(-self.share) + _log_density(self._born, x)
+        return torch.logaddexp(math.log(self.share) + log_prior, learned)
+
+    def _log_weights(self, code: Tensor, theta: Tensor) -> Tensor:
+        """Log of how readily each component dies, -inf where there is none, (C, K)."""
+        x, items = self.components.of(theta), self.components.space.items(code)
+        weight = torch.zeros(x.shape[:2], dtype=x.dtype, device=x.device)
+        if self._born is not None and self._there is not None:
+            rows = x.flatten(0, 1)
+            gap = _log_density(self._born, rows) - _log_density(self._there, rows)
+            weight = gap.nan_to_num(0.0).clamp(-BOLDEST, BOLDEST).view(weight.shape)
+        return torch.where(items, weight, -math.inf)
+
+    def _log_death(self, code: Tensor, theta: Tensor, index: Tensor) -> Tensor:
+        """Log of the number of components times the chance that this one dies, (C,)."""
+        if self._born is None:
+            return torch.zeros_like(theta[:, 0])
+        weights = self._log_weights(code, theta)
+        mine = weights.gather(1, index[:, None])[:, 0]
+        return mine - weights.logsumexp(1) + code[:, 0].clamp(min=1).log()
+
+    def _chosen(self, code: Tensor, theta: Tensor, generator: torch.Generator) -> Tensor:
+        weights = self._log_weights(code, theta)
+        u = torch.rand(
+            weights.shape, generator=generator, device=weights.device, dtype=torch.float64
+        )
+        return (weights - torch.log(-u.log())).argmax(1)
+
+    def _last(self, theta: Tensor, k: Tensor, index: Tensor) -> Tensor:
+        """The component of an index and the last one trade places."""
+        parts, last = self.components, (k - 1).clamp(min=0)
+        index = torch.where(k > 0, index, 0)
+        x, y = parts.one(theta, index), parts.one(theta, last)
+        return parts.put(parts.put(theta, index, y), last, x)
+
+    # ---- warm-up ----------------------------------------------------------------------------
+
+    def _learn(self, changed: Tensor, after: State, generator: torch.Generator) -> None:
+        if self.share == 1:
+            return
+        self._steps += 1
+        self._changed.append(changed)
+        items = self.components.space.items(after.code)
+        if self._steps % FIRST_FIT == 0:
+            self._seen.append(self.components.of(after.theta)[items])
+        if self._steps < FIRST_FIT or self._steps & (self._steps - 1):
+            return
+        came, there = (torch.cat(x)[-REMEMBERED:] for x in (self._changed, self._seen))
+        self._changed, self._seen = [came], [there]
+        if len(there) >= FEW:
+            self._there = self._fitted(there, generator)
+            self._born = self._fitted(came, generator) if len(came) >= FEW else self._there
+
+    def _fitted(self, x: Tensor, generator: torch.Generator) -> Transport:
+        pool = Pool(_only_model(x), x, torch.zeros_like(x[:, 0]))
+        return gaussian_mixture(self._one, pool, generator, components=self.normals)
+
+    def adapted(self) -> dict[str, Any]:
+        return {} if self._born is None else {"births learned from": len(self._changed[0])}
+
+
+class ComponentWalk(Kernel):
+    """A Gaussian step of log-uniform length by one component, chosen at random.
+
+    Arguments:
+        target: A target over :class:`~trjmcmc.Counts` whose components are exchangeable.
+        lengths: Range of the step in units of the prior's spread.
+        name: Shown in tables.
+
+    Raises:
+        ConfigurationError: Another space, components that are not exchangeable, lengths that
+            are not positive.
+
+    Source:
+        Metropolis et al. (1953), https://doi.org/10.1063/1.1699114
+
+    Example:
+        >>> from trjmcmc import problems
+        >>> move = ComponentWalk(problems.pulses(points=50))
+        >>> move.between, move.within
+        (False, True)
+    """
+
+    within = True
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        lengths: tuple[float, float] = LENGTHS,
+        name: str = "component walk",
+    ) -> None:
+        if not 0 < lengths[0] <= lengths[1]:
+            raise ConfigurationError(f"lengths: expected 0 < shortest <= longest, got {lengths}")
+        self.target, self.name = target, name
+        self.components = Components(target)
+        self.scale = prior_units(target)[1][self.components.slots[0]]
+        self.log_lengths = (math.log(lengths[0]), math.log(lengths[1]))
+
+    def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
+        parts, (low, high) = self.components, self.log_lengths
+        code, theta = state.code, state.theta
+        total = parts.total(code, theta) if state.total is None else state.total
+        index = parts.some(code, generator)
+        x = parts.one(theta, index)
+        u = torch.rand(len(x), 1, generator=generator, device=x.device, dtype=x.dtype)
+        noise = torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
+        y = x + noise * self.scale * torch.exp(low + (high - low) * u)
+        some = code[:, 0] > 0
+        y = torch.where(some[:, None], y, x)
+        state = State(code, theta, state.log_joint, None, total)
+        if total is not None:
+            change = parts.contribution(theta, y) - parts.contribution(theta, x)
+            total = total + some.view(-1, *[1] * (total.ndim - 1)) * change
+        moved = parts.put(theta, index, y)
+        log_joint = self.target.log_joint(code, moved, total)
+        log_ratio = torch.where(some, log_joint - state.log_joint, -math.inf)
+        proposed = State(code, moved, log_joint, None, total)
+        return accept(self.name, state, proposed, log_ratio, generator)
+
+
+def _log_density(density: Transport, x: Tensor) -> Tensor:
+    return density.log_prob(x, _only_model(x))
+
+
+def _only_model(x: Tensor) -> Tensor:
+    return torch.zeros(len(x), 1, dtype=torch.long, device=x.device)
