@@ -68,6 +68,7 @@ PROBE = 5  # steps by which the speed of a trained map's kernel is found
 ROOM = 0.5  # share of the time left that a round may take
 AUDIT_SHARE, MEND_SHARE = 0.2, 0.3  # of the time left: for the audit, and till no mending begins
 PRICED = 64  # models whose price under Laplace's method is taken
+ASKED = 100  # models that are new to the map in a step of its training
 FIRST_SHARE = 0.15  # of the time left, for a first look
 TOO_FEW = 0.3  # share of the steps of a first look below which nothing is known
 NEW_MODELS = 0.3  # share of the models on a walk that no chain has seen before
@@ -189,6 +190,7 @@ class Auto:
         self._moves: dict[str, Kernel] = {}
         self._found: dict[str, Segment] = {}
         self._together: str | None = None
+        self._price = 0.0  # seconds that a model costs the map when it is new to it
 
     def seen(self) -> Pool | None:
         """Points that the chains have passed."""
@@ -430,7 +432,7 @@ class Auto:
         known = self.transport
         flow = known.bare() if isinstance(known, Laplace) else Laplace(self.target)
         space = self.target.space
-        price = flow.price(space.sample_prior(PRICED, self.generator))
+        price = self._price = flow.price(space.sample_prior(PRICED, self.generator))
         models = min(PATIENCE, FIRST_SHARE * self._room) / price  # that can be had in a look
         asked = NEW_MODELS * len(self.state.code) * SEGMENT  # by a step of a walk
         all_of_them = space.size is not None and models > space.size
@@ -473,6 +475,8 @@ class Auto:
         doubtful = self._doubtful() and not self.plan.rounds
         last = self._found["jump"].efficiency if "jump" in self._moves else 0.0
         if not self.fill and self._wait(self._found[best]) < ROUND * FASTEST:
+            return best
+        if self._price * ASKED * steps > ROOM * self._room:  # too dear even to find out more
             return best
         hoped = 2 * last or HOPE * len(self.state.code) / self._step_with_map()
         while len(self.plan.rounds) < ROUNDS:

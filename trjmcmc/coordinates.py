@@ -9,18 +9,23 @@ from torch import Tensor
 
 from .errors import ConfigurationError
 from .rng import seeded
+from .space import Counts, ModelList, Space
 from .target import Target
 
+STEP = 0.02  # prior standard deviations between gradients whose difference is taken
+WIDEST = 4.0  # prior standard deviations that a posterior is taken to have at most
 PRIOR_DRAWS = 1024  # that tell where the prior lies
 
 
 def prior_units(target: Target) -> tuple[Tensor, Tensor]:
-    """Median and spread of prior draws by slot, over the models that use it, (D,) each.
+    """Median and spread of prior draws by slot, (D,) each.
+
+    With all items together, in a space of items; elsewhere over the models that use the slot.
 
     They depend on the target alone: the draws have a seed of their own.
     """
     generator = torch.Generator(target.device).manual_seed(0)
-    code = target.space.sample_prior(PRIOR_DRAWS, generator)
+    code = _everything(target.space, generator)
     with seeded(0, target.device), torch.no_grad():
         theta = target.sample_prior(code, generator)
     theta = torch.where(target.space.active(code) & theta.isfinite(), theta, math.nan)
@@ -30,6 +35,14 @@ def prior_units(target: Target) -> tuple[Tensor, Tensor]:
     location = location.nan_to_num(0.0)
     scale = (0.5 * (high - low)).nan_to_num(1.0)
     return location, torch.where(scale > 0, scale, 1.0)
+
+
+def _everything(space: Space, generator: torch.Generator) -> Tensor:
+    """Models that between them use every slot often, (PRIOR_DRAWS, L)."""
+    if isinstance(space, ModelList):
+        return space.enumerate().repeat(-(-PRIOR_DRAWS // int(space.size or 1)), 1)
+    code = space.sample_prior(PRIOR_DRAWS, generator)
+    return torch.full_like(code, space.max if isinstance(space, Counts) else 1)
 
 
 def check_absent_is_zero(target: Target) -> None:

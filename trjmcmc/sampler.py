@@ -52,6 +52,7 @@ FIT_SHARE = 0.75  # of a limit on the evaluations of a run
 FRUGAL_STEPS = 100  # at least that chains make where evaluations are limited
 STARTS = 64  # particles a model that starts are picked from where no pilot run was made
 TAUGHT = 20_000  # draws of a run that a map may be trained on
+START_SHARE = 0.2  # of the time left, for the chains' starts
 DEAR = 1e9  # models times coordinates cubed: beyond it covariances cost more than they help
 PROBES = 64  # points at which a map is checked
 ROUND_TRIP = 0.05  # largest error of a map there and back
@@ -376,10 +377,11 @@ class TRJSampler:
         pick = torch.multinomial(guess.exp(), chains, True, generator=self._generator)
         return self.target.space.enumerate()[pick]
 
-    def _prior_starts(self, code: Tensor) -> Tensor | None:
+    def _prior_starts(self, code: Tensor, deadline: float = math.inf) -> Tensor | None:
         """For each chain a prior draw carried to its model's posterior by tempering.
 
-        Of very many models a few are carried; the chains in others start from Laplace's normals.
+        Of very many models a few are carried; the chains in others start from Laplace's normals,
+        or from the prior.
         """
         space = self.target.space
         if self._recipe.audit is not None:
@@ -388,16 +390,24 @@ class TRJSampler:
             return None
         codes, index, _ = distinct(code)
         theta = None
-        if len(codes) > FEW_MODELS and isinstance(self.transport, Laplace):
-            z = self.transport.sample_reference(len(code), self._generator, self.target.dtype)
+        if len(codes) > FEW_MODELS:
             with torch.no_grad():
-                theta, _ = self.transport.bare().push(z, code)
+                theta = self.target.sample_prior(code, self._generator)
+                if isinstance(self.transport, Laplace):
+                    flow = self.transport.bare()
+                    z = flow.sample_reference(len(code), self._generator, self.target.dtype)
+                    theta, _ = flow.push(z, code)
             codes = codes[:: -(-len(codes) // FEW_MODELS)]
         if len(codes) * self.target.dim**3 > DEAR:
             return theta
         try:
             run = TemperedSMC(
-                self.target, codes, particles=STARTS, moves=5, generator=self._generator
+                self.target,
+                codes,
+                particles=STARTS,
+                moves=5,
+                deadline=deadline,
+                generator=self._generator,
             ).run()
         except (TargetError, ConvergenceError):
             return theta
@@ -551,7 +561,9 @@ class TRJSampler:
         begun = time.perf_counter()
         code = self._starting_models(max(chains, CHAINS))
         through = self.transport if ready else None
-        state = starting_state(self.target, through, code, generator, self._prior_starts(code))
+        latest = time.monotonic() + START_SHARE * max(0.0, deadline - time.monotonic())
+        carried = self._prior_starts(code, latest)
+        state = starting_state(self.target, through, code, generator, carried)
         auto = Auto(
             recipe,
             self.transport,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -11,6 +11,7 @@ import torch
 
 from .draws import Draws
 from .estimate import Estimate
+from .estimate.mean import mean_error
 from .fit import ModelWeights
 from .space import Subsets, distinct
 from .target import Target
@@ -28,7 +29,7 @@ class Variational:
         kind: The family of q(m), by name.
         probabilities: q(m) of the models that it draws most, by label, largest first.
         inclusion: Inclusion probability of each item under q, for subsets; else None.
-        elbo: Evidence lower bound of all models together, nats.
+        elbo: Evidence lower bound of all models together, nats, of q where the density is not zero.
         cross_entropy: Minus the mean of log q(m, theta) over a run's exact draws, nats, theta
             in unconstrained coordinates; None before a run.
         divergence: Kullback-Leibler divergence of q from the posterior, estimated by the
@@ -109,6 +110,9 @@ def variational(
     log_w = target.log_joint(code, theta).double() - log_q - weights.log_prob(code)
     finite = log_w[log_w.isfinite()]
     elbo = _mean(finite if len(finite) else log_w)
+    share = max(1, len(finite)) / len(log_w)  # of q where the density is not zero
+    error = math.hypot(elbo.std_error, math.sqrt((1 - share) / (share * len(log_w))))
+    elbo = replace(elbo, value=elbo.value + math.log(share), std_error=error)
     models, _, _ = distinct(code)
     log_p = weights.log_prob(models).double()
     top = log_p.argsort(descending=True)[:SHOWN]
@@ -117,8 +121,8 @@ def variational(
     )
     inclusion = None
     if isinstance(space, Subsets):
-        share = space.items(code).double().mean(0).tolist()
-        inclusion = _inclusion(dict(zip(space.names, share, strict=True)))
+        shares = space.items(code).double().mean(0).tolist()
+        inclusion = _inclusion(dict(zip(space.names, shares, strict=True)))
     answer = Variational(type(weights).__name__, probabilities, inclusion, elbo)
     if draws is None:
         return answer
@@ -133,12 +137,13 @@ def _compared(
     log_w: torch.Tensor,
     draws: Draws,
 ) -> Variational:
-    every = max(1, draws.n_chains * draws.n_draws // DRAWS)
-    code, theta = (x[::every].to(target.device) for x in draws.flat())
-    theta = theta.to(target.dtype)
+    every = max(1, -(-draws.n_chains * draws.n_draws // DRAWS))
+    kept = (draws.code, draws.theta, draws.log_joint)
+    code, theta, log_joint = (x[:, ::every].flatten(0, 1).to(target.device) for x in kept)
+    theta, log_joint = theta.to(target.dtype), log_joint.double()
     log_q = (transport.log_prob(theta, code) + weights.log_prob(code)).double()
-    cross_entropy = _mean(-log_q)
-    log_joint = draws.log_joint.flatten()[::every].to(log_q)
+    by_chain = -log_q.view(draws.n_chains, -1).cpu().numpy()
+    cross_entropy = Estimate(float(by_chain.mean()), *mean_error(by_chain))
     log_evidence = float(log_w.logsumexp(0)) - math.log(DRAWS)
     divergence = float((log_joint - log_q).mean()) - log_evidence
     error = None

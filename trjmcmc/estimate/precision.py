@@ -39,7 +39,7 @@ def features(space: Space, code: Tensor) -> Tensor:
     """
     if space.size == 1:
         return torch.ones(*code.shape[:-1], 1, dtype=torch.float64, device=code.device)
-    if isinstance(space, Subsets) and int(space.size or 0) > COUNTED:
+    if isinstance(space, Subsets) and (space.size is None or space.size > COUNTED):
         return code.double()
     index = space.index(code.reshape(-1, code.shape[-1]))
     size = int(space.size or 0)

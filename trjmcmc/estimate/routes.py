@@ -59,8 +59,8 @@ def chain_weights(
     log_w = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
     with torch.no_grad():
         for rows in place.split(CHUNK):
-            here = (t[rows].to(device) for t in (code, theta, log_joint))
-            point = locate(State(*here), transport, generator)
+            here = State(*(t[rows].to(device) for t in (code, theta, log_joint)))  # type: ignore[arg-type]
+            point = locate(here, transport, generator)
             z[rows], log_w[rows] = point.z.to(z), point.log_weight.to(log_w)
     shape = draws.n_chains, len(code) // draws.n_chains
     return code.view(*shape, code.shape[1]), z.view(*shape, z.shape[1]), log_w.view(shape)

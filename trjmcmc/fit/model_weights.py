@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -37,10 +38,12 @@ class ModelWeights(nn.Module, ABC):
 
     def __init__(self, space: Space) -> None:
         super().__init__()
+        space = copy.deepcopy(space)  # it moves between devices with the weights
         self.space = space
         low, levels = space.levels()
         self.register_buffer("low", low)
         self.levels: list[int] = levels.tolist()
+        self._worst: float | None = None  # loss so far that was finite
 
     @abstractmethod
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
@@ -63,6 +66,14 @@ class ModelWeights(nn.Module, ABC):
             loss: One draw of the loss for each, shape (n,), nats; what is not finite counts as
                 worse than the worst.
         """
+
+    def sound(self, loss: Tensor) -> Tensor:
+        """Losses with those that are not finite a little above the worst so far."""
+        finite = loss.isfinite()
+        if bool(finite.any()):
+            worst = float(loss[finite].max())
+            self._worst = worst if self._worst is None else max(worst, self._worst)
+        return torch.where(finite, loss, (self._worst or 0.0) + OUTSIDE)
 
     def moved(self, step: float) -> None:
         """Take note that the map's parameters moved by ``step``, root mean square."""
@@ -130,7 +141,7 @@ class ScoreGradient(ModelWeights):
 
     def learn(self, code: Tensor, loss: Tensor) -> None:
         parameters = [p for p in self.parameters() if p.requires_grad]
-        if not parameters or not len(code):
+        if not parameters or not code.numel():
             return
         if self._optimiser is None:
             self._optimiser = torch.optim.Adam(parameters, lr=self.learning_rate)
@@ -146,7 +157,7 @@ class ScoreGradient(ModelWeights):
         parameters = [p for p in self.parameters() if p.requires_grad]
         with torch.enable_grad():
             log_q = self.log_prob(code)
-            gain = sound(loss).to(log_q) + log_q.detach()
+            gain = self.sound(loss).to(log_q) + log_q.detach()
             objective = ((gain - self._baseline(gain)) * log_q).mean()
             found = torch.autograd.grad(objective, parameters, allow_unused=True)
         self._batches += 1
@@ -356,7 +367,7 @@ class MeanField(ScoreGradient):
         u = u.clamp(1e-6, 1 - 1e-6)
         soft = ((self.logits + u.log() - (-u).log1p()) / self.temperature).sigmoid()
         hard = (soft > 0.5).to(soft)
-        return hard + soft - soft.detach()
+        return hard + (soft - soft.detach())  # the bracket is zero exactly
 
     def descend(self, bits: Tensor, loss: Tensor) -> None:
         """Take a straight-through step.
@@ -384,10 +395,3 @@ def draw_models(space: Space, log_p: Tensor, n: int, generator: torch.Generator)
     edges = p.cumsum(0)
     u = torch.rand(n, generator=generator, device=p.device, dtype=p.dtype) * edges[-1]
     return space.enumerate()[torch.searchsorted(edges, u).clamp(max=len(p) - 1)]
-
-
-def sound(loss: Tensor) -> Tensor:
-    """Losses with those that are not finite a little above the worst of the others."""
-    finite = loss.isfinite()
-    worst = torch.where(finite, loss, -math.inf).amax()
-    return torch.where(finite, loss, worst.nan_to_num(0.0, 0.0, 0.0) + OUTSIDE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -93,6 +94,7 @@ class TemperedSMC:
         gradients: Whether to use them; None asks the target.
         budget: Most evaluations, about; temperatures are fewer where it runs out, and there is
             one round of polish at most.
+        deadline: Time by ``time.monotonic`` after which it gives up.
         generator: Source of randomness.
 
     Source:
@@ -103,7 +105,7 @@ class TemperedSMC:
     Raises:
         ConfigurationError: A setting out of range.
         UnreachableError: A model has no prior draw of finite likelihood.
-        ConvergenceError: The temperature did not reach 1 in 500 steps.
+        ConvergenceError: The temperature did not reach 1 in 500 steps, or by the deadline.
         NonFiniteError: A density is NaN or +inf.
 
     Example:
@@ -127,6 +129,7 @@ class TemperedSMC:
         ess: float = 0.5,
         gradients: bool | None = None,
         budget: int | None = None,
+        deadline: float = math.inf,
         generator: torch.Generator,
     ) -> None:
         if particles < 2 or moves < 1 or not 0 < ess < 1:
@@ -136,6 +139,7 @@ class TemperedSMC:
             )
         self.target, self.code, self.generator = target, code, generator
         self.particles, self.moves, self.ess, self.budget = particles, moves, ess, budget
+        self.deadline = deadline
         self.polish = POLISH if budget is None else 1
         self.gradients = target.differentiable if gradients is None else gradients
         self.keep = max(particles, STORED // (max(len(code), 1) * USUAL_TEMPERATURES))
@@ -165,6 +169,8 @@ class TemperedSMC:
                 while not generation.complete:
                     self._advance(generation)
                     generation.proposed = None
+                    if time.monotonic() > self.deadline:
+                        raise ConvergenceError("tempering ran out of time")
                 bar.update(float(generation.temper.min()) - bar.n)
                 self._keep(generation)
                 cold = bool((generation.temper >= 1).all())

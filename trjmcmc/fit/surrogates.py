@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..errors import ConfigurationError
 from ..space import Space, check_enumerable
-from .model_weights import ModelWeights, draw_models, sound
+from .model_weights import ModelWeights, draw_models
 
 MOST_MODELS = 4096  # whose full covariance is kept
 LEAST, MOST = 1e-10, 1e6  # variances, in units of the scale squared
@@ -55,6 +55,7 @@ class GaussianSurrogate(ModelWeights):
 
     mean: Tensor
     variance: Tensor
+    possible: Tensor
 
     def __init__(
         self,
@@ -85,6 +86,7 @@ class GaussianSurrogate(ModelWeights):
         device, size = self.low.device, int(space.size or 1)
         self.register_buffer("mean", torch.zeros(size, dtype=torch.float64, device=device))
         self.register_buffer("variance", torch.full_like(self.mean, self.prior_variance))
+        self.register_buffer("possible", self.space.log_prior(self.space.enumerate()) > -math.inf)
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         return draw_models(self.space, self._nats(self.mean), n, generator)
@@ -102,11 +104,11 @@ class GaussianSurrogate(ModelWeights):
         return draw_models(self.space, self._nats(self.mean + self.beta * sd), n, generator)
 
     def _nats(self, utility: Tensor) -> Tensor:
-        return (self.scale or 1.0) * utility
+        return torch.where(self.possible, (self.scale or 1.0) * utility, -math.inf)
 
     @torch.no_grad()
     def learn(self, code: Tensor, loss: Tensor) -> None:
-        value = -sound(loss).double()
+        value = -self.sound(loss).double()
         if not self._batches:
             self.scale = self.scale or max(1.0, float(value.std(correction=0).nan_to_num(1.0)))
             self.mean.fill_(float(value.mean()) / self.scale)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from ..coordinates import check_absent_is_zero, prior_units
+from ..coordinates import STEP, WIDEST, check_absent_is_zero, prior_units
 from ..errors import ConfigurationError
 from ..space import Subsets
 from ..target import Target
@@ -17,8 +17,6 @@ from .base import Info, Kernel, State, accept
 
 FLIPS = 4  # proposals a step: each costs one gradient, the first one more
 LOOKED_AT = 64  # chains at which curvature is measured
-STEP = 0.02  # prior standard deviations between gradients whose difference is taken
-WIDEST = 4.0  # prior standard deviations that a conditional posterior is taken to have at most
 LOG_LEAST = -1e3  # nats: a choice that seems impossible is not quite
 LOG_ROOT_TWO_PI = 0.5 * math.log(2 * math.pi)
 

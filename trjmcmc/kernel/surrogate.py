@@ -13,7 +13,6 @@ from ..space import Counts, Space
 from .index import IndexProposal, Neighbours, Score
 
 SWAPS = 0.25  # swaps a flip of a unit
-HOPELESS = 1e4  # nats; a score of -inf counts as so far below the others
 
 
 class Walk(IndexProposal):
@@ -47,7 +46,8 @@ class ScoreWalk(Walk):
     Arguments:
         space: :class:`~trjmcmc.Subsets` or :class:`~trjmcmc.Counts`.
         score: Function of codes (C, L) that gives log-probabilities (C,) up to a constant,
-            such as :meth:`~trjmcmc.Laplace.log_evidence`.
+            such as :meth:`~trjmcmc.Laplace.log_evidence`. Models of score -inf are neither
+            gone to nor left.
         steps: Length of the walk; a scan of all units, or two steps of a count, if omitted.
             Longer walks scan again.
 
@@ -87,7 +87,7 @@ class ScoreWalk(Walk):
             taken = u.log() < there - last
             new = torch.where(taken[:, None], near, new)
             last = torch.where(taken, there, last)
-        return new, first - last
+        return new, torch.where(first == last, 0.0, first - last)
 
     def _moves(self, code: Tensor, generator: torch.Generator) -> list[int | None]:
         if isinstance(self.space, Counts):
@@ -95,7 +95,7 @@ class ScoreWalk(Walk):
         return scan(code.shape[1], self.steps, generator)
 
     def _scored(self, code: Tensor) -> Tensor:
-        return self.score(code).double().nan_to_num(-HOPELESS, -HOPELESS, -HOPELESS)
+        return self.score(code).double().nan_to_num(-math.inf, -math.inf, -math.inf)
 
 
 def n_swaps(units: int) -> int:

@@ -101,7 +101,6 @@ def robust_selection(
 def gibbs_robust_selection(
     target: RegressionTarget,
     *,
-    prior_sd: float = PRIOR_SDS["focused"],
     chains: int = 256,
     draws: int = 2000,
     burn_in: int = 500,
@@ -115,8 +114,7 @@ def gibbs_robust_selection(
     beside samplers that know none.
 
     Arguments:
-        target: Of :func:`robust_selection`; its data are taken.
-        prior_sd: Standard deviation of the coefficients that the target was made with.
+        target: Of :func:`robust_selection`; its data and its prior are taken.
         chains: Independent chains, from the model of the intercept.
         draws: Scans that are averaged over.
         burn_in: Scans before them.
@@ -128,7 +126,7 @@ def gibbs_robust_selection(
         ``chains`` its standard error.
 
     Raises:
-        ConfigurationError: chains or draws below 1, burn_in below 0.
+        ConfigurationError: chains or draws below 1, burn_in below 0; another target.
 
     Source:
         Verdinelli & Wasserman (1991), https://doi.org/10.1007/BF01889985, with the spike of
@@ -144,6 +142,10 @@ def gibbs_robust_selection(
             "chains, draws, burn_in: expected at least 1, 1 and 0, got "
             f"{chains}, {draws} and {burn_in}"
         )
+    likelihood = getattr(target, "log_likelihood", None)
+    if not isinstance(likelihood, MixtureRegression) or target.x.shape[1] + 1 != target.dim:
+        raise ConfigurationError("target: expected one of trj.problems.robust_selection")
+    prior_sd = target.prior_sd
     columns, response = target.x.double().numpy(), target.y.double().numpy()
     design = np.column_stack([np.ones(len(columns)), columns])
     rng = np.random.default_rng(seed)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..coordinates import prior_units
+from ..coordinates import STEP, WIDEST, prior_units
 from ..errors import ConfigurationError
 from ..memory import ROW_BYTES, CodeMemory
 from ..target import Target
@@ -24,8 +24,6 @@ LENGTHS = (1.0, 0.3, 0.1, 0.03, 0.01)  # shares of a Newton step that are tried
 LONGEST = 1.0  # prior standard deviations of a step in each direction off a saddle
 CHECKED = 4  # points at which second derivatives are compared with differences
 AGREE = 0.1  # share of the largest of them that they may differ by
-STEP = 0.02  # prior standard deviations between gradients whose difference is taken
-WIDEST = 4.0  # prior standard deviations that the posterior is taken to have at most
 SMALL = 64  # coordinates up to which models are computed that may be asked for next
 STIFFEST = 1e10  # largest precision, in units of the prior's
 BATCH = 2**22  # numbers of a batch of Hessians
@@ -256,7 +254,7 @@ class Laplace(Bijection):
         root = (scale[..., None] * root).to(u.dtype)
         mode = self._theta(u, active)
         log_evidence = value + _log_det(root) + 0.5 * math.log(2 * math.pi) * active.sum(-1)
-        return mode, root, log_evidence.nan_to_num(-math.inf, -math.inf)
+        return mode, root, log_evidence.nan_to_num(-math.inf, -math.inf, -math.inf)
 
     def _units(self, theta: Tensor) -> Tensor:
         return (theta - self.location) / self.scale

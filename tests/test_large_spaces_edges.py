@@ -1,0 +1,139 @@
+"""Large spaces at their edges: impossible models, sparse priors, sizes nobody knows, short runs."""
+
+import math
+import time
+
+import numpy as np
+import pytest
+import torch
+from torch.distributions import Normal
+
+import trjmcmc as trj
+from tests import toys
+from tests.test_large_spaces import limit
+from trjmcmc.coordinates import prior_units
+from trjmcmc.errors import ConfigurationError
+from trjmcmc.kernel import ScoreWalk
+from trjmcmc.variational import variational
+
+
+def small_models(units=4, value=-75.0):
+    """Models of two items at most, alike."""
+    names = [f"x{i}" for i in range(units)]
+    space = trj.Subsets(names, of="beta", prior=lambda size: float(size <= 2))
+    return trj.Target(
+        space, {"beta": Normal(0.0, 1.0)}, lambda p, active: value + 0.0 * p["beta"].sum(-1)
+    )
+
+
+@pytest.mark.parametrize("make", [trj.GaussianSurrogate, trj.GaussianProcess])
+def test_surrogates_keep_to_possible_models(make, generator):
+    space = small_models().space
+    weights = make(space)
+    for _ in range(5):
+        code = weights.explore(64, generator)
+        assert int(code.sum(1).max()) <= 2
+        weights.learn(code, torch.full((64,), 75.0))
+    assert float(weights.log_prob(space.enumerate()).double().exp().sum()) == pytest.approx(1)
+    assert int(weights.sample(500, generator).sum(1).max()) <= 2
+
+
+def test_a_batch_without_a_finite_loss_is_worse_than_all_before():
+    weights = trj.Categorical(toys.conjugate_subsets().space)
+    assert float(weights.sound(torch.tensor([75.0, math.inf])).max()) > 75
+    assert float(weights.sound(torch.tensor([math.inf, math.nan])).min()) > 75
+
+
+def test_straight_through_draws_are_zeros_and_ones(generator):
+    bits = trj.MeanField(toys.conjugate_subsets().space, gradient="straight-through").relaxed(
+        10_000, generator
+    )
+    assert torch.equal(bits.detach(), bits.detach().round())
+    assert abs(float(bits.detach().long().double().mean()) - 0.5) < 5 * 0.5 / 30_000**0.5
+
+
+def test_the_bound_is_one_where_q_reaches_impossible_models(generator):
+    target = small_models(8, -10.0)
+    answer = variational(target, trj.Uniform(target.space), trj.Affine(target.space), generator)
+    # where it is not zero, q is the posterior: the bound is the log evidence
+    assert abs(answer.elbo.value + 10.0) < 4.5 * answer.elbo.std_error < 0.2
+
+
+def test_the_error_of_the_cross_entropy_knows_that_draws_are_correlated():
+    target = toys.conjugate_subsets()
+    sampler = trj.TRJSampler(target, models=trj.Categorical, seed=3)
+    sampler.fit(steps=20, pilot=False, audit=False, progress=False)
+    result = sampler.run(draws=300, chains=16, progress=False)
+    found = result.variational.cross_entropy
+    every = max(1, -(-result.raw.n_chains * result.raw.n_draws // 8192))
+    code, theta = result.raw.code[:, ::every], result.raw.theta[:, ::every]
+    with torch.no_grad():
+        log_q = sampler.transport.log_prob(theta.flatten(0, 1), code.flatten(0, 1))
+        log_q = (log_q + sampler.models.log_prob(code.flatten(0, 1))).view(16, -1)
+    between = float(log_q.mean(1).std()) / 4
+    assert found.value == pytest.approx(float(-log_q.mean()), abs=1e-4)
+    assert 0.4 * between < found.std_error < 2.5 * between
+
+
+def test_units_of_the_prior_where_items_are_rare():
+    space = trj.Subsets(["a", "b"], of="beta", prior=1e-4)
+    target = trj.Target(space, {"beta": Normal(0.0, 1000.0)}, lambda p, active: p["beta"].sum(-1))
+    assert torch.allclose(prior_units(target)[1], torch.tensor(1000.0), rtol=0.2)
+
+
+def test_models_of_no_score_are_neither_gone_to_nor_left(generator):
+    space = trj.Subsets(list("abc"), of="beta")
+    allowed = lambda code: torch.where(code.sum(1) < 3, -28_000.0 - code.sum(1), -math.inf)  # noqa: E731
+    space.bind(torch.arange(3))
+    code = torch.cat([torch.zeros(500, 3).long(), torch.ones(10, 3).long()])
+    new, ratio = ScoreWalk(space, allowed).propose(code, generator)
+    assert int(new[:500].sum(1).max()) < 3
+    assert bool((ratio[500:] == -math.inf).all())
+    assert torch.allclose(ratio[:500], new[:500].sum(1).double())
+
+
+def test_a_space_of_unknown_size():
+    target = trj.problems.robust_selection("mid", p=7, seed=1)
+    known = trj.TRJSampler(target, seed=2).run(200, chains=128, progress=False)
+    target.space.size = None
+    result = trj.TRJSampler(target, seed=2).run(200, chains=128, progress=False)
+    tables = [r.inclusion_probabilities() for r in (known, result)]
+    gap = tables[0]["probability"].to_numpy() - tables[1]["probability"].to_numpy()
+    error = np.hypot(*(t["se"].to_numpy() for t in tables))
+    assert np.nanmax(np.abs(gap[1:] / error[1:])) < limit(7)
+    sampler = trj.TRJSampler(target, models=trj.Made, seed=2)
+    sampler.fit(steps=5, audit=False, progress=False)
+    assert len(sampler.variational.probabilities)
+
+
+def test_nothing_to_choose():
+    space = trj.Subsets(["a"], of="beta", always=["a"])
+    target = trj.Target(space, {"beta": Normal(0.0, 1.0)}, lambda p, active: -p["beta"].sum(-1))
+    sampler = trj.TRJSampler(target, models=trj.Made, seed=0)
+    sampler.fit(steps=3, audit=False, progress=False)
+    assert sampler.variational is None  # nothing to say of one model
+
+
+def test_data_augmentation_takes_the_prior_of_the_target():
+    tight, wide = (
+        trj.problems.gibbs_robust_selection(
+            trj.problems.robust_selection("mid", prior, p=4, seed=0), draws=300, burn_in=50
+        ).mean(0)
+        for prior in ("focused", "wide")
+    )
+    assert (wide[:2] < tight[:2]).all()  # a wide prior asks more of a column
+    with pytest.raises(ConfigurationError, match="robust_selection"):
+        trj.problems.gibbs_robust_selection(trj.problems.logistic_selection(3))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: trj.problems.logistic_selection(60), lambda: trj.problems.conjugate_selection(100)],
+    ids=["60 columns", "100 columns"],
+)
+def test_a_time_limit_holds_where_models_are_dear(make):
+    target = make()
+    begun = time.monotonic()
+    result = trj.TRJSampler(target, seed=1).run(max_seconds=6, progress=False)
+    assert result.raw.n_draws >= 1
+    assert time.monotonic() - begun < 15  # twice, and more, for a busy machine
