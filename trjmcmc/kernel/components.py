@@ -104,11 +104,9 @@ class ComponentBirthDeath(Kernel):
         parts, space = self.components, self.components.space
         code, k, n = state.code, state.code[:, 0], len(state.code)
         total = parts.total(code, state.theta) if state.total is None else state.total
-        theta = parts.shuffled(code, state.theta, generator)
         u = torch.rand(2, n, generator=generator, device=code.device)
         up = u[0] < 0.5
-        if self._born is not None:  # the last is the one to die
-            theta = self._last(theta, k, self._chosen(code, theta, generator))
+        theta = self._last(state.theta, k, self._chosen(code, state.theta, generator))
         state = State(code, theta, state.log_joint, None, total)
         possible = torch.where(up, k < space.max, k > space.min)
         index = torch.where(up, k, k - 1).clamp(0, space.max - 1)
@@ -131,6 +129,8 @@ class ComponentBirthDeath(Kernel):
         log_ratio = torch.where(possible, log_ratio, -math.inf)
         proposed = State(new, moved, log_joint, None, total)
         after, info = accept(self.name, state, proposed, log_ratio, generator)
+        # the last is the likeliest to die: new names, or moves that go by names would be wrong
+        after = after._replace(theta=parts.shuffled(after.code, after.theta, generator))
         if self.adapting:
             self._learn(x[info[0].accepted], after, generator)
         return after, info
@@ -173,6 +173,9 @@ class ComponentBirthDeath(Kernel):
         return mine - weights.logsumexp(1) + code[:, 0].clamp(min=1).log()
 
     def _chosen(self, code: Tensor, theta: Tensor, generator: torch.Generator) -> Tensor:
+        """The component that would die, (C,)."""
+        if self._born is None:
+            return self.components.some(code, generator)
         weights = self._log_weights(code, theta)
         u = torch.rand(
             weights.shape, generator=generator, device=weights.device, dtype=torch.float64
@@ -180,7 +183,7 @@ class ComponentBirthDeath(Kernel):
         return (weights - torch.log(-u.log())).argmax(1)
 
     def _last(self, theta: Tensor, k: Tensor, index: Tensor) -> Tensor:
-        """The component of an index and the last one trade places."""
+        """Coordinates after that of an index and the last one have traded places."""
         parts, last = self.components, (k - 1).clamp(min=0)
         index = torch.where(k > 0, index, 0)
         x, y = parts.one(theta, index), parts.one(theta, last)

@@ -1,0 +1,269 @@
+"""Unknown numbers of components: one component at a time, learned births, sums."""
+
+import math
+
+import pytest
+import torch
+from torch.distributions import Gamma, LogNormal, Normal, Uniform
+
+import trjmcmc as trj
+from tests import toys
+from tests.test_large_spaces import limit
+from trjmcmc.components import Components
+from trjmcmc.errors import ConfigurationError, ShapeError, TargetError
+from trjmcmc.kernel import (
+    BirthDeath,
+    ComponentBirthDeath,
+    ComponentWalk,
+    Cycle,
+    Neighbours,
+    RandomWalk,
+    adapting,
+    start,
+)
+
+N, STEPS = 40_000, 3
+PRIOR = torch.tensor([0.1, 0.3, 0.4, 0.2], dtype=torch.float64)
+
+
+def prior_only(additive):
+    """Two coordinates a component, one of which depends on what all share; data say nothing."""
+    zero = trj.Additive(
+        lambda p: p["mass"][:, None] * torch.ones(3), lambda total, p: 0.0 * total.sum(-1)
+    )
+    return trj.Target(
+        trj.Counts(3, of=("mass", "place"), prior=PRIOR),
+        {
+            "spread": LogNormal(0.0, 0.5),
+            "mass": Gamma(2.0, 1.0),
+            "place": lambda p: Normal(0.0, p["spread"][:, None]),
+        },
+        zero if additive else lambda p, active: 0.0 * p["mass"].sum(-1),
+    )
+
+
+def seen_sum(additive=True):
+    """The sum of a few skewed numbers is seen; p(k) by numerical integration."""
+    y = torch.tensor([2.0])
+
+    def combine(total, p):
+        return Normal(total[:, 0], 0.7).log_prob(y.to(total))
+
+    def plain(p, active):
+        return combine(torch.where(active, p["a"], 0.0).sum(-1, keepdim=True), p)
+
+    likelihood = trj.Additive(lambda p: p["a"][:, None], combine) if additive else plain
+    return trj.Target(
+        trj.Counts(3, of="a", prior=PRIOR), {"a": Gamma(2.0, 1.0)}, likelihood, dtype=torch.float64
+    )
+
+
+def exact_counts():
+    """p(k | data) of :func:`seen_sum`: a sum of k gammas is a gamma."""
+    grid = torch.linspace(1e-6, 40, 400_001, dtype=torch.float64)
+    seen = Normal(grid, 0.7).log_prob(torch.tensor(2.0)).exp()
+    mass = [float(Normal(0.0, 0.7).log_prob(torch.tensor(2.0)).exp())]
+    for k in (1, 2, 3):
+        density = Gamma(2.0 * k, 1.0).log_prob(grid).exp()
+        mass.append(float(torch.trapezoid(seen * density, grid)))
+    p = PRIOR * torch.tensor(mass, dtype=torch.float64)
+    return p / p.sum()
+
+
+def learned(target, **settings):
+    """Births and deaths whose densities have been fitted, to something near the posterior."""
+    kernel = ComponentBirthDeath(target, normals=3, **settings)
+    generator = torch.Generator().manual_seed(9)
+    code = target.space.sample_prior(400, generator)
+    state = start(target, code, target.sample_prior(code, generator))
+    with torch.no_grad(), adapting(kernel):
+        for _ in range(33):
+            state, _ = kernel.step(state, generator)
+    assert kernel.adapted()["births learned from"] > 100
+    return kernel
+
+
+def classical(target):
+    return BirthDeath(target, Neighbours(target.space))
+
+
+MOVES = {
+    "births from the prior": lambda t: ComponentBirthDeath(t, prior_share=1.0),
+    "learned births": learned,
+    "walk": ComponentWalk,
+    "all": lambda t: Cycle([learned(t), (ComponentWalk(t), 2), classical(t), RandomWalk(t)]),
+}
+
+
+def frequencies(code, p):
+    seen = torch.bincount(code[:, 0], minlength=len(p)).double() / len(code)
+    return (seen - p) / (p * (1 - p) / len(code)).sqrt()
+
+
+@pytest.mark.parametrize("additive", [True, False], ids=["sums", "whole"])
+@pytest.mark.parametrize("name", MOVES)
+def test_where_data_say_nothing_the_prior_stays(name, additive, generator):
+    """k, and every parameter: marginals of all components, and of what they share."""
+    target = prior_only(additive)
+    kernel = MOVES[name](target)
+    code = target.space.sample_prior(N, generator)
+    state = start(target, code, target.sample_prior(code, generator))
+    changed = 0.0
+    with torch.no_grad():
+        for _ in range(STEPS):
+            state, infos = kernel.step(state, generator)
+            changed += float(infos[0].accepted.double().mean()) / STEPS
+    assert changed > 0.1
+    assert float(frequencies(state.code, PRIOR).abs().max()) < limit(4)
+    params = target.constrain(state.code[0], state.theta)
+    for k in (1, 2, 3):
+        rows = state.code[:, 0] == k
+        spread = params["spread"][rows]
+        mass = Gamma(2.0, 1.0).cdf(params["mass"][rows, :k].double())
+        place = Normal(0.0, spread[:, None]).cdf(params["place"][rows, :k]).double()
+        shared = LogNormal(0.0, 0.5).cdf(spread.double())[:, None]
+        for u in (mass, place, shared):
+            for moment in (u - 0.5, (u - 0.5).square() - 1 / 12, (u < 0.1).double() - 0.1):
+                each = moment.mean(1)
+                z = float(each.mean() / (each.std() / len(each) ** 0.5))
+                assert abs(z) < limit(60), (name, k)
+
+
+def exactly_distributed(target, generator):
+    """Draws by importance resampling from the prior: independent, but for what repeats."""
+    code = target.space.sample_prior(40 * N, generator)
+    theta = target.sample_prior(code, generator)
+    weight = target.log_prior_and_likelihood(code, theta)[1].double().softmax(0)
+    pick = torch.multinomial(weight, N, True, generator=generator)
+    return start(target, code[pick], theta[pick])
+
+
+@pytest.mark.parametrize("additive", [True, False], ids=["sums", "whole"])
+@pytest.mark.parametrize("name", ["births from the prior", "learned births", "all"])
+def test_counts_are_those_of_integration(name, additive, generator):
+    target = seen_sum(additive)
+    state = exactly_distributed(target, generator)
+    kernel = MOVES[name](target)
+    with torch.no_grad():
+        for _ in range(STEPS):
+            state, _ = kernel.step(state, generator)
+    z = frequencies(state.code, exact_counts())
+    assert float(z.abs().max()) < 1.05 * limit(4)  # resampled draws repeat, one in forty
+    again = target.log_joint(state.code, state.theta)
+    assert torch.allclose(state.log_joint, again, atol=1e-6)
+
+
+def test_without_the_number_of_components_the_same_check_fails(generator, monkeypatch):
+    """The negative control: the k of k! is dropped."""
+    target = seen_sum()
+    kernel = learned(target)
+    right = kernel._log_death
+    monkeypatch.setattr(
+        kernel,
+        "_log_death",
+        lambda code, theta, index: right(code, theta, index) - code[:, 0].clamp(min=1).log(),
+    )
+    state = exactly_distributed(target, generator)
+    with torch.no_grad():
+        for _ in range(STEPS):
+            state, _ = kernel.step(state, generator)
+    assert float(frequencies(state.code, exact_counts()).abs().max()) > 3 * limit(4)
+
+
+def test_sums_are_kept_and_are_those_of_the_components(generator):
+    target = trj.problems.pulses(points=60, seed=1)
+    code = target.space.sample_prior(300, generator)
+    state = start(target, code, target.sample_prior(code, generator))
+    kernel = Cycle([ComponentBirthDeath(target), (ComponentWalk(target), 2)])
+    with torch.no_grad():
+        for _ in range(300):
+            state, _ = kernel.step(state, generator)
+        fresh = target.total(state.code, state.theta)
+        exact = target.log_joint(state.code, state.theta)
+    assert float((state.total - fresh).abs().max()) < 1e-4
+    assert torch.allclose(state.log_joint, exact, atol=1e-2)
+    params = target.constrain(torch.tensor([8]), state.theta)
+    t = target.t.float()
+    z = (t - params["centre"][..., None]) / params["width"][..., None]
+    signal = params["amplitude"][..., None] * torch.exp(-0.5 * z**2)
+    signal = torch.where(target.space.items(state.code)[..., None], signal, 0.0).sum(1)
+    assert torch.allclose(signal, fresh.float(), atol=1e-4)
+
+
+def test_gradients_pass_through_sums():
+    target = trj.problems.pulses(points=40)
+    code = torch.tensor([[0], [2], [8]])
+    theta = torch.randn(3, 24, generator=torch.Generator().manual_seed(0))
+    value, gradient = target.log_joint_and_grad(code, theta)
+    step = torch.zeros(24)
+    step[1] = 1e-2
+    up, down = (target.log_joint(code, theta + s * step) for s in (1, -1))
+    assert torch.allclose(gradient[1:, 1], ((up - down) / 2e-2)[1:], rtol=2e-2, atol=2e-2)
+    assert float(gradient[0].abs().max()) == 0 and bool(value.isfinite().all())
+
+
+def test_portions_of_many_components_add_up(monkeypatch, generator):
+    target = trj.problems.pulses(points=50)
+    code = target.space.sample_prior(200, generator)
+    theta = target.sample_prior(code, generator)
+    whole = target.total(code, theta)
+    monkeypatch.setattr(trj.additive, "CELLS", 50 * 7)
+    assert torch.allclose(whole, target.total(code, theta))
+
+
+def test_components_trade_places_by_chance_alone(generator):
+    target = prior_only(True)
+    parts = Components(target)
+    code = torch.full((6000, 1), 2)
+    theta = target.sample_prior(code, generator)
+    moved = parts.shuffled(code, theta, generator)
+    swapped = (parts.of(moved)[:, 0] == parts.of(theta)[:, 1]).all(-1)
+    kept = (moved == theta).all(-1)
+    assert bool((swapped | kept).all())
+    assert abs(float(swapped.double().mean()) - 0.5) < 5 * 0.5 / 6000**0.5
+    assert bool((parts.of(moved)[:, 2] == parts.of(theta)[:, 2]).all())
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ConfigurationError, match="expected a space of Counts"):
+        ComponentBirthDeath(toys.conjugate_subsets())
+    uneven = trj.Target(
+        trj.Counts(3, of="a"),
+        {"a": Normal(0.0, 1.0)},
+        lambda p, active: (p["a"] * torch.arange(3)).sum(-1),
+    )
+    with pytest.raises(ConfigurationError, match="components are not exchangeable"):
+        ComponentWalk(uneven)
+    target = prior_only(False)
+    with pytest.raises(ConfigurationError, match="prior_share"):
+        ComponentBirthDeath(target, prior_share=0.0)
+    with pytest.raises(ConfigurationError, match="lengths"):
+        ComponentWalk(target, lengths=(0.0, 1.0))
+    with pytest.raises(ConfigurationError, match="pass it to a Target"):
+        trj.Additive(lambda p: p["a"], lambda t, p: t)({"a": torch.zeros(2, 3)}, torch.ones(2, 3))
+    shape = trj.Additive(lambda p: p["a"].sum(), lambda t, p: t)
+    with pytest.raises(ConfigurationError, match=r"contribution: expected a tensor of shape \(1,"):
+        trj.Target(trj.Counts(3, of="a"), {"a": Normal(0.0, 1.0)}, shape)
+    with pytest.raises(ShapeError, match="y, t: expected one shape"):
+        trj.problems.pulses(torch.zeros(3), torch.zeros(4))
+    with pytest.raises(TargetError, match="most, noise_sd"):
+        trj.problems.pulses(noise_sd=0.0)
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_few_components_and_none(most, generator):
+    """At most one component; and a space whose smallest and largest counts are next to empty."""
+    target = trj.Target(
+        trj.Counts(most, of="x"),
+        {"x": Uniform(0.0, 1.0)},
+        lambda p, active: torch.zeros(len(active)),
+    )
+    state = start(target, torch.zeros(4000, 1).long(), torch.zeros(4000, most))
+    kernel = Cycle([ComponentBirthDeath(target), ComponentWalk(target)])
+    with torch.no_grad(), adapting(kernel):
+        for _ in range(40):
+            state, infos = kernel.step(state, generator)
+            assert not any(bool(i.log_ratio.isnan().any()) for i in infos)
+    p = torch.full((most + 1,), 1 / (most + 1), dtype=torch.float64)
+    assert float(frequencies(state.code, p).abs().max()) < limit(3)
+    assert math.isfinite(float(state.log_joint.sum()))
