@@ -267,3 +267,27 @@ def test_few_components_and_none(most, generator):
     p = torch.full((most + 1,), 1 / (most + 1), dtype=torch.float64)
     assert float(frequencies(state.code, p).abs().max()) < limit(3)
     assert math.isfinite(float(state.log_joint.sum()))
+
+
+@pytest.mark.parametrize("surrogate", [False, True])
+def test_a_likelihood_that_ignores_the_mask_is_found_out(surrogate):
+    """Absent components read as zero: here each still adds something."""
+
+    def careless(p, active):
+        return Normal(p["a"].exp().sum(-1), 1.0).log_prob(torch.tensor(2.0))
+
+    def careful(p, active):
+        total = torch.where(active, p["a"].exp(), 0.0).sum(-1)
+        return Normal(total, 1.0).log_prob(torch.tensor(2.0))
+
+    priors, space = {"a": Normal(0.0, 1.0)}, trj.Counts(4, of="a")
+    with pytest.raises(TargetError, match=r"component.s. give .* alone and .* that are not there"):
+        if surrogate:
+            trj.Target(space, priors, careful, surrogate=careless)
+        else:
+            trj.Target(space, priors, careless)
+    trj.Target(trj.Counts(4, of="a"), priors, careful)
+    relies_on_zero = lambda p, active: Normal(p["a"].sum(-1), 1.0).log_prob(torch.tensor(2.0))  # noqa: E731
+    trj.Target(trj.Counts(4, of="a"), priors, relies_on_zero)  # right: zeros add nothing
+    insists = lambda p, active: (p["a"] * torch.ones(4)).sum(-1)  # noqa: E731
+    trj.Target(trj.Counts(4, of="a"), priors, insists)  # can't be cut, is not refused

@@ -267,7 +267,8 @@ def test_selection_among_ten_columns_by_each_proposal(name, data):
     found = result.inclusion_probabilities()
     gap = np.abs(found["probability"].to_numpy() - exact)
     assert gap.max() < 0.01
-    assert (gap <= 4.5 * found["se"].to_numpy() + 1e-9).all()
+    often = np.minimum(exact, 1 - exact) > 0.005  # errors of what is seldom seen are not normal
+    assert (gap <= 4.5 * found["se"].to_numpy() + 1e-9)[often].all()
     if name == "informed":  # warm-up has learnt a score, and the plan says which
         (settings,) = result.report.plan.settings.values()
         assert len(settings["score"]) == 10

@@ -15,11 +15,12 @@ from torch.distributions import Distribution
 
 from .additive import Additive
 from .density import PROBES, Array, Density, LogLikelihood, Quantity, undefined_values
-from .errors import BudgetError, NonFiniteError, ShapeError, TargetError
+from .errors import BudgetError, NonFiniteError, ShapeError, TargetError, TRJError
 from .grouping import apply_by_group
 from .prior import PriorSpec, unchecked
 from .rng import seeded
 from .space import (
+    Counts,
     LogWeights,
     ModelList,
     Space,
@@ -734,6 +735,8 @@ class Target:
             for surrogate in (False, True) if density.surrogate else (False,):
                 what = "surrogate" if surrogate else "log_likelihood"
                 self._probe_one(density, code, theta, items, surrogate, what)
+                if isinstance(self.space, Counts):
+                    self._probe_padding(density, theta, items, what)
             with unchecked():
                 log_prior, log_likelihood, _ = density.evaluate(theta, items, False)
             finite = (log_prior + log_likelihood).isfinite()
@@ -760,6 +763,35 @@ class Target:
                 f"{what} of {density.owner}: point 0 gives {float(one[0]):.6g} alone and "
                 f"{float(batch[0]):.6g} in a batch; the function mixes the points of a batch"
             )
+
+    def _probe_padding(
+        self, density: Density, theta: Tensor, items: Tensor | None, what: str
+    ) -> None:
+        """Compare a likelihood with itself where arrays end with the last component."""
+        function = density.likelihood if what == "log_likelihood" else density.surrogate
+        assert isinstance(self.space, Counts) and items is not None and function is not None
+        if function.foreign or density.additive is not None:
+            return
+        with unchecked():
+            shown = density.shown(theta, items)
+            padded = function(shown, len(theta), items)
+            for row, k in enumerate(items.sum(1).tolist()):
+                cut = {
+                    name: v[row : row + 1, :k] if name in self.space.of else v[row : row + 1]
+                    for name, v in shown.items()
+                }
+                try:
+                    alone = float(function(cut, 1, items[row : row + 1, :k])[0])
+                except TRJError:  # it insists on arrays of full length
+                    return
+                there = float(padded[row])
+                if not math.isclose(alone, there, rel_tol=1e-3, abs_tol=1e-3):
+                    raise TargetError(
+                        f"{what} of {density.owner}: {k} component(s) give {alone:.6g} alone and "
+                        f"{there:.6g} beside {items.shape[1] - k} that are not there and read as "
+                        "zero. Leave those out: torch.where(active, ..., 0), or write it as "
+                        "trj.Additive"
+                    )
 
 
 def _refill(density: Density, packed: Tensor) -> tuple[Tensor]:
