@@ -14,6 +14,7 @@ from torch import Tensor
 
 from .defaults import (
     birth_death,
+    components_of,
     informed_moves,
     inside,
     laplace_fits,
@@ -21,11 +22,13 @@ from .defaults import (
     proposal,
     several,
     trained_kernel,
+    walks,
 )
 from .errors import ConfigurationError
 from .estimate import features
 from .fit import Pool, Recipe, gaussian_mixture
 from .kernel import (
+    ComponentBirthDeath,
     Cycle,
     IndexProposal,
     Jump,
@@ -190,6 +193,7 @@ class Auto:
         self._moves: dict[str, Kernel] = {}
         self._found: dict[str, Segment] = {}
         self._together: str | None = None
+        self._components = components_of(self.target)
         self._price = 0.0  # seconds that a model costs the map when it is new to it
 
     def seen(self) -> Pool | None:
@@ -260,6 +264,8 @@ class Auto:
         self._offer("birth-death", birth_death(self.target, self.guess()))
         if SplitMerge.fits(self.target):
             self._offer("split-merge", SplitMerge(self.target))
+        if self._components is not None:
+            self._offer("components", ComponentBirthDeath(self.target))
         if self._doubtful():  # a second look at the models in doubt, twice as large
             self.recipe.survey_again(DOUBTFUL, progress=self.progress)
         if self.recipe.audit is not None:
@@ -398,7 +404,10 @@ class Auto:
 
     def _step(self, moves: list[Kernel]) -> Kernel:
         """Moves between models, then moves inside them that owe nothing to a map."""
-        kernels: list[Kernel] = [*moves, RandomWalk(self.target, scale=self.recipe.scale)]
+        kernels: list[Kernel | tuple[Kernel, int]] = [
+            *moves,
+            *walks(self.target, self.recipe.scale, self._components),
+        ]
         if any(len(m) > 1 for m in self.recipe.modes):
             kernels += inside(self.target, self.transport, self.recipe)[1:]
         return Cycle(kernels)

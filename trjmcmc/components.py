@@ -24,6 +24,7 @@ class Components:
     Attributes:
         slots: Slots of each component's coordinates, shape (K, P).
         additive: Whether one component can change without the cost of the others.
+        shared: Whether there are parameters beside the components'.
 
     Raises:
         ConfigurationError: Another space, no component, components that are not alike.
@@ -48,6 +49,7 @@ class Components:
         self.slots = torch.stack(rows)
         self.width = self.slots.shape[1]
         self.additive = target.additive is not None
+        self.shared = self.slots.numel() < target.dim
         self._full = torch.full((1, 1), space.max, device=item.device)
         if not self._alike():
             raise ConfigurationError(

@@ -8,12 +8,14 @@ from contextlib import suppress
 import torch
 from torch import Tensor
 
+from .components import Components
 from .errors import ConfigurationError
 from .estimate import Estimate
 from .fit import FEW_MODELS, Categorical, Made, ModelWeights, Recipe, mode_map
 from .kernel import (
     HMC,
     BirthDeath,
+    ComponentWalk,
     CrankNicolson,
     Cycle,
     Fixed,
@@ -152,6 +154,24 @@ def laplace_moves(target: Target, flow: Laplace, walk: IndexProposal, name: str)
 def informed_moves(target: Target) -> Kernel:
     """Births and deaths that the gradient chooses, some that it does not, and moves inside."""
     return Cycle([InformedBirthDeath(target), HMC(target), birth_death(target, None)])
+
+
+def components_of(target: Target) -> Components | None:
+    """The components that a target counts, if they are exchangeable."""
+    with suppress(ConfigurationError):
+        return Components(target)
+    return None
+
+
+def walks(
+    target: Target, scale: Tensor | float, parts: Components | None
+) -> list[Kernel | tuple[Kernel, int]]:
+    """Moves inside a model that owe nothing to a map: of a component, and of everything."""
+    whole = RandomWalk(target, scale=scale)
+    if parts is None:
+        return [whole]
+    each = ComponentWalk(target), WALKS if parts.additive else 1
+    return [each] if parts.additive and not parts.shared else [each, whole]
 
 
 def swaps(space: Space) -> float:
