@@ -410,7 +410,7 @@ def test_the_audit_can_be_larger_or_off():
     assert result.report.evaluations == sampler.target.evaluations - before
 
 
-@pytest.mark.parametrize("trained", [True, False])
+@pytest.mark.parametrize("trained", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_large_spaces_are_audited_where_the_chains_go(trained):
     target = toys.conjugate_subsets(p=7, n=30)
     sampler = trj.TRJSampler(target, None if trained else trj.transport.Identity, seed=2)

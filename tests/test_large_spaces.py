@@ -586,7 +586,7 @@ def test_wrong_settings_say_what_is_wrong(make, error, message):
     "name",
     [
         "made",
-        "gaussian",
+        pytest.param("gaussian", marks=pytest.mark.slow),
         pytest.param("mean field", marks=pytest.mark.slow),
         pytest.param("uniform", marks=pytest.mark.slow),
     ],

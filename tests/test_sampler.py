@@ -50,7 +50,9 @@ def untrained(sampler):
     return sampler
 
 
-@pytest.mark.parametrize("kind", ["trained", "reverse KL", "untrained", "exact"])
+@pytest.mark.parametrize(
+    "kind", ["trained", "reverse KL", pytest.param("untrained", marks=pytest.mark.slow), "exact"]
+)
 def test_the_sinh_arcsinh_pair(kind):
     target = trj.problems.sinh_arcsinh()
     if kind == "exact":
@@ -470,6 +472,7 @@ def test_a_list_with_a_model_without_parameters():
     assert result.draws("three")["a"].shape[1:] == (3,)
 
 
+@pytest.mark.slow
 def test_a_subset_space_too_large_for_a_pilot():
     target = toys.conjugate_subsets(p=7, n=30)
     sampler = trj.TRJSampler(target, seed=6)
