@@ -291,3 +291,67 @@ def test_a_likelihood_that_ignores_the_mask_is_found_out(surrogate):
     trj.Target(trj.Counts(4, of="a"), priors, relies_on_zero)  # right: zeros add nothing
     insists = lambda p, active: (p["a"] * torch.ones(4)).sum(-1)  # noqa: E731
     trj.Target(trj.Counts(4, of="a"), priors, insists)  # can't be cut, is not refused
+
+
+def shown(target, k, generator, n=40):
+    code = torch.full((n, 1), k)
+    theta = target.sample_prior(code, generator)
+    return code, theta, target.constrain(code[0], theta)
+
+
+def test_the_mixture_of_galaxies_is_that_of_torch(generator):
+    target = trj.problems.mixture_1d().to(dtype=torch.float64)
+    code, theta, p = shown(target, 3, generator)
+    parts = torch.distributions.MixtureSameFamily(
+        torch.distributions.Categorical(p["mass"][:, :3]),
+        Normal(p["mean"][:, :3], p["precision"][:, :3] ** -0.5),
+    )
+    exact = parts.log_prob(target.y[:, None]).sum(0)
+    found = target.log_prior_and_likelihood(code, theta)[1]
+    near = exact > -3000  # beyond, a datum is 50 standard deviations from everything
+    assert near.sum() > 10 and torch.allclose(found[near], exact[near], rtol=1e-9)
+
+
+def test_the_mixture_in_the_plane_is_that_of_the_walkthrough(generator):
+    target = trj.problems.gaussian_mixture_2d(true=4, points=300, most=20).to(dtype=torch.float64)
+    code, theta, p = shown(target, 5, generator)
+    means = torch.stack([p["x"], p["y"]], -1)[:, :5]
+    gap = (target.y[:, None, None] - means).square().sum(-1)  # (n, C, 5)
+    log_density = -0.5 * gap / 0.25 - math.log(2 * math.pi * 0.25)
+    exact = (log_density.logsumexp(-1) - math.log(5)).sum(0)
+    found = target.log_prior_and_likelihood(code, theta)[1]
+    near = gap.amin(-1).amax(0) < (50 * 0.5) ** 2
+    assert near.sum() > 10 and torch.allclose(found[near], exact[near], rtol=1e-9)
+    prior = target.space.log_prior(torch.tensor([[1], [2], [20]]))
+    steps = torch.tensor([0.0, -1.0, -19.0]).double() * math.log(300)
+    assert torch.allclose((prior - prior[0]).double(), steps, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: trj.problems.mixture_1d([1.0]), ShapeError, "a vector of two numbers"),
+        (lambda: trj.problems.mixture_1d([1.0, 1.0]), TargetError, "not all equal"),
+        (lambda: trj.problems.gaussian_mixture_2d(sigma=0.0), TargetError, "sigma, side"),
+        (lambda: trj.problems.gaussian_mixture_2d(torch.zeros(4, 3)), ShapeError, "shape"),
+        (lambda: trj.problems.gaussian_mixture_2d(true=99, side=5.0), TargetError, "do not fit"),
+    ],
+)
+def test_mixtures_refuse_what_is_none(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_a_component_is_taken_away_from_a_sum_without_loss(generator):
+    """Births, deaths and walks of mixtures: densities in sums agree with those from scratch."""
+    target = trj.problems.gaussian_mixture_2d(true=3, points=200, most=8)
+    code = torch.full((100, 1), 4)
+    theta = target.sample_prior(code, generator)
+    state = start(target, code, theta)
+    kernel = Cycle([ComponentBirthDeath(target), (ComponentWalk(target), 3)])
+    with torch.no_grad(), adapting(kernel):
+        for _ in range(200):
+            state, _ = kernel.step(state, generator)
+    exact = target.log_joint(state.code, state.theta)
+    assert torch.allclose(state.log_joint, exact, rtol=1e-5)
+    assert int((state.code == 3).sum()) > 50

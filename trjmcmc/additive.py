@@ -29,10 +29,9 @@ class Additive:
         contribution: f. Function of the parameters of N components: those that a component
             has of its own, each of shape (N, *shape of one), and the shared ones, (N, *shape).
             Returns (N, *data).
-        combine: g. Function of the sum, shape (C, *data), zero where there is no component, and
-            of the shared parameters, (C, *shape). Returns (C,), nats.
-
-    Sums are kept in double precision, so that what was added can be taken away.
+        combine: g. Function of the sum, shape (C, *data), zero where there is no component, in
+            double precision, so that what was added can be taken away; and of the shared
+            parameters, (C, *shape). Returns (C,), nats.
 
     Example:
         >>> import trjmcmc as trj
@@ -90,8 +89,7 @@ class Additive:
         return self._checked(self.contribution(own), len(row))
 
     def __call__(self, params: Params, active: Tensor) -> Tensor:
-        like = next(iter(params.values()))
-        return self.combine(self.total(params, active).to(like.dtype), self.shared(params))
+        return self.combine(self.total(params, active), self.shared(params))
 
     def _names(self) -> tuple[str, ...]:
         if self.of is None:

@@ -85,8 +85,7 @@ class Likelihood(Called):
     def of_total(self, total: Tensor, params: dict[str, Tensor], n: int) -> Tensor:
         """The value where the sum of what components add is known, (C,)."""
         assert isinstance(self.function, Additive)
-        like = next(iter(params.values()))
-        value = self.function.combine(total.to(like.dtype), self.function.shared(params))
+        value = self.function.combine(total, self.function.shared(params))
         if not isinstance(value, Tensor) or value.shape != (n,):
             self._wrong_shape(value, n)
         return value

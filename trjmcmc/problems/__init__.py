@@ -5,6 +5,7 @@ from .conjugate_selection import ConjugateSelection, conjugate_selection
 from .factor_analysis import factor_analysis, loading_matrix
 from .four_modes import four_modes, mode_centres
 from .logistic_selection import logistic_selection
+from .mixtures import gaussian_mixture_2d, mixture_1d
 from .pulses import pulses
 from .quadrature import log_evidence
 from .radiata_pine import radiata_pine
@@ -24,11 +25,13 @@ __all__ = [
     "conjugate_selection",
     "factor_analysis",
     "four_modes",
+    "gaussian_mixture_2d",
     "gibbs_robust_selection",
     "gibbs_spike_and_slab",
     "loading_matrix",
     "log_evidence",
     "logistic_selection",
+    "mixture_1d",
     "mode_centres",
     "pulses",
     "radiata_pine",
