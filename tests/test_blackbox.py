@@ -398,6 +398,7 @@ def test_robust_regression_in_plain_numpy():
         assert row["importance_se"] < 0.02
 
 
+@pytest.mark.slow
 def test_sixty_thousand_calls_are_enough_for_an_evidence():
     """The four-parameter model alone, without gradients, within 0.02 of exact."""
     like = trj.problems.robust_regression()

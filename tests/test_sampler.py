@@ -51,7 +51,13 @@ def untrained(sampler):
 
 
 @pytest.mark.parametrize(
-    "kind", ["trained", "reverse KL", pytest.param("untrained", marks=pytest.mark.slow), "exact"]
+    "kind",
+    [
+        "trained",
+        pytest.param("reverse KL", marks=pytest.mark.slow),
+        pytest.param("untrained", marks=pytest.mark.slow),
+        "exact",
+    ],
 )
 def test_the_sinh_arcsinh_pair(kind):
     target = trj.problems.sinh_arcsinh()
@@ -259,9 +265,8 @@ def test_the_sinh_arcsinh_pair_through_the_identity():
     check(result, target.truth, sigmas=4.0)
 
 
-@pytest.mark.parametrize(
-    "data", ["simulated", pytest.param("shared", marks=[shared_only, pytest.mark.slow])]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("data", ["simulated", pytest.param("shared", marks=shared_only)])
 def test_robust_regression(data):
     target = trj.problems.robust_regression()
     if data == "shared":
