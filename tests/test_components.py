@@ -14,6 +14,7 @@ from trjmcmc.errors import ConfigurationError, ShapeError, TargetError
 from trjmcmc.kernel import (
     BirthDeath,
     ComponentBirthDeath,
+    ComponentSplitMerge,
     ComponentWalk,
     Cycle,
     Neighbours,
@@ -72,14 +73,25 @@ def exact_counts():
 
 def learned(target, **settings):
     """Births and deaths whose densities have been fitted, to something near the posterior."""
-    kernel = ComponentBirthDeath(target, normals=3, **settings)
+    kernel = taught(ComponentBirthDeath(target, normals=3, **settings), target, 33)
+    assert kernel.adapted()["births learned from"] > 100
+    return kernel
+
+
+def learned_split(target):
+    """Splits whose distances have been fitted to what was accepted."""
+    kernel = taught(ComponentSplitMerge(target), target, 65)
+    assert kernel.adapted()["distances learned from"] > 100
+    return kernel
+
+
+def taught(kernel, target, steps):
     generator = torch.Generator().manual_seed(9)
     code = target.space.sample_prior(400, generator)
     state = start(target, code, target.sample_prior(code, generator))
     with torch.no_grad(), adapting(kernel):
-        for _ in range(33):
+        for _ in range(steps):
             state, _ = kernel.step(state, generator)
-    assert kernel.adapted()["births learned from"] > 100
     return kernel
 
 
@@ -91,7 +103,9 @@ MOVES = {
     "births from the prior": lambda t: ComponentBirthDeath(t, prior_share=1.0),
     "learned births": learned,
     "walk": ComponentWalk,
-    "all": lambda t: Cycle([learned(t), (ComponentWalk(t), 2), classical(t), RandomWalk(t)]),
+    "splits": ComponentSplitMerge,
+    "learned splits": learned_split,
+    "all": lambda t: Cycle([learned(t), learned_split(t), (ComponentWalk(t), 2), classical(t), RandomWalk(t)]),
 }
 
 
@@ -139,14 +153,15 @@ def exactly_distributed(target, generator):
 
 
 @pytest.mark.parametrize("additive", [True, False], ids=["sums", "whole"])
-@pytest.mark.parametrize("name", ["births from the prior", "learned births", "all"])
+@pytest.mark.parametrize("name", ["births from the prior", "learned births", "learned splits", "all"])
 def test_counts_are_those_of_integration(name, additive, generator):
     target = seen_sum(additive)
     state = exactly_distributed(target, generator)
     kernel = MOVES[name](target)
     with torch.no_grad():
         for _ in range(STEPS):
-            state, _ = kernel.step(state, generator)
+            state, infos = kernel.step(state, generator)
+            assert float(infos[0].accepted.double().mean()) > 0.02
     z = frequencies(state.code, exact_counts())
     assert float(z.abs().max()) < 1.05 * limit(4)  # resampled draws repeat, one in forty
     again = target.log_joint(state.code, state.theta)
@@ -163,6 +178,24 @@ def test_without_the_number_of_components_the_same_check_fails(generator, monkey
         "_log_death",
         lambda code, theta, index: right(code, theta, index) - code[:, 0].clamp(min=1).log(),
     )
+    state = exactly_distributed(target, generator)
+    with torch.no_grad():
+        for _ in range(STEPS):
+            state, _ = kernel.step(state, generator)
+    assert float(frequencies(state.code, exact_counts()).abs().max()) > 3 * limit(4)
+
+
+def test_without_the_count_of_neighbours_the_same_check_fails(generator, monkeypatch):
+    """The negative control of splits: every pair is taken for mutual neighbours."""
+    target = seen_sum()
+    kernel = learned_split(target)
+    right, nearest = kernel._log_choice, kernel._nearest
+
+    def wrong(code, theta, one, two, e, share):
+        mutual = (nearest(code, theta, one) == two).to(e) + (nearest(code, theta, two) == one).to(e)
+        return right(code, theta, one, two, e, share) - (0.5 * mutual.clamp(min=1)).log()
+
+    monkeypatch.setattr(kernel, "_log_choice", wrong)
     state = exactly_distributed(target, generator)
     with torch.no_grad():
         for _ in range(STEPS):

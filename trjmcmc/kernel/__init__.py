@@ -8,6 +8,7 @@ from .baselines import (
     NormalInverseGamma,
     saturated_switch,
 )
+from .component_split import ComponentSplitMerge
 from .components import ComponentBirthDeath, ComponentWalk
 from .compose import Cycle, DelayedRejection, Mixture
 from .hmc import HMC
@@ -23,6 +24,7 @@ __all__ = [
     "HMC",
     "BirthDeath",
     "ComponentBirthDeath",
+    "ComponentSplitMerge",
     "ComponentWalk",
     "CrankNicolson",
     "Cycle",
