@@ -19,6 +19,7 @@ from trjmcmc.kernel import (
     Cycle,
     Neighbours,
     RandomWalk,
+    SharedWalk,
     adapting,
     start,
 )
@@ -105,6 +106,7 @@ MOVES = {
     "walk": ComponentWalk,
     "splits": ComponentSplitMerge,
     "learned splits": learned_split,
+    "shared": lambda t: Cycle([learned(t), SharedWalk(t)]),
     "all": lambda t: Cycle([learned(t), learned_split(t), (ComponentWalk(t), 2), classical(t), RandomWalk(t)]),
 }
 
@@ -172,12 +174,7 @@ def test_without_the_number_of_components_the_same_check_fails(generator, monkey
     """The negative control: the k of k! is dropped."""
     target = seen_sum()
     kernel = learned(target)
-    right = kernel._log_death
-    monkeypatch.setattr(
-        kernel,
-        "_log_death",
-        lambda code, theta, index: right(code, theta, index) - code[:, 0].clamp(min=1).log(),
-    )
+    monkeypatch.setattr(kernel, "_log_places", lambda k, up: torch.zeros(len(k)))
     state = exactly_distributed(target, generator)
     with torch.no_grad():
         for _ in range(STEPS):

@@ -1,7 +1,7 @@
 """Training of transport maps, and the audit of what they have learnt."""
 
 from .audit import Audit, AuditReport, ModelAudit, Pool, tempered_draws
-from .gaussians import gaussian_mixture
+from .gaussians import NormalMixture, gaussian_mixture
 from .locate import locate
 from .model_weights import Categorical, Made, MeanField, ModelWeights, Uniform
 from .modes import Modes, find_modes, mode_map
@@ -36,6 +36,7 @@ __all__ = [
     "emcee_pool",
     "find_modes",
     "forward_kl",
+    "NormalMixture",
     "gaussian_mixture",
     "locate",
     "mode_map",

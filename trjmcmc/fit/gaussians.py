@@ -19,6 +19,53 @@ FLOOR = 0.1  # weight of the prior that keeps covariances away from singular
 START_ROUNDS = 5  # of k-means
 
 
+class NormalMixture:
+    """A mixture of normals in few dimensions, for many points at once.
+
+    Arguments:
+        weight: Shape (k,).
+        mean: Shape (k, d).
+        factor: Lower triangular factors of the covariances, shape (k, d, d).
+
+    Example:
+        >>> normal = NormalMixture(torch.ones(1), torch.zeros(1, 2), torch.eye(2)[None])
+        >>> x = normal.sample(3, torch.Generator().manual_seed(0))
+        >>> x.shape, round(float(normal.log_prob(torch.zeros(1, 2))), 4)
+        (torch.Size([3, 2]), -1.8379)
+    """
+
+    def __init__(self, weight: Tensor, mean: Tensor, factor: Tensor) -> None:
+        k, d = mean.shape
+        self.weight, self.mean, self.factor = weight, mean, factor
+        inverse = torch.linalg.solve_triangular(factor, torch.eye(d).to(factor), upper=False)
+        self._whiten = inverse.permute(2, 0, 1).reshape(d, k * d)  # all normals by one product
+        self._centre = torch.einsum("kij,kj->ki", inverse, mean)
+        log_det = factor.diagonal(dim1=1, dim2=2).log().sum(-1)
+        self._constant = weight.log() - log_det - 0.5 * d * math.log(2 * math.pi)
+
+    @classmethod
+    def fitted(cls, x: Tensor, components: int, generator: torch.Generator) -> NormalMixture:
+        """Fitted to draws, shape (n, d), by expectation-maximisation; fewer normals of few."""
+        order = torch.randperm(len(x), generator=generator, device=x.device)
+        k = max(1, min(components, len(x) // (DRAWS_A_COMPONENT * (x.shape[1] + 1))))
+        found = _fit(x[order[:MOST_DRAWS]].double(), k, generator)
+        return cls(*(part.to(x.dtype) for part in found))
+
+    def sample(self, n: int, generator: torch.Generator) -> Tensor:
+        """Shape (n, d)."""
+        like = self.mean
+        which = torch.multinomial(self.weight, n, True, generator=generator)
+        noise = torch.randn(
+            n, like.shape[1], generator=generator, device=like.device, dtype=like.dtype
+        )
+        return self.mean[which] + torch.einsum("nij,nj->ni", self.factor[which], noise)
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Shape (n, d) -> (n,), nats."""
+        z = (x @ self._whiten).view(len(x), *self._centre.shape) - self._centre
+        return (self._constant - 0.5 * z.square().sum(-1)).logsumexp(1)
+
+
 def gaussian_mixture(
     space: Space, pool: Pool, generator: torch.Generator, *, components: int = 8
 ) -> Mixture:

@@ -15,6 +15,7 @@ from .hmc import HMC
 from .index import Fixed, IndexProposal, Informed, Learnt, MixtureProposal, Neighbours, Stay
 from .informed import InformedBirthDeath
 from .jump import Jump
+from .shared_walk import SharedWalk
 from .split import SplitMerge
 from .surrogate import ScoreWalk
 from .sweep import SweepWalk
@@ -46,6 +47,7 @@ __all__ = [
     "Point",
     "RandomWalk",
     "ScoreWalk",
+    "SharedWalk",
     "SplitMerge",
     "State",
     "Stay",

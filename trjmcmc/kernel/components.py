@@ -11,12 +11,9 @@ from torch import Tensor
 from ..components import Components
 from ..coordinates import prior_units
 from ..errors import ConfigurationError
-from ..fit.audit import Pool
-from ..fit.gaussians import gaussian_mixture
+from ..fit import NormalMixture
 from ..rng import HostRandom
-from ..space import ModelList
 from ..target import Target
-from ..transport import Transport
 from .base import Info, Kernel, State, accept
 
 NORMALS = 16  # of the density that newborn components are drawn from
@@ -88,13 +85,8 @@ class ComponentBirthDeath(Kernel):
         self.target, self.name = target, name
         self.components = Components(target)
         self.normals, self.share = normals, prior_share
-        self._one = ModelList(
-            ["component"],
-            torch.ones(1, self.components.width, dtype=torch.bool),
-            torch.zeros(1, dtype=torch.float64),
-        ).to(target.device, target.dtype)
-        self._born: Transport | None = None  # what comes and goes
-        self._there: Transport | None = None  # what is there
+        self._born: NormalMixture | None = None  # what comes and goes
+        self._there: NormalMixture | None = None  # what is there
         self._changed: list[Tensor] = []
         self._seen: list[Tensor] = []
         self._steps = 0
@@ -106,7 +98,9 @@ class ComponentBirthDeath(Kernel):
         total = parts.total(code, state.theta) if state.total is None else state.total
         u = torch.rand(2, n, generator=generator, device=code.device)
         up = u[0] < 0.5
-        theta = self._last(state.theta, k, self._chosen(code, state.theta, generator))
+        weights = self._log_weights(code, state.theta)
+        chosen = _categorical(weights, generator)
+        theta = self._last(state.theta, k, chosen)
         state = State(code, theta, state.log_joint, None, total)
         possible = torch.where(up, k < space.max, k > space.min)
         index = torch.where(up, k, k - 1).clamp(0, space.max - 1)
@@ -123,8 +117,11 @@ class ComponentBirthDeath(Kernel):
             change = parts.contribution(theta, x)
             total = total + (sign * possible).view(-1, *[1] * (total.ndim - 1)) * change
         log_joint = self.target.log_joint(new, moved, total)
-        most = torch.where(up, k + 1, k)[:, None].clamp(max=space.max)
-        log_choice = self._log_death(most, larger, index) - self._log_birth(theta, x)
+        # of the components after a birth, or before a death: which is it that dies?
+        log_birth, weight = self._log_birth(theta, x)
+        every = weights.logsumexp(1)
+        every = torch.where(up, torch.logaddexp(every, weight), every)
+        log_choice = weight - every + self._log_places(k, up) - log_birth
         log_ratio = log_joint - state.log_joint + sign * log_choice
         log_ratio = torch.where(possible, log_ratio, -math.inf)
         proposed = State(new, moved, log_joint, None, total)
@@ -141,46 +138,35 @@ class ComponentBirthDeath(Kernel):
         x = self.components.sample_prior(theta, self._random(generator).getrandbits(62))
         if self._born is None:
             return x
-        z = self._born.sample_reference(len(theta), generator, theta.dtype)
-        learned, _ = self._born.push(
-            z, torch.zeros(len(theta), 1, dtype=torch.long).to(theta.device)
-        )
-        return torch.where(prior[:, None], x, learned)
+        return torch.where(prior[:, None], x, self._born.sample(len(theta), generator))
 
-    def _log_birth(self, theta: Tensor, x: Tensor) -> Tensor:
+    def _log_birth(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """log h of a component of each chain, and log d, (C,) each."""
         log_prior = self.components.log_prior(theta, x)
         if self._born is None:
-            return log_prior
-        learned = math.log1p(-self.share) + _log_density(self._born, x)
-        return torch.logaddexp(math.log(self.share) + log_prior, learned)
+            return log_prior, torch.zeros_like(log_prior)
+        learned, weight = self._compared(x)
+        learned = math.log1p(-self.share) + learned
+        return torch.logaddexp(math.log(self.share) + log_prior, learned), weight
+
+    def _compared(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """log f of components (n, P), and log d: how readily each dies, (n,) each."""
+        assert self._born is not None and self._there is not None
+        born = self._born.log_prob(x)
+        weight = (born - self._there.log_prob(x)).nan_to_num(0.0)
+        return born, weight.clamp(-BOLDEST, BOLDEST)
+
+    def _log_places(self, k: Tensor, up: Tensor) -> Tensor:
+        """Log of the places that the last of the components could have, (C,)."""
+        return torch.where(up, k + 1, k).log()
 
     def _log_weights(self, code: Tensor, theta: Tensor) -> Tensor:
         """Log of how readily each component dies, -inf where there is none, (C, K)."""
-        x, items = self.components.of(theta), self.components.space.items(code)
-        weight = torch.zeros(x.shape[:2], dtype=x.dtype, device=x.device)
-        if self._born is not None and self._there is not None:
-            rows = x.flatten(0, 1)
-            gap = _log_density(self._born, rows) - _log_density(self._there, rows)
-            weight = gap.nan_to_num(0.0).clamp(-BOLDEST, BOLDEST).view(weight.shape)
-        return torch.where(items, weight, -math.inf)
-
-    def _log_death(self, code: Tensor, theta: Tensor, index: Tensor) -> Tensor:
-        """Log of the number of components times the chance that this one dies, (C,)."""
-        if self._born is None:
-            return torch.zeros_like(theta[:, 0])
-        weights = self._log_weights(code, theta)
-        mine = weights.gather(1, index[:, None])[:, 0]
-        return mine - weights.logsumexp(1) + code[:, 0].clamp(min=1).log()
-
-    def _chosen(self, code: Tensor, theta: Tensor, generator: torch.Generator) -> Tensor:
-        """The component that would die, (C,)."""
-        if self._born is None:
-            return self.components.some(code, generator)
-        weights = self._log_weights(code, theta)
-        u = torch.rand(
-            weights.shape, generator=generator, device=weights.device, dtype=torch.float64
-        )
-        return (weights - torch.log(-u.log())).argmax(1)
+        items = self.components.space.items(code)
+        weight = torch.where(items, torch.zeros_like(items, dtype=theta.dtype), -math.inf)
+        if self._born is not None:
+            weight[items] = self._compared(self.components.of(theta)[items])[1]
+        return weight
 
     def _last(self, theta: Tensor, k: Tensor, index: Tensor) -> Tensor:
         """Coordinates after that of an index and the last one have traded places."""
@@ -204,12 +190,10 @@ class ComponentBirthDeath(Kernel):
         came, there = (torch.cat(x)[-REMEMBERED:] for x in (self._changed, self._seen))
         self._changed, self._seen = [came], [there]
         if len(there) >= FEW:
-            self._there = self._fitted(there, generator)
-            self._born = self._fitted(came, generator) if len(came) >= FEW else self._there
-
-    def _fitted(self, x: Tensor, generator: torch.Generator) -> Transport:
-        pool = Pool(_only_model(x), x, torch.zeros_like(x[:, 0]))
-        return gaussian_mixture(self._one, pool, generator, components=self.normals)
+            self._there = NormalMixture.fitted(there, self.normals, generator)
+            self._born = self._there
+        if len(there) >= FEW and len(came) >= FEW:
+            self._born = NormalMixture.fitted(came, self.normals, generator)
 
     def adapted(self) -> dict[str, Any]:
         return {} if self._born is None else {"births learned from": len(self._changed[0])}
@@ -275,9 +259,9 @@ class ComponentWalk(Kernel):
         return accept(self.name, state, proposed, log_ratio, generator)
 
 
-def _log_density(density: Transport, x: Tensor) -> Tensor:
-    return density.log_prob(x, _only_model(x))
-
-
-def _only_model(x: Tensor) -> Tensor:
-    return torch.zeros(len(x), 1, dtype=torch.long, device=x.device)
+def _categorical(log_weight: Tensor, generator: torch.Generator) -> Tensor:
+    """An index of each row in proportion to the weights, 0 where there are none, (C, K) -> (C,)."""
+    u = torch.rand(
+        log_weight.shape, generator=generator, device=log_weight.device, dtype=torch.float64
+    )
+    return (log_weight - torch.log(-u.log())).argmax(1)

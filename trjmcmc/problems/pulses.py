@@ -91,12 +91,13 @@ def pulses(
 
     def contribution(p: dict[str, Tensor]) -> Tensor:
         x, _ = data.like(p["centre"])
-        z = (x - p["centre"][:, None]) / p["width"][:, None]
+        z = (x - p["centre"][:, None]) * p["width"].reciprocal()[:, None]
         return p["amplitude"][:, None] * torch.exp(-0.5 * z * z)
 
     def combine(total: Tensor, p: dict[str, Tensor]) -> Tensor:
         _, seen = data.like(total)
-        return constant - 0.5 * ((seen - total) / noise_sd).square().sum(-1)
+        gap = seen - total
+        return constant - 0.5 / noise_sd**2 * torch.linalg.vecdot(gap, gap)
 
     target = PulsesTarget(
         Counts(most, of=("amplitude", "centre", "width")),
