@@ -31,7 +31,7 @@ from .kernel import (
 )
 from .space import Counts, ModelList, Space, Subsets
 from .target import Target
-from .transport import CosmicFlow, Laplace, Transport, mixture_flow
+from .transport import CosmicFlow, Laplace, Ordered, Transport, mixture_flow
 
 STEP_EVALUATIONS = 7  # of the kernel of a trained map
 WALKS = 4  # random walks a step: cheap, and measured to halve the autocorrelation time
@@ -66,9 +66,12 @@ def log_guess(recipe: Recipe, log_mass: dict[str, Estimate]) -> Tensor | None:
 
 
 def default_map(target: Target, seed: int) -> Transport:
-    """A flow; around Laplace's normals where the models are many and differentiable."""
+    """A flow: of components in order where like ones are counted; around Laplace's normals where
+    the models are many and differentiable."""
     space = target.space
     if not laplace_fits(target):
+        if components_of(target) is not None:
+            return Ordered(mixture_flow(space, seed=seed))
         return mixture_flow(space, seed=seed)
     return Laplace(target, CosmicFlow(space, layers=LAYERS_INSIDE, seed=seed))
 

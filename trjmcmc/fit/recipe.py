@@ -313,8 +313,15 @@ class Recipe:
                     loc, scale = locate(self.target, codes, self.generator)
         loc, scale = torch.where(active, loc, 0.0), torch.where(active, scale, 1.0)
         self.scale = _typical_scale(active, scale)
-        if first:
-            self.transport.calibrate(codes, loc, scale)
+        if not first:
+            return
+        transport = self.transport
+        if pool is not None:
+            transport, theta = transport.unwrap(pool.code, pool.theta)
+            if transport is not self.transport:
+                loc, scale = self._moments(codes, Pool(pool.code, theta, pool.log_joint))
+                loc, scale = torch.where(active, loc, 0.0), torch.where(active, scale, 1.0)
+        transport.calibrate(codes, loc, scale)
 
     def _moments(self, codes: Tensor, pool: Pool) -> tuple[Tensor, Tensor]:
         """Means and standard deviations of the draws of each model, shape (M, D)."""

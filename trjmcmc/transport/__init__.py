@@ -9,6 +9,7 @@ from .base import Bijection, Gaussian, Identity, Reference, StudentT, Transport 
 from .cosmic import CosmicFlow  # noqa: E402
 from .laplace import Laplace  # noqa: E402
 from .mixture import Gaussians, Mixture, mixture_flow  # noqa: E402
+from .ordered import Ordered  # noqa: E402
 from .per_model import PerModel  # noqa: E402
 from .realnvp import ConditionalRealNVP  # noqa: E402
 
@@ -25,6 +26,7 @@ __all__ = [
     "Identity",
     "Laplace",
     "Mixture",
+    "Ordered",
     "PerModel",
     "Reference",
     "StudentT",

@@ -202,6 +202,19 @@ class Transport(nn.Module, ABC):
             scale: Positive scales, shape (M, D).
         """
 
+    def unwrap(self, code: Tensor, theta: Tensor) -> tuple[Transport, Tensor]:
+        """What to :meth:`calibrate` where there are posterior draws, and in which coordinates.
+
+        Arguments:
+            code: Models of the draws, shape (N, L).
+            theta: The draws, shape (N, D).
+
+        Returns:
+            The map inside and the draws in its coordinates, (N, D): itself and ``theta``,
+            except where coordinates are arranged before a map sees them.
+        """
+        return self, theta
+
 
 class Bijection(Transport):
     """A bijection of the padded coordinates for every model: parameters to reference and back.

@@ -1,0 +1,306 @@
+"""Maps of exchangeable components in one order, and a random one after it."""
+
+import copy
+import itertools
+
+import pytest
+import torch
+from torch.distributions import Gamma, Normal
+
+import trjmcmc as trj
+from tests.test_components import (
+    PRIOR,
+    STEPS,
+    exact_counts,
+    exactly_distributed,
+    frequencies,
+    prior_only,
+    seen_sum,
+)
+from tests.test_large_spaces import limit
+from tests.test_transport import MovesSpares, shaken_mixture
+from trjmcmc.defaults import default_map
+from trjmcmc.errors import ConfigurationError
+from trjmcmc.fit import ReverseKL, train
+from trjmcmc.kernel import HMC, CrankNicolson, Cycle, Fixed, Jump
+from trjmcmc.transport import CosmicFlow, Identity, Ordered
+
+SPACE = prior_only(True).space  # a shared slot, then two coordinates of three components
+
+
+class NoOrders(Ordered):
+    """The negative control: log k! is dropped."""
+
+    def _log_orders(self, code, like):
+        return like.new_zeros(len(code))
+
+
+def shaken_flow(space):
+    flow = CosmicFlow(space, layers=3, hidden=(8,))
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for p in flow.parameters():
+            p.add_(0.15 * torch.randn(p.shape, generator=generator))
+    return flow
+
+
+MAPS = {
+    "identity": lambda s: Ordered(Identity(s), by=1),
+    "flow": lambda s: Ordered(shaken_flow(s), by=1),
+    "mixture": lambda s: Ordered(shaken_mixture(s)),
+    "moves spares": lambda s: Ordered(MovesSpares(s), by=1),
+}
+every = pytest.mark.parametrize("name", MAPS)
+
+
+@every
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_contract(name, dtype, generator, device):
+    """One density both ways, pulled points lead back, spares and shared slots pass."""
+    flow = MAPS[name](copy.deepcopy(SPACE)).to(device, dtype)
+    code = flow.space.enumerate().repeat(400, 1)
+    z = flow.sample_reference(len(code), generator, dtype)
+    close = 1e-6 if dtype == torch.float64 else 1e-3
+    theta, log_q = flow.push(z, code)
+    assert z.shape == (len(code), 7 + flow.base.auxiliary + 3) and theta.dtype == dtype
+    assert z.shape[1] == 7 + flow.auxiliary
+    back, again_q = flow.pull(theta, code, generator)
+    assert torch.allclose(again_q, log_q, atol=close)
+    assert torch.allclose(flow.push(back, code)[0], theta, atol=close)
+    if flow.spares_pass:
+        assert torch.allclose(flow.log_prob(theta, code), log_q, atol=close)
+        spare = ~flow.space.active(code)
+        assert torch.equal(theta[spare], z[:, :7][spare])
+        moved = torch.where(spare, theta + 1, theta)
+        assert torch.equal(flow.log_prob(moved, code), flow.log_prob(theta, code))
+    if name == "identity":
+        assert torch.equal(theta[:, 0], z[:, 0])
+
+
+@every
+def test_log_determinants_are_those_of_autograd(name, generator):
+    """Of the base's coordinates in theta; the density is the base's over k!, times that."""
+    flow = MAPS[name](copy.deepcopy(SPACE)).double()
+    for k in range(4):
+        code = torch.tensor([[k]])
+        z = flow.sample_reference(1, generator, torch.float64)
+        u, log_base = flow.base.push(z[:, : flow._inner], code)
+        jacobian = torch.autograd.functional.jacobian(lambda u, c=code: flow._apart(u, c)[0][0], u)
+        ladj = torch.linalg.slogdet(jacobian[:, 0]).logabsdet
+        _, log_q = flow.push(z, code)
+        assert torch.allclose(log_q + torch.lgamma(torch.tensor(k + 1.0)), log_base - ladj)
+        theta = flow.push(z, code)[0].detach().requires_grad_()
+        inwards = torch.autograd.functional.jacobian(
+            lambda x, c=code: flow._ordered(x, c)[0][0], theta
+        )
+        assert torch.allclose(torch.linalg.slogdet(inwards[:, 0]).logabsdet, -ladj)
+
+
+def test_gradients_reach_every_parameter(generator):
+    flow = MAPS["mixture"](copy.deepcopy(SPACE)).double()
+    code = SPACE.enumerate().repeat(50, 1)
+    z = flow.sample_reference(len(code), generator, torch.float64)
+    theta, log_q = flow.push(z, code)
+    for loss in (
+        theta.square().sum() + log_q.sum() + flow.log_choice(z, code).sum(),
+        flow.log_prob(theta.detach(), code).sum() + flow.base.log_weights.sum(),
+    ):
+        flow.zero_grad()
+        loss.backward(retain_graph=True)
+        assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in flow.parameters())
+
+
+@pytest.mark.parametrize(("kind", "factor"), [(Ordered, 1), (NoOrders, 0)])
+def test_densities_integrate_to_one_and_know_no_names(kind, factor, generator):
+    """And without k! to k!, by quadrature over all orders."""
+    space = trj.Target(
+        trj.Counts(3, of="a"), {"a": Normal(0.0, 1.0)}, lambda p, active: 0 * p["a"].sum(-1)
+    ).space
+    flow = kind(Identity(space))
+    grid, step = torch.arange(-5.0, 11.0, 0.2, dtype=torch.float64), 0.2
+    for k, copies in ((1, 1), (2, 2), (3, 6)):
+        theta = torch.cartesian_prod(*[grid] * k).view(-1, k)
+        theta = torch.nn.functional.pad(theta, (0, 3 - k))
+        total = flow.log_prob(theta, torch.full((len(theta), 1), k)).exp().sum() * step**k
+        assert float(total) == pytest.approx(1 if factor else copies, rel=0.02)
+    theta = torch.randn(20, 3, generator=generator)
+    three = torch.full((20, 1), 3)
+    for order in itertools.permutations(range(3)):
+        assert torch.equal(flow.log_prob(theta[:, order], three), flow.log_prob(theta, three))
+
+
+@torch.no_grad()
+def test_every_order_is_as_likely_and_pulls_lead_to_theirs(generator):
+    flow = MAPS["flow"](copy.deepcopy(SPACE))
+    n, code = 12_000, torch.full((12_000, 1), 3)
+    place = torch.tensor([9, 3, 1])
+    for source in ("reference", "pulled"):
+        z = flow.sample_reference(n, generator, torch.float32)
+        theta, _ = flow.push(z, code)
+        if source == "pulled":
+            z, _ = flow.pull(theta, code, generator)
+            assert torch.allclose(flow.push(z, code)[0], theta, atol=1e-3)
+            # given the order, the choosers are order statistics of normals, wherever they are
+            u = torch.special.ndtr(z[:, -3:].double())
+            for moment in (
+                u - 0.5,
+                u.square() - 1 / 3,
+                u.sort(1).values - torch.tensor([1, 2, 3]) / 4,
+            ):
+                score = moment.mean(0) / moment.std(0) * n**0.5
+                assert float(score.abs().max()) < limit(18)
+        ranks = theta[:, flow.slots[:, 1]].argsort(1)
+        seen = torch.bincount((ranks * place).sum(1)).double()
+        seen = seen[seen > 0]
+        assert len(seen) == 6
+        assert float(((seen - n / 6).square() / (n / 6)).sum()) < 35.9  # chi-square, 5, 1e-6
+    choice = flow.log_choice(z, code)
+    assert torch.allclose(choice.exp(), torch.full((n,), 1 / 6))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_ties_stay_finite_and_round_trips_hold(dtype, generator):
+    flow = Ordered(shaken_flow(copy.deepcopy(SPACE)), by=1).to(dtype=dtype)
+    code = torch.full((200, 1), 3)
+    z = flow.sample_reference(200, generator, dtype)
+    z[:, 5] = torch.linspace(-60, 0, 200)  # what the second gap is made of
+    z[:, 4] += 7
+    theta, log_q = flow.push(z, code)
+    gap = theta[:, 4:].sort(1).values.diff(dim=1).amin(1)
+    assert bool((gap > 0).all()) and int((gap < 1e-5).sum()) > 20
+    back, again_q = flow.pull(theta, code, generator)
+    assert bool(log_q.isfinite().all()) and bool(back.isfinite().all())
+    assert float((log_q - again_q).abs().max()) < 0.02
+    assert torch.allclose(flow.push(back, code)[0], theta, rtol=1e-5)
+    far = flow.log_prob(theta * 1e6, code)
+    assert bool((~far.isnan()).all())
+
+
+def moves(target, kind):
+    flow = kind(shaken_flow(target.space)).to(dtype=target.dtype)
+    jump = Jump(target, flow, Fixed(target.space), rho=0.6, fresh=0.3)
+    return Cycle([jump, CrankNicolson(target, flow), HMC(target, flow)])
+
+
+@pytest.mark.parametrize("kind", [Ordered, NoOrders])
+def test_moves_leave_the_target_as_it_is(kind, generator):
+    """From exact draws; the map is poor. Without k! the same check fails."""
+    target = seen_sum()
+    state = exactly_distributed(target, generator)
+    kernel = moves(target, kind)
+    accepted = 0.0
+    with torch.no_grad():
+        for _ in range(STEPS):
+            state, infos = kernel.step(state, generator)
+            accepted += float(infos[0].accepted.double().mean()) / STEPS
+    assert accepted > 0.05
+    worst = float(frequencies(state.code, exact_counts()).abs().max())
+    if kind is NoOrders:
+        assert worst > 3 * limit(4)
+    else:
+        assert worst < 1.05 * limit(4)  # resampled draws repeat, one in forty
+        assert torch.allclose(state.log_joint, target.log_joint(state.code, state.theta), atol=1e-6)
+
+
+def test_parameters_keep_their_prior_where_data_say_nothing(generator):
+    """Two coordinates a component and a shared one, in float32."""
+    target = prior_only(True)
+    n = 20_000
+    code = target.space.sample_prior(n, generator)
+    state = trj.kernel.start(target, code, target.sample_prior(code, generator))
+    flow = Ordered(shaken_flow(target.space))
+    kernel = Jump(target, flow, Fixed(target.space), rho=0.6, fresh=0.3)
+    with torch.no_grad():
+        for _ in range(STEPS):
+            state, _ = kernel.step(state, generator)
+    assert float(frequencies(state.code, PRIOR).abs().max()) < limit(4)
+    params = target.constrain(state.code[0], state.theta)
+    for k in (1, 2, 3):
+        rows = state.code[:, 0] == k
+        place = Normal(0.0, params["spread"][rows][:, None]).cdf(params["place"][rows, :k])
+        for u in (Gamma(2.0, 1.0).cdf(params["mass"][rows, :k].double()), place.double()):
+            for moment in (u - 0.5, (u - 0.5).square() - 1 / 12, u[:, :1] - 0.5):
+                each = moment.mean(1)
+                assert abs(float(each.mean() / (each.std() / len(each) ** 0.5))) < limit(22), k
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_with_and_without_it_the_posterior_is_the_same(ordered):
+    target = seen_sum()
+    base = CosmicFlow(target.space, layers=2, hidden=(16,))
+    flow = (Ordered(base) if ordered else base).to(dtype=target.dtype)
+    train(
+        flow,
+        ReverseKL(target),
+        steps=100,
+        batch=128,
+        generator=torch.Generator().manual_seed(0),
+        progress=False,
+    )
+
+    def kernel(target, transport):
+        jump = Jump(target, transport, Fixed(target.space), rho=0.8, fresh=0.2)
+        return Cycle([jump, CrankNicolson(target, transport, fresh=0.2)])
+
+    sampler = trj.TRJSampler(target, flow, kernel, seed=4)
+    result = sampler.run(200, chains=128, warmup=40, fit=False, progress=False)
+    table = result.model_probabilities()
+    gap = torch.tensor(table["visits"].to_numpy()) - exact_counts()
+    error = torch.tensor(table["visits_se"].to_numpy())
+    assert bool((error < 0.03).all())
+    assert bool((gap.abs() < 5 * error).all()), table.to_string()
+
+
+@torch.no_grad()
+def test_the_key_is_the_one_that_tells_components_apart(generator):
+    """Shown draws whose second coordinate sits in three places, whatever the component."""
+    flow = Ordered(shaken_mixture(copy.deepcopy(SPACE)))
+    code = torch.full((600, 1), 3)
+    theta = torch.randn(600, 7, generator=generator)
+    places = torch.tensor([-6.0, 0.0, 6.0])[torch.rand(600, 3, generator=generator).argsort(1)]
+    theta[:, flow.slots[:, 1]] = places + 0.1 * theta[:, flow.slots[:, 1]]
+    inner, u = flow.unwrap(code, theta)
+    assert int(flow.key) == 1 and inner is flow.base
+    assert float(flow.unit) == pytest.approx(6, abs=0.1)
+    assert float(u[:, flow.slots[:, 1]].std(0).max()) < 0.3
+    fixed = Ordered(Identity(copy.deepcopy(SPACE)), by=0)
+    fixed.unwrap(code, theta)
+    assert int(fixed.key) == 0
+    # what a fit has found is saved and loaded
+    fresh = Ordered(shaken_mixture(copy.deepcopy(SPACE)))
+    fresh.load_state_dict(flow.state_dict())
+    assert torch.equal(fresh.log_prob(theta, code), flow.log_prob(theta, code))
+
+
+@torch.no_grad()
+def test_a_location_and_a_scale_are_those_of_theta(generator):
+    flow = Ordered(CosmicFlow(copy.deepcopy(SPACE)), by=1)
+    codes = flow.space.enumerate()
+    active = flow.space.active(codes)
+    loc = torch.where(active, 40.0, 0.0)
+    flow.calibrate(codes, loc, torch.where(active, 3.0, 1.0))
+    code = codes.repeat(3000, 1)
+    theta, _ = flow.push(flow.sample_reference(len(code), generator, torch.float32), code)
+    found = theta[flow.space.active(code)]
+    assert float(found.mean()) == pytest.approx(40, abs=0.5)
+    assert float(found.std()) == pytest.approx(3, abs=0.6)
+
+
+def test_it_is_the_default_where_like_components_are_counted():
+    assert isinstance(default_map(prior_only(True), 0), Ordered)
+    uneven = trj.Target(
+        trj.Counts(3, of="a"),
+        {"a": Normal(0.0, 1.0)},
+        lambda p, active: (p["a"] * torch.arange(3)).sum(-1),
+    )
+    assert isinstance(default_map(uneven, 0), trj.Mixture)
+    assert isinstance(default_map(trj.problems.sinh_arcsinh(), 0), trj.Mixture)
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ConfigurationError, match="expected a space of Counts"):
+        Ordered(Identity(trj.problems.sinh_arcsinh().space))
+    for by in (2, -1):
+        with pytest.raises(ConfigurationError, match=r"by: expected .* 0 to 1, or None, got"):
+            Ordered(Identity(copy.deepcopy(SPACE)), by=by)
