@@ -107,7 +107,9 @@ MOVES = {
     "splits": ComponentSplitMerge,
     "learned splits": learned_split,
     "shared": lambda t: Cycle([learned(t), SharedWalk(t)]),
-    "all": lambda t: Cycle([learned(t), learned_split(t), (ComponentWalk(t), 2), classical(t), RandomWalk(t)]),
+    "all": lambda t: Cycle(
+        [learned(t), learned_split(t), (ComponentWalk(t), 2), classical(t), RandomWalk(t)]
+    ),
 }
 
 
@@ -155,7 +157,9 @@ def exactly_distributed(target, generator):
 
 
 @pytest.mark.parametrize("additive", [True, False], ids=["sums", "whole"])
-@pytest.mark.parametrize("name", ["births from the prior", "learned births", "learned splits", "all"])
+@pytest.mark.parametrize(
+    "name", ["births from the prior", "learned births", "learned splits", "all"]
+)
 def test_counts_are_those_of_integration(name, additive, generator):
     target = seen_sum(additive)
     state = exactly_distributed(target, generator)

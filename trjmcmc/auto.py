@@ -90,6 +90,8 @@ class Segment:
         varied: Whether any indicator differed between draws.
         steps: Its length.
         dear: Whether it ended long before its time, so that nothing is known.
+        drift: Change between its halves, in standard errors over chains, of the log joint or of
+            the code, whichever changed more.
     """
 
     efficiency: float
@@ -98,6 +100,7 @@ class Segment:
     varied: bool
     steps: int
     dear: bool = False
+    drift: float = 0.0
 
 
 def indicator_times(seen: Tensor) -> Tensor:
@@ -140,6 +143,15 @@ def indicator_times(seen: Tensor) -> Tensor:
     return torch.where(stuck, math.inf, torch.where(variance > 0, total.clamp(min=1.0), 1.0))
 
 
+def _drift(code: Tensor, log_joint: Tensor) -> float:
+    """Change between the halves of a look, in standard errors over chains; NaN of few."""
+    seen = torch.cat([code.double(), log_joint.double()[..., None]], -1)
+    half = len(seen) // 2
+    gap = seen[half:].mean(0) - seen[:half].mean(0)
+    error = gap.std(0) / len(gap) ** 0.5
+    return float((gap.mean(0).abs() / error.clamp(min=1e-12)).amax())
+
+
 class Auto:
     """Chooses the kernel of a run, and trains the map while that saves time.
 
@@ -163,6 +175,8 @@ class Auto:
         simple: The map of normals that was fitted to draws, if any.
         state: Where the chains are.
     """
+
+    snapshots = 12  # of a look, half of which are kept to train on
 
     def __init__(
         self,
@@ -202,22 +216,26 @@ class Auto:
 
     # ---- measuring --------------------------------------------------------------------------
 
-    def measure(self, name: str, kernel: Kernel, steps: int | None = None) -> Segment:
+    def measure(
+        self, name: str, kernel: Kernel, steps: int | None = None, most: float = math.inf
+    ) -> Segment:
         """Go on with a kernel, and find how fast the model indicator forgets.
 
-        A first look, of no given length, ends when it has taken its share of the time.
+        A first look, of no given length, ends when it has taken its share of the time, any look
+        after ``most`` seconds.
         """
-        most = math.inf if steps else min(PATIENCE, FIRST_SHARE * self._room)
+        most = most if steps else min(PATIENCE, FIRST_SHARE * self._room)
         steps = steps or int(min(SEGMENT, max(SHORTEST, self.ahead)))
-        codes, states = [], []
+        codes, log_joints, states = [], [], []
         state = self.state
-        every = max(1, steps // 12)
+        every = max(1, steps // self.snapshots)
         with torch.no_grad(), adapting(kernel):
             begun = time.perf_counter()
             for i in range(steps):
                 state, infos = kernel.step(state, self.generator)
                 self._tally.add(infos)
                 codes.append(state.code)
+                log_joints.append(state.log_joint)
                 if i % every == 0:
                     states.append(state)
                 if time.perf_counter() - begun > most:
@@ -244,6 +262,7 @@ class Auto:
             varied=varied,
             steps=steps,
             dear=dear,
+            drift=_drift(torch.stack(codes), torch.stack(log_joints)),
         )
         return found
 

@@ -27,6 +27,7 @@ from .kernel import (
     MixtureProposal,
     Neighbours,
     RandomWalk,
+    SharedWalk,
     SweepWalk,
 )
 from .space import Counts, ModelList, Space, Subsets
@@ -34,6 +35,7 @@ from .target import Target
 from .transport import CosmicFlow, Laplace, Ordered, Transport, mixture_flow
 
 STEP_EVALUATIONS = 7  # of the kernel of a trained map
+STEPS_OF_ONE = 2  # walks of a component a step
 WALKS = 4  # random walks a step: cheap, and measured to halve the autocorrelation time
 UNIFORM_SHARE = 0.2  # of the default proposal between models, so that none is starved
 JUMP_RHO = 0.95  # of the default jump: measured best of 0.8, 0.95 and 1 on coal mining
@@ -169,12 +171,11 @@ def components_of(target: Target) -> Components | None:
 def walks(
     target: Target, scale: Tensor | float, parts: Components | None
 ) -> list[Kernel | tuple[Kernel, int]]:
-    """Moves inside a model that owe nothing to a map: of a component, and of everything."""
-    whole = RandomWalk(target, scale=scale)
+    """Moves inside a model that owe nothing to a map: of everything, or part by part."""
     if parts is None:
-        return [whole]
-    each = ComponentWalk(target), WALKS if parts.additive else 1
-    return [each] if parts.additive and not parts.shared else [each, whole]
+        return [RandomWalk(target, scale=scale)]
+    each = ComponentWalk(target), STEPS_OF_ONE
+    return [each, SharedWalk(target)] if parts.shared else [each]
 
 
 def swaps(space: Space) -> float:

@@ -14,8 +14,10 @@ import torch
 from torch import Tensor
 
 from .auto import Auto
+from .auto_components import AutoComponents
 from .defaults import (
     STEP_EVALUATIONS,
+    components_of,
     default_map,
     default_weights,
     log_guess,
@@ -56,6 +58,8 @@ START_SHARE = 0.2  # of the time left, for the chains' starts
 DEAR = 1e9  # models times coordinates cubed: beyond it covariances cost more than they help
 PROBES = 64  # points at which a map is checked
 ROUND_TRIP = 0.05  # largest error of a map there and back
+FEWEST = 64  # chains that warm up where components are counted
+CELLS = 2**18  # numbers that the sums of all chains may take there
 CHAINS, MANY = 256, 512  # of a run of so many draws; of one until it is precise: measured best
 WARP_SHARE = 0.1  # of the evaluations of a run, for the symmetrised bridge
 WARM_SHARE = 0.1  # of the time of a run that is limited by it
@@ -377,6 +381,15 @@ class TRJSampler:
         pick = torch.multinomial(guess.exp(), chains, True, generator=self._generator)
         return self.target.space.enumerate()[pick]
 
+    def _prior_draws(self, n: int) -> State:
+        """Chains at draws from the prior over models and parameters, where these are finite."""
+        code = self.target.space.sample_prior(n, self._generator)
+        theta = self.target.sample_prior(code, self._generator)
+        theta = torch.where(theta.isfinite(), theta, 0.0)
+        state = start(self.target, code, theta)
+        self.target.check_finite(code, theta, state.log_joint)
+        return state
+
     def _prior_starts(self, code: Tensor, deadline: float = math.inf) -> Tensor | None:
         """For each chain a prior draw carried to its model's posterior by tempering.
 
@@ -486,7 +499,7 @@ class TRJSampler:
         if draws is None and not as_many_as_come:
             draws = 1000
         if chains is None:
-            chains = MANY if as_many_as_come else CHAINS
+            chains = self._chains(MANY if as_many_as_come else CHAINS)
         _check_counts(draws, chains, thin, warmup)
         if fit not in {"auto", True, False}:
             raise ConfigurationError(f'fit: expected "auto", True or False, got {fit!r}')
@@ -527,6 +540,14 @@ class TRJSampler:
             plan.settings = {k.name: found for k in kernel.parts() if (found := k.adapted())}
             return self._finish(chain, tally, plan)
 
+    def _chains(self, most: int) -> int:
+        """Fewer of them where each holds a sum over components as large as the data."""
+        if components_of(self.target) is None or self.target.additive is None:
+            return most
+        code = self.target.space.sample_prior(1, self._generator)
+        sums = self.target.total(code, self.target.sample_prior(code, self._generator))
+        return min(most, max(FEWEST, CELLS // sums.numel()))
+
     @contextmanager
     def _threads(self, auto: bool) -> Iterator[None]:
         """As many threads as are fastest where choices rest on times anyway."""
@@ -557,14 +578,20 @@ class TRJSampler:
         """Find the kernel by measurement, training while that pays."""
         recipe, generator = self._recipe, self._generator
         ready = self.fit_trace is not None or self._given_map
-        recipe.survey(progress=progress)
+        counts = components_of(self.target) is not None
+        if not counts:
+            recipe.survey(progress=progress)
         begun = time.perf_counter()
-        code = self._starting_models(max(chains, CHAINS))
-        through = self.transport if ready else None
-        latest = time.monotonic() + START_SHARE * max(0.0, deadline - time.monotonic())
-        carried = self._prior_starts(code, latest)
-        state = starting_state(self.target, through, code, generator, carried)
-        auto = Auto(
+        if counts:
+            state = self._prior_draws(max(chains, FEWEST))
+        else:
+            code = self._starting_models(max(chains, CHAINS))
+            through = self.transport if ready else None
+            latest = time.monotonic() + START_SHARE * max(0.0, deadline - time.monotonic())
+            carried = self._prior_starts(code, latest)
+            state = starting_state(self.target, through, code, generator, carried)
+        chooser = AutoComponents if counts else Auto
+        auto = chooser(
             recipe,
             self.transport,
             state,
@@ -598,7 +625,7 @@ class TRJSampler:
         recipe.extra = recipe.extra or auto.seen()
         trained = self.fit_trace is not None or self._given_map
         self._simple = None if trained else auto.simple
-        if recipe.few and self._outdated():
+        if recipe.few and self._mapped and self._outdated():
             if recipe.audit is not None:
                 recipe.score = recipe.audit.score(self._map)
             self._weigh()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -150,6 +151,7 @@ class Target:
     gradients: int
     limit: float
     _densities: list[Density]
+    _power = 1.0
 
     def __init__(
         self,
@@ -324,7 +326,17 @@ class Target:
             Shape (C,), nats; -inf outside the support; NaN where the likelihood is NaN.
         """
         log_prior, log_likelihood = self.log_prior_and_likelihood(code, theta, total=total)
-        return torch.where(log_prior == -math.inf, log_prior, log_prior + log_likelihood)
+        log_joint = log_prior + self._power * log_likelihood
+        return torch.where(log_prior == -math.inf, log_prior, log_joint)
+
+    @contextmanager
+    def tempered(self, power: float) -> Iterator[None]:
+        """The log joint with the likelihood to a power in (0, 1], in the block alone."""
+        self._power = power
+        try:
+            yield
+        finally:
+            self._power = 1.0
 
     def log_joint_and_grad(
         self,

@@ -202,7 +202,7 @@ class TemperedSMC:
             raise UnreachableError(
                 f"model {label!r}: none of {weight.shape[1]} prior draws has a finite likelihood"
             )
-        step = _next_step(log_likelihood, weight, last.temper, self.ess)
+        step = next_step(log_likelihood, weight, last.temper, self.ess)
         schedule = self._schedule()
         if self.budget is not None:
             step = torch.maximum(step, self._forced(last, schedule))
@@ -403,7 +403,7 @@ def _piled(theta: Tensor, log_likelihood: Tensor) -> Tensor:
     return piled & (log_likelihood < best - NEGLIGIBLE)
 
 
-def _next_step(log_likelihood: Tensor, weight: Tensor, temper: Tensor, ess: float) -> Tensor:
+def next_step(log_likelihood: Tensor, weight: Tensor, temper: Tensor, ess: float) -> Tensor:
     """Largest step of each row's temperature that keeps the conditional effective sample size.
 
     Found by bisection on the logarithm of the step, since under a wide prior the first step can

@@ -162,9 +162,7 @@ class ComponentSplitMerge(Kernel):
 
     def _distances(self, n: int, generator: torch.Generator) -> Tensor:
         like = self.unit
-        noise = torch.randn(
-            n, len(like), generator=generator, device=like.device, dtype=like.dtype
-        )
+        noise = torch.randn(n, len(like), generator=generator, device=like.device, dtype=like.dtype)
         u = torch.rand(2, n, 1, generator=generator, device=like.device, dtype=like.dtype)
         drawn = noise * 0.5 ** (u[0] * HALVINGS).floor()
         if self._factor is not None:
@@ -181,9 +179,7 @@ class ComponentSplitMerge(Kernel):
         if self._factor is not None:
             y = torch.linalg.solve_triangular(self._factor, z.T, upper=False)
             fitted = -0.5 * y.square().sum(0) - self._factor.diagonal().log().sum()
-            log_q = torch.logaddexp(
-                math.log1p(-LEARNED) + log_q, math.log(LEARNED) + fitted
-            )
+            log_q = torch.logaddexp(math.log1p(-LEARNED) + log_q, math.log(LEARNED) + fitted)
         return log_q - 0.5 * d * math.log(2 * math.pi) - self.unit.log().sum()
 
     def _learn(self, e: Tensor) -> None:

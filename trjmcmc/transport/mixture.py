@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import ConfigurationError
+from ..grouping import on_host
 from ..space import Space, check_enumerable
 from .base import Bijection, Gaussian, Reference, Transport
 from .cosmic import CosmicFlow
@@ -70,6 +71,7 @@ class Gaussians(Components):
     tril: Tensor
     inverse: Tensor
     log_det: Tensor
+    on: Tensor
 
     def __init__(
         self, space: Space, loc: Tensor, scale_tril: Tensor, reference: Reference | None = None
@@ -80,6 +82,7 @@ class Gaussians(Components):
         tril = torch.where(on[..., None] & on[..., None, :], scale_tril.tril(), 0.0)
         tril = tril + torch.diag_embed((~on).to(tril.dtype).expand(loc.shape))
         eye = torch.eye(loc.shape[2], dtype=tril.dtype, device=tril.device).expand_as(tril)
+        self.register_buffer("on", on[:, 0])
         self.register_buffer("loc", torch.where(on, loc, 0.0))
         self.register_buffer("tril", tril)
         self.register_buffer("inverse", torch.linalg.solve_triangular(tril, eye, upper=False))
@@ -87,12 +90,32 @@ class Gaussians(Components):
 
     def pull(self, x: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
         index = self.space.index(code)
-        z = self.inverse[index] @ (x[:, None] - self.loc[index])[..., None]
-        return z[..., 0], -self.log_det[index]
+        if not on_host(x):
+            z = self.inverse[index] @ (x[:, None] - self.loc[index])[..., None]
+            return z[..., 0], -self.log_det[index]
+        z = x[:, None].repeat(1, self.number, 1)
+        for m, rows, used in self._by_model(index):
+            gap = x[rows][:, None, used] - self.loc[m][:, used]
+            inverse = self.inverse[m][:, used[:, None], used]
+            each = torch.einsum("nkd,ked->nke", gap, inverse)
+            z[rows[:, None, None], torch.arange(self.number)[:, None], used] = each
+        return z, -self.log_det[index]
 
     def push(self, z: Tensor, pick: Tensor, code: Tensor) -> Tensor:
         index = self.space.index(code)
-        return self.loc[index, pick] + (self.tril[index, pick] @ z[..., None])[..., 0]
+        if not on_host(z):
+            return self.loc[index, pick] + (self.tril[index, pick] @ z[..., None])[..., 0]
+        x = z.clone()
+        for m, rows, used in self._by_model(index):
+            tril = self.tril[m][:, used[:, None], used][pick[rows]]
+            moved = torch.einsum("nde,ne->nd", tril, z[rows][:, used])
+            x[rows[:, None], used] = self.loc[m][:, used][pick[rows]] + moved
+        return x
+
+    def _by_model(self, index: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """Each model there is, its rows, and the slots it uses: much less than all in one go."""
+        for m in index.unique().tolist():
+            yield m, (index == m).nonzero()[:, 0], self.on[m].nonzero()[:, 0]
 
 
 class Diagonals(Components):

@@ -1,0 +1,114 @@
+"""The kernel of a run over components: births and deaths, and jumps by what they have shown."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import suppress
+
+import torch
+
+from .auto import ENOUGH, JOIN, LONGEST, SEGMENT, Auto, Segment
+from .carry import carry
+from .defaults import several
+from .errors import ConfigurationError
+from .fit import Pool, gaussian_mixture
+from .kernel import ComponentBirthDeath, ComponentSplitMerge, Cycle, Fixed, Jump, Kernel
+from .transport import Identity, Ordered
+
+NORMALS = 8  # a model of the map that whole-vector jumps go through
+CELLS = 5e6  # numbers that its covariances may take
+FITS = 4  # times that it is fitted to better draws, at most
+BETTER = 1.2  # as efficient as before, from where it is fitted again
+SETTLED = 3.0  # standard errors of a change between halves of a look that is none
+SHARE = 0.4  # of the time left that the warm-up may take
+LEAST = 0.02  # of it that each look may take
+PATIENCE = 20.0  # seconds that it may take where no limit is set
+UNSEEN = 0.05  # share of the jumps that lead to models by their prior
+TAKEN = 0.005  # share of the splits that are accepted, from where they are worth their time
+JUMPS = 2  # a step
+RHO, FRESH = 0.5, 0.5  # of these jumps
+
+
+class AutoComponents(Auto):
+    """Chooses the kernel of a run whose target counts exchangeable components.
+
+    Chains start from the prior and go on by births, deaths and walks of components until
+    neither their log joint nor their number drifts. What they have passed is put into canonical
+    order, a mixture of normals is fitted to each number of components, and jumps through it
+    join in if that helps: they cross where one component would have to become two.
+    """
+
+    snapshots = 64
+
+    def _choose(self) -> Kernel:
+        if not several(self.target.space):
+            return super()._choose()
+        room = SHARE * self._room
+        self._end = time.monotonic() + (PATIENCE if math.isinf(room) else room)
+        moves: dict[str, Kernel] = {"components": ComponentBirthDeath(self.target)}
+        with suppress(ConfigurationError):  # never more than one component
+            moves |= {"splits": ComponentSplitMerge(self.target)}
+        begun = time.monotonic()
+        kernel = self._step(list(moves.values()))
+        half = begun + 0.5 * (self._end - begun)
+        self.state = carry(self.target, self.state, kernel, self.generator, self._tally, half)
+        self._settle(moves)
+        if "splits" in moves and not self._taken(moves["splits"]) > TAKEN:
+            del moves["splits"]
+        if self.ready:
+            moves |= {"jump": self._jump()}
+            self._settle(moves)
+        before = 0.0
+        for _ in range(FITS if self._affordable else 0):
+            pool = self.seen()
+            assert pool is not None
+            now = self._settle(moves | {"normals": self._jump_between(pool)}).efficiency
+            if now < BETTER * before or time.monotonic() > self._end:
+                break
+            before = now
+        return self._frozen(self._leader())
+
+    def _settle(self, moves: dict[str, Kernel]) -> Segment:
+        """Go on with some moves until their chains drift no more, or time is up."""
+        name, steps = JOIN.join(moves), SEGMENT
+        self._moves |= moves
+        self._together = name
+        while True:
+            self._states = []
+            left = max(self._end - time.monotonic(), LEAST * self._room)
+            found = self.measure(name, self._step(list(moves.values())), steps, left)
+            self._found[name] = found
+            late = time.monotonic() + 2 * steps * found.step > self._end
+            if late or (found.drift < SETTLED and steps > ENOUGH * found.time):
+                return found
+            steps = min(2 * steps, LONGEST)
+
+    def _taken(self, kernel: Kernel) -> float:
+        """Share of a kernel's proposals that were accepted so far."""
+        return self._tally.rates()[kernel.name]["between"]
+
+    @property
+    def _affordable(self) -> bool:
+        space = self.target.space
+        return space.enumerable and int(space.size or 0) * NORMALS * self.target.dim**2 < CELLS
+
+    def _jump_between(self, pool: Pool) -> Kernel:
+        """Jumps of all components at once, through normals fitted to draws in canonical order."""
+        space = self.target.space
+        order = Ordered(Identity(space))
+        _, u = order.unwrap(pool.code, pool.theta)
+        draws = Pool(pool.code, u, pool.log_joint)
+        normals = gaussian_mixture(space, draws, self.generator, components=NORMALS)
+        flow = Ordered(normals, by=int(order.key))
+        flow.unwrap(pool.code, pool.theta)  # the same units
+        seen = torch.bincount(space.index(pool.code), minlength=int(space.size or 0)).double()
+        prior = space.log_prior(space.enumerate()).double().exp()
+        share = (1 - UNSEEN) * seen / seen.sum() + UNSEEN * prior
+        to = Fixed(space, share.log())
+        jump = Jump(self.target, flow, to, rho=RHO, fresh=FRESH, name="normals")
+        return Cycle([(jump, JUMPS)])
+
+    @property
+    def movable(self) -> bool:
+        return False
