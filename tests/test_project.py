@@ -52,6 +52,8 @@ def test_imports_point_one_way():
         "sample",
         "carry",
         "reweight",
+        "relabel",
+        "catalogue",
         "result",
         "defaults",
         "auto",
