@@ -29,6 +29,9 @@ EVEN = 0.5  # effective share of the draws from which a heavy tail is borne
 LEAST_SHARE = 0.01  # effective share of the draws under which a reweighting is doubtful
 LEAST = 100.0  # effective draws, likewise
 
+BATCH = 500  # draws that a function sees at once: it may need memory for each component
+KEPT = 20_000_000  # values of a function that are kept, at most
+
 Array = NDArray[np.float64]
 Function = Callable[..., Any]
 
@@ -218,15 +221,19 @@ def predict(
                 f"predict: no function for model {label!r}, which the chains visited; there are "
                 f"those of {sorted(f)}"
             )
-        value = target.apply(f[label] if isinstance(f, Mapping) else f, codes[m], x[rows])
-        if out is None:
-            out = np.full((len(flat), *value.shape[1:]), np.nan)
-        elif out.shape[1:] != value.shape[1:]:
-            raise ConfigurationError(
-                f"predict: f must return the same shape in all models; got {value.shape[1:]} in "
-                f"{label!r} and {out.shape[1:]} elsewhere"
-            )
-        out[rows.numpy()] = value
+        for some in rows.split(BATCH):
+            value = target.apply(f[label] if isinstance(f, Mapping) else f, codes[m], x[some])
+            if out is None:
+                if len(flat) * (each := math.prod(value.shape[1:])) > KEPT and most > 1:
+                    fewer = max(1, min(KEPT // each, most // 2))
+                    return predict(result, f, most=fewer, weights=weights, target=target)
+                out = np.full((len(flat), *value.shape[1:]), np.nan)
+            elif out.shape[1:] != value.shape[1:]:
+                raise ConfigurationError(
+                    f"predict: f must return the same shape in all models; got {value.shape[1:]} "
+                    f"in {label!r} and {out.shape[1:]} elsewhere"
+                )
+            out[some.numpy()] = value
     assert out is not None
     w = np.ones(shape) if weights is None else weights[:, ::every]
     columns = out.reshape(len(flat), -1)
@@ -234,7 +241,9 @@ def predict(
     mean, error = moments[:, 0], moments[:, 1]
     p = w.ravel() / w.sum()
     sd = np.sqrt(p @ (columns - mean) ** 2)
-    quantiles = np.quantile(columns, [0.05, 0.5, 0.95], axis=0, weights=p, method="inverted_cdf")
+    weighing = {} if weights is None else {"weights": p}  # equal weights cost less unsaid
+    cuts = [0.05, 0.5, 0.95]
+    quantiles = np.quantile(columns, cuts, axis=0, method="inverted_cdf", **weighing)
     by_model = {}
     for m, label in enumerate(labels):
         inside = (which == m).numpy()
