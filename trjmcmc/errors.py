@@ -82,6 +82,10 @@ class ConvergenceWarning(TRJWarning):
     """A chain or a fit has not converged well enough to be trusted."""
 
 
+class LimitWarning(TRJWarning):
+    """The answer lies at the limit of what was allowed: allow more."""
+
+
 class PrecisionWarning(TRJWarning):
     """Rounding in the working precision is no longer small against what is estimated."""
 

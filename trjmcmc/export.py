@@ -6,6 +6,7 @@ Works with ArviZ 0.2x (InferenceData) and with ArviZ 1.x (DataTree).
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -68,13 +69,26 @@ def to_arviz(
     posterior: dict[str, NDArray[Any]],
     sample_stats: dict[str, NDArray[Any]],
     attributes: dict[str, Any],
+    third: Mapping[str, str] | None = None,
 ) -> Any:
-    """Groups of arrays with leading axes (chain, draw) as InferenceData or DataTree."""
+    """Groups of arrays with leading axes (chain, draw) as InferenceData or DataTree.
+
+    Arguments:
+        posterior, sample_stats: Arrays by name, shape (chain, draw, ...).
+        attributes: Of the posterior.
+        third: By name, what the axis after (chain, draw) is called; it is numbered from 1.
+    """
     groups = {"posterior": posterior, "sample_stats": sample_stats}
+    third = third or {}
+    coords = {axis: np.arange(posterior[name].shape[2]) + 1 for name, axis in third.items()}
+    dims = {
+        name: [axis, *(f"{name}_dim_{i}" for i in range(1, posterior[name].ndim - 2))]
+        for name, axis in third.items()
+    }
     if MODERN:
-        tree = arviz.from_dict(groups)
+        tree = arviz.from_dict(groups, coords=coords, dims=dims)
         tree["posterior"].attrs.update(attributes)
         return tree
-    data = arviz.from_dict(posterior=posterior, sample_stats=sample_stats)
+    data = arviz.from_dict(posterior=posterior, sample_stats=sample_stats, coords=coords, dims=dims)
     data.posterior.attrs.update(attributes)
     return data

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib import pyplot as plt
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
-from .errors import TRJError
+from .errors import ConfigurationError, TRJError
 from .estimate.importance import ENDLESS_K
+from .space import Counts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,20 +22,30 @@ if TYPE_CHECKING:
     from .result import Result
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")
+GREY = "#999999"
 MOST_LINES = 8
+MOST_POINTS = 20_000
+BINS = 120
+LABEL = 0.06  # width of a probability, in units of the picture's
 MOST_MODELS = 16
 CROWDED = 0.35  # inches a label under which long ones stand on end
 TOO_WIDE = 5.0  # times the smallest error: a route that would dwarf the others
 
 
 def plot_models(result: Result, ax: Axes | None = None) -> Axes:
-    """Bars of model probabilities with two standard errors, beside combined ones and truth."""
+    """Bars of model probabilities with two standard errors, beside combined ones and truth.
+
+    Numbers of components stand on an axis of numbers, with their prior.
+    """
     ax = ax if ax is not None else plt.subplots(figsize=(6, 3.5), layout="constrained")[1]
-    table = result.model_probabilities()
-    x = np.arange(len(table))
+    counts = isinstance(result.space, Counts)
+    table = result.count_probabilities() if counts else result.model_probabilities()
+    x = table.index.to_numpy() if counts else np.arange(len(table))
     ax.bar(x, table["visits"], color=PALETTE[5], label="visits, ± 2 standard errors")
-    ax.errorbar(x, table["visits"], 2 * table["visits_se"], fmt="none", ecolor="black", capsize=3)
-    route = "combined" if table["combined"].notna().any() else "importance"
+    error = 2 * table["visits_se"]
+    reach = np.stack([error.clip(upper=table["visits"]), error.clip(upper=1 - table["visits"])])
+    ax.errorbar(x, table["visits"], reach, fmt="none", ecolor="black", capsize=3)
+    route = "combined" if counts or table["combined"].notna().any() else "importance"
     if table[route].notna().any():
         ax.errorbar(
             x + 0.22,
@@ -48,9 +60,14 @@ def plot_models(result: Result, ax: Axes | None = None) -> Axes:
     if result.truth is not None:
         known = [result.truth.probabilities.get(str(label), np.nan) for label in table.index]
         ax.plot(x, known, "_", ms=22, mew=2, color="black", label="exact")
-    spread_labels(ax, x, [str(label) for label in table.index])
-    ax.set_xlabel("model")
-    ax.set_ylabel("p(model | data)")
+    if counts:
+        ax.plot(x, table["prior"], color="black", lw=1, ls=":", label="prior")
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        ax.set_xlim(x[0] - 1, x[-1] + 1)
+    else:
+        spread_labels(ax, x, [str(label) for label in table.index])
+    ax.set_xlabel("number of components" if counts else "model")
+    ax.set_ylabel("p(number | data)" if counts else "p(model | data)")
     ax.set_ylim(0, 1.35 * ax.get_ylim()[1])  # room for the legend
     ax.legend(frameon=False, fontsize=8, loc="upper right")
     return ax
@@ -221,6 +238,120 @@ def plot_pareto(result: Result, ax: Axes | None = None) -> Axes:
     spread_labels(ax, x, labels)
     ax.set_xlabel("model")
     ax.set_ylabel("Pareto k of the weights")
+    return ax
+
+
+def plot_components(
+    result: Result, x: str, y: str | None = None, ax: Axes | None = None, *, interval: float
+) -> Axes:
+    """Where components are, in the colours of their entries; grey ones belong to none.
+
+    Bars are the intervals of the catalogue, with the probability of each entry.
+    """
+    size = (6, 3.5) if y is None else (5.5, 4.5)
+    ax = ax if ax is not None else plt.subplots(figsize=size, layout="constrained")[1]
+    table = result.catalogue(interval=interval)
+    parts, entry = result.components()
+    for name in (x,) if y is None else (x, y):
+        if name not in parts:
+            raise ConfigurationError(f"plot_components: no {name!r}; there are {sorted(parts)}")
+    colours = {e: PALETTE[i % (len(PALETTE) - 1)] for i, e in enumerate(table.index)}
+    shown = [(0, GREY), *colours.items()]
+    low, high = _frame(parts[x], table, x)
+    if y is None:
+        top = _draw_intensity(ax, result, [parts[x][entry == e] for e, _ in shown], (low, high))
+        _lay_out(ax, table, x, colours, top, (low, high))
+        ax.set_ylabel(f"components per unit of {x}")
+    else:
+        every = max(1, -(-len(entry) // MOST_POINTS))
+        for e, colour in shown:
+            mine = np.flatnonzero(entry == e)[::every]
+            ax.scatter(parts[x][mine], parts[y][mine], 3, colour, alpha=0.25, lw=0, rasterized=True)
+        for row in table.to_dict("records"):
+            at = row[f"{x}_mean"], row[f"{y}_mean"]
+            ax.plot([row[f"{x}_low"], row[f"{x}_high"]], [at[1]] * 2, color="black", lw=1.2)
+            ax.plot([at[0]] * 2, [row[f"{y}_low"], row[f"{y}_high"]], color="black", lw=1.2)
+            said = f"{row['probability']:.2f}"
+            ax.annotate(said, at, (4, 4), textcoords="offset points", fontsize=8)
+        ax.set_ylim(*_frame(parts[y], table, y))
+        ax.set_ylabel(y)
+    ax.set_xlim(low, high)
+    ax.set_xlabel(x)
+    ax.set_title(f"{interval:.0%} intervals and probabilities of the entries", fontsize=9)
+    return ax
+
+
+def _frame(values: Any, table: Any, name: str) -> tuple[float, float]:
+    """Limits that show most components, and all intervals."""
+    if not len(values):
+        return 0.0, 1.0
+    ends = [*np.quantile(values, [0.01, 0.99]), *table[f"{name}_low"], *table[f"{name}_high"]]
+    edge = 0.04 * (max(ends) - min(ends)) or 0.5
+    return min(ends) - edge, max(ends) + edge
+
+
+def _draw_intensity(ax: Axes, result: Result, values: Any, limits: tuple[float, float]) -> float:
+    """Stacked bars whose area is the mean number of components a draw; returns their height."""
+    bins = np.linspace(*limits, BINS + 1)
+    each = 1 / (result.raw.code[..., 0].numel() * (bins[1] - bins[0]))
+    height = np.zeros(BINS)
+    for i, own in enumerate(values):
+        colour = GREY if i == 0 else PALETTE[(i - 1) % (len(PALETTE) - 1)]
+        more = np.histogram(own, bins)[0] * each
+        ax.bar(bins[:-1], more, np.diff(bins), height, align="edge", color=colour, alpha=0.7)
+        height += more
+    return float(height.max()) or 1.0
+
+
+def _lay_out(
+    ax: Axes,
+    table: Any,
+    x: str,
+    colours: Mapping[int, str],
+    top: float,
+    limits: tuple[float, float],
+) -> None:
+    """Intervals above the bars, on as many levels as keep them apart."""
+    free: list[float] = []
+    low, high = limits
+    room = LABEL * (high - low)  # of the probability beside an interval
+    for row in table.reset_index().sort_values(f"{x}_low").to_dict("records"):
+        start, end = row[f"{x}_low"], row[f"{x}_high"]
+        level = next((i for i, until in enumerate(free) if until < start), len(free))
+        free[level : level + 1] = [end + room]
+        at, colour = top * (1.1 + 0.09 * level), colours[row["entry"]]
+        ax.plot([start, end], [at, at], "|-", color=colour, lw=1.5, ms=5)
+        ax.plot(row[f"{x}_mean"], at, "o", color=colour, ms=3.5)
+        said = f"{row['probability']:.2f}"
+        ax.annotate(said, (end, at), (4, 0), textcoords="offset points", va="center", fontsize=7)
+    ax.set_ylim(0, top * (1.1 + 0.09 * max(len(free), 1)))
+
+
+def plot_averaged(
+    result: Result,
+    grid: ArrayLike,
+    f: Callable[..., Any] | Mapping[str, Callable[..., Any]],
+    data: Any = None,
+    ax: Axes | None = None,
+    **settings: Any,
+) -> Axes:
+    """A function on a grid, averaged over models, with its pointwise band and data behind."""
+    ax = ax if ax is not None else plt.subplots(figsize=(6, 3.5), layout="constrained")[1]
+    at = np.asarray(grid, dtype=float)
+    said = result.predict(f, **settings)
+    if at.ndim != 1 or said.mean.shape != at.shape:
+        raise ConfigurationError(
+            f"plot_averaged: expected a grid (n,) and values (draws, n), got {at.shape} and "
+            f"(draws, {', '.join(map(str, said.mean.shape))})"
+        )
+    if isinstance(data, tuple):
+        ax.plot(*data, ".", ms=3, color=GREY, label="data")
+    elif data is not None:
+        edges = np.histogram_bin_edges(np.asarray(data), "fd").tolist()
+        ax.hist(np.asarray(data), edges, density=True, color="lightgrey", label="data")
+    ax.fill_between(at, said.lower, said.upper, color=PALETTE[5], alpha=0.5, lw=0, label="90 %")
+    ax.plot(at, said.mean, color=PALETTE[0], lw=1.5, label="mean over all models")
+    ax.legend(frameon=False, fontsize=8)
     return ax
 
 

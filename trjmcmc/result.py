@@ -14,16 +14,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from . import export
+from .catalogue import INTERVAL, Kind, by_entry, runs_into_limit, tabled
 from .draws import Draws
 from .errors import (
     ConfigurationError,
     ConvergenceWarning,
     CoverageWarning,
     DisagreementWarning,
+    LimitWarning,
     PrecisionWarning,
     TRJError,
 )
@@ -52,6 +54,7 @@ from .estimate.mean import MANY_CHAINS
 from .export import split_rhat
 from .fit import AuditReport, FitTrace, ModelAudit
 from .prior import PriorSpec
+from .relabel import LEAST, Relabelling, relabel
 from .reweight import Prediction, Reweighted, predict, reweighted
 from .sample import Plan
 from .space import Counts, Space, Subsets, distinct, space_from_spec
@@ -155,6 +158,7 @@ class Result:
         self._visited = space.label(codes[order])
         self._model = place[inverse].reshape(draws.code.shape[:2]).numpy()
         self._cache: dict[str, Estimate] = {}
+        self._relabelled: dict[float, Relabelling] = {}
 
     @cached_property
     def _values(self) -> dict[str, Tensor]:
@@ -733,6 +737,107 @@ class Result:
             text[0] = names[items[position[0]]]
         return text
 
+    # ---- components -------------------------------------------------------------------------
+
+    def catalogue(self, *, interval: float = INTERVAL, least: float = LEAST) -> pd.DataFrame:
+        """The components that were found, the most probable first; spaces of counts only.
+
+        Components have no names of their own: which is which in each draw is told by where they
+        are, see :func:`trjmcmc.relabel.relabel`.
+
+        Arguments:
+            interval: Probability of the credible intervals, which leave as much on either side.
+            least: Entries in less than this share of the draws are left out.
+
+        Returns:
+            One row an entry. ``probability`` that there is such a component, its standard error
+            ``se`` and the effective number of draws ``ess``, as in
+            :meth:`model_probabilities`; for each parameter, at the draws that hold the entry, in
+            your units: ``_mean`` with its standard error ``_mcse``, ``_sd``, and the interval
+            from ``_low`` to ``_high``; ``note``: what makes the probability doubtful. No rows
+            where no draw has a component. ``attrs["unassigned"]`` is the mean number of
+            components a draw that belong to no entry.
+
+        Raises:
+            TRJError: The space is another one.
+            ConfigurationError: ``interval`` or ``least`` is not in (0, 1).
+
+        Error:
+            Of the names: see :func:`trjmcmc.relabel.relabel`. Chains that have not mixed may
+            show one component as several entries, or several as one.
+
+        Example:
+            >>> import trjmcmc as trj
+            >>> target = trj.problems.gaussian_mixture_2d(true=2, points=50, most=3)
+            >>> kernel = trj.kernel.Cycle(
+            ...     [trj.kernel.ComponentBirthDeath(target), trj.kernel.ComponentWalk(target)])
+            >>> result = trj.TRJSampler(target, kernel=kernel, seed=1).run(
+            ...     50, chains=256, warmup=200, fit=False, progress=False)
+            >>> sorted(result.catalogue()["x_mean"].round(0))
+            [1.0, 13.0]
+        """
+        kind, found = self._kind("catalogue"), self._found(least)
+        ess = self._index_ess
+        if not ess:  # always as many; what moves is where they are
+            ess = mean_error(self.raw.log_joint.numpy().astype(float))[1]
+        return tabled(kind, found, interval, ess if math.isfinite(ess) else 0.0)
+
+    def components(
+        self, *, least: float = LEAST
+    ) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.int64]]:
+        """All components of all draws in a row, and which entry of :meth:`catalogue` each is.
+
+        Returns:
+            The numbers that describe a component by name, shape (n,), in the order chain by
+            chain, in your units; entries, shape (n,), 0 where a component belongs to none.
+
+        Raises:
+            TRJError: The space is another one.
+        """
+        kind = self._kind("components")
+        return kind.described(kind.active), self._found(least).entry[kind.active] + 1
+
+    def count_probabilities(self) -> pd.DataFrame:
+        """Posterior probability of each number of components between those that were visited.
+
+        Returns:
+            Indexed by the number: ``visits`` and ``visits_se``, ``combined`` and
+            ``combined_se`` as in :meth:`model_probabilities`, but NaN where the route through
+            the map is in doubt for one of them, and the ``prior``.
+
+        Raises:
+            TRJError: The space is another one.
+        """
+        self._kind("count_probabilities")
+        codes = self.space.enumerate()
+        seen = self.raw.code[..., 0]
+        codes = codes[(codes[:, 0] >= seen.min()) & (codes[:, 0] <= seen.max())]
+        labels = self.space.label(codes)
+        visits, combined = [self._visits(m) for m in labels], self._combined_shares(labels)
+        if any(self._best_route(m).warning for m in self._weighed):
+            combined = [Estimate(math.nan, math.nan)] * len(labels)
+        return pd.DataFrame(
+            {
+                "visits": [e.value for e in visits],
+                "visits_se": [e.std_error for e in visits],
+                "combined": [e.value for e in combined],
+                "combined_se": [e.std_error for e in combined],
+                "prior": self.space.log_prior(codes).exp().tolist(),
+            },
+            index=pd.Index(codes[:, 0].tolist(), name="components"),
+        )
+
+    def _kind(self, what: str) -> Kind:
+        if not isinstance(self.space, Counts):
+            raise TRJError(f"{what}: this is for an unknown number of components, trj.Counts")
+        return Kind.of(self.space, self.raw, self._values)
+
+    def _found(self, least: float = LEAST) -> Relabelling:
+        if least not in self._relabelled:
+            kind, score = self._kind("catalogue"), self.raw.log_joint.numpy()
+            self._relabelled[least] = relabel(kind.x, kind.active, score, least=least)
+        return self._relabelled[least]
+
     # ---- other priors, averages --------------------------------------------------------------
 
     def reweight(
@@ -786,7 +891,8 @@ class Result:
                 a space of items what is active); returns shape (n, ...), the same in all
                 models; one number will do where it is the same for all draws, and shape (...)
                 in a model without parameters. A dict gives each model its own.
-            most: Draws to use at most, evenly spaced.
+            most: Draws to use at most, evenly spaced; fewer where f returns so many numbers that
+                more than 20 million would have to be kept.
             target: Where the result was loaded from a file, the target it came from.
 
         Returns:
@@ -808,11 +914,13 @@ class Result:
 
     # ---- files and pictures -----------------------------------------------------------------
 
-    def to_arviz(self, model: Any = None) -> Any:
+    def to_arviz(self, model: Any = None, *, entries: bool = False) -> Any:
         """ArviZ InferenceData (0.2x) or DataTree (1.x).
 
         Arguments:
             model: Label of a model; all draws if omitted.
+            entries: In a space of counts, give the parameters of components by the entries of
+                :meth:`catalogue`.
 
         Returns:
             ``posterior`` holds ``model`` (as :meth:`model_index`; the JSON list ``models`` among
@@ -823,10 +931,21 @@ class Result:
             put one after the other and cut into four chains of equal length (up to three draws
             are left out), unless all chains were there throughout.
 
+            In a space of counts ``posterior`` also holds ``k``, how many components there are,
+            and their parameters have the dimension ``component``, up to the largest number
+            that was visited. Its position means nothing, so ``arviz.summary(data,
+            var_names=["k", ...])`` is for ``k`` and what all share. With ``entries`` it is the
+            dimension ``entry``, counted from 1 as in the catalogue, with NaN at draws that do not
+            hold it; ``present`` tells which do. ArviZ has no figures (NaN) for entries that some
+            draws lack; :meth:`catalogue` has.
+
         Raises:
             UnknownModelError: There is no such model.
-            TRJError: It was never visited.
+            TRJError: It was never visited; ``entries`` in another space than one of counts.
+            ConfigurationError: ``entries`` of one model.
         """
+        if entries and model is not None:
+            raise ConfigurationError("to_arviz: entries are those of all draws; leave out model")
         log_joint = self.raw.log_joint.numpy()
         if model is not None:
             label = self._label(model)
@@ -841,8 +960,17 @@ class Result:
             return export.to_arviz(cut, {"lp": lp}, {"models": json.dumps([label])})
         posterior: dict[str, NDArray[Any]] = {"model": self.model_index()}
         posterior.update({name: value.numpy() for name, value in self._values.items()})
-        attributes = {"models": json.dumps(self.model_names)}
-        return export.to_arviz(posterior, {"lp": log_joint}, attributes)
+        attributes, names = {"models": json.dumps(self.model_names)}, {}
+        if entries or isinstance(self.space, Counts):
+            kind = self._kind("to_arviz(entries=True)")
+            posterior["k"] = self.raw.code[..., 0].numpy()
+            most = max(1, int(posterior["k"].max(initial=1)))
+            parts = {name: value[:, :, :most] for name, value in kind.values.items()}
+            if entries:
+                parts = by_entry(kind, self._found())
+            posterior |= parts
+            names = dict.fromkeys(parts, "entry" if entries else "component")
+        return export.to_arviz(posterior, {"lp": log_joint}, attributes, names)
 
     def save(self, path: str | Path) -> None:
         """Write everything to one file that holds data only, no code; read by :func:`load`."""
@@ -912,11 +1040,65 @@ class Result:
 
         return plot_models(self, ax)
 
+    def plot_components(
+        self,
+        x: str,
+        y: str | None = None,
+        ax: Axes | None = None,
+        *,
+        interval: float = INTERVAL,
+    ) -> Axes:
+        """Where components are, with the intervals of :meth:`catalogue`; spaces of counts only.
+
+        Arguments:
+            x: A parameter of components. Of this alone, its intensity: how many components there
+                are per unit, on average over the draws.
+            y: Another one: components as points in the plane.
+            ax: Where to draw.
+            interval: Probability of the intervals.
+
+        Raises:
+            TRJError: The space is another one.
+            ConfigurationError: No such parameter; ``interval`` is not in (0, 1).
+        """
+        from .plot import plot_components
+
+        return plot_components(self, x, y, ax, interval=interval)
+
+    def plot_averaged(
+        self,
+        grid: ArrayLike,
+        f: Callable[..., Any] | Mapping[str, Callable[..., Any]],
+        data: Any = None,
+        ax: Axes | None = None,
+        *,
+        most: int = 2000,
+        target: Target | None = None,
+    ) -> Axes:
+        """A curve, averaged over models, with its pointwise 90 % band.
+
+        Arguments:
+            grid: Where the curve is known, shape (n,).
+            f: The curve at a batch of draws, as in :meth:`predict`, shape (draws, n).
+            data: Shown behind: a tuple of arrays (x, y) as points, one array as a histogram of
+                area 1.
+            ax: Where to draw.
+            most: Draws to use at most.
+            target: Where the result was loaded from a file, the target it came from.
+
+        Raises:
+            ConfigurationError: The function failed, or its values do not fit the grid.
+        """
+        from .plot import plot_averaged
+
+        return plot_averaged(self, grid, f, data, ax, most=most, target=target)
+
     def warn(self) -> None:
         """Say aloud what is doubtful: chains that do not mix, routes that disagree, overflow.
 
         Issues a :class:`ConvergenceWarning` for models of more than one percent whose visits
-        are flagged, and where densities overflowed while sampling; a
+        are flagged, and where densities overflowed while sampling; a :class:`LimitWarning` where
+        counts pile up at their largest though their prior does not; a
         :class:`DisagreementWarning` where visits and importance sampling clash.
         """
         labels = self.models
@@ -943,6 +1125,17 @@ class Result:
             )
         if self.report.audit is not None and self.report.fit is not None:
             warn_of_coverage(self.report.audit)
+        if isinstance(self.space, Counts) and self.space.enumerable and self.space.size != 1:
+            counts = self.space.label(self.space.enumerate())
+            e = [self._visits(k) for k in counts]
+            if runs_into_limit(self.space, e):
+                warnings.warn(
+                    f"{e[-1].value:.0%} of the draws have {counts[-1]} components, the largest "
+                    f"number there may be: raise max of Counts({counts[-1]}, ...), or choose a "
+                    "prior under which many are less probable",
+                    LimitWarning,
+                    stacklevel=4,
+                )
         size = float(self.raw.log_joint.abs().median())
         if torch.finfo(self.raw.log_joint.dtype).eps * size > ROUNDING:
             warnings.warn(
