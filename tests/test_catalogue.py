@@ -251,6 +251,7 @@ def test_counts_at_their_limit_are_told(p, prior):
         ([0.15, 0.15, 0.15, 0.15, 0.4], [0.05, 0.05, 0.05, 0.05, 0.8]),  # the prior's doing
         ([0.0, 0.4, 0.45, 0.12, 0.03], None),  # few
         ([0.0, 0.1, 0.72, 0.12, 0.06], None),  # fallen
+        ([0.1, 0.9], None),  # is there one?
     ],
 )
 def test_counts_that_end_by_themselves_are_not(p, prior):

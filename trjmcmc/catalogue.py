@@ -119,12 +119,14 @@ def runs_into_limit(space: Counts, visits: Sequence[Estimate]) -> bool:
 
     Posterior over prior is the evidence of a count. Where that of the largest count is not small
     against the best one, more components would do as well. Where data say nothing the posterior
-    is the prior, and its limit is meant.
+    is the prior, and its limit is meant; and 0 or 1 component is a question of yes or no.
 
     Arguments:
         space: Counts.
         visits: Posterior probability of each count, from the smallest on.
     """
+    if space.max < 2 or space.size == 1:
+        return False
     prior = space.log_prior_table.exp().numpy()
     p = np.array([e.value for e in visits])
     error = np.array([e.std_error for e in visits])

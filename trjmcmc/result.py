@@ -1125,7 +1125,7 @@ class Result:
             )
         if self.report.audit is not None and self.report.fit is not None:
             warn_of_coverage(self.report.audit)
-        if isinstance(self.space, Counts) and self.space.enumerable and self.space.size != 1:
+        if isinstance(self.space, Counts) and self.space.enumerable:
             counts = self.space.label(self.space.enumerate())
             e = [self._visits(k) for k in counts]
             if runs_into_limit(self.space, e):
