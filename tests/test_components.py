@@ -261,13 +261,14 @@ def test_components_trade_places_by_chance_alone(generator):
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ConfigurationError, match="expected a space of Counts"):
         ComponentBirthDeath(toys.conjugate_subsets())
-    uneven = trj.Target(
-        trj.Counts(3, of="a"),
-        {"a": Normal(0.0, 1.0)},
-        lambda p, active: (p["a"] * torch.arange(3)).sum(-1),
-    )
-    with pytest.raises(ConfigurationError, match="components are not exchangeable"):
-        ComponentWalk(uneven)
+    for most in (2, 3):
+        uneven = trj.Target(
+            trj.Counts(most, of="a"),
+            {"a": Normal(0.0, 1.0)},
+            lambda p, active: (p["a"] * torch.arange(p["a"].shape[1])).sum(-1),
+        )
+        with pytest.raises(ConfigurationError, match="components are not exchangeable"):
+            ComponentWalk(uneven)
     target = prior_only(False)
     with pytest.raises(ConfigurationError, match="prior_share"):
         ComponentBirthDeath(target, prior_share=0.0)

@@ -61,9 +61,12 @@ class Components:
         code = self._full.expand(8, -1)
         theta = self.target.sample_prior(code, generator)
         theta = torch.where(theta.isfinite(), theta, 0.0)
+        moved = self.shuffled(code, theta, generator)
+        turned = self.of(theta).roll(1, dims=1).flatten(1)  # chance may leave all where they are
+        moved[::2, self.slots.flatten()] = turned[::2]
         with torch.no_grad():
             before = self.target.log_joint(code, theta)
-            after = self.target.log_joint(code, self.shuffled(code, theta, generator))
+            after = self.target.log_joint(code, moved)
         both = before.isfinite() & after.isfinite()
         gap = torch.where(both, (before - after).abs(), 0.0)
         return bool((gap <= ALIKE * (1 + before.abs())).all())
