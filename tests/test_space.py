@@ -22,6 +22,9 @@ SPACES = {
     "counts from two": lambda: trj.Counts(4, 2, of="w", prior=Poisson(3.0)),
     "counts, short binomial": lambda: trj.Counts(6, of="w", prior=Binomial(4, torch.tensor(0.3))),
     "one count": lambda: trj.Counts(2, 2, of="w"),
+    "two kinds": lambda: (
+        trj.Counts(3, of="w", prior=[0.1, 0.2, 0.3, 0.4]) + trj.Counts(4, 2, of="v", name="lines")
+    ),
     "list": lambda: toys.gaussians().space,
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -11,6 +12,8 @@ from torch import Tensor
 from .errors import ConfigurationError
 
 Params = Mapping[str, Tensor]
+Contribution = Callable[[Params], Tensor]
+Active = Tensor | Mapping[str, Tensor]  # what is on, (C, items); by name if there are several kinds
 
 CELLS = 2**24  # numbers that the contributions of a batch may take
 
@@ -28,7 +31,8 @@ class Additive:
     Arguments:
         contribution: f. Function of the parameters of N components: those that a component
             has of its own, each of shape (N, *shape of one), and the shared ones, (N, *shape).
-            Returns (N, *data).
+            Returns (N, *data). With several kinds of components a dict of functions by the
+            kinds' names; all add to one sum.
         combine: g. Function of the sum, shape (C, *data), zero where there is no component, in
             double precision, so that what was added can be taken away; and of the shared
             parameters, (C, *shape). Returns (C,), nats.
@@ -51,50 +55,85 @@ class Additive:
 
     def __init__(
         self,
-        contribution: Callable[[Params], Tensor],
+        contribution: Contribution | Mapping[str, Contribution],
         combine: Callable[[Tensor, Params], Tensor],
     ) -> None:
         self.contribution, self.combine = contribution, combine
-        self.of: tuple[str, ...] | None = None
+        self._of: dict[str, Sequence[str]] | None = None
 
-    def bound(self, of: Sequence[str]) -> Additive:
-        """The same with the names of what each component has of its own."""
+    def bound(self, of: Mapping[str, Sequence[str]]) -> Additive:
+        """The same with the names of what each component has of its own, by kind.
+
+        Raises:
+            ConfigurationError: A kind without a function, or a function without a kind.
+        """
+        kinds = list(of)
+        if isinstance(self.contribution, Mapping):
+            if missing := [kind for kind in kinds if kind not in self.contribution]:
+                raise ConfigurationError(f"Additive: contribution: no function for {missing}")
+            if unknown := [kind for kind in self.contribution if kind not in kinds]:
+                raise ConfigurationError(
+                    f"Additive: contribution: no components are called {unknown}; there are {kinds}"
+                )
+        elif len(kinds) > 1:
+            raise ConfigurationError(
+                f"Additive: contribution: expected a dict with a function for each of {kinds}, "
+                "got one function"
+            )
         new = copy.copy(self)
-        new.of = tuple(of)
+        new._of = dict(of)
         return new
 
     def shared(self, params: Params) -> dict[str, Tensor]:
-        return {k: v for k, v in params.items() if k not in self._names()}
+        own = {name for names in self._kinds().values() for name in names}
+        return {k: v for k, v in params.items() if k not in own}
 
-    def of_one(self, params: Params, item: int = 0) -> Tensor:
-        """What one component of each point adds, (C, *data)."""
+    def of_one(self, params: Params, kind: str) -> Tensor:
+        """What the first component of a kind adds, at each point, (C, *data)."""
         row = torch.arange(len(next(iter(params.values()))))
-        return self._of_rows(params, row, torch.full_like(row, item))
+        return self._of_rows(params, row, torch.zeros_like(row), kind)
 
-    def total(self, params: Params, active: Tensor) -> Tensor:
+    def total(self, params: Params, active: Active) -> Tensor:
         """The sum over the active components, float64, (C, *data)."""
-        row, item = active.nonzero(as_tuple=True)
-        first = torch.zeros(1, dtype=torch.long, device=active.device)
+        sums: dict[str, Tensor] = {}
+        for kind in self._kinds():
+            on = active if isinstance(active, Tensor) else active[kind]
+            if on.shape[1]:
+                sums[kind] = self._sum(params, on, kind)
+        shapes = {kind: tuple(total.shape[1:]) for kind, total in sums.items()}
+        if len(set(shapes.values())) > 1:
+            raise ConfigurationError(
+                f"Additive: contribution: kinds must add data of one shape, got {shapes}"
+            )
+        return reduce(torch.add, sums.values())
+
+    def _sum(self, params: Params, on: Tensor, kind: str) -> Tensor:
+        row, item = on.nonzero(as_tuple=True)
+        first = torch.zeros(1, dtype=torch.long, device=on.device)
         with torch.no_grad():  # a component that is not counted tells the shape of the data
-            like = self._of_rows(params, first, first)[0]
-        total = like.new_zeros(len(active), *like.shape, dtype=torch.float64)
+            like = self._of_rows(params, first, first, kind)[0]
+        total = like.new_zeros(len(on), *like.shape, dtype=torch.float64)
         size = max(1, CELLS // max(1, like.numel()))
         for rows, items in zip(row.split(size), item.split(size), strict=True):
             if len(rows):
-                total = total.index_add(0, rows, self._of_rows(params, rows, items).double())
+                found = self._of_rows(params, rows, items, kind)
+                total = total.index_add(0, rows, found.double())
         return total
 
-    def _of_rows(self, params: Params, row: Tensor, item: Tensor) -> Tensor:
-        own = {k: v[row, item] if k in self._names() else v[row] for k, v in params.items()}
-        return self._checked(self.contribution(own), len(row))
+    def _of_rows(self, params: Params, row: Tensor, item: Tensor, kind: str) -> Tensor:
+        own = self._kinds()[kind]
+        given = {k: v[row] for k, v in self.shared(params).items()}
+        given |= {k: params[k][row, item] for k in own}
+        f = self.contribution
+        return self._checked((f[kind] if isinstance(f, Mapping) else f)(given), len(row))
 
-    def __call__(self, params: Params, active: Tensor) -> Tensor:
+    def __call__(self, params: Params, active: Active) -> Tensor:
         return self.combine(self.total(params, active), self.shared(params))
 
-    def _names(self) -> tuple[str, ...]:
-        if self.of is None:
+    def _kinds(self) -> dict[str, Sequence[str]]:
+        if self._of is None:
             raise ConfigurationError("Additive: pass it to a Target over trj.Counts or trj.Subsets")
-        return self.of
+        return self._of
 
     def _checked(self, value: Tensor, n: int) -> Tensor:
         if not isinstance(value, Tensor) or value.shape[:1] != (n,):

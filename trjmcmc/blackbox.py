@@ -16,6 +16,7 @@ from torch import Tensor
 from .errors import BlackBoxError, PoolError, TargetError
 
 Point = dict[str, np.ndarray]
+Active = Tensor | dict[str, Tensor]
 TASKS = 64  # pieces that a batch is cut into for a pool
 PATIENCE = 0.2  # seconds between looks at the workers of a pool
 
@@ -30,7 +31,8 @@ class BlackBox:
     Arguments:
         function: Gets a dict of NumPy arrays (float64), one point in the parameters' own
             shapes, and returns a float, nats; in the form with a space also the boolean array
-            ``active``. With ``vectorized=True`` it gets batches and returns an array (C,).
+            ``active``, or a dict of them by kind. With ``vectorized=True`` it gets batches and
+            returns an array (C,).
         vectorized: Whether the function takes batches.
         pool: Anything with ``map``: a pool of ``multiprocessing`` or ``concurrent.futures``, of
             MPI or Dask. The function must then be importable by the workers. Not used where
@@ -66,7 +68,7 @@ class BlackBox:
     def __deepcopy__(self, memo: dict[int, Any]) -> BlackBox:
         return self  # pools and compiled codes can't be copied
 
-    def __call__(self, params: Mapping[str, Tensor], active: Tensor | None = None) -> Tensor:
+    def __call__(self, params: Mapping[str, Tensor], active: Active | None = None) -> Tensor:
         like, batch = _on_host(params, active)
         n = len(like)
         if self.vectorized:
@@ -74,7 +76,7 @@ class BlackBox:
             if value.shape != (n,) or not np.issubdtype(value.dtype, np.number):
                 raise BlackBoxError(
                     f"the black box returned shape {value.shape} of {value.dtype} for a batch of "
-                    f"{n} points, expected ({n},); the first of them {_shown(_first(batch))}"
+                    f"{n} points, expected ({n},); the first of them {_shown(_point(batch))}"
                 )
         else:
             points = _points(batch, n)
@@ -88,7 +90,7 @@ class BlackBox:
         except Exception as error:
             raise BlackBoxError(
                 f"the black box failed on a batch of {n} points, the first of them "
-                f"{_shown(_first(batch))}: {type(error).__name__}: {error}"
+                f"{_shown(_point(batch))}: {type(error).__name__}: {error}"
             ) from error
 
     def _each(self, points: Sequence[tuple[Any, ...]]) -> list[tuple[Any, tuple[Any, ...]]]:
@@ -151,19 +153,19 @@ class WithGradient(BlackBox):
 
     differentiable = True
 
-    def __call__(self, params: Mapping[str, Tensor], active: Tensor | None = None) -> Tensor:
+    def __call__(self, params: Mapping[str, Tensor], active: Active | None = None) -> Tensor:
         names = list(params)
         value: Tensor = _Bridge.apply(self, names, active, *params.values())
         return value
 
     def evaluate(
-        self, params: Mapping[str, Tensor], active: Tensor | None
+        self, params: Mapping[str, Tensor], active: Active | None
     ) -> tuple[Tensor, list[Tensor]]:
         like, batch = _on_host(params, active)
         n = len(like)
         if self.vectorized:
-            value, gradient = self._pair(self._whole(batch, n), _first(batch))
-            self._check(value, gradient, params, n, _first(batch))
+            value, gradient = self._pair(self._whole(batch, n), _point(batch))
+            self._check(value, gradient, params, n, _point(batch))
         else:
             points = _points(batch, n)
             pairs = [self._pair(v, p) for v, p in self._each(points)]
@@ -242,34 +244,38 @@ def with_gradient(
     return WithGradient(function, vectorized=vectorized, pool=pool)
 
 
-def _on_host(params: Mapping[str, Tensor], active: Tensor | None) -> tuple[Tensor, tuple[Any, ...]]:
+def _on_host(params: Mapping[str, Tensor], active: Active | None) -> tuple[Tensor, tuple[Any, ...]]:
     """A tensor to return like, and the arguments of the whole batch in NumPy."""
     like = next(iter(params.values())).detach() if params else torch.zeros(1)
     host = {k: v.detach().cpu().double().numpy() for k, v in params.items()}
-    return like, (host,) if active is None else (host, active.cpu().numpy())
+    if active is None:
+        return like, (host,)
+    return like, (host, _each(active, lambda on: on.cpu().numpy()))
+
+
+def _each(x: Any, function: Callable[[Any], Any]) -> Any:
+    """A function of an array, or of each array in a dict."""
+    return {k: function(v) for k, v in x.items()} if isinstance(x, Mapping) else function(x)
 
 
 def _points(batch: tuple[Any, ...], n: int) -> list[tuple[Any, ...]]:
     """The arguments of a batch point by point."""
-    host, *rest = batch
-    return [({k: v[i] for k, v in host.items()}, *(x[i] for x in rest)) for i in range(n)]
+    return [_point(batch, i) for i in range(n)]
 
 
-def _first(batch: tuple[Any, ...]) -> tuple[Any, ...]:
-    params, *rest = batch
-    return ({k: v[0] for k, v in params.items()}, *(x[0] for x in rest))
+def _point(batch: tuple[Any, ...], i: int = 0) -> tuple[Any, ...]:
+    return tuple(_each(x, lambda v: v[i]) for x in batch)
 
 
 def _key(point: tuple[Any, ...]) -> bytes:
-    params, *rest = point
-    values = (*params.items(), *enumerate(rest))
-    return repr([(k, np.shape(v), np.asarray(v).tobytes()) for k, v in values]).encode()
+    told = [_each(x, lambda v: (np.shape(v), np.asarray(v).tobytes())) for x in point]
+    return repr(told).encode()
 
 
 def _shown(point: tuple[Any, ...]) -> str:
     params, *rest = point
     words = [f"{k}={np.array2string(np.asarray(v), precision=6)}" for k, v in params.items()]
-    words += [f"active={np.asarray(x).astype(int)}" for x in rest]
+    words += [f"active={_each(x, lambda on: np.asarray(on).astype(int))}" for x in rest]
     return "(" + ", ".join(words) + ")"
 
 

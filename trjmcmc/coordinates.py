@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .errors import ConfigurationError
 from .rng import seeded
-from .space import Counts, ModelList, Space
+from .space import ModelList, Space
 from .target import Target
 
 STEP = 0.02  # prior standard deviations between gradients whose difference is taken
@@ -42,7 +42,8 @@ def _everything(space: Space, generator: torch.Generator) -> Tensor:
     if isinstance(space, ModelList):
         return space.enumerate().repeat(-(-PRIOR_DRAWS // int(space.size or 1)), 1)
     code = space.sample_prior(PRIOR_DRAWS, generator)
-    return torch.full_like(code, space.max if isinstance(space, Counts) else 1)
+    low, levels = space.levels()
+    return (low + levels - 1).to(code).expand_as(code).clone()
 
 
 def check_absent_is_zero(target: Target) -> None:

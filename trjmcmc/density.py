@@ -22,6 +22,7 @@ from .space import Space
 
 LogLikelihood = Callable[..., Tensor]
 Array = NDArray[np.float64]
+Active = Tensor | dict[str, Tensor]  # what is on, (C, items); by name where there are several kinds
 
 PROBES = 5  # points at which priors and likelihoods are looked at, at construction
 FAR = 30.0  # nats below typical prior draws, from where overflow in a likelihood is forgiven
@@ -44,7 +45,7 @@ class Called:
         self.function, self.owner, self.what = function, owner, what
         self._call = function
 
-    def _value(self, params: dict[str, Tensor], active: Tensor | None) -> Any:
+    def _value(self, params: dict[str, Tensor], active: Active | None) -> Any:
         try:
             return self._call(params) if active is None else self._call(params, active)
         except BlackBoxError as error:
@@ -71,7 +72,7 @@ class Likelihood(Called):
         self._vectorized = vectorized or self.foreign  # a black box knows its own batches
         self._call = function if self._vectorized else torch.func.vmap(function)
 
-    def __call__(self, params: dict[str, Tensor], n: int, active: Tensor | None = None) -> Tensor:
+    def __call__(self, params: dict[str, Tensor], n: int, active: Active | None = None) -> Tensor:
         if not params and active is None:  # no parameters: the value is one number
             value = torch.as_tensor(self.function({})).reshape(-1)
             if len(value) not in {1, n}:
@@ -125,13 +126,13 @@ class Quantity(Called):
 
     failure = ConfigurationError
 
-    def __call__(self, params: dict[str, Tensor], n: int, active: Tensor | None = None) -> Array:
+    def __call__(self, params: dict[str, Tensor], n: int, active: Active | None = None) -> Array:
         """Values at n points of one model, shape (n, ...); a number counts for all of them.
 
         Arguments:
             params: As the likelihood has them, leading size n.
             n: Number of points.
-            active: In a space of items what is on, shape (n, items).
+            active: In a space of items what is on, shape (n, items), or that of each kind.
         """
         value = self._numbers(params, active)
         bare = not any(v.numel() for v in params.values())  # no parameters: one value for all
@@ -141,7 +142,8 @@ class Quantity(Called):
         if value.ndim == 0:
             some = slice(0, max(1, n // 2))
             half = {k: v[some] for k, v in params.items()}
-            again = self._numbers(half, None if active is None else active[some])
+            on = None if active is None else each_kind(active, lambda x: x[some])
+            again = self._numbers(half, on)
             if np.array_equal(again, value, equal_nan=True):
                 return np.broadcast_to(value, (n,))
             self._wrong_shape(value, n, "a number that depends on how many draws there are")
@@ -149,7 +151,7 @@ class Quantity(Called):
             self._wrong_shape(value, n, f"shape {value.shape}")
         return value
 
-    def _numbers(self, params: dict[str, Tensor], active: Tensor | None) -> Array:
+    def _numbers(self, params: dict[str, Tensor], active: Active | None) -> Array:
         value = self._value(params, active)
         try:
             return np.asarray(torch.as_tensor(value).detach().cpu(), dtype=float)
@@ -183,6 +185,7 @@ class Block:
     prior: Prior
     start: int
     typical: Tensor  # log density of a typical prior draw, by batch entry; -inf if unknown
+    items: slice | None = None  # those that have an entry each
 
     @property
     def slots(self) -> slice:
@@ -207,27 +210,23 @@ class Density:
         space: Space | None = None,
     ) -> None:
         self.owner = owner
-        item_names = getattr(space, "of", ())
         if isinstance(log_likelihood, Additive):
-            log_likelihood = log_likelihood.bound(item_names)
+            kinds = () if space is None else space.kinds
+            log_likelihood = log_likelihood.bound({kind.name: kind.of for kind in kinds})
         self.blocks: list[Block] = []
         example: tuple[dict[str, Tensor], dict[str, Tensor]] = ({}, {})
         start = 0
         for name, spec in priors.items():
-            prior = Prior(
-                name,
-                spec,
-                items=space.n_items if space is not None and name in item_names else None,
-                example=example,
-                owner=owner,
-            )
+            items = None if space is None else space.items_of(name)
+            number = None if items is None else items.stop - items.start
+            prior = Prior(name, spec, items=number, example=example, owner=owner)
             for values, n in zip(example, (3, PROBES), strict=True):
                 values[name] = prior.sample(n, values)
-            self.blocks.append(Block(prior, start, prior.typical(example[1])))
+            self.blocks.append(Block(prior, start, prior.typical(example[1]), items))
             start += prior.size
         self.width = start
         self.evaluations = 0
-        self.shared = space is not None
+        self.space, self.shared = space, space is not None
         self.likelihood = Likelihood(log_likelihood, vectorized, owner, "log_likelihood")
         self.surrogate = (
             None if surrogate is None else Likelihood(surrogate, vectorized, owner, "surrogate")
@@ -237,30 +236,34 @@ class Density:
     def differentiable(self) -> bool:
         return bool(getattr((self.surrogate or self.likelihood).function, "differentiable", True))
 
-    # A prior that belongs to no item sees zero for the unused items of those before it; the
-    # prior of an item sees its fellows' values as they are.
+    def by_kind(self, items: Tensor | None) -> Active | None:
+        """Items in use as the likelihood sees them."""
+        return None if items is None or self.space is None else self.space.by_kind(items)
+
+    # A prior sees zero for the unused items of the parameters before it; the prior of an item
+    # sees the values of its own kind as they are.
 
     def _given(
-        self, prior: Prior, values: dict[str, Tensor], items: Tensor | None
+        self, block: Block, values: dict[str, Tensor], items: Tensor | None
     ) -> dict[str, Tensor]:
-        if items is None or prior.items is not None:
+        if items is None:
             return values
-        per_item = {b.prior.name for b in self.blocks if b.prior.items is not None}
-        return {k: _masked(v, items) if k in per_item else v for k, v in values.items()}
+        masked = {b.prior.name: b.items for b in self.blocks if b.items not in (None, block.items)}
+        return {k: _masked(v, items[:, masked[k]]) if k in masked else v for k, v in values.items()}
 
     def sample(self, n: int, items: Tensor | None) -> dict[str, Tensor]:
         """Prior draws from the global generator; unused items hold draws too."""
         values: dict[str, Tensor] = {}
         for block in self.blocks:
             prior = block.prior
-            values[prior.name] = prior.sample(n, self._given(prior, values, items))
+            values[prior.name] = prior.sample(n, self._given(block, values, items))
         return values
 
     def constrain(self, theta: Tensor, items: Tensor | None) -> dict[str, Tensor]:
         values: dict[str, Tensor] = {}
         for block in self.blocks:
             prior = block.prior
-            given = self._given(prior, values, items)
+            given = self._given(block, values, items)
             values[prior.name] = prior.constrain(theta[:, block.slots], given)
         return values
 
@@ -273,7 +276,7 @@ class Density:
         theta = first.new_zeros(len(first), dim)
         for block in self.blocks:
             prior = block.prior
-            given = self._given(prior, values, items)
+            given = self._given(block, values, items)
             theta[:, block.slots] = prior.unconstrain(values[prior.name], given)
         return theta
 
@@ -286,12 +289,13 @@ class Density:
         log_densities = []
         for block in self.blocks:
             prior = block.prior
-            given = shown if prior.items is None else values
+            own = [b.prior.name for b in self.blocks if b.items == block.items]
+            given = {k: (values if k in own else shown)[k] for k in values}
             value, log_density = prior.evaluate(theta[:, block.slots], given)
             values[prior.name] = shown[prior.name] = value
-            if items is not None and prior.items is not None:
-                log_density = _masked(log_density, items)
-                shown[prior.name] = _masked(value, items)
+            if items is not None and block.items is not None:
+                log_density = _masked(log_density, items[:, block.items])
+                shown[prior.name] = _masked(value, items[:, block.items])
             log_densities.append(log_density)
         return values, shown, log_densities
 
@@ -314,7 +318,7 @@ class Density:
             prior = block.prior
             if prior.name not in priors:
                 continue
-            given = self._given(prior, values, items)
+            given = self._given(block, values, items)
             old = prior.distribution(given, len(theta))
             new = Prior.called(priors[prior.name], given)
             value = values[prior.name]
@@ -325,8 +329,8 @@ class Density:
                 )
             gap = log_density_of(new, value) - log_density_of(old, value)
             gap = gap.expand(len(theta), *prior.batch_shape)
-            if items is not None and prior.items is not None:
-                gap = torch.where(items, gap, 0.0)
+            if items is not None and block.items is not None:
+                gap = torch.where(items[:, block.items], gap, 0.0)
             change = change + gap.reshape(len(theta), -1).sum(-1)
         return change
 
@@ -341,7 +345,7 @@ class Density:
         values: dict[str, Tensor] = {}
         for block in self.blocks:
             prior, slots = block.prior, block.slots
-            given = self._given(prior, values, items)
+            given = self._given(block, values, items)
             fresh = prior.unconstrain(prior.sample(len(theta), given), given).to(theta)
             theta[:, slots] = torch.where(keep[:, slots], theta[:, slots], fresh)
             values[prior.name] = prior.constrain(theta[:, slots], given)
@@ -374,9 +378,10 @@ class Density:
         if total is not None:
             log_likelihood = function.of_total(total, shown, len(theta)).to(theta.dtype)
         elif function.foreign:
-            log_likelihood, calls = _where_possible(function, shown, items, log_prior)
+            active = self.by_kind(items)
+            log_likelihood, calls = _where_possible(function, shown, active, log_prior)
         else:
-            log_likelihood = function(shown, len(theta), items).to(theta.dtype)
+            log_likelihood = function(shown, len(theta), self.by_kind(items)).to(theta.dtype)
         self.evaluations += calls * (function is self.likelihood)
         if on_host(theta) and not bool(undefined_values(log_prior + log_likelihood).any()):
             return log_prior, log_likelihood, torch.zeros_like(log_prior, dtype=torch.bool)
@@ -397,8 +402,8 @@ class Density:
         sound, typical = theta.new_zeros(len(theta)), theta.new_zeros(len(theta))
         for block, log_density in zip(self.blocks, log_densities, strict=True):
             usual = block.typical.expand_as(log_density)
-            if items is not None and block.prior.items is not None:
-                usual = torch.where(items, usual, 0.0)
+            if items is not None and block.items is not None:
+                usual = torch.where(items[:, block.items], usual, 0.0)
             each = log_density.reshape(len(theta), -1)
             sound = sound + torch.where(undefined_values(each), 0.0, each).sum(-1)
             typical = typical + usual.reshape(len(theta), -1).sum(-1)
@@ -407,22 +412,30 @@ class Density:
     def to(self, dtype: torch.dtype, device: torch.device) -> Density:
         new = copy.copy(self)
         new.blocks = [
-            Block(b.prior.to(dtype, device), b.start, b.typical.to(device, dtype))
+            Block(b.prior.to(dtype, device), b.start, b.typical.to(device, dtype), b.items)
             for b in self.blocks
         ]
         return new
 
 
 def _where_possible(
-    function: Likelihood, shown: dict[str, Tensor], items: Tensor | None, log_prior: Tensor
+    function: Likelihood, shown: dict[str, Tensor], active: Active | None, log_prior: Tensor
 ) -> tuple[Tensor, int]:
     """A likelihood called only inside the prior's support, 0 elsewhere; and the calls made."""
     rows = (log_prior > -math.inf).nonzero()[:, 0]
     if not len(rows):
         return torch.zeros_like(log_prior), 0
     some = {k: v[rows] for k, v in shown.items()}
-    value = function(some, len(rows), None if items is None else items[rows])
+    active = None if active is None else each_kind(active, lambda on: on[rows])
+    value = function(some, len(rows), active)
     return torch.zeros_like(log_prior).index_put((rows,), value.to(log_prior)), len(rows)
+
+
+def each_kind(active: Active, function: Callable[[Tensor], Tensor]) -> Active:
+    """A function of what is on, kind by kind."""
+    if isinstance(active, Tensor):
+        return function(active)
+    return {kind: function(on) for kind, on in active.items()}
 
 
 def _masked(value: Tensor, items: Tensor) -> Tensor:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import copy
 import math
+import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import torch
@@ -29,6 +31,29 @@ class LogWeights:
     values: Sequence[float] | Tensor
 
 
+@dataclass(frozen=True)
+class Kind:
+    """Like items of a space, with the same parameters.
+
+    Attributes:
+        name: What they are called.
+        min, max: Smallest and largest number of them in a model.
+        of: Parameters of which each item has its own entry.
+        first: Place of the first among all items of the space.
+    """
+
+    name: str
+    min: int
+    max: int
+    of: tuple[str, ...]
+    first: int = 0
+
+    @property
+    def items(self) -> slice:
+        """Their places among all items of the space."""
+        return slice(self.first, self.first + self.max)
+
+
 class Space(nn.Module, ABC):
     """Base of the model spaces.
 
@@ -38,6 +63,7 @@ class Space(nn.Module, ABC):
     Attributes:
         code_width: L, the integers in a code.
         n_items: How many items there are.
+        kinds: Of items, each with parameters of its own; none in a list of models.
         context_width: Length of :meth:`context`.
         size: Number of models, or None where they can't be counted.
         slot_item: Item of each slot, shape (D,); ``n_items`` marks slots that are always on.
@@ -45,6 +71,7 @@ class Space(nn.Module, ABC):
 
     code_width: int
     n_items: int
+    kinds: tuple[Kind, ...] = ()
     context_width: int
     size: int | None
     slot_item: Tensor
@@ -110,6 +137,16 @@ class Space(nn.Module, ABC):
     def n_slots(self) -> int:
         """D, the padded coordinates; known once the space is bound to a target."""
         return len(self.slot_item)
+
+    def items_of(self, name: str) -> slice | None:
+        """The items that have an entry each of a parameter; None if it belongs to no item."""
+        return next((kind.items for kind in self.kinds if name in kind.of), None)
+
+    def by_kind(self, items: Tensor) -> Tensor | dict[str, Tensor]:
+        """Items in use as a likelihood sees them: by name where there are several kinds."""
+        if len(self.kinds) < 2:
+            return items
+        return {kind.name: items[:, kind.items] for kind in self.kinds}
 
     def bind(self, slot_item: Tensor) -> Space:
         """A copy that knows which item each slot belongs to."""
@@ -246,6 +283,7 @@ class Subsets(Space):
         units = sorted([*self.blocks, *singles], key=lambda u: min(self.names.index(n) for n in u))
         n_units = len(units)
         self.code_width, self.n_items = n_units, len(self.names)
+        self.kinds = (Kind("items", 0, self.n_items, self.of),)
         self.context_width = max(n_units, 1)  # conditioners need something to see
         self.size = 2**n_units
         rows = [[name in unit for name in self.names] for unit in units]
@@ -354,15 +392,25 @@ class Subsets(Space):
 class Counts(Space):
     """An unknown number of like components, ``min`` to ``max`` of them.
 
+    Components of several kinds are a sum of counts: a code then has one integer a kind, and the
+    numbers are independent in the prior.
+
     Arguments:
         max: Largest count.
         min: Smallest count; 0 is allowed.
         of: The parameter, or parameters, of which each component has its own entry.
         prior: Probability of each count, ``min`` to ``max``; a distribution over integers
             (truncated and normalised); :class:`LogWeights`; or None for uniform.
+        name: What the components are called where there are several kinds; the names in ``of``
+            joined by ``+`` if omitted.
+
+    Attributes:
+        min, max: Smallest and largest number of components, of all kinds together.
+        log_prior_table: Log prior of the counts of each kind, one kind after the other.
 
     Raises:
-        TargetError: ``min`` above ``max`` or negative; a prior of the wrong length.
+        TargetError: ``min`` above ``max`` or negative; a prior of the wrong length; a sum with
+            something else, or of kinds that share a name or a parameter.
 
     Example:
         >>> space = Counts(3, of=("amplitude", "centre"), prior=torch.distributions.Poisson(1.0))
@@ -370,9 +418,16 @@ class Counts(Space):
         ['0', '1', '2', '3']
         >>> space.items(torch.tensor([[2]])).tolist()
         [[True, True, False]]
+        >>> both = space + Counts(1, of="frequency", name="lines")
+        >>> both.label(torch.tensor([[2, 1]])), both.size
+        (['amplitude+centre=2 lines=1'], 8)
     """
 
     log_prior_table: Tensor
+    _low: Tensor
+    _levels: Tensor
+    _row: Tensor
+    _place: Tensor
 
     def __init__(
         self,
@@ -381,64 +436,140 @@ class Counts(Space):
         *,
         of: str | Sequence[str],
         prior: Sequence[float] | Tensor | Distribution | LogWeights | None = None,
+        name: str | None = None,
     ) -> None:
         super().__init__()
         if min < 0 or max < min:
             raise TargetError(f"Counts: expected 0 <= min <= max, got min={min}, max={max}")
-        self.max, self.min = max, min
-        self.of = (of,) if isinstance(of, str) else tuple(of)
-        self.names = [str(i + 1) for i in range(max)]
-        self.code_width, self.size, self.n_items = 1, max - min + 1, max
-        self.context_width = max
-        self.register_buffer(
-            "log_prior_table", normalised_log_prior(prior, self.size, "prior of Counts", min)
-        )
+        of = (of,) if isinstance(of, str) else tuple(of)
+        table = normalised_log_prior(prior, max - min + 1, "prior of Counts", min)
+        self._hold([Kind("+".join(of) if name is None else name, min, max, of)], table)
+
+    def _hold(self, kinds: Sequence[Kind], log_prior_table: Tensor) -> None:
+        first = 0
+        self.kinds = ()
+        for kind in kinds:
+            self.kinds += (replace(kind, first=first),)
+            first += kind.max
+        self.min, self.max = sum(kind.min for kind in kinds), first
+        self.of = tuple(name for kind in kinds for name in kind.of)
+        several = len(kinds) > 1
+        self.names = [
+            f"{kind.name} {i + 1}" if several else str(i + 1)
+            for kind in kinds
+            for i in range(kind.max)
+        ]
+        levels = [kind.max - kind.min + 1 for kind in kinds]
+        self.code_width, self.size = len(kinds), math.prod(levels)
+        self.n_items = self.context_width = self.max
+        self.register_buffer("log_prior_table", log_prior_table)
+        tables = {
+            "_low": [kind.min for kind in kinds],
+            "_levels": levels,
+            "_row": [sum(levels[:i]) - kind.min for i, kind in enumerate(kinds)],
+            "_place": [math.prod(levels[i + 1 :]) for i in range(len(kinds))],
+        }
+        for name, values in tables.items():
+            self.register_buffer(name, torch.tensor(values), persistent=False)
+
+    def __add__(self, other: Counts) -> Counts:
+        if not isinstance(other, Counts):
+            raise TargetError(f"Counts + {type(other).__name__}: only Counts can be added")
+        kinds = (*self.kinds, *other.kinds)
+        check_names([kind.name for kind in kinds], "kinds of Counts")
+        if bad := [kind.name for kind in kinds if not kind.name or set(kind.name) & set(" =")]:
+            raise TargetError(
+                f"kinds of Counts: {bad} are empty or hold a ' ' or '=', which stand in labels; "
+                "give them a name"
+            )
+        check_names([name for kind in kinds for name in kind.of], "parameters of Counts (of)")
+        both = copy.deepcopy(self)
+        both._hold(kinds, torch.cat([self.log_prior_table, other.log_prior_table]))
+        return both
+
+    @property
+    def log_priors(self) -> tuple[Tensor, ...]:
+        """Log prior of the counts of each kind."""
+        return self.log_prior_table.split([kind.max - kind.min + 1 for kind in self.kinds])
 
     def items(self, code: Tensor) -> Tensor:
-        return torch.arange(self.n_items, device=code.device) < code
+        each = [
+            torch.arange(kind.max, device=code.device) < code[:, i : i + 1]
+            for i, kind in enumerate(self.kinds)
+        ]
+        return torch.cat(each, dim=1)
 
     def context(self, code: Tensor) -> Tensor:
         return self.items(code).to(self.log_prior_table.dtype)
 
     def log_prior(self, code: Tensor) -> Tensor:
-        return self.log_prior_table[code[:, 0] - self.min]
+        return self.log_prior_table[code + self._row].sum(-1)
 
     def sample_prior(self, n: int, generator: torch.Generator) -> Tensor:
-        weights = self.log_prior_table.exp()
-        draws = torch.multinomial(weights, n, replacement=True, generator=generator)
-        return draws[:, None] + self.min
+        draws = [
+            torch.multinomial(table.exp(), n, replacement=True, generator=generator)
+            for table in self.log_priors
+        ]
+        return torch.stack(draws, dim=1) + self._low
 
     def label(self, code: Tensor) -> list[str]:
-        return [str(k) for k in code[:, 0].tolist()]
+        if len(self.kinds) == 1:
+            return [str(k) for k in code[:, 0].tolist()]
+        return [
+            " ".join(f"{kind.name}={k}" for kind, k in zip(self.kinds, row, strict=True))
+            for row in code.tolist()
+        ]
 
     def code_of(self, model: Any) -> Tensor:
-        if str(model) not in {str(k) for k in range(self.min, self.max + 1)}:
-            raise UnknownModelError(
-                f"no model {model!r}: expected a count from {self.min} to {self.max}"
-            )
-        return torch.tensor([int(model)])
+        given = model
+        if isinstance(model, str) and len(self.kinds) > 1:
+            given = dict(part.rpartition("=")[::2] for part in model.split())
+        if isinstance(given, Mapping):
+            known = set(given) == {kind.name for kind in self.kinds}
+            given = [given[kind.name] for kind in self.kinds] if known else []
+        given = given if isinstance(given, list | tuple) else [given]
+        counts = [{str(k): k for k in range(kind.min, kind.max + 1)} for kind in self.kinds]
+        if len(given) != len(counts) or any(
+            str(k) not in known for k, known in zip(given, counts, strict=True)
+        ):
+            raise UnknownModelError(f"no model {model!r}: expected {self._expected()}")
+        return torch.tensor([known[str(k)] for k, known in zip(given, counts, strict=True)])
+
+    def _expected(self) -> str:
+        if len(self.kinds) == 1:
+            return f"a count from {self.min} to {self.max}"
+        each = [f"{kind.name} ({kind.min} to {kind.max})" for kind in self.kinds]
+        (example,) = self.label(self._low[None])
+        return f"counts of {', '.join(each)}, such as {example!r}"
 
     def enumerate(self) -> Tensor:
-        return torch.arange(self.min, self.max + 1, device=self.log_prior_table.device)[:, None]
+        check_enumerable(self)
+        index = torch.arange(int(self.size or 0), device=self._low.device)
+        return index[:, None] // self._place % self._levels + self._low
 
     def index(self, code: Tensor) -> Tensor:
-        return code[:, 0] - self.min
+        return ((code - self._low) * self._place).sum(-1)
 
     def neighbours(self, code: Tensor) -> tuple[Tensor, Tensor]:
-        near = code[:, None] + torch.tensor([[-1], [1]], device=code.device)
-        real = ((near >= self.min) & (near <= self.max))[..., 0]
-        return near.clamp(self.min, self.max), real
+        step = torch.eye(code.shape[1], dtype=code.dtype, device=code.device)
+        near = code[:, None] + torch.cat([-step, step])
+        high = self._low + self._levels - 1
+        real = ((near >= self._low) & (near <= high)).all(-1)
+        return near.clamp(self._low, high), real
 
     def levels(self) -> tuple[Tensor, Tensor]:
-        low = torch.full((1,), self.min, device=self.log_prior_table.device)
-        return low, torch.full_like(low, self.max - self.min + 1)
+        return self._low, self._levels
 
     def spec(self) -> dict[str, Any]:
+        kinds: list[dict[str, Any]] = [
+            {"max": kind.max, "min": kind.min, "of": list(kind.of)} for kind in self.kinds
+        ]
+        for known, kind in zip(kinds, self.kinds, strict=True):
+            if kind.name != "+".join(kind.of):
+                known["name"] = kind.name
         return {
             "kind": "Counts",
-            "max": self.max,
-            "min": self.min,
-            "of": list(self.of),
+            **(kinds[0] if len(kinds) == 1 else {"kinds": kinds}),
             "log_prior": self.log_prior_table.cpu(),
             "slot_item": self.slot_item.cpu(),
         }
@@ -454,7 +585,11 @@ def space_from_spec(spec: dict[str, Any]) -> Space:
         space.log_on_off = spec["log_on_off"]
         space.log_size_weight = spec["log_size_weight"]
     else:
-        space = Counts(spec["max"], spec["min"], of=spec["of"])
+        kinds = [
+            Counts(k["max"], k["min"], of=k["of"], name=k.get("name"))
+            for k in spec.get("kinds", [spec])
+        ]
+        space = reduce(operator.add, kinds)
         space.log_prior_table = spec["log_prior"]
     return space.bind(spec["slot_item"])
 

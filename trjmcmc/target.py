@@ -15,7 +15,15 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from .additive import Additive
-from .density import PROBES, Array, Density, LogLikelihood, Quantity, undefined_values
+from .density import (
+    PROBES,
+    Array,
+    Density,
+    LogLikelihood,
+    Quantity,
+    each_kind,
+    undefined_values,
+)
 from .errors import BudgetError, NonFiniteError, ShapeError, TargetError, TRJError
 from .grouping import apply_by_group
 from .prior import PriorSpec, unchecked
@@ -98,8 +106,9 @@ class Target:
         Target(Subsets(names, of="beta"), priors={"beta": ..., "sigma": ...}, log_likelihood=f)
 
     where ``f(params, active)`` gets per-item parameters of shape (C, items, ...), zero where
-    ``active`` (C, items) is False. The prior of a per-item parameter is for one item, shared by
-    all, or has a leading dimension of one entry an item.
+    ``active`` (C, items) is False; with several kinds of components ``active`` is a dict by kind.
+    The prior of a per-item parameter is for one item, shared by all, or has a leading dimension
+    of one entry an item.
 
     Arguments:
         models: Models, or a :class:`Space`.
@@ -242,9 +251,10 @@ class Target:
         self.dim = density.width
         slot_item = torch.full((self.dim,), space.n_items)
         for block in density.blocks:
-            if block.prior.items is not None:
-                each = block.prior.size // max(block.prior.items, 1)
-                slot_item[block.slots] = torch.arange(block.prior.items).repeat_interleave(each)
+            if block.items is not None:
+                items = torch.arange(block.items.start, block.items.stop)
+                each = block.prior.size // max(len(items), 1)
+                slot_item[block.slots] = items.repeat_interleave(each)
         self.slot_names = _slot_names({b.prior.name: b.prior.size for b in density.blocks})
         self.space = space.bind(slot_item)
 
@@ -407,15 +417,17 @@ class Target:
         assert self.additive is not None
         items = self.space.items(code)
         with unchecked():
-            return self.additive.total(self._densities[0].shown(theta, items), items)
+            shown = self._densities[0].shown(theta, items)
+            return self.additive.total(shown, self.space.by_kind(items))
 
-    def contribution(self, theta: Tensor) -> Tensor:
-        """What the first component of each point adds, float64, (C, *data)."""
+    def contribution(self, theta: Tensor, kind: int = 0) -> Tensor:
+        """What the first component of a kind adds at each point, float64, (C, *data)."""
         assert self.additive is not None
-        first = torch.arange(self.space.n_items, device=theta.device) == 0
+        which = self.space.kinds[kind]
+        first = torch.arange(self.space.n_items, device=theta.device) == which.first
         with unchecked():
             shown = self._densities[0].shown(theta, first.expand(len(theta), -1))
-            return self.additive.of_one(shown).double()
+            return self.additive.of_one(shown, which.name).double()
 
     def describe(self, code: Tensor, theta: Tensor) -> str:
         """One point in words: model label and constrained values."""
@@ -465,8 +477,8 @@ class Target:
         if items is not None:
             used = self.space.items(code[None])[0]
             for block in density.blocks:
-                if block.prior.items is not None:
-                    values[block.prior.name] = values[block.prior.name][:, used]
+                if block.items is not None:
+                    values[block.prior.name] = values[block.prior.name][:, used[block.items]]
         return values
 
     def padded_values(self, code: Tensor, theta: Tensor) -> dict[str, Tensor]:
@@ -497,8 +509,8 @@ class Target:
                 if not len(rows):
                     continue
                 value = values[name]
-                if items is not None and block.prior.items is not None:
-                    on = items.reshape(items.shape + (1,) * (value.dim() - 2))
+                if items is not None and block.items is not None:
+                    on = items[:, block.items].reshape(value.shape[:2] + (1,) * (value.dim() - 2))
                     value = torch.where(on, value, math.nan)
                 where: tuple[Any, ...] = (rows, *(slice(n) for n in shape))
                 result[name][where] = value
@@ -534,8 +546,8 @@ class Target:
             )
         for block in density.blocks:
             name, value = block.prior.name, values[block.prior.name]
-            expected = block.prior.shape[block.prior.items is not None :]
-            if value.shape[1 + (block.prior.items is not None) :] != expected:
+            expected = block.prior.shape[block.items is not None :]
+            if value.shape[1 + (block.items is not None) :] != expected:
                 raise ShapeError(
                     f"{name!r} of model {model!r}: expected draws of shape "
                     f"{('n', *block.prior.shape)}, got {tuple(value.shape)}; chains and draws "
@@ -546,12 +558,12 @@ class Target:
             used = self.space.items(code[None].to(self.device))
             items = used.expand(len(next(iter(values.values()))), -1)
             for block in density.blocks:
-                if block.prior.items is not None:
+                if block.items is not None:
                     given = values[block.prior.name]
                     full = block.prior.constrain(
                         given.new_zeros(len(given), block.prior.size), values
                     ).clone()
-                    full[:, used[0]] = given
+                    full[:, used[0, block.items]] = given
                     values[block.prior.name] = full
         theta = density.unconstrain(values, items, self.dim)
         return torch.where(self.space.active(code[None].to(self.device)), theta, 0.0)
@@ -670,7 +682,7 @@ class Target:
         items = self.space.items(code[None]).expand(len(theta), -1)
         with unchecked():
             shown = density.shown(theta, items)
-        return quantity(shown, len(theta), items)
+        return quantity(shown, len(theta), self.space.by_kind(items))
 
     def layout(self, code: Tensor) -> dict[str, tuple[slice, str, int]]:
         """Where the parameters of a model lie, shape (L,) -> by name slots, kind and length.
@@ -786,17 +798,17 @@ class Target:
             return
         with unchecked():
             shown = density.shown(theta, items)
-            padded = function(shown, len(theta), items)
-            for row, k in enumerate(items.sum(1).tolist()):
-                cut = {
-                    name: v[row : row + 1, :k] if name in self.space.of else v[row : row + 1]
-                    for name, v in shown.items()
-                }
+            padded = function(shown, len(theta), self.space.by_kind(items))
+            for row, on in enumerate(items):
+                cut = {name: v[row : row + 1] for name, v in shown.items()}
+                for kind in self.space.kinds:
+                    cut |= {name: cut[name][:, on[kind.items]] for name in kind.of}
+                active = each_kind(self.space.by_kind(on[None]), lambda x: x[:, x[0]])
                 try:
-                    alone = float(function(cut, 1, items[row : row + 1, :k])[0])
+                    alone = float(function(cut, 1, active)[0])
                 except TRJError:  # it insists on arrays of full length
                     return
-                there = float(padded[row])
+                there, k = float(padded[row]), int(on.sum())
                 if not math.isclose(alone, there, rel_tol=1e-3, abs_tol=1e-3):
                     raise TargetError(
                         f"{what} of {density.owner}: {k} component(s) give {alone:.6g} alone and "

@@ -126,6 +126,8 @@ class Fixed(IndexProposal):
 class Neighbours(IndexProposal):
     """One unit flipped, two swapped, or one component more or fewer; for spaces of any size.
 
+    Of several kinds of components each is chosen equally often.
+
     Steps that would leave the range of a count, and swaps where all units are on or off,
     propose the current model.
 
@@ -153,22 +155,23 @@ class Neighbours(IndexProposal):
             raise ConfigurationError(
                 f"swap: expected a share in [0, 1), and 0 unless the space is Subsets, got {swap}"
             )
-        by_size = (
-            space.log_prior_table if isinstance(space, Counts) else space.log_size_weight
-        ).isfinite()
-        used = by_size.nonzero()[:, 0]
-        if len(used) and not bool(by_size[used[0] : used[-1] + 1].all()):
-            raise ConfigurationError(
-                "Neighbours: the prior leaves out sizes between others, so that steps of one "
-                "can't reach every model; give those sizes a little mass or use Fixed"
-            )
+        tables = space.log_priors if isinstance(space, Counts) else (space.log_size_weight,)
+        for by_size in (table.isfinite() for table in tables):
+            used = by_size.nonzero()[:, 0]
+            if len(used) and not bool(by_size[used[0] : used[-1] + 1].all()):
+                raise ConfigurationError(
+                    "Neighbours: the prior leaves out sizes between others, so that steps of one "
+                    "can't reach every model; give those sizes a little mass or use Fixed"
+                )
         self.space, self.swap = space, swap
 
     def sample(self, code: Tensor, generator: torch.Generator) -> Tensor:
         c, device, space = len(code), code.device, self.space
         if isinstance(space, Counts):
-            up = torch.randint(0, 2, (c, 1), generator=generator, device=device)
-            return (code + 2 * up - 1).clamp(space.min, space.max)
+            (low, levels), kinds = space.levels(), space.code_width
+            move = torch.randint(0, 2 * kinds, (c, 1), generator=generator, device=device)
+            step = torch.zeros_like(code).scatter(1, move // 2, 2 * (move % 2) - 1)
+            return (code + step).clamp(low, low + levels - 1)
         if not space.code_width:
             return code
         unit = torch.randint(0, code.shape[1], (c, 1), generator=generator, device=device)
@@ -186,9 +189,10 @@ class Neighbours(IndexProposal):
     def log_prob(self, new: Tensor, code: Tensor) -> Tensor:
         zero = torch.zeros(len(code), device=code.device)
         if isinstance(self.space, Counts):
-            step = (new - code)[:, 0].abs()
-            ends = (code == self.space.min).long() + (code == self.space.max).long()
-            chance = torch.where(step == 1, 0.5, torch.where(step == 0, 0.5 * ends[:, 0], zero))
+            low, levels = self.space.levels()
+            step, each = (new - code).abs().sum(1), 0.5 / code.shape[1]
+            ends = ((code == low).long() + (code == low + levels - 1).long()).sum(1)
+            chance = torch.where(step == 1, each, torch.where(step == 0, each * ends, zero))
             return chance.log()
         if not self.space.code_width:
             return zero

@@ -72,7 +72,7 @@ class ScoreWalk(Walk):
             raise ConfigurationError(f"steps: expected 1 or more, got {steps}")
         self._near = Neighbours(space)
         self.space, self.score = space, score
-        units = 2 if isinstance(space, Counts) else space.code_width
+        units = 2 * space.code_width if isinstance(space, Counts) else space.code_width
         self.steps = steps or units + n_swaps(units)
 
     def propose(self, code: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
