@@ -14,6 +14,7 @@ from torch import Tensor
 
 from .defaults import (
     birth_death,
+    component_births,
     components_of,
     informed_moves,
     inside,
@@ -28,7 +29,6 @@ from .errors import ConfigurationError
 from .estimate import features
 from .fit import Pool, Recipe, gaussian_mixture
 from .kernel import (
-    ComponentBirthDeath,
     Cycle,
     IndexProposal,
     Jump,
@@ -283,8 +283,8 @@ class Auto:
         self._offer("birth-death", birth_death(self.target, self.guess()))
         if SplitMerge.fits(self.target):
             self._offer("split-merge", SplitMerge(self.target))
-        if self._components is not None:
-            self._offer("components", ComponentBirthDeath(self.target))
+        if self._components:
+            self._offer("components", component_births(self.target, self._components))
         if self._doubtful():  # a second look at the models in doubt, twice as large
             self.recipe.survey_again(DOUBTFUL, progress=self.progress)
         if self.recipe.audit is not None:

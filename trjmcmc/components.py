@@ -15,19 +15,24 @@ ALIKE = 1e-3  # nats by which a log density may change where components trade pl
 class Components:
     """Rows of coordinates, one a component, of a target over :class:`~trjmcmc.Counts`.
 
-    Components are exchangeable: which of them is called the first means nothing. That is
-    checked at a few prior draws.
+    Components of a kind are exchangeable: which of them is called the first means nothing. That
+    is checked at a few prior draws.
 
     Arguments:
         target: The target.
+        kind: Name or position of the kind, where there are several.
 
     Attributes:
+        kind: The kind, a :class:`~trjmcmc.space.Kind`.
+        place: Its position in a code.
+        number: K, its largest number of components.
         slots: Slots of each component's coordinates, shape (K, P).
         additive: Whether one component can change without the cost of the others.
-        shared: Whether there are parameters beside the components'.
+        shared: Whether there are parameters that belong to no component.
 
     Raises:
-        ConfigurationError: Another space, no component, components that are not alike.
+        ConfigurationError: Another space, no component, components that are not alike; no such
+            kind, or several to choose from.
 
     Example:
         >>> import trjmcmc as trj
@@ -39,28 +44,38 @@ class Components:
         [[0, 3], [1, 4], [2, 5]]
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, kind: int | str | None = None) -> None:
         space = target.space
-        if not isinstance(space, Counts) or not space.max or not target.dim:
+        if not isinstance(space, Counts) or not target.dim:
             raise ConfigurationError("expected a space of Counts with components to count")
-        self.target, self.space, self.number = target, space, space.max
-        item = space.slot_item
-        rows = [(item == i).nonzero()[:, 0] for i in range(space.max)]
-        self.slots = torch.stack(rows)
+        self.target, self.space = target, space
+        self.place = _place(space, kind)
+        self.kind = space.kinds[self.place]
+        self.number = self.kind.max
+        if not self.number:
+            raise ConfigurationError("expected a space of Counts with components to count")
+        item, here = space.slot_item, self.kind.items
+        self.slots = torch.stack(
+            [(item == i).nonzero()[:, 0] for i in range(here.start, here.stop)]
+        )
         self.width = self.slots.shape[1]
+        self.shared = bool((item == space.n_items).any())
+        low, levels = space.levels()
+        self._full = (low + levels - 1)[None]
         self.additive = target.additive is not None
-        self.shared = self.slots.numel() < target.dim
-        self._full = torch.full((1, 1), space.max, device=item.device)
         if not self._alike():
             raise ConfigurationError(
                 "components are not exchangeable: the log density changes where they trade places"
             )
 
-    def _alike(self) -> bool:
-        generator = torch.Generator(self.target.device).manual_seed(0)
+    def _examples(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         code = self._full.expand(8, -1)
         theta = self.target.sample_prior(code, generator)
-        theta = torch.where(theta.isfinite(), theta, 0.0)
+        return code, torch.where(theta.isfinite(), theta, 0.0)
+
+    def _alike(self) -> bool:
+        generator = torch.Generator(self.target.device).manual_seed(0)
+        code, theta = self._examples(generator)
         moved = self.shuffled(code, theta, generator)
         turned = self.of(theta).roll(1, dims=1).flatten(1)  # chance may leave all where they are
         moved[::2, self.slots.flatten()] = turned[::2]
@@ -70,6 +85,19 @@ class Components:
         both = before.isfinite() & after.isfinite()
         gap = torch.where(both, (before - after).abs(), 0.0)
         return bool((gap <= ALIKE * (1 + before.abs())).all())
+
+    def count(self, code: Tensor) -> Tensor:
+        """How many components there are, (C, L) -> (C,)."""
+        return code[:, self.place]
+
+    def counted(self, code: Tensor, number: Tensor) -> Tensor:
+        """The models with another number of components, (C, L)."""
+        here = torch.arange(code.shape[1], device=code.device) == self.place
+        return torch.where(here, number[:, None], code)
+
+    def items(self, code: Tensor) -> Tensor:
+        """Which components there are, (C, L) -> (C, K) bool."""
+        return torch.arange(self.number, device=code.device) < self.count(code)[:, None]
 
     def of(self, theta: Tensor) -> Tensor:
         """Coordinates by component, (C, D) -> (C, K, P)."""
@@ -89,7 +117,7 @@ class Components:
     def shuffled(self, code: Tensor, theta: Tensor, generator: torch.Generator) -> Tensor:
         """Components in random order, (C, D): the same point under other names."""
         noise = torch.rand(len(code), self.number, generator=generator, device=code.device)
-        order = torch.where(self.space.items(code), noise, 2.0).argsort(dim=1, stable=True)
+        order = torch.where(self.items(code), noise, 2.0).argsort(dim=1, stable=True)
         rows = self.of(theta).gather(1, order[:, :, None].expand(-1, -1, self.width))
         moved = theta.clone()
         moved[:, self.slots.flatten()] = rows.flatten(1)
@@ -98,7 +126,8 @@ class Components:
     def some(self, code: Tensor, generator: torch.Generator) -> Tensor:
         """Index of a random component of each chain, (C,); 0 where there is none."""
         u = torch.rand(len(code), generator=generator, device=code.device)
-        return (u * code[:, 0]).long().minimum(code[:, 0] - 1).clamp(min=0)
+        k = self.count(code)
+        return (u * k).long().minimum(k - 1).clamp(min=0)
 
     def sample_prior(self, theta: Tensor, seed: int) -> Tensor:
         """A component of each chain from the prior, given what all share, (C, P)."""
@@ -117,8 +146,25 @@ class Components:
     def contribution(self, theta: Tensor, x: Tensor) -> Tensor:
         """What one component adds, float64, (C, *data); the likelihood must be additive."""
         first = torch.zeros(len(x), dtype=torch.long, device=x.device)
-        return self.target.contribution(self.put(theta, first, x))
+        return self.target.contribution(self.put(theta, first, x), self.place)
 
-    def total(self, code: Tensor, theta: Tensor) -> Tensor | None:
-        """What all components add up to, float64, (C, *data), if the likelihood is additive."""
-        return self.target.total(code, theta) if self.additive else None
+    def total(self, code: Tensor, theta: Tensor, known: Tensor | None = None) -> Tensor | None:
+        """What all components add up to, float64, (C, *data), if one can change alone."""
+        if not self.additive:
+            return None
+        return self.target.total(code, theta) if known is None else known
+
+    def named(self, name: str) -> str:
+        """A name for tables, with the kind where there are several."""
+        return f"{name}: {self.kind.name}" if len(self.space.kinds) > 1 else name
+
+
+def _place(space: Counts, kind: int | str | None) -> int:
+    names = [k.name for k in space.kinds]
+    if kind is None and len(names) == 1:
+        return 0
+    if isinstance(kind, int) and 0 <= kind < len(names):
+        return kind
+    if kind not in names:
+        raise ConfigurationError(f"kind: expected one of {names}, got {kind!r}")
+    return names.index(str(kind))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from contextlib import suppress
 
 import torch
@@ -15,6 +16,7 @@ from .fit import FEW_MODELS, Categorical, Made, ModelWeights, Recipe, mode_map
 from .kernel import (
     HMC,
     BirthDeath,
+    ComponentBirthDeath,
     ComponentWalk,
     CrankNicolson,
     Cycle,
@@ -161,21 +163,31 @@ def informed_moves(target: Target) -> Kernel:
     return Cycle([InformedBirthDeath(target), HMC(target), birth_death(target, None)])
 
 
-def components_of(target: Target) -> Components | None:
-    """The components that a target counts, if they are exchangeable."""
-    with suppress(ConfigurationError):
-        return Components(target)
-    return None
+def components_of(target: Target) -> tuple[Components, ...]:
+    """The components that a target counts, one entry a kind; none if not exchangeable."""
+    kinds = target.space.kinds if isinstance(target.space, Counts) else ()
+    try:
+        return tuple(Components(target, kind.name) for kind in kinds if kind.max)
+    except ConfigurationError:
+        return ()
+
+
+def component_births(target: Target, parts: Sequence[Components]) -> Kernel:
+    """Births and deaths of the components of each kind in turn."""
+    births = [ComponentBirthDeath(target, kind.place) for kind in parts]
+    return births[0] if len(births) == 1 else Cycle(births)
 
 
 def walks(
-    target: Target, scale: Tensor | float, parts: Components | None
+    target: Target, scale: Tensor | float, parts: Sequence[Components]
 ) -> list[Kernel | tuple[Kernel, int]]:
     """Moves inside a model that owe nothing to a map: of everything, or part by part."""
-    if parts is None:
+    if not parts:
         return [RandomWalk(target, scale=scale)]
-    each = ComponentWalk(target), STEPS_OF_ONE
-    return [each, SharedWalk(target)] if parts.shared else [each]
+    each: list[Kernel | tuple[Kernel, int]] = [
+        (ComponentWalk(target, kind.place), STEPS_OF_ONE) for kind in parts
+    ]
+    return [*each, SharedWalk(target)] if parts[0].shared else each
 
 
 def swaps(space: Space) -> float:

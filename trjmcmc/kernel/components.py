@@ -43,13 +43,14 @@ class ComponentBirthDeath(Kernel):
 
     Arguments:
         target: A target over :class:`~trjmcmc.Counts` whose components are exchangeable.
+        kind: Name or position of the kind of components, where there are several.
         normals: Of each mixture.
         prior_share: s, in (0, 1]; 1 learns nothing and is the classical move.
-        name: Shown in tables.
+        name: Shown in tables, with the kind where there are several.
 
     Raises:
-        ConfigurationError: Another space, components that are not exchangeable, a setting out
-            of range.
+        ConfigurationError: Another space, components that are not exchangeable, no such kind, a
+            setting out of range.
 
     Source:
         Green (1995), https://doi.org/10.1093/biomet/82.4.711; Stephens (2000), on
@@ -72,6 +73,7 @@ class ComponentBirthDeath(Kernel):
     def __init__(
         self,
         target: Target,
+        kind: int | str | None = None,
         *,
         normals: int = NORMALS,
         prior_share: float = PRIOR_SHARE,
@@ -82,8 +84,8 @@ class ComponentBirthDeath(Kernel):
                 "normals, prior_share: expected 1 or more and a share in (0, 1], got "
                 f"{normals} and {prior_share}"
             )
-        self.target, self.name = target, name
-        self.components = Components(target)
+        self.target, self.components = target, Components(target, kind)
+        self.name = self.components.named(name)
         self.normals, self.share = normals, prior_share
         self._born: NormalMixture | None = None  # what comes and goes
         self._there: NormalMixture | None = None  # what is there
@@ -94,23 +96,23 @@ class ComponentBirthDeath(Kernel):
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         parts, space = self.components, self.components.space
-        code, k, n = state.code, state.code[:, 0], len(state.code)
-        total = parts.total(code, state.theta) if state.total is None else state.total
+        code, k, n = state.code, parts.count(state.code), len(state.code)
+        total = parts.total(code, state.theta, state.total)
         u = torch.rand(2, n, generator=generator, device=code.device)
         up = u[0] < 0.5
         weights = self._log_weights(code, state.theta)
         chosen = _categorical(weights, generator)
         theta = self._last(state.theta, k, chosen)
         state = State(code, theta, state.log_joint, None, total)
-        possible = torch.where(up, k < space.max, k > space.min)
-        index = torch.where(up, k, k - 1).clamp(0, space.max - 1)
+        possible = torch.where(up, k < parts.kind.max, k > parts.kind.min)
+        index = torch.where(up, k, k - 1).clamp(0, parts.kind.max - 1)
         born = self._newborn(theta, u[1] < self.share, generator)
         x = torch.where(up[:, None], born, parts.one(theta, index))
         possible &= x.isfinite().all(-1)
         x = torch.where(possible[:, None], x, 0.0)
         larger = parts.put(theta, index, x)
         sign = torch.where(up, 1, -1)
-        new = torch.where(possible, k + sign, k)[:, None]
+        new = parts.counted(code, torch.where(possible, k + sign, k))
         moved = torch.where(space.active(new), larger, 0.0)
         moved = torch.where(possible[:, None], moved, theta)
         if total is not None:
@@ -162,7 +164,7 @@ class ComponentBirthDeath(Kernel):
 
     def _log_weights(self, code: Tensor, theta: Tensor) -> Tensor:
         """Log of how readily each component dies, -inf where there is none, (C, K)."""
-        items = self.components.space.items(code)
+        items = self.components.items(code)
         weight = torch.where(items, torch.zeros_like(items, dtype=theta.dtype), -math.inf)
         if self._born is not None:
             weight[items] = self._compared(self.components.of(theta)[items])[1]
@@ -182,7 +184,7 @@ class ComponentBirthDeath(Kernel):
             return
         self._steps += 1
         self._changed.append(changed)
-        items = self.components.space.items(after.code)
+        items = self.components.items(after.code)
         if self._steps % FIRST_FIT == 0:
             self._seen.append(self.components.of(after.theta)[items])
         if self._steps < FIRST_FIT or self._steps & (self._steps - 1):
@@ -204,12 +206,13 @@ class ComponentWalk(Kernel):
 
     Arguments:
         target: A target over :class:`~trjmcmc.Counts` whose components are exchangeable.
+        kind: Name or position of the kind of components, where there are several.
         lengths: Range of the step in units of the prior's spread.
-        name: Shown in tables.
+        name: Shown in tables, with the kind where there are several.
 
     Raises:
-        ConfigurationError: Another space, components that are not exchangeable, lengths that
-            are not positive.
+        ConfigurationError: Another space, components that are not exchangeable, no such kind,
+            lengths that are not positive.
 
     Source:
         Metropolis et al. (1953), https://doi.org/10.1063/1.1699114
@@ -226,27 +229,28 @@ class ComponentWalk(Kernel):
     def __init__(
         self,
         target: Target,
+        kind: int | str | None = None,
         *,
         lengths: tuple[float, float] = LENGTHS,
         name: str = "component walk",
     ) -> None:
         if not 0 < lengths[0] <= lengths[1]:
             raise ConfigurationError(f"lengths: expected 0 < shortest <= longest, got {lengths}")
-        self.target, self.name = target, name
-        self.components = Components(target)
+        self.target, self.components = target, Components(target, kind)
+        self.name = self.components.named(name)
         self.scale = prior_units(target)[1][self.components.slots[0]]
         self.log_lengths = (math.log(lengths[0]), math.log(lengths[1]))
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         parts, (low, high) = self.components, self.log_lengths
         code, theta = state.code, state.theta
-        total = parts.total(code, theta) if state.total is None else state.total
+        total = parts.total(code, theta, state.total)
         index = parts.some(code, generator)
         x = parts.one(theta, index)
         u = torch.rand(len(x), 1, generator=generator, device=x.device, dtype=x.dtype)
         noise = torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
         y = x + noise * self.scale * torch.exp(low + (high - low) * u)
-        some = code[:, 0] > 0
+        some = parts.count(code) > 0
         y = torch.where(some[:, None], y, x)
         state = State(code, theta, state.log_joint, None, total)
         if total is not None:
