@@ -10,6 +10,7 @@ from .space import Counts
 from .target import Target
 
 ALIKE = 1e-3  # nats by which a log density may change where components trade places
+ROUNDING = 1e-6  # share of a sum that is lost where something is taken away
 
 
 class Components:
@@ -62,7 +63,7 @@ class Components:
         self.shared = bool((item == space.n_items).any())
         low, levels = space.levels()
         self._full = (low + levels - 1)[None]
-        self.additive = target.additive is not None
+        self.additive = target.additive is not None and self._independent()
         if not self._alike():
             raise ConfigurationError(
                 "components are not exchangeable: the log density changes where they trade places"
@@ -72,6 +73,22 @@ class Components:
         code = self._full.expand(8, -1)
         theta = self.target.sample_prior(code, generator)
         return code, torch.where(theta.isfinite(), theta, 0.0)
+
+    def _independent(self) -> bool:
+        """Whether the others add the same without a component: priors may tie them to it."""
+        generator = torch.Generator(self.target.device).manual_seed(0)
+        code, theta = self._examples(generator)
+        less = self.counted(code, self.count(code) - 1)
+        last = torch.full_like(code[:, 0], self.number - 1)
+        with torch.no_grad():
+            change = self.contribution(theta, self.one(theta, last))
+            whole = self.target.total(code, theta)
+            rest = self.target.total(less, torch.where(self.space.active(less), theta, 0.0))
+        gap, change, whole = (
+            x.abs().nan_to_num(0.0, 0.0).reshape(len(code), -1).amax(1)
+            for x in (whole - rest - change, change, whole)
+        )
+        return bool((gap <= ALIKE * change + ROUNDING * whole).all())
 
     def _alike(self) -> bool:
         generator = torch.Generator(self.target.device).manual_seed(0)
