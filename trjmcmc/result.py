@@ -589,15 +589,46 @@ class Result:
         Raises:
             TRJError: The space is a list of models.
         """
-        names, on = self.items()
-        forced = self._forced_items()
+        names, _ = self.items()
+        low, _ = self.space.levels()
+        always = self.space.items(low[None])[0]
+        return self._shares(self.space.items, always, pd.Index(names, name="item"))
+
+    def counts(self) -> pd.DataFrame:
+        """Posterior probability of each number of components, by kind; count spaces only.
+
+        Returns:
+            Indexed by kind and count; columns as of :meth:`inclusion_probabilities`.
+
+        Raises:
+            TRJError: The space has no counts.
+        """
+        space = self.space
+        if not isinstance(space, Counts):
+            raise TRJError(f"counts: expected a space of Counts, got {type(space).__name__}")
+        _, levels = space.levels()
+        rows = [(kind.name, n) for kind in space.kinds for n in range(kind.min, kind.max + 1)]
+        number = torch.tensor([n for _, n in rows])
+        return self._shares(
+            lambda code: code.repeat_interleave(levels, dim=1) == number,
+            (levels == 1).repeat_interleave(levels),
+            pd.MultiIndex.from_tuples(rows, names=["kind", "count"]),
+        )
+
+    def _shares(
+        self, sets: Callable[[Tensor], Tensor], always: Tensor, index: pd.Index
+    ) -> pd.DataFrame:
+        """Probabilities of sets of models, (N, L) -> (N, S), of which some hold all, (S,)."""
+        on = sets(self.raw.code.flatten(0, 1)).reshape(*self.raw.code.shape[:2], -1).numpy()
         ess = self._index_ess
         found = [
-            Estimate(1.0, 0.0, math.inf) if i in forced else visit_probability(on[..., i], ess)
-            for i in range(on.shape[-1])
+            Estimate(1.0, 0.0, math.inf) if sure else visit_probability(on[..., i], ess)
+            for i, sure in enumerate(always.tolist())
         ]
-        combined = self._combined_items(len(found))
-        combined = [Estimate(1.0, 0.0) if i in forced else e for i, e in enumerate(combined)]
+        combined = self._combined_sets(sets, len(found))
+        combined = [
+            Estimate(1.0, 0.0) if sure else e for e, sure in zip(combined, always, strict=True)
+        ]
         return pd.DataFrame(
             {
                 "probability": [e.value for e in found],
@@ -606,11 +637,11 @@ class Result:
                 "combined": [e.value for e in combined],
                 "combined_se": [e.std_error for e in combined],
             },
-            index=pd.Index(names, name="item"),
+            index=index,
         )
 
-    def _combined_items(self, n: int) -> list[Estimate]:
-        """Probabilities of the items by the combined evidences, NaN where some are not known."""
+    def _combined_sets(self, sets: Callable[[Tensor], Tensor], n: int) -> list[Estimate]:
+        """Probabilities of sets by the combined evidences, NaN where some are not known."""
         blank = [Estimate(math.nan, math.nan)] * n
         if not self.all_weighed:
             return blank
@@ -619,7 +650,7 @@ class Result:
         if not all(math.isfinite(e.value) for e, p in zip(combined, possible, strict=True) if p):
             return blank
         codes = torch.stack([self.space.code_of(m) for m in self._weighed])
-        return shares_of_sets(combined, covariance, self.space.items(codes).numpy().T * 1.0)
+        return shares_of_sets(combined, covariance, sets(codes).numpy().T * 1.0)
 
     def items(self) -> tuple[Sequence[str], NDArray[np.bool_]]:
         """Names of the items, and which are in the model, shape (chain, draw, items).
@@ -631,12 +662,6 @@ class Result:
             raise TRJError("inclusion_probabilities: a list of models has no items to include")
         flat = self.space.items(self.raw.code.flatten(0, 1))
         return self.space.names, flat.reshape(*self.raw.code.shape[:2], -1).numpy()
-
-    def _forced_items(self) -> set[int]:
-        if isinstance(self.space, Counts):
-            return set(range(self.space.min))
-        assert isinstance(self.space, Subsets)
-        return set(self.space.fixed_items.nonzero()[:, 0].tolist())
 
     def autocorrelation_time(self) -> float:
         """Integrated autocorrelation time of the model's position in the space, in kernel steps.
@@ -731,10 +756,11 @@ class Result:
 
     def _positions(self, label: str, name: str, position: tuple[int, ...]) -> list[str]:
         text = [str(i) for i in position]
-        if text and name in getattr(self.space, "of", ()):
+        if text and isinstance(self.space, Counts) and self.space.items_of(name):
+            text[0] = str(position[0] + 1)  # those in use come first
+        elif text and isinstance(self.space, Subsets) and self.space.items_of(name):
             items = self.space.items(self.space.code_of(label)[None])[0].nonzero()[:, 0].tolist()
-            names = getattr(self.space, "names", text)
-            text[0] = names[items[position[0]]]
+            text[0] = self.space.names[items[position[0]]]
         return text
 
     # ---- components -------------------------------------------------------------------------
@@ -852,7 +878,8 @@ class Result:
         Arguments:
             model_prior: One probability a model, in the order of ``space.enumerate()``, or a
                 function of codes (N, L) that gives log-probabilities (N,) up to a constant. A
-                code is the model's position in a list, the 0s and 1s of a subset, or a count.
+                code is the model's position in a list, the 0s and 1s of a subset, or a count of
+                each kind.
             priors: By parameter, another prior (a distribution, or a function of the parameters
                 before it); the rest stay.
             target: Where the result was loaded from a file, the target it came from.
