@@ -134,7 +134,7 @@ def test_mistakes_are_named(run):
     other = trj.Result(
         target.space, Draws(code, torch.zeros(4, 5, 3), torch.zeros(4, 5)), {}, {}, RunReport()
     )
-    for wrong in (other.catalogue, other.components, other.count_probabilities):
+    for wrong in (other.catalogue, other.components):
         with pytest.raises(TRJError, match="unknown number of components"):
             wrong()
     with pytest.raises(TRJError, match="entries=True"):
@@ -194,9 +194,9 @@ def test_pictures_of_components(run):
     ax = result.plot_models()
     assert ax.get_xlabel() == "number of components"
     assert all(float(t).is_integer() for t in ax.get_xticks())
-    table = result.count_probabilities()
-    assert [bar.get_height() for bar in ax.patches] == pytest.approx(list(table["visits"]))
-    assert table["visits"].sum() == pytest.approx(1) and list(table.index) == [1, 2, 3]
+    table = result.counts().droplevel("kind")["probability"].loc[1:3]
+    assert [bar.get_height() for bar in ax.patches] == pytest.approx(list(table))
+    assert table.sum() == pytest.approx(1)
     line = result.plot_components("place", interval=0.8)
     area = sum(bar.get_height() * bar.get_width() for bar in line.patches)
     assert area == pytest.approx(float(result.raw.code.double().mean()), rel=0.03)
@@ -240,7 +240,10 @@ def said_of_counts(p, prior=None, n=8000):
 )
 def test_counts_at_their_limit_are_told(p, prior):
     (said,) = said_of_counts(p, prior)
-    assert "4 components, the largest" in said and "raise max of Counts(4, ...)" in said
+    assert (
+        "4 components, the largest" in said
+        and "raise max of Counts(4, of=['place', 'size'])" in said
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from .defaults import (
     birth_death,
-    component_births,
     components_of,
     informed_moves,
     inside,
@@ -283,8 +282,6 @@ class Auto:
         self._offer("birth-death", birth_death(self.target, self.guess()))
         if SplitMerge.fits(self.target):
             self._offer("split-merge", SplitMerge(self.target))
-        if self._components:
-            self._offer("components", component_births(self.target, self._components))
         if self._doubtful():  # a second look at the models in doubt, twice as large
             self.recipe.survey_again(DOUBTFUL, progress=self.progress)
         if self.recipe.audit is not None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import suppress
 
 import torch
 
 from .auto import ENOUGH, JOIN, LONGEST, SEGMENT, Auto, Segment
 from .carry import carry
-from .defaults import several
-from .errors import ConfigurationError
+from .defaults import component_births, several
 from .fit import Pool, gaussian_mixture
-from .kernel import ComponentBirthDeath, ComponentSplitMerge, Cycle, Fixed, Jump, Kernel
+from .kernel import ComponentSplitMerge, Cycle, Fixed, Jump, Kernel
 from .transport import Identity, Ordered
 
 NORMALS = 8  # a model of the map that whole-vector jumps go through
@@ -46,9 +44,10 @@ class AutoComponents(Auto):
             return super()._choose()
         room = SHARE * self._room
         self._end = time.monotonic() + (PATIENCE if math.isinf(room) else room)
-        moves: dict[str, Kernel] = {"components": ComponentBirthDeath(self.target)}
-        with suppress(ConfigurationError):  # never more than one component
-            moves |= {"splits": ComponentSplitMerge(self.target)}
+        parts = self._components
+        moves: dict[str, Kernel] = {"components": component_births(self.target, parts)}
+        if places := [kind.place for kind in parts if kind.number > 1]:
+            moves["splits"] = Cycle([ComponentSplitMerge(self.target, i) for i in places])
         begun = time.monotonic()
         kernel = self._step(list(moves.values()))
         half = begun + 0.5 * (self._end - begun)
@@ -85,13 +84,15 @@ class AutoComponents(Auto):
             steps = min(2 * steps, LONGEST)
 
     def _taken(self, kernel: Kernel) -> float:
-        """Share of a kernel's proposals that were accepted so far."""
-        return self._tally.rates()[kernel.name]["between"]
+        """Share of a kernel's proposals that were accepted so far, of its best part."""
+        rates = self._tally.rates()
+        return max(rates[part.name]["between"] for part in kernel.parts())
 
     @property
     def _affordable(self) -> bool:
         space = self.target.space
-        return space.enumerable and int(space.size or 0) * NORMALS * self.target.dim**2 < CELLS
+        enumerable = space.enumerable and len(self._components) == 1
+        return enumerable and int(space.size or 0) * NORMALS * self.target.dim**2 < CELLS
 
     def _jump_between(self, pool: Pool) -> Kernel:
         """Jumps of all components at once, through normals fitted to draws in canonical order."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from .draws import Draws
 from .errors import ConfigurationError
-from .estimate import Estimate, mean_error_where, visit_probability
+from .estimate import mean_error_where, visit_probability
 from .relabel import Relabelling
-from .space import Counts
+from .space import Counts, Kind
 
 INTERVAL = 0.9
 PARTS = ("mean", "mcse", "sd", "low", "high")
@@ -27,7 +27,7 @@ CHANCE = 3.0  # standard errors
 
 
 @dataclass(frozen=True)
-class Kind:
+class Drawn:
     """Components of one kind in the draws of a run.
 
     Attributes:
@@ -41,13 +41,14 @@ class Kind:
     active: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, space: Counts, draws: Draws, values: Mapping[str, Any]) -> Kind:
-        """The components of a run over counts."""
-        item = space.slot_item
-        slots = [(item == i).nonzero()[:, 0].tolist() for i in range(space.max)]
-        x = draws.theta.numpy()[:, :, np.array(slots, dtype=int).reshape(space.max, -1)]
-        active = space.items(draws.code.flatten(0, 1)).reshape(*x.shape[:3]).numpy()
-        return cls({name: np.asarray(values[name]) for name in space.of}, x, active)
+    def of(cls, space: Counts, kind: Kind, draws: Draws, values: Mapping[str, Any]) -> Drawn:
+        """The components of a kind in a run over counts."""
+        item, here = space.slot_item, kind.items
+        slots = [(item == i).nonzero()[:, 0].tolist() for i in range(here.start, here.stop)]
+        x = draws.theta.numpy()[:, :, np.array(slots, dtype=int).reshape(kind.max, -1)]
+        there = space.items(draws.code.flatten(0, 1))[:, here]
+        active = there.reshape(*x.shape[:3]).numpy()
+        return cls({name: np.asarray(values[name]) for name in kind.of}, x, active)
 
     @property
     def numbers(self) -> list[str]:
@@ -66,11 +67,11 @@ class Kind:
         return dict(zip(self.numbers, columns, strict=True))
 
 
-def tabled(kind: Kind, found: Relabelling, interval: float, ess: float) -> pd.DataFrame:
+def tabled(drawn: Drawn, found: Relabelling, interval: float, ess: float) -> pd.DataFrame:
     """One row an entry; see :meth:`Result.catalogue`.
 
     Arguments:
-        kind: The components.
+        drawn: The components.
         found: Which is which.
         interval: Probability of the intervals.
         ess: Effective draws, for entries that are in all of them.
@@ -84,20 +85,20 @@ def tabled(kind: Kind, found: Relabelling, interval: float, ess: float) -> pd.Da
         inside = mine.any(-1)
         p = visit_probability(inside, ess)
         row: dict[str, Any] = {"probability": p.value, "se": p.std_error, "ess": p.ess}
-        for name, x in kind.described(mine).items():
+        for name, x in drawn.described(mine).items():
             error, _ = mean_error_where(x, inside)
             parts = (x.mean(), error, x.std(), *np.quantile(x, tails))
             row |= {f"{name}_{part}": v for part, v in zip(PARTS, parts, strict=True)}
         rows.append({**row, "note": p.warning})
-    columns = [f"{name}_{part}" for name in kind.numbers for part in PARTS]
+    columns = [f"{name}_{part}" for name in drawn.numbers for part in PARTS]
     index = pd.RangeIndex(1, len(rows) + 1, name="entry")
     table = pd.DataFrame(rows, index, columns=["probability", "se", "ess", *columns, "note"])
-    spare = kind.active & (found.entry < 0)
+    spare = drawn.active & (found.entry < 0)
     table.attrs["unassigned"] = float(spare.sum(-1).mean())
     return table
 
 
-def by_entry(kind: Kind, found: Relabelling) -> dict[str, NDArray[Any]]:
+def by_entry(drawn: Drawn, found: Relabelling) -> dict[str, NDArray[Any]]:
     """Parameters by entry, NaN where it is absent, shape (chain, draw, entry, ...).
 
     ``present`` tells where it is there, as 0 and 1.
@@ -108,13 +109,13 @@ def by_entry(kind: Kind, found: Relabelling) -> dict[str, NDArray[Any]]:
     present = np.zeros(shape, dtype=np.int64)
     present[at] = 1
     filled: dict[str, NDArray[Any]] = {}
-    for name, value in kind.values.items():
+    for name, value in drawn.values.items():
         filled[name] = np.full((*shape, *value.shape[3:]), np.nan, dtype=value.dtype)
         filled[name][at] = value[chain, draw, place]
     return {"present": present, **filled}
 
 
-def runs_into_limit(space: Counts, visits: Sequence[Estimate]) -> bool:
+def runs_into_limit(kind: Kind, table: pd.DataFrame) -> bool:
     """Whether data want the largest count there may be, and the prior is not why.
 
     Posterior over prior is the evidence of a count. Where that of the largest count is not small
@@ -122,14 +123,12 @@ def runs_into_limit(space: Counts, visits: Sequence[Estimate]) -> bool:
     is the prior, and its limit is meant; and 0 or 1 component is a question of yes or no.
 
     Arguments:
-        space: Counts.
-        visits: Posterior probability of each count, from the smallest on.
+        kind: The kind.
+        table: Its rows of :meth:`Result.counts`.
     """
-    if space.max < 2 or space.size == 1:
+    if kind.max < 2 or len(table) == 1:
         return False
-    prior = space.log_prior_table.exp().numpy()
-    p = np.array([e.value for e in visits])
-    error = np.array([e.std_error for e in visits])
+    p, error, prior = (table[name].to_numpy() for name in ("probability", "se", "prior"))
     moved = np.maximum(np.abs(p - prior) - np.where(p > 0, CHANCE * error, 0.0), 0.0).sum() / 2
     with np.errstate(divide="ignore", invalid="ignore"):
         evidence = np.where(p > SEEN, p / prior, 0.0)

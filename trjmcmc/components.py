@@ -50,7 +50,7 @@ class Components:
         if not isinstance(space, Counts) or not target.dim:
             raise ConfigurationError("expected a space of Counts with components to count")
         self.target, self.space = target, space
-        self.place = _place(space, kind)
+        self.place = space.place_of(kind)
         self.kind = space.kinds[self.place]
         self.number = self.kind.max
         if not self.number:
@@ -174,14 +174,3 @@ class Components:
     def named(self, name: str) -> str:
         """A name for tables, with the kind where there are several."""
         return f"{name}: {self.kind.name}" if len(self.space.kinds) > 1 else name
-
-
-def _place(space: Counts, kind: int | str | None) -> int:
-    names = [k.name for k in space.kinds]
-    if kind is None and len(names) == 1:
-        return 0
-    if isinstance(kind, int) and 0 <= kind < len(names):
-        return kind
-    if kind not in names:
-        raise ConfigurationError(f"kind: expected one of {names}, got {kind!r}")
-    return names.index(str(kind))

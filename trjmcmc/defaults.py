@@ -74,7 +74,7 @@ def default_map(target: Target, seed: int) -> Transport:
     the models are many and differentiable."""
     space = target.space
     if not laplace_fits(target):
-        if components_of(target) is not None:
+        if len(components_of(target)) == 1:
             return Ordered(mixture_flow(space, seed=seed))
         return mixture_flow(space, seed=seed)
     return Laplace(target, CosmicFlow(space, layers=LAYERS_INSIDE, seed=seed))

@@ -38,8 +38,8 @@ def plot_models(result: Result, ax: Axes | None = None) -> Axes:
     Numbers of components stand on an axis of numbers, with their prior.
     """
     ax = ax if ax is not None else plt.subplots(figsize=(6, 3.5), layout="constrained")[1]
-    counts = isinstance(result.space, Counts)
-    table = result.count_probabilities() if counts else result.model_probabilities()
+    counts = isinstance(result.space, Counts) and len(result.space.kinds) == 1
+    table = _of_counts(result) if counts else result.model_probabilities()
     x = table.index.to_numpy() if counts else np.arange(len(table))
     ax.bar(x, table["visits"], color=PALETTE[5], label="visits, ± 2 standard errors")
     error = 2 * table["visits_se"]
@@ -241,8 +241,24 @@ def plot_pareto(result: Result, ax: Axes | None = None) -> Axes:
     return ax
 
 
+def _of_counts(result: Result) -> Any:
+    """Probabilities of the numbers between those that were visited."""
+    table = result.counts().droplevel("kind")
+    seen = table.index[table["probability"] > 0]
+    table = table.loc[seen.min() : seen.max()]
+    if any(result._best_route(m).warning for m in result._weighed):
+        table[["combined", "combined_se"]] = np.nan
+    return table.rename(columns={"probability": "visits", "se": "visits_se"})
+
+
 def plot_components(
-    result: Result, x: str, y: str | None = None, ax: Axes | None = None, *, interval: float
+    result: Result,
+    x: str,
+    y: str | None = None,
+    ax: Axes | None = None,
+    *,
+    kind: str | int | None,
+    interval: float,
 ) -> Axes:
     """Where components are, in the colours of their entries; grey ones belong to none.
 
@@ -250,8 +266,8 @@ def plot_components(
     """
     size = (6, 3.5) if y is None else (5.5, 4.5)
     ax = ax if ax is not None else plt.subplots(figsize=size, layout="constrained")[1]
-    table = result.catalogue(interval=interval)
-    parts, entry = result.components()
+    table = result.catalogue(kind, interval=interval)
+    parts, entry = result.components(kind)
     for name in (x,) if y is None else (x, y):
         if name not in parts:
             raise ConfigurationError(f"plot_components: no {name!r}; there are {sorted(parts)}")

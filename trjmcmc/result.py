@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from . import export
-from .catalogue import INTERVAL, Kind, by_entry, runs_into_limit, tabled
+from .catalogue import INTERVAL, Drawn, by_entry, runs_into_limit, tabled
 from .draws import Draws
 from .errors import (
     ConfigurationError,
@@ -158,7 +158,7 @@ class Result:
         self._visited = space.label(codes[order])
         self._model = place[inverse].reshape(draws.code.shape[:2]).numpy()
         self._cache: dict[str, Estimate] = {}
-        self._relabelled: dict[float, Relabelling] = {}
+        self._relabelled: dict[tuple[Any, ...], Relabelling] = {}
 
     @cached_property
     def _values(self) -> dict[str, Tensor]:
@@ -598,7 +598,8 @@ class Result:
         """Posterior probability of each number of components, by kind; count spaces only.
 
         Returns:
-            Indexed by kind and count; columns as of :meth:`inclusion_probabilities`.
+            Indexed by kind and count; columns as of :meth:`inclusion_probabilities`, and the
+            ``prior``.
 
         Raises:
             TRJError: The space has no counts.
@@ -609,11 +610,13 @@ class Result:
         _, levels = space.levels()
         rows = [(kind.name, n) for kind in space.kinds for n in range(kind.min, kind.max + 1)]
         number = torch.tensor([n for _, n in rows])
-        return self._shares(
+        table = self._shares(
             lambda code: code.repeat_interleave(levels, dim=1) == number,
             (levels == 1).repeat_interleave(levels),
             pd.MultiIndex.from_tuples(rows, names=["kind", "count"]),
         )
+        table["prior"] = torch.cat(space.log_priors).exp().numpy()
+        return table
 
     def _shares(
         self, sets: Callable[[Tensor], Tensor], always: Tensor, index: pd.Index
@@ -765,13 +768,20 @@ class Result:
 
     # ---- components -------------------------------------------------------------------------
 
-    def catalogue(self, *, interval: float = INTERVAL, least: float = LEAST) -> pd.DataFrame:
+    def catalogue(
+        self,
+        kind: str | int | None = None,
+        *,
+        interval: float = INTERVAL,
+        least: float = LEAST,
+    ) -> pd.DataFrame:
         """The components that were found, the most probable first; spaces of counts only.
 
         Components have no names of their own: which is which in each draw is told by where they
         are, see :func:`trjmcmc.relabel.relabel`.
 
         Arguments:
+            kind: Which components, where there are several kinds: a name, or a position.
             interval: Probability of the credible intervals, which leave as much on either side.
             least: Entries in less than this share of the draws are left out.
 
@@ -786,7 +796,8 @@ class Result:
 
         Raises:
             TRJError: The space is another one.
-            ConfigurationError: ``interval`` or ``least`` is not in (0, 1).
+            ConfigurationError: ``interval`` or ``least`` is not in (0, 1); no such kind, or
+                none named of several.
 
         Error:
             Of the names: see :func:`trjmcmc.relabel.relabel`. Chains that have not mixed may
@@ -802,14 +813,15 @@ class Result:
             >>> sorted(result.catalogue()["x_mean"].round(0))
             [1.0, 13.0]
         """
-        kind, found = self._kind("catalogue"), self._found(least)
+        drawn = self._drawn("catalogue", kind)
+        found = self._found(drawn, least)
         ess = self._index_ess
         if not ess:  # always as many; what moves is where they are
             ess = mean_error(self.raw.log_joint.numpy().astype(float))[1]
-        return tabled(kind, found, interval, ess if math.isfinite(ess) else 0.0)
+        return tabled(drawn, found, interval, ess if math.isfinite(ess) else 0.0)
 
     def components(
-        self, *, least: float = LEAST
+        self, kind: str | int | None = None, *, least: float = LEAST
     ) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.int64]]:
         """All components of all draws in a row, and which entry of :meth:`catalogue` each is.
 
@@ -820,49 +832,22 @@ class Result:
         Raises:
             TRJError: The space is another one.
         """
-        kind = self._kind("components")
-        return kind.described(kind.active), self._found(least).entry[kind.active] + 1
+        drawn = self._drawn("components", kind)
+        rows = drawn.active
+        return drawn.described(rows), self._found(drawn, least).entry[rows] + 1
 
-    def count_probabilities(self) -> pd.DataFrame:
-        """Posterior probability of each number of components between those that were visited.
-
-        Returns:
-            Indexed by the number: ``visits`` and ``visits_se``, ``combined`` and
-            ``combined_se`` as in :meth:`model_probabilities`, but NaN where the route through
-            the map is in doubt for one of them, and the ``prior``.
-
-        Raises:
-            TRJError: The space is another one.
-        """
-        self._kind("count_probabilities")
-        codes = self.space.enumerate()
-        seen = self.raw.code[..., 0]
-        codes = codes[(codes[:, 0] >= seen.min()) & (codes[:, 0] <= seen.max())]
-        labels = self.space.label(codes)
-        visits, combined = [self._visits(m) for m in labels], self._combined_shares(labels)
-        if any(self._best_route(m).warning for m in self._weighed):
-            combined = [Estimate(math.nan, math.nan)] * len(labels)
-        return pd.DataFrame(
-            {
-                "visits": [e.value for e in visits],
-                "visits_se": [e.std_error for e in visits],
-                "combined": [e.value for e in combined],
-                "combined_se": [e.std_error for e in combined],
-                "prior": self.space.log_prior(codes).exp().tolist(),
-            },
-            index=pd.Index(codes[:, 0].tolist(), name="components"),
-        )
-
-    def _kind(self, what: str) -> Kind:
+    def _drawn(self, what: str, kind: str | int | None) -> Drawn:
         if not isinstance(self.space, Counts):
             raise TRJError(f"{what}: this is for an unknown number of components, trj.Counts")
-        return Kind.of(self.space, self.raw, self._values)
+        place = self.space.place_of(kind)
+        return Drawn.of(self.space, self.space.kinds[place], self.raw, self._values)
 
-    def _found(self, least: float = LEAST) -> Relabelling:
-        if least not in self._relabelled:
-            kind, score = self._kind("catalogue"), self.raw.log_joint.numpy()
-            self._relabelled[least] = relabel(kind.x, kind.active, score, least=least)
-        return self._relabelled[least]
+    def _found(self, drawn: Drawn, least: float = LEAST) -> Relabelling:
+        known = *drawn.values, least
+        if known not in self._relabelled:
+            score = self.raw.log_joint.numpy()
+            self._relabelled[known] = relabel(drawn.x, drawn.active, score, least=least)
+        return self._relabelled[known]
 
     # ---- other priors, averages --------------------------------------------------------------
 
@@ -987,16 +972,21 @@ class Result:
             return export.to_arviz(cut, {"lp": lp}, {"models": json.dumps([label])})
         posterior: dict[str, NDArray[Any]] = {"model": self.model_index()}
         posterior.update({name: value.numpy() for name, value in self._values.items()})
-        attributes, names = {"models": json.dumps(self.model_names)}, {}
+        attributes = {"models": json.dumps(self.model_names)}
+        names: dict[str, str] = {}
         if entries or isinstance(self.space, Counts):
-            kind = self._kind("to_arviz(entries=True)")
-            posterior["k"] = self.raw.code[..., 0].numpy()
-            most = max(1, int(posterior["k"].max(initial=1)))
-            parts = {name: value[:, :, :most] for name, value in kind.values.items()}
-            if entries:
-                parts = by_entry(kind, self._found())
-            posterior |= parts
-            names = dict.fromkeys(parts, "entry" if entries else "component")
+            kinds = self.space.kinds if isinstance(self.space, Counts) else ()
+            for place in range(max(1, len(kinds))):
+                drawn = self._drawn("to_arviz(entries=True)", place)
+                of = f"_{kinds[place].name}" if len(kinds) > 1 else ""
+                posterior[f"k{of}"] = k = self.raw.code[..., place].numpy()
+                most = max(1, int(k.max(initial=1)))
+                parts = {name: value[:, :, :most] for name, value in drawn.values.items()}
+                if entries:
+                    parts = by_entry(drawn, self._found(drawn))
+                    parts[f"present{of}"] = parts.pop("present")
+                posterior |= parts
+                names |= dict.fromkeys(parts, f"entry{of}" if entries else f"component{of}")
         return export.to_arviz(posterior, {"lp": log_joint}, attributes, names)
 
     def save(self, path: str | Path) -> None:
@@ -1073,6 +1063,7 @@ class Result:
         y: str | None = None,
         ax: Axes | None = None,
         *,
+        kind: str | int | None = None,
         interval: float = INTERVAL,
     ) -> Axes:
         """Where components are, with the intervals of :meth:`catalogue`; spaces of counts only.
@@ -1082,6 +1073,7 @@ class Result:
                 are per unit, on average over the draws.
             y: Another one: components as points in the plane.
             ax: Where to draw.
+            kind: Which components, where there are several kinds.
             interval: Probability of the intervals.
 
         Raises:
@@ -1090,7 +1082,7 @@ class Result:
         """
         from .plot import plot_components
 
-        return plot_components(self, x, y, ax, interval=interval)
+        return plot_components(self, x, y, ax, kind=kind, interval=interval)
 
     def plot_averaged(
         self,
@@ -1152,14 +1144,13 @@ class Result:
             )
         if self.report.audit is not None and self.report.fit is not None:
             warn_of_coverage(self.report.audit)
-        if isinstance(self.space, Counts) and self.space.enumerable:
-            counts = self.space.label(self.space.enumerate())
-            e = [self._visits(k) for k in counts]
-            if runs_into_limit(self.space, e):
+        for kind in self.space.kinds if isinstance(self.space, Counts) else ():
+            table = self.counts().loc[kind.name]
+            if runs_into_limit(kind, table):
                 warnings.warn(
-                    f"{e[-1].value:.0%} of the draws have {counts[-1]} components, the largest "
-                    f"number there may be: raise max of Counts({counts[-1]}, ...), or choose a "
-                    "prior under which many are less probable",
+                    f"{table['probability'].iloc[-1]:.0%} of the draws have {kind.max} components, "
+                    f"the largest number there may be: raise max of Counts({kind.max}, "
+                    f"of={list(kind.of)}), or choose a prior under which many are less probable",
                     LimitWarning,
                     stacklevel=4,
                 )

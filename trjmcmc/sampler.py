@@ -542,7 +542,7 @@ class TRJSampler:
 
     def _chains(self, most: int) -> int:
         """Fewer of them where each holds a sum over components as large as the data."""
-        if components_of(self.target) is None or self.target.additive is None:
+        if not components_of(self.target) or self.target.additive is None:
             return most
         code = self.target.space.sample_prior(1, self._generator)
         sums = self.target.total(code, self.target.sample_prior(code, self._generator))
@@ -578,7 +578,7 @@ class TRJSampler:
         """Find the kernel by measurement, training while that pays."""
         recipe, generator = self._recipe, self._generator
         ready = self.fit_trace is not None or self._given_map
-        counts = components_of(self.target) is not None
+        counts = bool(components_of(self.target))
         if not counts:
             recipe.survey(progress=progress)
         begun = time.perf_counter()

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical, Distribution
 
-from .errors import ShapeError, TargetError, UnknownModelError
+from .errors import ConfigurationError, ShapeError, TargetError, UnknownModelError
 
 ENUMERABLE = 1 << 16  # largest space that anything in the package lists model by model
 
@@ -486,6 +486,21 @@ class Counts(Space):
         both = copy.deepcopy(self)
         both._hold(kinds, torch.cat([self.log_prior_table, other.log_prior_table]))
         return both
+
+    def place_of(self, kind: int | str | None) -> int:
+        """The position of a kind, given by that or by name; None is the only one.
+
+        Raises:
+            ConfigurationError: There is no such kind, or there are several.
+        """
+        names = [k.name for k in self.kinds]
+        if kind is None and len(names) == 1:
+            return 0
+        if isinstance(kind, int) and 0 <= kind < len(names):
+            return kind
+        if kind not in names:
+            raise ConfigurationError(f"kind: expected one of {names}, got {kind!r}")
+        return names.index(str(kind))
 
     @property
     def log_priors(self) -> tuple[Tensor, ...]:

@@ -37,6 +37,7 @@ class ComponentSplitMerge(Kernel):
 
     Arguments:
         target: A target over :class:`~trjmcmc.Counts` whose components are exchangeable.
+        kind: Which components, where there are several kinds: a name, or a position.
         name: Shown in tables.
 
     Raises:
@@ -60,22 +61,25 @@ class ComponentSplitMerge(Kernel):
 
     between = True
 
-    def __init__(self, target: Target, *, name: str = "component split") -> None:
-        self.target, self.name = target, name
-        self.components = parts = Components(target)
+    def __init__(
+        self, target: Target, kind: int | str | None = None, *, name: str = "component split"
+    ) -> None:
+        self.target = target
+        self.components = parts = Components(target, kind)
+        self.name = parts.named(name)
         if parts.number < 2:
             raise ConfigurationError("component split: there is never more than one component")
         self.unit = prior_units(target)[1][parts.slots[0]]
-        full = torch.full((1,), parts.space.max, device=target.device)
-        self._positive = target.positive_slots(full)[parts.slots[0]]
+        low, levels = parts.space.levels()
+        self._positive = target.positive_slots(low + levels - 1)[parts.slots[0]]
         self._factor: Tensor | None = None  # of the covariance of distances, in prior units
         self._accepted: list[Tensor] = []
         self._steps = 0
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
-        parts, space = self.components, self.components.space
-        code, k, theta = state.code, state.code[:, 0], state.theta
-        total = parts.total(code, theta) if state.total is None else state.total
+        parts, kind, space = self.components, self.components.kind, self.components.space
+        code, k, theta = state.code, parts.count(state.code), state.theta
+        total = parts.total(code, theta, state.total)
         up, share = self._coins(len(k), generator)
         one, last = parts.some(code, generator), (k - 1).clamp(min=0)
         other = self._nearest(code, theta, one)
@@ -85,15 +89,15 @@ class ComponentSplitMerge(Kernel):
         theta = torch.where(up[:, None], theta, swapped)
         one = torch.where(~up & (one == last), other, one)
         state = State(code, theta, state.log_joint, None, total)
-        two = torch.where(up, k.clamp(max=space.max - 1), last)
-        possible = torch.where(up, (k > 0) & (k < space.max), (k > 1) & (k > space.min))
+        two = torch.where(up, k.clamp(max=kind.max - 1), last)
+        possible = torch.where(up, (k > 0) & (k < kind.max), (k > 1) & (k > kind.min))
         x, first, second, e = self._pair(theta, one, two, up, share, generator)
         possible &= torch.stack([v.isfinite().all(-1) for v in (x, first, second)]).all(0)
         x, first, second = (torch.where(possible[:, None], v, 0.0) for v in (x, first, second))
         smaller = parts.put(theta, one, x)
         larger = parts.put(parts.put(theta, one, first), two, second)
         sign = torch.where(up, 1, -1)
-        new = torch.where(possible, k + sign, k)[:, None]
+        new = parts.counted(code, torch.where(possible, k + sign, k))
         moved = torch.where(up[:, None], larger, smaller)
         moved = torch.where(space.active(new), moved, 0.0)
         moved = torch.where(possible[:, None], moved, theta)
@@ -102,7 +106,7 @@ class ComponentSplitMerge(Kernel):
             change = change - parts.contribution(theta, x)
             total = total + (sign * possible).view(-1, *[1] * (total.ndim - 1)) * change
         log_joint = self.target.log_joint(new, moved, total)
-        most = torch.where(up, k + 1, k)[:, None].clamp(max=space.max)
+        most = parts.counted(code, torch.where(up, k + 1, k).clamp(max=kind.max))
         log_choice = self._log_choice(most, larger, one, two, e, share)
         log_ratio = log_joint - state.log_joint + sign * log_choice
         log_ratio = torch.where(possible, log_ratio, -math.inf)
@@ -147,7 +151,7 @@ class ComponentSplitMerge(Kernel):
         mutual = (self._nearest(code, theta, one) == two).to(e)
         mutual = mutual + (self._nearest(code, theta, two) == one).to(e)
         halves = (~share).sum(1) * math.log(2)
-        fewer = (code[:, 0] - 1).clamp(min=1).to(e)
+        fewer = (self.components.count(code) - 1).clamp(min=1).to(e)
         return fewer.log() + (0.5 * mutual).log() + halves - self._log_distance(e)
 
     def _nearest(self, code: Tensor, theta: Tensor, index: Tensor) -> Tensor:
@@ -155,7 +159,7 @@ class ComponentSplitMerge(Kernel):
         parts = self.components
         gap = (parts.of(theta) - parts.one(theta, index)[:, None]) / self.unit
         far = gap.square().sum(-1).nan_to_num(torch.inf)
-        there = parts.space.items(code).scatter(1, index[:, None], False)
+        there = parts.items(code).scatter(1, index[:, None], False)
         return torch.where(there, far, math.inf).argmin(1)
 
     # ---- half the distance of two that were one ---------------------------------------------

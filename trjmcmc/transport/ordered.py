@@ -71,10 +71,13 @@ class Ordered(Transport):
 
     def __init__(self, base: Transport, by: int | None = None) -> None:
         space = base.space
-        if not isinstance(space, Counts) or not bool((space.slot_item < space.n_items).any()):
-            raise ConfigurationError("Ordered: expected a space of Counts with components to count")
+        fits = isinstance(space, Counts) and len(space.kinds) == 1
+        if not fits or not bool((space.slot_item < space.n_items).any()):
+            raise ConfigurationError(
+                "Ordered: expected a space of Counts, of one kind, with components to count"
+            )
         super().__init__(space, base.reference)
-        rows = [(space.slot_item == i).nonzero()[:, 0] for i in range(space.max)]
+        rows = [(space.slot_item == i).nonzero()[:, 0] for i in range(space.n_items)]
         width = len(rows[0])
         if by is not None and not 0 <= by < width:
             raise ConfigurationError(
@@ -82,7 +85,7 @@ class Ordered(Transport):
             )
         self.base, self.by = base, by
         self.spares_pass = base.spares_pass
-        self.auxiliary = base.auxiliary + space.max
+        self.auxiliary = base.auxiliary + space.n_items
         self._inner = space.n_slots + base.auxiliary
         self.register_buffer("slots", torch.stack(rows), persistent=False)
         self.register_buffer("key", torch.tensor(by or 0, device=space.slot_item.device))
