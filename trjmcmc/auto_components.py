@@ -37,7 +37,7 @@ class AutoComponents(Auto):
     join in if that helps: they cross where one component would have to become two.
     """
 
-    snapshots = 64
+    snapshots = 200
 
     def _choose(self) -> Kernel:
         if not several(self.target.space):
@@ -105,7 +105,8 @@ class AutoComponents(Auto):
         flow.unwrap(pool.code, pool.theta)  # the same units
         seen = torch.bincount(space.index(pool.code), minlength=int(space.size or 0)).double()
         prior = space.log_prior(space.enumerate()).double().exp()
-        share = (1 - UNSEEN) * seen / seen.sum() + UNSEEN * prior
+        share = seen.sqrt()  # the rare ones too often, for they are the slowest to be left
+        share = (1 - UNSEEN) * share / share.sum() + UNSEEN * prior
         to = Fixed(space, share.log())
         jump = Jump(self.target, flow, to, rho=RHO, fresh=FRESH, name="normals")
         return Cycle([(jump, JUMPS)])
