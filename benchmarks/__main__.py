@@ -45,6 +45,7 @@ PACKAGES = (
     "numpy",
     "scipy",
     "eryn",
+    "bayesbay",
     "pocomc",
     "dynesty",
     "nautilus-sampler",

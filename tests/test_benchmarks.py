@@ -19,7 +19,7 @@ from trjmcmc.problems.coal_mining import GAMMA_RATE
 
 sys.path.insert(0, str(ROOT))  # benchmarks are not installed
 from benchmarks import __main__ as benchmark
-from benchmarks.peers import ensemble, problems
+from benchmarks.peers import ensemble, problems, pulses
 
 EXAMPLES = {
     "sinh_arcsinh": ["transport", "running", "spread", "depth"],
@@ -35,6 +35,27 @@ def test_peers_have_the_same_likelihood_and_prior(make):
     wrong = problems.Problem(**{**vars(problem), "log_likelihood": lambda x: np.zeros(len(x))})
     with pytest.raises(AssertionError):
         wrong.check()
+
+
+def test_pulses_as_leaves_have_the_same_likelihood():
+    target = trj.problems.pulses().to(dtype=torch.float64)
+    rng = np.random.default_rng(0)
+    count = np.array([1, 4, 8])
+    owner = np.repeat(np.arange(3), count)
+    leaves = np.stack([rng.uniform(*ends, len(owner)) for ends in pulses.RANGES], 1)
+    likelihood = pulses.PulsesLikelihood(target)
+    found = likelihood(leaves, owner)
+    assert likelihood.calls == 3
+    for k, value in enumerate(found):
+        mine = leaves[owner == k]
+        assert likelihood.one(mine) == pytest.approx(value)
+        params = dict(zip(["amplitude", "centre", "width"], mine.T[:, None], strict=True))
+        theta = target.unconstrain(str(count[k]), params)
+        _, expected = target.log_prior_and_likelihood(torch.tensor([[count[k]]]), theta)
+        assert value == pytest.approx(float(expected), rel=1e-9)
+    none = torch.zeros(1, 1, dtype=torch.long)
+    _, expected = target.log_prior_and_likelihood(none, torch.zeros(1, target.dim).double())
+    assert likelihood.of_none == pytest.approx(float(expected))
 
 
 @pytest.mark.parametrize("k", [1, 3, 6])

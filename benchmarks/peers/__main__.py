@@ -1,12 +1,14 @@
 """Ours beside other packages, one after the other in one process on one thread.
 
-Two questions. How long until p(model | data) is known to a standard error of .01 (cases "coal" and
-"factors", 2 or 3 factors)? Eryn is the peer. And what is the evidence of one model (cases
-"evidence-factors", 17 parameters; "evidence-robust", 4; "evidence-modes", two far modes in 10
-dimensions)? The peers are pocoMC, dynesty, nautilus and UltraNest.
+Three questions. How long until p(model | data) is known to a standard error of .01 (cases "coal"
+and "factors", 2 or 3 factors)? Eryn is the peer. How well is the number of pulses in noise known
+when the budget is spent (case "pulses", 0 to 8)? Peers are Eryn and BayesBay. And what is the
+evidence of one model (cases "evidence-factors", 17 parameters; "evidence-robust", 4;
+"evidence-modes", two far modes in 10 dimensions)? The peers are pocoMC, dynesty, nautilus and
+UltraNest.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.peers            # half an hour or more
-    OMP_NUM_THREADS=1 python -m benchmarks.peers --quick    # small settings: about three minutes
+    OMP_NUM_THREADS=1 python -m benchmarks.peers            # an hour or more
+    OMP_NUM_THREADS=1 python -m benchmarks.peers --quick    # small settings: about four minutes
     OMP_NUM_THREADS=1 python -m benchmarks.peers --case coal --sampler Eryn --repeats 3
     OMP_NUM_THREADS=1 python -m benchmarks.peers --factor-data exchange_rates.csv \
         --factor-truth -903.212 -905.352 --robust-data six_dim_rr.csv --json out.json
@@ -22,6 +24,13 @@ the third column. (Eryn advises against its stretch move where components come a
 points it gave wrong probabilities.) The first half of its steps is left out, its errors come from
 the spread of the means of its walkers, and it stops when these are small, nothing drifts, and it is
 20 autocorrelation times long, as our runs are.
+On the pulses, Eryn's own example, births and deaths come from the prior too. "Eryn, tutorial" has
+the settings of that example: 20 walkers at 8 temperatures, Gaussian steps of all pulses at once
+with standard deviation .0032, likelihoods one at a time. "Eryn" has the best settings of those that
+were tried, with vectorised likelihoods. Walkers swap temperatures within columns, which therefore
+are independent, and the cold ones count. BayesBay has ten chains and steps of one pulse; its
+tempering is left out, for it divides the ratio of a swap by one temperature too many and gives
+wrong probabilities where they are known. Both start from the prior; ours is `run()`.
 
 Columns. `seconds`: of processor time, which a busy machine does not stretch; `wall`: of the clock,
 which budgets count. `value`: probability of the most probable model, or log evidence;
@@ -44,7 +53,7 @@ import torch
 
 from .nested import PEERS
 from .problems import Data
-from .run import CASES, FITTED, OURS, Row, rows, with_ratios
+from .run import CASES, FITTED, JUMPS, OURS, Row, rows, with_ratios
 
 
 def shown(frame: pd.DataFrame) -> str:
@@ -54,7 +63,7 @@ def shown(frame: pd.DataFrame) -> str:
 
 
 def versions() -> str:
-    names = ["eryn", "pocomc", "dynesty", "nautilus-sampler", "ultranest"]
+    names = ["eryn", "bayesbay", "pocomc", "dynesty", "nautilus-sampler", "ultranest"]
     there = []
     for name in names:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -63,10 +72,11 @@ def versions() -> str:
 
 
 def main() -> None:
+    beside = dict.fromkeys(name for case in JUMPS.values() for name in case.peers)
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--case", choices=CASES, action="append")
     parser.add_argument(
-        "--sampler", action="append", help=f"{OURS}, {FITTED}, Eryn, {', '.join(PEERS)}"
+        "--sampler", action="append", help=f"{OURS}, {FITTED}, {', '.join([*beside, *PEERS])}"
     )
     parser.add_argument("--budget", type=float, help="most seconds a sampler; 300")
     parser.add_argument("--repeats", type=int, default=1, help="seeds, one run each")

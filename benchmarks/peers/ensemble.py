@@ -325,29 +325,33 @@ def mean_error(values: Array) -> Array:
     return values.std(1, ddof=1) / math.sqrt(values.shape[1])
 
 
-def run_eryn(ensemble: Ensemble, budget: float, begun: float) -> Row:
-    """Until the errors are small and nothing drifts, or the budget is spent."""
+def run_eryn(ensemble: Ensemble, budget: float, begun: float, whole: bool = False) -> Row:
+    """Until the errors are small and nothing drifts, or the budget is spent; or to its end."""
     sampler, models = ensemble.sampler, len(ensemble.names)
     seen: list[NDArray[np.int8]] = []
     for state in sampler.sample(ensemble.state, iterations=None, store=False):
         seen.append(ensemble.model(state).astype(np.int8))
         late = time.perf_counter() - begun > budget
         if late or (
-            len(seen) >= LEAST_STEPS
+            not whole
+            and len(seen) >= LEAST_STEPS
             and len(seen) % LOOK == 0
             and Shares.of(np.stack(seen), models).settled
         ):
             break
-    found = Shares.of(np.stack(seen), models)
-    kept = (len(seen) + 1) // 2 * sampler.nwalkers
-    row = of_shares(dict(zip(ensemble.names, found.value.tolist(), strict=True)), found.error, kept)
+    accepted = sampler.rj_moves[0].acceptance_fraction[0].mean()
+    note = f"{sampler.nwalkers} walkers, {len(seen)} steps, births and deaths accepted "
+    row = of_visits(seen, ensemble.names, f"{note}{accepted:.2%}")
+    return row | {"calls": ensemble.likelihood.calls}
+
+
+def of_visits(seen: list[NDArray[np.int8]], names: list[str], note: str) -> Row:
+    """What a row says of the model indices of all walkers, step by step."""
+    found = Shares.of(np.stack(seen), len(names))
+    kept = (len(seen) + 1) // 2 * len(seen[0])
+    row = of_shares(dict(zip(names, found.value.tolist(), strict=True)), found.error, kept)
     drift = f", drifts by {found.drift:.1f} errors" if found.drift >= MOST_DRIFT else ""
-    accepted = sampler.rj_moves[0].acceptance_fraction.mean()
-    return row | {
-        "calls": ensemble.likelihood.calls,
-        "note": f"{sampler.nwalkers} walkers, {len(seen)} steps, "
-        f"births and deaths accepted {accepted:.2%}{drift}",
-    }
+    return row | {"note": note + drift}
 
 
 def of_shares(share: dict[str, float], error: Array, draws: int) -> Row:

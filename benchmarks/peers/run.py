@@ -8,6 +8,7 @@ import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import torch
 
 import trjmcmc as trj
 
+from . import pulses
 from .ensemble import WALKERS, WANTED, Ensemble, Row, eryn_coal, eryn_factors, of_shares, run_eryn
 from .nested import PEERS, Counted, Evidence
 from .problems import Data, Problem, factor_problem, modes_problem, robust_problem
@@ -53,12 +55,13 @@ def our_evidence(problem: Problem, seed: int, fit: bool | str) -> Row:
     }
 
 
-# p(model), by Eryn
+# p(model), by Eryn and BayesBay
 
 
-def our_shares(target: trj.Target, budget: float, seed: int) -> Row:
+def our_shares(target: trj.Target, budget: float, seed: int, whole: bool) -> Row:
+    until = None if whole else {"probability": WANTED}
     sampler = trj.TRJSampler(target, seed=seed)
-    result = sampler.run(until={"probability": WANTED}, max_seconds=budget, progress=False)
+    result = sampler.run(until=until, max_seconds=budget, progress=False)
     found = result.model_probabilities()
     draws = result.raw.n_draws * result.raw.n_chains
     row = of_shares(dict(found["visits"]), found["visits_se"].to_numpy(), draws)
@@ -85,9 +88,44 @@ def factor_target(data: Data) -> trj.Target:
 
 GRACE = 1.2  # budgets after which a run is cut short; some stop by themselves at one
 OURS, FITTED = "trjmcmc", "trjmcmc, fit"
-JUMPS: dict[str, tuple[Callable[[Data], trj.Target], Callable[..., Ensemble]]] = {
-    "coal": (coal_target, eryn_coal),
-    "factors": (factor_target, eryn_factors),
+
+
+@dataclass(frozen=True)
+class Jumps:
+    """A problem of p(model).
+
+    Attributes:
+        target: For us.
+        peers: By name: the module it needs, and its run, given target, data, budget and seed.
+        whole: Everyone spends the whole budget; else until the errors are small.
+    """
+
+    target: Callable[[Data], trj.Target]
+    peers: dict[str, tuple[str, Callable[..., Row]]]
+    whole: bool = False
+
+
+def by_eryn(make: Callable[..., Ensemble], whole: bool = False) -> tuple[str, Callable[..., Row]]:
+    def run(target: trj.Target, data: Data, budget: float, seed: int) -> Row:
+        begun = time.perf_counter()
+        np.random.seed(seed)  # noqa: NPY002 Eryn shuffles and draws by the global state
+        return run_eryn(make(target, data, seed, WALKERS), budget, begun, whole)
+
+    return "eryn", run
+
+
+JUMPS = {
+    "coal": Jumps(coal_target, {"Eryn": by_eryn(eryn_coal)}),
+    "factors": Jumps(factor_target, {"Eryn": by_eryn(eryn_factors)}),
+    "pulses": Jumps(
+        pulses.pulses_target,
+        {
+            "Eryn": by_eryn(pulses.eryn_tuned, whole=True),
+            "Eryn, tutorial": by_eryn(pulses.eryn_tutorial, whole=True),
+            "BayesBay": ("bayesbay", pulses.run_bayesbay),
+        },
+        whole=True,
+    ),
 }
 EVIDENCES: dict[str, Callable[[Data], Problem]] = {
     "evidence-factors": factor_problem,
@@ -155,23 +193,23 @@ def rows(
 def _jump_rows(
     case: str, samplers: list[str] | None, data: Data, budget: float, seed: int
 ) -> list[tuple[str, Row]]:
-    make, ensemble = JUMPS[case]
-    target = make(data)
+    problem = JUMPS[case]
+    target = problem.target(data)
     found = []
     if wanted(OURS, samplers):
-        row = guarded(lambda: our_shares(target, budget, seed), budget)
+        row = guarded(lambda: our_shares(target, budget, seed, problem.whole), budget)
         found.append((OURS, row))
-    if wanted("Eryn", samplers):
+    if not hasattr(np, "in1d"):
+        np.in1d = np.isin  # noqa: NPY201 Eryn 1.2.6 calls what NumPy 2.4 dropped
+    for name, (module, run) in problem.peers.items():
+        if not wanted(name, samplers):
+            continue
 
-        def eryn() -> Row:
-            begun = time.perf_counter()
-            np.random.seed(seed)  # noqa: NPY002 Eryn shuffles and draws by the global state
-            return run_eryn(ensemble(target, data, seed, WALKERS), budget, begun)
+        def peer(run: Callable[..., Row] = run) -> Row:
+            return run(target, data, budget, seed)
 
-        if not hasattr(np, "in1d"):
-            np.in1d = np.isin  # noqa: NPY201 Eryn 1.2.6 calls what NumPy 2.4 dropped
-        gone = missing("eryn")
-        found.append(("Eryn", {"note": gone} if gone else guarded(eryn, budget)))
+        gone = missing(module)
+        found.append((name, {"note": gone} if gone else guarded(peer, budget)))
     for _, row in found:
         known = target.truth.probabilities if target.truth is not None else {}
         if (share := row.get("shares")) and known:
