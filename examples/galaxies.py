@@ -20,9 +20,8 @@ from matplotlib import pyplot as plt
 
 import trjmcmc as trj
 
-PUBLISHED = dict(
-    zip(range(3, 13), (0.061, 0.128, 0.182, 0.199, 0.160, 0.109, 0.071, 0.040, 0.023, 0.013))
-)
+SHARES = (0.061, 0.128, 0.182, 0.199, 0.160, 0.109, 0.071, 0.040, 0.023, 0.013)
+PUBLISHED = {3 + i: p for i, p in enumerate(SHARES)}
 
 
 def main() -> None:

@@ -37,6 +37,7 @@ from trjmcmc.fit import Pool
 from trjmcmc.kernel import start
 from trjmcmc.plot import plot_repeats
 from trjmcmc.problems.variable_selection import _simulated
+from trjmcmc.result import RunReport
 
 matplotlib.use("Agg")
 
@@ -345,6 +346,24 @@ def test_shares_of_some_models_are_compared_among_themselves():
     visits = [Estimate(0.9, 0.01), Estimate(0.05, 0.01), Estimate(0.05, 0.01)]
     found, compared = clashes(["a", "b", "c"], {"bridge": bridge_route}, {"visits": visits})
     assert {c.model for c in found} == {"a", "b"} == compared
+
+
+def test_a_doubtful_evidence_that_takes_all_is_an_error_of_all():
+    """A model seldom visited whose map is poor: its evidence may be anything, and is flagged."""
+    space = toys.gaussians().space
+    generator = torch.Generator().manual_seed(0)
+    code = torch.randint(0, 2, (40, 100, 1), generator=generator)
+    code[3, 7] = 2
+    draws = Draws(code, torch.zeros(40, 100, space.n_slots), torch.zeros(40, 100))
+    labels = space.label(space.enumerate())
+    sound = [Estimate(-1.0, 0.02), Estimate(-1.0, 0.02), Estimate(40.0, 0.1, 1, "importance ESS")]
+    routes = {"importance": dict(zip(labels, sound, strict=False))}
+    table = trj.Result(space, draws, {}, routes, RunReport()).model_probabilities().loc[labels[:3]]
+    assert table["combined"].iloc[2] > 0.99
+    assert (table["combined_se"] > 0.99).all()
+    routes["importance"][labels[2]] = Estimate(-9.3, 0.1, 1, "importance ESS")
+    table = trj.Result(space, draws, {}, routes, RunReport()).model_probabilities().loc[labels[:2]]
+    assert (table["combined_se"] < 0.02).all()
 
 
 # ---- the whole way ------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from .kernel import Kernel, State, adapting, start
 from .sample import Tally
 from .target import Target
 
-STEPS = 6  # at each temperature
-KEPT = 0.5  # share of the effective chains that a change of temperature keeps
+STEPS = 20  # at each temperature
+KEPT = 0.9  # share of the effective chains that a change of temperature keeps
 
 
 def carry(
@@ -44,14 +44,13 @@ def carry(
         https://doi.org/10.1111/j.1467-9469.2010.00723.x
     """
     n, power, seconds = len(state.code), 0.0, 0.0
-    like = torch.full((1, n), 1.0 / n, dtype=torch.float64, device=target.device)
     with torch.no_grad(), adapting(kernel):
         while power < 1:
             begun = time.monotonic()
             _, value = target.log_prior_and_likelihood(state.code, state.theta, total=state.total)
             value = value.double()[None]
-            now = torch.full_like(like[:, :1], power)
-            step = float(next_step(value, like, now, KEPT))
+            now = torch.full_like(value[:, :1], power)
+            step = float(next_step(value, (value > -math.inf).double(), now, KEPT))
             left = (deadline - begun) / seconds if seconds else math.inf
             if left <= 1:
                 step = 1 - power

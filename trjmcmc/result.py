@@ -277,8 +277,17 @@ class Result:
         whole = sum(self._visits(m).value for m in self._weighed) if self._partial else 1.0
         known = {}
         for m, mass, e in zip(self._weighed, combined, share, strict=True):
+            e = replace(e, std_error=math.hypot(e.std_error, self._doubt))
             known[m] = self._visits(m) if math.isnan(mass.value) else e.scaled(whole)
         return [known.get(label, blank) for label in labels]
+
+    @cached_property
+    def _doubt(self) -> float:
+        """What doubtful evidences give their models beyond the visits: an error of all shares."""
+        found = zip(self._weighed, shares_of(*self._combined), self._combined[0], strict=True)
+        whole = sum(self._visits(m).value for m in self._weighed) if self._partial else 1.0
+        more = (e.value - self._visits(m).value / whole for m, e, mass in found if mass.warning)
+        return sum(max(0.0, x) for x in more if math.isfinite(x))
 
     def _importance(self, labels: list[str]) -> list[Estimate]:
         known = [label for label in labels if label in self.log_mass]
@@ -653,7 +662,8 @@ class Result:
         if not all(math.isfinite(e.value) for e, p in zip(combined, possible, strict=True) if p):
             return blank
         codes = torch.stack([self.space.code_of(m) for m in self._weighed])
-        return shares_of_sets(combined, covariance, sets(codes).numpy().T * 1.0)
+        found = shares_of_sets(combined, covariance, sets(codes).numpy().T * 1.0)
+        return [replace(e, std_error=math.hypot(e.std_error, self._doubt)) for e in found]
 
     def items(self) -> tuple[Sequence[str], NDArray[np.bool_]]:
         """Names of the items, and which are in the model, shape (chain, draw, items).
