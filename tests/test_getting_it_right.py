@@ -13,10 +13,12 @@ from scipy.stats import gamma, norm
 from torch.distributions import Gamma, Normal
 
 import trjmcmc as trj
+from tests.test_components import learned, learned_split
 from trjmcmc.fit import Pool, gaussian_mixture
 from trjmcmc.kernel import (
     HMC,
     BirthDeath,
+    ComponentWalk,
     CrankNicolson,
     Cycle,
     DelayedRejection,
@@ -33,6 +35,7 @@ from trjmcmc.kernel import (
     saturated_switch,
     start,
 )
+from trjmcmc.transport import Ordered
 
 ALPHA = 1e-5
 CHAINS, ROUNDS = 40_000, 8
@@ -130,6 +133,13 @@ KERNELS = {
     "stretch": lambda t: Stretch(t),
     "stretch in reference space": lambda t: Stretch(t, flow(t)),
     "cycle": lambda t: Cycle([BirthDeath(t, Informed(t.space, CHANCES)), (RandomWalk(t), 2)]),
+    "learned births": learned,
+    "learned splits": learned_split,
+    "component walk": ComponentWalk,
+    "jump in order": lambda t: Jump(t, Ordered(flow(t)), Fixed(t.space, other=True), rho=0.8),
+    "components": lambda t: Cycle(
+        [learned(t), learned_split(t), ComponentWalk(t), Jump(t, Ordered(flow(t)), Fixed(t.space))]
+    ),
     "mixture of kernels": lambda t: Mixture(
         [BirthDeath(t, Neighbours(t.space)), RandomWalk(t), Jump(t, flow(t), Fixed(t.space))]
     ),

@@ -37,7 +37,7 @@ from .target import Target
 from .transport import CosmicFlow, Laplace, Ordered, Transport, mixture_flow
 
 STEP_EVALUATIONS = 7  # of the kernel of a trained map
-STEPS_OF_ONE = 2  # walks of a component a step
+BIRTHS, STEPS_OF_ONE = 2, 1  # births or deaths, and walks of a component, a step: measured
 WALKS = 4  # random walks a step: cheap, and measured to halve the autocorrelation time
 UNIFORM_SHARE = 0.2  # of the default proposal between models, so that none is starved
 JUMP_RHO = 0.95  # of the default jump: measured best of 0.8, 0.95 and 1 on coal mining
@@ -174,8 +174,7 @@ def components_of(target: Target) -> tuple[Components, ...]:
 
 def component_births(target: Target, parts: Sequence[Components]) -> Kernel:
     """Births and deaths of the components of each kind in turn."""
-    births = [ComponentBirthDeath(target, kind.place) for kind in parts]
-    return births[0] if len(births) == 1 else Cycle(births)
+    return Cycle([(ComponentBirthDeath(target, kind.place), BIRTHS) for kind in parts])
 
 
 def walks(
