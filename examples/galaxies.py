@@ -59,7 +59,8 @@ def main() -> None:
 
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
     result.plot_models(left)
-    left.plot(list(PUBLISHED), list(PUBLISHED.values()), "_", ms=14, mew=2, color="black")
+    left.plot(*zip(*PUBLISHED.items(), strict=True), "_", ms=14, mew=2, color="black", label="1997")
+    left.legend(frameon=False, fontsize=8, loc="upper right")
     result.plot_averaged(grid, density, target.y.numpy(), middle)
     middle.set_xlabel("velocity, 1000 km/s")
     middle.set_ylabel("density, averaged over k")

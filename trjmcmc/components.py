@@ -91,17 +91,24 @@ class Components:
         return bool((gap <= ALIKE * change + ROUNDING * whole).all())
 
     def _alike(self) -> bool:
+        """Whether the density is the same in reverse order, of few components and of all."""
         generator = torch.Generator(self.target.device).manual_seed(0)
-        code, theta = self._examples(generator)
-        moved = self.shuffled(code, theta, generator)
-        turned = self.of(theta).roll(1, dims=1).flatten(1)  # chance may leave all where they are
-        moved[::2, self.slots.flatten()] = turned[::2]
-        with torch.no_grad():
-            before = self.target.log_joint(code, theta)
-            after = self.target.log_joint(code, moved)
-        both = before.isfinite() & after.isfinite()
-        gap = torch.where(both, (before - after).abs(), 0.0)
-        return bool((gap <= ALIKE * (1 + before.abs())).all())
+        full, _ = self._examples(generator)
+        for number in {min(max(2, self.kind.min), self.number), self.number}:
+            code = self.counted(full, torch.full_like(full[:, 0], number))
+            theta = self.target.sample_prior(code, generator)
+            theta = torch.where(theta.isfinite(), theta, 0.0)
+            back = torch.arange(self.number, device=code.device)
+            back = torch.where(back < number, number - 1 - back, back)
+            moved = theta.clone()
+            moved[:, self.slots.flatten()] = self.of(theta)[:, back].flatten(1)
+            with torch.no_grad():
+                before = self.target.log_joint(code, theta)
+                after = self.target.log_joint(code, moved)
+            near = (before - after).abs() <= ALIKE * (1 + before.abs())
+            if not bool((near | (before == after)).all()):
+                return False
+        return True
 
     def count(self, code: Tensor) -> Tensor:
         """How many components there are, (C, L) -> (C,)."""

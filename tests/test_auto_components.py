@@ -1,0 +1,148 @@
+"""Default runs over unknown numbers of components: starts by tempering, moves by measurement."""
+
+import math
+import time
+
+import pytest
+import torch
+from torch.distributions import Gamma, Normal, Uniform
+
+import trjmcmc as trj
+from tests.test_components import PRIOR, exact_counts, seen_sum
+from tests.test_large_spaces import limit
+from trjmcmc.carry import carry
+from trjmcmc.errors import ConfigurationError, NonFiniteError
+from trjmcmc.kernel import ComponentBirthDeath, ComponentWalk, Cycle, start
+from trjmcmc.sample import Tally
+
+CHAINS = 4000
+
+
+def carried(target, generator, **settings):
+    code = target.space.sample_prior(CHAINS, generator)
+    state = start(target, code, target.sample_prior(code, generator))
+    kernel = Cycle([ComponentBirthDeath(target), ComponentWalk(target)])
+    return carry(target, state, kernel, generator, Tally(target), **settings)
+
+
+def test_chains_are_carried_to_near_the_posterior(generator):
+    target = seen_sum()
+    p = exact_counts()
+    begun = time.monotonic()
+    state = carried(target, generator)
+    share = torch.bincount(state.code[:, 0], minlength=4) / CHAINS
+    error = (p * (1 - p) * time_of_moves(target) / CHAINS).sqrt()
+    assert float(((share - p) / error).abs().max()) < limit(4)
+    assert torch.allclose(state.log_joint, target.log_joint(state.code, state.theta))
+    again = time.monotonic()
+    carried(target, generator, deadline=again)  # no time at all: two powers, not one in many
+    assert time.monotonic() - again < 0.7 * (again - begun)
+
+
+def time_of_moves(target):
+    """Chains that share an ancestor count less: a generous bound on how much."""
+    return 10.0
+
+
+def test_the_power_is_one_again_whatever_happened(generator):
+    target = seen_sum()
+    with pytest.raises(KeyboardInterrupt), target.tempered(0.3):
+        raise KeyboardInterrupt
+    code = torch.tensor([[1]])
+    theta = torch.zeros(1, 3, dtype=torch.float64)
+    prior, likelihood = target.log_prior_and_likelihood(code, theta)
+    assert float(target.log_joint(code, theta)) == pytest.approx(float(prior + likelihood))
+    with target.tempered(0.25):
+        tempered = float(target.log_joint(code, theta))
+    assert tempered == pytest.approx(float(prior + 0.25 * likelihood))
+
+
+def impossible_prior():
+    """Most prior draws are impossible: no datum may be further than 3 from a component."""
+
+    def log_likelihood(p, active):
+        near = (active & (p["a"].abs() < 3)).any(-1)
+        return torch.where(near, 0.0, -math.inf)
+
+    return trj.Target(trj.Counts(3, of="a"), {"a": Normal(0.0, 30.0)}, log_likelihood)
+
+
+def test_impossible_prior_draws_are_left_behind(generator):
+    target = impossible_prior()
+    code = target.space.sample_prior(CHAINS, generator)
+    theta = target.sample_prior(code, generator)
+    value = target.log_prior_and_likelihood(code, theta)[1]
+    assert float((value == -math.inf).double().mean()) > 0.5
+    state = carried(target, generator)
+    assert bool(state.log_joint.isfinite().all())
+
+
+def overlapping():
+    return trj.problems.pulses(points=120, true=3, most=4, noise_sd=1.0, seed=2)
+
+
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # it is a short run
+def test_whole_vectors_jump_where_they_help_and_time_is_held():
+    target = overlapping()
+    begun = time.monotonic()
+    result = trj.TRJSampler(target, seed=1).run(max_seconds=12, progress=False)
+    assert time.monotonic() - begun < 18
+    assert "normals" in result.report.acceptance
+    assert result.report.plan.settings["components"]["births learned from"] > 100
+    assert result.raw.n_draws > 10
+
+
+def test_a_run_of_so_many_draws_is_right(generator):
+    result = trj.TRJSampler(seen_sum(), seed=3).run(draws=400, progress=False)
+    table = result.counts().loc["a"]
+    z = (table["probability"] - exact_counts().numpy()) / table["se"]
+    assert float(z.abs().max()) < 5
+    assert (table["se"] < 0.01).all()
+
+
+def test_an_order_constraint_changes_names_only():
+    """Components in increasing order, k! times the density: not exchangeable, the same p(k)."""
+    y = 2.0
+
+    def likelihood(p, active):
+        rises = torch.where(active[:, 1:], p["a"].diff(dim=1) > 0, True).all(1)
+        total = torch.where(active, p["a"], 0.0).sum(-1)
+        value = Normal(total, 0.7).log_prob(torch.tensor(y, dtype=total.dtype))
+        return torch.where(rises, value + torch.lgamma(active.sum(1) + 1.0), -math.inf)
+
+    target = trj.Target(
+        trj.Counts(3, of="a", prior=PRIOR), {"a": Gamma(2.0, 1.0)}, likelihood, dtype=torch.float64
+    )
+    with pytest.raises(ConfigurationError, match="not exchangeable"):
+        ComponentWalk(target)
+    result = trj.TRJSampler(target, seed=4).run(max_seconds=10, progress=False)
+    table = result.counts().loc["a"]
+    z = (table["probability"] - exact_counts().numpy()) / table["se"]
+    assert float(z.abs().max()) < 5
+
+
+@pytest.mark.parametrize("counts", [trj.Counts(3, 3, of="a"), trj.Counts(1, of="a")])
+def test_one_number_or_one_component(counts):
+    target = trj.Target(
+        counts,
+        {"a": Normal(0.0, 1.0)},
+        trj.Additive(
+            lambda p: p["a"][:, None],
+            lambda total, p: Normal(total[:, 0], 1.0).log_prob(total.new_ones(1)),
+        ),
+    )
+    result = trj.TRJSampler(target, seed=1).run(draws=100, chains=64, progress=False)
+    assert result.counts()["probability"].sum() == pytest.approx(1)
+
+
+def test_a_likelihood_that_fails_is_named_and_leaves_the_target_whole():
+    def combine(total, p):
+        return torch.where(total[:, 0] > 1.0, math.nan, -total[:, 0])
+
+    with pytest.raises(NonFiniteError, match="a="):
+        target = trj.Target(
+            trj.Counts(2, of="a"),
+            {"a": Uniform(0.0, 1.001)},
+            trj.Additive(lambda p: p["a"][:, None], combine),
+        )
+        trj.TRJSampler(target, seed=1).run(draws=100, progress=False)
