@@ -12,7 +12,8 @@ from .kernel import Kernel, State, adapting, start
 from .sample import Tally
 from .target import Target
 
-STEPS = 20  # at each temperature
+STEPS, FEWEST = 20, 2  # at each power, fewer where time is short
+POWERS = 60  # that there is to be time for
 KEPT = 0.9  # share of the effective chains that a change of temperature keeps
 
 
@@ -43,7 +44,7 @@ def carry(
         https://doi.org/10.1016/j.csda.2007.09.009; steps: Jasra et al. (2011),
         https://doi.org/10.1111/j.1467-9469.2010.00723.x
     """
-    n, power, seconds = len(state.code), 0.0, 0.0
+    n, power, seconds, steps = len(state.code), 0.0, 0.0, FEWEST
     with torch.no_grad(), adapting(kernel):
         while power < 1:
             begun = time.monotonic()
@@ -62,9 +63,12 @@ def carry(
             )
             with target.tempered(power):
                 state = start(target, state.code[pick], state.theta[pick])
-                for _ in range(STEPS):
+                for _ in range(steps):
                     state, infos = kernel.step(state, generator)
                     tally.add(infos)
             tally.check()
             seconds = time.monotonic() - begun
+            pace, room = seconds / steps, max(0.0, deadline - time.monotonic())
+            steps = int(min(STEPS, max(FEWEST, room / (POWERS * pace))))
+            seconds = steps * pace
     return start(target, state.code, state.theta)
