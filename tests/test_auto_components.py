@@ -2,6 +2,7 @@
 
 import math
 import time
+import warnings
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch.distributions import Gamma, Normal, Uniform
 import trjmcmc as trj
 from tests.test_components import PRIOR, exact_counts, seen_sum
 from tests.test_large_spaces import limit
+from trjmcmc import defaults
 from trjmcmc.carry import carry
 from trjmcmc.errors import ConfigurationError, NonFiniteError
 from trjmcmc.kernel import ComponentBirthDeath, ComponentWalk, Cycle, start
@@ -121,18 +123,28 @@ def test_an_order_constraint_changes_names_only():
     assert float(z.abs().max()) < 5
 
 
-@pytest.mark.parametrize("counts", [trj.Counts(3, 3, of="a"), trj.Counts(1, of="a")])
+@pytest.mark.parametrize(
+    "counts",
+    [
+        trj.Counts(3, 3, of="a"),
+        trj.Counts(1, of="a"),
+        trj.Counts(2, of="a") + trj.Counts(0, of="b"),
+    ],
+)
 def test_one_number_or_one_component(counts):
+    def first(p):
+        return next(iter(p.values()))[:, None]
+
     target = trj.Target(
         counts,
-        {"a": Normal(0.0, 1.0)},
+        {name: Normal(0.0, 1.0) for name in counts.of},
         trj.Additive(
-            lambda p: p["a"][:, None],
+            {kind.name: first for kind in counts.kinds} if len(counts.kinds) > 1 else first,
             lambda total, p: Normal(total[:, 0], 1.0).log_prob(total.new_ones(1)),
         ),
     )
     result = trj.TRJSampler(target, seed=1).run(draws=100, chains=64, progress=False)
-    assert result.counts()["probability"].sum() == pytest.approx(1)
+    assert result.counts()["probability"].sum() == pytest.approx(len(counts.kinds))
 
 
 def test_a_likelihood_that_fails_is_named_and_leaves_the_target_whole():
@@ -146,3 +158,63 @@ def test_a_likelihood_that_fails_is_named_and_leaves_the_target_whole():
             trj.Additive(lambda p: p["a"][:, None], combine),
         )
         trj.TRJSampler(target, seed=1).run(draws=100, progress=False)
+
+
+def toy(counts, priors, likelihood=None):
+    return trj.Target(counts, priors, likelihood or (lambda p, active: 0.0 * p["a"].sum(-1)))
+
+
+def test_what_births_of_one_cannot_sample_is_refused_and_run_otherwise():
+    tied = toy(
+        trj.Counts(3, of=("a", "b")),
+        {"a": Normal(0.0, 1.0), "b": lambda p: Normal(p["a"].sum(1, keepdim=True), 1.0)},
+    )
+    with pytest.raises(ConfigurationError, match="depends on the others"):
+        ComponentBirthDeath(tied)
+    gap = toy(trj.Counts(2, of="a", prior=[0.5, 0.0, 0.5]), {"a": Normal(0.0, 1.0)})
+    with pytest.raises(ConfigurationError, match="leaves out numbers"):
+        ComponentBirthDeath(gap)
+    weighed = toy(
+        trj.Counts(3, of="a"),
+        {"a": Normal(0.0, 1.0)},
+        lambda p, active: (p["a"] * torch.tensor([1.0, 5.0, 9.0])[: active.shape[1]]).sum(-1),
+    )
+    with pytest.raises(ConfigurationError, match="not exchangeable"):
+        ComponentBirthDeath(weighed)
+    assert defaults.components_of(tied) == defaults.components_of(gap) == ()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # it is a short run, and three the most
+def test_a_fixed_number_is_sampled_as_any_one_model():
+    target = trj.problems.pulses(points=120, true=3, most=3, noise_sd=1.0, seed=2)
+    fixed = trj.Target(
+        trj.Counts(3, 3, of=("amplitude", "centre", "width")),
+        {
+            "amplitude": Uniform(2.5, 3.5),
+            "centre": Uniform(-1.0, 1.0),
+            "width": Uniform(0.01, 0.21),
+        },
+        target.additive,
+    )
+    free = trj.TRJSampler(target, seed=1).run(max_seconds=8, progress=False)
+    bound = trj.TRJSampler(fixed, seed=1).run(draws=200, progress=False)
+    inside = free.raw.log_joint[free.raw.code[..., 0] == 3] + math.log(4)
+    gap = float(bound.raw.log_joint.median() - inside.median())
+    assert abs(gap) < 1.0
+
+
+def test_a_dear_likelihood_does_not_outlast_its_time():
+    def combine(total, p):
+        time.sleep(0.05)
+        return Normal(total[:, 0], 1.0).log_prob(total.new_ones(1))
+
+    target = trj.Target(
+        trj.Counts(2, of="a"),
+        {"a": Normal(0.0, 1.0)},
+        trj.Additive(lambda p: p["a"][:, None], combine),
+    )
+    begun = time.monotonic()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trj.TRJSampler(target, seed=1).run(max_seconds=5, progress=False)
+    assert time.monotonic() - begun < 9

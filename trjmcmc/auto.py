@@ -175,6 +175,7 @@ class Auto:
         state: Where the chains are.
     """
 
+    forget = FORGET
     snapshots = 12  # of a look, half of which are kept to train on
 
     def __init__(
@@ -236,7 +237,7 @@ class Auto:
                 codes.append(state.code)
                 log_joints.append(state.log_joint)
                 if i % every == 0:
-                    states.append(state)
+                    states.append(State(state.code, state.theta, state.log_joint))
                 if time.perf_counter() - begun > most:
                     break
             seen = features(self.target.space, torch.stack(codes))
@@ -488,7 +489,7 @@ class Auto:
         found = self._found[best]
         most = min(LONGEST, BURN_SHARE * self._room / found.step)
         done = found.steps if found.steps > TRUSTED * found.time else 0  # else the time is a guess
-        self.burn_in = int(max(0.0, min(FORGET * found.time - done, most)))
+        self.burn_in = int(max(0.0, min(self.forget * found.time - done, most)))
         kernels = [self._step(self._members(best))]
         return Mixture([*kernels, *(self._step([self._moves[n]]) for n in rest)], weights)
 

@@ -12,6 +12,7 @@ from .carry import carry
 from .defaults import component_births, several
 from .fit import Pool, gaussian_mixture
 from .kernel import ComponentSplitMerge, Cycle, Fixed, Jump, Kernel
+from .sample import Tally
 from .transport import Identity, Ordered
 
 NORMALS = 8  # a model of the map that whole-vector jumps go through
@@ -21,6 +22,7 @@ BETTER = 1.2  # as efficient as before, from where it is fitted again
 SETTLED = 3.0  # standard errors of a change between halves of a look that is none
 SHARE = 0.4  # of the time left that the warm-up may take
 LEAST = 0.02  # of it that each look may take
+LONG = 50.0  # seconds of which LEAST is a share where no limit is set
 PATIENCE = 20.0  # seconds that it may take where no limit is set
 UNSEEN = 0.05  # share of the jumps that lead to models by their prior
 TAKEN = 0.005  # share of the splits that are accepted, from where they are worth their time
@@ -37,6 +39,7 @@ class AutoComponents(Auto):
     join in if that helps: they cross where one component would have to become two.
     """
 
+    forget = 10.0  # tempering starts with too few components, and errors do not see it
     snapshots = 200
 
     def _choose(self) -> Kernel:
@@ -46,15 +49,20 @@ class AutoComponents(Auto):
         self._end = time.monotonic() + (PATIENCE if math.isinf(room) else room)
         parts = self._components
         moves: dict[str, Kernel] = {"components": component_births(self.target, parts)}
-        if places := [kind.place for kind in parts if kind.number > 1]:
-            moves["splits"] = Cycle([ComponentSplitMerge(self.target, i) for i in places])
-        begun = time.monotonic()
-        kernel = self._step(list(moves.values()))
-        half = begun + 0.5 * (self._end - begun)
-        self.state = carry(self.target, self.state, kernel, self.generator, self._tally, half)
-        self._settle(moves)
-        if "splits" in moves and not self._taken(moves["splits"]) > TAKEN:
-            del moves["splits"]
+        counted = [part for part in parts if part.kind.max > max(1, part.kind.min)]
+        tally, every = Tally(self.target), moves
+        if counted:
+            split = Cycle([ComponentSplitMerge(self.target, part) for part in counted])
+            every = moves | {"splits": split}
+        kernel = self._step(list(every.values()))
+        half = time.monotonic() + 0.5 * (self._end - time.monotonic())
+        self.state = carry(self.target, self.state, kernel, self.generator, tally, half)
+        self._settle(every)
+        if counted and self._taken(split) > TAKEN:
+            moves = every
+        elif counted:
+            self._moves, self._found = {}, {}
+            self._settle(moves)
         if self.ready:
             moves |= {"jump": self._jump()}
             self._settle(moves)
@@ -75,7 +83,7 @@ class AutoComponents(Auto):
         self._together = name
         while True:
             self._states = []
-            left = max(self._end - time.monotonic(), LEAST * self._room)
+            left = max(self._end - time.monotonic(), LEAST * min(self._room, LONG))
             found = self.measure(name, self._step(list(moves.values())), steps, left)
             self._found[name] = found
             late = time.monotonic() + 2 * steps * found.step > self._end
@@ -86,12 +94,12 @@ class AutoComponents(Auto):
     def _taken(self, kernel: Kernel) -> float:
         """Share of a kernel's proposals that were accepted so far, of its best part."""
         rates = self._tally.rates()
-        return max(rates[part.name]["between"] for part in kernel.parts())
+        return max(rates[part.name]["between"] for part in kernel.parts() if part.name in rates)
 
     @property
     def _affordable(self) -> bool:
         space = self.target.space
-        enumerable = space.enumerable and len(self._components) == 1
+        enumerable = space.enumerable and len(space.kinds) == 1
         return enumerable and int(space.size or 0) * NORMALS * self.target.dim**2 < CELLS
 
     def _jump_between(self, pool: Pool) -> Kernel:

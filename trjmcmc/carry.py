@@ -64,6 +64,8 @@ def carry(
             with target.tempered(power):
                 state = start(target, state.code[pick], state.theta[pick])
                 for _ in range(steps):
+                    if time.monotonic() > deadline:
+                        break
                     state, infos = kernel.step(state, generator)
                     tally.add(infos)
             tally.check()

@@ -6,11 +6,17 @@ import torch
 from torch import Tensor
 
 from .errors import ConfigurationError
-from .space import Counts
+from .space import Counts, gap_in
 from .target import Target
 
+ROWS = 32  # prior draws that are looked at
 ALIKE = 1e-3  # nats by which a log density may change where components trade places
 ROUNDING = 1e-6  # share of a sum that is lost where something is taken away
+
+
+def components(target: Target, kind: Components | int | str | None = None) -> Components:
+    """The components of a kind, given by name or position, or as they are."""
+    return kind if isinstance(kind, Components) else Components(target, kind)
 
 
 class Components:
@@ -66,7 +72,18 @@ class Components:
         self.additive = target.additive is not None and self._independent()
         if not self._alike():
             raise ConfigurationError(
-                "components are not exchangeable: the log density changes where they trade places"
+                "components are not exchangeable: the log density changes where they trade places, "
+                "or is zero wherever that was looked at"
+            )
+        if self.number > 1 and not self._own_prior():
+            raise ConfigurationError(
+                "the prior of a component depends on the others of its kind: births and deaths of "
+                "one at a time do not know it"
+            )
+        if gap_in(space.log_priors[self.place]):
+            raise ConfigurationError(
+                "the prior leaves out numbers of components between others, so that births and "
+                "deaths can't reach every model; give those a little mass"
             )
 
     def _examples(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -93,22 +110,35 @@ class Components:
     def _alike(self) -> bool:
         """Whether the density is the same in reverse order, of few components and of all."""
         generator = torch.Generator(self.target.device).manual_seed(0)
-        full, _ = self._examples(generator)
-        for number in {min(max(2, self.kind.min), self.number), self.number}:
-            code = self.counted(full, torch.full_like(full[:, 0], number))
-            theta = self.target.sample_prior(code, generator)
-            theta = torch.where(theta.isfinite(), theta, 0.0)
-            back = torch.arange(self.number, device=code.device)
-            back = torch.where(back < number, number - 1 - back, back)
-            moved = theta.clone()
-            moved[:, self.slots.flatten()] = self.of(theta)[:, back].flatten(1)
-            with torch.no_grad():
-                before = self.target.log_joint(code, theta)
-                after = self.target.log_joint(code, moved)
-            near = (before - after).abs() <= ALIKE * (1 + before.abs())
-            if not bool((near | (before == after)).all()):
-                return False
-        return True
+        few = min(max(2, self.kind.min), self.number)
+        return all(self._reversible(n, generator) for n in {few, self.number})
+
+    def _reversible(self, number: int, generator: torch.Generator) -> bool:
+        code = self._full.expand(ROWS, -1)
+        code = self.counted(code, torch.full_like(code[:, 0], number))
+        theta = self.target.sample_prior(code, generator)
+        theta = torch.where(theta.isfinite(), theta, 0.0)
+        back = torch.arange(self.number, device=code.device)
+        back = torch.where(back < number, number - 1 - back, back)
+        moved = theta.clone()
+        moved[:, self.slots.flatten()] = self.of(theta)[:, back].flatten(1)
+        with torch.no_grad():
+            before = self.target.log_joint(code, theta)
+            after = self.target.log_joint(code, moved)
+        near = (before - after).abs() <= ALIKE * (1 + before.abs())
+        known = bool(before.isfinite().any()) or number == self.number > 2
+        return known and bool((near | (before == after)).all())
+
+    def _own_prior(self) -> bool:
+        """Whether the prior of a component is the same whatever the others of its kind are."""
+        generator = torch.Generator(self.target.device).manual_seed(1)
+        code, theta = self._examples(generator)
+        last = torch.full_like(code[:, 0], self.number - 1)
+        other = self.put(theta, last, self.one(theta, last).roll(1, 0))
+        with torch.no_grad():
+            here, there = (self.target.prior_by_slot(code, x) for x in (theta, other))
+        here, there = here[:, self.slots[0]], there[:, self.slots[0]]
+        return bool(((here - there).abs() <= ALIKE * (1 + here.abs())).all())
 
     def count(self, code: Tensor) -> Tensor:
         """How many components there are, (C, L) -> (C,)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from contextlib import suppress
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -39,6 +40,7 @@ from .transport import CosmicFlow, Laplace, Ordered, Transport, mixture_flow
 STEP_EVALUATIONS = 7  # of the kernel of a trained map
 BIRTHS, STEPS_OF_ONE = 2, 1  # births or deaths, and walks of a component, a step: measured
 WALKS = 4  # random walks a step: cheap, and measured to halve the autocorrelation time
+_KNOWN: WeakKeyDictionary[Target, tuple[Components, ...]] = WeakKeyDictionary()
 UNIFORM_SHARE = 0.2  # of the default proposal between models, so that none is starved
 JUMP_RHO = 0.95  # of the default jump: measured best of 0.8, 0.95 and 1 on coal mining
 MOST_LAPLACE = 64  # coordinates: curvatures cost their cube
@@ -74,7 +76,7 @@ def default_map(target: Target, seed: int) -> Transport:
     the models are many and differentiable."""
     space = target.space
     if not laplace_fits(target):
-        if len(components_of(target)) == 1:
+        if len(components_of(target)) == 1 == len(getattr(space, "kinds", ())):
             return Ordered(mixture_flow(space, seed=seed))
         return mixture_flow(space, seed=seed)
     return Laplace(target, CosmicFlow(space, layers=LAYERS_INSIDE, seed=seed))
@@ -120,6 +122,8 @@ def trained_kernel(
                     Jump(target, transport, walk, rho=JUMP_RHO, fresh=FRESH, name="sweep")
                 )
     kernels += inside(target, transport, recipe)
+    if (parts := components_of(target)) and several(space):
+        kernels += [component_births(target, parts), *walks(target, recipe.scale, parts)]
     return Cycle([*kernels, (RandomWalk(target, scale=recipe.scale), WALKS)])
 
 
@@ -165,16 +169,19 @@ def informed_moves(target: Target) -> Kernel:
 
 def components_of(target: Target) -> tuple[Components, ...]:
     """The components that a target counts, one entry a kind; none if not exchangeable."""
-    kinds = target.space.kinds if isinstance(target.space, Counts) else ()
-    try:
-        return tuple(Components(target, kind.name) for kind in kinds if kind.max)
-    except ConfigurationError:
-        return ()
+    if target not in _KNOWN:
+        kinds = target.space.kinds if isinstance(target.space, Counts) else ()
+        try:
+            _KNOWN[target] = tuple(Components(target, kind.name) for kind in kinds if kind.max)
+        except ConfigurationError:
+            _KNOWN[target] = ()
+    return _KNOWN[target]
 
 
 def component_births(target: Target, parts: Sequence[Components]) -> Kernel:
     """Births and deaths of the components of each kind in turn."""
-    return Cycle([(ComponentBirthDeath(target, kind.place), BIRTHS) for kind in parts])
+    counted = [part for part in parts if part.kind.max > part.kind.min]
+    return Cycle([(ComponentBirthDeath(target, part), BIRTHS) for part in counted])
 
 
 def walks(
@@ -184,7 +191,7 @@ def walks(
     if not parts:
         return [RandomWalk(target, scale=scale)]
     each: list[Kernel | tuple[Kernel, int]] = [
-        (ComponentWalk(target, kind.place), STEPS_OF_ONE) for kind in parts
+        (ComponentWalk(target, part), STEPS_OF_ONE) for part in parts
     ]
     return [*each, SharedWalk(target)] if parts[0].shared else each
 

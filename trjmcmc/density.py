@@ -86,7 +86,12 @@ class Likelihood(Called):
     def of_total(self, total: Tensor, params: dict[str, Tensor], n: int) -> Tensor:
         """The value where the sum of what components add is known, (C,)."""
         assert isinstance(self.function, Additive)
-        value = self.function.combine(total, self.function.shared(params))
+        try:
+            value = self.function.combine(total, self.function.shared(params))
+        except TRJError:
+            raise
+        except Exception as error:
+            raise self.failure(f"{self.what} of {self.owner}: combine failed: {error}") from error
         if not isinstance(value, Tensor) or value.shape != (n,):
             self._wrong_shape(value, n)
         return value

@@ -156,7 +156,7 @@ def warm_up(
             if i % CHECK_EVERY == 0 or i == steps - 1:
                 tally.check()
             if i >= steps // 2 and i % every == 0:
-                kept.append(state)
+                kept.append(State(state.code, state.theta, state.log_joint))
             if on_step is not None:
                 on_step()
     return state, pooled(kept)

@@ -43,7 +43,7 @@ from .fit import (
 from .kernel import Kernel, State, start
 from .progress import progress_bar
 from .result import SHOWN, Result, RunReport, warn_of_coverage
-from .sample import Chains, Crossings, Plan, Tally, run_chains, starting_state, warm_up
+from .sample import CANDIDATES, Chains, Crossings, Plan, Tally, run_chains, starting_state, warm_up
 from .space import Space, distinct
 from .target import Target
 from .threads import fastest_threads
@@ -59,6 +59,7 @@ DEAR = 1e9  # models times coordinates cubed: beyond it covariances cost more th
 PROBES = 64  # points at which a map is checked
 ROUND_TRIP = 0.05  # largest error of a map there and back
 FEWEST = 64  # chains that warm up where components are counted
+LEAST_STARTS = 0.1  # possible prior draws a chain
 CELLS = 2**18  # numbers that the sums of all chains may take there
 CHAINS, MANY = 256, 512  # of a run of so many draws; of one until it is precise: measured best
 WARP_SHARE = 0.1  # of the evaluations of a run, for the symmetrised bridge
@@ -383,12 +384,30 @@ class TRJSampler:
 
     def _prior_draws(self, n: int) -> State:
         """Chains at draws from the prior over models and parameters, where these are finite."""
-        code = self.target.space.sample_prior(n, self._generator)
-        theta = self.target.sample_prior(code, self._generator)
-        theta = torch.where(theta.isfinite(), theta, 0.0)
-        state = start(self.target, code, theta)
-        self.target.check_finite(code, theta, state.log_joint)
-        return state
+        target, generator = self.target, self._generator
+        found: list[State] = []
+        for _ in range(CANDIDATES):
+            code = target.space.sample_prior(n, generator)
+            theta = target.sample_prior(code, generator)
+            usable = theta.isfinite().all(-1)
+            theta = torch.where(usable[:, None], theta, 0.0)
+            log_joint = torch.where(usable, target.log_joint(code, theta), -math.inf)
+            target.check_finite(code, theta, log_joint)
+            fine = log_joint > -math.inf
+            found.append(State(code[fine], theta[fine], log_joint[fine]))
+            if sum(len(x.code) for x in found) > LEAST_STARTS * n:
+                break
+        code, theta, log_joint = (torch.cat(x) for x in list(zip(*found, strict=True))[:3])
+        if not len(code):
+            raise TargetError(
+                f"no starting point with a finite density among {n * CANDIDATES} prior draws: "
+                "is the likelihood -inf nearly everywhere?"
+            )
+        pick = torch.randint(len(code), (n,), generator=generator, device=code.device)
+        pick = torch.where(
+            torch.arange(n, device=pick.device) < len(code), pick.new_tensor(range(n)), pick
+        )
+        return State(code[pick], theta[pick], log_joint[pick])
 
     def _prior_starts(self, code: Tensor, deadline: float = math.inf) -> Tensor | None:
         """For each chain a prior draw carried to its model's posterior by tempering.
@@ -578,7 +597,7 @@ class TRJSampler:
         """Find the kernel by measurement, training while that pays."""
         recipe, generator = self._recipe, self._generator
         ready = self.fit_trace is not None or self._given_map
-        counts = bool(components_of(self.target))
+        counts = bool(components_of(self.target)) and several(self.target.space)
         if not counts:
             recipe.survey(progress=progress)
         begun = time.perf_counter()

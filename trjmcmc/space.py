@@ -672,6 +672,12 @@ def distinct(code: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return models, which, counts
 
 
+def gap_in(log_prior: Tensor) -> bool:
+    """Whether a prior of sizes leaves out some between others."""
+    used = log_prior.isfinite().nonzero()[:, 0]
+    return len(used) > 0 and not bool(log_prior[used[0] : used[-1] + 1].isfinite().all())
+
+
 def check_names(names: Sequence[str], argument: str) -> None:
     """Refuse empty lists and repeated names."""
     if not names:

@@ -748,6 +748,8 @@ class Target:
             if density.shared:
                 generator = torch.Generator(self.device).manual_seed(0)
                 code = self.space.sample_prior(PROBES, generator)
+                if isinstance(self.space, Counts):  # some without all components, in any case
+                    code[0] = torch.minimum(code[0], (self.space.levels()[0] + 1))
             else:
                 code = torch.full((PROBES, 1), g, device=self.device)
             theta = torch.zeros(PROBES, self.dim, dtype=self.dtype, device=self.device)
@@ -807,7 +809,7 @@ class Target:
                 try:
                     alone = float(function(cut, 1, active)[0])
                 except TRJError:  # it insists on arrays of full length
-                    return
+                    continue
                 there, k = float(padded[row]), int(on.sum())
                 if not math.isclose(alone, there, rel_tol=1e-3, abs_tol=1e-3):
                     raise TargetError(

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..components import Components
+from ..components import Components, components
 from ..coordinates import prior_units
 from ..errors import ConfigurationError
 from ..target import Target
@@ -62,10 +62,14 @@ class ComponentSplitMerge(Kernel):
     between = True
 
     def __init__(
-        self, target: Target, kind: int | str | None = None, *, name: str = "component split"
+        self,
+        target: Target,
+        kind: Components | int | str | None = None,
+        *,
+        name: str = "component split",
     ) -> None:
         self.target = target
-        self.components = parts = Components(target, kind)
+        self.components = parts = components(target, kind)
         self.name = parts.named(name)
         if parts.number < 2:
             raise ConfigurationError("component split: there is never more than one component")

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..components import Components
+from ..components import Components, components
 from ..coordinates import prior_units
 from ..errors import ConfigurationError
 from ..fit import NormalMixture
@@ -73,7 +73,7 @@ class ComponentBirthDeath(Kernel):
     def __init__(
         self,
         target: Target,
-        kind: int | str | None = None,
+        kind: Components | int | str | None = None,
         *,
         normals: int = NORMALS,
         prior_share: float = PRIOR_SHARE,
@@ -84,7 +84,7 @@ class ComponentBirthDeath(Kernel):
                 "normals, prior_share: expected 1 or more and a share in (0, 1], got "
                 f"{normals} and {prior_share}"
             )
-        self.target, self.components = target, Components(target, kind)
+        self.target, self.components = target, components(target, kind)
         self.name = self.components.named(name)
         self.normals, self.share = normals, prior_share
         self._born: NormalMixture | None = None  # what comes and goes
@@ -229,14 +229,14 @@ class ComponentWalk(Kernel):
     def __init__(
         self,
         target: Target,
-        kind: int | str | None = None,
+        kind: Components | int | str | None = None,
         *,
         lengths: tuple[float, float] = LENGTHS,
         name: str = "component walk",
     ) -> None:
         if not 0 < lengths[0] <= lengths[1]:
             raise ConfigurationError(f"lengths: expected 0 < shortest <= longest, got {lengths}")
-        self.target, self.components = target, Components(target, kind)
+        self.target, self.components = target, components(target, kind)
         self.name = self.components.named(name)
         self.scale = prior_units(target)[1][self.components.slots[0]]
         self.log_lengths = (math.log(lengths[0]), math.log(lengths[1]))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..errors import ConfigurationError
 from ..fit import ModelWeights
-from ..space import Counts, ModelList, Space, Subsets, check_enumerable
+from ..space import Counts, ModelList, Space, Subsets, check_enumerable, gap_in
 
 LOG_LEAST = 30.0  # nats; no neighbour is less likely than this, so that each can be left again
 CELLS = 2**24  # numbers that a table of neighbours may hold at once
@@ -156,13 +156,11 @@ class Neighbours(IndexProposal):
                 f"swap: expected a share in [0, 1), and 0 unless the space is Subsets, got {swap}"
             )
         tables = space.log_priors if isinstance(space, Counts) else (space.log_size_weight,)
-        for by_size in (table.isfinite() for table in tables):
-            used = by_size.nonzero()[:, 0]
-            if len(used) and not bool(by_size[used[0] : used[-1] + 1].all()):
-                raise ConfigurationError(
-                    "Neighbours: the prior leaves out sizes between others, so that steps of one "
-                    "can't reach every model; give those sizes a little mass or use Fixed"
-                )
+        if any(gap_in(table) for table in tables):
+            raise ConfigurationError(
+                "Neighbours: the prior leaves out sizes between others, so that steps of one "
+                "can't reach every model; give those sizes a little mass or use Fixed"
+            )
         self.space, self.swap = space, swap
 
     def sample(self, code: Tensor, generator: torch.Generator) -> Tensor:
