@@ -405,7 +405,10 @@ class Result:
         """
         labels = self._weighed
         if not labels:
-            raise TRJError("evidence: no map has weighed the models; run with fit='auto' or True")
+            raise TRJError(
+                "evidence: no map has weighed the models; run(fit=True) trains one, and "
+                "run(fit='auto') may find that it needs none"
+            )
         combined, covariance = self._combined
         share = self._combined_shares(labels)
         log_prior = self._log_prior(labels)
@@ -1092,6 +1095,9 @@ class Result:
         """
         from .plot import plot_components
 
+        if kind is None and isinstance(self.space, Counts):  # the parameter says it
+            own = [k.name for k in self.space.kinds if x.partition("[")[0] in k.of]
+            kind = own[0] if own else self.space.kinds[0].name
         return plot_components(self, x, y, ax, kind=kind, interval=interval)
 
     def plot_averaged(
