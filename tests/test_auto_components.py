@@ -18,6 +18,7 @@ from trjmcmc.kernel import ComponentBirthDeath, ComponentWalk, Cycle, start
 from trjmcmc.sample import Tally
 
 CHAINS = 4000
+RELATED = 10.0  # chains that share an ancestor count less; a generous bound on how much
 
 
 def carried(target, generator, **settings):
@@ -33,17 +34,12 @@ def test_chains_are_carried_to_near_the_posterior(generator):
     begun = time.monotonic()
     state = carried(target, generator)
     share = torch.bincount(state.code[:, 0], minlength=4) / CHAINS
-    error = (p * (1 - p) * time_of_moves(target) / CHAINS).sqrt()
+    error = (p * (1 - p) * RELATED / CHAINS).sqrt()
     assert float(((share - p) / error).abs().max()) < limit(4)
     assert torch.allclose(state.log_joint, target.log_joint(state.code, state.theta))
     again = time.monotonic()
     carried(target, generator, deadline=again)  # no time at all: two powers, not one in many
     assert time.monotonic() - again < 0.7 * (again - begun)
-
-
-def time_of_moves(target):
-    """Chains that share an ancestor count less: a generous bound on how much."""
-    return 10.0
 
 
 def test_the_power_is_one_again_whatever_happened(generator):

@@ -9,7 +9,7 @@ import torch
 
 from .auto import ENOUGH, JOIN, LONGEST, SEGMENT, Auto, Segment
 from .carry import carry
-from .defaults import component_births, several
+from .defaults import component_births
 from .fit import Pool, gaussian_mixture
 from .kernel import ComponentSplitMerge, Cycle, Fixed, Jump, Kernel
 from .sample import Tally
@@ -43,8 +43,6 @@ class AutoComponents(Auto):
     snapshots = 200
 
     def _choose(self) -> Kernel:
-        if not several(self.target.space):
-            return super()._choose()
         room = SHARE * self._room
         self._end = time.monotonic() + (PATIENCE if math.isinf(room) else room)
         parts = self._components

@@ -404,9 +404,8 @@ class TRJSampler:
                 "is the likelihood -inf nearly everywhere?"
             )
         pick = torch.randint(len(code), (n,), generator=generator, device=code.device)
-        pick = torch.where(
-            torch.arange(n, device=pick.device) < len(code), pick.new_tensor(range(n)), pick
-        )
+        each = torch.arange(n, device=code.device)
+        pick = torch.where(each < len(code), each, pick)
         return State(code[pick], theta[pick], log_joint[pick])
 
     def _prior_starts(self, code: Tensor, deadline: float = math.inf) -> Tensor | None:
