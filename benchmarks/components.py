@@ -13,6 +13,7 @@ import torch
 from matplotlib import pyplot as plt
 
 import trjmcmc as trj
+from benchmarks.scaling import median_seconds
 from trjmcmc.kernel import (
     BirthDeath,
     ComponentBirthDeath,
@@ -23,8 +24,6 @@ from trjmcmc.kernel import (
     RandomWalk,
     start,
 )
-
-from .scaling import median_seconds
 
 POINTS = (250, 1000, 4000, 16_000, 64_000)
 COMPONENTS = (2, 5, 10, 20, 50, 100)

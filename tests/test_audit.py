@@ -302,6 +302,7 @@ def test_a_lost_mode_is_caught_by_the_audit_and_by_nothing_else():
     assert float(tail[tail > 5].median()) > 20 > float(tail[tail < 5].abs().max())
 
 
+@pytest.mark.slow
 def test_the_fit_mends_a_lost_mode_by_itself():
     target, log_z = two_modes(weight=0.2)
     sampler = trj.TRJSampler(target, seed=3)
@@ -317,6 +318,7 @@ def test_the_fit_mends_a_lost_mode_by_itself():
     assert result.audit().loc["m", "covered"] > 0.99
 
 
+@pytest.mark.slow
 def test_reverse_kl_loses_a_mode_and_the_audit_brings_it_back():
     target, log_z = two_modes(weight=0.12, gap=8.0)
     sampler = trj.TRJSampler(target, trj.CosmicFlow, seed=1)

@@ -126,6 +126,7 @@ def test_training_goes_on_only_while_it_saves_time(monkeypatch):
     assert rounds(cost=0.1, error=0.05) == []
 
 
+@pytest.mark.slow
 def test_a_run_that_disappoints_trains_after_all(monkeypatch, capsys):
     """Sampling shows that the precision is far off: the map is trained, and the run begins anew."""
     monkeypatch.setattr(auto, "ROUND", 60)

@@ -180,6 +180,7 @@ def test_what_births_of_one_cannot_sample_is_refused_and_run_otherwise():
     assert defaults.components_of(tied) == defaults.components_of(gap) == ()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")  # it is a short run, and three the most
 def test_a_fixed_number_is_sampled_as_any_one_model():
     target = trj.problems.pulses(points=120, true=3, most=3, noise_sd=1.0, seed=2)

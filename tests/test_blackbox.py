@@ -544,6 +544,7 @@ def test_wrong_pilots_say_what_is_wrong(pilot, message):
         sampler.fit(pilot=pilot, steps=5, progress=False)
 
 
+@pytest.mark.slow
 def test_a_large_space_without_gradients():
     """More models than a pilot visits: trained on the audit's draws of some of them."""
     generator = torch.Generator().manual_seed(0)

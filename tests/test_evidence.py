@@ -534,6 +534,7 @@ def test_large_spaces_show_the_same_probabilities_everywhere():
     assert sound.sum() > 5 and (gap < 5 * table["combined_se"][sound] + 0.01).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chains", [1, 3])
 def test_jumps_of_few_chains_are_counted_in_stretches_of_time(chains):
     target = toys.gaussians()

@@ -194,6 +194,7 @@ def test_posteriors_far_away_are_located_without_prior_moments(loc, scale, gener
     assert 0.5 * standard < float(width[0, 0]) < 2 * standard
 
 
+@pytest.mark.slow
 def test_a_heavy_tailed_problem_is_fitted_by_default(generator):
     """Pilot, standardisation and start must not rest on prior moments."""
     y = 300.0 + 20.0 * torch.randn(40, generator=generator)

@@ -201,6 +201,7 @@ def test_what_does_not_fit_is_refused():
         InformedBirthDeath(blind)
 
 
+@pytest.mark.slow
 def test_robust_selection_of_65_536_models_by_default():
     """Against data augmentation, which knows this problem and shares nothing with the sampler."""
     target = trj.problems.robust_selection("mid", p=16, seed=0)

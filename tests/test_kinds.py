@@ -226,12 +226,7 @@ def test_dropped_numbers_show_in_the_posterior_too(generator, monkeypatch):
     target = linear()
     kernel = components(target)
     birth = kernel.kernels[1][0]
-    right, count = birth._log_death, birth.components.count
-    monkeypatch.setattr(
-        birth,
-        "_log_death",
-        lambda code, theta, index: right(code, theta, index) - count(code).clamp(min=1).log(),
-    )
+    monkeypatch.setattr(birth, "_log_places", lambda k, up: torch.zeros(len(k)))
     state = moved(target, kernel, generator, exactly_distributed(target, generator))
     z = frequencies(target.space, state.code, exact_models())
     assert float(z.abs().max()) > 3 * limit(12)
@@ -253,9 +248,8 @@ def test_a_run_finds_the_exact_probabilities(result):
     for kind, axis in (("lumps", 1), ("lines", 0)):
         of_kind = counts.loc[kind]
         assert float(of_kind["probability"].sum()) == pytest.approx(1)
-        for column, error in (("probability", "se"), ("combined", "combined_se")):
-            gap = (of_kind[column] - grid.sum(axis).numpy()).abs()
-            assert (gap < 5 * of_kind[error] + 1e-3).all()
+        gap = (of_kind["probability"] - grid.sum(axis).numpy()).abs()
+        assert (gap < 5 * of_kind["se"] + 1e-3).all()
     included = result.inclusion_probabilities()
     assert list(included.index) == ["lumps 1", "lumps 2", "lumps 3", "lines 1", "lines 2"]
     two = counts.loc["lumps"]["probability"].iloc[2:].sum()
@@ -281,7 +275,7 @@ def test_a_result_has_tables_pictures_and_files_of_both_kinds(result, tmp_path):
     posterior = result.to_arviz()["posterior"]
     assert posterior["a"].shape[2:] == (3,) and posterior["b"].shape[2:] == (2,)
     assert result.to_arviz(label)["posterior"]["a"].shape[-1] == 2
-    for plot in (result.plot_models, result.plot_running, result.plot_evidence, result.plot_jumps):
+    for plot in (result.plot_models, result.plot_running, result.plot_jumps):
         assert plot() is not None
     result.save(tmp_path / "run")
     again = trj.load(tmp_path / "run")
@@ -299,6 +293,7 @@ def test_a_run_without_data_finds_the_prior():
     assert "components" in str(result.report.plan)
 
 
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.LimitWarning")  # eight explain as well
 def test_a_space_of_many_models_runs_by_default():
     space = trj.Counts(9, of="a", name="x") + trj.Counts(8, of="b", name="y")
     target = trj.Target(

@@ -690,6 +690,7 @@ def test_a_response_of_zeros_and_ones_in_float64():
     assert float(result.inclusion_probabilities()["probability"].iloc[0]) > 0.99
 
 
+@pytest.mark.slow
 @shared_only
 def test_robust_selection_against_evidences_of_all_models():
     """128 models by default settings; the reference is quadrature and long bridges."""

@@ -59,6 +59,7 @@ def test_the_bound_is_one_where_q_reaches_impossible_models(generator):
     assert abs(answer.elbo.value + 10.0) < 4.5 * answer.elbo.std_error < 0.2
 
 
+@pytest.mark.slow
 def test_the_error_of_the_cross_entropy_knows_that_draws_are_correlated():
     target = toys.conjugate_subsets()
     sampler = trj.TRJSampler(target, models=trj.Categorical, seed=3)
@@ -92,6 +93,7 @@ def test_models_of_no_score_are_neither_gone_to_nor_left(generator):
     assert torch.allclose(ratio[:500], new[:500].sum(1).double())
 
 
+@pytest.mark.slow
 def test_a_space_of_unknown_size():
     target = trj.problems.robust_selection("mid", p=7, seed=1)
     known = trj.TRJSampler(target, seed=2).run(200, chains=128, progress=False)

@@ -299,6 +299,7 @@ def test_robust_regression(data):
     assert inclusion["x2"] == pytest.approx(by_model, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_every_mode_of_the_robust_regression():
     """All evidences by importance sampling; the second mode of the intercept-only model."""
     x, y = far_intercept()

@@ -643,7 +643,8 @@ class TRJSampler:
         recipe.extra = recipe.extra or auto.seen()
         trained = self.fit_trace is not None or self._given_map
         self._simple = None if trained else auto.simple
-        if recipe.few and self._mapped and self._outdated():
+        weigh = self._mapped or not isinstance(auto, AutoComponents)
+        if recipe.few and weigh and self._outdated():
             if recipe.audit is not None:
                 recipe.score = recipe.audit.score(self._map)
             self._weigh()

@@ -748,8 +748,10 @@ class Target:
             if density.shared:
                 generator = torch.Generator(self.device).manual_seed(0)
                 code = self.space.sample_prior(PROBES, generator)
-                if isinstance(self.space, Counts):  # some without all components, in any case
-                    code[0] = torch.minimum(code[0], (self.space.levels()[0] + 1))
+                if isinstance(self.space, Counts):  # one point without all components, in any case
+                    low, levels = self.space.levels()
+                    less = torch.minimum(code[0], low + levels - 2).maximum(low)
+                    code[0] = torch.where(low + levels > 3, less, code[0])
             else:
                 code = torch.full((PROBES, 1), g, device=self.device)
             theta = torch.zeros(PROBES, self.dim, dtype=self.dtype, device=self.device)
@@ -801,15 +803,18 @@ class Target:
         with unchecked():
             shown = density.shown(theta, items)
             padded = function(shown, len(theta), self.space.by_kind(items))
-            for row, on in enumerate(items):
+            for row in items.sum(1).argsort(descending=True).tolist():  # one alone would broadcast
+                on = items[row]
                 cut = {name: v[row : row + 1] for name, v in shown.items()}
                 for kind in self.space.kinds:
                     cut |= {name: cut[name][:, on[kind.items]] for name in kind.of}
                 active = each_kind(self.space.by_kind(on[None]), lambda x: x[:, x[0]])
                 try:
                     alone = float(function(cut, 1, active)[0])
-                except TRJError:  # it insists on arrays of full length
-                    continue
+                except TRJError:
+                    if bool(on.any()):  # it insists on arrays of full length
+                        return
+                    continue  # it can't do with none
                 there, k = float(padded[row]), int(on.sum())
                 if not math.isclose(alone, there, rel_tol=1e-3, abs_tol=1e-3):
                     raise TargetError(
