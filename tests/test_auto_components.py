@@ -178,6 +178,8 @@ def test_what_births_of_one_cannot_sample_is_refused_and_run_otherwise():
     with pytest.raises(ConfigurationError, match="not exchangeable"):
         ComponentBirthDeath(weighed)
     assert defaults.components_of(tied) == defaults.components_of(gap) == ()
+    table = trj.TRJSampler(gap, seed=1).run(draws=200, chains=64, progress=False).counts().loc["a"]
+    assert abs(table.loc[0, "probability"] - 0.5) < 5 * table.loc[0, "se"] < 0.1
 
 
 @pytest.mark.slow
