@@ -144,9 +144,12 @@ def indicator_times(seen: Tensor) -> Tensor:
 
 def _drift(code: Tensor, log_joint: Tensor) -> float:
     """Change between the halves of a look, in standard errors over chains; NaN of few."""
-    seen = torch.cat([code.double(), log_joint.double()[..., None]], -1)
-    half = len(seen) // 2
-    gap = seen[half:].mean(0) - seen[:half].mean(0)
+    half = len(code) // 2
+    first, second = (
+        torch.cat([code[part].sum(0).double(), log_joint[part].double().sum(0)[:, None]], -1) / n
+        for part, n in ((slice(half), max(half, 1)), (slice(half, None), len(code) - half))
+    )
+    gap = second - first
     error = gap.std(0) / len(gap) ** 0.5
     return float((gap.mean(0).abs() / error.clamp(min=1e-12)).amax())
 
@@ -240,7 +243,8 @@ class Auto:
                     states.append(State(state.code, state.theta, state.log_joint))
                 if time.perf_counter() - begun > most:
                     break
-            seen = features(self.target.space, torch.stack(codes))
+            stacked = torch.stack(codes)
+            seen = features(self.target.space, stacked)
             seconds = time.perf_counter() - begun
         dear, steps = len(codes) < TOO_FEW * steps, len(codes)
         self.steps += steps
@@ -262,7 +266,7 @@ class Auto:
             varied=varied,
             steps=steps,
             dear=dear,
-            drift=_drift(torch.stack(codes), torch.stack(log_joints)),
+            drift=_drift(stacked, torch.stack(log_joints)),
         )
         return found
 

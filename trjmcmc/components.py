@@ -168,6 +168,11 @@ class Components:
             x = torch.full_like(slots, x, dtype=theta.dtype)
         return theta.scatter(1, slots, x)
 
+    def swapped(self, theta: Tensor, one: Tensor, other: Tensor) -> Tensor:
+        """Coordinates after two components of each chain have traded places, (C, D)."""
+        x, y = self.one(theta, one), self.one(theta, other)
+        return self.put(self.put(theta, one, y), other, x)
+
     def shuffled(self, code: Tensor, theta: Tensor, generator: torch.Generator) -> Tensor:
         """Components in random order, (C, D): the same point under other names."""
         noise = torch.rand(len(code), self.number, generator=generator, device=code.device)
@@ -207,6 +212,10 @@ class Components:
         if not self.additive:
             return None
         return self.target.total(code, theta) if known is None else known
+
+    def added(self, total: Tensor, change: Tensor, times: Tensor) -> Tensor:
+        """A total with a change of each chain added so many times, (C,): 1, 0 or -1."""
+        return total + times.view(-1, *[1] * (total.ndim - 1)) * change
 
     def named(self, name: str) -> str:
         """A name for tables, with the kind where there are several."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from contextlib import suppress
-from weakref import WeakKeyDictionary
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -40,7 +40,6 @@ from .transport import CosmicFlow, Laplace, Ordered, Transport, mixture_flow
 STEP_EVALUATIONS = 7  # of the kernel of a trained map
 BIRTHS, STEPS_OF_ONE = 2, 1  # births or deaths, and walks of a component, a step: measured
 WALKS = 4  # random walks a step: cheap, and measured to halve the autocorrelation time
-_KNOWN: WeakKeyDictionary[Target, tuple[Components, ...]] = WeakKeyDictionary()
 UNIFORM_SHARE = 0.2  # of the default proposal between models, so that none is starved
 JUMP_RHO = 0.95  # of the default jump: measured best of 0.8, 0.95 and 1 on coal mining
 MOST_LAPLACE = 64  # coordinates: curvatures cost their cube
@@ -168,15 +167,14 @@ def informed_moves(target: Target) -> Kernel:
     return Cycle([InformedBirthDeath(target), HMC(target), birth_death(target, None)])
 
 
+@lru_cache(maxsize=1)  # looking costs likelihoods, and a run asks often; more would hold targets
 def components_of(target: Target) -> tuple[Components, ...]:
     """The components that a target counts, one entry a kind; none if not exchangeable."""
-    if target not in _KNOWN:
-        kinds = target.space.kinds if isinstance(target.space, Counts) else ()
-        try:
-            _KNOWN[target] = tuple(Components(target, kind.name) for kind in kinds if kind.max)
-        except ConfigurationError:
-            _KNOWN[target] = ()
-    return _KNOWN[target]
+    kinds = target.space.kinds if isinstance(target.space, Counts) else ()
+    try:
+        return tuple(Components(target, kind.name) for kind in kinds if kind.max)
+    except ConfigurationError:
+        return ()
 
 
 def component_births(target: Target, parts: Sequence[Components]) -> Kernel:

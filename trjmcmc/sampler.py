@@ -597,6 +597,7 @@ class TRJSampler:
         recipe, generator = self._recipe, self._generator
         ready = self.fit_trace is not None or self._given_map
         counts = bool(components_of(self.target)) and several(self.target.space)
+        chooser = AutoComponents if counts else Auto
         if not counts:
             recipe.survey(progress=progress)
         begun = time.perf_counter()
@@ -608,7 +609,6 @@ class TRJSampler:
             latest = time.monotonic() + START_SHARE * max(0.0, deadline - time.monotonic())
             carried = self._prior_starts(code, latest)
             state = starting_state(self.target, through, code, generator, carried)
-        chooser = AutoComponents if counts else Auto
         auto = chooser(
             recipe,
             self.transport,

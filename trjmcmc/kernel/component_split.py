@@ -88,9 +88,7 @@ class ComponentSplitMerge(Kernel):
         one, last = parts.some(code, generator), (k - 1).clamp(min=0)
         other = self._nearest(code, theta, one)
         # the one that may vanish goes last
-        swapped = parts.put(theta, other, parts.one(theta, last))
-        swapped = parts.put(swapped, last, parts.one(theta, other))
-        theta = torch.where(up[:, None], theta, swapped)
+        theta = torch.where(up[:, None], theta, parts.swapped(theta, other, last))
         one = torch.where(~up & (one == last), other, one)
         state = State(code, theta, state.log_joint, None, total)
         two = torch.where(up, k.clamp(max=kind.max - 1), last)
@@ -108,7 +106,7 @@ class ComponentSplitMerge(Kernel):
         if total is not None:
             change = parts.contribution(theta, first) + parts.contribution(theta, second)
             change = change - parts.contribution(theta, x)
-            total = total + (sign * possible).view(-1, *[1] * (total.ndim - 1)) * change
+            total = parts.added(total, change, sign * possible)
         log_joint = self.target.log_joint(new, moved, total)
         most = parts.counted(code, torch.where(up, k + 1, k).clamp(max=kind.max))
         log_choice = self._log_choice(most, larger, one, two, e, share)

@@ -102,7 +102,7 @@ class ComponentBirthDeath(Kernel):
         up = u[0] < 0.5
         weights = self._log_weights(code, state.theta)
         chosen = _categorical(weights, generator)
-        theta = self._last(state.theta, k, chosen)
+        theta = parts.swapped(state.theta, chosen, (k - 1).clamp(min=0))
         state = State(code, theta, state.log_joint, None, total)
         possible = torch.where(up, k < parts.kind.max, k > parts.kind.min)
         index = torch.where(up, k, k - 1).clamp(0, parts.kind.max - 1)
@@ -116,8 +116,7 @@ class ComponentBirthDeath(Kernel):
         moved = torch.where(space.active(new), larger, 0.0)
         moved = torch.where(possible[:, None], moved, theta)
         if total is not None:
-            change = parts.contribution(theta, x)
-            total = total + (sign * possible).view(-1, *[1] * (total.ndim - 1)) * change
+            total = parts.added(total, parts.contribution(theta, x), sign * possible)
         log_joint = self.target.log_joint(new, moved, total)
         # of the components after a birth, or before a death: which is it that dies?
         log_birth, weight = self._log_birth(theta, x)
@@ -169,13 +168,6 @@ class ComponentBirthDeath(Kernel):
         if self._born is not None:
             weight[items] = self._compared(self.components.of(theta)[items])[1]
         return weight
-
-    def _last(self, theta: Tensor, k: Tensor, index: Tensor) -> Tensor:
-        """Coordinates after that of an index and the last one have traded places."""
-        parts, last = self.components, (k - 1).clamp(min=0)
-        index = torch.where(k > 0, index, 0)
-        x, y = parts.one(theta, index), parts.one(theta, last)
-        return parts.put(parts.put(theta, index, y), last, x)
 
     # ---- warm-up ----------------------------------------------------------------------------
 
@@ -255,7 +247,7 @@ class ComponentWalk(Kernel):
         state = State(code, theta, state.log_joint, None, total)
         if total is not None:
             change = parts.contribution(theta, y) - parts.contribution(theta, x)
-            total = total + some.view(-1, *[1] * (total.ndim - 1)) * change
+            total = parts.added(total, change, some)
         moved = parts.put(theta, index, y)
         log_joint = self.target.log_joint(code, moved, total)
         log_ratio = torch.where(some, log_joint - state.log_joint, -math.inf)
