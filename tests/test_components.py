@@ -147,12 +147,12 @@ def test_where_data_say_nothing_the_prior_stays(name, additive, generator):
                 assert abs(z) < limit(60), (name, k)
 
 
-def exactly_distributed(target, generator):
+def exactly_distributed(target, generator, n=N):
     """Draws by importance resampling from the prior: independent, but for what repeats."""
-    code = target.space.sample_prior(40 * N, generator)
+    code = target.space.sample_prior(40 * n, generator)
     theta = target.sample_prior(code, generator)
     weight = target.log_prior_and_likelihood(code, theta)[1].double().softmax(0)
-    pick = torch.multinomial(weight, N, True, generator=generator)
+    pick = torch.multinomial(weight, n, True, generator=generator)
     return start(target, code[pick], theta[pick])
 
 

@@ -9,9 +9,10 @@ import torch
 from torch.distributions import Gamma, LogNormal, MultivariateNormal, Normal, Uniform
 
 import trjmcmc as trj
+from tests.test_components import exactly_distributed
 from tests.test_large_spaces import limit
 from trjmcmc.components import Components
-from trjmcmc.defaults import components_of, walks
+from trjmcmc.defaults import component_walks, components_of
 from trjmcmc.errors import ConfigurationError, ShapeError, TargetError, UnknownModelError
 from trjmcmc.kernel import (
     BirthDeath,
@@ -202,20 +203,11 @@ def exact_models():
     return p / p.sum()
 
 
-def exactly_distributed(target, generator):
-    """Draws by importance resampling from the prior: independent, but for what repeats."""
-    code = target.space.sample_prior(40 * N, generator)
-    theta = target.sample_prior(code, generator)
-    weight = target.log_prior_and_likelihood(code, theta)[1].double().softmax(0)
-    pick = torch.multinomial(weight, N, True, generator=generator)
-    return start(target, code[pick], theta[pick])
-
-
 @pytest.mark.parametrize("additive", [True, False], ids=["sums", "whole"])
 @pytest.mark.parametrize("name", ["classical", "components", "all"])
 def test_models_are_those_of_closed_forms(name, additive, generator):
     target = linear(additive)
-    state = exactly_distributed(target, generator)
+    state = exactly_distributed(target, generator, N)
     state = moved(target, MOVES[name](target), generator, state)
     z = frequencies(target.space, state.code, exact_models())
     assert float(z.abs().max()) < 1.1 * limit(12)  # resampled draws repeat, some in forty
@@ -227,7 +219,7 @@ def test_dropped_numbers_show_in_the_posterior_too(generator, monkeypatch):
     kernel = components(target)
     birth = kernel.kernels[1][0]
     monkeypatch.setattr(birth, "_log_places", lambda k, up: torch.zeros(len(k)))
-    state = moved(target, kernel, generator, exactly_distributed(target, generator))
+    state = moved(target, kernel, generator, exactly_distributed(target, generator, N))
     z = frequencies(target.space, state.code, exact_models())
     assert float(z.abs().max()) > 3 * limit(12)
 
@@ -510,7 +502,7 @@ def test_components_are_of_a_kind(generator):
     assert torch.equal(turned[:, :7], theta[:, :7]) and not torch.equal(turned, theta)
     assert torch.allclose(turned[:, 7:9].sum(1), theta[:, 7:9].sum(1))
     assert int(lines.some(code, generator).max()) == 1
-    assert len(walks(target, 1.0, components_of(target))) == 3
+    assert len(component_walks(target, components_of(target))) == 3
     assert components_of(linear())[0].additive
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from .defaults import (
     birth_death,
+    component_walks,
     components_of,
     informed_moves,
     inside,
@@ -22,7 +23,6 @@ from .defaults import (
     proposal,
     several,
     trained_kernel,
-    walks,
 )
 from .errors import ConfigurationError
 from .estimate import features
@@ -210,7 +210,6 @@ class Auto:
         self._moves: dict[str, Kernel] = {}
         self._found: dict[str, Segment] = {}
         self._together: str | None = None
-        self._components = components_of(self.target)
         self._price = 0.0  # seconds that a model costs the map when it is new to it
 
     def seen(self) -> Pool | None:
@@ -338,6 +337,7 @@ class Auto:
         if several(self.target.space):
             return birth_death(self.target, self.guess())
         kernels: list[Kernel] = [RandomWalk(self.target, scale=self.recipe.scale)]
+        kernels += component_walks(self.target, components_of(self.target))
         if self.chains > 2 * self.target.dim:
             kernels.append(Stretch(self.target))
         if self.ready:
@@ -427,11 +427,14 @@ class Auto:
         """Moves between models, then moves inside them that owe nothing to a map."""
         kernels: list[Kernel | tuple[Kernel, int]] = [
             *moves,
-            *walks(self.target, self.recipe.scale, self._components),
+            *self._walks(),
         ]
         if any(len(m) > 1 for m in self.recipe.modes):
             kernels += inside(self.target, self.transport, self.recipe)[1:]
         return Cycle(kernels)
+
+    def _walks(self) -> list[Kernel]:
+        return [RandomWalk(self.target, scale=self.recipe.scale)]
 
     def _fitted(self, components: int) -> Transport:
         """A mixture of normals for each model, from all draws so far."""

@@ -9,7 +9,7 @@ import torch
 
 from .auto import ENOUGH, JOIN, LONGEST, SEGMENT, Auto, Segment
 from .carry import carry
-from .defaults import component_births
+from .defaults import component_births, component_walks, components_of
 from .fit import Pool, gaussian_mixture
 from .kernel import ComponentSplitMerge, Cycle, Fixed, Jump, Kernel
 from .sample import Tally
@@ -45,7 +45,7 @@ class AutoComponents(Auto):
     def _choose(self) -> Kernel:
         room = SHARE * self._room
         self._end = time.monotonic() + (PATIENCE if math.isinf(room) else room)
-        parts = self._components
+        parts = components_of(self.target)
         moves: dict[str, Kernel] = {"components": component_births(self.target, parts)}
         counted = [part for part in parts if part.kind.max > max(1, part.kind.min)]
         tally, every = Tally(self.target), moves
@@ -88,6 +88,9 @@ class AutoComponents(Auto):
             if late or (found.drift < SETTLED and steps > ENOUGH * found.time):
                 return found
             steps = min(2 * steps, LONGEST)
+
+    def _walks(self) -> list[Kernel]:
+        return component_walks(self.target, components_of(self.target))
 
     def _taken(self, kernel: Kernel) -> float:
         """Share of a kernel's proposals that were accepted so far, of its best part."""

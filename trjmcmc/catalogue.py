@@ -43,12 +43,8 @@ class Drawn:
     @classmethod
     def of(cls, space: Counts, kind: Kind, draws: Draws, values: Mapping[str, Any]) -> Drawn:
         """The components of a kind in a run over counts."""
-        item, here = space.slot_item, kind.items
-        slots = [(item == i).nonzero()[:, 0].tolist() for i in range(here.start, here.stop)]
-        x = draws.theta.numpy()[
-            :, :, np.array(slots, dtype=int).reshape(kind.max, len(slots[0]) if slots else 0)
-        ]
-        there = space.items(draws.code.flatten(0, 1))[:, here]
+        x = draws.theta.numpy()[:, :, space.slots_of(kind).numpy()]
+        there = space.items(draws.code.flatten(0, 1))[:, kind.items]
         active = there.reshape(*x.shape[:3]).numpy()
         return cls({name: np.asarray(values[name]) for name in kind.of}, x, active)
 

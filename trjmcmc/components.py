@@ -61,12 +61,9 @@ class Components:
         self.number = self.kind.max
         if not self.number:
             raise ConfigurationError("expected a space of Counts with components to count")
-        item, here = space.slot_item, self.kind.items
-        self.slots = torch.stack(
-            [(item == i).nonzero()[:, 0] for i in range(here.start, here.stop)]
-        )
+        self.slots = space.slots_of(self.kind)
         self.width = self.slots.shape[1]
-        self.shared = bool((item == space.n_items).any())
+        self.shared = bool((space.slot_item == space.n_items).any())
         low, levels = space.levels()
         self._full = (low + levels - 1)[None]
         self.additive = target.additive is not None and self._independent()

@@ -38,7 +38,7 @@ from .target import Target
 from .transport import CosmicFlow, Laplace, Ordered, Transport, mixture_flow
 
 STEP_EVALUATIONS = 7  # of the kernel of a trained map
-BIRTHS, STEPS_OF_ONE = 2, 1  # births or deaths, and walks of a component, a step: measured
+BIRTHS = 2  # births or deaths a walk of a component: measured
 WALKS = 4  # random walks a step: cheap, and measured to halve the autocorrelation time
 UNIFORM_SHARE = 0.2  # of the default proposal between models, so that none is starved
 JUMP_RHO = 0.95  # of the default jump: measured best of 0.8, 0.95 and 1 on coal mining
@@ -122,7 +122,7 @@ def trained_kernel(
                 )
     kernels += inside(target, transport, recipe)
     if (parts := components_of(target)) and several(space):
-        kernels += [component_births(target, parts), *walks(target, recipe.scale, parts)]
+        kernels += [component_births(target, parts), *component_walks(target, parts)]
     return Cycle([*kernels, (RandomWalk(target, scale=recipe.scale), WALKS)])
 
 
@@ -183,16 +183,10 @@ def component_births(target: Target, parts: Sequence[Components]) -> Kernel:
     return Cycle([(ComponentBirthDeath(target, part), BIRTHS) for part in counted])
 
 
-def walks(
-    target: Target, scale: Tensor | float, parts: Sequence[Components]
-) -> list[Kernel | tuple[Kernel, int]]:
-    """Moves inside a model that owe nothing to a map: of everything, or part by part."""
-    if not parts:
-        return [RandomWalk(target, scale=scale)]
-    each: list[Kernel | tuple[Kernel, int]] = [
-        (ComponentWalk(target, part), STEPS_OF_ONE) for part in parts
-    ]
-    return [*each, SharedWalk(target)] if parts[0].shared else each
+def component_walks(target: Target, parts: Sequence[Components]) -> list[Kernel]:
+    """Walks of one component of each kind, and of what all share."""
+    each: list[Kernel] = [ComponentWalk(target, part) for part in parts]
+    return [*each, SharedWalk(target)] if parts and parts[0].shared else each
 
 
 def swaps(space: Space) -> float:

@@ -502,6 +502,14 @@ class Counts(Space):
             raise ConfigurationError(f"kind: expected one of {names}, got {kind!r}")
         return names.index(str(kind))
 
+    def slots_of(self, kind: Kind) -> Tensor:
+        """Slots of the coordinates of each component of a kind, shape (max, P)."""
+        here = (
+            self.slot_item[None]
+            == torch.arange(self.n_items, device=self.slot_item.device)[kind.items, None]
+        )
+        return here.nonzero()[:, 1].reshape(kind.max, -1 if kind.max else 0)
+
     @property
     def log_priors(self) -> tuple[Tensor, ...]:
         """Log prior of the counts of each kind."""

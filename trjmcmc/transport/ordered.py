@@ -71,14 +71,14 @@ class Ordered(Transport):
 
     def __init__(self, base: Transport, by: int | None = None) -> None:
         space = base.space
-        fits = isinstance(space, Counts) and len(space.kinds) == 1
-        if not fits or not bool((space.slot_item < space.n_items).any()):
+        counted = (space.slot_item < space.n_items).any()
+        if not isinstance(space, Counts) or len(space.kinds) != 1 or not bool(counted):
             raise ConfigurationError(
                 "Ordered: expected a space of Counts, of one kind, with components to count"
             )
         super().__init__(space, base.reference)
-        rows = [(space.slot_item == i).nonzero()[:, 0] for i in range(space.n_items)]
-        width = len(rows[0])
+        slots = space.slots_of(space.kinds[0])
+        width = slots.shape[1]
         if by is not None and not 0 <= by < width:
             raise ConfigurationError(
                 f"by: expected a coordinate of a component, 0 to {width - 1}, or None, got {by!r}"
@@ -87,7 +87,7 @@ class Ordered(Transport):
         self.spares_pass = base.spares_pass
         self.auxiliary = base.auxiliary + space.n_items
         self._inner = space.n_slots + base.auxiliary
-        self.register_buffer("slots", torch.stack(rows), persistent=False)
+        self.register_buffer("slots", slots, persistent=False)
         self.register_buffer("key", torch.tensor(by or 0, device=space.slot_item.device))
         self.register_buffer("unit", torch.ones((), device=space.slot_item.device))
 
