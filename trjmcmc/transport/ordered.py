@@ -45,7 +45,8 @@ class Ordered(Transport):
         ConfigurationError: Another space, one without components, no such coordinate.
 
     Error:
-        Keys nearer to each other than rounding count as that far apart, in both directions.
+        Keys nearer to each other than rounding have no density: push gives +inf, so that no move
+        leads there, and pull -inf.
 
     Source:
         The k! copies: Stephens (2000), https://doi.org/10.1111/1467-9868.00265
@@ -107,14 +108,19 @@ class Ordered(Transport):
         return theta.scatter(1, self.slots[:, self.key].expand_as(keys), keys)
 
     def _apart(self, u: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
-        """Increasing keys from what gaps are made of, and log|det|."""
+        """Increasing keys from what gaps are made of, and log|det|, -inf where it has none."""
         on, keys = self.space.items(code), u[:, self.slots[:, self.key]]
         steps = torch.cat([keys[:, :1], self.unit * softplus(keys[:, 1:])], 1)
         x = torch.where(on, steps, 0.0).cumsum(1)
         # no ties: pull could not tell which of them was the first
         least = torch.cat([steps[:, :1], 2 * _rounding(x.detach())], 1)
         x = torch.where(on, torch.where(on, steps.maximum(least), 0.0).cumsum(1), keys)
-        return self._with_keys(u, x), self._log_det(keys, on)
+        log_det = self._log_det(keys, on).masked_fill(self._tied(steps < least, on), -math.inf)
+        return self._with_keys(u, x), log_det
+
+    def _tied(self, near: Tensor, on: Tensor) -> Tensor:
+        """Rows of which two components stand nearer than can be told, (C, K) -> (C,)."""
+        return (near & on)[:, 1:].any(1)
 
     def _log_det(self, keys: Tensor, on: Tensor) -> Tensor:
         each = logsigmoid(keys[:, 1:]) + self.unit.log()
@@ -126,11 +132,14 @@ class Ordered(Transport):
         order = self._order(theta[:, self.slots[:, self.key]], code)
         x = self._arranged(theta, order)
         keys = x[:, self.slots[:, self.key]]
-        gap = torch.maximum(keys.diff(dim=1), _rounding(keys)) / self.unit
+        gap, least = keys.diff(dim=1), _rounding(keys)
+        near = torch.nn.functional.pad(gap < least, (1, 0))
+        gap = torch.maximum(gap, least) / self.unit
         gap = torch.where(on[:, 1:], gap, 1.0)  # no infinite slopes where nothing is
         u = torch.where(on[:, 1:], gap + torch.log(-torch.expm1(-gap)), keys[:, 1:])
         u = torch.cat([keys[:, :1], u], 1)
-        return self._with_keys(x, u), -self._log_det(u, on), order
+        log_det = -self._log_det(u, on).masked_fill(self._tied(near, on), math.inf)
+        return self._with_keys(x, u), log_det, order
 
     def _log_orders(self, code: Tensor, like: Tensor) -> Tensor:
         """log k!, shape (C,)."""
@@ -144,7 +153,8 @@ class Ordered(Transport):
         log_q = log_q - ladj - self._log_orders(code, z)
         keys = x[:, self.slots[:, self.key]]
         near = (keys.diff(dim=1) < BLURRED * _rounding(keys)) & self.space.items(code)[:, 1:]
-        if bool((rows := near.any(1)).any()):  # rounding has changed the gap: as pull will see it
+        rows = near.any(1) & ladj.isfinite()
+        if bool(rows.any()):  # rounding has changed the gap: as pull will see it
             log_q = log_q.index_put((rows,), self.log_prob(x[rows], code[rows]))
         place = self._order(z[:, self._inner :], code).argsort(dim=1)
         return self._arranged(x, place), log_q
