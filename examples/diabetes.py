@@ -53,7 +53,8 @@ def main() -> None:
     order = np.random.default_rng(0).permutation(len(data.target))
     x = torch.tensor(data.data[order], dtype=torch.float32)
     y = torch.tensor(data.target[order], dtype=torch.float32)
-    x, y = (x - x.mean(0)) / x.std(0), (y - y.mean()) / y.std()
+    known = slice(HELD_OUT, None)  # the scales too are of patients who are not left out
+    x, y = (v.sub(v[known].mean(0)).div(v[known].std(0)) for v in (x, y))
     target = regression(x[HELD_OUT:], y[HELD_OUT:], list(data.feature_names))
 
     begun = time.perf_counter()
@@ -75,29 +76,29 @@ def main() -> None:
     print(
         f"\nOf {HELD_OUT} patients left out, {np.mean(np.abs(z) < 1.645):.0%} lie within the 90 % "
         f"interval of the model average;\nits mean square error is "
-        f"{np.mean((y[:HELD_OUT].numpy() - mean) ** 2):.3f} (1 for no model)."
+        f"{np.mean((y[:HELD_OUT].numpy() - mean) ** 2):.3f} (about 1 for no model)."
     )
     effects = result.predict(lambda p, active: p["beta"])
-    figure(inclusion, effects, mean, total, y[:HELD_OUT].numpy(), options.output / "diabetes.png")
+    figure(result, effects, mean, total, y[:HELD_OUT].numpy(), options.output / "diabetes.png")
 
 
-def figure(inclusion, effects, mean, total, seen, path: Path) -> None:
+def figure(result, effects, mean, total, seen, path: Path) -> None:
     picture, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 3.6))
-    place = np.arange(len(inclusion))
-    left.barh(place, inclusion["probability"], xerr=2 * inclusion["se"], color="tab:blue")
-    left.set_yticks(place, inclusion.index)
-    left.set(xlabel="probability of being in (2 errors)", xlim=(0, 1))
-    left.invert_yaxis()
+    names = result.space.names
+    place = np.arange(len(names))
+    result.plot_inclusion(left)
     middle.errorbar(
         np.asarray(effects.mean), place, xerr=np.asarray(effects.sd), fmt="o", color="tab:blue"
     )
     middle.axvline(0, color="0.7", lw=1)
-    middle.set_yticks(place, inclusion.index)
-    middle.set(xlabel="effect, averaged over models (1 sd)")
+    middle.set_yticks(place, names)
+    middle.set(xlabel="effect, mean ± sd over all models,\nsd of progression per sd of the column")
     middle.invert_yaxis()
     right.errorbar(mean, seen, xerr=total, fmt=".", lw=0.5, color="tab:blue")
     right.plot([-2, 2], [-2, 2], color="0.7", lw=1)
-    right.set(xlabel="predicted progression (1 sd)", ylabel="seen, patients left out")
+    right.set(
+        xlabel="predicted progression, ± sd of a new patient", ylabel="seen, of patients left out"
+    )
     picture.tight_layout()
     picture.savefig(path, dpi=150)
     print(path)

@@ -12,8 +12,9 @@ import trjmcmc as trj
 from tests import toys
 from tests.test_large_spaces import limit
 from trjmcmc.coordinates import prior_units
-from trjmcmc.errors import ConfigurationError
-from trjmcmc.kernel import ScoreWalk
+from trjmcmc.defaults import birth_death
+from trjmcmc.errors import ConfigurationError, TRJError
+from trjmcmc.kernel import Cycle, RandomWalk, ScoreWalk
 from trjmcmc.variational import variational
 
 
@@ -139,3 +140,106 @@ def test_a_time_limit_holds_where_models_are_dear(make):
     result = trj.TRJSampler(target, seed=1).run(max_seconds=6, progress=False)
     assert result.raw.n_draws >= 1
     assert time.monotonic() - begun < 15  # twice, and more, for a busy machine
+
+
+def alike(prior, units=4):
+    names = [f"x{i}" for i in range(units)]
+    return trj.Target(
+        trj.Subsets(names, of="beta", prior=prior),
+        {"beta": Normal(0.0, 1.0)},
+        lambda p, active: 0.3 * active.sum(-1) + 0.0 * p["beta"].sum(-1),
+    )
+
+
+@pytest.mark.parametrize(
+    ("prior", "always", "never"),
+    [
+        (0.0, "0000", "1111"),
+        (1.0, "1111", "0000"),
+        ([0.5, 0.2, 0.0, 1.0], "0001", "0010"),
+        (lambda size: float(size == 4), "1111", "0000"),
+        (lambda size: float(size == 0), "0000", "1111"),
+        (lambda size: float(size in {1, 3}), "0000", "0000"),
+    ],
+)
+def test_what_the_prior_says_for_certain_has_no_error(prior, always, never):
+    target = alike(prior)
+    for known, said in zip(target.space.certain(), (always, never), strict=True):
+        assert known.tolist() == [c == "1" for c in said]
+    table = trj.TRJSampler(target, seed=1).run(draws=20, progress=False).inclusion_probabilities()
+    sure = np.array([a == "1" or n == "1" for a, n in zip(always, never, strict=True)])
+    assert (table["probability"][sure] == np.array([c == "1" for c in always])[sure]).all()
+    assert (table["se"][sure] == 0).all() and (table["se"][~sure] > 0).all()
+
+
+@pytest.mark.parametrize("units", [4, 20])  # all models can be looked at, or not
+def test_reweighting_refuses_models_that_had_no_prior(units):
+    target = alike([0.5] * (units - 1) + [0.0], units)
+    kernel = Cycle([birth_death(target, None), RandomWalk(target)])
+    result = trj.TRJSampler(target, kernel=kernel, seed=1).run(400, fit=False, progress=False)
+    with pytest.raises(TRJError, match=r"no prior probability, the new prior does; run again"):
+        result.reweight(lambda code: 0.5 * code.double().sum(-1))
+    found = result.reweight(
+        lambda code: torch.where(code[:, -1] == 0, 0.5 * code.double().sum(-1), -math.inf)
+    )
+    table = found.inclusion_probabilities()
+    z = (table["probability"] - 1 / (1 + math.exp(-0.8)))[:-1] / table["se"][:-1]
+    assert float(z.abs().max()) < limit(units) and float(table["probability"].iloc[-1]) == 0
+
+
+def test_shares_of_weighed_models_carry_the_error_of_what_they_share():
+    target = trj.problems.conjugate_selection(p=8, seed=1)
+    result = trj.TRJSampler(target, seed=1).run(draws=30, chains=64, progress=False)
+    table = result.model_probabilities()
+    weighed = table["combined"].notna()
+    assert 2 < weighed.sum() < len(table)
+    whole = result._whole
+    assert 0 < whole.value < 1 and whole.std_error > 0
+    for route in ("combined", "importance"):
+        assert table[route][weighed].sum() == pytest.approx(whole.value, rel=0.05)
+        relative = (table[f"{route}_se"] / table[route])[weighed]
+        assert (relative >= 0.999 * whole.std_error / whole.value).all()
+
+
+def test_an_audit_of_what_is_visited_holds_its_time():
+    sampler = trj.TRJSampler(trj.problems.conjugate_selection(p=8), seed=1)
+    sampler.fit(steps=20, progress=False)
+    recipe, code = sampler._recipe, torch.zeros(100, 8, dtype=torch.long)
+    for seconds in (-1.0, 0.0):
+        recipe.spot_check(code, seconds, progress=False)
+        assert recipe.spot is None
+    begun = time.monotonic()
+    recipe.spot_check(code, 1.0, progress=False)
+    assert recipe.spot is not None and time.monotonic() - begun < 5
+
+
+def test_results_print_in_few_lines():
+    sampler = trj.TRJSampler(trj.problems.conjugate_selection(p=10), seed=1)
+    sampler.fit(steps=20, progress=False)
+    assert "approximate" in str(sampler.variational) and "x5 " in str(sampler.variational)
+    assert "run() will tell" in str(sampler.variational)
+    result = sampler.run(draws=20, progress=False)
+    report = str(result.report)
+    assert "run() will tell" not in report and "largest inclusion error" in report
+    assert "likelihoods" in report and "% between models" in report and len(report) < 2000
+    assert len(repr(result.predict(lambda p, active: p["beta"].sum(-1)))) < 120
+    assert repr(result.predict(lambda p, active: p["beta"])).startswith("Prediction of shape (10,)")
+    ax = result.plot_inclusion()
+    assert [t.get_text() for t in ax.get_yticklabels()] == [f"x{i}" for i in range(1, 11)]
+    bars = [bar.get_width() for bar in ax.patches]
+    assert bars == pytest.approx(result.inclusion_probabilities()["probability"].tolist())
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: trj.Subsets(["a"], of="b", prior=lambda a: a.sum()), "gets how many units are on"),
+        (lambda: trj.Subsets(["a"], of="b", prior="a"), "expected one number"),
+        (lambda: trj.Subsets(["a"], of="b", prior=None), "expected one number"),
+        (lambda: trj.Subsets(4, of="b"), "expected one name an item, got 4"),
+        (lambda: trj.TRJSampler(alike(0.5), models="made"), "got 'made'"),
+    ],
+)
+def test_spaces_that_are_stated_wrongly_are_refused_by_name(make, message):
+    with pytest.raises(TRJError, match=message):
+        make()

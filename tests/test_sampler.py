@@ -725,6 +725,24 @@ def test_ctrl_c_in_a_fit_that_run_began_ends_the_run():
         sampler.run(10, chains=8, fit=True, progress=False)
 
 
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # it is a short run
+def test_ctrl_c_in_a_fit_of_its_own_leaves_a_map_that_runs_use():
+    class Stops(trj.CosmicFlow):
+        calls = 0
+
+        def from_reference(self, z, code):
+            type(self).calls += 1
+            if self.calls == 5:
+                signal.raise_signal(signal.SIGINT)
+            return super().from_reference(z, code)
+
+    target = trj.problems.conjugate_selection(p=7)
+    sampler = trj.TRJSampler(target, lambda s: Stops(s, layers=2, hidden=(8,)), seed=1)
+    with pytest.warns(InterruptedWarning, match="runs use it"):
+        sampler.fit(steps=50, audit=False, progress=False)
+    assert sampler.run(10, chains=16, progress=False).raw.n_draws == 10
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [

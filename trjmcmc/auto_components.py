@@ -7,7 +7,7 @@ import time
 
 import torch
 
-from .auto import ENOUGH, JOIN, LONGEST, SEGMENT, Auto, Segment
+from .auto import JOIN, LONGEST, SEGMENT, TRUSTED, Auto, Segment
 from .carry import carry
 from .defaults import component_births, component_walks, components_of
 from .fit import Pool, gaussian_mixture
@@ -48,46 +48,60 @@ class AutoComponents(Auto):
         parts = components_of(self.target)
         moves: dict[str, Kernel] = {"components": component_births(self.target, parts)}
         counted = [part for part in parts if part.kind.max > max(1, part.kind.min)]
-        tally, every = Tally(self.target), moves
-        if counted:
-            split = Cycle([ComponentSplitMerge(self.target, part) for part in counted])
-            every = moves | {"splits": split}
+        split = Cycle([ComponentSplitMerge(self.target, part) for part in counted])
+        every = moves | {"splits": split} if counted else moves
         kernel = self._step(list(every.values()))
-        half = time.monotonic() + 0.5 * (self._end - time.monotonic())
-        self.state = carry(self.target, self.state, kernel, self.generator, tally, half)
-        self._settle(every)
+        self.state = carry(
+            self.target, self.state, kernel, self.generator, Tally(self.target), self._by(0.5)
+        )
+        self._look(every, SEGMENT, self._end)
         if counted and self._taken(split) > TAKEN:
             moves = every
         elif counted:
             self._moves, self._found = {}, {}
-            self._settle(moves)
         if self.ready:
             moves |= {"jump": self._jump()}
-            self._settle(moves)
-        before = 0.0
-        for _ in range(FITS if self._affordable else 0):
+        fits = FITS if self._affordable else 0
+        before = self._settle(moves, self._by(1 / (fits + 1)))
+        for left in range(fits, 0, -1):
             pool = self.seen()
             assert pool is not None
-            now = self._settle(moves | {"normals": self._jump_between(pool)}).efficiency
-            if now < BETTER * before or time.monotonic() > self._end:
+            moves |= {"normals": self._jump_between(pool)}
+            now = self._settle(moves, self._by(1 / left), keep=True)
+            known = now.steps > TRUSTED * now.time and now.efficiency < BETTER * before.efficiency
+            if known or time.monotonic() > self._end:
                 break
             before = now
         return self._frozen(self._leader())
 
-    def _settle(self, moves: dict[str, Kernel]) -> Segment:
+    def _by(self, share: float) -> float:
+        """When this share of the time left of the warm-up has passed."""
+        now = time.monotonic()
+        return now + share * max(0.0, self._end - now)
+
+    def _settle(self, moves: dict[str, Kernel], end: float, keep: bool = False) -> Segment:
         """Go on with some moves until their chains drift no more, or time is up."""
-        name, steps = JOIN.join(moves), SEGMENT
-        self._moves |= moves
-        self._together = name
+        steps = SEGMENT
         while True:
-            self._states = []
-            left = max(self._end - time.monotonic(), LEAST * min(self._room, LONG))
-            found = self.measure(name, self._step(list(moves.values())), steps, left)
-            self._found[name] = found
-            late = time.monotonic() + 2 * steps * found.step > self._end
-            if late or (found.drift < SETTLED and steps > ENOUGH * found.time):
+            found = self._look(moves, steps, end, keep)
+            late = time.monotonic() + 2 * steps * found.step > end
+            if late or (found.drift < SETTLED and steps > TRUSTED * found.time):
                 return found
             steps = min(2 * steps, LONGEST)
+
+    def _look(
+        self, moves: dict[str, Kernel], steps: int, end: float, keep: bool = False
+    ) -> Segment:
+        """Go on with some moves, and forget or keep what was passed before."""
+        name = JOIN.join(moves)
+        self._moves |= moves
+        self._together = name
+        if not keep:
+            self._states = []
+        left = max(end - time.monotonic(), LEAST * min(self._room, LONG))
+        kernel = self._step(list(moves.values()))
+        self._found[name] = self.measure(name, kernel, steps, left)
+        return self._found[name]
 
     def _walks(self) -> list[Kernel]:
         return component_walks(self.target, components_of(self.target))

@@ -33,7 +33,7 @@ from .kernel import (
     SharedWalk,
     SweepWalk,
 )
-from .space import Counts, ModelList, Space, Subsets, gap_in
+from .space import Counts, ModelList, Space, Subsets
 from .target import Target
 from .transport import CosmicFlow, Laplace, Ordered, Transport, mixture_flow
 
@@ -138,8 +138,7 @@ def inside(target: Target, transport: Transport, recipe: Recipe) -> list[Kernel]
 def birth_death(target: Target, guess: Tensor | None) -> Kernel:
     """The classical move: to neighbours, and where models are few to any."""
     space = target.space
-    gaps = isinstance(space, Counts) and any(gap_in(table) for table in space.log_priors)
-    if isinstance(space, ModelList) or (gaps and space.enumerable):
+    if not isinstance(space, Subsets | Counts) or (space.gaps and space.enumerable):
         return BirthDeath(target, Fixed(space, guess, other=True))
     near: IndexProposal = Neighbours(space, swap=swaps(space))
     if guess is not None and not isinstance(space, Counts):

@@ -32,6 +32,24 @@ CROWDED = 0.35  # inches a label under which long ones stand on end
 TOO_WIDE = 5.0  # times the smallest error: a route that would dwarf the others
 
 
+def plot_inclusion(result: Result, ax: Axes | None = None) -> Axes:
+    """Bars of the probability that each item is in, with two standard errors."""
+    table = result.inclusion_probabilities()
+    if ax is None:
+        size = (5, 1 + 0.22 * len(table))
+        ax = plt.subplots(figsize=size, layout="constrained")[1]
+    place, error = np.arange(len(table)), 2 * table["se"]
+    reach = np.stack(
+        [error.clip(upper=table["probability"]), error.clip(upper=1 - table["probability"])]
+    )
+    ax.barh(place, table["probability"], color=PALETTE[5])
+    ax.errorbar(table["probability"], place, xerr=reach, fmt="none", ecolor="black", capsize=2)
+    ax.set_yticks(place, table.index)
+    ax.set(xlim=(0, 1), xlabel="probability of being in, ± 2 standard errors")
+    ax.invert_yaxis()
+    return ax
+
+
 def plot_models(result: Result, ax: Axes | None = None) -> Axes:
     """Bars of model probabilities with two standard errors, beside combined ones and truth.
 

@@ -114,6 +114,19 @@ class RunReport:
     out_of_time: bool = False
     variational: Variational | None = field(default=None, repr=False)
 
+    def __str__(self) -> str:
+        spent = ", ".join(f"{stage} {s:.1f} s" for stage, s in self.seconds.items())
+        lines = [
+            f"{self.steps} steps, {self.evaluations:,} likelihoods, {self.gradients:,} of them "
+            f"with gradients; {spent}"
+        ]
+        for name, rate in self.acceptance.items():
+            known = {where: rate[where] for where in ("between", "within") if rate[where] >= 0}
+            moves = ", ".join(f"{r:.2%} {where} models" for where, r in known.items())
+            lines.append(f"  {name}: accepted {moves}")
+        lines += [str(self.variational)] if self.variational is not None else []
+        return "\n".join(lines)
+
 
 class Result:
     """Draws of a run and the estimates made from them.
@@ -274,31 +287,35 @@ class Result:
             return [blank] * len(labels)
         combined, covariance = self._combined
         share = shares_of(combined, covariance)
-        whole = sum(self._visits(m).value for m in self._weighed) if self._partial else 1.0
         known = {}
         for m, mass, e in zip(self._weighed, combined, share, strict=True):
             e = replace(e, std_error=math.hypot(e.std_error, self._doubt))
-            known[m] = self._visits(m) if math.isnan(mass.value) else e.scaled(whole)
+            known[m] = self._visits(m) if math.isnan(mass.value) else e.times(self._whole)
         return [known.get(label, blank) for label in labels]
+
+    @cached_property
+    def _whole(self) -> Estimate:
+        """Probability of the models that were weighed, all together, by the visits."""
+        if not self._partial:
+            return Estimate(1.0, 0.0)
+        weighed = np.isin(self._visited, self._weighed)
+        return visit_probability(weighed[self._model], self._index_ess)
 
     @cached_property
     def _doubt(self) -> float:
         """What doubtful evidences give their models beyond the visits: an error of all shares."""
         found = zip(self._weighed, shares_of(*self._combined), self._combined[0], strict=True)
-        whole = sum(self._visits(m).value for m in self._weighed) if self._partial else 1.0
+        whole = self._whole.value
         more = (e.value - self._visits(m).value / whole for m, e, mass in found if mass.warning)
         return sum(max(0.0, x) for x in more if math.isfinite(x))
 
     def _importance(self, labels: list[str]) -> list[Estimate]:
-        known = [label for label in labels if label in self.log_mass]
-        if not known:
-            return [Estimate(math.nan, math.nan)] * len(labels)
-        share = 1.0
-        if self.space.size is None or len(known) < self.space.size:
-            share = sum(self._visits(label).value for label in known)
-        found = dict(zip(known, probabilities([self.log_mass[x] for x in known]), strict=True))
         blank = Estimate(math.nan, math.nan)
-        return [found.get(label, blank).scaled(share) for label in labels]
+        if not self._weighed:
+            return [blank] * len(labels)
+        shares = probabilities([self.log_mass[m] for m in self._weighed])
+        found = dict(zip(self._weighed, shares, strict=True))
+        return [found.get(label, blank).times(self._whole) for label in labels]
 
     # ---- evidences --------------------------------------------------------------------------
 
@@ -604,7 +621,10 @@ class Result:
         names, _ = self.items()
         low, _ = self.space.levels()
         always = self.space.items(low[None])[0]
-        return self._shares(self.space.items, always, pd.Index(names, name="item"))
+        never = torch.zeros_like(always)
+        if isinstance(self.space, Subsets):
+            always, never = (sure.cpu() for sure in self.space.certain())
+        return self._shares(self.space.items, always, never, pd.Index(names, name="item"))
 
     def counts(self) -> pd.DataFrame:
         """Posterior probability of each number of components, by kind; count spaces only.
@@ -625,25 +645,24 @@ class Result:
         table = self._shares(
             lambda code: code.repeat_interleave(levels, dim=1) == number,
             (levels == 1).repeat_interleave(levels),
+            torch.cat(space.log_priors).cpu() == -math.inf,
             pd.MultiIndex.from_tuples(rows, names=["kind", "count"]),
         )
         table["prior"] = torch.cat(space.log_priors).exp().numpy()
         return table
 
     def _shares(
-        self, sets: Callable[[Tensor], Tensor], always: Tensor, index: pd.Index
+        self, sets: Callable[[Tensor], Tensor], always: Tensor, never: Tensor, index: pd.Index
     ) -> pd.DataFrame:
-        """Probabilities of sets of models, (N, L) -> (N, S), of which some hold all, (S,)."""
+        """Probabilities of sets of models, (N, L) -> (N, S), some of which hold all or none."""
         on = sets(self.raw.code.flatten(0, 1)).reshape(*self.raw.code.shape[:2], -1).numpy()
-        ess = self._index_ess
+        ess, known = self._index_ess, (always | never).tolist()
+        sure = [Estimate(float(p), 0.0, math.inf) for p in always]
         found = [
-            Estimate(1.0, 0.0, math.inf) if sure else visit_probability(on[..., i], ess)
-            for i, sure in enumerate(always.tolist())
+            sure[i] if yes else visit_probability(on[..., i], ess) for i, yes in enumerate(known)
         ]
         combined = self._combined_sets(sets, len(found))
-        combined = [
-            Estimate(1.0, 0.0) if sure else e for e, sure in zip(combined, always, strict=True)
-        ]
+        combined = [sure[i] if yes else combined[i] for i, yes in enumerate(known)]
         return pd.DataFrame(
             {
                 "probability": [e.value for e in found],
@@ -1064,6 +1083,16 @@ class Result:
 
         return plot_pareto(self, ax)
 
+    def plot_inclusion(self, ax: Axes | None = None) -> Axes:
+        """Inclusion probabilities with their errors; spaces of items only.
+
+        Raises:
+            TRJError: The space is a list of models.
+        """
+        from .plot import plot_inclusion
+
+        return plot_inclusion(self, ax)
+
     def plot_models(self, ax: Axes | None = None) -> Axes:
         """Model probabilities with their errors, and the truth where it is known."""
         from .plot import plot_models
@@ -1180,9 +1209,9 @@ class Result:
             )
         if self.report.overflows:
             warnings.warn(
-                f"{self.report.overflows} proposals far out in the prior's tail had a likelihood "
-                "that was NaN or +inf and counted as impossible. If the posterior may lie there, "
-                "return finite values or -inf.",
+                f"{self.report.overflows} of {self.report.evaluations} likelihoods were NaN or "
+                "+inf, far out in the prior's tail, and counted as impossible: the answer stands "
+                "unless the posterior lies there. Return finite values or -inf to be sure.",
                 ConvergenceWarning,
                 stacklevel=4,
             )

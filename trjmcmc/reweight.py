@@ -18,7 +18,7 @@ from .errors import ConfigurationError, ConvergenceWarning, TRJError
 from .estimate import mean_error, pareto_k
 from .estimate.importance import HIGH_K
 from .prior import PriorSpec
-from .space import distinct, normalised_log_prior
+from .space import Space, distinct, normalised_log_prior
 
 if TYPE_CHECKING:
     from .result import Result
@@ -29,6 +29,7 @@ EVEN = 0.5  # effective share of the draws from which a heavy tail is borne
 LEAST_SHARE = 0.01  # effective share of the draws under which a reweighting is doubtful
 LEAST = 100.0  # effective draws, likewise
 
+LOOKED_AT, NEAR = 2**16, 100  # models whose old prior is looked at: all, or neighbours of some
 BATCH = 500  # draws that a function sees at once: it may need memory for each component
 KEPT = 20_000_000  # values of a function that are kept, at most
 
@@ -46,6 +47,8 @@ class Prediction:
         sd: Posterior standard deviation, spread between models included, shape (...).
         lower, median, upper: 5, 50 and 95 % quantiles, shape (...).
         by_model: By label, the mean in each model that was visited.
+
+    The interval is that of the quantity itself; add noise to it to predict new data.
     """
 
     mean: Array
@@ -55,6 +58,14 @@ class Prediction:
     median: Array
     upper: Array
     by_model: dict[str, Array]
+
+    def __repr__(self) -> str:
+        if np.ndim(self.mean):
+            return f"Prediction of shape {self.mean.shape}, by {len(self.by_model)} models"
+        return (
+            f"Prediction({self.mean:.5g} +- {self.std_error:.2g}, 90 % in {self.lower:.5g} to "
+            f"{self.upper:.5g}, by {len(self.by_model)} models)"
+        )
 
 
 class Reweighted:
@@ -159,6 +170,7 @@ def reweighted(
     log_odds: dict[str, float] | None = None
     if model_prior is not None:
         codes, which, _ = distinct(code)
+        _check_support(result, model_prior, codes)
         log_w += _log_change(result, model_prior, codes)[which]
         if not priors and result.space.size is not None and result.all_weighed:
             every = result.space.enumerate()
@@ -173,9 +185,36 @@ def reweighted(
     return Reweighted(result, log_w.reshape(shape).numpy(), log_odds)
 
 
+def _check_support(result: Result, model_prior: Any, codes: Tensor) -> None:
+    """No mass may be where the old prior had none: of all models, or near those visited."""
+    space = result.space
+    if space.size is not None and space.size <= LOOKED_AT:
+        near = space.enumerate()
+    else:
+        low, levels = space.levels()
+        near = codes[:NEAR, None].repeat(1, int(levels.sum()), 1)
+        place = torch.arange(len(levels)).repeat_interleave(levels)
+        value = torch.cat([a + torch.arange(n) for a, n in zip(low, levels, strict=True)])
+        near[:, torch.arange(len(place)), place] = value
+        near = near.flatten(0, 1)
+    beyond = (space.log_prior(near) == -math.inf) & (_log_new(space, model_prior, near) > -math.inf)
+    if bool(beyond.any()):
+        label = space.label(near[beyond][:1])[0]
+        raise TRJError(
+            f"reweight: the run gave model {label!r} no prior probability, the new prior does; run "
+            "again with it"
+        )
+
+
 def _log_change(result: Result, model_prior: Any, codes: Tensor) -> Tensor:
     """Log of another prior of the models over the present one, (N, L) -> (N,), nats."""
-    space = result.space
+    old = result.space.log_prior(codes).double()
+    new = _log_new(result.space, model_prior, codes)
+    return torch.where(new == -math.inf, -math.inf, new - old)
+
+
+def _log_new(space: Space, model_prior: Any, codes: Tensor) -> Tensor:
+    """Log of another prior of the models, (N, L) -> (N,), nats, up to a constant."""
     if callable(model_prior):
         new = torch.as_tensor(model_prior(codes), dtype=torch.float64)
         if new.shape != (len(codes),) or bool(new.isnan().any()):
@@ -191,8 +230,7 @@ def _log_change(result: Result, model_prior: Any, codes: Tensor) -> Tensor:
             )
         table = normalised_log_prior(model_prior, int(space.size), "model_prior")
         new = table.double()[space.index(codes)]
-    old = space.log_prior(codes).double()
-    return torch.where(new == -math.inf, -math.inf, new - old)
+    return new
 
 
 def predict(

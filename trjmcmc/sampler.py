@@ -55,6 +55,7 @@ FRUGAL_STEPS = 100  # at least that chains make where evaluations are limited
 STARTS = 64  # particles a model that starts are picked from where no pilot run was made
 TAUGHT = 20_000  # draws of a run that a map may be trained on
 START_SHARE = 0.2  # of the time left, for the chains' starts
+SPOT_SHARE = 0.2  # of the time left, for an audit of the models that are visited most
 DEAR = 1e9  # models times coordinates cubed: beyond it covariances cost more than they help
 PROBES = 64  # points at which a map is checked
 ROUND_TRIP = 0.05  # largest error of a map there and back
@@ -166,7 +167,7 @@ class TRJSampler:
         if models is None:
             few = space.size is not None and space.size <= FEW_MODELS
             return None if few else lambda: default_weights(space)
-        if not isinstance(models, ModelWeights):
+        if not isinstance(models, ModelWeights) and callable(models):
             models = models(space)
         fits = isinstance(models, ModelWeights) and models.space.code_width == space.code_width
         if not fits:
@@ -635,7 +636,8 @@ class TRJSampler:
     ) -> State:
         """Warm up with the kernel that was chosen, and weigh models through its map."""
         recipe = self._recipe
-        if recipe.trace is not None and recipe.trace.stopped == "interrupted":
+        now = recipe.trace if auto.plan.rounds else None  # an earlier fit may have been stopped
+        if now is not None and now.stopped == "interrupted":
             raise KeyboardInterrupt("fit interrupted; run(fit=False) samples with the map so far")
         self._check_kernel(kernel)
         steps = max(auto.burn_in, 0 if warmup is None else warmup - auto.steps)
@@ -649,7 +651,7 @@ class TRJSampler:
                 recipe.score = recipe.audit.score(self._map)
             self._weigh()
         if recipe.extra is not None and self.fit_trace is not None:
-            self._spot_check(progress)
+            self._spot_check(SPOT_SHARE * (auto.deadline - time.monotonic()), progress)
         return state
 
     @property
@@ -690,7 +692,7 @@ class TRJSampler:
             state, self._recipe.extra = self._advance(kernel, state, more, progress)
         self._seconds["warmup"] = time.perf_counter() - begun
         if self._recipe.extra is not None and remaining is None:
-            self._spot_check(progress)
+            self._spot_check(math.inf, progress)
         return kernel, state
 
     def _advance(
@@ -699,9 +701,9 @@ class TRJSampler:
         with progress_bar(progress, total=steps, desc="warm-up", unit="step") as bar:
             return warm_up(kernel, state, steps, self.target, self._generator, bar.update)
 
-    def _spot_check(self, progress: bool) -> None:
+    def _spot_check(self, seconds: float, progress: bool) -> None:
         assert self._recipe.extra is not None
-        self._recipe.spot_check(self._recipe.extra.code, progress)
+        self._recipe.spot_check(self._recipe.extra.code, seconds, progress)
         if self._recipe.spot is not None and self.audit_report is None:
             self.audit_report = self._report()
 

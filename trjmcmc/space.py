@@ -268,6 +268,8 @@ class Subsets(Space):
         prior: float | Sequence[float] | Tensor | Callable[[int], float] = 0.5,
     ) -> None:
         super().__init__()
+        if isinstance(names, str | int):
+            raise TargetError(f"names of Subsets: expected one name an item, got {names!r}")
         self.names = [str(name) for name in names]
         self.of = (of,) if isinstance(of, str) else tuple(of)
         check_names(self.names, "names of Subsets")
@@ -317,6 +319,19 @@ class Subsets(Space):
         # log p(on), log p(off) of each unit; a sum over selected entries keeps 0 and 1 exact
         chosen = torch.where(on, self.log_on_off[0], self.log_on_off[1]).sum(-1)
         return chosen + self.log_size_weight[on.sum(-1)]
+
+    def certain(self) -> tuple[Tensor, Tensor]:
+        """Items that the prior has in every model, and in none, (n_items,) each."""
+        sizes = (self.log_size_weight > -math.inf).nonzero()[:, 0]
+        on = (self.log_on_off[1] == -math.inf) | (sizes.min() == self.code_width)
+        off = (self.log_on_off[0] == -math.inf) | (sizes.max() == 0)
+        items = self.unit_items.double()
+        return (on.double() @ items > 0) | self.fixed_items, off.double() @ items > 0
+
+    @property
+    def gaps(self) -> bool:
+        """Whether the prior leaves out sizes between others."""
+        return gap_in(self.log_size_weight)
 
     def flip_log_odds(self, code: Tensor) -> Tensor:
         """Change of the log prior when each unit is flipped, (C, L) -> (C, L), nats."""
@@ -509,6 +524,11 @@ class Counts(Space):
             == torch.arange(self.n_items, device=self.slot_item.device)[kind.items, None]
         )
         return here.nonzero()[:, 1].reshape(kind.max, -1 if kind.max else 0)
+
+    @property
+    def gaps(self) -> bool:
+        """Whether the prior of a kind leaves out counts between others."""
+        return any(gap_in(table) for table in self.log_priors)
 
     @property
     def log_priors(self) -> tuple[Tensor, ...]:
@@ -706,7 +726,14 @@ def check_enumerable(space: Space) -> None:
 def _subset_prior(prior: Any, n_units: int) -> tuple[Tensor, Tensor]:
     """log p(on), log p(off) by unit, shape (2, U), and a log weight by size, shape (U + 1,)."""
     if callable(prior):
-        weights = torch.tensor([float(prior(s)) for s in range(n_units + 1)], dtype=torch.float64)
+        try:
+            each = [float(prior(s)) for s in range(n_units + 1)]
+        except (TypeError, AttributeError) as error:
+            raise TargetError(
+                "prior of Subsets: a function gets how many units are on, an int, and returns the "
+                f"weight of one subset of that size; it failed with {error!r}"
+            ) from error
+        weights = torch.tensor(each, dtype=torch.float64)
         if not bool((weights >= 0).all()) or not bool(weights.isfinite().all()):
             raise TargetError(f"prior of Subsets: weights by size must be >= 0, got {weights}")
         log_weights = weights.log()
@@ -715,7 +742,13 @@ def _subset_prior(prior: Any, n_units: int) -> tuple[Tensor, Tensor]:
         if not bool(total.isfinite()):
             raise TargetError("prior of Subsets: the weights by size hold no mass")
         return torch.zeros(2, n_units, dtype=torch.float64), log_weights - total
-    p = torch.as_tensor(prior, dtype=torch.float64)
+    try:
+        p = torch.as_tensor(prior, dtype=torch.float64)
+    except (TypeError, ValueError):
+        raise TargetError(
+            "prior of Subsets: expected one number, one for each free unit, or a function of how "
+            f"many units are on, got {prior!r}"
+        ) from None
     if p.dim() > 1 or (p.dim() == 1 and len(p) != n_units):
         raise TargetError(
             f"prior of Subsets: expected one number or one for each of {n_units} free units, "

@@ -18,7 +18,7 @@ from .target import Target
 from .transport import Transport
 
 DRAWS = 8192  # of q that its answer is made of
-SHOWN = 50  # most models in the table
+SHOWN, ITEMS = 50, 8  # most models in the table, and items in print
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,21 @@ class Variational:
 
     def __str__(self) -> str:
         lines = [
-            f"variational answer, q(m) by {self.kind}",
+            f"variational answer, approximate, q(m) by {self.kind}",
             f"  evidence lower bound   {self.elbo.value:.3f} +- {self.elbo.std_error:.3f} nats",
         ]
-        if self.cross_entropy is not None:
+        if self.inclusion is not None:
+            top = self.inclusion.nlargest(ITEMS)
+            each = ", ".join(f"{item} {p:.3f}" for item, p in top.items())
+            more = ", ..." if len(self.inclusion) > ITEMS else ""
+            lines.append(f"  inclusion              {each}{more}")
+        if self.cross_entropy is None:
+            lines.append("  how far off it is, run() will tell")
+        else:
             error = self.cross_entropy.std_error
-            lines.append(f"  cross-entropy          {self.cross_entropy.value:.3f} +- {error:.3f}")
+            lines.append(
+                f"  cross-entropy          {self.cross_entropy.value:.3f} +- {error:.3f} nats"
+            )
         if self.divergence is not None:
             lines.append(f"  divergence             {self.divergence:.3f} nats")
         if self.inclusion_error is not None:

@@ -30,6 +30,11 @@ class Estimate:
         """The estimate of a value that is larger by a known factor."""
         return replace(self, value=self.value * by, std_error=self.std_error * by)
 
+    def times(self, by: Estimate) -> Estimate:
+        """The estimate of the product with an independent estimate."""
+        error = math.hypot(self.std_error * by.value, self.value * by.std_error)
+        return replace(self, value=self.value * by.value, std_error=error)
+
     def __str__(self) -> str:
         note = f" ({self.warning})" if self.warning else ""
         return f"{self.value:.5g} ± {self.std_error:.2g}{note}"

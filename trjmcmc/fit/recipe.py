@@ -372,11 +372,12 @@ class Recipe:
             score = audit.score(self.transport)
         self.score = score
 
-    def spot_check(self, visited: Tensor, progress: bool) -> None:
+    def spot_check(self, visited: Tensor, seconds: float, progress: bool) -> None:
         """In a large space, audit the models that chains visit most; nothing is trained.
 
         Arguments:
             visited: Models of posterior draws, shape (N, L).
+            seconds: That it may take, about; none is made where it would have to be too small.
             progress: Show a bar.
         """
         if self.few or not self._audited or self.spot is not None or not self.target.dim:
@@ -386,7 +387,14 @@ class Recipe:
         codes = models[order[counts[order] >= WORTH_A_SPOT * len(visited)]]
         if not len(codes):
             return
-        audit = Audit(self.target, codes, generator=self.generator)
+        sizes: dict[str, Any] = {}
+        if seconds < math.inf:
+            limit = int(max(0.0, seconds) / self._price(codes))
+            particles, sizes["moves"] = _sizes_within(limit, len(codes), SURVEY_MOVES)
+            if particles < SURVEYED[0]:
+                return
+            sizes["particles"] = min(particles, SURVEYED[1])
+        audit = Audit(self.target, codes, generator=self.generator, **sizes)
         try:
             audit.grow(0, progress=progress)
         except (UnreachableError, ConvergenceError):

@@ -173,7 +173,9 @@ def train(
     except KeyboardInterrupt:
         trace.stopped = "interrupted"
         warnings.warn(
-            "fit interrupted; the best map so far is kept", InterruptedWarning, stacklevel=3
+            "fit interrupted; the best map so far is kept, and runs use it",
+            InterruptedWarning,
+            stacklevel=3,
         )
     finally:
         bar.close()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..errors import ConfigurationError
 from ..fit import ModelWeights
-from ..space import Counts, ModelList, Space, Subsets, check_enumerable, gap_in
+from ..space import Counts, ModelList, Space, Subsets, check_enumerable
 
 LOG_LEAST = 30.0  # nats; no neighbour is less likely than this, so that each can be left again
 CELLS = 2**24  # numbers that a table of neighbours may hold at once
@@ -155,8 +155,7 @@ class Neighbours(IndexProposal):
             raise ConfigurationError(
                 f"swap: expected a share in [0, 1), and 0 unless the space is Subsets, got {swap}"
             )
-        tables = space.log_priors if isinstance(space, Counts) else (space.log_size_weight,)
-        if any(gap_in(table) for table in tables):
+        if space.gaps:
             raise ConfigurationError(
                 "Neighbours: the prior leaves out sizes between others, so that steps of one "
                 "can't reach every model; give those sizes a little mass or use Fixed"
