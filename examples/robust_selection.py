@@ -160,9 +160,7 @@ def models_figure(target, answers, exact, again, path: Path) -> None:
             label="sampler, two runs, 2 errors",
             lw=0.7,
         )
-        top.plot(
-            shown, q.clip(VISIBLE), "o", ms=4, alpha=0.6, label=f"variational, q(m) > {VISIBLE:g}"
-        )
+        top.plot(shown, q, "o", ms=4, alpha=0.6, label=f"variational, q(m) > {VISIBLE:g}")
         top.set(xscale="log", yscale="log", title=name, ylim=(VISIBLE, 1))
         common = [label for label in missed.index if label in shown.index]
         bottom.plot(shown[common], missed[common].clip(1e-3), "o", ms=4, alpha=0.6)
