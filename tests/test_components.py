@@ -147,6 +147,15 @@ def test_where_data_say_nothing_the_prior_stays(name, additive, generator):
                 assert abs(z) < limit(60), (name, k)
 
 
+def test_a_sum_of_what_is_never_there_is_refused():
+    with pytest.raises(ConfigurationError, match="there is never a component"):
+        trj.Target(
+            trj.Counts(0, of="a"),
+            {"a": Normal(0.0, 1.0)},
+            trj.Additive(lambda p: p["a"][:, None], lambda total, p: total[:, 0]),
+        )
+
+
 def exactly_distributed(target, generator, n=N):
     """Draws by importance resampling from the prior: independent, but for what repeats."""
     code = target.space.sample_prior(40 * n, generator)

@@ -100,6 +100,11 @@ class Additive:
             on = active if isinstance(active, Tensor) else active[kind]
             if on.shape[1]:
                 sums[kind] = self._sum(params, on, kind)
+        if not sums:
+            raise ConfigurationError(
+                "Additive: there is never a component, so that nothing says what they would add; "
+                "write an ordinary likelihood or let max be 1 or more"
+            )
         shapes = {kind: tuple(total.shape[1:]) for kind, total in sums.items()}
         if len(set(shapes.values())) > 1:
             raise ConfigurationError(

@@ -100,7 +100,10 @@ class Likelihood(Called):
         if known := super()._remedy(error, params):
             return known
         if isinstance(error, TypeError) or "numpy" in str(error).lower():
-            return "; if it is NumPy code, wrap it: trj.BlackBox(function)"
+            return (
+                "; make tensors of NumPy data (torch.as_tensor), and if it is NumPy code, wrap it: "
+                "trj.BlackBox(function)"
+            )
         if "dtype" in str(error):
             return "; if its data have another precision, state Target(..., dtype=...)"
         if self._vectorized:
