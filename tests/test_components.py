@@ -147,6 +147,25 @@ def test_where_data_say_nothing_the_prior_stays(name, additive, generator):
                 assert abs(z) < limit(60), (name, k)
 
 
+def test_merges_of_components_as_near_to_each_other_are_not_forced(generator):
+    """Far from zero, distances tie by rounding; 40 nats speak for three components."""
+    target = trj.Target(
+        trj.Counts(3, of="a"),
+        {"a": Normal(1e5, 1.0)},
+        lambda p, active: 40.0 * (active.sum(-1) - 3.0) + 0.0 * p["a"].sum(-1),
+    )
+    code = torch.full((N, 1), 3)
+    state, ties = start(target, code, target.sample_prior(code, generator)), 0
+    kernel = ComponentSplitMerge(target)
+    with torch.no_grad():
+        for _ in range(20):
+            state, (info,) = kernel.step(state, generator)
+            assert bool((info.log_ratio < math.inf).all())
+            gaps = state.theta.sort(1).values.diff(dim=1)
+            ties += int((gaps[:, 0] == gaps[:, 1]).sum())
+    assert bool((state.code == 3).all()) and ties > 20
+
+
 def test_a_sum_of_what_is_never_there_is_refused():
     with pytest.raises(ConfigurationError, match="there is never a component"):
         trj.Target(

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from torch.distributions import Gamma, Normal
+from torch.distributions import Gamma, Normal, Uniform
 
 import trjmcmc as trj
 from tests.test_components import (
@@ -240,8 +240,10 @@ def test_parameters_keep_their_prior_where_data_say_nothing(generator):
 
 
 @pytest.mark.parametrize("kind", [Ordered, Clamped])
-def test_normals_of_wide_gaps_leave_the_prior_as_it_is(kind, generator):
+def test_normals_of_wide_gaps_leave_the_prior_as_it_is(kind, generator, monkeypatch):
     """Many proposals are of gaps that rounding swallows; to call them known is an error."""
+    if kind is Clamped:
+        monkeypatch.setattr(trj.transport.ordered, "KNOWN", math.inf)
     target = prior_only(True)
     space, n = target.space, 20_000
     wide = torch.eye(space.n_slots)
@@ -262,6 +264,51 @@ def test_normals_of_wide_gaps_leave_the_prior_as_it_is(kind, generator):
         assert worst > 3 * limit(4)
     else:
         assert worst < limit(4) and float(state.log_joint.min()) > -100
+
+
+def ill_conditioned(space):
+    """Normals so thin that rounding hides which reference point a point is from."""
+    generator = torch.Generator().manual_seed(3)
+    shape = (4, 4, space.n_slots)
+    tril = torch.eye(shape[-1]).repeat(4, 4, 1, 1)
+    tril = tril * torch.exp(3 * torch.randn(4, 4, 1, shape[-1], generator=generator))
+    tril = tril + (10 * torch.randn(*shape, shape[-1], generator=generator)).tril(-1)
+    weights = torch.tensor([[0.0, 0.0, 0.0, -math.inf]])
+    return Mixture(
+        Gaussians(space, 2 * torch.randn(shape, generator=generator), tril),
+        None,
+        log_weights=weights,
+    )
+
+
+@pytest.mark.parametrize("careful", [True, False])
+def test_thin_normals_leave_the_prior_as_it_is(careful, generator, monkeypatch):
+    """What rounding hides is out of reach; to state the density of where it fell is an error."""
+    if not careful:
+        monkeypatch.setattr(trj.transport.mixture, "ASTRAY", math.inf)
+        monkeypatch.setattr(trj.transport.ordered, "KNOWN", math.inf)
+        monkeypatch.setattr(trj.kernel.base, "VAGUE", math.inf)
+    target = trj.Target(
+        trj.Counts(3, of=("a", "b"), prior=PRIOR),
+        {"a": Uniform(0.0, 1.0), "b": Uniform(-3.0, 5.0)},
+        lambda p, active: 0.0 * p["a"].sum(-1),
+    )
+    flow = Ordered(ill_conditioned(target.space), by=0)
+    to, n = Fixed(target.space), 10_000
+    kernel = Cycle(
+        [Jump(target, flow, to, rho=r, fresh=f) for r, f in ((0.5, 0.5), (1.0, 0.0))]
+        + [CrankNicolson(target, flow, fresh=0.2)]
+    )
+    code = target.space.sample_prior(n, generator)
+    state = trj.kernel.start(target, code, target.sample_prior(code, generator))
+    with torch.no_grad():
+        for _ in range(STEPS):
+            state, _ = kernel.step(state, generator)
+    worst, low = float(frequencies(state.code, PRIOR).abs().max()), float(state.log_joint.min())
+    if careful:
+        assert worst < limit(4) and low > -100
+    else:
+        assert worst > 3 * limit(4) or low < -1000
 
 
 @pytest.mark.parametrize("ordered", [True, False])

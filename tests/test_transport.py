@@ -13,7 +13,7 @@ from tests import toys
 from trjmcmc.errors import ConfigurationError, ShapeError
 from trjmcmc.fit import ReverseKL, train
 from trjmcmc.problems import SinhArcsinhMap
-from trjmcmc.transport import Bijection, Gaussian, Identity, StudentT
+from trjmcmc.transport import Bijection, Gaussian, Gaussians, Identity, Mixture, StudentT
 from trjmcmc.transport.autoregressive import Step, left_aligned, reversal
 
 
@@ -525,3 +525,34 @@ def test_a_student_map_counts_its_density_right(generator):
 def test_wrong_settings_say_what_is_wrong(make, error, message):
     with pytest.raises(error, match=message):
         make(mixed_space())
+
+
+def test_normals_of_no_weight_are_never_chosen(generator):
+    """Where the weights' sum falls short of 1 by rounding, and where a weight is tiny."""
+    space = trj.problems.sinh_arcsinh().space
+    for _ in range(200):
+        weight = torch.rand(24, generator=generator).square()
+        weight[-1], weight[3] = 0.0, 1e-9
+        table = weight.log()[None]
+        if float(table.log_softmax(-1).exp().cumsum(-1)[0, -2]) < 1:
+            break
+    else:
+        raise AssertionError("no weights fell short")
+    flow = Mixture(
+        Gaussians(
+            space,
+            torch.arange(24.0)[None, :, None].expand(2, -1, 2),
+            torch.eye(2).repeat(2, 24, 1, 1),
+        ),
+        log_weights=table,
+    )
+    code = torch.ones(2000, 1, dtype=torch.long)
+    z = flow.sample_reference(2000, generator, torch.float32)
+    z[:, -1] = torch.linspace(-6.0, 9.0, 2000)
+    x, log_q = flow.push(z, code)
+    assert float(x.mean(1).max()) < 22 + 5 and bool(log_q.isfinite().all())
+    far = torch.full((2000, 2), 3.0)  # what is there is of the tiny weight only half of the time
+    for points in (far, x):
+        back, _ = flow.pull(points, code, generator)
+        again, _ = flow.push(back, code)
+        assert torch.allclose(again, points, atol=1e-4)

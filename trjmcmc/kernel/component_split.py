@@ -110,6 +110,7 @@ class ComponentSplitMerge(Kernel):
         log_joint = self.target.log_joint(new, moved, total)
         most = parts.counted(code, torch.where(up, k + 1, k).clamp(max=kind.max))
         log_choice = self._log_choice(most, larger, one, two, e, share)
+        possible &= log_choice > -math.inf  # of two neighbours as far, neither is the nearest
         log_ratio = log_joint - state.log_joint + sign * log_choice
         log_ratio = torch.where(possible, log_ratio, -math.inf)
         proposed = State(new, moved, log_joint, None, total)

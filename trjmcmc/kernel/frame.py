@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from ..target import Target
 from ..transport import Transport
-from .base import Point, State, locate
+from .base import Point, State, locate, log_weight
 
 GROUPS = 64  # most models that have settings of their own
 
@@ -57,7 +59,7 @@ class Frame:
         filled, log_q = transport.push(z, state.code)
         theta = torch.where(self.target.space.active(state.code), filled, 0.0)
         log_joint = self.target.log_joint(state.code, theta)
-        point = Point(transport, z, log_joint - log_q)
+        point = Point(transport, z, log_weight(log_joint, log_q, -math.inf))
         log_density = self._log_nu(x, self.active(state.code)) + point.log_weight
         return State(state.code, theta, log_joint, point), log_density
 

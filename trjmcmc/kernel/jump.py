@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from ..errors import ConfigurationError
 from ..target import Target
 from ..transport import Transport
-from .base import Info, Kernel, Point, State, accept, locate
+from .base import Info, Kernel, Point, State, accept, locate, log_weight
 from .index import IndexProposal, Stay
 
 Rho = float | tuple[float, float]
@@ -105,8 +106,9 @@ class Jump(Kernel):
         filled, log_q = transport.push(z, code)
         theta = torch.where(target.space.active(code), filled, 0.0)
         log_joint = target.log_joint(code, theta)
-        proposed = State(code, theta, log_joint, Point(transport, z, log_joint - log_q))
-        return proposed, log_joint - log_q - point.log_weight + log_ratio
+        weight = log_weight(log_joint, log_q, -math.inf)
+        proposed = State(code, theta, log_joint, Point(transport, z, weight))
+        return proposed, weight - point.log_weight + log_ratio
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         state = self.locate(state, generator)

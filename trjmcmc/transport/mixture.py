@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
@@ -15,6 +16,7 @@ from .base import Bijection, Gaussian, Reference, Transport
 from .cosmic import CosmicFlow
 from .standard import TABLE
 
+ASTRAY = 0.01  # of a reference coordinate, by which pull may miss what was pushed
 COMPONENTS = 4  # of the default map: measured as good as 8, better than 1 on several modes
 
 
@@ -222,9 +224,7 @@ class Mixture(Transport):
 
     def _choice(self, z: Tensor, log_w: Tensor) -> Tensor:
         """The component that each reference point stands for, shape (C,)."""
-        u = torch.special.ndtr(z[:, -1:])
-        edges = log_w.exp().cumsum(-1)[:, :-1]
-        return (u > edges).sum(-1)
+        return (torch.special.ndtr(z[:, -1:].double()) > _edges(log_w)[:, :-1]).sum(-1)
 
     def log_choice(self, z: Tensor, code: Tensor) -> Tensor:
         log_w = self._weights(code)
@@ -241,7 +241,10 @@ class Mixture(Transport):
         log_w = self._weights(code)
         pick = self._choice(z.detach(), log_w.detach())
         x = self.components.push(z[:, :-1], pick, code)
-        log_q = self._terms(x, code, log_w)[1].logsumexp(-1)
+        back, terms = self._terms(x, code, log_w)
+        lost = (_pick(back, pick) - z[:, :-1]).abs() > ASTRAY * (1 + z[:, :-1].abs())
+        lost = (lost & self.space.active(code)).any(-1)  # rounding hides where the point is from
+        log_q = torch.where(lost, math.inf, terms.logsumexp(-1))
         if self.outer is None:
             return x, log_q
         theta, ladj = self.outer.from_reference(x, code)
@@ -260,11 +263,11 @@ class Mixture(Transport):
             2, *terms.shape, generator=generator, device=theta.device, dtype=theta.dtype
         )
         pick = (terms - torch.log(-torch.log(u))).argmax(-1)
-        upper = log_w.exp().cumsum(-1).gather(1, pick[:, None])[:, 0]
-        width = log_w.gather(1, pick[:, None])[:, 0].exp()
-        tiny = torch.finfo(theta.dtype).eps
-        place = (upper - width * v[:, 0]).clamp(tiny, 1 - tiny)
-        chooser = torch.special.ndtri(place)[:, None]
+        edges = torch.nn.functional.pad(_edges(log_w), (1, 0))
+        low, high = (edges.gather(1, pick[:, None] + i)[:, 0] for i in (0, 1))
+        tiny = torch.finfo(edges.dtype).eps
+        place = (high - (high - low) * v[:, 0]).clamp(tiny, 1 - tiny)
+        chooser = torch.special.ndtri(place).to(theta.dtype)[:, None]
         return torch.cat([_pick(z, pick), chooser], -1), terms.logsumexp(-1) + ladj
 
     def log_prob(self, theta: Tensor, code: Tensor) -> Tensor:
@@ -316,6 +319,12 @@ def mixture_flow(
     if components == 1 or not space.n_slots:
         return flow
     return Mixture(Diagonals(space, flow.reference, components, seed), flow)
+
+
+def _edges(log_w: Tensor) -> Tensor:
+    """Upper ends of the intervals of the components, (C, K), in float64; the last is 1."""
+    edges = log_w.double().exp().cumsum(-1)
+    return edges / edges[:, -1:]
 
 
 def _pick(x: Tensor, which: Tensor) -> Tensor:

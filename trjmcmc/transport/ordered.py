@@ -12,7 +12,8 @@ from ..errors import ConfigurationError
 from ..space import Counts, distinct
 from .base import Gaussian, Transport
 
-BLURRED = 1000.0  # units of rounding below which a gap is no longer known to a thousandth
+BLURRED = 1e4  # units of rounding below which a gap is no longer known to a ten-thousandth
+KNOWN = 0.05  # nats that rounding of a gap may change the density by
 GUESSES = 256  # draws of a model from a location and a scale
 
 
@@ -154,8 +155,10 @@ class Ordered(Transport):
         keys = x[:, self.slots[:, self.key]]
         near = (keys.diff(dim=1) < BLURRED * _rounding(keys)) & self.space.items(code)[:, 1:]
         rows = near.any(1) & ladj.isfinite()
-        if bool(rows.any()):  # rounding has changed the gap: as pull will see it
-            log_q = log_q.index_put((rows,), self.log_prob(x[rows], code[rows]))
+        if bool(rows.any()):  # rounding has changed the gap: as pull will see it, if that is near
+            seen, said = self.log_prob(x[rows], code[rows]), log_q[rows]
+            seen = torch.where((seen - said).abs() > KNOWN, math.inf, seen)
+            log_q = log_q.index_put((rows,), seen)
         place = self._order(z[:, self._inner :], code).argsort(dim=1)
         return self._arranged(x, place), log_q
 
