@@ -21,6 +21,7 @@ FITS = 4  # times that it is fitted to better draws, at most
 BETTER = 1.2  # as efficient as before, from where it is fitted again
 SETTLED = 3.0  # standard errors of a change between halves of a look that is none
 SHARE = 0.4  # of the time left that the warm-up may take
+HASTE = 0.5  # share of its time that a look takes at least: short ones flatter
 LEAST = 0.02  # of it that each look may take
 LONG = 50.0  # seconds of which LEAST is a share where no limit is set
 PATIENCE = 20.0  # seconds that it may take where no limit is set
@@ -62,14 +63,14 @@ class AutoComponents(Auto):
         if self.ready:
             moves |= {"jump": self._jump()}
         fits = FITS if self._affordable else 0
-        before = self._settle(moves, self._by(1 / (fits + 1)))
+        self._settle(moves, self._by(1 / (fits + 1)))
+        before = 0.0
         for left in range(fits, 0, -1):
             pool = self.seen()
             assert pool is not None
             moves |= {"normals": self._jump_between(pool)}
-            now = self._settle(moves, self._by(1 / left), keep=True)
-            known = now.steps > TRUSTED * now.time and now.efficiency < BETTER * before.efficiency
-            if known or time.monotonic() > self._end:
+            now = self._settle(moves, self._by(1 / left)).efficiency
+            if now < BETTER * before or time.monotonic() > self._end:
                 break
             before = now
         return self._frozen(self._leader())
@@ -79,25 +80,24 @@ class AutoComponents(Auto):
         now = time.monotonic()
         return now + share * max(0.0, self._end - now)
 
-    def _settle(self, moves: dict[str, Kernel], end: float, keep: bool = False) -> Segment:
+    def _settle(self, moves: dict[str, Kernel], end: float) -> Segment:
         """Go on with some moves until their chains drift no more, or time is up."""
-        steps = SEGMENT
+        begun, steps = time.monotonic(), SEGMENT
+        self._states = []
         while True:
-            found = self._look(moves, steps, end, keep)
-            late = time.monotonic() + 2 * steps * found.step > end
-            if late or (found.drift < SETTLED and steps > TRUSTED * found.time):
+            found = self._look(moves, steps, end)
+            now = time.monotonic()
+            still = found.drift < SETTLED and steps > TRUSTED * found.time
+            early = now < begun + HASTE * (end - begun)
+            if now + 2 * steps * found.step > end or (still and not early):
                 return found
             steps = min(2 * steps, LONGEST)
 
-    def _look(
-        self, moves: dict[str, Kernel], steps: int, end: float, keep: bool = False
-    ) -> Segment:
-        """Go on with some moves, and forget or keep what was passed before."""
+    def _look(self, moves: dict[str, Kernel], steps: int, end: float) -> Segment:
+        """Go on with some moves, all together, and see how fast they forget."""
         name = JOIN.join(moves)
         self._moves |= moves
         self._together = name
-        if not keep:
-            self._states = []
         left = max(end - time.monotonic(), LEAST * min(self._room, LONG))
         kernel = self._step(list(moves.values()))
         self._found[name] = self.measure(name, kernel, steps, left)
