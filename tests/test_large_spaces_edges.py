@@ -134,6 +134,7 @@ def test_data_augmentation_takes_the_prior_of_the_target():
     [lambda: trj.problems.logistic_selection(60), lambda: trj.problems.conjugate_selection(100)],
     ids=["60 columns", "100 columns"],
 )
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # it is a short run
 def test_a_time_limit_holds_where_models_are_dear(make):
     target = make()
     begun = time.monotonic()

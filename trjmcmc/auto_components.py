@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 
 import torch
 
@@ -49,14 +50,14 @@ class AutoComponents(Auto):
         parts = components_of(self.target)
         moves: dict[str, Kernel] = {"components": component_births(self.target, parts)}
         counted = [part for part in parts if part.kind.max > max(1, part.kind.min)]
-        split = Cycle([ComponentSplitMerge(self.target, part) for part in counted])
-        every = moves | {"splits": split} if counted else moves
+        splits = [ComponentSplitMerge(self.target, part) for part in counted]
+        every = moves | ({"splits": Cycle(splits)} if counted else {})
         kernel = self._step(list(every.values()))
         self.state = carry(
             self.target, self.state, kernel, self.generator, Tally(self.target), self._by(0.5)
         )
         self._look(every, SEGMENT, self._end)
-        if counted and self._taken(split) > TAKEN:
+        if counted and self._taken(splits) > TAKEN:
             moves = every
         elif counted:
             self._moves, self._found = {}, {}
@@ -106,10 +107,10 @@ class AutoComponents(Auto):
     def _walks(self) -> list[Kernel]:
         return component_walks(self.target, components_of(self.target))
 
-    def _taken(self, kernel: Kernel) -> float:
-        """Share of a kernel's proposals that were accepted so far, of its best part."""
+    def _taken(self, moves: Sequence[Kernel]) -> float:
+        """Share of the proposals of the best of some moves that was accepted so far."""
         rates = self._tally.rates()
-        return max(rates[part.name]["between"] for part in kernel.parts() if part.name in rates)
+        return max(rates[move.name]["between"] for move in moves if move.name in rates)
 
     @property
     def _affordable(self) -> bool:

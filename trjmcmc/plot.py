@@ -26,7 +26,7 @@ GREY = "#999999"
 MOST_LINES = 8
 MOST_POINTS = 20_000
 BINS = 120
-LABEL = 0.06  # width of a probability, in units of the picture's
+LABEL = 34.0  # points that the probability beside an interval takes, the gap after it included
 MOST_MODELS = 16
 CROWDED = 0.35  # inches a label under which long ones stand on end
 TOO_WIDE = 5.0  # times the smallest error: a route that would dwarf the others
@@ -348,7 +348,8 @@ def _lay_out(
     """Intervals above the bars, on as many levels as keep them apart."""
     free: list[float] = []
     low, high = limits
-    room = LABEL * (high - low)  # of the probability beside an interval
+    width = 72 * ax.get_position().width * float(ax.figure.get_figwidth())  # type: ignore[union-attr]
+    room = LABEL / width * (high - low)
     for row in table.reset_index().sort_values(f"{x}_low").to_dict("records"):
         start, end = row[f"{x}_low"], row[f"{x}_high"]
         level = next((i for i, until in enumerate(free) if until < start), len(free))
