@@ -214,12 +214,13 @@ def test_an_audit_of_what_is_visited_holds_its_time():
     assert recipe.spot is not None and time.monotonic() - begun < 5
 
 
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # it is a short run
 def test_results_print_in_few_lines():
     sampler = trj.TRJSampler(trj.problems.conjugate_selection(p=10), seed=1)
     sampler.fit(steps=20, progress=False)
     assert "approximate" in str(sampler.variational) and "x5 " in str(sampler.variational)
     assert "run() will tell" in str(sampler.variational)
-    result = sampler.run(draws=20, progress=False)
+    result = sampler.run(max_seconds=3, progress=False)
     report = str(result.report)
     assert "run() will tell" not in report and "largest inclusion error" in report
     assert "likelihoods" in report and "% between models" in report and len(report) < 2000

@@ -22,7 +22,7 @@ FITS = 4  # times that it is fitted to better draws, at most
 BETTER = 1.2  # as efficient as before, from where it is fitted again
 SETTLED = 3.0  # standard errors of a change between halves of a look that is none
 SHARE = 0.4  # of the time left that the warm-up may take
-HASTE = 0.5  # share of its time that a look takes at least: short ones flatter
+HASTE = 0.5  # share of its time that a look takes at least where a limit is set: short ones flatter
 LEAST = 0.02  # of it that each look may take
 LONG = 50.0  # seconds of which LEAST is a share where no limit is set
 PATIENCE = 20.0  # seconds that it may take where no limit is set
@@ -89,7 +89,7 @@ class AutoComponents(Auto):
             found = self._look(moves, steps, end)
             now = time.monotonic()
             still = found.drift < SETTLED and steps > TRUSTED * found.time
-            early = now < begun + HASTE * (end - begun)
+            early = math.isfinite(self.deadline) and now < begun + HASTE * (end - begun)
             if now + 2 * steps * found.step > end or (still and not early):
                 return found
             steps = min(2 * steps, LONGEST)
