@@ -173,6 +173,20 @@ def test_what_the_prior_says_for_certain_has_no_error(prior, always, never):
     assert (table["se"][sure] == 0).all() and (table["se"][~sure] > 0).all()
 
 
+def test_every_space_says_what_its_prior_leaves_open():
+    counts = trj.Counts(4, 1, of="a", prior=[0.0, 0.5, 0.5, 0.0]) + trj.Counts(2, of="b")
+    target = trj.Target(
+        counts,
+        {"a": Normal(0.0, 1.0), "b": Normal(0.0, 1.0)},
+        lambda p, active: 0.0 * p["a"].sum(-1),
+    )
+    always, never = target.space.certain()
+    assert always.tolist() == [True, True, False, False, False, False]
+    assert never.tolist() == [False, False, False, True, False, False]
+    always, never = trj.problems.sinh_arcsinh().space.certain()
+    assert always.tolist() == [True, False] and not never.any()
+
+
 @pytest.mark.parametrize("units", [4, 20])  # all models can be looked at, or not
 def test_reweighting_refuses_models_that_had_no_prior(units):
     target = alike([0.5] * (units - 1) + [0.0], units)

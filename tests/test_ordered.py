@@ -266,6 +266,24 @@ def test_normals_of_wide_gaps_leave_the_prior_as_it_is(kind, generator, monkeypa
         assert worst < limit(4) and float(state.log_joint.min()) > -100
 
 
+def test_a_map_that_disowns_points_is_used_for_the_rest():
+    """And one that knows none of its points is refused."""
+    target = prior_only(True)
+    sampler = trj.TRJSampler(target, lambda s: Ordered(ill_conditioned(s), by=1), seed=1)
+    sampler._check_round_trip()
+    code = target.space.sample_prior(500, sampler._generator)
+    z = sampler.transport.sample_reference(500, sampler._generator, target.dtype)
+    lost = sampler.transport.push(z, code)[1] == math.inf
+    assert 0 < int(lost.sum()) < 500
+    pairs = trj.Target(
+        trj.Counts(3, 2, of="a"), {"a": Normal(0.0, 1.0)}, lambda p, active: 0.0 * p["a"].sum(-1)
+    )
+    lost_all = trj.TRJSampler(pairs, lambda s: Ordered(Identity(s)), seed=1)
+    lost_all.transport.unit.fill_(1e-12)
+    with pytest.raises(ConfigurationError, match="does not lead back"):
+        lost_all._check_round_trip()
+
+
 def ill_conditioned(space):
     """Normals so thin that rounding hides which reference point a point is from."""
     generator = torch.Generator().manual_seed(3)

@@ -56,10 +56,9 @@ class AutoComponents(Auto):
         self.state = carry(
             self.target, self.state, kernel, self.generator, Tally(self.target), self._by(0.5)
         )
-        self._look(every, SEGMENT, self._end)
-        if counted and self._taken(splits) > TAKEN:
-            moves = every
-        elif counted:
+        if counted:
+            self._look(every, SEGMENT, self._end)
+            moves = every if self._taken(splits) > TAKEN else moves
             self._moves, self._found = {}, {}
         if self.ready:
             moves |= {"jump": self._jump()}

@@ -32,16 +32,18 @@ CROWDED = 0.35  # inches a label under which long ones stand on end
 TOO_WIDE = 5.0  # times the smallest error: a route that would dwarf the others
 
 
+def _reach(p: Any, se: Any) -> Any:
+    """Two standard errors of probabilities down and up, no further than 0 and 1, (2, n)."""
+    return np.stack([(2 * se).clip(upper=p), (2 * se).clip(upper=1 - p)])
+
+
 def plot_inclusion(result: Result, ax: Axes | None = None) -> Axes:
     """Bars of the probability that each item is in, with two standard errors."""
     table = result.inclusion_probabilities()
     if ax is None:
         size = (5, 1 + 0.22 * len(table))
         ax = plt.subplots(figsize=size, layout="constrained")[1]
-    place, error = np.arange(len(table)), 2 * table["se"]
-    reach = np.stack(
-        [error.clip(upper=table["probability"]), error.clip(upper=1 - table["probability"])]
-    )
+    place, reach = np.arange(len(table)), _reach(table["probability"], table["se"])
     ax.barh(place, table["probability"], color=PALETTE[5])
     ax.errorbar(table["probability"], place, xerr=reach, fmt="none", ecolor="black", capsize=2)
     ax.set_yticks(place, table.index)
@@ -60,8 +62,7 @@ def plot_models(result: Result, ax: Axes | None = None) -> Axes:
     table = _of_counts(result) if counts else result.model_probabilities()
     x = table.index.to_numpy() if counts else np.arange(len(table))
     ax.bar(x, table["visits"], color=PALETTE[5], label="visits, ± 2 standard errors")
-    error = 2 * table["visits_se"]
-    reach = np.stack([error.clip(upper=table["visits"]), error.clip(upper=1 - table["visits"])])
+    reach = _reach(table["visits"], table["visits_se"])
     ax.errorbar(x, table["visits"], reach, fmt="none", ecolor="black", capsize=3)
     route = "combined" if counts or table["combined"].notna().any() else "importance"
     if table[route].notna().any():

@@ -619,11 +619,7 @@ class Result:
             TRJError: The space is a list of models.
         """
         names, _ = self.items()
-        low, _ = self.space.levels()
-        always = self.space.items(low[None])[0]
-        never = torch.zeros_like(always)
-        if isinstance(self.space, Subsets):
-            always, never = (sure.cpu() for sure in self.space.certain())
+        always, never = self.space.certain()
         return self._shares(self.space.items, always, never, pd.Index(names, name="item"))
 
     def counts(self) -> pd.DataFrame:
@@ -640,12 +636,13 @@ class Result:
         if not isinstance(space, Counts):
             raise TRJError(f"counts: expected a space of Counts, got {type(space).__name__}")
         _, levels = space.levels()
+        possible = [table > -math.inf for table in space.log_priors]
         rows = [(kind.name, n) for kind in space.kinds for n in range(kind.min, kind.max + 1)]
         number = torch.tensor([n for _, n in rows])
         table = self._shares(
             lambda code: code.repeat_interleave(levels, dim=1) == number,
-            (levels == 1).repeat_interleave(levels),
-            torch.cat(space.log_priors).cpu() == -math.inf,
+            torch.cat([p & (p.sum() == 1) for p in possible]),
+            ~torch.cat(possible),
             pd.MultiIndex.from_tuples(rows, names=["kind", "count"]),
         )
         table["prior"] = torch.cat(space.log_priors).exp().numpy()

@@ -636,8 +636,8 @@ class TRJSampler:
     ) -> State:
         """Warm up with the kernel that was chosen, and weigh models through its map."""
         recipe = self._recipe
-        now = recipe.trace if auto.plan.rounds else None  # an earlier fit may have been stopped
-        if now is not None and now.stopped == "interrupted":
+        here = bool(auto.plan.rounds)  # else the trace is of an earlier fit
+        if here and recipe.trace is not None and recipe.trace.stopped == "interrupted":
             raise KeyboardInterrupt("fit interrupted; run(fit=False) samples with the map so far")
         self._check_kernel(kernel)
         steps = max(auto.burn_in, 0 if warmup is None else warmup - auto.steps)
@@ -829,9 +829,10 @@ class TRJSampler:
             theta, log_q = self.transport.push(z, code)
             z, back_log_q = self.transport.pull(theta, code, self._generator)
             again, _ = self.transport.push(z, code)
-        scale = 1 + theta.abs()
-        gap = float(((again - theta).abs() / scale).max()) if theta.numel() else 0.0
-        density_gap = float((log_q - back_log_q).abs().max())
+        known = log_q != math.inf  # no move leads to what push disowns
+        apart = ((again - theta).abs() / (1 + theta.abs()))[known]
+        gap = float(apart.max()) if apart.numel() else 0.0
+        density_gap = float((log_q - back_log_q)[known].abs().max()) if known.any() else math.inf
         if not max(gap, density_gap) < ROUND_TRIP:
             raise ConfigurationError(
                 f"transport: {type(self.transport).__name__} does not lead back to where it came "

@@ -128,6 +128,10 @@ class Space(nn.Module, ABC):
     def levels(self) -> tuple[Tensor, Tensor]:
         """Lowest value of each integer of a code, and how many values it takes, (L,) each."""
 
+    @abstractmethod
+    def certain(self) -> tuple[Tensor, Tensor]:
+        """Items that the prior has in every model, and in none, (n_items,) bool each."""
+
     @property
     def enumerable(self) -> bool:
         """Whether tables over all models are affordable."""
@@ -221,6 +225,10 @@ class ModelList(Space):
     def levels(self) -> tuple[Tensor, Tensor]:
         low = torch.zeros(1, dtype=torch.long, device=self.table.device)
         return low, low + len(self.names)
+
+    def certain(self) -> tuple[Tensor, Tensor]:
+        possible = self.table[self.log_prior_table > -math.inf]
+        return possible.all(0), ~possible.any(0)
 
     def spec(self) -> dict[str, Any]:
         return {
@@ -320,14 +328,6 @@ class Subsets(Space):
         chosen = torch.where(on, self.log_on_off[0], self.log_on_off[1]).sum(-1)
         return chosen + self.log_size_weight[on.sum(-1)]
 
-    def certain(self) -> tuple[Tensor, Tensor]:
-        """Items that the prior has in every model, and in none, (n_items,) each."""
-        sizes = (self.log_size_weight > -math.inf).nonzero()[:, 0]
-        on = (self.log_on_off[1] == -math.inf) | (sizes.min() == self.code_width)
-        off = (self.log_on_off[0] == -math.inf) | (sizes.max() == 0)
-        items = self.unit_items.double()
-        return (on.double() @ items > 0) | self.fixed_items, off.double() @ items > 0
-
     @property
     def gaps(self) -> bool:
         """Whether the prior leaves out sizes between others."""
@@ -390,6 +390,13 @@ class Subsets(Space):
         device = self.log_on_off.device
         low = torch.zeros(self.code_width, dtype=torch.long, device=device)
         return low, low + 2
+
+    def certain(self) -> tuple[Tensor, Tensor]:
+        sizes = (self.log_size_weight > -math.inf).nonzero()[:, 0]
+        on = (self.log_on_off[1] == -math.inf) | (sizes.min() == self.code_width)
+        off = (self.log_on_off[0] == -math.inf) | (sizes.max() == 0)
+        items = self.unit_items.double()
+        return (on.double() @ items > 0) | self.fixed_items, off.double() @ items > 0
 
     def spec(self) -> dict[str, Any]:
         return {
@@ -602,6 +609,12 @@ class Counts(Space):
 
     def levels(self) -> tuple[Tensor, Tensor]:
         return self._low, self._levels
+
+    def certain(self) -> tuple[Tensor, Tensor]:
+        used = [(table > -math.inf).nonzero()[:, 0] for table in self.log_priors]
+        ends = torch.stack([torch.stack([x[0], x[-1]]) for x in used], 1) + self._low
+        fewest, most = self.items(ends)
+        return fewest, ~most
 
     def spec(self) -> dict[str, Any]:
         kinds: list[dict[str, Any]] = [
