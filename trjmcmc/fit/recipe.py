@@ -216,8 +216,9 @@ class Recipe:
             objective = self._covering(pool if extra is None else pool.joined(extra))
         else:
             objective = self._reverse(learnt=False)
-        begun = time.perf_counter()
         with torch.enable_grad():  # a run may ask in its midst
+            train(trial, objective, steps=1, generator=self.generator, progress=False)
+            begun = time.perf_counter()  # the first optimiser of a process takes a second to load
             train(trial, objective, steps=TRIAL, generator=self.generator, progress=False)
         return (time.perf_counter() - begun) / TRIAL
 
