@@ -239,6 +239,68 @@ def test_memory_is_bounded_where_the_number_of_draws_is_open(monkeypatch):
     check(result)
 
 
+def test_more_chains_where_a_step_of_many_is_hardly_dearer(monkeypatch):
+    """The price of a step is set: c chains take 1 + c / 4096 units, so that 4096 still pay."""
+    unit = 1e-3
+    pace = lambda self, kernel, state: unit * (1 + len(state.code) / 4096)  # noqa: E731
+    monkeypatch.setattr(auto.Auto, "_pace", pace)
+    starts, steps = [], []
+    run_chains = trj.sampler.run_chains
+
+    def watched(kernel, state, tally, **options):
+        starts.append(state)
+        return run_chains(kernel, state, tally, **options)
+
+    advance = trj.TRJSampler._advance
+
+    def warmed(self, kernel, state, n, progress):
+        steps.append(n)
+        return advance(self, kernel, state, n, progress)
+
+    monkeypatch.setattr(trj.sampler, "run_chains", watched)
+    monkeypatch.setattr(trj.TRJSampler, "_advance", warmed)
+    sampler = trj.TRJSampler(toys.gaussians(), seed=4)
+    result = sampler.run(max_seconds=5, progress=False)
+    assert result.raw.n_chains in {2048, 4096, 8192}
+    assert steps[-1] >= 3 * auto.SEGMENT  # new chains make the steps that others have made
+    # at the start of the record every chain has forgotten where it began
+    p = result.truth.probabilities
+    share = torch.bincount(starts[0].code[:, 0], minlength=len(p)) / len(starts[0].code)
+    expected = torch.tensor(list(p.values()))
+    error = (expected * (1 - expected) / len(starts[0].code)).sqrt()
+    assert float(((share - expected).abs() / error).max()) < 5
+    check(result)
+    # a number that is given is kept, and so is one from which precision is soon reached
+    assert sampler.run(max_seconds=2, chains=100, progress=False).raw.n_chains == 100
+    soon = sampler.run(until={"probability": 0.01}, progress=False)
+    assert soon.raw.n_chains == 512
+    # a step that takes long is not overhead: nothing is even tried
+    monkeypatch.setattr(auto.Auto, "_pace", lambda self, kernel, state: 2 * auto.BUSY)
+    assert sampler.run(max_seconds=2, progress=False).raw.n_chains == 512
+    # and where the time of a step is all work, twice as many chains gain nothing
+    work = lambda self, kernel, state: unit * len(state.code) / 512  # noqa: E731
+    monkeypatch.setattr(auto.Auto, "_pace", work)
+    assert sampler.run(max_seconds=2, progress=False).raw.n_chains == 512
+
+
+def test_thinning_costs_no_precision_of_the_models(tmp_path):
+    """Steps between kept draws count: the same run, thinned or not, gives the same answer."""
+
+    def run(thin, draws):
+        sampler = trj.TRJSampler(toys.gaussians(), seed=4)
+        return sampler.run(draws, thin=thin, chains=64, warmup=20, fit=False, progress=False)
+
+    all_kept, few_kept = run(1, 100), run(5, 20)
+    few_kept.save(tmp_path / "r.pt")
+    expected = all_kept.model_probabilities()
+    for result in (few_kept, trj.load(tmp_path / "r.pt")):
+        found = result.model_probabilities()
+        for column in ("visits", "visits_se", "visits_ess"):
+            np.testing.assert_allclose(found[column], expected[column], rtol=1e-9)
+    kept = np.array([few_kept.visited(m).mean() for m in expected.index])
+    assert (np.abs(kept - expected["visits"]) > 1e-4).any()  # the kept draws alone say else
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -26,6 +26,7 @@ from .defaults import (
 )
 from .errors import ConfigurationError
 from .estimate import features
+from .estimate.precision import FORGOTTEN
 from .fit import Pool, Recipe, gaussian_mixture
 from .kernel import (
     Cycle,
@@ -42,7 +43,7 @@ from .kernel import (
     adapting,
 )
 from .progress import progress_bar
-from .sample import Plan, Tally, pooled
+from .sample import Plan, Tally, joined, pooled
 from .transport import Laplace, Transport
 
 SEGMENT, SHORTEST = 40, 20  # steps over which a kernel is first measured; of a short run
@@ -59,6 +60,8 @@ NOISE = 0.015  # correlations that are not told from none
 STUCK = 0.999  # correlation over half a look from which nothing is known
 SLOWEST = 20.0  # lengths of a look that a tail may last: beyond it is not told from for ever
 TOGETHER = 0.8  # of the best alone: several moves guard against what a short look has missed
+BUSY = 0.02  # seconds a step of many chains, beyond which more of them would gain nothing
+GAIN = 0.9  # of the time of half as many, that chains may take at most
 USEFUL = 0.1  # share of the best move's efficiency from which another joins it
 NORMALS = (4, 8)  # components a model of the map that needs no training, at each fit of it
 LEAST_SHARE = 0.02  # of the steps for each move between models, whatever was measured
@@ -161,7 +164,8 @@ class Auto:
         recipe: Trains the map; holds what is known already.
         state: Chains.
         guess: Function that gives log-probabilities of the models so far, or None.
-        chains: How many of them the run will go on with.
+        chains: How many of them the run will go on with, at least.
+        most: How many it may, where more of them pay.
         ahead: Steps that it will make, infinite where that is open.
         error: Standard error of the models' probabilities that is wanted.
         generator: Source of randomness.
@@ -189,6 +193,7 @@ class Auto:
         guess: Callable[[], Tensor | None],
         *,
         chains: int,
+        most: int = 0,
         ahead: float,
         error: float,
         generator: torch.Generator,
@@ -199,8 +204,9 @@ class Auto:
     ) -> None:
         self.recipe, self.target, self.transport = recipe, recipe.target, transport
         self.state, self.guess, self.generator = state, guess, generator
-        self.chains, self.ahead = chains, ahead
+        self.chains, self.most, self.ahead = chains, most, ahead
         self.error, self.deadline = error, deadline
+        self.full = fill
         self.fill = fill and recipe.few  # a map of very many models is a gamble
         self.ready, self.progress = ready, progress
         self.plan, self.steps, self.burn_in = Plan(), 0, 0
@@ -210,6 +216,7 @@ class Auto:
         self._moves: dict[str, Kernel] = {}
         self._found: dict[str, Segment] = {}
         self._together: str | None = None
+        self._chosen: Segment | None = None
         self._price = 0.0  # seconds that a model costs the map when it is new to it
 
     def seen(self) -> Pool | None:
@@ -493,12 +500,38 @@ class Auto:
         weights = [1 - LEAST_SHARE * len(rest)] + [LEAST_SHARE] * len(rest)
         self.plan.weights = dict(zip([best, *rest], weights, strict=True))
         self.plan.efficiency = {n: f.efficiency for n, f in self._found.items()}
-        found = self._found[best]
+        self._chosen = found = self._found[best]
         most = min(LONGEST, BURN_SHARE * self._room / found.step)
         done = found.steps if found.steps > TRUSTED * found.time else 0  # else the time is a guess
         self.burn_in = int(max(0.0, min(self.forget * found.time - done, most)))
         kernels = [self._step(self._members(best))]
         return Mixture([*kernels, *(self._step([self._moves[n]]) for n in rest)], weights)
+
+    # ---- how many chains --------------------------------------------------------------------
+
+    def crowd(self, kernel: Kernel, state: State) -> int:
+        """How many chains to go on with: twice as many while a step costs little more.
+
+        New chains have first to make the steps that the others have made.
+        """
+        chains = len(state.code)
+        pace = self._pace(kernel, state)
+        now, ahead = self._chosen, self._room
+        if now is None or not now.varied or pace > BUSY:
+            return chains
+        if not self.full:
+            ahead = min(ahead, self._wait(now))
+        wanted = chains * ahead / pace  # steps of chains
+        best = ahead
+        while 2 * chains <= self.most:
+            state = joined(state, state)
+            pace = self._pace(kernel, state)
+            steps = max(self.steps, FORGET * now.time)  # before the first draw
+            steps += max(FORGOTTEN * now.time, wanted / len(state.code))
+            if pace * steps > GAIN * best:
+                break
+            best, chains = pace * steps, len(state.code)
+        return chains
 
     # ---- training ---------------------------------------------------------------------------
 
@@ -553,7 +586,10 @@ class Auto:
 
     def _step_with_map(self) -> float:
         """Seconds of a step through the map, trained or not."""
-        state, kernel = self.state, self._jump()
+        return self._pace(self._jump(), self.state)
+
+    def _pace(self, kernel: Kernel, state: State) -> float:
+        """Seconds of a step."""
         with torch.no_grad():
             begun = time.perf_counter()
             for _ in range(PROBE):

@@ -16,7 +16,7 @@ import zuko
 from .defaults import several
 from .errors import ConfigurationError, TRJError, TRJWarning
 from .estimate import features
-from .estimate.mean import mean_error
+from .estimate.mean import MANY_CHAINS, mean_error, spread_error
 from .export import split_rhat
 from .fit import FitTrace, Pool, gaussian_mixture, train
 from .fit.objective import ForwardKL, ReverseKL
@@ -279,7 +279,7 @@ def compare_samplers(
             apply if omitted.
         budget: Seconds of wall time each. A pilot run and a fit under way are finished: a sampler
             whose fit takes longer gets no figures, and a note.
-        chains: Chains each; 512 if omitted.
+        chains: Chains each; if omitted 512, and of the default sampler as many as it chooses.
         seed: Of every sampler.
         progress: Show progress bars.
 
@@ -367,8 +367,14 @@ def _row(result: Result, total: float) -> dict[str, Any]:
     seen = features(result.space, raw.code).numpy()
     means = seen.mean((0, 1))
     ess, rhat = float("inf"), 1.0
+    visits = raw.visits if raw.n_chains >= MANY_CHAINS else None
     for f in np.flatnonzero((means > COUNTED) & (means < 1 - COUNTED)):
-        ess = min(ess, mean_error(seen[..., f])[1])
+        if visits is None:
+            _, each = mean_error(seen[..., f])
+        else:  # thinned draws: count what lies between them
+            share = (visits[:, f] / visits.sum(1)).numpy()
+            _, each = spread_error(share, means[f] * (1 - means[f]), float(visits.sum()))
+        ess = min(ess, each)
         rhat = max(rhat, split_rhat(seen[..., f]))
     # each chain's start counts as one draw, whether the chain ever leaves it or not
     ess = max(0.0, ess - raw.n_chains) if np.isfinite(ess) else float("nan")

@@ -204,7 +204,7 @@ class Result:
 
     def _visits(self, label: str) -> Estimate:
         if label not in self._cache:
-            e = visit_probability(self.visited(label), self._index_ess)
+            e = visit_probability(self.visited(label), self._index_ess, self._thinned(label))
             prior = float(self.space.log_prior(self.space.code_of(label)[None])[0])
             if self.space.size == 1:
                 e = Estimate(1.0, 0.0, math.inf)
@@ -212,6 +212,15 @@ class Result:
                 e = Estimate(0.0, 0.0, math.inf, "prior probability 0")
             self._cache[label] = e
         return self._cache[label]
+
+    def _thinned(self, label: str) -> NDArray[np.float64] | None:
+        """Share of the steps that each chain was in a model, if draws were thinned."""
+        steps = self.raw.visits
+        if steps is None:
+            return None
+        at = int(self.space.index(self.space.code_of(label)[None]))
+        found: NDArray[np.float64] = (steps[:, at] / steps.sum(1)).numpy()
+        return found
 
     @cached_property
     def _index_ess(self) -> float:

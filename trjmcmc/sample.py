@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -130,6 +130,30 @@ class Crossings:
         return self._crossed[used].flatten(0, 1).cpu(), self._stays[used].flatten(0, 1).cpu()
 
 
+class Visits:
+    """Steps of each chain in each model of a small space, thinned ones included.
+
+    Arguments:
+        target: A target with few models.
+        chains: Number of chains.
+    """
+
+    def __init__(self, target: Target, chains: int) -> None:
+        self.space, device = target.space, target.device
+        models = len(target.space.enumerate())
+        self._row = torch.arange(chains, device=device) * models
+        self._one = torch.ones(chains, dtype=torch.float64, device=device)
+        self._steps = torch.zeros(chains, models, dtype=torch.float64, device=device)
+
+    def add(self, code: Tensor) -> None:
+        """Count one step of all chains; no copy to the host."""
+        self._steps.view(-1).index_add_(0, self._row + self.space.index(code), self._one)
+
+    def result(self) -> Tensor:
+        """Shape (chain, M), on the CPU."""
+        return self._steps.cpu()
+
+
 def warm_up(
     kernel: Kernel,
     state: State,
@@ -160,6 +184,12 @@ def warm_up(
             if on_step is not None:
                 on_step()
     return state, pooled(kept)
+
+
+def joined(a: State, b: State) -> State:
+    """Chains of two batches in one."""
+    code, theta, log_joint = (torch.cat(pair) for pair in zip(a[:3], b[:3], strict=True))
+    return State(code, theta, log_joint)
 
 
 def pooled(states: list[State]) -> Pool | None:
@@ -219,6 +249,7 @@ def run_chains(
     generator: torch.Generator,
     enough: Callable[[Recorder], bool] | None = None,
     crossings: Crossings | None = None,
+    visits: Visits | None = None,
     on_draw: Callable[[], object] | None = None,
 ) -> Chains:
     """Advance chains and record them; nothing is adapted here.
@@ -231,6 +262,8 @@ def run_chains(
         thin: Steps a kept draw; may grow where the number of draws is open.
         generator: The only source of randomness.
         enough: Asked after each kept draw whether to stop.
+        crossings: Counts jumps between models, if given.
+        visits: Counts steps in models, if given.
         on_draw: Called after each kept draw.
 
     Returns:
@@ -252,6 +285,8 @@ def run_chains(
                     tally.add(infos)
                     if crossings is not None:
                         crossings.add(infos)
+                    if visits is not None:
+                        visits.add(state.code)
                 tally.check()
                 recorder.keep(state.code, state.theta, state.log_joint)
                 if on_draw is not None:
@@ -277,8 +312,11 @@ def run_chains(
         if not recorder.kept:
             raise
         stopped, failure = "error", error
+    record = recorder.draws()
+    if visits is not None and record.thin > 1:
+        record = replace(record, visits=visits.result())
     seen = None if crossings is None else crossings.result()
-    return Chains(recorder.draws(), state, stopped, failure, seen)
+    return Chains(record, state, stopped, failure, seen)
 
 
 def starting_state(

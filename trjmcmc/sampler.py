@@ -25,7 +25,8 @@ from .defaults import (
     several,
     trained_kernel,
 )
-from .draws import Draws, Recorder
+from .draws import FEWEST as KEPT
+from .draws import STORED, Draws, Recorder
 from .errors import ConfigurationError, ConvergenceError, TargetError, TRJError
 from .estimate import Enough, Estimate, enough_weights, log_mean_weight, pareto_k, rounded
 from .estimate.importance import FIRST_DRAWS, MOST_DRAWS
@@ -43,7 +44,18 @@ from .fit import (
 from .kernel import Kernel, State, start
 from .progress import progress_bar
 from .result import SHOWN, Result, RunReport, warn_of_coverage
-from .sample import CANDIDATES, Chains, Crossings, Plan, Tally, run_chains, starting_state, warm_up
+from .sample import (
+    CANDIDATES,
+    Chains,
+    Crossings,
+    Plan,
+    Tally,
+    Visits,
+    joined,
+    run_chains,
+    starting_state,
+    warm_up,
+)
 from .space import Space, distinct
 from .target import Target
 from .threads import fastest_threads
@@ -478,7 +490,9 @@ class TRJSampler:
         Arguments:
             draws: Kept draws a chain; 1000, or if there is ``until`` or ``max_seconds`` as many
                 as these allow. Beside ``until`` the most that are made.
-            chains: Chains, advanced together; 256, or 512 if the number of draws is open.
+            chains: Chains, advanced together. If omitted 256, or 512 if the number of draws is
+                open, and then more where ``fit="auto"`` finds that a step of many costs little
+                more than one of few.
             warmup: Steps left out at the start; half as many as are kept, and at least
                 200, if omitted. With ``fit="auto"`` those that the choice takes and 60 more.
                 Chains start from the map and from the prior.
@@ -519,6 +533,9 @@ class TRJSampler:
             draws = 1000
         if chains is None:
             chains = self._chains(MANY if as_many_as_come else CHAINS)
+            most = self._most_chains() if as_many_as_come else chains
+        else:
+            most = chains
         _check_counts(draws, chains, thin, warmup)
         if fit not in {"auto", True, False}:
             raise ConfigurationError(f'fit: expected "auto", True or False, got {fit!r}')
@@ -538,7 +555,7 @@ class TRJSampler:
                 ahead = math.inf if draws is None else draws * thin
                 fill = as_many_as_come and until is None
                 chooser, kernel, state = self._choose(
-                    chains, ahead, warmup, error, deadline, fill, progress
+                    chains, most, ahead, warmup, error, deadline, fill, progress
                 )
                 plan = chooser.plan
             else:
@@ -567,6 +584,10 @@ class TRJSampler:
         sums = self.target.total(code, self.target.sample_prior(code, self._generator))
         return min(most, max(FEWEST, CELLS // sums.numel()))
 
+    def _most_chains(self) -> int:
+        """As many as leave room for draws of each."""
+        return STORED // (KEPT * (self.target.space.code_width + self.target.dim + 1))
+
     @contextmanager
     def _threads(self, auto: bool) -> Iterator[None]:
         """As many threads as are fastest where choices rest on times anyway."""
@@ -587,6 +608,7 @@ class TRJSampler:
     def _choose(
         self,
         chains: int,
+        most: int,
         ahead: float,
         warmup: int | None,
         error: float,
@@ -616,6 +638,7 @@ class TRJSampler:
             state,
             self._guess,
             chains=chains,
+            most=most,
             ahead=ahead,
             error=error,
             generator=generator,
@@ -640,6 +663,7 @@ class TRJSampler:
         if here and recipe.trace is not None and recipe.trace.stopped == "interrupted":
             raise KeyboardInterrupt("fit interrupted; run(fit=False) samples with the map so far")
         self._check_kernel(kernel)
+        state = self._crowd(auto, kernel, state)
         steps = max(auto.burn_in, 0 if warmup is None else warmup - auto.steps)
         state, recipe.extra = self._advance(kernel, state, steps, progress)
         recipe.extra = recipe.extra or auto.seen()
@@ -653,6 +677,18 @@ class TRJSampler:
         if recipe.extra is not None and self.fit_trace is not None:
             self._spot_check(SPOT_SHARE * (auto.deadline - time.monotonic()), progress)
         return state
+
+    def _crowd(self, auto: Auto, kernel: Kernel, state: State) -> State:
+        """More chains where that pays: they start like the others, and have their steps to make."""
+        if self._recipe.audit is None or auto.most <= len(state.code):
+            return state
+        more = auto.crowd(kernel, state) - len(state.code)
+        if not more:
+            return state
+        code = self._starting_models(more)
+        fresh = starting_state(self.target, None, code, self._generator, self._prior_starts(code))
+        auto.burn_in = max(auto.burn_in, auto.steps)
+        return joined(state, fresh)
 
     @property
     def _mapped(self) -> bool:
@@ -717,10 +753,11 @@ class TRJSampler:
         progress: bool,
     ) -> tuple[Chains, Tally]:
         begun, self._forgiven = time.perf_counter(), int(self.target.overflows)
-        tally, crossings = Tally(self.target), None
+        tally, crossings, visits = Tally(self.target), None, None
         if self._recipe.few and several(self.target.space):
             names = {k.name for k in kernel.parts() if k.between}
             crossings = Crossings(self.target, len(state.code), names)
+            visits = Visits(self.target, len(state.code))
         with progress_bar(progress, total=draws, desc="sample", unit="draw") as bar:
 
             def on_draw() -> None:
@@ -746,6 +783,7 @@ class TRJSampler:
                 generator=self._generator,
                 enough=stop,
                 crossings=crossings,
+                visits=visits,
                 on_draw=on_draw,
             )
         self._seconds["sample"] = time.perf_counter() - begun

@@ -36,10 +36,21 @@ def mean_error(x: NDArray[np.floating]) -> tuple[float, float]:
     if variance == 0:
         return math.nan, math.nan
     if len(x) >= MANY_CHAINS:
-        error = float(x.mean(1).std(ddof=1)) / math.sqrt(len(x))
-        return error, variance / error**2 if error else float(x.size)
+        return spread_error(x.mean(1), variance, x.size)
     ess = effective_sample_size(x)
     return math.sqrt(variance / ess) if ess > 0 else math.nan, ess
+
+
+def spread_error(means: NDArray[np.floating], variance: float, size: float) -> tuple[float, float]:
+    """Standard error of a mean by the spread of the chains' own, and effective draws.
+
+    Arguments:
+        means: By chain, shape (C,).
+        variance: Of a draw.
+        size: Draws of all chains, for means that do not differ at all.
+    """
+    error = float(means.std(ddof=1)) / math.sqrt(len(means))
+    return error, variance / error**2 if error else float(size)
 
 
 def mean_error_where(x: NDArray[np.floating], inside: NDArray[np.bool_]) -> tuple[float, float]:

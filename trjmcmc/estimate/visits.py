@@ -9,19 +9,25 @@ from numpy.typing import NDArray
 
 from ..export import split_rhat
 from .estimate import Estimate
-from .mean import MANY_CHAINS, mean_error
+from .mean import MANY_CHAINS, mean_error, spread_error
 
 FEW_RETURNS = 10  # visits of a model that begin anew, under which its error is doubtful
 HIGH_RHAT = 1.05
 DRIFT = 4.0  # standard errors between the halves of a run that chance does not make
 
 
-def visit_probability(indicator: NDArray[np.bool_], fallback_ess: float) -> Estimate:
+def visit_probability(
+    indicator: NDArray[np.bool_],
+    fallback_ess: float,
+    shares: NDArray[np.float64] | None = None,
+) -> Estimate:
     """Share of the draws in a model.
 
     Arguments:
         indicator: Whether each draw is in the model, shape (chain, draw).
         fallback_ess: Effective draws to assume where the indicator never or hardly changes.
+        shares: Of draws that were thinned, the share of all steps that each of many chains was
+            in the model, shape (chain,): thinning then costs no precision.
 
     Returns:
         Value and autocorrelation-aware error. For a model that is never (or always) visited
@@ -31,8 +37,12 @@ def visit_probability(indicator: NDArray[np.bool_], fallback_ess: float) -> Esti
     Source:
         Rule of three: Hanley & Lippman-Hand (1983), https://doi.org/10.1001/jama.249.13.1743
     """
-    p = float(indicator.mean())
-    error, ess = mean_error(indicator.astype(float))
+    if shares is None or len(shares) < MANY_CHAINS:
+        p = float(indicator.mean())
+        error, ess = mean_error(indicator.astype(float))
+    else:
+        p = float(shares.mean())
+        error, ess = spread_error(shares, p * (1 - p), indicator.size)
     if p in {0.0, 1.0}:
         bound = min(1.0, 3 / fallback_ess) if fallback_ess > 0 else 1.0
         return Estimate(p, bound, fallback_ess, "never left" if p else "never visited")
