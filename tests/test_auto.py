@@ -452,6 +452,18 @@ def test_a_kernel_far_ahead_needs_no_longer_look(rate, time, wait, settled):
     assert auto._settled("a") is False
 
 
+@pytest.mark.parametrize(("price", "settled"), [(6.0, True), (4.0, False)])
+def test_no_look_decides_anything_where_nothing_else_is_to_be_had(price, settled, monkeypatch):
+    """Ten seconds left, of which a round of training may take half."""
+    auto = trj.auto.Auto.__new__(trj.auto.Auto)
+    auto.error, auto.ready, auto.deadline = 0.5, False, time.monotonic() + 10
+    monkeypatch.setattr(trj.auto.Auto, "price", lambda self: price)
+    slow = trj.auto.Segment(efficiency=1.0, time=1e4, step=0.01, varied=True, steps=40)
+    auto._found = dict.fromkeys(["a", "b", "a + b"], slow)
+    auto._together = "a + b"
+    assert auto._settled("a + b") is settled
+
+
 def test_samplers_that_do_not_apply_are_named():
     found = trj.compare_samplers(
         trj.problems.variable_selection(7), ["automix"], budget=1.0, progress=False

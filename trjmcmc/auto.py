@@ -392,12 +392,14 @@ class Auto:
     def _settled(self, best: str) -> bool:
         """Whether the best would be chosen, and nothing trained, if it were much worse."""
         now, ours = self._found[best], best.split(JOIN)
-        if best != self._together or now.steps < ENOUGH * now.time:
+        if best != self._together:
             return False
         rivals = [
             f.efficiency for name, f in self._found.items() if not set(name.split(JOIN)) & set(ours)
         ]
-        if now.efficiency < FLATTERED * max(rivals, default=0.0):
+        if not rivals and not self.ready and self.price() > ROOM * self._room:
+            return True  # neither another move nor training is to be had
+        if now.steps < ENOUGH * now.time or now.efficiency < FLATTERED * max(rivals, default=0.0):
             return False
         wait = FLATTERED * self._wait(now)
         return self.ready or wait < ROUND * FASTEST or wait < self.price()

@@ -638,7 +638,7 @@ class TRJSampler:
             state,
             self._guess,
             chains=chains,
-            most=most,
+            most=chains if counts else most,
             ahead=ahead,
             error=error,
             generator=generator,
