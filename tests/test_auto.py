@@ -384,7 +384,7 @@ def test_samplers_are_compared():
     found = trj.compare_samplers(
         toys.gaussians(),
         {"ours": "default", "classic": "birth-death", "own": lambda t: trj.TRJSampler(t, seed=8)},
-        budget=6.0,
+        budget=4.0,
         chains=64,
         progress=False,
     )
