@@ -239,48 +239,70 @@ def test_memory_is_bounded_where_the_number_of_draws_is_open(monkeypatch):
     check(result)
 
 
-def test_more_chains_where_a_step_of_many_is_hardly_dearer(monkeypatch):
-    """The price of a step is set: c chains take 1 + c / 4096 units, so that 4096 still pay."""
-    unit = 1e-3
-    pace = lambda self, kernel, state: unit * (1 + len(state.code) / 4096)  # noqa: E731
-    monkeypatch.setattr(auto.Auto, "_pace", pace)
-    starts, steps = [], []
-    run_chains = trj.sampler.run_chains
+def chooser(pace, *, time_of=2.0, steps=400, most=8192, room=20.0):
+    """A chooser that has chosen, of 512 chains."""
+    found = trj.auto.Auto.__new__(trj.auto.Auto)
+    found.most, found.fill, found.steps, found.error = most, True, steps, 0.01
+    found.deadline, found._pace = time.monotonic() + room, pace
+    found._chosen = trj.auto.Segment(1e3, time_of, pace(None, CROWD), True, steps)
+    return found
 
-    def watched(kernel, state, tally, **options):
-        starts.append(state)
-        return run_chains(kernel, state, tally, **options)
 
+CROWD = trj.kernel.State(torch.zeros(512, 1), torch.zeros(512, 2), torch.zeros(512))
+OVERHEAD = lambda kernel, state: 1e-3 * (1 + len(state.code) / 4096)  # noqa: E731
+WORK = lambda kernel, state: 1e-5 * len(state.code)  # noqa: E731
+
+
+def full(kernel, state):
+    """The memory of a device, not more than 1024 chains large."""
+    if len(state.code) > 1024:
+        raise torch.OutOfMemoryError
+    return OVERHEAD(kernel, state)
+
+
+@pytest.mark.parametrize(
+    ("pace", "options", "expected"),
+    [
+        (OVERHEAD, {}, {4096, 8192}),
+        (OVERHEAD, {"most": 1024}, {1024}),
+        (OVERHEAD, {"room": 0.5}, {512}),  # new chains would only burn in
+        (OVERHEAD, {"time_of": math.inf}, {512}),  # stuck
+        (OVERHEAD, {"time_of": 100.0}, {512}),  # looked at for four times as long: not trusted
+        (WORK, {}, {512}),
+        (full, {}, {1024}),
+    ],
+)
+def test_more_chains_where_a_step_of_many_is_hardly_dearer(pace, options, expected):
+    assert chooser(pace, **options).crowd(None, CROWD) in expected
+
+
+def test_steps_known_to_be_dear_are_not_made_to_count_chains():
+    dear = chooser(lambda kernel, state: 2 * auto.BUSY)
+    dear._pace = None
+    assert dear.crowd(None, CROWD) == 512
+
+
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # short runs
+def test_a_run_goes_on_with_more_chains(monkeypatch):
+    steps = []
     advance = trj.TRJSampler._advance
 
     def warmed(self, kernel, state, n, progress):
         steps.append(n)
         return advance(self, kernel, state, n, progress)
 
-    monkeypatch.setattr(trj.sampler, "run_chains", watched)
     monkeypatch.setattr(trj.TRJSampler, "_advance", warmed)
+    monkeypatch.setattr(auto.Auto, "crowd", lambda self, kernel, state: 2048)
     sampler = trj.TRJSampler(toys.gaussians(), seed=4)
-    result = sampler.run(max_seconds=5, progress=False)
-    assert result.raw.n_chains in {2048, 4096, 8192}
-    assert steps[-1] >= 3 * auto.SEGMENT  # new chains make the steps that others have made
-    # at the start of the record every chain has forgotten where it began
-    p = result.truth.probabilities
-    share = torch.bincount(starts[0].code[:, 0], minlength=len(p)) / len(starts[0].code)
-    expected = torch.tensor(list(p.values()))
-    error = (expected * (1 - expected) / len(starts[0].code)).sqrt()
-    assert float(((share - expected).abs() / error).max()) < 5
+    result = sampler.run(max_seconds=6, progress=False)
+    assert result.raw.n_chains == 2048
     check(result)
-    # a number that is given is kept, and so is one from which precision is soon reached
+    assert steps[-1] >= 3 * auto.SEGMENT  # new chains make the steps that others have made
+    sampler.run(max_seconds=2, warmup=300, progress=False)
+    assert steps[-1] >= 300
+    # a number that is given is kept, and so is one of so many draws
     assert sampler.run(max_seconds=2, chains=100, progress=False).raw.n_chains == 100
-    soon = sampler.run(until={"probability": 0.01}, progress=False)
-    assert soon.raw.n_chains == 512
-    # a step that takes long is not overhead: nothing is even tried
-    monkeypatch.setattr(auto.Auto, "_pace", lambda self, kernel, state: 2 * auto.BUSY)
-    assert sampler.run(max_seconds=2, progress=False).raw.n_chains == 512
-    # and where the time of a step is all work, twice as many chains gain nothing
-    work = lambda self, kernel, state: unit * len(state.code) / 512  # noqa: E731
-    monkeypatch.setattr(auto.Auto, "_pace", work)
-    assert sampler.run(max_seconds=2, progress=False).raw.n_chains == 512
+    assert sampler.run(50, progress=False).raw.n_chains == 256
 
 
 def test_thinning_costs_no_precision_of_the_models(tmp_path):
@@ -297,6 +319,10 @@ def test_thinning_costs_no_precision_of_the_models(tmp_path):
         found = result.model_probabilities()
         for column in ("visits", "visits_se", "visits_ess"):
             np.testing.assert_allclose(found[column], expected[column], rtol=1e-9)
+    a, b = expected.index[:2]
+    odds = [r.bayes_factor(a, b, log=True, route="visits") for r in (all_kept, few_kept)]
+    assert odds[0].value == pytest.approx(odds[1].value, rel=1e-9)
+    assert odds[0].std_error == pytest.approx(odds[1].std_error, rel=1e-9)
     kept = np.array([few_kept.visited(m).mean() for m in expected.index])
     assert (np.abs(kept - expected["visits"]) > 1e-4).any()  # the kept draws alone say else
 

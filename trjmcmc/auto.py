@@ -61,7 +61,7 @@ STUCK = 0.999  # correlation over half a look from which nothing is known
 SLOWEST = 20.0  # lengths of a look that a tail may last: beyond it is not told from for ever
 TOGETHER = 0.8  # of the best alone: several moves guard against what a short look has missed
 BUSY = 0.02  # seconds a step of many chains, beyond which more of them would gain nothing
-GAIN = 0.9  # of the time of half as many, that chains may take at most
+GAIN = 0.9  # of the time of fewer chains, that more of them may take at most
 USEFUL = 0.1  # share of the best move's efficiency from which another joins it
 NORMALS = (4, 8)  # components a model of the map that needs no training, at each fit of it
 LEAST_SHARE = 0.02  # of the steps for each move between models, whatever was measured
@@ -177,7 +177,7 @@ class Auto:
     Attributes:
         plan: What was measured and chosen.
         steps: Steps made so far.
-        burn_in: Steps by the chosen kernel after which the models are forgotten.
+        burn_in: Steps by the chosen kernel after which the chains have forgotten their models.
         simple: The map of normals that was fitted to draws, if any.
         state: Where the chains are.
     """
@@ -206,7 +206,6 @@ class Auto:
         self.state, self.guess, self.generator = state, guess, generator
         self.chains, self.most, self.ahead = chains, most, ahead
         self.error, self.deadline = error, deadline
-        self.full = fill
         self.fill = fill and recipe.few  # a map of very many models is a gamble
         self.ready, self.progress = ready, progress
         self.plan, self.steps, self.burn_in = Plan(), 0, 0
@@ -319,7 +318,9 @@ class Auto:
             state: Where the chains are.
             seen: Points of the run so far, to train on.
         """
-        self.state, self.recipe.extra = state, seen
+        few = slice(self.chains)  # efficiencies are of as many
+        self.state = State(state.code[few], state.theta[few], state.log_joint[few])
+        self.recipe.extra = seen
         with progress_bar(self.progress, desc="warm-up", unit="step") as bar:
             self._bar = bar if self.progress else None
             self._round(ROUND)
@@ -397,7 +398,7 @@ class Auto:
         rivals = [
             f.efficiency for name, f in self._found.items() if not set(name.split(JOIN)) & set(ours)
         ]
-        if not rivals and not self.ready and self.price() > ROOM * self._room:
+        if not rivals and not self.ready and self._no_room():
             return True  # neither another move nor training is to be had
         if now.steps < ENOUGH * now.time or now.efficiency < FLATTERED * max(rivals, default=0.0):
             return False
@@ -514,26 +515,28 @@ class Auto:
     def crowd(self, kernel: Kernel, state: State) -> int:
         """How many chains to go on with: twice as many while a step costs little more.
 
-        New chains have first to make the steps that the others have made.
+        New chains have first to make the steps that the others have made. Where a look was too
+        short to trust its autocorrelation time there are none: it would be their burn-in.
         """
-        chains = len(state.code)
-        pace = self._pace(kernel, state)
-        now, ahead = self._chosen, self._room
-        if now is None or not now.varied or pace > BUSY:
+        chains, now = len(state.code), self._chosen
+        if now is None or not now.varied or now.step > BUSY or now.steps <= TRUSTED * now.time:
             return chains
-        if not self.full:
-            ahead = min(ahead, self._wait(now))
-        wanted = chains * ahead / pace  # steps of chains
-        best = ahead
-        while 2 * chains <= self.most:
+        ahead = self._room if self.fill else min(self._room, self._wait(now))
+        wanted = chains * ahead / self._pace(kernel, state)  # steps of chains
+        ends = {chains: ahead}  # by number, seconds until the end
+        while 2 * len(state.code) <= self.most:
             state = joined(state, state)
-            pace = self._pace(kernel, state)
+            try:
+                pace = self._pace(kernel, state)
+            except torch.OutOfMemoryError:
+                break
             steps = max(self.steps, FORGET * now.time)  # before the first draw
             steps += max(FORGOTTEN * now.time, wanted / len(state.code))
-            if pace * steps > GAIN * best:
+            ends[len(state.code)] = pace * steps
+            if pace > BUSY or pace * steps > 2 * min(ends.values()):
                 break
-            best, chains = pace * steps, len(state.code)
-        return chains
+        soonest = min(ends.values())
+        return min(n for n, end in ends.items() if GAIN * end <= soonest)
 
     # ---- training ---------------------------------------------------------------------------
 
@@ -591,12 +594,22 @@ class Auto:
         return self._pace(self._jump(), self.state)
 
     def _pace(self, kernel: Kernel, state: State) -> float:
-        """Seconds of a step."""
+        """Seconds of a step: the second shortest of a few, for some hiccup and some are rare."""
+        seconds = []
         with torch.no_grad():
-            begun = time.perf_counter()
             for _ in range(PROBE):
+                begun = time.perf_counter()
                 state, _ = kernel.step(state, self.generator)
-        return (time.perf_counter() - begun) / PROBE
+                state.log_joint.sum().item()  # a GPU is waited for
+                seconds.append(time.perf_counter() - begun)
+        return sorted(seconds)[1]
+
+    def _no_room(self) -> bool:
+        """Whether a first round of training would take too much of the time left."""
+        room = ROOM * self._room
+        if math.isinf(room):
+            return False
+        return self._price * ASKED * ROUND > room or self.price() > room
 
     def _cost(self, steps: int) -> float:
         """Seconds that a round of training takes, and the audit that belongs to it."""

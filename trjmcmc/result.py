@@ -213,13 +213,13 @@ class Result:
             self._cache[label] = e
         return self._cache[label]
 
-    def _thinned(self, label: str) -> NDArray[np.float64] | None:
-        """Share of the steps that each chain was in a model, if draws were thinned."""
+    def _thinned(self, *labels: str) -> NDArray[np.float64] | None:
+        """Share of the steps that each of many chains was in any of some models, if thinned."""
         steps = self.raw.visits
-        if steps is None:
+        if steps is None or len(steps) < MANY_CHAINS:
             return None
-        at = int(self.space.index(self.space.code_of(label)[None]))
-        found: NDArray[np.float64] = (steps[:, at] / steps.sum(1)).numpy()
+        at = torch.cat([self.space.index(self.space.code_of(label)[None]) for label in labels])
+        found: NDArray[np.float64] = (steps[:, at].sum(1) / steps.sum(1)).numpy()
         return found
 
     @cached_property
@@ -233,7 +233,8 @@ class Result:
         """Posterior probability of each model by visits, by importance sampling, and combined.
 
         Returns:
-            One row a model, indexed by name. ``visits``: share of the draws, with its standard
+            One row a model, indexed by name. ``visits``: share of the draws (of all steps, where
+            draws were thinned and chains are 32 or more), with its standard
             error ``visits_se`` and the effective number of draws ``visits_ess``; ``importance``:
             evidences by importance sampling through the map, normalised, with
             ``importance_se``; ``combined`` and ``combined_se``: bridges between chains and map
@@ -264,7 +265,9 @@ class Result:
         )
         if self.space.size is None or len(labels) < self.space.size:
             rest = ~np.isin(self._model, [self._visited.index(x) for x in labels])
-            other = visit_probability(rest, self._index_ess)
+            known = self._thinned(*labels)
+            left = None if known is None else 1 - known
+            other = visit_probability(rest, self._index_ess, left)
             table.loc[OTHERS] = [
                 other.value,
                 other.std_error,
@@ -601,7 +604,9 @@ class Result:
             ess = 1 / error**2 if error else math.inf
             return Estimate(x.value - y.value, error, ess, said or x.warning or y.warning)
         if route in {"combined", "visits"}:
-            return log_odds(self.visited(a), self.visited(b))
+            first, second = self._thinned(a), self._thinned(b)
+            shares = None if first is None or second is None else (first, second)
+            return log_odds(self.visited(a), self.visited(b), shares)
         if route == "bartolucci" and self.crossings is not None:
             order = self.space.label(self.space.enumerate())
             e = bartolucci_odds(*self.crossings, order.index(a), order.index(b))

@@ -171,7 +171,8 @@ def warm_up(
         NonFiniteError: A density was NaN or +inf.
     """
     tally = Tally(target)
-    every = max(1, steps * len(state.code) // (2 * REPLAYED))
+    every = min(max(1, steps * len(state.code) // (2 * REPLAYED)), max(1, steps // 4))
+    some = slice(None, None, -(-len(state.code) // REPLAYED))
     kept: list[State] = []
     with torch.no_grad(), adapting(kernel):
         for i in range(steps):
@@ -180,7 +181,7 @@ def warm_up(
             if i % CHECK_EVERY == 0 or i == steps - 1:
                 tally.check()
             if i >= steps // 2 and i % every == 0:
-                kept.append(State(state.code, state.theta, state.log_joint))
+                kept.append(State(state.code[some], state.theta[some], state.log_joint[some]))
             if on_step is not None:
                 on_step()
     return state, pooled(kept)
@@ -207,8 +208,8 @@ class Plan:
 
     Attributes:
         weights: Share of the steps by move between models.
-        efficiency: By kernel measured, effective draws of the model indicator a second, all
-            chains together.
+        efficiency: By kernel measured, effective draws of the model indicator a second, over
+            the chains of the warm-up; a run may go on with more.
         rounds: Training steps of each round.
         settings: By kernel, what it adapted in warm-up.
     """

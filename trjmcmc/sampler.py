@@ -663,9 +663,10 @@ class TRJSampler:
         if here and recipe.trace is not None and recipe.trace.stopped == "interrupted":
             raise KeyboardInterrupt("fit interrupted; run(fit=False) samples with the map so far")
         self._check_kernel(kernel)
-        state = self._crowd(auto, kernel, state)
-        steps = max(auto.burn_in, 0 if warmup is None else warmup - auto.steps)
-        state, recipe.extra = self._advance(kernel, state, steps, progress)
+        crowd = self._crowd(auto, kernel, state)
+        made = auto.steps if len(crowd.code) == len(state.code) else 0  # of new chains none
+        steps = max(auto.burn_in, auto.steps - made, 0 if warmup is None else warmup - made)
+        state, recipe.extra = self._advance(kernel, crowd, steps, progress)
         recipe.extra = recipe.extra or auto.seen()
         trained = self.fit_trace is not None or self._given_map
         self._simple = None if trained else auto.simple
@@ -679,7 +680,7 @@ class TRJSampler:
         return state
 
     def _crowd(self, auto: Auto, kernel: Kernel, state: State) -> State:
-        """More chains where that pays: they start like the others, and have their steps to make."""
+        """More chains where that pays, which start like the others did."""
         if self._recipe.audit is None or auto.most <= len(state.code):
             return state
         more = auto.crowd(kernel, state) - len(state.code)
@@ -687,7 +688,6 @@ class TRJSampler:
             return state
         code = self._starting_models(more)
         fresh = starting_state(self.target, None, code, self._generator, self._prior_starts(code))
-        auto.burn_in = max(auto.burn_in, auto.steps)
         return joined(state, fresh)
 
     @property
@@ -892,10 +892,10 @@ def _check_counts(draws: int | None, chains: int, thin: int, warmup: int | None)
 
 def _second_half(draws: Draws, target: Target) -> Pool:
     """Later draws of a run, some 20 000 of them, to train on."""
-    half = draws.n_draws // 2
+    half, some = draws.n_draws // 2, -(-draws.n_chains // TAUGHT)
     every = max(1, (draws.n_draws - half) * draws.n_chains // TAUGHT)
     code, theta, log_joint = (
-        x[:, half::every].flatten(0, 1) for x in (draws.code, draws.theta, draws.log_joint)
+        x[::some, half::every].flatten(0, 1) for x in (draws.code, draws.theta, draws.log_joint)
     )
     place = target.device
     return Pool(code.to(place), theta.to(place), log_joint.double().to(place))

@@ -26,8 +26,8 @@ def visit_probability(
     Arguments:
         indicator: Whether each draw is in the model, shape (chain, draw).
         fallback_ess: Effective draws to assume where the indicator never or hardly changes.
-        shares: Of draws that were thinned, the share of all steps that each of many chains was
-            in the model, shape (chain,): thinning then costs no precision.
+        shares: Of many chains that were thinned, the share of all its steps that each was in
+            the model, shape (chain,): thinning then costs no precision.
 
     Returns:
         Value and autocorrelation-aware error. For a model that is never (or always) visited
@@ -37,7 +37,7 @@ def visit_probability(
     Source:
         Rule of three: Hanley & Lippman-Hand (1983), https://doi.org/10.1001/jama.249.13.1743
     """
-    if shares is None or len(shares) < MANY_CHAINS:
+    if shares is None:
         p = float(indicator.mean())
         error, ess = mean_error(indicator.astype(float))
     else:
@@ -59,17 +59,26 @@ def visit_probability(
     return Estimate(p, error, ess, warning)
 
 
-def log_odds(a: NDArray[np.bool_], b: NDArray[np.bool_]) -> Estimate:
+def log_odds(
+    a: NDArray[np.bool_],
+    b: NDArray[np.bool_],
+    shares: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None,
+) -> Estimate:
     """Log of the ratio of two visit shares, error from the influence function.
 
     Arguments:
         a, b: Whether each draw is in the first and the second model, shape (chain, draw).
+        shares: Of many chains that were thinned, the shares of all steps of each in the two.
     """
-    p, q = float(a.mean()), float(b.mean())
+    x, y = (a.mean(1), b.mean(1)) if shares is None else shares
+    p, q = float(x.mean()), float(y.mean())
     if p == 0 or q == 0:
         value = math.nan if p == q else (-math.inf if p == 0 else math.inf)
         return Estimate(value, math.inf, 0.0, "a model was never visited")
-    error, ess = mean_error(a / p - b / q)
+    if shares is None:
+        error, ess = mean_error(a / p - b / q)
+    else:
+        error, ess = spread_error(x / p - y / q, 1 / p + 1 / q, math.nan)
     if not math.isfinite(ess):  # a and b are the same model, or the chains never moved
         same = bool((a == b).all())
         return Estimate(math.log(p / q), 0.0 if same else math.inf, ess)
