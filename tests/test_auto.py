@@ -239,6 +239,33 @@ def test_memory_is_bounded_where_the_number_of_draws_is_open(monkeypatch):
     check(result)
 
 
+@pytest.mark.parametrize(
+    ("quick", "other", "room", "fine"),
+    [
+        ((10.0, 200.0), 5.0, 30.0, True),
+        ((10.0, 200.0), 50.0, 30.0, False),  # another move is better than they may become
+        ((10.0, 200.0), 5.0, 0.001, False),  # no time
+        ((10.0, 1.0), 5.0, 30.0, False),  # they forget at once already
+    ],
+)
+def test_normals_are_fitted_finely_where_that_may_pay(quick, other, room, fine, monkeypatch):
+    """Efficiency and autocorrelation time of normals fitted quickly, efficiency of another move."""
+    found = trj.auto.Auto.__new__(trj.auto.Auto)
+    found.fill, found.deadline, found.error = True, time.monotonic() + room, 0.01
+    found._found = {"other": trj.auto.Segment(other, 10.0, 0.01, True, 40)}
+    found._found["normals"] = normals = trj.auto.Segment(*quick, 0.01, True, 40)
+    fits = []
+
+    def fitted(self, **sizes):
+        fits.append(sizes)
+        time.sleep(1e-4)
+
+    monkeypatch.setattr(trj.auto.Auto, "_fitted", fitted)
+    monkeypatch.setattr(trj.auto.Auto, "_offer_better", lambda self, flow: normals)
+    found._offer_normals()
+    assert [f["components"] for f in fits] == [*auto.NORMALS, *([auto.FINE["components"]] * fine)]
+
+
 def chooser(pace, *, time_of=2.0, steps=400, most=8192, room=20.0):
     """A chooser that has chosen, of 512 chains."""
     found = trj.auto.Auto.__new__(trj.auto.Auto)

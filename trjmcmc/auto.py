@@ -63,7 +63,9 @@ TOGETHER = 0.8  # of the best alone: several moves guard against what a short lo
 BUSY = 0.02  # seconds a step of many chains, beyond which more of them would gain nothing
 GAIN = 0.9  # of the time of fewer chains, that more of them may take at most
 USEFUL = 0.1  # share of the best move's efficiency from which another joins it
-NORMALS = (4, 8)  # components a model of the map that needs no training, at each fit of it
+NORMALS = (4, 8)  # components a model of the map that needs no training, at each quick fit of it
+FINE = {"components": 16, "draws": 10_000}  # of a model, at a fit that takes its time:
+DEARER, FINER = 40.0, 4.0  # times that of a quick one, and that it forgets faster, about
 LEAST_SHARE = 0.02  # of the steps for each move between models, whatever was measured
 ROUND = 500  # training steps of the first round; each one has twice as many as the last
 ROUNDS = 3
@@ -217,6 +219,7 @@ class Auto:
         self._together: str | None = None
         self._chosen: Segment | None = None
         self._price = 0.0  # seconds that a model costs the map when it is new to it
+        self._training_step: float | None = None  # seconds
 
     def seen(self) -> Pool | None:
         """Points that the chains have passed."""
@@ -351,7 +354,8 @@ class Auto:
         if self.ready:
             return trained_kernel(self.target, self.transport, self.recipe, self.guess())
         if self.recipe.audit is not None:
-            kernels += inside(self.target, self._fitted(NORMALS[0]), self.recipe)
+            self.simple = self._fitted(components=NORMALS[0])
+            kernels += inside(self.target, self.simple, self.recipe)
         return Cycle(kernels)
 
     def _offer(self, name: str, move: Kernel) -> Segment:
@@ -446,29 +450,37 @@ class Auto:
     def _walks(self) -> list[Kernel]:
         return [RandomWalk(self.target, scale=self.recipe.scale)]
 
-    def _fitted(self, components: int) -> Transport:
+    def _fitted(self, **sizes: int) -> Transport:
         """A mixture of normals for each model, from all draws so far."""
         audit = self.recipe.audit
         assert audit is not None
         pool = audit.pool()
         extra = self.seen()
         pool = pool if extra is None else pool.joined(extra)
-        self.simple = gaussian_mixture(
-            self.target.space, pool, self.generator, components=components
-        )
-        return self.simple
+        return gaussian_mixture(self.target.space, pool, self.generator, **sizes)
 
     def _offer_normals(self) -> None:
         """Jumps through fitted normals, fitted again to better draws while that helps."""
-        best = 0.0
         for components in NORMALS:
-            to = proposal(self.target.space, self.recipe.few, self.guess())
-            before = self._moves.get("normals")
-            jump = Jump(self.target, self._fitted(components), to, name="normals")
-            now = self._offer("normals", jump)
-            if before is not None and now.efficiency < best:
-                self._moves["normals"] = before
-            best = max(best, now.efficiency)
+            begun = time.perf_counter()
+            normals = self._fitted(components=components)
+            fine = DEARER * (time.perf_counter() - begun)
+            now = self._offer_better(normals)
+        best = max(self._found.values(), key=lambda f: f.efficiency)
+        hoped = now.efficiency * min(FINER, now.time)
+        if fine < min(self._saving(best, hoped), ROOM * self._room):
+            self._offer_better(self._fitted(**FINE))
+
+    def _offer_better(self, normals: Transport) -> Segment:
+        """Jumps through these normals if they are better than those before."""
+        before, last = self._moves.get("normals"), self._found.get("normals")
+        to = proposal(self.target.space, self.recipe.few, self.guess())
+        now = self._offer("normals", Jump(self.target, normals, to, name="normals"))
+        if before is not None and last is not None and now.efficiency < last.efficiency:
+            self._moves["normals"], self._found["normals"] = before, last
+            return last
+        self.simple = normals
+        return now
 
     def _offer_laplace(self) -> None:
         """Jumps through Laplace's normals, to models found by cheap walks: nothing is trained."""
@@ -613,4 +625,6 @@ class Auto:
 
     def _cost(self, steps: int) -> float:
         """Seconds that a round of training takes, and the audit that belongs to it."""
-        return steps * self.recipe.training_step(self.seen()) + self.recipe.audit_cost(steps)
+        if self._training_step is None:
+            self._training_step = self.recipe.training_step(self.seen())
+        return steps * self._training_step + self.recipe.audit_cost(steps)

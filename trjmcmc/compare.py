@@ -46,7 +46,7 @@ WALKS = 4  # random walks between two jumps of a classical sampler
 SWITCH_SCALE = 10.0  # of the saturated space: N(0, 100), as in Brooks et al. and Davies et al.
 STEPS = 2000  # training steps of maps
 DEPTH, WIDTH = 8, 256  # of the maps that are trained without pilot draws
-NORMALS = 8  # components a model
+NORMALS = {"components": 16, "draws": 10_000}  # a model
 FEWEST = 4  # draws a chain that a figure can be made of
 COUNTED = 0.01  # share from which an indicator's effective draws count
 
@@ -149,7 +149,7 @@ def _independence(target: Target, pool: Pool, generator: torch.Generator, steps:
 
 
 def _automix(target: Target, pool: Pool, generator: torch.Generator, steps: int) -> Kernel:
-    normals = gaussian_mixture(target.space, pool, generator, components=NORMALS)
+    normals = gaussian_mixture(target.space, pool, generator, **NORMALS)
     return Jump(target, normals, proposal(target), name="automix")
 
 

@@ -13,7 +13,7 @@ from .audit import Pool
 
 ROUNDS = 25
 ENOUGH = 1e-3  # nats a draw; less gain ends the rounds
-MOST_DRAWS = 2000  # of a model that it is fitted to
+MOST_DRAWS = 2000  # of a model that it is fitted to, unless more are asked for
 DRAWS_A_COMPONENT = 25  # times the dimension plus one
 FLOOR = 0.1  # weight of the prior that keeps covariances away from singular
 START_ROUNDS = 5  # of k-means
@@ -67,7 +67,12 @@ class NormalMixture:
 
 
 def gaussian_mixture(
-    space: Space, pool: Pool, generator: torch.Generator, *, components: int = 8
+    space: Space,
+    pool: Pool,
+    generator: torch.Generator,
+    *,
+    components: int = 8,
+    draws: int = MOST_DRAWS,
 ) -> Mixture:
     """For each model a mixture of normals, as a map: jumps through it need no training.
 
@@ -75,7 +80,9 @@ def gaussian_mixture(
         space: A bound space of few models.
         pool: Posterior draws. Models with none keep a standard normal.
         generator: Source of randomness.
-        components: Most normals a model; fewer where draws are few.
+        components: Most normals a model; fewer where draws are few: 25 times the dimension plus
+            one for each.
+        draws: Most draws of a model that they are fitted to.
 
     Source:
         As proposals of reversible jumps: Hastie (2005), AutoMix
@@ -105,7 +112,7 @@ def gaussian_mixture(
         if not len(used) or len(mine) < 2:
             continue
         order = torch.randperm(len(mine), generator=generator, device=mine.device)
-        x = pool.theta[mine[order[:MOST_DRAWS]]][:, used].double()
+        x = pool.theta[mine[order[:draws]]][:, used].double()
         k = max(1, min(components, len(x) // (DRAWS_A_COMPONENT * (len(used) + 1))))
         weight, mean, factor = _fit(x, k, generator)
         log_weights[i, :k] = weight.log().to(like.dtype)
@@ -136,13 +143,13 @@ def _fit(x: Tensor, k: int, generator: torch.Generator) -> tuple[Tensor, Tensor,
         weight = (count + 1) / (n + k)
         mean = (share.T @ x) / count.clamp(min=1e-9)[:, None]
         mean = torch.where((count > 1e-6)[:, None], mean, 0.0)
-        gap = x[:, None] - mean
-        scatter = torch.einsum("nk,nki,nkj->kij", share, gap, gap)
+        gap = x - mean[:, None]  # (k, n, d)
+        scatter = (gap * share.T[..., None]).mT @ gap
         covariance = (scatter + prior) / (count + strength)[:, None, None]
         factor = torch.linalg.cholesky(covariance + 1e-9 * eye)
-        z = torch.linalg.solve_triangular(factor, gap.permute(1, 2, 0), upper=False)
+        inverse = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False)
         log_det = factor.diagonal(dim1=1, dim2=2).log().sum(-1)
-        terms = weight.log() - log_det - 0.5 * z.square().sum(1).T
+        terms = weight.log() - log_det - 0.5 * (gap @ inverse.mT).square().sum(-1).T
         total = terms.logsumexp(1)
         share = (terms - total[:, None]).exp()
         now = float(total.mean())
