@@ -266,6 +266,26 @@ def test_normals_are_fitted_finely_where_that_may_pay(quick, other, room, fine, 
     assert [f["components"] for f in fits] == [*auto.NORMALS, *([auto.FINE["components"]] * fine)]
 
 
+def test_a_dear_newcomer_does_not_drive_out_what_was_better_without_it(monkeypatch):
+    rates = {"a": 4.0, "b": 3.0, "a + b": 6.0, "jump": 2.0, "a + b + jump": 4.0}
+    monkeypatch.setattr(auto.Auto, "_step", lambda self, moves: moves)
+    monkeypatch.setattr(
+        auto.Auto,
+        "measure",
+        lambda self, name, kernel: trj.auto.Segment(rates[name], 10.0, 0.01, True, 40),
+    )
+    found = trj.auto.Auto.__new__(trj.auto.Auto)
+    found._moves, found._found, found._together = {}, {}, None
+    for name in ("a", "b"):
+        found._offer(name, name)
+    assert found._leader() == "a + b"
+    found._offer("jump", "jump")
+    assert found._leader() == "a + b" and "a + b + jump" in found._found
+    rates["a + b + jump"] = 8.0
+    found._offer("b", "better b")  # what was seen with the old one is forgotten
+    assert "a + b" not in found._found and found._leader() == "a + b + jump"
+
+
 def chooser(pace, *, time_of=2.0, steps=400, most=8192, room=20.0):
     """A chooser that has chosen, of 512 chains."""
     found = trj.auto.Auto.__new__(trj.auto.Auto)

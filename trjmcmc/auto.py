@@ -70,7 +70,9 @@ LEAST_SHARE = 0.02  # of the steps for each move between models, whatever was me
 ROUND = 500  # training steps of the first round; each one has twice as many as the last
 ROUNDS = 3
 FASTEST = 0.005  # seconds of a training step, at least
-HOPE = 0.3  # share of the ideal efficiency that a trained map is hoped to reach
+HOPE = (
+    0.15  # share of the ideal efficiency that a trained map is hoped to reach: .04 to .5 were seen
+)
 PROBE = 5  # steps by which the speed of a trained map's kernel is found
 ROOM = 0.5  # share of the time left that a round may take
 AUDIT_SHARE, MEND_SHARE = 0.2, 0.3  # of the time left: for the audit, and till no mending begins
@@ -362,6 +364,8 @@ class Auto:
         """Take up a move between models, after a first look at it."""
         found = self.measure(name, self._step([move]))
         if not found.dear or not self._moves:
+            for joint in [n for n in self._found if name in n.split(JOIN)]:
+                del self._found[joint]  # with the move of that name before
             self._moves[name], self._found[name] = move, found
             self._together = None
         return found
@@ -414,12 +418,10 @@ class Auto:
         return found / TOGETHER if name == self._together else found
 
     def _join(self) -> None:
-        """Look at all useful moves in turn."""
+        """Look at all useful moves in turn; looks at fewer of them still count."""
         first = max(self._moves, key=lambda name: self._found[name].efficiency)
         least = USEFUL * self._found[first].efficiency
         useful = [n for n in self._moves if self._found[n].efficiency > least]
-        for name in [n for n in self._found if n not in self._moves]:
-            del self._found[name]
         self._together = JOIN.join(useful)
         if len(useful) > 1:
             kernel = self._step([self._moves[n] for n in useful])
