@@ -530,6 +530,7 @@ def test_no_look_decides_anything_where_nothing_else_is_to_be_had(price, settled
     """Ten seconds left, of which a round of training may take half."""
     auto = trj.auto.Auto.__new__(trj.auto.Auto)
     auto.error, auto.ready, auto.deadline = 0.5, False, time.monotonic() + 10
+    auto._price = 0.0  # of a model that is new to the map
     monkeypatch.setattr(trj.auto.Auto, "price", lambda self: price)
     slow = trj.auto.Segment(efficiency=1.0, time=1e4, step=0.01, varied=True, steps=40)
     auto._found = dict.fromkeys(["a", "b", "a + b"], slow)
