@@ -366,6 +366,8 @@ def test_thinning_costs_no_precision_of_the_models(tmp_path):
         found = result.model_probabilities()
         for column in ("visits", "visits_se", "visits_ess"):
             np.testing.assert_allclose(found[column], expected[column], rtol=1e-9)
+    ess = [trj.compare._row(r, 1.0)["ess"] for r in (all_kept, few_kept)]
+    assert ess[0] == pytest.approx(ess[1], rel=0.05)  # but for the variance of what was kept
     a, b = expected.index[:2]
     odds = [r.bayes_factor(a, b, log=True, route="visits") for r in (all_kept, few_kept)]
     assert odds[0].value == pytest.approx(odds[1].value, rel=1e-9)
