@@ -70,9 +70,7 @@ LEAST_SHARE = 0.02  # of the steps for each move between models, whatever was me
 ROUND = 500  # training steps of the first round; each one has twice as many as the last
 ROUNDS = 3
 FASTEST = 0.005  # seconds of a training step, at least
-HOPE = (
-    0.15  # share of the ideal efficiency that a trained map is hoped to reach: .04 to .5 were seen
-)
+HOPE = 0.15  # share of the ideal efficiency that a trained map is hoped to reach; .04 to .5 seen
 PROBE = 5  # steps by which the speed of a trained map's kernel is found
 ROOM = 0.5  # share of the time left that a round may take
 AUDIT_SHARE, MEND_SHARE = 0.2, 0.3  # of the time left: for the audit, and till no mending begins

@@ -16,7 +16,7 @@ import zuko
 from .defaults import several
 from .errors import ConfigurationError, TRJError, TRJWarning
 from .estimate import features
-from .estimate.mean import MANY_CHAINS, mean_error, spread_error
+from .estimate.mean import mean_error, spread_error
 from .export import split_rhat
 from .fit import FitTrace, Pool, gaussian_mixture, train
 from .fit.objective import ForwardKL, ReverseKL
@@ -367,13 +367,12 @@ def _row(result: Result, total: float) -> dict[str, Any]:
     seen = features(result.space, raw.code).numpy()
     means = seen.mean((0, 1))
     ess, rhat = float("inf"), 1.0
-    visits = raw.visits if raw.n_chains >= MANY_CHAINS else None
     for f in np.flatnonzero((means > COUNTED) & (means < 1 - COUNTED)):
-        if visits is None:
+        if raw.shares is None:
             _, each = mean_error(seen[..., f])
         else:  # thinned draws: count what lies between them
-            share = (visits[:, f] / visits.sum(1)).numpy()
-            _, each = spread_error(share, means[f] * (1 - means[f]), float(visits.sum()))
+            size = result.report.steps * raw.n_chains
+            _, each = spread_error(raw.shares[:, f].numpy(), means[f] * (1 - means[f]), size)
         ess = min(ess, each)
         rhat = max(rhat, split_rhat(seen[..., f]))
     # each chain's start counts as one draw, whether the chain ever leaves it or not

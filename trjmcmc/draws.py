@@ -20,15 +20,16 @@ class Draws:
         theta: Padded unconstrained coordinates, shape (chain, draw, D).
         log_joint: Shape (chain, draw), nats.
         thin: Steps between kept draws.
-        visits: Where draws of a small space were thinned: steps of each chain in each model,
-            those between kept draws included, shape (chain, M), float64.
+        shares: Where draws of many chains and few models were thinned: share of its steps, those
+            between kept draws included, that each chain was in each model, shape (chain, M),
+            float64.
     """
 
     code: Tensor
     theta: Tensor
     log_joint: Tensor
     thin: int = 1
-    visits: Tensor | None = None
+    shares: Tensor | None = None
 
     @property
     def n_chains(self) -> int:

@@ -215,11 +215,11 @@ class Result:
 
     def _thinned(self, *labels: str) -> NDArray[np.float64] | None:
         """Share of the steps that each of many chains was in any of some models, if thinned."""
-        steps = self.raw.visits
-        if steps is None or len(steps) < MANY_CHAINS:
+        shares = self.raw.shares
+        if shares is None:
             return None
         at = torch.cat([self.space.index(self.space.code_of(label)[None]) for label in labels])
-        found: NDArray[np.float64] = (steps[:, at].sum(1) / steps.sum(1)).numpy()
+        found: NDArray[np.float64] = shares[:, at].sum(1).numpy()
         return found
 
     @cached_property

@@ -150,8 +150,8 @@ class Visits:
         self._steps.view(-1).index_add_(0, self._row + self.space.index(code), self._one)
 
     def result(self) -> Tensor:
-        """Shape (chain, M), on the CPU."""
-        return self._steps.cpu()
+        """Share of its steps that each chain was in each model, (chain, M), on the CPU."""
+        return (self._steps / self._steps.sum(1, keepdim=True)).cpu()
 
 
 def warm_up(
@@ -315,7 +315,7 @@ def run_chains(
         stopped, failure = "error", error
     record = recorder.draws()
     if visits is not None and record.thin > 1:
-        record = replace(record, visits=visits.result())
+        record = replace(record, shares=visits.result())
     seen = None if crossings is None else crossings.result()
     return Chains(record, state, stopped, failure, seen)
 

@@ -30,6 +30,7 @@ from .draws import STORED, Draws, Recorder
 from .errors import ConfigurationError, ConvergenceError, TargetError, TRJError
 from .estimate import Enough, Estimate, enough_weights, log_mean_weight, pareto_k, rounded
 from .estimate.importance import FIRST_DRAWS, MOST_DRAWS
+from .estimate.mean import MANY_CHAINS
 from .estimate.routes import by_audit, through_the_map
 from .fit import (
     FEW_MODELS,
@@ -757,7 +758,8 @@ class TRJSampler:
         if self._recipe.few and several(self.target.space):
             names = {k.name for k in kernel.parts() if k.between}
             crossings = Crossings(self.target, len(state.code), names)
-            visits = Visits(self.target, len(state.code))
+            if len(state.code) >= MANY_CHAINS:  # else their errors rest on autocorrelations
+                visits = Visits(self.target, len(state.code))
         with progress_bar(progress, total=draws, desc="sample", unit="draw") as bar:
 
             def on_draw() -> None:
