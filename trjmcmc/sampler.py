@@ -758,7 +758,8 @@ class TRJSampler:
         if self._recipe.few and several(self.target.space):
             names = {k.name for k in kernel.parts() if k.between}
             crossings = Crossings(self.target, len(state.code), names)
-            if len(state.code) >= MANY_CHAINS:  # else their errors rest on autocorrelations
+            many = len(state.code) >= MANY_CHAINS  # of few, errors rest on autocorrelations
+            if many and (thin > 1 or draws is None):  # else every step is kept
                 visits = Visits(self.target, len(state.code))
         with progress_bar(progress, total=draws, desc="sample", unit="draw") as bar:
 
