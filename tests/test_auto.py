@@ -15,11 +15,11 @@ from torch.distributions import Normal
 import trjmcmc as trj
 from tests import toys
 from trjmcmc import auto
-from trjmcmc.auto import indicator_times
 from trjmcmc.compare import METHODS
 from trjmcmc.errors import ConfigurationError, TRJWarning
 from trjmcmc.estimate import Enough, progress_of
 from trjmcmc.kernel import HMC, Informed, Jump, adapting, start
+from trjmcmc.look import Segment, indicator_times
 from trjmcmc.transport import Identity
 
 
@@ -252,8 +252,8 @@ def test_normals_are_fitted_finely_where_that_may_pay(quick, other, room, fine, 
     """Efficiency and autocorrelation time of normals fitted quickly, efficiency of another move."""
     found = trj.auto.Auto.__new__(trj.auto.Auto)
     found.fill, found.deadline, found.error = True, time.monotonic() + room, 0.01
-    found._found = {"other": trj.auto.Segment(other, 10.0, 0.01, True, 40)}
-    found._found["normals"] = normals = trj.auto.Segment(*quick, 0.01, True, 40)
+    found._found = {"other": Segment(other, 10.0, 0.01, True, 40)}
+    found._found["normals"] = normals = Segment(*quick, 0.01, True, 40)
     fits = []
 
     def fitted(self, **sizes):
@@ -272,7 +272,7 @@ def test_a_dear_newcomer_does_not_drive_out_what_was_better_without_it(monkeypat
     monkeypatch.setattr(
         auto.Auto,
         "measure",
-        lambda self, name, kernel: trj.auto.Segment(rates[name], 10.0, 0.01, True, 40),
+        lambda self, name, kernel: Segment(rates[name], 10.0, 0.01, True, 40),
     )
     found = trj.auto.Auto.__new__(trj.auto.Auto)
     found._moves, found._found, found._together = {}, {}, None
@@ -291,7 +291,7 @@ def chooser(pace, *, time_of=2.0, steps=400, most=8192, room=20.0):
     found = trj.auto.Auto.__new__(trj.auto.Auto)
     found.most, found.fill, found.steps, found.error = most, True, steps, 0.01
     found.deadline, found._pace = time.monotonic() + room, pace
-    found._chosen = trj.auto.Segment(1e3, time_of, pace(None, CROWD), True, steps)
+    found._chosen = Segment(1e3, time_of, pace(None, CROWD), True, steps)
     return found
 
 
@@ -518,7 +518,7 @@ def test_a_kernel_far_ahead_needs_no_longer_look(rate, time, wait, settled):
     auto.error, auto.ready = 0.5, False
     found = {"a": 4.0, "b": 3.0, "a + b": rate, "c": 5.0}
     auto._found = {
-        name: trj.auto.Segment(efficiency=e * 1e4, time=time, step=0.01, varied=True, steps=40)
+        name: Segment(efficiency=e * 1e4, time=time, step=0.01, varied=True, steps=40)
         for name, e in found.items()
     }
     auto._together = "a + b"
@@ -534,7 +534,7 @@ def test_no_look_decides_anything_where_nothing_else_is_to_be_had(price, settled
     auto.error, auto.ready, auto.deadline = 0.5, False, time.monotonic() + 10
     auto._price = 0.0  # of a model that is new to the map
     monkeypatch.setattr(trj.auto.Auto, "price", lambda self: price)
-    slow = trj.auto.Segment(efficiency=1.0, time=1e4, step=0.01, varied=True, steps=40)
+    slow = Segment(efficiency=1.0, time=1e4, step=0.01, varied=True, steps=40)
     auto._found = dict.fromkeys(["a", "b", "a + b"], slow)
     auto._together = "a + b"
     assert auto._settled("a + b") is settled

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 
 import torch
 
-from .auto import JOIN, LONGEST, SEGMENT, TRUSTED, Auto, Segment
+from .auto import JOIN, LONGEST, SEGMENT, TRUSTED, Auto
 from .carry import carry
 from .defaults import component_births, component_walks, components_of
 from .fit import Pool, gaussian_mixture
 from .kernel import ComponentSplitMerge, Cycle, Fixed, Jump, Kernel
+from .look import Segment
 from .sample import Tally
 from .transport import Identity, Ordered
 
