@@ -99,4 +99,4 @@ class Frame:
 
     def _log_nu(self, x: Tensor, active: Tensor) -> Tensor:
         assert self.transport is not None
-        return torch.where(active, self.transport.reference.log_prob(x), 0.0).sum(-1)
+        return self.transport.reference.log_density(x, active)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import ConfigurationError
-from ..grouping import on_host
+from ..grouping import apply_by_group, on_host
+from ..rng import seeded
 from ..space import Space, check_enumerable
 from .base import Bijection, Gaussian, Reference, Transport
 from .cosmic import CosmicFlow
@@ -18,6 +20,8 @@ from .standard import TABLE
 
 ASTRAY = 0.01  # of a reference coordinate, by which pull may miss what was pushed
 COMPONENTS = 4  # of the default map: measured as good as 8, better than 1 on several modes
+
+Way = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of a bijection, either
 
 
 class Components(nn.Module, ABC):
@@ -28,8 +32,12 @@ class Components(nn.Module, ABC):
         self.space, self.reference, self.number = space, reference, number
 
     @abstractmethod
-    def pull(self, x: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
-        """Points (C, D) under all maps: z, shape (C, K, D), and log|det dz/dx|, shape (C, K)."""
+    def log_prob(self, x: Tensor, code: Tensor) -> Tensor:
+        """Log densities of points (C, D) under all maps, shape (C, K), nats."""
+
+    @abstractmethod
+    def pull(self, x: Tensor, pick: Tensor, code: Tensor) -> Tensor:
+        """Points (C, D), each back through the map that ``pick`` (C,) names."""
 
     @abstractmethod
     def push(self, z: Tensor, pick: Tensor, code: Tensor) -> Tensor:
@@ -37,7 +45,7 @@ class Components(nn.Module, ABC):
 
 
 class Maps(Components):
-    """Any bijections that pass spare coordinates; each is evaluated on every row."""
+    """Any bijections that pass spare coordinates."""
 
     def __init__(self, maps: Sequence[Bijection]) -> None:
         super().__init__(maps[0].space, maps[0].reference, len(maps))
@@ -50,12 +58,22 @@ class Maps(Components):
         for each in self._maps():
             each.calibrate(code, loc, scale)
 
-    def pull(self, x: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
-        found = [m.to_reference(x, code) for m in self._maps()]
-        return torch.stack([z for z, _ in found], 1), torch.stack([ladj for _, ladj in found], 1)
+    def log_prob(self, x: Tensor, code: Tensor) -> Tensor:
+        return torch.stack([m.log_prob(x, code) for m in self._maps()], 1)
+
+    def pull(self, x: Tensor, pick: Tensor, code: Tensor) -> Tensor:
+        return self._picked([m.to_reference for m in self._maps()], x, pick, code)
 
     def push(self, z: Tensor, pick: Tensor, code: Tensor) -> Tensor:
-        return _pick(torch.stack([m.from_reference(z, code)[0] for m in self._maps()], 1), pick)
+        return self._picked([m.from_reference for m in self._maps()], z, pick, code)
+
+    def _picked(self, ways: Sequence[Way], x: Tensor, pick: Tensor, code: Tensor) -> Tensor:
+        if not on_host(x):  # to cut the batch up would copy sizes to the host
+            return _pick(torch.stack([way(x, code)[0] for way in ways], 1), pick)
+        order = torch.argsort(pick, stable=True)
+        sizes = torch.bincount(pick, minlength=len(ways)).tolist()
+        parts = zip(ways, x[order].split(sizes), code[order].split(sizes), strict=True)
+        return torch.cat([way(*rows)[0] for way, *rows in parts])[torch.argsort(order)]
 
 
 class Gaussians(Components):
@@ -66,58 +84,50 @@ class Gaussians(Components):
         loc: Shape (M, K, D), in the order of ``space.enumerate()``.
         scale_tril: Lower factors, shape (M, K, D, D); rows and columns of spare slots are
             ignored.
-        reference: Standard normal if omitted.
     """
 
     loc: Tensor
     tril: Tensor
     inverse: Tensor
-    log_det: Tensor
+    log_norm: Tensor
     on: Tensor
 
-    def __init__(
-        self, space: Space, loc: Tensor, scale_tril: Tensor, reference: Reference | None = None
-    ) -> None:
-        super().__init__(space, reference or Gaussian(), loc.shape[1])
+    def __init__(self, space: Space, loc: Tensor, scale_tril: Tensor) -> None:
+        super().__init__(space, Gaussian(), loc.shape[1])
         check_enumerable(space)
         on = space.active(space.enumerate())[:, None]
         tril = torch.where(on[..., None] & on[..., None, :], scale_tril.tril(), 0.0)
         tril = tril + torch.diag_embed((~on).to(tril.dtype).expand(loc.shape))
         eye = torch.eye(loc.shape[2], dtype=tril.dtype, device=tril.device).expand_as(tril)
         self.register_buffer("on", on[:, 0])
+        slots = torch.arange(1, on.shape[-1] + 1, device=on.device)
+        self._ends = (slots * on[:, 0]).amax(-1).tolist() if len(slots) else [0] * len(on)
         self.register_buffer("loc", torch.where(on, loc, 0.0))
         self.register_buffer("tril", tril)
         self.register_buffer("inverse", torch.linalg.solve_triangular(tril, eye, upper=False))
-        self.register_buffer("log_det", tril.diagonal(dim1=2, dim2=3).abs().log().sum(-1))
+        log_det = tril.diagonal(dim1=2, dim2=3).abs().log().sum(-1)
+        self.register_buffer("log_norm", log_det + 0.5 * math.log(2 * math.pi) * on.sum(-1))
 
-    def pull(self, x: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+    def log_prob(self, x: Tensor, code: Tensor) -> Tensor:
+        index, every = self.space.index(code), range(len(self.on))
+        functions = [partial(self._squares, m) for m in every]
+        x = torch.where(self.on[index], x, 0.0)
+        (squares,) = apply_by_group(index, functions, x, torch.zeros_like(self.loc[:, 0]))
+        return -0.5 * squares - self.log_norm[index]
+
+    def _squares(self, m: int, x: Tensor) -> tuple[Tensor]:
+        """Squared length under each map of a model, spare slots zero, (n, D) -> (n, K)."""
+        some = slice(self._ends[m])
+        z = (x[:, some] - self.loc[m][:, None, some]) @ self.inverse[m][:, some, some].mT
+        return (z.square().sum(-1).T,)
+
+    def pull(self, x: Tensor, pick: Tensor, code: Tensor) -> Tensor:
         index = self.space.index(code)
-        if not on_host(x):
-            z = self.inverse[index] @ (x[:, None] - self.loc[index])[..., None]
-            return z[..., 0], -self.log_det[index]
-        z = x[:, None].repeat(1, self.number, 1)
-        for m, rows, used in self._by_model(index):
-            gap = x[rows][:, None, used] - self.loc[m][:, used]
-            inverse = self.inverse[m][:, used[:, None], used]
-            each = torch.einsum("nkd,ked->nke", gap, inverse)
-            z[rows[:, None, None], torch.arange(self.number)[:, None], used] = each
-        return z, -self.log_det[index]
+        return _times(self.inverse[index, pick], x - self.loc[index, pick])
 
     def push(self, z: Tensor, pick: Tensor, code: Tensor) -> Tensor:
         index = self.space.index(code)
-        if not on_host(z):
-            return self.loc[index, pick] + (self.tril[index, pick] @ z[..., None])[..., 0]
-        x = z.clone()
-        for m, rows, used in self._by_model(index):
-            tril = self.tril[m][:, used[:, None], used][pick[rows]]
-            moved = torch.einsum("nde,ne->nd", tril, z[rows][:, used])
-            x[rows[:, None], used] = self.loc[m][:, used][pick[rows]] + moved
-        return x
-
-    def _by_model(self, index: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """Each model there is, its rows, and the slots it uses: much less than all in one go."""
-        for m in index.unique().tolist():
-            yield m, (index == m).nonzero()[:, 0], self.on[m].nonzero()[:, 0]
+        return self.loc[index, pick] + _times(self.tril[index, pick], z)
 
 
 class Diagonals(Components):
@@ -133,7 +143,8 @@ class Diagonals(Components):
     def __init__(self, space: Space, reference: Reference, number: int, seed: int = 0) -> None:
         super().__init__(space, reference, number)
         d = space.n_slots
-        self.net = nn.utils.skip_init(nn.Linear, space.context_width, number * 2 * d)
+        with seeded(seed):
+            self.net = nn.Linear(space.context_width, number * 2 * d)
         generator = torch.Generator().manual_seed(seed)
         start = torch.zeros(number, 2, d)
         start[:, 0] = torch.randn(number, d, generator=generator)
@@ -147,9 +158,14 @@ class Diagonals(Components):
         phi = phi * self.space.active(code)[:, None, None]
         return phi[:, :, 0], phi[:, :, 1]
 
-    def pull(self, x: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+    def log_prob(self, x: Tensor, code: Tensor) -> Tensor:
         shift, log_scale = self._parameters_of(code)
-        return (x[:, None] - shift) * torch.exp(-log_scale), -log_scale.sum(-1)
+        z = (x[:, None] - shift) * torch.exp(-log_scale)
+        return self.reference.log_density(z, self.space.active(code)[:, None]) - log_scale.sum(-1)
+
+    def pull(self, x: Tensor, pick: Tensor, code: Tensor) -> Tensor:
+        shift, log_scale = (_pick(p, pick) for p in self._parameters_of(code))
+        return (x - shift) * torch.exp(-log_scale)
 
     def push(self, z: Tensor, pick: Tensor, code: Tensor) -> Tensor:
         shift, log_scale = (_pick(p, pick) for p in self._parameters_of(code))
@@ -230,21 +246,16 @@ class Mixture(Transport):
         log_w = self._weights(code)
         return log_w.gather(1, self._choice(z, log_w)[:, None])[:, 0]
 
-    def _terms(self, x: Tensor, code: Tensor, log_w: Tensor) -> tuple[Tensor, Tensor]:
-        """Reference points (C, K, D) and log densities times weights (C, K) of all components."""
-        z, ladj = self.components.pull(x, code)
-        active = self.space.active(code)[:, None]
-        log_nu = torch.where(active, self.reference.log_prob(z), 0.0).sum(-1)
-        return z, log_nu + ladj + log_w
-
     def push(self, z: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
         log_w = self._weights(code)
         pick = self._choice(z.detach(), log_w.detach())
         x = self.components.push(z[:, :-1], pick, code)
-        back, terms = self._terms(x, code, log_w)
-        lost = (_pick(back, pick) - z[:, :-1]).abs() > ASTRAY * (1 + z[:, :-1].abs())
-        lost = (lost & self.space.active(code)).any(-1)  # rounding hides where the point is from
-        log_q = torch.where(lost, math.inf, terms.logsumexp(-1))
+        with torch.no_grad():  # rounding may hide where the point is from
+            astray = (self.components.pull(x, pick, code) - z[:, :-1]).abs()
+            lost = astray > ASTRAY * (1 + z[:, :-1].abs())
+        lost = (lost & self.space.active(code)).any(-1)
+        log_q = (self.components.log_prob(x, code) + log_w).logsumexp(-1)
+        log_q = torch.where(lost, math.inf, log_q)
         if self.outer is None:
             return x, log_q
         theta, ladj = self.outer.from_reference(x, code)
@@ -258,7 +269,7 @@ class Mixture(Transport):
     ) -> tuple[Tensor, Tensor]:
         x, ladj = self._inwards(theta, code)
         log_w = self._weights(code)
-        z, terms = self._terms(x, code, log_w)
+        terms = self.components.log_prob(x, code) + log_w
         u, v = torch.rand(
             2, *terms.shape, generator=generator, device=theta.device, dtype=theta.dtype
         )
@@ -268,11 +279,13 @@ class Mixture(Transport):
         tiny = torch.finfo(edges.dtype).eps
         place = (high - (high - low) * v[:, 0]).clamp(tiny, 1 - tiny)
         chooser = torch.special.ndtri(place).to(theta.dtype)[:, None]
-        return torch.cat([_pick(z, pick), chooser], -1), terms.logsumexp(-1) + ladj
+        z = self.components.pull(x, pick, code)
+        return torch.cat([z, chooser], -1), terms.logsumexp(-1) + ladj
 
     def log_prob(self, theta: Tensor, code: Tensor) -> Tensor:
         x, ladj = self._inwards(theta, code)
-        return self._terms(x, code, self._weights(code))[1].logsumexp(-1) + ladj
+        terms = self.components.log_prob(x, code) + self._weights(code)
+        return terms.logsumexp(-1) + ladj
 
     def sample_reference(self, n: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
         z = super().sample_reference(n, generator, dtype)
@@ -330,3 +343,8 @@ def _edges(log_w: Tensor) -> Tensor:
 def _pick(x: Tensor, which: Tensor) -> Tensor:
     """Row by row one of K, (C, K, D) and (C,) -> (C, D)."""
     return x.gather(1, which[:, None, None].expand(-1, 1, x.shape[-1]))[:, 0]
+
+
+def _times(matrix: Tensor, x: Tensor) -> Tensor:
+    """Row by row, (C, D, D) and (C, D) -> (C, D)."""
+    return (matrix @ x[..., None])[..., 0]
