@@ -378,9 +378,8 @@ class Density:
         """
         values, shown, log_densities = self._entries(theta, items)
         items = None if items is None else items.bool()  # from here on present is present
-        log_prior = theta.new_zeros(len(theta))
-        for log_density in log_densities:
-            log_prior = log_prior + log_density.reshape(len(theta), -1).sum(-1)
+        sums = [x.reshape(len(theta), -1).sum(-1) for x in log_densities]
+        log_prior = sum(sums[1:], sums[0]) if sums else theta.new_zeros(len(theta))
         function = self.surrogate if surrogate and self.surrogate else self.likelihood
         calls = len(theta)
         if total is not None:
@@ -391,7 +390,7 @@ class Density:
         else:
             log_likelihood = function(shown, len(theta), self.by_kind(items)).to(theta.dtype)
         self.evaluations += calls * (function is self.likelihood)
-        if on_host(theta) and not bool(undefined_values(log_prior + log_likelihood).any()):
+        if on_host(theta) and bool((log_prior + log_likelihood < math.inf).all()):  # the usual case
             return log_prior, log_likelihood, torch.zeros_like(log_prior, dtype=torch.bool)
         sound, typical = self._soundness(log_densities, items, theta)
         undefined = undefined_values(log_likelihood)
@@ -463,4 +462,5 @@ def _extreme(values: dict[str, Tensor], like: Tensor) -> Tensor:
 
 
 def undefined_values(x: Tensor) -> Tensor:
-    return x.isnan() | (x == math.inf)
+    """Where it is NaN or +inf."""
+    return ~(x < math.inf)

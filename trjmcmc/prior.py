@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.distributions import (
     ComposeTransform,
     Distribution,
+    ExpTransform,
     IndependentTransform,
     MixtureSameFamily,
     Transform,
@@ -97,7 +98,7 @@ class Prior:
         self._fixed = (
             dist.expand(self.batch_shape) if dist.batch_shape != self.batch_shape else dist
         )
-        self._transform = biject_to(_support(self._fixed))
+        self._transform = _onto(_support(self._fixed))
         self._centre = self._transform(self._origin(1))
 
     def _origin(self, n: int) -> Tensor:
@@ -142,11 +143,12 @@ class Prior:
         u = x.reshape(len(x), *self.u_shape)
         dist = self.distribution(given, len(x))
         fixed = self._fixed is not None
-        transform = self._transform if fixed else biject_to(_support(dist))
+        transform = self._transform if fixed else _onto(_support(dist))
         y = transform(u)
         inside = _interior(_support(dist), y)
         if on_host(x) and bool(inside.all()):
             return y, dist.log_prob(y) + transform.log_abs_det_jacobian(u, y)
+        inside = _by_entry(_support(dist), inside)
         centre = self._centre if fixed else transform(torch.zeros_like(u))
         value = torch.where(inside.reshape(inside.shape + (1,) * len(dist.event_shape)), y, centre)
         log_density = dist.log_prob(value) + transform.log_abs_det_jacobian(u, y)
@@ -155,13 +157,13 @@ class Prior:
     def constrain(self, x: Tensor, given: Params) -> Tensor:
         """Value of unconstrained slots, (C, size) -> (C, *shape)."""
         dist = self.distribution(given, len(x))
-        value: Tensor = biject_to(_support(dist))(x.reshape(len(x), *self.u_shape))
+        value: Tensor = _onto(_support(dist))(x.reshape(len(x), *self.u_shape))
         return value
 
     def unconstrain(self, value: Tensor, given: Params) -> Tensor:
         """Unconstrained slots of a value, (C, *shape) -> (C, size)."""
         dist = self.distribution(given, len(value))
-        x: Tensor = biject_to(_support(dist)).inv(value)
+        x: Tensor = _onto(_support(dist)).inv(value)
         return x.reshape(len(value), self.size)
 
     def sample(self, n: int, given: Params) -> Tensor:
@@ -243,7 +245,7 @@ class _Increasing(Transform):
 
 @biject_to.register(_OrderedConstraint)
 def _biject_to_ordered(constraint: _OrderedConstraint) -> Transform:
-    onto_base = IndependentTransform(biject_to(constraint.base), 1)
+    onto_base = IndependentTransform(_onto(constraint.base), 1)
     return ComposeTransform([_Increasing(), onto_base])
 
 
@@ -369,7 +371,7 @@ def _bijector(dist: Distribution, what: str) -> Transform:
             "use Uniform(-pi, pi) and put the density into the likelihood"
         )
     try:
-        return biject_to(_support(dist))  # knows no discrete support
+        return _onto(_support(dist))  # knows no discrete support
     except NotImplementedError:
         raise TargetError(
             f"{what}: {type(dist).__name__} has no continuous support that "
@@ -379,8 +381,7 @@ def _bijector(dist: Distribution, what: str) -> Transform:
 
 
 def _interior(support: Any, y: Tensor) -> Tensor:
-    """Whether rounding left ``y`` inside an open support, one answer a batch entry."""
-    event_dims = support.event_dim
+    """Whether rounding left numbers of ``y`` inside an open support."""
     while isinstance(support, constraints.independent):
         support = support.base_constraint
     if support is constraints.simplex:
@@ -391,7 +392,21 @@ def _interior(support: Any, y: Tensor) -> Tensor:
         fine = torch.isfinite(y)
         if support.event_dim == 0:
             fine = fine & support.check(y)
-    return fine.flatten(fine.dim() - event_dims).all(-1) if event_dims else fine
+    return fine
+
+
+def _by_entry(support: Any, inside: Tensor) -> Tensor:
+    """Whether that holds of all numbers of a batch entry."""
+    lead = inside.dim() - support.event_dim
+    return inside.flatten(lead).all(-1) if support.event_dim else inside
+
+
+def _onto(support: Any) -> Transform:
+    """torch's bijection onto a support; exp alone above zero, where torch adds 0 + 1 * y."""
+    half_line = isinstance(support, constraints.greater_than | constraints.greater_than_eq)
+    if half_line and isinstance(support.lower_bound, float | int) and support.lower_bound == 0:
+        return ExpTransform()
+    return biject_to(support)
 
 
 def _some_tensor(obj: Any) -> Tensor:

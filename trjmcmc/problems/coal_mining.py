@@ -131,11 +131,11 @@ class _StepRate:
 
     def __call__(self, params: dict[str, Tensor]) -> Tensor:
         height = params["height"]
-        one = torch.ones_like(height[:, :1])
-        spacing = params.get("spacing", one)
-        change = LENGTH * spacing[:, :-1].cumsum(-1)
-        count = torch.cat([0 * one, self._count(change), len(DAYS) * one], -1)
-        return (count.diff(dim=-1) * height.log() - height * spacing * LENGTH).sum(-1)
+        spacing = params.get("spacing", torch.ones_like(height))
+        days = LENGTH * spacing
+        edges = torch.nn.functional.pad(self._count(days[:, :-1].cumsum(-1)), (1, 0))
+        counts = torch.diff(edges, append=torch.full_like(edges[:, :1], len(DAYS)))
+        return (counts * height.log() - height * days).sum(-1)
 
 
 @cache
