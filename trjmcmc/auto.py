@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from .defaults import (
+    between_modes,
     birth_death,
     component_walks,
     components_of,
@@ -63,6 +64,7 @@ USEFUL = 0.1  # share of the best move's efficiency from which another joins it
 NORMALS = (4, 8)  # components a model of the map that needs no training, at each quick fit of it
 FINE = {"components": 16, "draws": 10_000}  # of a model, at a fit that takes its time:
 DEARER, FINER = 40.0, 4.0  # times that of a quick one, and that it forgets faster, about
+MODES_SHARE = 0.25  # of the moves inside a model, for those from one mode to another
 LEAST_SHARE = 0.02  # of the steps for each move between models, whatever was measured
 ROUND = 500  # training steps of the first round; each one has twice as many as the last
 ROUNDS = 3
@@ -359,13 +361,10 @@ class Auto:
 
     def _step(self, moves: list[Kernel]) -> Kernel:
         """Moves between models, then moves inside them that owe nothing to a map."""
-        kernels: list[Kernel | tuple[Kernel, int]] = [
-            *moves,
-            *self._walks(),
-        ]
-        if any(len(m) > 1 for m in self.recipe.modes):
-            kernels += inside(self.target, self.transport, self.recipe)[1:]
-        return Cycle(kernels)
+        walks = self._walks()
+        if modes := between_modes(self.target, self.recipe):  # dear beside a walk
+            walks = [Mixture([Cycle(walks), *modes], [1 - MODES_SHARE, MODES_SHARE])]
+        return Cycle([*moves, *walks])
 
     def _walks(self) -> list[Kernel]:
         return [RandomWalk(self.target, scale=self.recipe.scale)]

@@ -128,11 +128,15 @@ def trained_kernel(
 
 def inside(target: Target, transport: Transport, recipe: Recipe) -> list[Kernel]:
     """Moves through a trained map, and between the modes that the audit has found."""
-    kernels: list[Kernel] = [CrankNicolson(target, transport, fresh=FRESH)]
-    if recipe.few and any(len(m) > 1 for m in recipe.modes):
-        modes = matching(mode_map(target.space, recipe.modes), target)
-        kernels.append(CrankNicolson(target, modes, name="modes"))
-    return kernels
+    return [CrankNicolson(target, transport, fresh=FRESH), *between_modes(target, recipe)]
+
+
+def between_modes(target: Target, recipe: Recipe) -> list[Kernel]:
+    """A move between the modes that the audit has found, if it found several of any model."""
+    if not recipe.few or all(len(m) < 2 for m in recipe.modes):
+        return []
+    modes = matching(mode_map(target.space, recipe.modes), target)
+    return [CrankNicolson(target, modes, name="modes")]
 
 
 def birth_death(target: Target, guess: Tensor | None) -> Kernel:
