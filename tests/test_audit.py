@@ -416,7 +416,7 @@ def test_the_audit_can_be_larger_or_off():
 def test_large_spaces_are_audited_where_the_chains_go(trained):
     target = toys.conjugate_subsets(p=7, n=30)
     sampler = trj.TRJSampler(target, None if trained else trj.transport.Identity, seed=2)
-    sampler.fit(steps=400, batch=256, progress=False)
+    sampler.fit(steps=200, batch=256, progress=False)
     assert sampler.audit_report is None  # nobody knows yet which models matter
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -113,7 +113,7 @@ def test_an_order_constraint_changes_names_only():
     )
     with pytest.raises(ConfigurationError, match="not exchangeable"):
         ComponentWalk(target)
-    result = trj.TRJSampler(target, seed=4).run(max_seconds=10, progress=False)
+    result = trj.TRJSampler(target, seed=4).run(max_seconds=6, progress=False)
     table = result.counts().loc["a"]
     z = (table["probability"] - exact_counts().numpy()) / table["se"]
     assert float(z.abs().max()) < 5

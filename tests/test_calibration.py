@@ -11,7 +11,7 @@ from tests.test_evidence import assert_calibrated
 from trjmcmc.errors import TRJWarning
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "calibration.py"
-RUNS = 30
+RUNS = 20
 
 
 @pytest.fixture(scope="module")

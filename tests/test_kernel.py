@@ -372,9 +372,8 @@ class ChosenOnly(trj.Mixture):
     """A broken mixture for the negative control: the density of the chosen component alone."""
 
     def _alone(self, z, theta, code):
-        log_w = self._weights(code)
-        _, terms = self._terms(theta, code, log_w)
-        return (terms - log_w).gather(1, self._choice(z, log_w)[:, None])[:, 0]
+        pick = self._choice(z, self._weights(code))
+        return self.components.log_prob(theta, code).gather(1, pick[:, None])[:, 0]
 
     def push(self, z, code):
         theta, _ = super().push(z, code)

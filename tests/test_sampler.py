@@ -511,8 +511,8 @@ def test_counts_recover_their_prior_when_the_data_say_nothing():
         lambda p, active: torch.zeros(len(active)),
     )
     sampler = trj.TRJSampler(target, seed=7)
-    sampler.fit(steps=300, progress=False)
-    result = sampler.run(400, chains=64, progress=False)
+    sampler.fit(steps=150, progress=False)
+    result = sampler.run(200, chains=64, progress=False)
     prior = space.log_prior(space.enumerate()).exp().tolist()
     check(result, trj.Truth(dict(zip("01234", prior, strict=True))))
     assert result.draws("3")["x"].shape[1] == 3
@@ -525,7 +525,7 @@ def test_counts_recover_their_prior_when_the_data_say_nothing():
 def test_any_number_of_chains_and_both_precisions(chains, dtype):
     target = toys.gaussians()
     sampler = untrained(trj.TRJSampler(target, toys.gaussian_map(target), seed=8, dtype=dtype))
-    result = sampler.run(2000 // chains + 300, chains=chains, progress=False)
+    result = sampler.run(1000 // chains + 300, chains=chains, progress=False)
     assert result.raw.theta.dtype == dtype
     assert result.raw.code.shape[0] == chains
     check(result, target.truth)
