@@ -233,7 +233,7 @@ def test_a_run_stops_when_its_time_is_up():
 
 def test_memory_is_bounded_where_the_number_of_draws_is_open(monkeypatch):
     monkeypatch.setattr(trj.draws, "STORED", 1000)
-    result = trj.TRJSampler(toys.gaussians(), seed=4).run(max_seconds=4, chains=32, progress=False)
+    result = trj.TRJSampler(toys.gaussians(), seed=4).run(max_seconds=8, chains=32, progress=False)
     assert result.raw.n_draws <= 200 and result.raw.thin > 1
     assert result.report.steps == result.raw.n_draws * result.raw.thin
     check(result)
