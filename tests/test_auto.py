@@ -582,3 +582,29 @@ def test_the_memory_of_k_after_a_fit():
     index = result.model_index().T[:, :, None].astype(float)
     assert emcee.autocorr.integrated_time(index, tol=0, quiet=True).item() <= 10
     assert result.autocorrelation_time() <= 20  # by the spread of the chains' means
+
+
+def test_moves_between_modes_are_one_in_four_inside_a_model():
+    """They are dearer than a walk; both modes, and both models, still get their weights."""
+    wide, narrow = Normal(0.0, 5.0), Normal(0.0, 0.3)
+
+    def two_modes(p):
+        right, left = narrow.log_prob(p["x"] - 4), narrow.log_prob(p["x"] + 4)
+        return torch.logaddexp(right + math.log(0.3), left + math.log(0.7))
+
+    ratio = math.exp(-(4**2) / (2 * (5.0**2 + 0.3**2)))  # of the evidences
+    target = trj.Target(
+        [
+            trj.Model("two modes", {"x": wide}, two_modes),
+            trj.Model("one mode", {"y": wide}, lambda p: narrow.log_prob(p["y"])),
+        ],
+        truth=trj.Truth({"two modes": ratio / (1 + ratio), "one mode": 1 / (1 + ratio)}),
+    )
+    result = trj.TRJSampler(target, seed=6).run(draws=400, chains=64, progress=False)
+    rates, steps = result.report.acceptance, result.report.steps
+    crossings = rates["modes"]["proposals"] / 64  # of a step that has one or a walk
+    assert abs(crossings / steps - 0.25) < 5 * (0.25 * 0.75 / steps) ** 0.5
+    assert rates["walk"]["proposals"] / 64 == steps - crossings
+    check(result)
+    x = result.draws("two modes")["x"]
+    assert abs((x > 0).mean() - 0.3) < 0.05 and set(np.sign(x)) == {-1.0, 1.0}

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 import torch
 import zuko
-from torch.distributions import Normal
+from torch.distributions import MultivariateNormal, Normal
 
 import trjmcmc as trj
 from tests import toys
@@ -556,3 +556,74 @@ def test_normals_of_no_weight_are_never_chosen(generator):
         back, _ = flow.pull(points, code, generator)
         again, _ = flow.push(back, code)
         assert torch.allclose(again, points, atol=1e-4)
+
+
+@pytest.mark.parametrize("small", [40, 0], ids=["a matrix a row", "sorted by matrix"])
+@pytest.mark.parametrize("host", [True, False], ids=["host", "device"])
+@pytest.mark.parametrize("make_space", [mixed_space, subset_space], ids=["list", "subsets"])
+def test_fitted_normals_are_those_of_torch(make_space, host, small, generator, monkeypatch):
+    """To the last digits of float64, whichever slots a model uses, and both ways."""
+    monkeypatch.setattr(trj.transport.mixture, "on_host", lambda x: host)
+    monkeypatch.setattr(trj.transport.mixture, "SMALL", small)
+    space, k = make_space(), 3
+    codes = space.enumerate()
+    m, d = len(codes), space.n_slots
+    loc = torch.randn(m, k, d, generator=generator, dtype=torch.float64)
+    tril = torch.randn(m, k, d, d, generator=generator, dtype=torch.float64).tril() / 3
+    tril = tril + torch.eye(d)
+    normals = Gaussians(space, loc, tril)
+    code = codes.repeat(20, 1)
+    z = torch.randn(len(code), d, generator=generator, dtype=torch.float64)
+    pick = torch.randint(k, (len(code),), generator=generator)
+    x = normals.push(z, pick, code)
+    assert torch.allclose(normals.pull(x, pick, code), z, atol=1e-12)
+    active, index = space.active(code), space.index(code)
+    assert torch.equal(x[~active], z[~active])
+    found = normals.log_prob(x, code)
+    for i in range(len(code)):
+        on = active[i]
+        if not on.any():
+            assert torch.equal(found[i], torch.zeros(k, dtype=torch.float64))
+            continue
+        part = tril[index[i]][:, on][:, :, on]
+        exact = MultivariateNormal(loc[index[i]][:, on], scale_tril=part).log_prob(x[i, on])
+        assert torch.allclose(found[i], exact, rtol=1e-13, atol=1e-12)
+        moved = loc[index[i], pick[i], on] + part[pick[i]] @ z[i, on]
+        assert torch.allclose(x[i, on], moved, atol=1e-12)
+
+
+@pytest.mark.parametrize("reference", [Gaussian(), Gaussian(2.5), StudentT(4)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_densities_of_coordinates_in_use(reference, dtype, generator):
+    z = torch.randn(50, 3, 400, generator=generator, dtype=dtype)
+    used = torch.rand(50, 1, 400, generator=generator) < 0.5
+    found = reference.log_density(z, used)
+    exact = torch.where(used, reference.log_prob(z.double()), 0.0).sum(-1)
+    assert found.dtype == dtype
+    assert torch.allclose(found.double(), exact, rtol=100 * torch.finfo(dtype).eps)
+
+
+class NotOfNothing(Identity):
+    """A map that fails on no points at all, as a user's may."""
+
+    def to_reference(self, theta, code):
+        theta.amax(0)
+        return super().to_reference(theta, code)
+
+    from_reference = to_reference
+
+
+def test_components_share_the_reference_of_the_first_and_need_no_points(generator):
+    space = trj.problems.sinh_arcsinh().space
+    maps = [Identity(space, StudentT(3)), NotOfNothing(space, Gaussian())]
+    log_weights = torch.tensor([[0.0, -math.inf]])
+    flow = Mixture(maps, log_weights=log_weights)
+    code = torch.ones(10, 1, dtype=torch.long)
+    z = flow.sample_reference(10, generator, torch.float32)
+    x, log_q = flow.push(z, code)
+    assert torch.allclose(log_q, StudentT(3).log_prob(z[:, :2]).sum(-1), atol=1e-5)
+    assert torch.allclose(flow.pull(x, code, generator)[0][:, :2], z[:, :2])
+    both = Mixture(maps).log_prob(x, code)
+    assert torch.allclose(both, log_q, atol=1e-5)  # the same map twice, and the same reference
+    whole = Mixture([Identity(space), Identity(space)])
+    assert whole.push(z[:0], code[:0])[0].shape == (0, 2)

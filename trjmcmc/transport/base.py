@@ -75,7 +75,7 @@ class Gaussian(Reference):
     def log_density(self, z: Tensor, used: Tensor) -> Tensor:
         squares = torch.where(used, z, 0.0).square().sum(-1)  # few passes over a large tensor
         constant = 0.5 * math.log(2 * math.pi * self.scale**2)
-        return -0.5 / self.scale**2 * squares - constant * used.sum(-1)
+        return -0.5 / self.scale**2 * squares - constant * used.sum(-1, dtype=z.dtype)
 
     def refresh(self, z: Tensor, rho: Tensor | float, generator: torch.Generator) -> Tensor:
         rho = torch.as_tensor(rho, dtype=z.dtype, device=z.device)

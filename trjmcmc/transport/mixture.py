@@ -18,6 +18,7 @@ from .base import Bijection, Gaussian, Reference, Transport
 from .cosmic import CosmicFlow
 from .standard import TABLE
 
+SMALL = 40  # dimensions up to which a matrix a row may be copied: as fast as sorting by matrix
 ASTRAY = 0.01  # of a reference coordinate, by which pull may miss what was pushed
 COMPONENTS = 4  # of the default map: measured as good as 8, better than 1 on several modes
 
@@ -59,7 +60,11 @@ class Maps(Components):
             each.calibrate(code, loc, scale)
 
     def log_prob(self, x: Tensor, code: Tensor) -> Tensor:
-        return torch.stack([m.log_prob(x, code) for m in self._maps()], 1)
+        active, terms = self.space.active(code), []
+        for each in self._maps():
+            z, ladj = each.to_reference(x, code)
+            terms.append(self.reference.log_density(z, active) + ladj)
+        return torch.stack(terms, 1)
 
     def pull(self, x: Tensor, pick: Tensor, code: Tensor) -> Tensor:
         return self._picked([m.to_reference for m in self._maps()], x, pick, code)
@@ -73,7 +78,8 @@ class Maps(Components):
         order = torch.argsort(pick, stable=True)
         sizes = torch.bincount(pick, minlength=len(ways)).tolist()
         parts = zip(ways, x[order].split(sizes), code[order].split(sizes), strict=True)
-        return torch.cat([way(*rows)[0] for way, *rows in parts])[torch.argsort(order)]
+        found = [way(*rows)[0] for way, *rows in parts if len(rows[0])]
+        return torch.cat(found)[torch.argsort(order)] if found else x
 
 
 class Gaussians(Components):
@@ -106,13 +112,19 @@ class Gaussians(Components):
         self.register_buffer("tril", tril)
         self.register_buffer("inverse", torch.linalg.solve_triangular(tril, eye, upper=False))
         log_det = tril.diagonal(dim1=2, dim2=3).abs().log().sum(-1)
-        self.register_buffer("log_norm", log_det + 0.5 * math.log(2 * math.pi) * on.sum(-1))
+        self.register_buffer(
+            "log_norm", log_det + 0.5 * math.log(2 * math.pi) * on.sum(-1, dtype=tril.dtype)
+        )
 
     def log_prob(self, x: Tensor, code: Tensor) -> Tensor:
-        index, every = self.space.index(code), range(len(self.on))
-        functions = [partial(self._squares, m) for m in every]
+        index = self.space.index(code)
         x = torch.where(self.on[index], x, 0.0)
-        (squares,) = apply_by_group(index, functions, x, torch.zeros_like(self.loc[:, 0]))
+        if on_host(x):  # a model at a time: no matrix is copied
+            functions = [partial(self._squares, m) for m in range(len(self.on))]
+            (squares,) = apply_by_group(index, functions, x, torch.zeros_like(self.loc[:, 0]))
+        else:
+            gap = x[:, None] - self.loc[index]
+            squares = (self.inverse[index] @ gap[..., None])[..., 0].square().sum(-1)
         return -0.5 * squares - self.log_norm[index]
 
     def _squares(self, m: int, x: Tensor) -> tuple[Tensor]:
@@ -123,11 +135,21 @@ class Gaussians(Components):
 
     def pull(self, x: Tensor, pick: Tensor, code: Tensor) -> Tensor:
         index = self.space.index(code)
-        return _times(self.inverse[index, pick], x - self.loc[index, pick])
+        return self._times(self.inverse, x - self.loc[index, pick], index, pick)
 
     def push(self, z: Tensor, pick: Tensor, code: Tensor) -> Tensor:
         index = self.space.index(code)
-        return self.loc[index, pick] + _times(self.tril[index, pick], z)
+        return self.loc[index, pick] + self._times(self.tril, z, index, pick)
+
+    def _times(self, table: Tensor, x: Tensor, index: Tensor, pick: Tensor) -> Tensor:
+        """Each row (C, D) times its own matrix of a table (M, K, D, D)."""
+        if not on_host(x) or x.shape[1] <= SMALL:
+            return (table[index, pick] @ x[..., None])[..., 0]
+        functions = [
+            lambda rows, matrix=matrix: (rows @ matrix.mT,) for matrix in table.flatten(0, 1)
+        ]
+        which = index * self.number + pick
+        return apply_by_group(which, functions, x, torch.zeros_like(table[..., 0].flatten(0, 1)))[0]
 
 
 class Diagonals(Components):
@@ -343,8 +365,3 @@ def _edges(log_w: Tensor) -> Tensor:
 def _pick(x: Tensor, which: Tensor) -> Tensor:
     """Row by row one of K, (C, K, D) and (C,) -> (C, D)."""
     return x.gather(1, which[:, None, None].expand(-1, 1, x.shape[-1]))[:, 0]
-
-
-def _times(matrix: Tensor, x: Tensor) -> Tensor:
-    """Row by row, (C, D, D) and (C, D) -> (C, D)."""
-    return (matrix @ x[..., None])[..., 0]
