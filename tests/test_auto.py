@@ -608,3 +608,20 @@ def test_moves_between_modes_are_one_in_four_inside_a_model():
     check(result)
     x = result.draws("two modes")["x"]
     assert abs((x > 0).mean() - 0.3) < 0.05 and set(np.sign(x)) == {-1.0, 1.0}
+
+
+def test_a_precision_that_was_missed_is_said(tmp_path):
+    sampler = trj.TRJSampler(toys.gaussians(), seed=1)
+    with pytest.warns(trj.errors.ConvergenceWarning, match=r"until was not reached: probability ±"):
+        result = sampler.run(200, until={"probability": 1e-6}, progress=False)
+    assert result.report.missed.endswith("of 1e-06")
+    result.save(tmp_path / "run.pt")
+    assert trj.load(tmp_path / "run.pt").report.missed == result.report.missed
+    assert sampler.run(200, until={"probability": 0.2}, progress=False).report.missed == ""
+
+
+def test_a_look_that_told_nothing_saves_nothing():
+    """Neither what is there nor what is hoped for has any efficiency: time was too short."""
+    found = chooser(WORK)
+    assert found._saving(Segment(0.0, 1.0, 0.01, True, 40), 0.0) == 0.0
+    assert found._saving(Segment(1.0, 1.0, 0.01, True, 40), 0.0) == 0.0

@@ -498,7 +498,8 @@ class Auto:
         if not found.varied:
             return 0.0
         wait = max(self._wait(found), self._room) if self.fill else self._wait(found)
-        return wait * (1 - found.efficiency / max(hoped, found.efficiency))
+        better = max(hoped, found.efficiency)
+        return wait * (1 - found.efficiency / better) if better else 0.0
 
     def _round(self, steps: int) -> float:
         """Train, and look at the jump through the map."""

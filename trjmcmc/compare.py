@@ -242,11 +242,11 @@ class Comparison:
     """What :func:`compare_samplers` found.
 
     Attributes:
-        table: One row a sampler. ``fit_s`` and ``total_s`` in seconds of wall time; ``ess``,
-            effective draws of the model indicator that has fewest (of those between 1 and
-            99 %), less the one that each chain starts with; the same per second of the total,
-            per step of a chain and per evaluation of the likelihood; ``between``, acceptance of
-            moves to another model; ``error``, the largest of a model's probability against the
+        table: One row a sampler. ``fit_s`` and ``total_s`` in seconds of wall time;
+            ``chains``, how many it had; ``ess``, effective draws of the model indicator that
+            has fewest (of those between 1 and 99 %), less the one that each chain starts with;
+            the same per second of the total, per step of a chain and per evaluation of the
+            likelihood; ``between``, acceptance of moves to another model; ``error``, the largest of a model's probability against the
             truth; ``z``, the largest in standard errors; ``rhat`` of the indicator; ``note``.
         results: By sampler, its result; None where it failed.
     """
@@ -350,6 +350,7 @@ def _run(
 COLUMNS = [
     "fit_s",
     "total_s",
+    "chains",
     "ess",
     "ess_per_s",
     "ess_per_step",
@@ -387,6 +388,7 @@ def _row(result: Result, total: float) -> dict[str, Any]:
     row = {
         "fit_s": total - seconds.get("warmup", 0.0) - seconds.get("sample", 0.0),
         "total_s": total,
+        "chains": raw.n_chains,
         "ess": ess,
         "ess_per_s": ess / total,
         "ess_per_step": ess / (result.report.steps * raw.n_chains),

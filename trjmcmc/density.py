@@ -107,7 +107,10 @@ class Likelihood(Called):
         if "dtype" in str(error):
             return "; if its data have another precision, state Target(..., dtype=...)"
         if self._vectorized:
-            return " (params hold a batch of points; for a function of one pass vectorized=False)"
+            return (
+                ' (params hold a batch of points: beside data write params["x"][:, None]; for a '
+                "function of one point pass vectorized=False)"
+            )
         return "; where it branches on values use torch.where, or wrap it: trj.BlackBox(function)"
 
     def _wrong_shape(self, value: Any, n: int) -> None:

@@ -84,7 +84,8 @@ class RunReport:
         acceptance: By kernel: acceptance rates ``within`` and ``between`` models, and the
             number of ``proposals``.
         fit: Trace of the training, or None if the map was not trained here.
-        seconds: Wall time by stage: ``pilot``, ``fit``, ``importance``, ``warmup``, ``sample``.
+        seconds: Wall time by stage: ``survey`` (a small pilot run), ``pilot`` (a full one),
+            ``fit``, ``audit``, ``importance``, ``warmup``, ``sample``.
         steps: Kernel steps of each chain, warm-up left out.
         seed: The sampler's seed.
         interrupted: Whether the user stopped the run.
@@ -96,6 +97,7 @@ class RunReport:
         audit: What the audit of the map found, or None if there was none.
         plan: How the kernel was chosen, and what it adapted in warm-up.
         out_of_time: Whether ``max_seconds`` ended the run.
+        missed: Where it ended before it was as precise as ``until`` asked: how far it came.
         variational: The fit's own answer and how far off it was, where q(m) was learnt.
     """
 
@@ -112,6 +114,7 @@ class RunReport:
     audit: AuditReport | None = field(default=None, repr=False)
     plan: Plan = field(default_factory=Plan)
     out_of_time: bool = False
+    missed: str = ""
     variational: Variational | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
@@ -1172,7 +1175,8 @@ class Result:
         """Say aloud what is doubtful: chains that do not mix, routes that disagree, overflow.
 
         Issues a :class:`ConvergenceWarning` for models of more than one percent whose visits
-        are flagged, and where densities overflowed while sampling; a :class:`LimitWarning` where
+        are flagged, where the precision that was asked for was missed, and where densities
+        overflowed while sampling; a :class:`LimitWarning` where
         counts pile up at their largest though their prior does not; a
         :class:`DisagreementWarning` where visits and importance sampling clash.
         """
@@ -1195,6 +1199,13 @@ class Result:
             warnings.warn(
                 f"max_seconds left time for {self.raw.n_draws} draws a chain after pilot, fit and "
                 f"warm-up ({sum(self.report.seconds.values()):.0f} s in all): give it more",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        elif self.report.missed:
+            warnings.warn(
+                f"until was not reached: {self.report.missed}. Give the run more max_seconds or "
+                "draws, or ask for less.",
                 ConvergenceWarning,
                 stacklevel=4,
             )

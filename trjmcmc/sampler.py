@@ -92,15 +92,17 @@ class TRJSampler:
         target: The target.
         transport: A map, or a function that makes one from the bound space, such as
             ``lambda space: CosmicFlow(space, layers=12)``; a :class:`CosmicFlow` by default.
-        kernel: A kernel, or a function of (target, transport) that makes one. By default a
-            transport jump to another model, a Crank-Nicolson move in reference space and
-            random walks in plain coordinates at each step.
+        kernel: A kernel, or a function of (target, transport) that makes one; the map is then
+            trained in full before the first run, unless ``fit=False``. By default the run
+            chooses, see :meth:`run`; after a full fit a transport jump to another model, a
+            Crank-Nicolson move in reference space and random walks in plain coordinates.
         models: The distribution over models that :meth:`fit` learns where it trains by reverse
             KL: a :class:`~trjmcmc.fit.ModelWeights` over ``target.space``, or a function that
             makes one from the space, such as ``trj.Made``. By default an autoregressive network
             in spaces of more than 64 models, none in smaller ones.
-        seed: Any integer; drawn and recorded if omitted. The same seed, device and versions
-            give identical draws (unless an audit had to end after its two minutes).
+        seed: Any integer; drawn and recorded if omitted. With ``run(fit=True)`` or
+            ``fit=False`` the same seed, device and versions give identical draws (unless an
+            audit had to end after its two minutes); ``fit="auto"`` chooses by measured times.
         device: Where to compute, e.g. ``"cuda"``; tensors inside your likelihood must be there.
         dtype: ``torch.float32`` (default, as torch's) or ``torch.float64``.
 
@@ -154,6 +156,11 @@ class TRJSampler:
         elif not isinstance(transport, Transport):
             transport = transport(space)
         self.transport = matching(transport, self.target)
+        if kernel is not None and not callable(kernel) and not isinstance(kernel, Kernel):
+            raise ConfigurationError(
+                "kernel: expected a trj.kernel.Kernel, or a function of (target, transport) that "
+                f"makes one, got {kernel!r}; several kernels in turn are a trj.kernel.Cycle"
+            )
         self._make_kernel: MakeKernel = self._default_kernel
         self._own_kernel = kernel is not None
         self._simple: Transport | None = None  # a map of fitted normals, where that was enough
@@ -575,7 +582,8 @@ class TRJSampler:
                 chain, tally = self._record(kernel, state, draws, thin, enough, progress)
             self._late = time.monotonic() >= deadline
             plan.settings = {k.name: found for k in kernel.parts() if (found := k.adapted())}
-            return self._finish(chain, tally, plan)
+            missed = enough.missed(chain.draws.code.transpose(0, 1))
+            return self._finish(chain, tally, plan, missed)
 
     def _chains(self, most: int) -> int:
         """Fewer of them where each holds a sum over components as large as the data."""
@@ -792,7 +800,7 @@ class TRJSampler:
         self._seconds["sample"] = time.perf_counter() - begun
         return chain, tally
 
-    def _finish(self, chain: Chains, tally: Tally, plan: Plan) -> Result:
+    def _finish(self, chain: Chains, tally: Tally, plan: Plan, missed: str) -> Result:
         """Report, and warn of what is doubtful."""
         record = chain.draws
         report = RunReport(
@@ -809,6 +817,7 @@ class TRJSampler:
             audit=self.audit_report,
             plan=plan,
             out_of_time=chain.stopped == "enough" and self._late,
+            missed=missed,
         )
         if chain.error is None and self._recipe.weights is not None:
             report.variational = self._variational(record)

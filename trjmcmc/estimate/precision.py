@@ -198,6 +198,27 @@ class Enough:
             self.disappointed = self._hopeless(recorder)
         return self.reached or self.disappointed or time.monotonic() >= self.deadline
 
+    def _so_far(self, now: Progress) -> str:
+        return ", ".join(
+            f"{kind.replace('_', ' ')} ± {now.of(kind):.2g} of {error:.2g}"
+            for kind, error in self.until.items()
+        )
+
+    def missed(self, code: Tensor) -> str:
+        """How far a run has come that ended before it was precise enough; empty if it was.
+
+        Arguments:
+            code: Models of the kept draws, shape (draw, chain, L), on the CPU.
+        """
+        if not self.until or self.reached:
+            return ""
+        now = progress_of(self.space, code)
+        if self._length(now, self.until, len(code)) <= 1:
+            return ""
+        times = len(code) / now.time
+        long = f", {times:.1f} of {FORGOTTEN:.0f} autocorrelation times" * (times < FORGOTTEN)
+        return self._so_far(now) + long
+
     def _say(self, now: Progress | None) -> None:
         """Put what is left into words, now and then."""
         clock = time.monotonic()
@@ -205,11 +226,7 @@ class Enough:
             return
         self._said = clock
         left = min((clock - self._begun) * (self._far - 1), self.deadline - clock)
-        words = [
-            f"{kind.replace('_', ' ')} ± {now.of(kind):.2g} of {error:.2g}"
-            for kind, error in self.until.items()
-            if now is not None
-        ]
+        words = [] if now is None else [self._so_far(now)]
         if math.isfinite(left):
             words.append(f"about {max(left, 0.0):.0f} s left")
         self.progress = ", ".join(words)
