@@ -2,6 +2,7 @@ import math
 import sys
 import time
 import warnings
+from dataclasses import replace
 
 import emcee
 import matplotlib
@@ -31,6 +32,7 @@ from trjmcmc.estimate import (
     smoothed,
     transition_matrix,
 )
+from trjmcmc.estimate.bridge import _solve
 from trjmcmc.estimate.evaluate import repeated_bartolucci
 from trjmcmc.estimate.routes import through_the_map
 from trjmcmc.fit import Pool
@@ -250,6 +252,43 @@ def test_two_routes_combine_as_least_squares_say():
     assert shares[0].std_error == pytest.approx(
         shares[0].value * shares[1].value * math.sqrt(variance), rel=1e-6
     )
+
+
+def test_routes_that_rest_on_the_same_chains_have_a_wider_error():
+    """Errors of one size with a correlation of .6 by batches; as independent they are too small."""
+    rng, b, each = np.random.default_rng(0), 32, 0.1
+    factor = np.linalg.cholesky(each**2 / b * np.array([[1.0, 0.6], [0.6, 1.0]]))
+    z = {True: [], False: []}
+    for _ in range(1000):
+        ours, theirs = factor @ rng.normal(size=(2, b))
+        p = 1 / (1 + math.exp(-theirs.sum()))
+        slope, lean = p * (1 - p), theirs - theirs.mean()
+        for known in z:
+            parts = [tuple(x) if known else () for x in (ours - ours.mean(), slope * lean)]
+            masses = [Estimate(ours.sum(), each, batches=parts[0]), Estimate(0.0, 1e-4)]
+            share = Estimate(p, each * slope, batches=parts[1])
+            other = replace(share.scaled(-1), value=1 - p, std_error=share.std_error)
+            spread = (each * slope) ** 2 * np.array([[1.0, -1.0], [-1.0, 1.0]])
+            found, covariance = combine(masses, [share, other], spread)
+            error = math.sqrt(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
+            z[known].append((found[0].value - found[1].value) / error)
+    rms = {known: float(np.sqrt(np.mean(np.square(x)))) for known, x in z.items()}
+    assert rms[True] == pytest.approx(1.0, abs=0.1)
+    assert rms[False] == pytest.approx(math.sqrt(1.6), abs=0.12)
+
+
+def test_batches_of_a_bridge_tell_what_it_would_be_without_them():
+    rng = np.random.default_rng(1)
+    here, there = 0.5 * rng.normal(size=(64, 200)) ** 2, -0.5 * rng.normal(size=200_000) ** 2
+    here[rng.random(here.shape) < 0.4] = np.nan  # elsewhere
+    whole = bridge(here, there)
+    assert sum(whole.batches) == pytest.approx(0.0, abs=1e-12)
+    rest = [here[np.arange(64) % 32 != k] for k in range(32)]
+    left_out = [_solve(x[~np.isnan(x)], there, whole.ess) - whole.value for x in rest]
+    expected = -np.array(whole.batches)
+    assert np.corrcoef(left_out, expected)[0, 1] > 0.999
+    assert np.std(left_out) == pytest.approx(np.std(expected), rel=0.1)
+    assert bridge(here[:20], there).batches == ()  # so few chains tell nothing of it
 
 
 def test_what_is_unknown_stays_unknown_when_routes_combine():

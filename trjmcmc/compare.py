@@ -246,8 +246,9 @@ class Comparison:
             ``chains``, how many it had; ``ess``, effective draws of the model indicator that
             has fewest (of those between 1 and 99 %), less the one that each chain starts with;
             the same per second of the total, per step of a chain and per evaluation of the
-            likelihood; ``between``, acceptance of moves to another model; ``error``, the largest of a model's probability against the
-            truth; ``z``, the largest in standard errors; ``rhat`` of the indicator; ``note``.
+            likelihood; ``between``, acceptance of moves to another model; ``error``, the
+            largest of a model's probability against the truth; ``z``, the largest in standard
+            errors; ``rhat`` of the indicator; ``note``.
         results: By sampler, its result; None where it failed.
     """
 

@@ -50,7 +50,7 @@ from .estimate import (
     usable,
     visit_probability,
 )
-from .estimate.mean import MANY_CHAINS
+from .estimate.mean import BATCHES, MANY_CHAINS, batch_sums
 from .export import split_rhat
 from .fit import AuditReport, FitTrace, ModelAudit
 from .prior import PriorSpec
@@ -372,6 +372,9 @@ class Result:
         jumps = [self._bartolucci.get(m, NOTHING) for m in labels]
         if sum(map(usable, jumps)) >= sum(map(usable, share)):
             share = jumps
+        elif self.raw.n_chains >= BATCHES:
+            each = (inside.mean(2) - inside.mean((1, 2))[:, None]) / self.raw.n_chains
+            share = [replace(e, batches=batch_sums(x)) for e, x in zip(share, each, strict=True)]
         error = np.array([e.std_error if usable(e) else 0.0 for e in share])
         return combine(
             [self._best_route(m) for m in labels], share, share_covariance(batches, error)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from .draws import Draws, Recorder
 from .errors import BudgetError, InterruptedWarning, TargetError, TRJError
+from .estimate.mean import BATCHES
 from .fit import Pool
 from .kernel import Info, Kernel, State, adapting, start
 from .target import Target
@@ -20,7 +21,6 @@ from .transport import Transport
 
 CHECK_EVERY = 25  # warm-up steps between looks at the count of undefined densities
 REPLAYED = 20_000  # points of a warm-up that are kept to train on, about
-BATCHES = 32  # at least, where there are enough steps
 CANDIDATES = 64  # points tried for each chain that starts from the prior
 
 

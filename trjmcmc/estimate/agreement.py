@@ -100,6 +100,9 @@ def combine(
 ) -> tuple[list[Estimate], NDArray[np.float64]]:
     """Log masses from evidences and from shares together, by generalised least squares.
 
+    The weights take both kinds as independent. Where both rest on the same chains, and their
+    batches are known, the errors count what they have in common.
+
     Flagged estimates count only for models that nothing else tells of, and their flag stays.
 
     Arguments:
@@ -121,13 +124,13 @@ def combine(
     level = float(value[counted].max()) if counted.any() else 0.0
     weight = np.where(counted, 1 / np.maximum(error, LEAST_ERROR) ** 2, 0.0)
     precision, right = np.diag(weight), weight * np.where(counted, value - level, 0.0)
-    rows = np.flatnonzero(seen)
+    rows, pull = np.flatnonzero(seen), np.zeros_like(precision)
     if len(rows) > 1 and counted.any():
-        pull, log_ratio = _ratios(
+        pull[np.ix_(rows, rows)], log_ratio = _ratios(
             np.array([e.value for e, s in zip(share, seen, strict=True) if s]), covariance, rows
         )
-        precision[np.ix_(rows, rows)] += pull
-        right[rows] += pull @ log_ratio
+        precision += pull
+        right[rows] += pull[np.ix_(rows, rows)] @ log_ratio
     reached = counted | linked
     result = np.zeros_like(precision)
     if reached.any():
@@ -135,6 +138,8 @@ def combine(
         inner = precision[np.ix_(reached, reached)] * np.outer(scale, scale)
         result[np.ix_(reached, reached)] = np.linalg.inv(inner) * np.outer(scale, scale)
     x = result @ right + level
+    common = (result * weight) @ _common(log_mass, share) @ (result @ pull).T
+    result = result + _widening(common + common.T)
     spread = np.sqrt(np.maximum(result.diagonal(), 0.0))
     found = []
     for k, e in enumerate(log_mass):
@@ -144,6 +149,24 @@ def combine(
         se, warning = float(spread[k]), "" if sound[k] or linked[k] else e.warning
         found.append(Estimate(float(x[k]), se, 1 / se**2 if se else math.inf, warning))
     return found, result
+
+
+def _common(log_mass: Sequence[Estimate], share: Sequence[Estimate]) -> NDArray[np.float64]:
+    """Covariance of log masses and log shares, by the batches of chains that both rest on."""
+    both = [(e.batches, f.batches, f.value) for e, f in zip(log_mass, share, strict=True)]
+    b = max((len(x) for x, _, _ in both), default=0)
+    if b < 2:
+        return np.zeros((len(both), len(both)))
+    blank = np.zeros(b)
+    ours = np.array([x if len(x) == b else blank for x, _, _ in both])
+    theirs = np.array([np.divide(y, p) if len(y) == b and p > 0 else blank for _, y, p in both])
+    return np.nan_to_num(ours @ theirs.T * b / (b - 1))
+
+
+def _widening(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The part of a symmetric matrix that widens errors: covariances by batches are noisy."""
+    size, direction = np.linalg.eigh(x)
+    return (direction * size.clip(min=0)) @ direction.T
 
 
 def _ratios(

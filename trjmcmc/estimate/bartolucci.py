@@ -75,16 +75,18 @@ def bartolucci(crossings: Tensor, stays: Tensor) -> list[Estimate]:
     # a model that one batch alone has left: its own rates are all that is known
     left_out = stationary(torch.where(without.sum(-1, keepdim=True) > 0, without, rates))
     b = len(crossings)
-    error = ((b - 1) / b * (left_out - left_out.mean(0)).square().sum(0)).sqrt()
+    lean = left_out.mean(0) - left_out
+    error = ((b - 1) / b * lean.square().sum(0)).sqrt()
     error = error.nan_to_num(math.inf)  # all rests on one batch
     found = [Estimate(0.0, math.inf, 0.0, UNLINKED) for _ in total]
-    for i, value, se in zip(linked.tolist(), p.tolist(), error.tolist(), strict=True):
+    columns = linked.tolist(), p.tolist(), error.tolist(), lean.T.tolist()
+    for i, value, se, parts in zip(*columns, strict=True):
         moves = float(total[i].sum() + total[:, i].sum())
         warning = f"only {moves:.1f} crossings expected" if moves < 2 * FEW_CROSSINGS else ""
         if b < LEAST_BATCHES or math.isinf(se):
             se, warning = math.inf, warning or "too few batches for an error"
         ess = value * (1 - value) / se**2 if se > 0 else math.inf
-        found[i] = Estimate(value, se, ess, warning)
+        found[i] = Estimate(value, se, ess, warning, tuple(parts))
     return found
 
 

@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from scipy.special import expit, logsumexp
 
 from .estimate import Estimate
-from .mean import mean_error_where
+from .mean import BATCHES, batch_sums, mean_error_where
 
 WIDE = 50.0  # nats about the weights in which the evidence is looked for
 DOUBTFUL = 0.1  # nats of standard error beyond which draws and map hardly meet
@@ -74,7 +74,12 @@ def bridge(posterior: NDArray[np.floating], proposal: NDArray[np.floating]) -> E
         warning = "draws and map hardly overlap"
     elif ess < FEW:
         warning = f"only {ess:.0f} effective draws"
-    return Estimate(value, error, ess, warning)
+    batches: tuple[float, ...] = ()
+    if len(inside) >= BATCHES:
+        lean = np.zeros(inside.shape)
+        lean[inside] = 1 - f / f.mean()
+        batches = batch_sums(lean.sum(1) / here.size)
+    return Estimate(value, error, ess, warning, batches)
 
 
 def _solve(here: NDArray[np.float64], there: NDArray[np.float64], effective: float) -> float:

@@ -13,6 +13,7 @@ from ..export import effective_sample_size
 Covariance = NDArray[np.float64]
 ENOUGH_CHAINS = 8  # that must share the draws of a model for the spread of their means to tell
 ROUNDING = 1e-12  # relative spread of what is constant
+BATCHES = 32  # of chains, at least, where there are enough
 MANY_CHAINS = 32  # from here on the spread of the chains' own means is the better error
 
 
@@ -133,3 +134,8 @@ def autocorrelation_time(x: NDArray[np.floating]) -> float:
     if constant.any():
         return math.inf
     return float(emcee.autocorr.integrated_time(x.T[:, :, None], tol=0, quiet=True).item())
+
+
+def batch_sums(x: NDArray[np.floating]) -> tuple[float, ...]:
+    """Sums over the batches that chains are dealt to in turn, (chain,) -> BATCHES numbers."""
+    return tuple(np.bincount(np.arange(len(x)) % BATCHES, weights=x).tolist())
