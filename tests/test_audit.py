@@ -361,7 +361,7 @@ def test_verdicts():
 def test_four_modes_get_their_weights(dim):
     target, centre = four_modes(dim), mode_centres(dim)
     sampler = trj.TRJSampler(target, seed=1)
-    sampler.fit(steps=800, progress=False)
+    sampler.fit(steps=600, progress=False)
     (model,) = sampler.audit_report.models
     assert (model.verdict, model.modes) == ("covered", 4)
     assert abs(model.map_log_evidence) < 5 * model.map_std_error + 1e-3
@@ -413,7 +413,8 @@ def test_the_audit_can_be_larger_or_off():
 
 
 @pytest.mark.parametrize("trained", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_large_spaces_are_audited_where_the_chains_go(trained):
+def test_large_spaces_are_audited_where_the_chains_go(trained, monkeypatch):
+    monkeypatch.setattr(trj.fit.recipe, "SPOTS", 3)
     target = toys.conjugate_subsets(p=7, n=30)
     sampler = trj.TRJSampler(target, None if trained else trj.transport.Identity, seed=2)
     sampler.fit(steps=200, batch=256, progress=False)
@@ -422,7 +423,7 @@ def test_large_spaces_are_audited_where_the_chains_go(trained):
         warnings.simplefilter("always")
         result = sampler.run(300, chains=64, progress=False)
     table = result.audit()
-    assert 1 <= len(table) <= 8
+    assert 1 <= len(table) <= 3
     for label in table.index:
         exact = target.truth.log_evidence[label]
         assert abs(table.loc[label, "log_evidence"] - exact) < 6 * table.loc[label, "se"] + 0.1

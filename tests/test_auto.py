@@ -224,9 +224,10 @@ def test_a_run_stops_when_it_is_precise_enough():
 
 def test_a_run_stops_when_its_time_is_up():
     begun = time.monotonic()
-    result = trj.TRJSampler(toys.gaussians(), seed=4).run(
-        until={"probability": 1e-6}, max_seconds=5, progress=False
-    )
+    with pytest.warns(TRJWarning, match="until was not reached"):
+        result = trj.TRJSampler(toys.gaussians(), seed=4).run(
+            until={"probability": 1e-6}, max_seconds=4, progress=False
+        )
     assert time.monotonic() - begun < 20
     assert result.raw.n_draws > 10
 
@@ -615,6 +616,10 @@ def test_a_precision_that_was_missed_is_said(tmp_path):
     with pytest.warns(trj.errors.ConvergenceWarning, match=r"until was not reached: probability ±"):
         result = sampler.run(200, until={"probability": 1e-6}, progress=False)
     assert result.report.missed.endswith("of 1e-06")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TRJWarning)
+        few = sampler.run(5, chains=3, until={"probability": 0.01}, progress=False)
+    assert few.report.missed == "5 draws a chain"
     result.save(tmp_path / "run.pt")
     assert trj.load(tmp_path / "run.pt").report.missed == result.report.missed
     assert sampler.run(200, until={"probability": 0.2}, progress=False).report.missed == ""

@@ -478,7 +478,7 @@ def test_pilot_draws_from_elsewhere(kind, generator):
             )
             for label, code in zip(target.space.label(codes), codes, strict=True)
         }
-    sampler.fit(pilot=pilot, steps=500, progress=False)
+    sampler.fit(pilot=pilot, steps=300, progress=False)
     assert sampler.audit_report.mended == 0
     result = sampler.run(200, chains=64, progress=False)
     check(result, target.truth)

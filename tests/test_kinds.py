@@ -278,7 +278,7 @@ def test_a_result_has_tables_pictures_and_files_of_both_kinds(result, tmp_path):
 
 def test_a_run_without_data_finds_the_prior():
     target = prior_only(tie=0.0)
-    result = trj.TRJSampler(target, seed=2).run(draws=400, chains=64, progress=False)
+    result = trj.TRJSampler(target, seed=2).run(draws=200, chains=64, progress=False)
     p = target.space.log_prior(target.space.enumerate()).exp().tolist()
     for (label, row), exact in zip(result.model_probabilities().iterrows(), p, strict=True):
         assert abs(row["visits"] - exact) < 5 * row["visits_se"], label
@@ -294,7 +294,7 @@ def test_a_space_of_many_models_runs_by_default():
         lambda p, active: Normal(p["a"].sum(-1) + p["b"].sum(-1), 1.0).log_prob(torch.tensor(9.0)),
     )
     assert space.size == 90
-    result = trj.TRJSampler(target, seed=1).run(draws=100, max_seconds=40, progress=False)
+    result = trj.TRJSampler(target, seed=1).run(draws=60, max_seconds=40, progress=False)
     assert len(result.counts()) == 19 and len(result.models) == 20
 
 

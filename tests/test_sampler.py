@@ -69,7 +69,7 @@ def test_the_sinh_arcsinh_pair(kind):
         untrained(sampler)
     else:
         sampler = trj.TRJSampler(target, seed=13)
-        sampler.fit(steps=600, pilot=None if kind == "trained" else False, progress=False)
+        sampler.fit(steps=400, pilot=None if kind == "trained" else False, progress=False)
     draws = 800 if kind == "untrained" else 500
     result = sampler.run(draws, chains=128, warmup=300, progress=False)
     check(result, target.truth, sigmas=4.0)

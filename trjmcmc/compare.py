@@ -293,7 +293,7 @@ def compare_samplers(
     Example:
         >>> from trjmcmc import problems
         >>> found = compare_samplers(problems.sinh_arcsinh(), ["default", "affine TRJ"],
-        ...                          budget=5.0, progress=False)
+        ...                          budget=3.0, progress=False)
         >>> bool((found.table["ess"] > 0).all())
         True
     """

@@ -422,11 +422,11 @@ class Result:
         Returns:
             One row a model. For each route the log evidence (p(model) is not included) and its
             standard error ``_se``; ``combined``, bridge and jumps together, by generalised
-            least squares; ``probability`` and ``probability_se``, p(model | data) by the
-            combination; ``verdict``: ``agree``, ``disagree: `` and the routes, or ``unchecked``
-            where one route alone is free of doubt; ``note``, every route's own warning. A model
-            never visited shows the 95 % upper bound of its log evidence under ``visits``, with
-            an infinite error.
+            least squares, with what both owe to the same chains in its error; ``probability``
+            and ``probability_se``, p(model | data) by the combination; ``verdict``: ``agree``,
+            ``disagree: `` and the routes, or ``unchecked`` where one route alone is free of
+            doubt; ``note``, every route's own warning. A model never visited shows the 95 %
+            upper bound of its log evidence under ``visits``, with an infinite error.
 
         Raises:
             TRJError: There was no map to weigh models by.

@@ -160,7 +160,7 @@ def _common(log_mass: Sequence[Estimate], share: Sequence[Estimate]) -> NDArray[
     blank = np.zeros(b)
     ours = np.array([x if len(x) == b else blank for x, _, _ in both])
     theirs = np.array([np.divide(y, p) if len(y) == b and p > 0 else blank for _, y, p in both])
-    return np.nan_to_num(ours @ theirs.T * b / (b - 1))
+    return np.nan_to_num(ours @ theirs.T * b / (b - 1), posinf=0.0, neginf=0.0)
 
 
 def _widening(x: NDArray[np.float64]) -> NDArray[np.float64]:

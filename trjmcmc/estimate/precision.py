@@ -212,6 +212,8 @@ class Enough:
         """
         if not self.until or self.reached:
             return ""
+        if len(code) < FEWEST:
+            return f"{len(code)} draws a chain"
         now = progress_of(self.space, code)
         if self._length(now, self.until, len(code)) <= 1:
             return ""
