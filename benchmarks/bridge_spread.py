@@ -61,7 +61,9 @@ def scatter(
     seconds = {}
     for method in JUMPS:
         begun = time.perf_counter()
-        jumps[method] = METHODS[method].make(target, pilot, generator, steps)
+        jumps[method] = METHODS[method].make(
+            target, pilot, generator, {"steps": steps, "generator": generator, "progress": False}
+        )
         seconds[method] = time.perf_counter() - begun
     sampler = trj.TRJSampler(target, seed=seed)
     begun = time.perf_counter()

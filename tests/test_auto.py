@@ -630,3 +630,26 @@ def test_a_look_that_told_nothing_saves_nothing():
     found = chooser(WORK)
     assert found._saving(Segment(0.0, 1.0, 0.01, True, 40), 0.0) == 0.0
     assert found._saving(Segment(1.0, 1.0, 0.01, True, 40), 0.0) == 0.0
+
+
+def test_a_comparison_keeps_to_its_budget(monkeypatch):
+    """Maps that would train for longer are left half trained, and the note says so."""
+    traces, train = [], trj.compare.train
+    monkeypatch.setattr(trj.compare, "train", lambda *a, **k: traces.append(train(*a, **k)))
+    found = trj.compare_samplers(
+        trj.problems.robust_regression(), ["spline TRJ"], budget=2.0, progress=False
+    )
+    (trace,) = traces
+    assert trace.stopped == "out of time" and trace.step[-1] <= trj.compare.STEPS / 2
+    assert "left time for" in found.table.loc["spline TRJ", "note"]
+
+
+def test_training_leaves_time_to_sample(monkeypatch):
+    seen = {}
+    monkeypatch.setattr(
+        trj.TRJSampler, "_train_and_weigh", lambda self, **limits: seen.update(limits) or 1 / 0
+    )
+    with pytest.raises(ZeroDivisionError):
+        trj.TRJSampler(toys.gaussians()).run(fit=True, max_seconds=100, progress=False)
+    assert seen["deadline"] == seen["mend_until"]
+    assert abs(seen["deadline"] - time.monotonic() - 75) < 5

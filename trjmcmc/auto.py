@@ -508,7 +508,7 @@ class Auto:
         if audit is not None and not math.isinf(room):
             pace = audit.evaluations / max(audit.seconds, 1e-9)
             limits["audit"] = audit.evaluations + int(AUDIT_SHARE * room * pace)
-            limits["deadline"] = time.monotonic() + MEND_SHARE * room
+            limits["mend_until"] = time.monotonic() + MEND_SHARE * room
         self.recipe.fit(steps=steps, progress=self.progress, **limits)
         self.plan.rounds.append(steps)
         return self._offer("jump", self._jump()).efficiency

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 WALKS = 4  # random walks between two jumps of a classical sampler
 SWITCH_SCALE = 10.0  # of the saturated space: N(0, 100), as in Brooks et al. and Davies et al.
 STEPS = 2000  # training steps of maps
+Fit = Mapping[str, Any]  # arguments of a training: steps, deadline, generator
 DEPTH, WIDTH = 8, 256  # of the maps that are trained without pilot draws
 NORMALS = {"components": 16, "draws": 10_000}  # a model
 FEWEST = 4  # draws a chain that a figure can be made of
@@ -81,6 +83,8 @@ class ClassicalSampler(TRJSampler):
         500
     """
 
+    fit_share = 1.0  # the published fit, in full or not at all
+
     def __init__(self, target: Target, method: str, **options: Any) -> None:
         if method not in METHODS:
             raise ConfigurationError(f"method: expected one of {list(METHODS)}, got {method!r}")
@@ -102,7 +106,12 @@ class ClassicalSampler(TRJSampler):
         """The classical samplers count visits."""
 
     def _train_and_weigh(
-        self, *, max_evaluations: int | None = None, progress: bool = True, **settings: Any
+        self,
+        *,
+        max_evaluations: int | None = None,
+        deadline: float = math.inf,
+        progress: bool = True,
+        **settings: Any,
     ) -> FitTrace:
         begun = time.perf_counter()
         recipe, target, method = self._recipe, self.target, METHODS[self.method]
@@ -112,7 +121,8 @@ class ClassicalSampler(TRJSampler):
             if recipe.audit is None:
                 raise ConfigurationError(f"{self.method}: no pilot run was possible")
             pool = recipe.audit.pool()
-        jump = method.make(target, pool, self._generator, STEPS)
+        fit = {"steps": STEPS, "deadline": deadline, "generator": self._generator}
+        jump = method.make(target, pool, self._generator, {**fit, "progress": False})
         self._make_kernel = lambda t, m: Cycle([jump, (RandomWalk(t, scale=recipe.scale), WALKS)])
         recipe.trace = FitTrace()
         recipe.seconds["fit"] = time.perf_counter() - begun - recipe.seconds.get("survey", 0.0)
@@ -131,39 +141,39 @@ class Method:
     """How a classical jump is made.
 
     Attributes:
-        make: Of a target, pilot draws, a generator, and training steps.
+        make: Of a target, pilot draws, a generator, and arguments of :func:`~trjmcmc.fit.train`.
         pilot: Whether it wants pilot draws.
         each: Whether something is fitted to each model, so that there must be few.
         gradient: Whether it wants gradients of the likelihood.
     """
 
-    make: Callable[[Target, Any, torch.Generator, int], Kernel]
+    make: Callable[[Target, Any, torch.Generator, Fit], Kernel]
     pilot: bool = True
     each: bool = True
     gradient: bool = False
 
 
-def _independence(target: Target, pool: Pool, generator: torch.Generator, steps: int) -> Kernel:
+def _independence(target: Target, pool: Pool, generator: torch.Generator, fit: Fit) -> Kernel:
     density = NormalInverseGamma(target, pool.code, pool.theta)
     return IndependenceJump(target, density, proposal(target))
 
 
-def _automix(target: Target, pool: Pool, generator: torch.Generator, steps: int) -> Kernel:
+def _automix(target: Target, pool: Pool, generator: torch.Generator, fit: Fit) -> Kernel:
     normals = gaussian_mixture(target.space, pool, generator, **NORMALS)
     return Jump(target, normals, proposal(target), name="automix")
 
 
-def _affine(target: Target, pool: Pool, generator: torch.Generator, steps: int) -> Kernel:
+def _affine(target: Target, pool: Pool, generator: torch.Generator, fit: Fit) -> Kernel:
     normals = gaussian_mixture(target.space, pool, generator, components=1)
     return Jump(target, normals, proposal(target), name="affine TRJ")
 
 
 def on_draws(
     make: Callable[[Space], Transport], name: str
-) -> Callable[[Target, Pool, torch.Generator, int], Kernel]:
+) -> Callable[[Target, Pool, torch.Generator, Fit], Kernel]:
     """Jumps through a map that forward KL has trained on pilot draws."""
 
-    def kernel(target: Target, pool: Pool, generator: torch.Generator, steps: int) -> Kernel:
+    def kernel(target: Target, pool: Pool, generator: torch.Generator, fit: Fit) -> Kernel:
         flow = make(target.space).to(target.device, target.dtype)
         codes = target.space.enumerate()
         moments = [pool.theta[(pool.code == c).all(-1)] for c in codes]
@@ -172,7 +182,7 @@ def on_draws(
         active = target.space.active(codes)
         flow.calibrate(codes, torch.where(active, loc, 0.0), torch.where(active, scale, 1.0))
         objective = ForwardKL(pool.code, pool.theta, generator=generator)
-        train(flow, objective, steps=steps, generator=generator, progress=False)
+        train(flow, objective, **fit)
         return Jump(target, flow, proposal(target), name=name)
 
     return kernel
@@ -180,13 +190,13 @@ def on_draws(
 
 def on_itself(
     make: Callable[[Space], Transport], name: str
-) -> Callable[[Target, Pool | None, torch.Generator, int], Kernel]:
+) -> Callable[[Target, Pool | None, torch.Generator, Fit], Kernel]:
     """Jumps through a map that reverse KL has trained, all models equally often."""
 
-    def kernel(target: Target, pool: Pool | None, generator: torch.Generator, steps: int) -> Kernel:
+    def kernel(target: Target, pool: Pool | None, generator: torch.Generator, fit: Fit) -> Kernel:
         flow = make(target.space).to(target.device, target.dtype)
         objective = ReverseKL(target, anneal=0.0)
-        train(flow, objective, steps=steps, generator=generator, progress=False)
+        train(flow, objective, **fit)
         return Jump(target, flow, proposal(target), name=name)
 
     return kernel
@@ -215,12 +225,12 @@ def _conditional(space: Space) -> Transport:
 
 METHODS: dict[str, Method] = {
     "switch": Method(
-        lambda t, pool, g, steps: saturated_switch(t, proposal(t), scale=SWITCH_SCALE),
+        lambda t, pool, g, fit: saturated_switch(t, proposal(t), scale=SWITCH_SCALE),
         pilot=False,
         each=False,
     ),
     "birth-death": Method(
-        lambda t, pool, g, steps: BirthDeath(t, proposal(t)), pilot=False, each=False
+        lambda t, pool, g, fit: BirthDeath(t, proposal(t)), pilot=False, each=False
     ),
     "independence": Method(_independence),
     "automix": Method(_automix),
@@ -293,7 +303,7 @@ def compare_samplers(
     Example:
         >>> from trjmcmc import problems
         >>> found = compare_samplers(problems.sinh_arcsinh(), ["default", "affine TRJ"],
-        ...                          budget=3.0, progress=False)
+        ...                          budget=5.0, progress=False)
         >>> bool((found.table["ess"] > 0).all())
         True
     """

@@ -63,7 +63,7 @@ from .threads import fastest_threads
 from .transport import Laplace, Transport
 from .variational import Variational, variational
 
-FIT_SHARE = 0.75  # of a limit on the evaluations of a run
+FIT_SHARE = 0.75  # of a limit on the evaluations, or the time, of a run
 FRUGAL_STEPS = 100  # at least that chains make where evaluations are limited
 STARTS = 64  # particles a model that starts are picked from where no pilot run was made
 TAUGHT = 20_000  # draws of a run that a map may be trained on
@@ -126,6 +126,8 @@ class TRJSampler:
         >>> bool(abs(result.model_probabilities().loc["2d", "visits"] - 0.75) < 0.05)
         True
     """
+
+    fit_share = FIT_SHARE  # of the time of a run
 
     def __init__(
         self,
@@ -513,8 +515,8 @@ class TRJSampler:
                 ``{"log_bayes_factor": 0.05}``: that of the log Bayes factor, in nats, of every
                 model of more than one percent to the most probable one (by the visits; 2 to 64
                 models). Of both, when both are reached.
-            max_seconds: Wall time after which to stop, all stages included; a pilot run or a
-                likelihood under way is finished.
+            max_seconds: Wall time after which to stop, all stages included, training three
+                quarters of it at most; a pilot run or a likelihood under way is finished.
             max_evaluations: Most likelihood calls of this run, its fit included. Three
                 quarters go to a fit, the rest to as many chains and steps as they pay for;
                 ``fit="auto"`` is then True.
@@ -551,7 +553,10 @@ class TRJSampler:
         with self._limited(max_evaluations) as left, self._threads(auto):
             if fit and not auto and self.fit_trace is None:
                 share = None if max_evaluations is None else int(FIT_SHARE * max_evaluations)
-                trace = self._train_and_weigh(max_evaluations=share, progress=progress)
+                late = math.inf if max_seconds is None else begun + self.fit_share * max_seconds
+                trace = self._train_and_weigh(
+                    max_evaluations=share, deadline=late, mend_until=late, progress=progress
+                )
                 if trace.stopped == "interrupted":
                     raise KeyboardInterrupt(
                         "fit interrupted; run(fit=False) samples with the map so far"

@@ -110,11 +110,11 @@ class Recipe:
         particles: int | None = None,
         moves: int | None = None,
         max_evaluations: int | None = None,
-        deadline: float = math.inf,
+        mend_until: float = math.inf,
         progress: bool = True,
         **options: Any,
     ) -> FitTrace:
-        """Train; see :meth:`trjmcmc.TRJSampler.fit`. No mending begins after the deadline."""
+        """Train; see :meth:`trjmcmc.TRJSampler.fit`. No mending begins after ``mend_until``."""
         self.score, self.mended, self.spot = None, 0, None
         self._audited = audit is not False and max_evaluations is None
         if not self.target.dim:  # models without parameters: there is nothing to map
@@ -156,7 +156,7 @@ class Recipe:
             self._adopt(draft)
             self.seconds["pilot"] = draft.seconds
         if auditing and self.audit is not None:
-            self._mend(draft, settings, larger=limit is None, deadline=deadline)
+            self._mend(draft, settings, larger=limit is None, until=mend_until)
         return self.trace
 
     # ---- before any training ----------------------------------------------------------------
@@ -354,14 +354,14 @@ class Recipe:
     ) -> FitTrace:
         return train(self.transport, objective, generator=self.generator, label=label, **settings)
 
-    def _mend(self, audit: Audit, settings: dict[str, Any], larger: bool, deadline: float) -> None:
+    def _mend(self, audit: Audit, settings: dict[str, Any], larger: bool, until: float) -> None:
         """Score the map on draws that were kept back; train it again where it falls short."""
         assert self.trace is not None
         score = audit.score(self.transport)
         half = {**settings, "steps": settings["steps"] // 2}
         while half["steps"] and self.mended < MENDS and self.trace.stopped != "interrupted":
             short = score.short & audit.matters
-            if not bool(short.any()) or time.monotonic() > deadline:
+            if not bool(short.any()) or time.monotonic() > until:
                 break
             self.mended += 1
             if larger:

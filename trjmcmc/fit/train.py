@@ -69,6 +69,7 @@ def train(
     learning_rate: float = 2e-3,
     clip: float = 5.0,
     patience: int = 8,
+    deadline: float = math.inf,
     generator: torch.Generator,
     progress: bool = True,
     label: str = "fit",
@@ -88,6 +89,7 @@ def train(
         learning_rate: Peak learning rate of Adam.
         clip: Largest gradient norm.
         patience: Windows of 50 steps without improvement before the fall begins.
+        deadline: Time by ``time.monotonic`` after which no window begins.
         generator: The only source of randomness.
         progress: Show a bar with the objective and the time left.
         label: What the bar is called.
@@ -156,8 +158,9 @@ def train(
             trace.temper.append(temper)
             trace.non_finite.append(lost)
             trace.draws = i * len(value)
+            late = time.monotonic() > deadline
             bar.set_postfix({objective.shown: f"{-objective_now:.3f}", "temper": f"{temper:.2f}"})
-            if temper < 1:
+            if temper < 1 and not late:
                 continue
             stale = 0 if objective_now < best_objective - max(error, best_error) else stale + 1
             if objective_now < best_objective:
@@ -166,7 +169,9 @@ def train(
                 trace.best_step = i
             if stale >= patience and rate.cool_from(i):
                 trace.stopped = "plateau"
-            if rate.done(i):
+            if late and not rate.done(i):
+                trace.stopped = "out of time"
+            if late or rate.done(i):
                 break
     except BudgetError:
         trace.stopped = "budget"
