@@ -415,13 +415,14 @@ def test_the_audit_can_be_larger_or_off():
 @pytest.mark.parametrize("trained", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_large_spaces_are_audited_where_the_chains_go(trained, monkeypatch):
     monkeypatch.setattr(trj.fit.recipe, "SPOTS", 3)
+    monkeypatch.setattr(trj.fit.audit, "PARTICLES", 3000)
     target = toys.conjugate_subsets(p=7, n=30)
     sampler = trj.TRJSampler(target, None if trained else trj.transport.Identity, seed=2)
     sampler.fit(steps=200, batch=256, progress=False)
     assert sampler.audit_report is None  # nobody knows yet which models matter
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        result = sampler.run(300, chains=64, progress=False)
+        result = sampler.run(300, chains=64, fit=False, progress=False)
     table = result.audit()
     assert 1 <= len(table) <= 3
     for label in table.index:

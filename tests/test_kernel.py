@@ -227,7 +227,7 @@ def scores(target, state):
 def test_exactly_distributed_chains_stay_so(name, generator):
     target = toys.gaussians()
     kernel = CASES[name](target)
-    state = exact_draws(target, 40_000, generator)
+    state = exact_draws(target, 30_000, generator)
     with torch.no_grad():
         for _ in range(STEPS):
             state, infos = kernel.step(state, generator)
@@ -317,7 +317,7 @@ def test_a_wrong_ratio_fails_the_same_check(name, generator, monkeypatch):
     module, make, change = WRONG[name]
     kernel = make(target)
     broken(module, monkeypatch, change)
-    state = exact_draws(target, 40_000, generator)
+    state = exact_draws(target, 30_000, generator)
     with torch.no_grad():
         for _ in range(STEPS):
             state, _ = kernel.step(state, generator)
@@ -334,7 +334,7 @@ def test_without_the_jacobian_the_same_check_fails(name, generator):
         Fixed(target.space) if "TRJ" in name else None,
         rho=1.0 if "TRJ" in name else (0.0, 1.0),
     )
-    state = exact_draws(target, 40_000, generator)
+    state = exact_draws(target, 30_000, generator)
     with torch.no_grad():
         for _ in range(STEPS):
             state, _ = kernel.step(state, generator)
@@ -361,7 +361,7 @@ class ByState(Kernel):
 def test_kernels_chosen_by_the_state_fail_the_same_check(generator):
     target = toys.gaussians()
     kernel = ByState(RandomWalk(target, scale=0.3), Jump(target, rough_affine(target), rho=0.0))
-    state = exact_draws(target, 40_000, generator)
+    state = exact_draws(target, 30_000, generator)
     with torch.no_grad():
         for _ in range(STEPS):
             state, _ = kernel.step(state, generator)
@@ -389,7 +389,7 @@ def test_with_the_density_of_one_component_the_same_check_fails(generator):
     maps = [rough_affine(target), toys.gaussian_map(target)]
     with torch.no_grad():
         maps[1].loc -= 1.5
-    state = exact_draws(target, 40_000, generator)
+    state = exact_draws(target, 30_000, generator)
     found = {}
     for make in (trj.Mixture, ChosenOnly):
         kernel, here = Jump(target, make(maps), Fixed(target.space), rho=0.5), state

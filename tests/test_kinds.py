@@ -285,6 +285,7 @@ def test_a_run_without_data_finds_the_prior():
     assert "components" in str(result.report.plan)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.LimitWarning")  # eight explain as well
 def test_a_space_of_many_models_runs_by_default():
     space = trj.Counts(9, of="a", name="x") + trj.Counts(8, of="b", name="y")

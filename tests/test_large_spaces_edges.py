@@ -131,7 +131,10 @@ def test_data_augmentation_takes_the_prior_of_the_target():
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: trj.problems.logistic_selection(60), lambda: trj.problems.conjugate_selection(100)],
+    [
+        pytest.param(lambda: trj.problems.logistic_selection(60), marks=pytest.mark.slow),
+        lambda: trj.problems.conjugate_selection(100),
+    ],
     ids=["60 columns", "100 columns"],
 )
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # it is a short run
