@@ -61,9 +61,7 @@ def scatter(
     seconds = {}
     for method in JUMPS:
         begun = time.perf_counter()
-        jumps[method] = METHODS[method].make(
-            target, pilot, generator, {"steps": steps, "generator": generator, "progress": False}
-        )
+        jumps[method] = METHODS[method].make(target, pilot, generator, {"steps": steps})
         seconds[method] = time.perf_counter() - begun
     sampler = trj.TRJSampler(target, seed=seed)
     begun = time.perf_counter()

@@ -797,3 +797,9 @@ def test_a_kernel_object_of_the_users_own():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert result.bayes_factor("one", "one").value == 1
+
+
+def test_a_kernel_is_a_kernel_or_makes_one():
+    target = toys.gaussians()
+    with pytest.raises(ConfigurationError, match=r"kernel: expected .*a trj\.kernel\.Cycle"):
+        trj.TRJSampler(target, kernel=[RandomWalk(target)])

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 WALKS = 4  # random walks between two jumps of a classical sampler
 SWITCH_SCALE = 10.0  # of the saturated space: N(0, 100), as in Brooks et al. and Davies et al.
 STEPS = 2000  # training steps of maps
-Fit = Mapping[str, Any]  # arguments of a training: steps, deadline, generator
+Fit = Mapping[str, Any]  # arguments of a training: its steps, and a deadline
 DEPTH, WIDTH = 8, 256  # of the maps that are trained without pilot draws
 NORMALS = {"components": 16, "draws": 10_000}  # a model
 FEWEST = 4  # draws a chain that a figure can be made of
@@ -121,8 +121,8 @@ class ClassicalSampler(TRJSampler):
             if recipe.audit is None:
                 raise ConfigurationError(f"{self.method}: no pilot run was possible")
             pool = recipe.audit.pool()
-        fit = {"steps": STEPS, "deadline": deadline, "generator": self._generator}
-        jump = method.make(target, pool, self._generator, {**fit, "progress": False})
+        fit = {"steps": STEPS, "deadline": deadline}
+        jump = method.make(target, pool, self._generator, fit)
         self._make_kernel = lambda t, m: Cycle([jump, (RandomWalk(t, scale=recipe.scale), WALKS)])
         recipe.trace = FitTrace()
         recipe.seconds["fit"] = time.perf_counter() - begun - recipe.seconds.get("survey", 0.0)
@@ -182,7 +182,7 @@ def on_draws(
         active = target.space.active(codes)
         flow.calibrate(codes, torch.where(active, loc, 0.0), torch.where(active, scale, 1.0))
         objective = ForwardKL(pool.code, pool.theta, generator=generator)
-        train(flow, objective, **fit)
+        train(flow, objective, generator=generator, progress=False, **fit)
         return Jump(target, flow, proposal(target), name=name)
 
     return kernel
@@ -196,7 +196,7 @@ def on_itself(
     def kernel(target: Target, pool: Pool | None, generator: torch.Generator, fit: Fit) -> Kernel:
         flow = make(target.space).to(target.device, target.dtype)
         objective = ReverseKL(target, anneal=0.0)
-        train(flow, objective, **fit)
+        train(flow, objective, generator=generator, progress=False, **fit)
         return Jump(target, flow, proposal(target), name=name)
 
     return kernel

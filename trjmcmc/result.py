@@ -1179,9 +1179,9 @@ class Result:
 
         Issues a :class:`ConvergenceWarning` for models of more than one percent whose visits
         are flagged, where the precision that was asked for was missed, and where densities
-        overflowed while sampling; a :class:`LimitWarning` where
-        counts pile up at their largest though their prior does not; a
-        :class:`DisagreementWarning` where visits and importance sampling clash.
+        overflowed while sampling; a :class:`LimitWarning` where counts pile up at their largest
+        though their prior does not; a :class:`DisagreementWarning` where visits and importance
+        sampling clash.
         """
         labels = self.models
         visits = [self._visits(label) for label in labels]

@@ -158,18 +158,18 @@ class TRJSampler:
         elif not isinstance(transport, Transport):
             transport = transport(space)
         self.transport = matching(transport, self.target)
-        if kernel is not None and not callable(kernel) and not isinstance(kernel, Kernel):
-            raise ConfigurationError(
-                "kernel: expected a trj.kernel.Kernel, or a function of (target, transport) that "
-                f"makes one, got {kernel!r}; several kernels in turn are a trj.kernel.Cycle"
-            )
         self._make_kernel: MakeKernel = self._default_kernel
         self._own_kernel = kernel is not None
         self._simple: Transport | None = None  # a map of fitted normals, where that was enough
         if isinstance(kernel, Kernel):
             self._make_kernel = lambda target, transport: kernel
-        elif kernel is not None:
+        elif callable(kernel):
             self._make_kernel = kernel
+        elif kernel is not None:
+            raise ConfigurationError(
+                "kernel: expected a trj.kernel.Kernel, or a function of (target, transport) that "
+                f"makes one, got {kernel!r}; several kernels in turn are a trj.kernel.Cycle"
+            )
         self._log_mass: dict[str, Estimate] = {}
         self._late = False  # whether the last run was ended by its time
         self._weights: dict[str, Tensor] = {}  # log weights of the map's draws, by model
