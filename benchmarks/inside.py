@@ -70,7 +70,7 @@ def main() -> None:
     audit, flow = sampler._recipe.audit, sampler.transport
     rows = {}
     for m, label in enumerate(target.space.label(audit.code)):
-        theta, _ = audit.draw(torch.full((CHAINS,), m))
+        theta, *_ = audit.draw(torch.full((CHAINS,), m))
         state = start(sampler.target, audit.code[m : m + 1].expand(CHAINS, -1), theta)
         for place, transport in (("plain", None), ("reference", flow)):
             kernels = {

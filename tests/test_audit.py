@@ -264,7 +264,7 @@ def test_a_heavy_run_has_its_proper_say(generator):
     audit = Audit(target, target.space.enumerate(), particles=300, generator=generator)
     audit.grow(10**7)
     assert abs(float(audit.log_evidence[0]) - log_z) < 0.15
-    theta, log_joint = audit.draw(torch.zeros(4000, dtype=torch.long))
+    theta, log_joint, _ = audit.draw(torch.zeros(4000, dtype=torch.long))
     assert abs(float((theta < 0).double().mean()) - 0.2) < 0.05
     assert torch.allclose(
         log_joint, target.log_joint(torch.zeros(4000, 1).long(), theta).double(), atol=1e-3

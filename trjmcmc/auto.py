@@ -87,6 +87,7 @@ class Auto:
     Arguments:
         recipe: Trains the map; holds what is known already.
         state: Chains.
+        ancestor: The independent draw that each descends from, as a number, shape (C,).
         guess: Function that gives log-probabilities of the models so far, or None.
         chains: How many of them the run will go on with, at least.
         most: How many it may, where more of them pay.
@@ -104,6 +105,7 @@ class Auto:
         burn_in: Steps by the chosen kernel after which the chains have forgotten their models.
         simple: The map of normals that was fitted to draws, if any.
         state: Where the chains are.
+        ancestor: The independent draws that they descend from.
     """
 
     forget = FORGET
@@ -114,6 +116,7 @@ class Auto:
         recipe: Recipe,
         transport: Transport,
         state: State,
+        ancestor: Tensor,
         guess: Callable[[], Tensor | None],
         *,
         chains: int,
@@ -127,7 +130,8 @@ class Auto:
         progress: bool = False,
     ) -> None:
         self.recipe, self.target, self.transport = recipe, recipe.target, transport
-        self.state, self.guess, self.generator = state, guess, generator
+        self.state, self.ancestor = state, ancestor
+        self.guess, self.generator = guess, generator
         self.chains, self.most, self.ahead = chains, most, ahead
         self.error, self.deadline = error, deadline
         self.fill = fill and recipe.few  # a map of very many models is a gamble

@@ -54,7 +54,7 @@ class AutoComponents(Auto):
         splits = [ComponentSplitMerge(self.target, part) for part in counted]
         every = moves | ({"splits": Cycle(splits)} if counted else {})
         kernel = self._step(list(every.values()))
-        self.state = carry(
+        self.state, self.ancestor = carry(
             self.target, self.state, kernel, self.generator, Tally(self.target), self._by(0.5)
         )
         if counted:

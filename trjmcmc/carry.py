@@ -6,7 +6,9 @@ import math
 import time
 
 import torch
+from torch import Tensor
 
+from .fit.generation import systematic
 from .fit.smc import next_step
 from .kernel import Kernel, State, adapting, start
 from .sample import Tally
@@ -24,7 +26,7 @@ def carry(
     generator: torch.Generator,
     tally: Tally,
     deadline: float = math.inf,
-) -> State:
+) -> tuple[State, Tensor]:
     """Raise the likelihood's power from 0 to 1, choosing chains by weight and moving them.
 
     Chains that the prior has left in a corner are dropped on the way, not carried along for
@@ -39,12 +41,16 @@ def carry(
         deadline: Time by ``time.monotonic`` by which the power has to be 1; then it rises as
             fast as it must.
 
+    Returns:
+        The chains, and the prior draw that each descends from, shape (chain,).
+
     Source:
         Tempering across dimensions: Jasra, Doucet, Stephens & Holmes (2008),
         https://doi.org/10.1016/j.csda.2007.09.009; steps: Jasra et al. (2011),
         https://doi.org/10.1111/j.1467-9469.2010.00723.x
     """
     n, power, seconds, steps = len(state.code), 0.0, 0.0, FEWEST
+    ancestor = torch.arange(n, device=state.code.device)
     with torch.no_grad(), adapting(kernel):
         while power < 1:
             begun = time.monotonic()
@@ -58,9 +64,8 @@ def carry(
             elif power:
                 step = max(step, power ** (1 - 1 / left) - power)
             power = 1.0 if power + step > 1 - 1e-9 else power + step
-            pick = torch.multinomial(
-                (step * value[0]).softmax(0), n, replacement=True, generator=generator
-            )
+            pick = systematic((step * value).softmax(1), n, generator)[0]
+            ancestor = ancestor[pick]
             with target.tempered(power):
                 state = start(target, state.code[pick], state.theta[pick])
                 for _ in range(steps):
@@ -73,4 +78,4 @@ def carry(
             pace, room = seconds / steps, max(0.0, deadline - time.monotonic())
             steps = int(min(STEPS, max(FEWEST, room / (POWERS * pace))))
             seconds = steps * pace
-    return start(target, state.code, state.theta)
+    return start(target, state.code, state.theta), ancestor

@@ -23,6 +23,8 @@ class Draws:
         shares: Where draws of many chains and few models were thinned: share of its steps, those
             between kept draws included, that each chain was in each model, shape (chain, M),
             float64.
+        ancestor: The independent draw that each chain descends from, as a number, shape
+            (chain,): populations are resampled before chains start. None where each has its own.
     """
 
     code: Tensor
@@ -30,6 +32,7 @@ class Draws:
     log_joint: Tensor
     thin: int = 1
     shares: Tensor | None = None
+    ancestor: Tensor | None = None
 
     @property
     def n_chains(self) -> int:

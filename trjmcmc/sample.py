@@ -325,8 +325,8 @@ def starting_state(
     transport: Transport | None,
     code: Tensor,
     generator: torch.Generator,
-    theta: Tensor | None = None,
-) -> State:
+    carried: tuple[Tensor, Tensor] | None = None,
+) -> tuple[State, Tensor]:
     """Chains of which every other one starts from the map, the rest from the prior.
 
     Arguments:
@@ -334,8 +334,12 @@ def starting_state(
         transport: The map; without one all start from the prior.
         code: The model that each chain starts in, shape (C, L).
         generator: Source of randomness.
-        theta: Where prior draws have been carried by tempering, shape (C, D). Without them a
-            chain takes one of a few prior draws in proportion to its likelihood.
+        carried: Where prior draws have been carried by tempering, shape (C, D), and the draws
+            that these descend from as numbers, shape (C,). Without them a chain takes one of a few
+            prior draws in proportion to its likelihood.
+
+    Returns:
+        The chains, and the independent draw that each descends from as a number, shape (C,).
 
     Raises:
         TargetError: No point with a finite density was found.
@@ -343,9 +347,11 @@ def starting_state(
     """
     chains, device = len(code), target.device
     with torch.no_grad():
-        drawn = (
-            _from_prior(target, code, generator) if theta is None else start(target, code, theta)
-        )
+        own = -1 - torch.arange(chains, device=device)
+        if carried is None:
+            drawn, ancestor = _from_prior(target, code, generator), own
+        else:
+            drawn, ancestor = start(target, code, carried[0]), carried[1]
         pushed = drawn
         if transport is not None:
             z = transport.sample_reference(chains, generator, target.dtype)
@@ -354,6 +360,8 @@ def starting_state(
         use_map = torch.where(from_map, pushed.log_joint > -math.inf, drawn.log_joint == -math.inf)
         theta = torch.where(use_map[:, None], pushed.theta, drawn.theta)
         log_joint = torch.where(use_map, pushed.log_joint, drawn.log_joint)
+        if transport is not None:
+            ancestor = torch.where(use_map, own, ancestor)
         target.check_finite(code, theta, log_joint)
         fine = log_joint > -math.inf
         if not bool(fine.any()):
@@ -364,7 +372,7 @@ def starting_state(
         # a chain without a start of its own borrows that of another
         donor = torch.multinomial(fine.double(), chains, replacement=True, generator=generator)
         chosen = torch.where(fine, torch.arange(chains, device=device), donor)
-        return State(code[chosen], theta[chosen], log_joint[chosen])
+        return State(code[chosen], theta[chosen], log_joint[chosen]), ancestor[chosen]
 
 
 def _from_prior(target: Target, code: Tensor, generator: torch.Generator) -> State:

@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -175,6 +176,7 @@ class TRJSampler:
         self._weights: dict[str, Tensor] = {}  # log weights of the map's draws, by model
         self._stamp: tuple[Any, ...] = ()  # of the map that they belong to
         self._seconds: dict[str, float] = {}
+        self._ancestor: Tensor | None = None  # of each chain
         self.audit_report: AuditReport | None = None
         self._before = self.target.evaluations, self.target.gradients
         weights = self._weights_maker(models)
@@ -431,19 +433,23 @@ class TRJSampler:
         pick = torch.where(each < len(code), each, pick)
         return State(code[pick], theta[pick], log_joint[pick])
 
-    def _prior_starts(self, code: Tensor, deadline: float = math.inf) -> Tensor | None:
-        """For each chain a prior draw carried to its model's posterior by tempering.
+    def _prior_starts(
+        self, code: Tensor, deadline: float = math.inf
+    ) -> tuple[Tensor, Tensor] | None:
+        """For each chain a prior draw carried to its model's posterior, and which one it was.
 
         Of very many models a few are carried; the chains in others start from Laplace's normals,
         or from the prior.
         """
         space = self.target.space
         if self._recipe.audit is not None:
-            return self._recipe.audit.draw(space.index(code))[0]
+            theta, _, ancestor = self._recipe.audit.draw(space.index(code))
+            return theta, ancestor
         if not math.isinf(self.target.limit):
             return None
         codes, index, _ = distinct(code)
-        theta = None
+        theta: Tensor | None = None
+        own = -1 - torch.arange(len(code), device=code.device)
         if len(codes) > FEW_MODELS:
             with torch.no_grad():
                 theta = self.target.sample_prior(code, self._generator)
@@ -452,8 +458,9 @@ class TRJSampler:
                     z = flow.sample_reference(len(code), self._generator, self.target.dtype)
                     theta, _ = flow.push(z, code)
             codes = codes[:: -(-len(codes) // FEW_MODELS)]
+        alone = None if theta is None else (theta, own)
         if len(codes) * self.target.dim**3 > DEAR:
-            return theta
+            return alone
         try:
             run = TemperedSMC(
                 self.target,
@@ -464,13 +471,17 @@ class TRJSampler:
                 generator=self._generator,
             ).run()
         except (TargetError, ConvergenceError):
-            return theta
+            return alone
         if theta is None:
-            return run.theta[run.draw(index, self._generator)]
+            pick = run.draw(index, self._generator)
+            return run.theta[pick], run.origin[pick]
         same = (code[:, None] == codes).all(-1)  # chain, carried model
         carried, which = same.any(1), same.int().argmax(1)
-        drawn = run.theta[run.draw(which, self._generator)]
-        return torch.where(carried[:, None], drawn, theta)
+        pick = run.draw(which, self._generator)
+        return (
+            torch.where(carried[:, None], run.theta[pick], theta),
+            torch.where(carried, run.origin[pick], own),
+        )
 
     # ---- sampling ---------------------------------------------------------------------------
 
@@ -640,16 +651,18 @@ class TRJSampler:
         begun = time.perf_counter()
         if counts:
             state = self._prior_draws(max(chains, FEWEST))
+            ancestor = torch.arange(len(state.code), device=state.code.device)
         else:
             code = self._starting_models(max(chains, CHAINS))
             through = self.transport if ready else None
             latest = time.monotonic() + START_SHARE * max(0.0, deadline - time.monotonic())
             carried = self._prior_starts(code, latest)
-            state = starting_state(self.target, through, code, generator, carried)
+            state, ancestor = starting_state(self.target, through, code, generator, carried)
         auto = chooser(
             recipe,
             self.transport,
             state,
+            ancestor,
             self._guess,
             chains=chains,
             most=chains if counts else most,
@@ -663,6 +676,7 @@ class TRJSampler:
         )
         kernel = auto.run()
         here = start(self.target, auto.state.code[:chains], auto.state.theta[:chains])
+        self._ancestor = auto.ancestor[:chains]
         state = self._settle(auto, kernel, here, warmup, progress)
         trained = recipe.seconds.get("fit", 0.0) if auto.plan.rounds else 0.0
         self._seconds["warmup"] = time.perf_counter() - begun - trained
@@ -701,7 +715,10 @@ class TRJSampler:
         if not more:
             return state
         code = self._starting_models(more)
-        fresh = starting_state(self.target, None, code, self._generator, self._prior_starts(code))
+        starts = self._prior_starts(code)
+        fresh, ancestor = starting_state(self.target, None, code, self._generator, starts)
+        assert self._ancestor is not None
+        self._ancestor = torch.cat([self._ancestor, ancestor])
         return joined(state, fresh)
 
     @property
@@ -732,7 +749,7 @@ class TRJSampler:
         if remaining is not None:
             chains, warmup = _affordable(remaining, chains, warmup)
         code = self._starting_models(chains)
-        state = starting_state(
+        state, self._ancestor = starting_state(
             self.target, self.transport, code, self._generator, self._prior_starts(code)
         )
         begun = time.perf_counter()
@@ -807,7 +824,8 @@ class TRJSampler:
 
     def _finish(self, chain: Chains, tally: Tally, plan: Plan, missed: str) -> Result:
         """Report, and warn of what is doubtful."""
-        record = chain.draws
+        assert self._ancestor is not None
+        record = replace(chain.draws, ancestor=self._ancestor.cpu())
         report = RunReport(
             acceptance=tally.rates(),
             fit=self.fit_trace,

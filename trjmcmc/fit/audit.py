@@ -15,7 +15,7 @@ from torch import Tensor
 from ..errors import ConfigurationError
 from ..target import Target
 from ..transport import Transport
-from .smc import Particles, TemperedSMC
+from .smc import ROW, Particles, TemperedSMC
 
 REPLICATES = 4  # independent runs of each model; the last one is never trained on
 PARTICLES = 24_000  # chains of the first round, over all models and replicates
@@ -358,7 +358,9 @@ class Audit:
 
     # ---- draws ------------------------------------------------------------------------------
 
-    def draw(self, model: Tensor, replicates: Sequence[int] | None = None) -> tuple[Tensor, Tensor]:
+    def draw(
+        self, model: Tensor, replicates: Sequence[int] | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Posterior draws of given models.
 
         Runs are weighed by their evidences, so that a run in which a mode came out too heavy
@@ -369,7 +371,8 @@ class Audit:
             replicates: Replicates to draw from; all if omitted.
 
         Returns:
-            Coordinates, shape (n, D), and log joint densities, shape (n,).
+            Coordinates, shape (n, D), log joint densities, shape (n,), and the prior draws that
+            they descend from as numbers, shape (n,): draws of one ancestor are not independent.
         """
         used = list(range(REPLICATES) if replicates is None else replicates)
         device, m = self.target.device, len(self.code)
@@ -391,19 +394,21 @@ class Audit:
         row = place[run_of, model]
         theta = torch.empty(len(model), self.target.dim, dtype=self.target.dtype, device=device)
         log_joint = torch.empty(len(model), dtype=torch.float64, device=device)
+        ancestor = torch.empty(len(model), dtype=torch.long, device=device)
         start = 0
         for run in parts:
             mine = (row >= start) & (row < start + len(run.code))
             index = run.draw(row[mine] - start, self.generator)
             theta[mine], log_joint[mine] = run.theta[index], run.log_joint[index]
+            ancestor[mine] = start * ROW + run.origin[index]
             start += len(run.code)
-        return theta, log_joint
+        return theta, log_joint, ancestor
 
     def pool(self) -> Pool:
         """Draws of every model for training, from all replicates but the last."""
         each = min(POOL, max(1, POOL_IN_ALL // len(self.code)))
         model = torch.arange(len(self.code), device=self.target.device).repeat_interleave(each)
-        theta, log_joint = self.draw(model, range(REPLICATES - 1))
+        theta, log_joint, _ = self.draw(model, range(REPLICATES - 1))
         return Pool(self.code[model], theta, log_joint)
 
     # ---- the map ----------------------------------------------------------------------------
@@ -416,7 +421,7 @@ class Audit:
         """
         m = len(self.code)
         model = torch.arange(m, device=self.target.device).repeat_interleave(SCORED)
-        theta, log_joint = self.draw(model, [REPLICATES - 1])
+        theta, log_joint, _ = self.draw(model, [REPLICATES - 1])
         with torch.no_grad():
             log_q = transport.log_prob(theta, self.code[model]).double()
         log_pi = log_joint - self.log_mass.to(log_joint.device)[model]

@@ -22,6 +22,7 @@ class Generation:
     log_prior: Tensor
     log_likelihood: Tensor
     weight: Tensor
+    ancestor: Tensor  # the prior draw, of those of its row, that each point descends from
 
     def __init__(self, temper: Tensor, active: Tensor, schedule: list[str]) -> None:
         self.temper, self.active, self.schedule = temper, active, schedule
@@ -40,6 +41,8 @@ class Generation:
         self.theta, self.log_prior, self.log_likelihood = theta, log_prior, log_likelihood
         self.weight = torch.full_like(log_likelihood, 1 / log_likelihood.shape[1])
         self.weight = torch.where(log_likelihood > -math.inf, self.weight, 0.0)
+        drawn = torch.arange(log_likelihood.shape[1], device=log_likelihood.device)
+        self.ancestor = drawn.expand(len(log_likelihood), -1)
         self.done += 1
 
     def begin(self, last: Generation, p: Tensor, chains: int, generator: torch.Generator) -> None:
@@ -60,6 +63,7 @@ class Generation:
         self.theta[:, :chains] = rows(last.theta, index)
         self.log_prior[:, :chains] = last.log_prior.gather(1, index)
         self.log_likelihood[:, :chains] = last.log_likelihood.gather(1, index)
+        self.ancestor = last.ancestor.gather(1, index).repeat(1, total // chains)
 
     @property
     def theta_now(self) -> Tensor:

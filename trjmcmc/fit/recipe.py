@@ -405,7 +405,7 @@ class Recipe:
         self.seconds["audit"] = audit.seconds
 
     def _modes_of(self, audit: Audit, m: int) -> Modes:
-        theta, _ = audit.draw(torch.full((MODE_DRAWS,), m, device=self.target.device))
+        theta, *_ = audit.draw(torch.full((MODE_DRAWS,), m, device=self.target.device))
         return find_modes(theta, self.target.space.active(audit.code[m : m + 1])[0])
 
 

@@ -24,6 +24,7 @@ CHUNK = 16_384  # points evaluated at once: fits the caches
 STORED = 4_000_000  # points kept over all models and temperatures, about
 USUAL_TEMPERATURES = 20
 POLISH = 3
+ROW = 2**32  # more than the prior draws of a row
 
 NEGLIGIBLE = 30.0  # nats below the best prior draw
 LEAPS = 8  # most leapfrog steps of a trajectory
@@ -44,6 +45,7 @@ class Particles:
         theta: Padded coordinates, shape (S, D).
         log_joint: Log joint density, shape (S,), nats.
         log_weight: Log weight, normalised within each row, shape (S,).
+        ancestor: The prior draw, of those of its row, that each point descends from, shape (S,).
         log_evidence: Log evidence of each row (p(model) not included), shape (M,), nats. A
             single run's own error bar is too small, so none is given; repeat rows instead.
         evaluations: Evaluations of the likelihood, gradients included.
@@ -54,6 +56,7 @@ class Particles:
     theta: Tensor
     log_joint: Tensor
     log_weight: Tensor
+    ancestor: Tensor
     log_evidence: Tensor
     evaluations: int
 
@@ -67,6 +70,11 @@ class Particles:
         found = torch.searchsorted(edges, place)
         first = torch.cat([ends.new_zeros(1), ends[:-1]])
         return torch.minimum(torch.maximum(found, first[row]), ends[row] - 1)
+
+    @property
+    def origin(self) -> Tensor:
+        """The prior draw that each point descends from, as a number of its own, shape (S,)."""
+        return self.row * ROW + self.ancestor
 
     def _ends(self) -> Tensor:
         return torch.bincount(self.row, minlength=len(self.code)).cumsum(0)
@@ -341,6 +349,7 @@ class TemperedSMC:
                 now.log_prior.flatten()[where],
                 now.log_likelihood.flatten()[where],
                 share[used].log() + math.log(n),
+                now.ancestor.gather(1, index)[used],
                 now.temper[:, 0],
                 self.log_evidence.clone(),
                 n,
@@ -350,9 +359,9 @@ class TemperedSMC:
     def _collect(self) -> Particles:
         """Weigh the points of all temperatures to the posterior, row by row."""
         m = len(self.code)
-        row, theta, log_prior, log_likelihood, log_count = (
+        row, theta, log_prior, log_likelihood, log_count, ancestor = (
             torch.cat([getattr(s, name) for s in self._store])
-            for name in ("row", "theta", "log_prior", "log_likelihood", "log_count")
+            for name in ("row", "theta", "log_prior", "log_likelihood", "log_count", "ancestor")
         )
         mixture = torch.full_like(log_likelihood, -math.inf)
         for s in self._store:  # log sum over temperatures of n L^beta / Z_beta
@@ -369,6 +378,7 @@ class TemperedSMC:
             theta[order],
             (log_prior + log_likelihood)[order] + log_model[row],
             log_weight,
+            ancestor[order],
             self.log_evidence.clone(),
             self.evaluations,
         )
@@ -383,6 +393,7 @@ class _Stored:
     log_prior: Tensor
     log_likelihood: Tensor
     log_count: Tensor
+    ancestor: Tensor
     temper: Tensor
     log_evidence: Tensor
     size: int
