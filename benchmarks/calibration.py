@@ -89,7 +89,7 @@ def scores(
         result = sampler.run(draws=draws, chains=chains, warmup=80, fit=False, progress=False)
         table, agree = result.evidence(), not result.clashes
         shares = {
-            "visits": {m: result._visits(m) for m in table.index},
+            "visits": {m: result.visits(m) for m in table.index},
             "bartolucci": result._bartolucci,
         }
         for model in table.index:

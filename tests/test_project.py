@@ -54,6 +54,8 @@ def test_imports_point_one_way():
         "reweight",
         "relabel",
         "catalogue",
+        "doubts",
+        "alarms",
         "result",
         "defaults",
         "look",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from .draws import Draws
 from .errors import ConfigurationError
-from .estimate import mean_error_where, visit_probability
+from .estimate import Estimate
 from .relabel import Relabelling
 from .space import Counts, Kind
+
+Mask = NDArray[np.bool_]
 
 INTERVAL = 0.9
 PARTS = ("mean", "mcse", "sd", "low", "high")
@@ -65,14 +67,22 @@ class Drawn:
         return dict(zip(self.numbers, columns, strict=True))
 
 
-def tabled(drawn: Drawn, found: Relabelling, interval: float, ess: float) -> pd.DataFrame:
+def tabled(
+    drawn: Drawn,
+    found: Relabelling,
+    interval: float,
+    share: Callable[[Mask], Estimate],
+    error_where: Callable[[NDArray[np.floating], Mask], tuple[float, float, str]],
+) -> pd.DataFrame:
     """One row an entry; see :meth:`Result.catalogue`.
 
     Arguments:
         drawn: The components.
         found: Which is which.
         interval: Probability of the intervals.
-        ess: Effective draws, for entries that are in all of them.
+        share: Gives the share of some draws, a mask (chain, draw), with its error.
+        error_where: Gives the standard error of a mean over such draws, effective draws, and a
+            note.
     """
     if not 0 < interval < 1:
         raise ConfigurationError(f"interval: expected a probability in (0, 1), got {interval}")
@@ -81,13 +91,15 @@ def tabled(drawn: Drawn, found: Relabelling, interval: float, ess: float) -> pd.
     for e in range(len(found.probability)):
         mine = found.entry == e
         inside = mine.any(-1)
-        p = visit_probability(inside, ess)
+        p = share(inside)
         row: dict[str, Any] = {"probability": p.value, "se": p.std_error, "ess": p.ess}
+        note = p.warning
         for name, x in drawn.described(mine).items():
-            error, _ = mean_error_where(x, inside)
+            error, _, said = error_where(x, inside)
+            note = note or said
             parts = (x.mean(), error, x.std(), *np.quantile(x, tails))
             row |= {f"{name}_{part}": v for part, v in zip(PARTS, parts, strict=True)}
-        rows.append({**row, "note": p.warning})
+        rows.append({**row, "note": note})
     columns = [f"{name}_{part}" for name in drawn.numbers for part in PARTS]
     index = pd.RangeIndex(1, len(rows) + 1, name="entry")
     table = pd.DataFrame(rows, index, columns=["probability", "se", "ess", *columns, "note"])

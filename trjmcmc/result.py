@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -18,15 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from . import export
-from .catalogue import INTERVAL, Drawn, by_entry, runs_into_limit, tabled
+from .alarms import WORTH, alarms, coverage
+from .catalogue import INTERVAL, Drawn, by_entry, tabled
+from .doubts import EVERY, Convergence, Doubt
 from .draws import Draws
 from .errors import (
     ConfigurationError,
-    ConvergenceWarning,
-    CoverageWarning,
-    DisagreementWarning,
-    LimitWarning,
-    PrecisionWarning,
     TRJError,
     warn_user,
 )
@@ -51,8 +47,9 @@ from .estimate import (
     usable,
     visit_probability,
 )
+from .estimate.agreement import SOURCES
+from .estimate.convergence import HIGH_RHAT, split_rhats, start_error
 from .estimate.mean import BATCHES, MANY_CHAINS, batch_sums
-from .export import split_rhat
 from .fit import AuditReport, FitTrace, ModelAudit
 from .prior import PriorSpec
 from .relabel import LEAST, Relabelling, relabel
@@ -65,7 +62,6 @@ from .variational import Variational
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FEWEST = 20  # draws a chain, under which a run that ran out of time says so
 SHOWN = 20  # models in the table of a large space
 NUMBERED = 1000  # models up to which draws show a model's position in the space
 FORMAT = 2  # of saved files
@@ -73,8 +69,7 @@ SMALL = 64  # models between which transitions are counted
 NOTHING = Estimate(math.nan, math.inf, 0.0)
 OTHERS = "(other models)"
 PIECES = 4  # chains that the draws in one model are cut into
-ROUNDING = 0.03  # nats of rounding error in a log density that begin to matter
-WORTH_A_WARNING = 0.01  # probability of a model from which its flags are said aloud
+REACH = 5.0  # standard errors that an evidence in doubt may be off
 
 
 @dataclass
@@ -149,6 +144,7 @@ class Result:
             shape (batch, M), in the order of ``space.enumerate()``.
         pareto_k: By model label, the Pareto shape of the map's importance weights.
         target: The target, on the CPU, for :meth:`reweight` and :meth:`predict`; it is not saved.
+        slot_names: Names of the coordinates, for :meth:`convergence`.
     """
 
     def __init__(
@@ -163,9 +159,10 @@ class Result:
         crossings: tuple[Tensor, Tensor] | None = None,
         pareto_k: Mapping[str, float] | None = None,
         target: Target | None = None,
+        slot_names: Sequence[str] | None = None,
     ) -> None:
         self.space, self.raw, self._given_values = space, draws, values
-        self.routes = {route: dict(found) for route, found in routes.items()}
+        self._given_routes = {route: dict(found) for route, found in routes.items()}
         self.report, self.truth, self.crossings = report, truth, crossings
         self.pareto_k, self.target = dict(pareto_k or {}), target
         codes, inverse, counts = distinct(draws.code.flatten(0, 1))
@@ -176,6 +173,8 @@ class Result:
         self._model = place[inverse].reshape(draws.code.shape[:2]).numpy()
         self._cache: dict[str, Estimate] = {}
         self._relabelled: dict[tuple[Any, ...], Relabelling] = {}
+        self.slot_names = list(slot_names or (f"theta[{i}]" for i in range(draws.theta.shape[2])))
+        self.ancestor = None if draws.ancestor is None else draws.ancestor.numpy()
 
     @cached_property
     def _values(self) -> dict[str, Tensor]:
@@ -206,9 +205,10 @@ class Result:
         found: NDArray[np.bool_] = self._model == self._visited.index(label)
         return found
 
-    def _visits(self, label: str) -> Estimate:
+    def visits(self, label: str) -> Estimate:
+        """Probability of a model by the share of the draws in it."""
         if label not in self._cache:
-            e = visit_probability(self.visited(label), self._index_ess, self._thinned(label))
+            e = self._share_of(self.visited(label), self._thinned(label), label)
             prior = float(self.space.log_prior(self.space.code_of(label)[None])[0])
             if self.space.size == 1:
                 e = Estimate(1.0, 0.0, math.inf)
@@ -216,6 +216,165 @@ class Result:
                 e = Estimate(0.0, 0.0, math.inf, "prior probability 0")
             self._cache[label] = e
         return self._cache[label]
+
+    def _share_of(
+        self,
+        inside: NDArray[np.bool_],
+        thinned: NDArray[np.float64] | None = None,
+        *models: str,
+    ) -> Estimate:
+        """Share of the draws where some models are, with what is in doubt in its error."""
+        e = visit_probability(inside, self._index_ess, thinned, self.ancestor)
+        return self._doubted(e, inside)
+
+    def _doubted(self, e: Estimate, inside: NDArray[np.bool_]) -> Estimate:
+        """A share whose error counts what is in doubt about any model."""
+        if not self.doubts:
+            return e
+        error, p = e.std_error, e.value
+        for label, doubt in self.doubts.items():
+            if label == EVERY:
+                error = math.hypot(error, doubt.size * math.sqrt(p * (1 - p)))
+                continue
+            here = self.visited(label)
+            part = here.mean()
+            within = float((here & inside).sum() / here.sum()) if part else p
+            error = math.hypot(error, doubt.size * part * abs(within - p))
+        note = next(iter(self.doubts.values())).note
+        ess = min(e.ess, p * (1 - p) / error**2) if error > 0 else math.nan
+        return replace(e, std_error=error, ess=ess, warning=e.warning or note)
+
+    def widened(self, error: float, series: NDArray[np.floating]) -> tuple[float, str]:
+        """The error of a mean with what the chains remember of their start, and why.
+
+        Arguments:
+            error: Standard error of the mean of independent or autocorrelated draws.
+            series: What each draw adds to the mean, shape (chain, draw).
+
+        Returns:
+            The error, NaN where nothing tells it, and what is in doubt, in words.
+        """
+        sd = float(series.std())
+        sizes, notes = (
+            [d.size for d in self.doubts.values()],
+            [d.note for d in self.doubts.values()],
+        )
+        rhat = float(split_rhats(series[self._convergence.first][..., None])[0])
+        if sd and rhat > HIGH_RHAT:
+            sizes, notes = [*sizes, start_error(rhat)], [*notes, f"R-hat {rhat:.2f}"]
+        wide = math.hypot(error, *(sd * size for size in sizes)) if sd else error
+        return wide, notes[0] if notes else ""
+
+    def error_where(
+        self, x: NDArray[np.floating], inside: NDArray[np.bool_]
+    ) -> tuple[float, float, str]:
+        """Standard error and effective draws of a mean over some draws, and what is in doubt.
+
+        Arguments:
+            x: Values of those draws, in the order chain by chain, shape (n,).
+            inside: Which draws they are, shape (chain, draw).
+        """
+        error, ess = mean_error_where(x, inside, self.ancestor)
+        series = np.zeros(inside.shape)
+        series[inside] = (x - x.mean()) / inside.mean()
+        wide, note = self.widened(error, series)
+        if wide != error:
+            ess = float(x.var()) / wide**2
+        return wide, ess, note
+
+    @cached_property
+    def _convergence(self) -> Convergence:
+        return Convergence(
+            self.space, self.raw, self._model, self._visited[:SHOWN], self.slot_names
+        )
+
+    @cached_property
+    def doubts(self) -> dict[str, Doubt]:
+        """What is known against the chains, by model or for all of them."""
+        found = self._convergence.doubts()
+        if self._unknown and EVERY not in found:
+            some = ", ".join(map(repr, self._unknown[:3]))
+            note = f"nothing sound tells the probability of {some}"
+            found = {EVERY: Doubt(note, math.nan), **found}
+        return found
+
+    @cached_property
+    def _unknown(self) -> list[str]:
+        """Models that chains never or hardly entered, and that no other route tells of."""
+        if self.space.size is None or self.space.size == 1:
+            return []
+        if self.space.size > SMALL:
+            return ["any other model"] if len(self._visited) == 1 else []
+        labels = self.space.label(self.space.enumerate())
+        labels = [m for m, p in zip(labels, self._log_prior(labels), strict=True) if p > -math.inf]
+        heights = {m: [r[m] for r in self._given_routes.values() if m in r] for m in labels}
+        finite = {m: [e.value for e in x if math.isfinite(e.value)] for m, x in heights.items()}
+        top = max((v for x in finite.values() for v in x), default=math.nan)
+        found = []
+        for m in labels:
+            inside = self.visited(m)
+            seen = visit_probability(inside, self._index_ess)
+            if any(map(usable, heights[m])) or usable(seen) or inside.mean() > WORTH:
+                continue
+            reach = max((abs(v - w) for v in finite[m] for w in finite[m]), default=math.inf)
+            apart = max((e.std_error for e in heights[m] if math.isfinite(e.value)), default=0.0)
+            reach = max(1.0, reach, REACH * apart)
+            if not finite[m] or not max(finite[m]) + reach < top + math.log(WORTH):
+                found.append(m)
+        return found
+
+    @cached_property
+    def routes(self) -> dict[str, dict[str, Estimate]]:
+        """By route and model label, log of p(model) times its evidence, nats.
+
+        Routes that rest on the chains' draws carry what is in doubt about these.
+        """
+        found = {route: dict(by_model) for route, by_model in self._given_routes.items()}
+        for route, by_model in found.items():
+            for label, e in by_model.items():
+                doubts = [d for m, d in self.doubts.items() if m in {label, EVERY}]
+                if "chains" not in SOURCES.get(route, ()):
+                    doubts = [d for d in doubts if d.everywhere]
+                elif (rhat := self._rhat(label)) > HIGH_RHAT:
+                    doubts.append(Doubt(f"R-hat {rhat:.2f}", start_error(rhat)))
+                for d in doubts:
+                    e = replace(
+                        e,
+                        std_error=math.hypot(e.std_error, d.size),
+                        warning=e.warning or d.note,
+                    )
+                by_model[label] = e
+        return found
+
+    def _rhat(self, label: str) -> float:
+        """R-hat of being in a model, over chains of independent starts; NaN where constant."""
+        inside = self.visited(label)[self._convergence.first]
+        return float(split_rhats(inside[..., None].astype(float))[0])
+
+    def convergence(self) -> pd.DataFrame:
+        """Have chains forgotten where they began? Of all that they pass, by model.
+
+        Components of an unknown number have no names of their own: of their parameters the
+        smallest, the mean and the largest are looked at; :meth:`catalogue` has R-hat by entry.
+
+        Returns:
+            Indexed by model (``(all models)`` for what belongs to none, ``(other models)`` for
+            all below one percent together) and quantity: the log joint, being in a model,
+            including an item, numbers of components, unconstrained parameters. ``rhat``,
+            rank-normalised split R-hat over chains of independent starts; ``ess_bulk`` and
+            ``ess_tail``, effective draws; ``share`` of the draws in which the quantity exists.
+
+        Source:
+            Vehtari et al. (2021), https://doi.org/10.1214/20-BA1221
+
+        Example:
+            >>> import trjmcmc as trj
+            >>> result = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1).run(
+            ...     draws=200, progress=False)
+            >>> bool((result.convergence()["rhat"] < 1.1).all())
+            True
+        """
+        return self._convergence.table()
 
     def _thinned(self, *labels: str) -> NDArray[np.float64] | None:
         """Share of the steps that each of many chains was in any of some models, if thinned."""
@@ -230,7 +389,7 @@ class Result:
     def _index_ess(self) -> float:
         """Effective draws of the model indicator: of the visited model that mixes worst."""
         shown = self._visited[:SHOWN]
-        found = [mean_error(self.visited(label).astype(float))[1] for label in shown]
+        found = [mean_error(self.visited(label).astype(float), self.ancestor)[1] for label in shown]
         return min((e for e in found if math.isfinite(e)), default=0.0)
 
     def model_probabilities(self) -> pd.DataFrame:
@@ -249,7 +408,7 @@ class Result:
             ``visits_se``.
         """
         labels = self.models
-        visits = [self._visits(label) for label in labels]
+        visits = [self.visits(label) for label in labels]
         importance, combined = self._importance(labels), self._combined_shares(labels)
         table = pd.DataFrame(
             {
@@ -271,7 +430,7 @@ class Result:
             rest = ~np.isin(self._model, [self._visited.index(x) for x in labels])
             known = self._thinned(*labels)
             left = None if known is None else 1 - known
-            other = visit_probability(rest, self._index_ess, left)
+            other = self._share_of(rest, left)
             table.loc[OTHERS] = [
                 other.value,
                 other.std_error,
@@ -303,11 +462,48 @@ class Result:
             return [blank] * len(labels)
         combined, covariance = self._combined
         share = shares_of(combined, covariance)
-        known = {}
-        for m, mass, e in zip(self._weighed, combined, share, strict=True):
-            e = replace(e, std_error=math.hypot(e.std_error, self._doubt))
-            known[m] = self._visits(m) if math.isnan(mass.value) else e.times(self._whole)
+        lost = [m for m, e in zip(self._weighed, combined, strict=True) if math.isnan(e.value)]
+        visits = [self.visits(m) for m in lost]
+        rest = Estimate(
+            max(0.0, self._whole.value - sum(v.value for v in visits)),
+            math.hypot(self._whole.std_error, *(v.std_error for v in visits)),
+        )
+        known = dict(zip(lost, visits, strict=True))
+        apart = self._apart([e.value for e in combined], shares=True)
+        for m, e, gap in zip(self._weighed, share, apart, strict=True):
+            if m not in known:
+                error = math.hypot(e.std_error, self._doubt, gap)
+                known[m] = replace(e, std_error=error).times(rest)
         return [known.get(label, blank) for label in labels]
+
+    def _apart(self, log_mass: Sequence[float], shares: bool = False) -> list[float]:
+        """How far the routes that disagree are from given log masses, by model.
+
+        Arguments:
+            log_mass: Of the models weighed, nats.
+            shares: Measure probabilities, and not nats.
+        """
+        known = np.nan_to_num(np.array(log_mass, dtype=float), nan=-math.inf)
+        total = np.logaddexp.reduce(known)
+        gaps = [np.zeros(len(known))]
+        for route in {r for c in self.clashes for r in c.routes}:
+            theirs = np.array([e.value for e in self._log_masses(route)])
+            theirs = np.nan_to_num(theirs, nan=-math.inf)
+            height = np.logaddexp.reduce(theirs)
+            if route in {"visits", "bartolucci"}:
+                theirs, height = theirs - height + total, total
+            with np.errstate(invalid="ignore"):
+                gap = np.exp(theirs - height) - np.exp(known - total) if shares else theirs - known
+            gaps.append(np.where(np.isfinite(gap), np.abs(gap), 0.0))
+        found: list[float] = np.max(gaps, axis=0).tolist()
+        return found
+
+    def _log_masses(self, route: str) -> list[Estimate]:
+        """Log masses of the models weighed by a route, of visits and jumps up to a constant."""
+        if route not in {"visits", "bartolucci"}:
+            return [self.routes[route].get(m, NOTHING) for m in self._weighed]
+        each = [self.visits(m) if route == "visits" else self._bartolucci[m] for m in self._weighed]
+        return [_log_share(e, Estimate(0.0, 0.0)) for e in each]
 
     @cached_property
     def _whole(self) -> Estimate:
@@ -315,14 +511,14 @@ class Result:
         if not self._partial:
             return Estimate(1.0, 0.0)
         weighed = np.isin(self._visited, self._weighed)
-        return visit_probability(weighed[self._model], self._index_ess)
+        return self._share_of(weighed[self._model])
 
     @cached_property
     def _doubt(self) -> float:
         """What doubtful evidences give their models beyond the visits: an error of all shares."""
         found = zip(self._weighed, shares_of(*self._combined), self._combined[0], strict=True)
         whole = self._whole.value
-        more = (e.value - self._visits(m).value / whole for m, e, mass in found if mass.warning)
+        more = (e.value - self.visits(m).value / whole for m, e, mass in found if mass.warning)
         return sum(max(0.0, x) for x in more if math.isfinite(x))
 
     def _importance(self, labels: list[str]) -> list[Estimate]:
@@ -350,15 +546,17 @@ class Result:
         batches = (stays / stays.sum(1, keepdim=True)).numpy()
         found = {}
         for m, (label, e) in enumerate(zip(labels, bartolucci(*self.crossings), strict=True)):
-            visits = self._visits(label)  # chains that have not mixed spoil both
+            visits = self.visits(label)  # chains that have not mixed spoil both
             memory = 1.0
             if self.raw.n_chains < MANY_CHAINS and len(batches) > 1:
                 # stretches of one chain may not be independent
                 spread = float(batches[:, m].std(ddof=1)) / math.sqrt(len(batches))
                 memory = max(1.0, visits.std_error / spread) if spread > 0 else 1.0
-            found[label] = replace(
-                e, std_error=e.std_error * memory, warning=e.warning or visits.warning
-            )
+            error = e.std_error * memory
+            if (rhat := self._rhat(label)) > HIGH_RHAT:
+                error = math.hypot(error, start_error(rhat) * math.sqrt(e.value * (1 - e.value)))
+            e = replace(e, std_error=error, warning=e.warning or visits.warning)
+            found[label] = self._doubted(e, self.visited(label))
         return found
 
     @cached_property
@@ -369,7 +567,7 @@ class Result:
         """
         labels = self._weighed
         inside = np.stack([self.visited(m) for m in labels])
-        share, batches = [self._visits(m) for m in labels], batch_shares(inside)
+        share, batches = [self.visits(m) for m in labels], batch_shares(inside)
         jumps = [self._bartolucci.get(m, NOTHING) for m in labels]
         if sum(map(usable, jumps)) >= sum(map(usable, share)):
             share = jumps
@@ -377,15 +575,28 @@ class Result:
             each = (inside.mean(2) - inside.mean((1, 2))[:, None]) / self.raw.n_chains
             share = [replace(e, batches=batch_sums(x)) for e, x in zip(share, each, strict=True)]
         error = np.array([e.std_error if usable(e) else 0.0 for e in share])
-        return combine(
+        found, covariance = combine(
             [self._best_route(m) for m in labels], share, share_covariance(batches, error)
         )
+        apart = self._apart([e.value for e in found])
+        found = [
+            replace(e, std_error=math.hypot(e.std_error, gap))
+            for e, gap in zip(found, apart, strict=True)
+        ]
+        return found, covariance + np.diag(np.square(apart))
 
     def _best_route(self, label: str) -> Estimate:
-        """The log mass of a model by the route through the map that is least in doubt."""
-        order = ("bridge", "warp", "smoothed", "importance")
+        """The log mass of a model by the first route that is least in doubt."""
+        order = ("bridge", "warp", "smoothed", "importance", "audit")
         found = [self.routes[r][label] for r in order if label in self.routes.get(r, {})]
-        return min(found, key=lambda e: (not math.isfinite(e.value), bool(e.warning)))
+        best = min(found, key=lambda e: (not math.isfinite(e.value - e.std_error), bool(e.warning)))
+        if not best.warning:
+            return best
+        # what is in doubt is as uncertain as routes are apart
+        apart = [e.value - best.value for e in found if math.isfinite(e.value)]
+        sizes = [d.size for m, d in self.doubts.items() if m in {label, EVERY}]
+        error = math.hypot(best.std_error, max(map(abs, apart), default=0.0), *sizes)
+        return replace(best, std_error=error)
 
     @property
     def clashes(self) -> list[Clash]:
@@ -401,7 +612,7 @@ class Result:
             for route, found in self.routes.items()
             if route != "smoothed"  # the same draws as the importance route
         }
-        relative = {"visits": [self._visits(m) for m in labels]}
+        relative = {"visits": [self.visits(m) for m in labels]}
         if self._bartolucci:
             relative["bartolucci"] = [self._bartolucci[m] for m in labels]
         return clashes(labels, absolute, relative)
@@ -449,7 +660,7 @@ class Result:
         share = self._combined_shares(labels)
         log_prior = self._log_prior(labels)
         level = _total(combined, covariance)
-        visits = [self._visits(m) for m in labels]
+        visits = [self.visits(m) for m in labels]
         seen = sum(v.value for v in visits) or 1.0
         columns = {"combined": combined}
         if self.space.size != 1:
@@ -529,11 +740,10 @@ class Result:
             ``second_eigenvalue`` of the transition matrix between models: its power tells the
             share of the memory that is left after so many draws.
         """
-        rhat = [split_rhat(self.visited(m).astype(float)) for m in self._visited[:SHOWN]]
-        rhat = [r for r in rhat if math.isfinite(r)]
+        rhat = [self._rhat(m) for m in self._visited[:SHOWN]]
         found = {
             "ess": self._index_ess,
-            "rhat": max(rhat, default=math.nan),
+            "rhat": max((r for r in rhat if not math.isnan(r)), default=math.nan),
             "autocorrelation_time": self.autocorrelation_time(),
         }
         if self.space.size is not None and self.space.size <= SMALL:
@@ -597,6 +807,16 @@ class Result:
         error = factor * odds.std_error if math.isfinite(odds.std_error) else math.inf
         return Estimate(factor, error, odds.ess, odds.warning)
 
+    def _doubted_odds(self, e: Estimate, a: str, b: str) -> Estimate:
+        """Log odds of two models whose error counts what is in doubt about the chains."""
+        doubts = [d for m, d in self.doubts.items() if m in {a, b, EVERY}]
+        for label in (a, b):
+            if (rhat := self._rhat(label)) > HIGH_RHAT:
+                doubts.append(Doubt(f"R-hat {rhat:.2f}", start_error(rhat)))
+        error = math.hypot(e.std_error, *(d.size for d in doubts))
+        said = e.warning or self.visits(a).warning or self.visits(b).warning
+        return replace(e, std_error=error, warning=said or "".join(d.note for d in doubts[:1]))
+
     def _log_odds(self, a: str, b: str, route: str) -> Estimate:
         """Log of the ratio of two models' posterior probabilities."""
         weighed = {a, b} <= set(self._weighed)
@@ -613,12 +833,12 @@ class Result:
         if route in {"combined", "visits"}:
             first, second = self._thinned(a), self._thinned(b)
             shares = None if first is None or second is None else (first, second)
-            return log_odds(self.visited(a), self.visited(b), shares)
+            e = log_odds(self.visited(a), self.visited(b), shares, self.ancestor)
+            return self._doubted_odds(e, a, b)
         if route == "bartolucci" and self.crossings is not None:
             order = self.space.label(self.space.enumerate())
             e = bartolucci_odds(*self.crossings, order.index(a), order.index(b))
-            doubt = self._visits(a).warning or self._visits(b).warning
-            return replace(e, warning=e.warning or doubt)
+            return self._doubted_odds(e, a, b)
         if {a, b} <= set(self.routes.get(route, {})):
             x, y = self.routes[route][a], self.routes[route][b]
             error = math.hypot(x.std_error, y.std_error)
@@ -630,11 +850,11 @@ class Result:
         """Posterior probability that each item is in the model; subset and count spaces only.
 
         Returns:
-            Indexed by item; columns ``probability``, ``se``, ``ess``, by the visits, and
-            ``combined``, ``combined_se``, sums of the models' probabilities by the combined
-            evidences (see :meth:`model_probabilities`) with the error from their covariance; NaN
-            where not all models were weighed. For counts, item i is in the model if there are
-            at least i components.
+            Indexed by item; columns ``probability``, ``se``, ``ess``, by the visits, ``note``,
+            what makes these doubtful, and ``combined``, ``combined_se``, sums of the models'
+            probabilities by the combined evidences (see :meth:`model_probabilities`) with the
+            error from their covariance; NaN where not all models were weighed. For counts, item i
+            is in the model if there are at least i components.
 
         Raises:
             TRJError: The space is a list of models.
@@ -674,11 +894,9 @@ class Result:
     ) -> pd.DataFrame:
         """Probabilities of sets of models, (N, L) -> (N, S), some of which hold all or none."""
         on = sets(self.raw.code.flatten(0, 1)).reshape(*self.raw.code.shape[:2], -1).numpy()
-        ess, known = self._index_ess, (always | never).tolist()
+        known = (always | never).tolist()
         sure = [Estimate(float(p), 0.0, math.inf) for p in always]
-        found = [
-            sure[i] if yes else visit_probability(on[..., i], ess) for i, yes in enumerate(known)
-        ]
+        found = [sure[i] if yes else self._share_of(on[..., i]) for i, yes in enumerate(known)]
         combined = self._combined_sets(sets, len(found))
         combined = [sure[i] if yes else combined[i] for i, yes in enumerate(known)]
         return pd.DataFrame(
@@ -688,6 +906,7 @@ class Result:
                 "ess": [e.ess for e in found],
                 "combined": [e.value for e in combined],
                 "combined_se": [e.std_error for e in combined],
+                "note": [e.warning for e in found],
             },
             index=index,
         )
@@ -791,8 +1010,9 @@ class Result:
 
         Returns:
             Indexed by (model, parameter). ``mean``, ``sd``, ``mcse`` (standard error of the
-            mean, autocorrelation-aware), ``q5``, ``median``, ``q95``, ``ess``, in the user's
-            units.
+            mean, autocorrelation-aware, NaN where chains remember too much of their start),
+            ``q5``, ``median``, ``q95``, ``ess``, in the user's units; ``note``, what makes
+            the error doubtful.
         """
         rows, index = [], []
         for label in self.models:
@@ -800,12 +1020,18 @@ class Result:
             for name, value in self.draws(label).items():
                 for position in np.ndindex(value.shape[1:]):
                     x = value[(slice(None), *position)]
-                    rows.append(_describe(x, inside))
+                    rows.append(self._describe(x, inside))
                     suffix = f"[{', '.join(self._positions(label, name, position))}]"
                     index.append((label, name + (suffix if position else "")))
-        columns = ["mean", "sd", "mcse", "q5", "median", "q95", "ess"]
+        columns = ["mean", "sd", "mcse", "q5", "median", "q95", "ess", "note"]
         multi = pd.MultiIndex.from_tuples(index, names=["model", "parameter"])
         return pd.DataFrame(rows, columns=columns, index=multi)
+
+    def _describe(self, x: NDArray[np.floating], inside: NDArray[np.bool_]) -> list[Any]:
+        """Moments and quantiles of draws that lie where ``inside`` (chain, draw) is True."""
+        error, ess, note = self.error_where(x, inside)
+        q5, median, q95 = np.quantile(x, [0.05, 0.5, 0.95])
+        return [float(x.mean()), float(x.std()), error, q5, median, q95, ess, note]
 
     def _positions(self, label: str, name: str, position: tuple[int, ...]) -> list[str]:
         text = [str(i) for i in position]
@@ -868,7 +1094,12 @@ class Result:
         ess = self._index_ess
         if not ess:  # always as many; what moves is where they are
             ess = mean_error(self.raw.log_joint.numpy().astype(float))[1]
-        return tabled(drawn, found, interval, ess if math.isfinite(ess) else 0.0)
+        ess = ess if math.isfinite(ess) else 0.0
+
+        def share(inside: NDArray[np.bool_]) -> Estimate:
+            return self._doubted(visit_probability(inside, ess, None, self.ancestor), inside)
+
+        return tabled(drawn, found, interval, share, self.error_where)
 
     def components(
         self, kind: str | int | None = None, *, least: float = LEAST
@@ -1067,8 +1298,9 @@ class Result:
                 "values": self._values,
                 "routes": {
                     route: {k: asdict(e) for k, e in found.items()}
-                    for route, found in self.routes.items()
+                    for route, found in self._given_routes.items()
                 },
+                "slot_names": self.slot_names,
                 "pareto_k": dict(self.pareto_k),
                 "crossings": self.crossings,
                 "report": report,
@@ -1176,87 +1408,20 @@ class Result:
         return plot_averaged(self, grid, f, data, ax, most=most, target=target)
 
     def warn(self) -> None:
-        """Say aloud what is doubtful: chains that do not mix, routes that disagree, overflow.
+        """Say aloud what is doubtful, and what would help.
 
-        Issues a :class:`ConvergenceWarning` for models of more than one percent whose visits
-        are flagged, where the precision that was asked for was missed, and where densities
-        overflowed while sampling; a :class:`LimitWarning` where counts pile up at their largest
-        though their prior does not; a :class:`DisagreementWarning` where visits and importance
-        sampling clash.
+        Issues a :class:`ConvergenceWarning` where chains remember their start, descend from too few
+        draws, or have never been where nothing else tells of, where the precision that was asked
+        for was missed, and where densities overflowed; a :class:`CoverageWarning` where a map or
+        a pilot run misses a part; a :class:`LimitWarning` where counts pile up at their largest
+        though their prior does not; a :class:`PrecisionWarning` where rounding matters; a
+        :class:`DisagreementWarning` where two routes to the evidences clash.
         """
-        labels = self.models
-        visits = [self._visits(label) for label in labels]
-        doubtful = [
-            f"{label!r} ({v.warning})"
-            for label, v in zip(labels, visits, strict=True)
-            if v.warning and WORTH_A_WARNING < v.value < 1 - WORTH_A_WARNING
-        ]
-        if doubtful:
-            warnings.warn(
-                "the chains have not mixed well between models: "
-                + ", ".join(doubtful[:5])
-                + f". Run longer ({self._longer}), {self._better_map}, or change the kernel.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        if self.report.out_of_time and self.raw.n_draws < FEWEST:
-            warnings.warn(
-                f"max_seconds left time for {self.raw.n_draws} draws a chain after pilot, fit and "
-                f"warm-up ({sum(self.report.seconds.values()):.0f} s in all): give it more",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        elif self.report.missed:
-            warnings.warn(
-                f"until was not reached: {self.report.missed}. Give the run more max_seconds or "
-                "draws, or ask for less.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        if self.report.audit is not None and self.report.fit is not None:
-            warn_of_coverage(self.report.audit)
-        for kind in self.space.kinds if isinstance(self.space, Counts) else ():
-            table = self.counts().loc[kind.name]
-            if runs_into_limit(kind, table):
-                warnings.warn(
-                    f"{table['probability'].iloc[-1]:.0%} of the draws have {kind.max} components, "
-                    f"the largest number there may be: raise max of Counts({kind.max}, "
-                    f"of={list(kind.of)}), or choose a prior under which many are less probable",
-                    LimitWarning,
-                    stacklevel=4,
-                )
-        size = float(self.raw.log_joint.abs().median())
-        if torch.finfo(self.raw.log_joint.dtype).eps * size > ROUNDING:
-            warnings.warn(
-                f"log densities of size {size:.3g} lose digits that matter in "
-                f"{self.raw.log_joint.dtype}: use dtype=torch.float64, or drop constants",
-                PrecisionWarning,
-                stacklevel=4,
-            )
-        if self.report.overflows:
-            warnings.warn(
-                f"{self.report.overflows} of {self.report.evaluations} likelihoods were NaN or "
-                "+inf, far out in the prior's tail, and counted as impossible: the answer stands "
-                "unless the posterior lies there. Return finite values or -inf to be sure.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        if found := self.clashes:
-            worst = sorted(found, key=lambda c: -c.sigmas)
-            said = [f"{c.model!r}: {c.text}" for c in worst[:3]]
-            warnings.warn(
-                "routes to the evidences disagree on "
-                + "; ".join(said)
-                + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
-                + f". Either the chain has not mixed (run longer: {self._longer}), or the map "
-                f"misses part of a posterior ({self._better_map}); the visits are then the ones to "
-                "trust. See evidence().",
-                DisagreementWarning,
-                stacklevel=4,
-            )
+        for message, category in alarms(self):
+            warn_user(message, category)
 
     @property
-    def _longer(self) -> str:
+    def longer(self) -> str:
         """How this run could be made longer."""
         if self.report.out_of_time:
             return "give it more max_seconds"
@@ -1265,7 +1430,7 @@ class Result:
         return f"draws={_round_up(4 * self.raw.n_draws)} with as many chains, and a longer warmup"
 
     @property
-    def _better_map(self) -> str:
+    def better_map(self) -> str:
         """How this run could have a better map."""
         steps = self.report.fit.step if self.report.fit is not None else []
         if not steps:
@@ -1285,24 +1450,8 @@ def _round_up(n: int) -> int:
 
 def warn_of_coverage(audit: AuditReport) -> None:
     """Name the models of which a map misses a part, or whose evidences contradict each other."""
-    if missed := audit.uncovered:
-        shares = {m.model: min(m.covered, 1 - m.lost) for m in audit.models}
-        warn_user(
-            "the map misses a part of the posterior of "
-            + ", ".join(f"{m!r} (covers {shares[m]:.1%})" for m in missed[:5])
-            + (f", after {audit.mended} attempts to mend it" if audit.mended else "")
-            + ". Evidences and draws that come from the map alone are wrong there; only the chains "
-            "may be right. Train longer (fit(steps=...)) or use a larger map.",
-            CoverageWarning,
-        )
-    if differing := audit.differing:
-        gaps = {m.model: m.difference for m in audit.models}
-        warn_user(
-            "log evidences through the map differ from the audit's on "
-            + ", ".join(f"{m!r} ({gaps[m]:+.2f})" for m in differing[:5])
-            + ": see result.audit(); a larger audit (fit(audit=...)) may tell which is right.",
-            CoverageWarning,
-        )
+    for message, category in coverage(audit):
+        warn_user(message, category)
 
 
 def load(path: str | Path) -> Result:
@@ -1336,6 +1485,7 @@ def load(path: str | Path) -> Result:
         Truth(**data["truth"]) if data["truth"] else None,
         crossings=data["crossings"],
         pareto_k=data["pareto_k"],
+        slot_names=data.get("slot_names"),
     )
 
 
@@ -1356,12 +1506,3 @@ def _log_share(e: Estimate, level: Estimate) -> Estimate:
         return Estimate(bound + level.value, math.inf, e.ess, e.warning)
     error = math.hypot(e.std_error / e.value, level.std_error)
     return Estimate(math.log(e.value) + level.value, error, e.ess, e.warning)
-
-
-def _describe(x: NDArray[np.floating], inside: NDArray[np.bool_]) -> list[float]:
-    """Moments and quantiles of draws that lie where ``inside`` (chain, draw) is True."""
-    mean, sd = float(x.mean()), float(x.std())
-    mcse, _ = mean_error_where(x, inside)
-    ess = (sd / mcse) ** 2 if mcse > 0 else math.nan
-    q5, median, q95 = np.quantile(x, [0.05, 0.5, 0.95])
-    return [mean, sd, mcse, float(q5), float(median), float(q95), ess]

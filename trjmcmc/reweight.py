@@ -46,6 +46,7 @@ class Prediction:
         sd: Posterior standard deviation, spread between models included, shape (...).
         lower, median, upper: 5, 50 and 95 % quantiles, shape (...).
         by_model: By label, the mean in each model that was visited.
+        warning: What makes the mean doubtful; its error counts it, or is NaN.
 
     The interval is that of the quantity itself; add noise to it to predict new data.
     """
@@ -57,6 +58,7 @@ class Prediction:
     median: Array
     upper: Array
     by_model: dict[str, Array]
+    warning: str = ""
 
     def __repr__(self) -> str:
         if np.ndim(self.mean):
@@ -64,6 +66,7 @@ class Prediction:
         return (
             f"Prediction({self.mean:.5g} +- {self.std_error:.2g}, 90 % in {self.lower:.5g} to "
             f"{self.upper:.5g}, by {len(self.by_model)} models)"
+            + (f" ({self.warning})" if self.warning else "")
         )
 
 
@@ -132,14 +135,16 @@ class Reweighted:
             elif not before:
                 rows.append((math.nan, math.inf, 0.0))
             else:
-                rows.append((*_ratio(inside.astype(float), self._w), before))
+                rows.append((*_ratio(inside.astype(float), self._w, self.result)[:2], before))
         columns = ["probability", "se", "before"]
         return pd.DataFrame(rows, columns=columns, index=pd.Index(labels, name="model"))
 
     def inclusion_probabilities(self) -> pd.DataFrame:
         """Posterior probability of each item under the new prior: ``probability``, ``se``."""
         names, on = self.result.items()
-        rows = [_ratio(on[..., i].astype(float), self._w) for i in range(on.shape[-1])]
+        rows = [
+            _ratio(on[..., i].astype(float), self._w, self.result)[:2] for i in range(on.shape[-1])
+        ]
         return pd.DataFrame(rows, columns=["probability", "se"], index=pd.Index(names, name="item"))
 
     def predict(
@@ -273,8 +278,9 @@ def predict(
     assert out is not None
     w = np.ones(shape) if weights is None else weights[:, ::every]
     columns = out.reshape(len(flat), -1)
-    moments = np.array([_ratio(c.reshape(shape), w) for c in columns.T]).reshape(-1, 2)
-    mean, error = moments[:, 0], moments[:, 1]
+    found = [_ratio(c.reshape(shape), w, result) for c in columns.T]
+    mean, error = (np.array([e[i] for e in found], dtype=float) for i in range(2))
+    warning = next((e[2] for e in found if e[2]), "")
     p = w.ravel() / w.sum()
     sd = np.sqrt(p @ (columns - mean) ** 2)
     weighing = {} if weights is None else {"weights": p}  # equal weights cost less unsaid
@@ -288,14 +294,14 @@ def predict(
     lower, median, upper, mean, error, sd = (
         v.reshape(out.shape[1:]) for v in (*quantiles, mean, error, sd)
     )
-    return Prediction(mean, error, sd, lower, median, upper, by_model)
+    return Prediction(mean, error, sd, lower, median, upper, by_model, warning)
 
 
-def _ratio(x: Array, w: Array) -> tuple[float, float]:
-    """Weighted mean of ``x``, shape (chain, draw), and its standard error."""
+def _ratio(x: Array, w: Array, result: Result) -> tuple[float, float, str]:
+    """Weighted mean of ``x``, shape (chain, draw), its standard error, and what is in doubt."""
     mean = float((w * x).mean() / w.mean())
     influence = w * (x - mean) / w.mean()
-    error, _ = mean_error(influence)
+    error, _ = mean_error(influence, result.ancestor)
     if math.isnan(error):  # constant, or too few draws for an autocorrelation: count the chains
         error = float(influence.std()) / math.sqrt(len(x))
-    return mean, error
+    return mean, *result.widened(error, influence)

@@ -443,8 +443,8 @@ class TRJSampler:
         """
         space = self.target.space
         if self._recipe.audit is not None:
-            theta, _, ancestor = self._recipe.audit.draw(space.index(code))
-            return theta, ancestor
+            drawn, _, ancestor = self._recipe.audit.draw(space.index(code))
+            return drawn, ancestor
         if not math.isinf(self.target.limit):
             return None
         codes, index, _ = distinct(code)
@@ -892,6 +892,7 @@ class TRJSampler:
             crossings=chain.crossings,
             pareto_k={label: pareto_k(w) for label, w in self._weights.items()},
             target=host,
+            slot_names=host.slot_names,
         )
 
     def _check_round_trip(self) -> None:

@@ -19,6 +19,15 @@ ALPHA = 1e-4  # chance that honest routes are said to disagree, all comparisons 
 SMALL_SHARE = 0.002  # differences of a probability too small to matter
 SMALL_NATS = 0.01  # differences of a log evidence too small to matter
 LEAST_ERROR = 1e-6  # nats; no estimate counts as more precise
+SOURCES = {  # what routes rest on: the chains' draws, the map's, a tempered population
+    "visits": {"chains"},
+    "bartolucci": {"chains"},
+    "bridge": {"chains", "map"},
+    "warp": {"chains", "map"},
+    "importance": {"map"},
+    "smoothed": {"map"},
+    "audit": {"population"},
+}
 ONE_SOURCE = {frozenset({"visits", "bartolucci"})}  # both rest on which models the chains visit
 DEGREES = 31  # of freedom behind errors from the spread of 32 chains
 
@@ -62,7 +71,8 @@ def clashes(
         relative: By route, probabilities.
 
     Returns:
-        Contradictions, and the models on which routes from different sources were compared.
+        Contradictions, and the models on which routes that have no draws in common were
+        compared: two routes of one set of draws may agree on what it lacks.
     """
     routes = {**absolute, **relative}
     pairs = [(a, b) for a, b in combinations(routes, 2) if frozenset({a, b}) not in ONE_SOURCE]
@@ -76,8 +86,10 @@ def clashes(
                 continue
             x, y = _shares(x, a in relative), _shares(y, b in relative)
             small = SMALL_SHARE
+        apart = SOURCES.get(a, {a}).isdisjoint(SOURCES.get(b, {b}))
         for i, e, f in zip(known, x, y, strict=True):
-            compared.add(labels[i])
+            if apart:
+                compared.add(labels[i])
             gap, error = abs(e.value - f.value), math.hypot(e.std_error, f.std_error)
             if gap > max(limit * error, small):
                 sigmas = gap / error if error else math.inf

@@ -7,17 +7,20 @@ import math
 import emcee
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import f as f_distribution
 
 from ..export import effective_sample_size
 
 Covariance = NDArray[np.float64]
+Ancestors = NDArray[np.integer] | None  # the independent draw that each chain descends from
 ENOUGH_CHAINS = 8  # that must share the draws of a model for the spread of their means to tell
 ROUNDING = 1e-12  # relative spread of what is constant
 BATCHES = 32  # of chains, at least, where there are enough
 MANY_CHAINS = 32  # from here on the spread of the chains' own means is the better error
+ALIKE = 0.01  # chance at which chains of one ancestor count as more alike than others
 
 
-def mean_error(x: NDArray[np.floating]) -> tuple[float, float]:
+def mean_error(x: NDArray[np.floating], ancestor: Ancestors = None) -> tuple[float, float]:
     """Standard error of the mean of ``x``, and the effective number of draws behind it.
 
     Chains are independent, so with many of them the spread of their means is an honest error
@@ -26,6 +29,7 @@ def mean_error(x: NDArray[np.floating]) -> tuple[float, float]:
 
     Arguments:
         x: Shape (chain, draw).
+        ancestor: The independent draw that each chain descends from, shape (chain,).
 
     Returns:
         Error in the unit of x and effective sample size; NaN and NaN where x is constant.
@@ -37,29 +41,59 @@ def mean_error(x: NDArray[np.floating]) -> tuple[float, float]:
     if variance == 0:
         return math.nan, math.nan
     if len(x) >= MANY_CHAINS:
-        return spread_error(x.mean(1), variance, x.size)
+        return spread_error(x.mean(1), variance, x.size, ancestor)
     ess = effective_sample_size(x)
     return math.sqrt(variance / ess) if ess > 0 else math.nan, ess
 
 
-def spread_error(means: NDArray[np.floating], variance: float, size: float) -> tuple[float, float]:
+def spread_error(
+    means: NDArray[np.floating], variance: float, size: float, ancestor: Ancestors = None
+) -> tuple[float, float]:
     """Standard error of a mean by the spread of the chains' own, and effective draws.
+
+    Where chains of one ancestor are more alike than chance explains, ancestors are what is
+    independent: the error is that of a sample of clusters, by analysis of variance.
 
     Arguments:
         means: By chain, shape (C,).
         variance: Of a draw.
         size: Draws of all chains, for means that do not differ at all.
+        ancestor: The independent draw that each chain descends from, shape (chain,).
+
+    Source:
+        Searle, Casella & McCulloch (1992), Variance Components, section 3.6
     """
     error = float(means.std(ddof=1)) / math.sqrt(len(means))
+    if ancestor is not None:
+        error = max(error, _clustered_error(means, ancestor))
     return error, variance / error**2 if error else float(size)
 
 
-def mean_error_where(x: NDArray[np.floating], inside: NDArray[np.bool_]) -> tuple[float, float]:
+def _clustered_error(means: NDArray[np.floating], ancestor: NDArray[np.integer]) -> float:
+    """Standard error of the mean of clusters that differ, or 0 if chance explains them."""
+    _, group, count = np.unique(ancestor, return_inverse=True, return_counts=True)
+    n, g = len(means), len(count)
+    if not 1 < g < n:
+        return 0.0
+    centre = np.bincount(group, weights=means) / count
+    between = float((count * (centre - means.mean()) ** 2).sum()) / (g - 1)
+    within = float(((means - centre[group]) ** 2).sum()) / (n - g)
+    if not between > within * float(f_distribution.isf(ALIKE, g - 1, n - g)):
+        return 0.0
+    squares = float(np.square(count, dtype=float).sum())
+    component = (between - within) / ((n - squares / n) / (g - 1))
+    return math.sqrt(component * squares / n**2 + within / n)
+
+
+def mean_error_where(
+    x: NDArray[np.floating], inside: NDArray[np.bool_], ancestor: Ancestors = None
+) -> tuple[float, float]:
     """Standard error of the mean of ``x`` over the draws of chains that come and go.
 
     Arguments:
         x: Values of the draws that count, in the order chain by chain, shape (n,).
         inside: Which draws those are, shape (chain, draw).
+        ancestor: The independent draw that each chain descends from, shape (chain,).
 
     Returns:
         Error in the unit of x and effective sample size. Where few chains hold most of the draws
@@ -71,7 +105,7 @@ def mean_error_where(x: NDArray[np.floating], inside: NDArray[np.bool_]) -> tupl
         return 0.0, float(x.size)
     influence = np.zeros(inside.shape)
     influence[inside] = (x - mean) / inside.mean()
-    error, _ = mean_error(influence)
+    error, _ = mean_error(influence, ancestor)
     share = inside.sum(1) / inside.sum()
     if not 1 / float((share**2).sum()) >= ENOUGH_CHAINS or not math.isfinite(error):
         ends = np.cumsum(inside.sum(1))

@@ -18,6 +18,7 @@ from ..space import Space
 from ..target import Target
 from ..transport import Transport
 from .bridge import bridge
+from .convergence import FEW_STARTS
 from .estimate import Estimate
 from .importance import CHUNK, log_mean_weight, rounded, smoothed, weighted_points
 
@@ -123,6 +124,7 @@ def through_the_map(
     if not weights:
         return {}
     space, dtype = target.space, target.dtype
+    ancestor = None if draws.ancestor is None else draws.ancestor.numpy()
     found: dict[str, dict[str, Estimate]] = {"importance": {}, "smoothed": {}, "bridge": {}}
     for m, w in weights.items():
         smooth, plain = smoothed(w), log_mean_weight(w)
@@ -135,7 +137,7 @@ def through_the_map(
     inside = {m: (code == c).all(-1) for m, c in codes.items()}
     for m, w in weights.items():
         rows = np.where(inside[m].numpy(), log_w.numpy(), np.nan)
-        found["bridge"][m] = rounded(bridge(rows, w.numpy()), dtype)
+        found["bridge"][m] = rounded(bridge(rows, w.numpy(), ancestor), dtype)
     if evaluations > 3 * MIRRORED * len(weights):
         found["warp"] = {}
         for m, c in codes.items():
@@ -149,7 +151,7 @@ def through_the_map(
                 target, transport, c.to(target.device), MIRRORED, generator
             )
             there = mirrored(target, transport, c.expand(MIRRORED, -1), points.cpu(), log_v.cpu())
-            found["warp"][m] = rounded(bridge(table, there.numpy()), dtype)
+            found["warp"][m] = rounded(bridge(table, there.numpy(), ancestor), dtype)
     return found
 
 
@@ -163,6 +165,8 @@ def by_audit(space: Space, report: AuditReport) -> dict[str, Estimate]:
     for m in report.models:
         prior = float(space.log_prior(space.code_of(m.model)[None])[0])
         doubt = "" if abs(m.gap) <= AGREEMENT else "rough"
+        if m.ancestors < FEW_STARTS:
+            doubt = f"rests on {m.ancestors:.1f} draws of the prior"
         error = max(m.std_error, abs(m.gap))
         found[m.model] = Estimate(m.log_evidence + prior, error, warning=doubt)
     return found

@@ -7,12 +7,11 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ..export import split_rhat
+from .convergence import HIGH_RHAT, families, split_rhats, start_error
 from .estimate import Estimate
-from .mean import MANY_CHAINS, mean_error, spread_error
+from .mean import MANY_CHAINS, Ancestors, mean_error, spread_error
 
 FEW_RETURNS = 10  # visits of a model that begin anew, under which its error is doubtful
-HIGH_RHAT = 1.05
 DRIFT = 4.0  # standard errors between the halves of a run that chance does not make
 
 
@@ -20,6 +19,7 @@ def visit_probability(
     indicator: NDArray[np.bool_],
     fallback_ess: float,
     shares: NDArray[np.float64] | None = None,
+    ancestor: Ancestors = None,
 ) -> Estimate:
     """Share of the draws in a model.
 
@@ -28,9 +28,11 @@ def visit_probability(
         fallback_ess: Effective draws to assume where the indicator never or hardly changes.
         shares: Of many chains that were thinned, the share of all its steps that each was in
             the model, shape (chain,): thinning then costs no precision.
+        ancestor: The independent draw that each chain descends from, shape (chain,).
 
     Returns:
-        Value and autocorrelation-aware error. For a model that is never (or always) visited
+        Value and autocorrelation-aware error, widened by what chains still remember of their
+        start; NaN where they remember too much. For a model that is never (or always) visited
         the error is the distance of the 95 % bound, 3 / ESS (the rule of three): never visited
         is not probability zero.
 
@@ -39,10 +41,10 @@ def visit_probability(
     """
     if shares is None:
         p = float(indicator.mean())
-        error, ess = mean_error(indicator.astype(float))
+        error, ess = mean_error(indicator.astype(float), ancestor)
     else:
         p = float(shares.mean())
-        error, ess = spread_error(shares, p * (1 - p), indicator.size)
+        error, ess = spread_error(shares, p * (1 - p), indicator.size, ancestor)
     if p in {0.0, 1.0}:
         bound = min(1.0, 3 / fallback_ess) if fallback_ess > 0 else 1.0
         return Estimate(p, bound, fallback_ess, "never left" if p else "never visited")
@@ -54,8 +56,13 @@ def visit_probability(
     if (moved := _drift(indicator)) != 0:  # the starts are not forgotten: the error is larger
         warning = warning or f"drifts by {moved:+.3f} in half the run"
         error = math.hypot(error, moved)
-    if not warning and (rhat := split_rhat(indicator.astype(float))) > HIGH_RHAT:
-        warning = f"R-hat {rhat:.2f}"
+    first, _ = families(ancestor, len(indicator))
+    rhat = float(split_rhats(indicator[first, :, None].astype(float))[0])
+    if rhat > HIGH_RHAT:
+        warning = warning or f"R-hat {rhat:.2f}"
+        error = math.hypot(error, start_error(rhat) * math.sqrt(p * (1 - p)))
+    if warning:
+        ess = min(ess, p * (1 - p) / error**2) if math.isfinite(error) else math.nan
     return Estimate(p, error, ess, warning)
 
 
@@ -63,12 +70,14 @@ def log_odds(
     a: NDArray[np.bool_],
     b: NDArray[np.bool_],
     shares: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None,
+    ancestor: Ancestors = None,
 ) -> Estimate:
     """Log of the ratio of two visit shares, error from the influence function.
 
     Arguments:
         a, b: Whether each draw is in the first and the second model, shape (chain, draw).
         shares: Of many chains that were thinned, the shares of all steps of each in the two.
+        ancestor: The independent draw that each chain descends from, shape (chain,).
     """
     x, y = (a.mean(1), b.mean(1)) if shares is None else shares
     p, q = float(x.mean()), float(y.mean())
@@ -76,9 +85,9 @@ def log_odds(
         value = math.nan if p == q else (-math.inf if p == 0 else math.inf)
         return Estimate(value, math.inf, 0.0, "a model was never visited")
     if shares is None:
-        error, ess = mean_error(a / p - b / q)
+        error, ess = mean_error(a / p - b / q, ancestor)
     else:
-        error, ess = spread_error(x / p - y / q, 1 / p + 1 / q, math.nan)
+        error, ess = spread_error(x / p - y / q, 1 / p + 1 / q, math.nan, ancestor)
     if not math.isfinite(ess):  # a and b are the same model, or the chains never moved
         same = bool((a == b).all())
         return Estimate(math.log(p / q), 0.0 if same else math.inf, ess)

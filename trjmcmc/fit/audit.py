@@ -47,6 +47,8 @@ class ModelAudit:
         lost: Share where it is less than exp(-10): a mode that the map lacks.
         modes: Number of separate modes among the draws.
         matters: Whether the model has a share of the posterior worth a warning.
+        ancestors: Prior draws that its draws descend from, in effect: one over the sum of their
+            squared shares.
     """
 
     model: str
@@ -59,6 +61,7 @@ class ModelAudit:
     lost: float
     modes: int
     matters: bool
+    ancestors: float = math.inf
 
     @property
     def difference(self) -> float:
@@ -115,14 +118,15 @@ class AuditReport:
         return [m.model for m in self.models if m.matters and m.verdict == "evidences differ"]
 
     def table(self) -> pd.DataFrame:
-        """Columns ``log_evidence``, ``se``, ``halves_differ``, ``map_log_evidence``, ``map_se``,
-        ``difference``, ``difference_se``, ``covered``, ``lost``, ``modes``, ``verdict``; indexed
-        by model."""
+        """Columns ``log_evidence``, ``se``, ``halves_differ``, ``ancestors``, ``map_log_evidence``,
+        ``map_se``, ``difference``, ``difference_se``, ``covered``, ``lost``, ``modes``,
+        ``verdict``; indexed by model."""
         rows = {
             m.model: {
                 "log_evidence": m.log_evidence,
                 "se": m.std_error,
                 "halves_differ": abs(m.gap),
+                "ancestors": m.ancestors,
                 "map_log_evidence": m.map_log_evidence,
                 "map_se": m.map_std_error,
                 "difference": m.difference,
@@ -356,6 +360,34 @@ class Audit:
         """Models with a share of the posterior, shape (M,), bool."""
         return self.log_mass.softmax(0) > MATTERS
 
+    @property
+    def ancestors(self) -> Tensor:
+        """Prior draws that each model's draws descend from, in effect, shape (M,)."""
+        squares = torch.zeros(len(self.code), dtype=torch.float64)
+        by_round = [run.log_evidence.view(REPLICATES, -1).cpu() for _, _, run in self.rounds]
+        whole = (
+            self._by_replicate().logsumexp(0)
+            + torch.stack(
+                [
+                    torch.zeros(len(self.code), dtype=torch.float64).index_fill(
+                        0, todo, float(size)
+                    )
+                    for todo, size, _ in self.rounds
+                ]
+            )
+            .sum(0)
+            .log()
+        )
+        for (todo, size, run), log_z in zip(self.rounds, by_round, strict=True):
+            model = todo.repeat(REPLICATES)  # of each row
+            share = (log_z.flatten() + math.log(size) - whole[model]).exp()
+            origin, place = run.origin.unique(return_inverse=True)
+            each = torch.zeros(len(origin), dtype=torch.float64, device=place.device)
+            each = each.index_add(0, place, run.log_weight.exp()).cpu()
+            row = (origin // ROW).cpu()
+            squares.index_add_(0, model[row], (each * share[row]).square())
+        return 1 / squares
+
     # ---- draws ------------------------------------------------------------------------------
 
     def draw(
@@ -444,6 +476,7 @@ class Audit:
             *(x.tolist() for x in score),
             modes,
             self.matters.tolist(),
+            self.ancestors.tolist(),
         )
         return AuditReport(
             tuple(ModelAudit(*row) for row in zip(*columns, strict=True)),

@@ -1,0 +1,171 @@
+"""What a run has to say aloud about its own answer, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+
+from .catalogue import runs_into_limit
+from .errors import (
+    ConvergenceWarning,
+    CoverageWarning,
+    DisagreementWarning,
+    LimitWarning,
+    PrecisionWarning,
+)
+from .fit import AuditReport
+from .space import Counts, Subsets
+
+if TYPE_CHECKING:
+    from .result import Result
+
+Alarm = tuple[str, type[Warning]]
+
+WORTH = 0.01  # probability from which a flag is said aloud
+FEWEST = 20  # draws a chain, under which a run that ran out of time says so
+NAMED = 5  # models in a message
+APART = 2.0  # nats between the halves of a pilot run that may have lost a mode
+ROUNDING = 0.03  # nats of rounding error in a log density that begin to matter
+
+
+def alarms(result: Result) -> Iterator[Alarm]:
+    """Messages and categories, the gravest first.
+
+    Arguments:
+        result: Of a run.
+    """
+    yield from _convergence(result)
+    yield from _length(result)
+    if (audit := result.report.audit) is not None:
+        yield from coverage(audit) if result.report.fit is not None else _pilot(result, audit)
+    yield from _limits(result)
+    yield from _numbers(result)
+    yield from _disagreement(result)
+
+
+def _convergence(result: Result) -> Iterator[Alarm]:
+    notes = dict.fromkeys(d.note for d in result.doubts.values())
+    flagged = [
+        (label, e.value, e.warning) for label in result.models for e in [result.visits(label)]
+    ]
+    if isinstance(result.space, Subsets):
+        items = result.inclusion_probabilities()
+        flagged += zip(items.index, items["probability"], items["note"], strict=True)
+    for label, p, note in flagged:
+        if note and note not in notes and WORTH < p < 1 - WORTH:
+            notes[f"{label!r} ({note})"] = None
+    if not notes:
+        return
+    said = list(notes)
+    more = f", and {len(said) - NAMED} more" if len(said) > NAMED else ""
+    yield (
+        "the chains have not converged: "
+        + "; ".join(said[:NAMED])
+        + more
+        + f". Errors are wide, or NaN where nothing tells them. Run longer ({result.longer}), "
+        f"{result.better_map}, or change the kernel; see convergence().",
+        ConvergenceWarning,
+    )
+
+
+def _length(result: Result) -> Iterator[Alarm]:
+    report, draws = result.report, result.raw.n_draws
+    if report.out_of_time and draws < FEWEST:
+        yield (
+            f"max_seconds left time for {draws} draws a chain after pilot, fit and warm-up "
+            f"({sum(report.seconds.values()):.0f} s in all): give it more",
+            ConvergenceWarning,
+        )
+    elif report.missed:
+        yield (
+            f"until was not reached: {report.missed}. Give the run more max_seconds or draws, or "
+            "ask for less.",
+            ConvergenceWarning,
+        )
+
+
+def coverage(audit: AuditReport) -> Iterator[Alarm]:
+    """Models of which a map misses a part, or whose evidences contradict each other."""
+    if missed := audit.uncovered:
+        shares = {m.model: min(m.covered, 1 - m.lost) for m in audit.models}
+        yield (
+            "the map misses a part of the posterior of "
+            + ", ".join(f"{m!r} (covers {shares[m]:.1%})" for m in missed[:NAMED])
+            + (f", after {audit.mended} attempts to mend it" if audit.mended else "")
+            + ". Evidences and draws that come from the map alone are wrong there; only the chains "
+            "may be right. Train longer (fit(steps=...)) or use a larger map.",
+            CoverageWarning,
+        )
+    if differing := audit.differing:
+        gaps = {m.model: m.difference for m in audit.models}
+        yield (
+            "log evidences through the map differ from the audit's on "
+            + ", ".join(f"{m!r} ({gaps[m]:+.2f})" for m in differing[:NAMED])
+            + ": see result.audit(); a larger audit (fit(audit=...)) may tell which is right.",
+            CoverageWarning,
+        )
+
+
+def _pilot(result: Result, audit: AuditReport) -> Iterator[Alarm]:
+    """The pilot run of a run that trained nothing: fitted normals need not cover, draws must."""
+    apart = [m for m in audit.models if m.matters and abs(m.gap) > APART]
+    if apart:
+        yield (
+            "the pilot run contradicts itself on "
+            + ", ".join(f"{m.model!r} (halves differ by {abs(m.gap):.1f} nats)" for m in apart)
+            + ": it may have lost a part of the posterior, and the chains that start from it too. "
+            "run(fit=True) lets it grow until its halves agree.",
+            CoverageWarning,
+        )
+
+
+def _limits(result: Result) -> Iterator[Alarm]:
+    """Counts that pile up at their largest; of chains that do not mix this says nothing."""
+    if not isinstance(result.space, Counts) or result.doubts:
+        return
+    counts = result.counts()
+    for kind in result.space.kinds:
+        table = counts.loc[kind.name]
+        if table["note"].iloc[-1] == "" and runs_into_limit(kind, table):
+            yield (
+                f"{table['probability'].iloc[-1]:.0%} of the draws have {kind.max} components, "
+                f"the largest number there may be: raise max of Counts({kind.max}, "
+                f"of={list(kind.of)}), or choose a prior under which many are less probable",
+                LimitWarning,
+            )
+
+
+def _numbers(result: Result) -> Iterator[Alarm]:
+    dtype = result.raw.log_joint.dtype
+    size = float(result.raw.log_joint.abs().median())
+    if torch.finfo(dtype).eps * size > ROUNDING:
+        yield (
+            f"log densities of size {size:.3g} lose digits that matter in {dtype}: use "
+            "dtype=torch.float64, or drop constants",
+            PrecisionWarning,
+        )
+    if result.report.overflows:
+        yield (
+            f"{result.report.overflows} of {result.report.evaluations} likelihoods were NaN or "
+            "+inf, far out in the prior's tail, and counted as impossible: the answer stands "
+            "unless the posterior lies there. Return finite values or -inf to be sure.",
+            ConvergenceWarning,
+        )
+
+
+def _disagreement(result: Result) -> Iterator[Alarm]:
+    if not result.clashes:
+        return
+    worst = sorted(result.clashes, key=lambda c: -c.sigmas)
+    more = f"; and {len(worst) - 3} more" if len(worst) > 3 else ""
+    yield (
+        "routes to the evidences disagree on "
+        + "; ".join(f"{c.model!r}: {c.text}" for c in worst[:3])
+        + more
+        + f". Either the chains have not converged (run longer: {result.longer}), or the map "
+        f"misses part of a posterior ({result.better_map}). The combined errors count the "
+        "difference. See evidence().",
+        DisagreementWarning,
+    )

@@ -1,0 +1,147 @@
+"""Have chains forgotten where they began? R-hat and effective draws of anything they pass."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+from scipy.stats import rankdata
+
+from .mean import mean_error
+
+HIGH_RHAT = 1.05  # from where chains have not forgotten their start: 20 autocorrelation times
+LOST_RHAT = 1.2  # from where nothing tells how far off their mean may be: 5 of them
+LEAST_DRAWS = 4  # a chain, for R-hat
+FEW_STARTS = 20  # independent starts below which nothing tells the error of what descends from them
+TAILS = (0.05, 0.95)
+
+Array = NDArray[np.float64]
+
+
+def split_rhats(x: NDArray[np.floating]) -> Array:
+    """Split R-hat of many quantities at once, (chain, draw, Q) -> (Q,).
+
+    NaN where a quantity is constant or draws are fewer than four, infinite where chains differ
+    and none moves. One chain is compared with itself, by its halves.
+
+    Source:
+        Gelman et al. (2013), Bayesian Data Analysis, eqs. 11.1 to 11.4
+    """
+    half = x.shape[1] // 2
+    if x.shape[1] < LEAST_DRAWS:
+        return np.full(x.shape[2], math.nan)
+    parts = np.concatenate([x[:, :half], x[:, -half:]])
+    within = parts.var(1, ddof=1).mean(0)
+    between = parts.mean(1).var(0, ddof=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: Array = np.sqrt((half - 1) / half + between / within)
+    return found
+
+
+def start_error(rhat: float) -> float:
+    """How far the starts of chains may still bias a mean, in standard deviations of a draw.
+
+    A start that was off by one standard deviation biases the mean of n draws by the autocorrelation
+    time over n, which is R-hat squared less one. NaN beyond an R-hat of 1.2.
+
+    Example:
+        >>> round(start_error(1.1), 2), start_error(1.5)
+        (0.21, nan)
+    """
+    return rhat**2 - 1 if rhat <= LOST_RHAT else math.nan
+
+
+def normal_scores(x: Array, inside: NDArray[np.bool_]) -> Array:
+    """Ranks as quantiles of a standard normal, zero where a quantity does not exist.
+
+    Arguments:
+        x: Quantities, shape (chain, draw, Q).
+        inside: Draws at which they exist, shape (chain, draw).
+
+    Source:
+        Vehtari et al. (2021), https://doi.org/10.1214/20-BA1221, eq. 14
+    """
+    scores = np.zeros(x.shape)
+    here = x[inside]
+    scores[inside] = ndtri((rankdata(here, axis=0) - 0.375) / (len(here) + 0.25))
+    return scores
+
+
+def rank_rhats(x: Array, inside: NDArray[np.bool_]) -> Array:
+    """Rank-normalised split R-hat, of location and of spread the larger, shape (Q,).
+
+    A quantity that exists in some draws alone, as a parameter of one of several models does, counts
+    as zero elsewhere: what is judged is the mean of its score over all draws, which chains
+    that enter and leave the model renew.
+
+    Arguments:
+        x: Quantities, shape (chain, draw, Q).
+        inside: Draws at which they exist, shape (chain, draw).
+
+    Source:
+        Vehtari et al. (2021), https://doi.org/10.1214/20-BA1221, section 4
+
+    Example:
+        >>> x = np.random.default_rng(0).normal(size=(8, 200, 2))
+        >>> x[::2, :, 1] += 3
+        >>> [round(r, 1) for r in rank_rhats(x, np.ones((8, 200), bool)).tolist()]
+        [1.0, 2.0]
+    """
+    if not inside.any():
+        return np.full(x.shape[2], math.nan)
+    folded = np.abs(x - np.median(x[inside], axis=0))
+    bulk = split_rhats(normal_scores(x, inside))
+    spread = split_rhats(normal_scores(folded, inside))
+    found: Array = np.fmax(bulk, spread)
+    found[np.ptp(x[inside], axis=0) == 0] = math.nan
+    return found
+
+
+def effective_draws(x: Array, inside: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """Effective draws of the bulk and of the tails of quantities, two arrays of shape (Q,).
+
+    Arguments:
+        x: Quantities, shape (chain, draw, Q).
+        inside: Draws at which they exist, shape (chain, draw).
+
+    Source:
+        Vehtari et al. (2021), https://doi.org/10.1214/20-BA1221, section 4.3
+    """
+    here = x[inside]
+    scores = normal_scores(x, inside)
+    ends = np.quantile(here, TAILS, axis=0)
+    bulk, tail = np.empty(x.shape[2]), np.empty(x.shape[2])
+    for q in range(x.shape[2]):
+        beyond = (
+            (inside & (x[..., q] <= ends[0, q])).astype(float),
+            (inside & (x[..., q] >= ends[1, q])).astype(float),
+        )
+        bulk[q] = mean_error(scores[..., q])[1]
+        tail[q] = min(mean_error(b)[1] for b in beyond)
+    return bulk, tail
+
+
+def families(ancestor: NDArray[np.integer] | None, chains: int) -> tuple[NDArray[np.intp], float]:
+    """One chain for each independent start, and how many starts there are in effect.
+
+    Populations are resampled on the way to the posterior, so that several chains may descend
+    from one draw. They count as one until they have forgotten it.
+
+    Arguments:
+        ancestor: The start of each chain, as a number, shape (chain,); None of chains that have
+            each its own.
+        chains: How many there are.
+
+    Returns:
+        Positions of chains, shape (n,), and one over the sum of squared shares of the starts.
+
+    Example:
+        >>> families(np.array([3, 3, 3, 8]), 4)
+        (array([0, 3]), 1.6)
+    """
+    if ancestor is None:
+        return np.arange(chains), float(chains)
+    _, first, counts = np.unique(ancestor, return_index=True, return_counts=True)
+    return np.sort(first), float(chains**2 / np.square(counts, dtype=float).sum())
