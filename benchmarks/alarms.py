@@ -3,10 +3,10 @@
     python -m benchmarks.alarms                          # 20 runs of each of ten: half an hour
     python -m benchmarks.alarms --repeats 5 --only coal --workers 2
 
-Default runs with short budgets. By problem: the share of runs that warned, and of what; mean, spread
-and largest of the z-scores of probabilities (combined where there is one, visits, and inclusion);
-seconds of ``Result.warn`` with all that it computes for the first time, as a share of the run's.
-Writes alarms.json and alarms.md into the folder --output. Aimed at: at most 2 % of runs warn, z-scores
+Default runs with short budgets. By problem: the share of runs that warned, and of what; mean,
+spread and largest of the z-scores of probabilities, by visits and combined; seconds of
+``Result.warn`` with all that it computes for the first time, as a share of the run's. Writes
+alarms.json and alarms.md into the folder --output. Aimed at: at most 2 % of runs warn, z-scores
 with a standard deviation of .85 to 1.15, at most 2 % of a run's time.
 """
 
@@ -27,9 +27,8 @@ import pandas as pd
 import torch
 
 import trjmcmc as trj
+from benchmarks.calibration import funnel, two_modes
 from trjmcmc.errors import TRJWarning
-
-from .calibration import funnel, two_modes
 
 COMMON = 0.02  # probability from which a model or an item counts, and to which
 SHOWN = 90  # characters of a warning
@@ -96,7 +95,6 @@ def scores(target: trj.Target, result: trj.Result) -> list[tuple[str, str, float
 
 def run(case: str, seed: int) -> dict[str, Any]:
     """One run: what it said, its z-scores, its seconds and those of its alarms."""
-    torch.set_num_threads(1)
     make, settings = CASES[case]
     target, spent = make(), []
     with warnings.catch_warnings(record=True) as caught, timed(spent):
@@ -116,12 +114,16 @@ def run(case: str, seed: int) -> dict[str, Any]:
     }
 
 
-def runs(jobs: list[tuple[str, int]], workers: int) -> Iterator[dict[str, Any]]:
+def runs(
+    jobs: list[tuple[str, int]], workers: int = 1, threads: int = 1
+) -> Iterator[dict[str, Any]]:
     """One run after the other, in as many processes as there are workers."""
+    torch.set_num_threads(threads)
     if workers == 1:
         yield from (run(*job) for job in jobs)
         return
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, spawn, torch.set_num_threads, (threads,)) as pool:
         yield from (future.result() for future in [pool.submit(run, *job) for job in jobs])
 
 
@@ -168,7 +170,7 @@ def markdown(found: Rows) -> str:
 def rows_of(options: argparse.Namespace) -> Rows:
     """The case of ``python -m benchmarks``: five runs a problem, two if quick."""
     seeds = range(options.seed, options.seed + (2 if options.quick else 5))
-    found = list(runs([(case, seed) for case in CASES for seed in seeds], 1))
+    found = list(runs([(c, s) for c in CASES for s in seeds], threads=options.threads))
     print("\n".join(texts(found)))
     table = summary(found).rename_axis("problem").reset_index()
     return [{"case": "alarms"} | row for row in table.to_dict("records")]
@@ -183,14 +185,16 @@ def main() -> None:
     parser.add_argument("--only", action="append", help="problems with this in their names")
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--first", type=int, default=1000, help="the first seed")
-    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=1, help="processes")
+    parser.add_argument("--threads", type=int, default=1, help="of torch, in each")
     parser.add_argument("--output", type=Path, default=Path("output/honesty"), help="a folder")
     options = parser.parse_args()
     cases = [c for c in CASES if not options.only or any(part in c for part in options.only)]
     options.output.mkdir(parents=True, exist_ok=True)
     found: Rows = []
     seeds = range(options.first, options.first + options.repeats)
-    for row in runs([(case, seed) for seed in seeds for case in cases], options.workers):
+    jobs = [(case, seed) for seed in seeds for case in cases]
+    for row in runs(jobs, options.workers, options.threads):
         found.append(row)
         (options.output / "alarms.json").write_text(json.dumps(found, indent=1))
         (options.output / "alarms.md").write_text(markdown(found))

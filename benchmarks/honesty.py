@@ -6,10 +6,10 @@
     python -m benchmarks.honesty --workers 2 --max-seconds 60
     python -m benchmarks.honesty --resume                     # go on where the last one stopped
 
-Of each run every number that a user may read is compared with the exact one. Wrong: off by more than
-five of its own standard errors (and by more than .005 of a probability, .01 nats of a log evidence).
-An error that is NaN or infinite gives no number, which is honest where a warning or a note goes with
-it. Writes honesty.json and honesty.md into the folder --output.
+Of each run every number that a user may read is compared with the exact one. Wrong: off by more
+than five of its own standard errors (and by more than .005 of a probability, .01 nats of a log
+evidence). An error that is NaN or infinite gives no number, which is honest where a warning or a
+note goes with it. Writes honesty.json and honesty.md into the folder --output.
 """
 
 import argparse
@@ -27,9 +27,8 @@ import pandas as pd
 import torch
 
 import trjmcmc as trj
+from benchmarks.honest_problems import problems
 from trjmcmc.errors import TRJError, TRJWarning
-
-from .honest_problems import problems
 
 FAR = 5.0  # standard errors off from which an answer is wrong
 COVERED = 2.0  # standard errors within which an error covers the truth
@@ -60,7 +59,6 @@ def run(name: str, seed: int, max_seconds: float | None = MAX_SECONDS, draw: int
         max_seconds: Of the run; None for a default run of 1000 draws a chain.
         draw: Which simulated data.
     """
-    torch.set_num_threads(1)
     stated = problems(draw)[name]()
     family, _, problem = name.partition("/")
     about = {"family": family, "problem": problem, "seed": seed}
@@ -110,13 +108,19 @@ def run(name: str, seed: int, max_seconds: float | None = MAX_SECONDS, draw: int
 
 
 def runs(
-    jobs: list[tuple[str, int]], max_seconds: float | None, draw: int, workers: int
+    jobs: list[tuple[str, int]],
+    max_seconds: float | None,
+    draw: int = 0,
+    workers: int = 1,
+    threads: int = 1,
 ) -> Iterator[Rows]:
     """The rows of each run, in order, of as many processes as there are workers."""
+    torch.set_num_threads(threads)
     if workers == 1:
         yield from (run(name, seed, max_seconds, draw) for name, seed in jobs)
         return
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, spawn, torch.set_num_threads, (threads,)) as pool:
         futures = [pool.submit(run, name, seed, max_seconds, draw) for name, seed in jobs]
         yield from (future.result() for future in futures)
 
@@ -199,7 +203,8 @@ def rows_of(options: argparse.Namespace) -> Rows:
     """The case of ``python -m benchmarks``: one seed, a shorter time if quick."""
     seconds = 8.0 if options.quick else MAX_SECONDS
     found: Rows = []
-    for rows in runs([(n, options.seed) for n in problems()], seconds, 0, 1):
+    jobs = [(name, options.seed) for name in problems()]
+    for rows in runs(jobs, seconds, threads=options.threads):
         print("  " + line(rows), flush=True)
         found += rows
     print(summary(found))
@@ -218,7 +223,8 @@ def main() -> None:
     parser.add_argument(
         "--max-seconds", type=float, default=MAX_SECONDS, help="of a run; 0: draws=1000 instead"
     )
-    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=1, help="processes")
+    parser.add_argument("--threads", type=int, default=1, help="of torch, in each")
     parser.add_argument("--resume", action="store_true", help="keep runs that are in the JSON")
     parser.add_argument("--list", action="store_true", help="names of the problems, and no runs")
     parser.add_argument("--output", type=Path, default=Path("output/honesty"), help="a folder")
@@ -232,7 +238,8 @@ def main() -> None:
     found: Rows = json.loads(file.read_text()) if options.resume and file.exists() else []
     done = {(f"{r['family']}/{r['problem']}", r["seed"]) for r in found}
     jobs = [(n, s) for s in options.seeds for n in names if (n, s) not in done]
-    for rows in runs(jobs, options.max_seconds or None, options.draw, options.workers):
+    how = options.max_seconds or None, options.draw, options.workers, options.threads
+    for rows in runs(jobs, *how):
         print(line(rows), flush=True)
         found += rows
         file.write_text(json.dumps(found, indent=1))
