@@ -37,6 +37,7 @@ NO_NUMBER, REFUSED, SILENT = "NaN error + warning", "refused", "SILENTLY WRONG"
 VERDICTS = (RIGHT, RIGHT_WARNED, NO_NUMBER, REFUSED, WRONG_WARNED, SILENT)  # the worst last
 SHOWN = 60  # characters of a warning
 MAX_SECONDS = 20.0
+LATE_S, LATE_SHARE = 1.0, 0.1  # beyond max_seconds, the larger of the two, that a run may take
 
 Rows = list[dict[str, Any]]
 
@@ -76,7 +77,7 @@ def run(name: str, seed: int, max_seconds: float | None = MAX_SECONDS, draw: int
     seconds = seconds or time.perf_counter() - begun
     ours = [w for w in caught if issubclass(w.category, TRJWarning)]
     said = sorted({f"{w.category.__name__}: {str(w.message)[:SHOWN]}" for w in ours})
-    about |= {"seconds": seconds, "warnings": len(ours)}
+    about |= {"seconds": seconds, "max_seconds": max_seconds, "warnings": len(ours)}
     if refused:
         row = {"question": "", "column": "", "exact": math.nan, "reported": math.nan}
         row |= {"error": math.nan, "gap": math.nan, "z": math.nan, "covered": None}
@@ -130,12 +131,17 @@ def worst(rows: Rows) -> dict[str, Any]:
     return max(rows, key=lambda r: (VERDICTS.index(r["verdict"]), abs(_number(r["z"]))))
 
 
+def _late(row: dict[str, Any]) -> bool:
+    limit = row["max_seconds"]
+    return limit is not None and row["seconds"] > limit + max(LATE_S, LATE_SHARE * limit)
+
+
 def _number(x: float | None) -> float:
     return x if x is not None and math.isfinite(x) else 0.0
 
 
 def summary(rows: Rows) -> str:
-    """Verdicts counted, by run and by number; what is silently wrong; coverage where warned."""
+    """Verdicts counted, by run and by number; coverage where warned; what is late, or silent."""
     by_run: dict[tuple[str, str, int], Rows] = {}
     for row in rows:
         by_run.setdefault((row["family"], row["problem"], row["seed"]), []).append(row)
@@ -153,6 +159,13 @@ def summary(rows: Rows) -> str:
             f"Of the {len(warned)} numbers in runs that warned the error covers the truth (two "
             f"standard errors, or none given) in {covered / len(warned):.1%}; aimed at: 95 %.",
         ]
+    late = [r for r in worsts if _late(r)]
+    lines += ["", f"Late by more than a second and 10 %: {len(late)} runs; aimed at: 0.", ""]
+    lines += [
+        f"- {r['family']}/{r['problem']}, seed {r['seed']}: {r['seconds']:.1f} s of "
+        f"{r['max_seconds']:g}"
+        for r in late
+    ]
     silent = [r for r in rows if r["verdict"] == SILENT]
     lines += ["", f"Silently wrong: {len(silent)} numbers; aimed at: 0.", ""]
     lines += [

@@ -249,6 +249,8 @@ def test_a_run_of_an_easy_problem_is_right(monkeypatch):
     wrong = [row | {"verdict": honesty.SILENT} for row in rows]
     assert f"Silently wrong: {len(rows)}" in honesty.summary(wrong)
     assert "for 0.5" in honesty.summary(wrong)
+    late = [row | {"seconds": 4.2, "max_seconds": 3.0} for row in rows]
+    assert "10 %: 1 runs" in honesty.summary(late) and "4.2 s of 3" in honesty.summary(late)
 
 
 def test_alarms_are_counted_and_timed(monkeypatch):
