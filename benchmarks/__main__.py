@@ -29,7 +29,7 @@ import torch
 import trjmcmc as trj
 from trjmcmc.compare import METHODS
 
-from . import bridge_spread, figures, samplers, scaling
+from . import alarms, bridge_spread, figures, honesty, samplers, scaling
 from .peers import run
 
 Rows = list[dict[str, Any]]
@@ -181,6 +181,8 @@ def _cell(value: Any) -> str:
 OTHERS: dict[str, Callable[[argparse.Namespace], Rows]] = {
     "bridges": bridges,
     "peers": beside_peers,
+    "honesty": honesty.rows_of,
+    "alarms": alarms.rows_of,
 }
 
 

@@ -24,8 +24,7 @@ import trjmcmc as trj
 import trjmcmc.sampler
 from trjmcmc.errors import TRJWarning
 
-trjmcmc.sampler.MOST_DRAWS = 4096  # of the map a run: as in a run in a hurry
-
+MOST_DRAWS = 4096  # of the map a run: as in a run in a hurry
 SHARES = ("visits", "bartolucci")
 EVIDENCES = ("importance", "smoothed", "bridge", "warp", "combined")
 COMMON = 0.02  # probability from which a model counts
@@ -78,6 +77,7 @@ def scores(
     target: trj.Target, repeats: int, *, steps: int = 300, draws: int = 250, chains: int = 64
 ) -> pd.DataFrame:
     """One row a run, model and route: ``z``, ``flagged``; and the run's ``agree``."""
+    trjmcmc.sampler.MOST_DRAWS = MOST_DRAWS
     first = trj.TRJSampler(
         target, lambda space: trj.CosmicFlow(space, layers=4, hidden=(32,)), seed=0
     )
