@@ -1,5 +1,6 @@
 """What a run over unknown numbers of components found: tables, pictures, export, warnings."""
 
+import math
 import warnings
 
 import arviz
@@ -95,7 +96,7 @@ def test_without_relabelling_the_same_numbers_are_wrong(run):
 def test_errors_know_that_entries_stay():
     """An entry that comes and goes seldom has the error of chains, not that of draws."""
     rng = np.random.default_rng(5)
-    flips = (rng.random((64, 200)) < 0.02).cumsum(1) + rng.integers(2, size=(64, 1))
+    flips = (rng.random((64, 2000)) < 0.02).cumsum(1) + rng.integers(2, size=(64, 1))
     second = (flips % 2 == 1).reshape(-1)
     x = np.stack([PLACE[:2], SIZE[:2]], 1) + 0.1 * rng.standard_normal((len(second), 2, 2))
     active = np.stack([np.ones_like(second), second], 1)
@@ -105,6 +106,8 @@ def test_errors_know_that_entries_stay():
     naive = (0.25 / len(second)) ** 0.5
     assert 3 * naive < row["se"] < 12 * naive
     assert abs(row["probability"] - 0.5) < 5 * row["se"]
+    row = result_of(nothing_seen(), x[:6400], active[:6400], 64).catalogue().loc[2]
+    assert math.isnan(row["se"]) and row["note"].startswith("R-hat")  # two changes a chain
 
 
 def test_none_always_and_one():

@@ -236,7 +236,7 @@ def test_advice_is_by_what_the_run_did(result):
 
     def advice(**report):
         doubtful.report = dataclasses.replace(result.report, **report)
-        with pytest.warns(trj.errors.ConvergenceWarning, match="mixed well") as said:
+        with pytest.warns(trj.errors.ConvergenceWarning, match="not converged") as said:
             doubtful.warn()
         return str(said[0].message)
 

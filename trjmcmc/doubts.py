@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from .draws import Draws
 from .estimate.convergence import (
     FEW_STARTS,
-    HIGH_RHAT,
     effective_draws,
     families,
     rank_rhats,
@@ -24,7 +23,9 @@ from .space import Counts, Space, Subsets
 
 EVERY = "(all models)"
 REST = "(other models)"
+IN, INCLUDES = "in model ", "includes "
 WORTH = 0.01  # share of the draws from which a model's parameters are looked at one by one
+SLOW_RHAT = 1.1  # of a parameter, from where its model is in doubt
 NUMBERS = 1_000_000  # that a quick look takes R-hat of, all quantities together
 CHAINS, DRAWS, LEAST = 128, 100, 20  # chains and draws of it at most, draws at least
 
@@ -149,13 +150,13 @@ class Convergence:
             names = ["log joint", *(n for n, on in zip(self.names, slots, strict=True) if on)]
             yield Part(label, names, np.concatenate([height, theta[..., slots]], 2), inside)
             if not inside.all():
-                yield Part(EVERY, [f"in {label}"], inside[..., None] * 1.0, everywhere)
+                yield Part(EVERY, [IN + label], inside[..., None] * 1.0, everywhere)
             rest = rest & ~inside
         if rest.mean() > WORTH:
             yield from self._by_slot(code, theta, rest)
         if isinstance(self.space, Subsets):
             on = self.space.items(code.flatten(0, 1)).view(*code.shape[:2], -1).numpy()
-            yield Part(EVERY, [f"includes {n}" for n in self.space.names], on * 1.0, everywhere)
+            yield Part(EVERY, [INCLUDES + n for n in self.space.names], on * 1.0, everywhere)
 
     def _by_slot(self, code: torch.Tensor, theta: Array, inside: Mask) -> Iterator[Part]:
         """Coordinates of some draws, wherever they are in use."""
@@ -196,7 +197,8 @@ class Convergence:
         """By model, or :data:`EVERY`, the quantity whose chains remember their start best.
 
         What exists in few draws only weighs as little in the answer: of a model with half of the
-        draws R-hat may be 1.1, of one with a tenth 1.4.
+        draws R-hat may be 1.2, of one with a tenth 1.8. Shares of models and items have R-hats
+        of their own.
         """
         if len(self.first) < min(FEW_STARTS, self.draws.n_chains):
             of = "one draw" if len(self.first) == 1 else f"{len(self.first)} draws"
@@ -204,8 +206,10 @@ class Convergence:
             return {EVERY: Doubt(note, math.nan, everywhere=True)}
         table = self.table(quick=True)
         table["excess"] = table["share"] * (table["rhat"] ** 2 - 1)
+        shares = table.index.get_level_values("quantity").str.startswith((IN, INCLUDES))
+        table = table[~shares & (table["excess"] > SLOW_RHAT**2 - 1)]
         found = {}
-        for model, rows in table[table["excess"] > HIGH_RHAT**2 - 1].groupby(level="model"):
+        for model, rows in table.groupby(level="model"):
             _, name = worst = rows["excess"].idxmax()
             rhat = float(rows.loc[worst, "rhat"])
             said = "" if model in {EVERY, REST} else f" in {model!r}"

@@ -50,7 +50,7 @@ from .estimate import (
 from .estimate.agreement import SOURCES
 from .estimate.convergence import HIGH_RHAT, split_rhats, start_error
 from .estimate.mean import BATCHES, MANY_CHAINS, batch_sums
-from .fit import AuditReport, FitTrace, ModelAudit
+from .fit import AuditReport, FitTrace, ModelAudit, Screening
 from .prior import PriorSpec
 from .relabel import LEAST, Relabelling, relabel
 from .reweight import Prediction, Reweighted, predict, reweighted
@@ -95,6 +95,7 @@ class RunReport:
         out_of_time: Whether ``max_seconds`` ended the run.
         missed: Where it ended before it was as precise as ``until`` asked: how far it came.
         variational: The fit's own answer and how far off it was, where q(m) was learnt.
+        screening: What plain prior draws say of the models that a map has weighed.
     """
 
     acceptance: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -112,6 +113,7 @@ class RunReport:
     out_of_time: bool = False
     missed: str = ""
     variational: Variational | None = field(default=None, repr=False)
+    screening: tuple[Screening, ...] = field(default=(), repr=False)
 
     def __str__(self) -> str:
         spent = ", ".join(f"{stage} {s:.1f} s" for stage, s in self.seconds.items())
@@ -292,6 +294,13 @@ class Result:
     def doubts(self) -> dict[str, Doubt]:
         """What is known against the chains, by model or for all of them."""
         found = self._convergence.doubts()
+        for s in self.report.screening:
+            if s.lost:
+                note = (
+                    f"{s.met} of {s.draws} prior draws met a part of the posterior of "
+                    f"{s.model!r} that neither map nor pilot run knows"
+                )
+                found = {s.model: Doubt(note, math.nan, everywhere=True), **found}
         if self._unknown and EVERY not in found:
             some = ", ".join(map(repr, self._unknown[:3]))
             note = f"nothing sound tells the probability of {some}"
@@ -301,10 +310,10 @@ class Result:
     @cached_property
     def _unknown(self) -> list[str]:
         """Models that chains never or hardly entered, and that no other route tells of."""
-        if self.space.size is None or self.space.size == 1:
-            return []
-        if self.space.size > SMALL:
-            return ["any other model"] if len(self._visited) == 1 else []
+        related = isinstance(self.space, Subsets | Counts)  # models next to each other are alike
+        if self.space.size is None or self.space.size > SMALL or related:
+            possible = self.space.size != 1 and not self._given_routes
+            return [] if len(self._visited) > 1 or not possible else ["any other model"]
         labels = self.space.label(self.space.enumerate())
         labels = [m for m, p in zip(labels, self._log_prior(labels), strict=True) if p > -math.inf]
         heights = {m: [r[m] for r in self._given_routes.values() if m in r] for m in labels}
@@ -1282,6 +1291,7 @@ class Result:
             "audit": audit,
             "plan": plan,
             "variational": variational,
+            "screening": [asdict(s) for s in self.report.screening],
         }
         truth = None
         if self.truth:
@@ -1475,6 +1485,7 @@ def load(path: str | Path) -> Result:
         report["audit"] = AuditReport(**{**report["audit"], "models": models})
     if report.get("variational"):
         report["variational"] = Variational.from_data(report["variational"])
+    report["screening"] = tuple(Screening(**s) for s in report.get("screening", ()))
     report["plan"] = Plan(**report.get("plan", {}))
     return Result(
         space_from_spec(data["space"]),

@@ -41,7 +41,9 @@ from .fit import (
     Objective,
     Pool,
     Recipe,
+    Screening,
     TemperedSMC,
+    screen,
 )
 from .kernel import Kernel, State, start
 from .progress import progress_bar
@@ -79,6 +81,8 @@ CELLS = 2**18  # numbers that the sums of all chains may take there
 CHAINS, MANY = 256, 512  # of a run of so many draws; of one until it is precise: measured best
 WARP_SHARE = 0.1  # of the evaluations of a run, for the symmetrised bridge
 WARM_SHARE = 0.1  # of the time of a run that is limited by it
+SCREEN_SHARE = 0.05  # of the evaluations of a run, for a look at prior draws; batches are large
+FEWEST_SCREENED, MOST_SCREENED = 1000, 100_000  # prior draws a model
 PRECISION = 0.01  # standard error of a probability that a fit is worth its time for
 
 MakeTransport = Callable[[Space], Transport]
@@ -874,6 +878,8 @@ class TRJSampler:
             routes = through_the_map(*settings)
         if self.audit_report is not None:
             routes["audit"] = by_audit(space, self.audit_report)
+        if healthy and math.isinf(self.target.limit) and not self._late:
+            report.screening = self._screened(routes, int(SCREEN_SHARE * report.evaluations))
         host = self.target.to(device="cpu", probe=False)
         shape = (record.n_chains, record.n_draws)
 
@@ -894,6 +900,29 @@ class TRJSampler:
             target=host,
             slot_names=host.slot_names,
         )
+
+    def _screened(
+        self, routes: Mapping[str, Mapping[str, Estimate]], evaluations: int
+    ) -> tuple[Screening, ...]:
+        """What plain prior draws say of each model of a small space; the run's draws stay."""
+        space = self.target.space
+        known = routes.get("importance", {})
+        if not known or not self._recipe.few:
+            return ()
+        codes = space.enumerate()
+        codes = codes[space.active(codes).any(-1) & (space.log_prior(codes) > -math.inf)]
+        generator = torch.Generator(self.target.device).manual_seed(self.seed)
+        n = min(MOST_SCREENED, evaluations // max(1, len(codes)))
+        found = []
+        for code, label in zip(codes, space.label(codes), strict=True):
+            heights = [r[label].value for r in routes.values() if label in r]
+            heights = [h for h in heights if math.isfinite(h)]
+            if not heights or n < FEWEST_SCREENED:
+                continue
+            level = max(heights) - float(space.log_prior(code[None])[0])
+            with suppress(TRJError):  # the likelihood fails out there
+                found.append(screen(self.target, code, level, self._map, n, generator))
+        return tuple(found)
 
     def _check_round_trip(self) -> None:
         """Refuse a map whose two directions are not each other's inverse."""

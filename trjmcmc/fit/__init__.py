@@ -8,6 +8,7 @@ from .modes import Modes, find_modes, mode_map
 from .objective import ForwardKL, Objective, ReverseKL, forward_kl, reverse_kl
 from .pilot import emcee_pool, user_pool
 from .recipe import FEW_MODELS, Recipe
+from .screening import Screening, screen
 from .smc import Particles, TemperedSMC
 from .surrogates import GaussianProcess, GaussianSurrogate
 from .train import FitTrace, train
@@ -32,6 +33,7 @@ __all__ = [
     "Pool",
     "Recipe",
     "ReverseKL",
+    "Screening",
     "TemperedSMC",
     "Uniform",
     "emcee_pool",
@@ -41,6 +43,7 @@ __all__ = [
     "locate",
     "mode_map",
     "reverse_kl",
+    "screen",
     "tempered_draws",
     "train",
     "user_pool",
