@@ -413,9 +413,10 @@ def _bijector(dist: Distribution, what: str) -> Transform:
 
 def _scalar(support: Any) -> Any:
     """The constraint that single numbers of a vector satisfy, where that is all there is."""
-    while isinstance(support, constraints.independent | _OrderedConstraint):
-        own = isinstance(support, _OrderedConstraint)
-        support = support.base if own else support.base_constraint
+    if isinstance(support, _OrderedConstraint):
+        return _scalar(support.base)
+    if isinstance(support, constraints.independent):
+        return _scalar(support.base_constraint)
     return support
 
 

@@ -55,6 +55,7 @@ from .export import split_rhat
 from .fit import AuditReport, FitTrace, ModelAudit
 from .prior import PriorSpec
 from .relabel import LEAST, Relabelling, relabel
+from .resolution import EXAMINED, resolution_doubts
 from .reweight import Prediction, Reweighted, predict, reweighted
 from .sample import Plan
 from .space import Counts, Space, Subsets, distinct, space_from_spec
@@ -215,6 +216,16 @@ class Result:
                 e = Estimate(0.0, 0.0, math.inf, "prior probability 0")
             self._cache[label] = e
         return self._cache[label]
+
+    @cached_property
+    def _coarse(self) -> dict[str, str]:
+        """By model label, parameters that the working precision does not resolve, in words."""
+        if self.target is None or self.target.dtype != self.raw.theta.dtype:
+            return {}
+        first = self._visited[:EXAMINED]
+        codes = torch.stack([self.space.code_of(label) for label in first])
+        which = torch.as_tensor(self._model)
+        return resolution_doubts(self.target, codes, which, self.raw.theta)
 
     def _thinned(self, *labels: str) -> NDArray[np.float64] | None:
         """Share of the steps that each of many chains was in any of some models, if thinned."""
@@ -1225,10 +1236,21 @@ class Result:
                     stacklevel=4,
                 )
         size = float(self.raw.log_joint.abs().median())
-        if torch.finfo(self.raw.log_joint.dtype).eps * size > ROUNDING:
+        dtype = self.raw.log_joint.dtype
+        if torch.finfo(dtype).eps * size > ROUNDING:
+            finer = "use dtype=torch.float64, or " if dtype != torch.float64 else ""
             warnings.warn(
-                f"log densities of size {size:.3g} lose digits that matter in "
-                f"{self.raw.log_joint.dtype}: use dtype=torch.float64, or drop constants",
+                f"log densities of size {size:.3g} lose digits that matter in {dtype}, "
+                f"{torch.finfo(dtype).eps * size:.2g} nats: {finer}leave constants out of the "
+                "log-likelihood (they cancel if all models leave out the same)",
+                PrecisionWarning,
+                stacklevel=4,
+            )
+        if self._coarse:
+            warnings.warn(
+                "rounding decides: "
+                + "; ".join(f"model {label!r}: {said}" for label, said in self._coarse.items())
+                + ". Probabilities of these models are not to be trusted.",
                 PrecisionWarning,
                 stacklevel=4,
             )
