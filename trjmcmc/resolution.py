@@ -20,11 +20,10 @@ NEAR = 0.1  # share of the draws in a neighbourhood
 SHARE = 0.25  # standard deviations of a normal's central tenth, about
 FULL = 4.0  # spacings between neighbouring draws, up to which all numbers there are taken
 REACH = 4.0  # units of a coordinate next to its end, in which draws are counted
-SLOWEST = 0.005  # rate by unit at which a density falls towards an end, at least
+SLOWEST = 0.02  # rate by unit at which a density falls towards an end, at least
 PART = 0.2  # share of the draws that lie among too few numbers, from where it matters
 SAID = 3  # parameters of a model that a message names
-STEEP = 2.0  # rate from where it is no power of a distance
-INSIDE = (-8.0, -3.0)  # units from a draw near an end, between which the rate is taken
+SLOPE = 3.0  # units over which that rate is taken: values come in steps there
 FURTHER = (16.0, 100.0)  # units that double precision may reach further than single
 EXAMINED = 20  # models, the most frequent ones
 RARE = 0.01  # share of all draws up to which a model is left alone
@@ -266,21 +265,15 @@ def _beyond(
 
 
 def _rate(target: Target, code: Tensor, theta: Tensor, step: Tensor) -> Tensor:
-    """How fast the log prior falls on the way to an end, by unit, (n,).
-
-    As far inside as rounding leaves it known; at the last points that have a density where it
-    falls much faster there.
-    """
-    outwards = torch.arange(-1.0, REACH, 0.5, dtype=theta.dtype, device=theta.device)
-    sizes = torch.cat([outwards.new_tensor(INSIDE), outwards])
+    """How fast the log prior falls over the last units that have a density, by unit, (n,)."""
+    window = round(2 * SLOPE)
+    sizes = 0.5 * torch.arange(-window, 2 * REACH, dtype=theta.dtype, device=theta.device)
     points = (theta + sizes[:, None, None] * step).flatten(0, 1)
     log_prior = target.prior_by_slot(code.expand(len(points), -1), points).sum(-1)
     log_prior = log_prior.view(len(sizes), -1).double()
-    falls = 2 * (log_prior[2:-1] - log_prior[3:])
-    last = falls.gather(0, falls.isfinite().cumsum(0).argmax(0)[None])[0]
-    inside = (log_prior[0] - log_prior[1]) / (INSIDE[1] - INSIDE[0])
-    rate = torch.where(last > STEEP, last, inside)
-    return rate.nan_to_num(0.0).clamp(SLOWEST, 50.0)
+    falls = (log_prior[:-window] - log_prior[window:]) / SLOPE
+    last = falls.isfinite().cumsum(0).argmax(0)
+    return falls.gather(0, last[None])[0].nan_to_num(0.0).clamp(SLOWEST, 50.0)
 
 
 def _ended(target: Target, code: Tensor, theta: Tensor, step: Tensor) -> Tensor:
