@@ -51,8 +51,12 @@ def resolved(loc: Tensor, tril: Tensor, dtype: torch.dtype) -> Tensor:
     sd = tril.square().sum(-1).sqrt()
     least = WIDE * spacing(loc.abs() + 4 * sd, dtype) + torch.finfo(dtype).tiny
     unit = tril / least[..., None]
-    narrow = torch.linalg.svdvals(unit)[..., -1:] < 1
-    covariance = unit @ unit.mT + torch.eye(loc.shape[-1], dtype=tril.dtype, device=tril.device)
+    eye = torch.eye(loc.shape[-1], dtype=tril.dtype, device=tril.device)
+    inverse = torch.linalg.solve_triangular(unit, eye.expand_as(unit), upper=False)
+    narrow = inverse.square().sum((-1, -2))[..., None] > 1
+    if not bool(narrow.any()):
+        return tril
+    covariance = unit @ unit.mT + eye
     wide = least[..., None] * torch.linalg.cholesky(covariance)
     return torch.where(narrow[..., None], wide, tril)
 
@@ -153,9 +157,12 @@ def resolution_doubts(
         before = (rows - 1).clamp(min=0)
         first = rows % which.shape[1] == 0
         moved = first | (flat[rows] != flat[before]).any(-1)
-        rows = rows[moved] if int(moved.sum()) >= FEWEST else rows[:0]
         used = target.space.active(code[None])[0].nonzero()[:, 0]
-        if not len(rows) or not len(used):
+        if int(moved.sum()) >= FEWEST:
+            rows = rows[moved]
+        elif len(used) != 1 or len(which) == 1:  # else all chains may have one number to go to
+            continue
+        if not len(used):
             continue
         doubts: list[Coarse | Beyond] = [*_coarse(target, twin, code, flat[rows], used)]
         doubts += _beyond(target, twin, code, flat[rows], used)
