@@ -33,6 +33,7 @@ from torch.distributions import (
 
 import trjmcmc as trj
 
+WIDTH, POINTS = 9.0, 100_001  # of a quadrature, standard deviations to each side, and points
 SIGMAS = 5.0  # standard errors from the truth at which an answer is wrong
 
 
@@ -40,9 +41,9 @@ def against_null(
     prior: Distribution, loc: float, sd: float, *, dtype: torch.dtype = torch.float32
 ) -> trj.Target:
     """A null against a parameter with likelihood Normal(x; loc, sd), as probable as the other."""
-    x = torch.linspace(-12, 12, 200_001, dtype=torch.float64) * sd + loc
+    x = torch.linspace(-WIDTH, WIDTH, POINTS, dtype=torch.float64) * sd + loc
     log_f = prior.log_prob(x).double() + Normal(loc, sd).log_prob(x)
-    log_z = float(log_f.logsumexp(0)) + math.log(24 * sd / 200_000)
+    log_z = float(log_f.logsumexp(0)) + math.log(2 * WIDTH * sd / (POINTS - 1))
     return pair(prior, lambda v: Normal(loc, sd).log_prob(v), log_z, dtype)
 
 
@@ -113,7 +114,7 @@ def problems(dtype: torch.dtype) -> dict[str, trj.Target]:
         "N(1e6, 1), 1e6 +- .1": (Normal(1e6, 1.0), 1e6, 0.1),
         "U(0, 1), .7 +- 1e-3": (Uniform(0.0, 1.0), 0.7, 1e-3),
         "U(0, 1), 1e-6 +- 1e-7": (Uniform(0.0, 1.0), 1e-6, 1e-7),
-        "U(0, 1), 1 - 1e-5 +- 1e-6": (Uniform(0.0, 1.0), 1 - 2e-5, 1e-6),
+        "U(0, 1), 1 - 2e-5 +- 1e-6": (Uniform(0.0, 1.0), 1 - 2e-5, 1e-6),
         "U(0, 1), 1 - 2e-6 +- 1e-7": (Uniform(0.0, 1.0), 1 - 2e-6, 1e-7),
         "U(-1e4, 1e4), 3.2 +- 1": (Uniform(-1e4, 1e4), 3.2, 1.0),
         "U(-1e4, 1e4), 3.2 +- .001": (Uniform(-1e4, 1e4), 3.2, 1e-3),
