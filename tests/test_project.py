@@ -40,6 +40,7 @@ def test_imports_point_one_way():
         "additive",
         "density",
         "target",
+        "resolution",
         "coordinates",
         "components",
         "transport",

@@ -46,7 +46,8 @@ def alarms(result: Result) -> Iterator[Alarm]:
 
 
 def _convergence(result: Result) -> Iterator[Alarm]:
-    notes = dict.fromkeys(d.note for d in result.doubts.values())
+    coarse = set(result.coarse.values())  # has a warning of its own
+    notes = dict.fromkeys(d.note for d in result.doubts.values() if d.note not in coarse)
     flagged = [
         (label, e.value, e.warning) for label in result.models for e in [result.visits(label)]
     ]
@@ -54,14 +55,14 @@ def _convergence(result: Result) -> Iterator[Alarm]:
         items = result.inclusion_probabilities()
         flagged += zip(items.index, items["probability"], items["note"], strict=True)
     for label, p, note in flagged:
-        if note and note not in notes and WORTH < p < 1 - WORTH:
+        if note and note not in notes and note not in coarse and WORTH < p < 1 - WORTH:
             notes[f"{label!r} ({note})"] = None
     if not notes:
         return
     said = list(notes)
     more = f", and {len(said) - NAMED} more" if len(said) > NAMED else ""
     yield (
-        "the chains have not converged: "
+        "the run has not converged: "
         + "; ".join(said[:NAMED])
         + more
         + f". Errors are wide, or NaN where nothing tells them. Run longer ({result.longer}), "
@@ -140,10 +141,20 @@ def _limits(result: Result) -> Iterator[Alarm]:
 def _numbers(result: Result) -> Iterator[Alarm]:
     dtype = result.raw.log_joint.dtype
     size = float(result.raw.log_joint.abs().median())
-    if torch.finfo(dtype).eps * size > ROUNDING:
+    lost = torch.finfo(dtype).eps * size
+    if lost > ROUNDING:
+        finer = "use dtype=torch.float64, or " if dtype != torch.float64 else ""
         yield (
-            f"log densities of size {size:.3g} lose digits that matter in {dtype}: use "
-            "dtype=torch.float64, or drop constants",
+            f"log densities of size {size:.3g} lose digits that matter in {dtype}, {lost:.2g} "
+            f"nats: {finer}leave constants out of the log-likelihood (they cancel if all models "
+            "leave out the same)",
+            PrecisionWarning,
+        )
+    if result.coarse:
+        yield (
+            "rounding decides: "
+            + "; ".join(f"model {label!r}: {said}" for label, said in result.coarse.items())
+            + ". Probabilities of these models are not to be trusted.",
             PrecisionWarning,
         )
     if result.report.overflows:

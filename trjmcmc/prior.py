@@ -16,11 +16,13 @@ from torch.distributions import (
     ExpTransform,
     IndependentTransform,
     MixtureSameFamily,
+    StickBreakingTransform,
     Transform,
     VonMises,
     biject_to,
     constraints,
 )
+from torch.nn.functional import logsigmoid, pad
 
 from .errors import NonFiniteError, ShapeError, TargetError
 from .grouping import on_host
@@ -99,6 +101,7 @@ class Prior:
             dist.expand(self.batch_shape) if dist.batch_shape != self.batch_shape else dist
         )
         self._transform = _onto(_support(self._fixed))
+        self._ends = _ends(_support(self._fixed), _some_tensor(self._fixed).dtype)
         self._centre = self._transform(self._origin(1))
 
     def _origin(self, n: int) -> Tensor:
@@ -137,15 +140,17 @@ class Prior:
         Returns:
             The value, shape (C, *shape), and the log density per batch entry with the
             log-Jacobian of the bijection inside, shape (C, *batch_shape), nats. Where rounding
-            puts the value on the boundary of the support the density is -inf and the value is
-            replaced by an interior one.
+            puts the value on the boundary of the support, or the bijection has stopped changing,
+            the density is -inf and the value is replaced by an interior one: there would be a
+            ridge without end else.
         """
         u = x.reshape(len(x), *self.u_shape)
         dist = self.distribution(given, len(x))
         fixed = self._fixed is not None
         transform = self._transform if fixed else _onto(_support(dist))
         y = transform(u)
-        inside = _interior(_support(dist), y)
+        ends = self._ends if fixed else _ends(_support(dist), y.dtype)
+        inside = _interior(_support(dist), ends, u, y)
         if on_host(x) and bool(inside.all()):
             return y, dist.log_prob(y) + transform.log_abs_det_jacobian(u, y)
         inside = _by_entry(_support(dist), inside)
@@ -241,6 +246,32 @@ class _Increasing(Transform):
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return x[..., 1:].sum(-1)
+
+
+class _StickBreaking(StickBreakingTransform):
+    """torch's bijection onto the simplex, exact for entries down to the smallest number."""
+
+    def _pieces(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Log of the share that each entry takes of the rest, and of what it is taken from."""
+        n = x.shape[-1]
+        left = torch.arange(n, 0, -1, dtype=x.dtype, device=x.device)
+        x = x - left.log()
+        rest = pad(logsigmoid(-x).cumsum(-1), (1, 0))
+        return logsigmoid(x), rest
+
+    def _call(self, x: Tensor) -> Tensor:
+        log_share, log_rest = self._pieces(x)
+        return (pad(log_share, (0, 1)) + log_rest).exp()
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        # what is left after each entry, summed from the far end so that nothing cancels
+        left = torch.arange(y.shape[-1] - 1, 0, -1, dtype=y.dtype, device=y.device)
+        rest = y.flip(-1).cumsum(-1).flip(-1)[..., 1:]
+        return y[..., :-1].log() - rest.log() + left.log()
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        log_share, log_rest = self._pieces(x)
+        return (log_share + log_rest[..., 1:]).sum(-1)
 
 
 @biject_to.register(_OrderedConstraint)
@@ -380,14 +411,38 @@ def _bijector(dist: Distribution, what: str) -> Transform:
         ) from None
 
 
-def _interior(support: Any, y: Tensor) -> Tensor:
+def _scalar(support: Any) -> Any:
+    """The constraint that single numbers of a vector satisfy, where that is all there is."""
+    if isinstance(support, _OrderedConstraint):
+        return _scalar(support.base)
+    if isinstance(support, constraints.independent):
+        return _scalar(support.base_constraint)
+    return support
+
+
+def _ends(support: Any, dtype: torch.dtype) -> tuple[Any, Any] | None:
+    """Where the bijection onto a bounded interval stops changing: torch clips its sigmoid."""
+    support = _scalar(support)
+    if not isinstance(support, constraints.interval | constraints.half_open_interval):
+        return None
+    low, width = support.lower_bound, support.upper_bound - support.lower_bound
+    limits = torch.finfo(dtype)
+    tiny, one = (torch.tensor(x, dtype=dtype) for x in (limits.tiny, 1 - limits.eps))
+    return low + width * tiny, low + width * one  # rounded as the bijection rounds
+
+
+def _interior(support: Any, ends: tuple[Any, Any] | None, u: Tensor, y: Tensor) -> Tensor:
     """Whether rounding left numbers of ``y`` inside an open support."""
-    while isinstance(support, constraints.independent):
-        support = support.base_constraint
+    support, limits = _scalar(support), torch.finfo(y.dtype)
     if support is constraints.simplex:
-        fine = y > 0  # false for NaN too
+        fine = y >= limits.tiny  # false for NaN too
     elif isinstance(support, constraints.greater_than | constraints.greater_than_eq):
         fine = (y > support.lower_bound) & (y < math.inf)
+    elif ends is not None:
+        fine = (y > ends[0]) & (y < ends[1])
+    elif support is constraints.corr_cholesky:  # torch clips its tanh
+        free = (u.abs() < math.atanh(1 - limits.eps)).all(-1)
+        fine = torch.isfinite(y) & free[..., None, None]
     else:
         fine = torch.isfinite(y)
         if support.event_dim == 0:
@@ -402,7 +457,12 @@ def _by_entry(support: Any, inside: Tensor) -> Tensor:
 
 
 def _onto(support: Any) -> Transform:
-    """torch's bijection onto a support; exp alone above zero, where torch adds 0 + 1 * y."""
+    """torch's bijection onto a support; exp alone above zero, where torch adds 0 + 1 * y.
+
+    Onto the simplex in logarithms, where torch's clips entries next to 0 and 1.
+    """
+    if support is constraints.simplex:
+        return _StickBreaking()
     half_line = isinstance(support, constraints.greater_than | constraints.greater_than_eq)
     if half_line and isinstance(support.lower_bound, float | int) and support.lower_bound == 0:
         return ExpTransform()

@@ -53,6 +53,7 @@ from .estimate.mean import BATCHES, MANY_CHAINS, batch_sums
 from .fit import AuditReport, FitTrace, ModelAudit, Screening
 from .prior import PriorSpec
 from .relabel import LEAST, Relabelling, relabel
+from .resolution import EXAMINED, resolution_doubts
 from .reweight import Prediction, Reweighted, predict, reweighted
 from .sample import Plan
 from .space import Counts, Space, Subsets, distinct, space_from_spec
@@ -301,6 +302,9 @@ class Result:
                     f"{s.model!r} that neither map nor pilot run knows"
                 )
                 found = {s.model: Doubt(note, math.nan, everywhere=True), **found}
+        for label, said in self.coarse.items():
+            if self.visited(label).mean() > WORTH:
+                found = {label: Doubt(said, math.nan, everywhere=True), **found}
         if self._unknown and EVERY not in found:
             some = ", ".join(map(repr, self._unknown[:3]))
             note = f"nothing sound tells the probability of {some}"
@@ -384,6 +388,16 @@ class Result:
             True
         """
         return self._convergence.table()
+
+    @cached_property
+    def coarse(self) -> dict[str, str]:
+        """By model label, parameters that the working precision does not resolve, in words."""
+        if self.target is None or self.target.dtype != self.raw.theta.dtype:
+            return {}
+        first = self._visited[:EXAMINED]
+        codes = torch.stack([self.space.code_of(label) for label in first])
+        which = torch.as_tensor(self._model)
+        return resolution_doubts(self.target, codes, which, self.raw.theta)
 
     def _thinned(self, *labels: str) -> NDArray[np.float64] | None:
         """Share of the steps that each of many chains was in any of some models, if thinned."""

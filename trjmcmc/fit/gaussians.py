@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from ..resolution import resolved
 from ..space import Space, check_enumerable
 from ..transport import Gaussians, Mixture
 from .audit import Pool
@@ -48,8 +49,9 @@ class NormalMixture:
         """Fitted to draws, shape (n, d), by expectation-maximisation; fewer normals of few."""
         order = torch.randperm(len(x), generator=generator, device=x.device)
         k = max(1, min(components, len(x) // (DRAWS_A_COMPONENT * (x.shape[1] + 1))))
-        found = _fit(x[order[:MOST_DRAWS]].double(), k, generator)
-        return cls(*(part.to(x.dtype) for part in found))
+        weight, mean, factor = _fit(x[order[:MOST_DRAWS]].double(), k, generator)
+        factor = resolved(mean, factor, x.dtype)
+        return cls(*(part.to(x.dtype) for part in (weight, mean, factor)))
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         """Shape (n, d)."""
@@ -115,6 +117,7 @@ def gaussian_mixture(
         x = pool.theta[mine[order[:draws]]][:, used].double()
         k = max(1, min(components, len(x) // (DRAWS_A_COMPONENT * (len(used) + 1))))
         weight, mean, factor = _fit(x, k, generator)
+        factor = resolved(mean, factor, like.dtype)
         log_weights[i, :k] = weight.log().to(like.dtype)
         loc[i, :k, used] = mean.to(like.dtype)
         tril[i, :k, used[:, None], used] = factor.to(like.dtype)

@@ -12,6 +12,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 from torch import Tensor
 
+from ..resolution import resolved
 from ..space import Space
 from ..transport import Gaussians, Mixture
 
@@ -76,8 +77,10 @@ def find_modes(theta: Tensor, active: Tensor) -> Modes:
     for k, g in enumerate(order):
         mine = torch.as_tensor(label == g, device=theta.device)
         inside = points[mine].repeat_interleave(counts[mine], 0).double()
-        loc[k, used] = inside.mean(0).to(theta.dtype)
-        tril[k, used[:, None], used] = _factor(inside).to(theta.dtype)
+        mean = inside.mean(0)
+        factor = resolved(mean, _factor(inside), theta.dtype)
+        loc[k, used] = mean.to(theta.dtype)
+        tril[k, used[:, None], used] = factor.to(theta.dtype)
     found = torch.as_tensor(share[order] / share[order].sum(), dtype=theta.dtype)
     return Modes(found.to(theta.device), loc, tril)
 

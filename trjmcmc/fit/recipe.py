@@ -21,6 +21,7 @@ from ..errors import (
     warn_user,
 )
 from ..grouping import same_rows
+from ..resolution import WIDE, spacing
 from ..space import distinct
 from ..target import Target
 from ..transport import Laplace, Transport
@@ -331,7 +332,7 @@ class Recipe:
             if len(mine):
                 loc[m] = mine.mean(0)
             if len(same_rows(mine).unique()) >= ENOUGH_FOR_A_SCALE:
-                scale[m] = mine.std(0).clamp(min=1e-6)
+                scale[m] = torch.maximum(mine.std(0), WIDE * spacing(loc[m])).clamp(min=1e-6)
         return loc, scale
 
     def _reverse(self, learnt: bool) -> ReverseKL:

@@ -13,6 +13,7 @@ from torch import Tensor
 from ..coordinates import STEP, WIDEST, prior_units
 from ..errors import ConfigurationError
 from ..memory import ROW_BYTES, CodeMemory
+from ..resolution import resolved
 from ..target import Target
 from .base import Bijection, Reference
 
@@ -254,7 +255,8 @@ class Laplace(Bijection):
         root = (scale[..., None] * root).to(u.dtype)
         mode = self._theta(u, active)
         log_evidence = value + _log_det(root) + 0.5 * math.log(2 * math.pi) * active.sum(-1)
-        return mode, root, log_evidence.nan_to_num(-math.inf, -math.inf, -math.inf)
+        wide = _wide(mode, root, active)
+        return mode, wide, log_evidence.nan_to_num(-math.inf, -math.inf, -math.inf)
 
     def _units(self, theta: Tensor) -> Tensor:
         return (theta - self.location) / self.scale
@@ -364,6 +366,13 @@ def _inverse_transposed(factor: Tensor) -> Tensor:
     """Upper triangular U with U U^T the inverse of factor factor^T."""
     eye = torch.eye(factor.shape[1], dtype=factor.dtype, device=factor.device)
     return torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False).mT
+
+
+def _wide(mode: Tensor, root: Tensor, active: Tensor) -> Tensor:
+    """Upper triangular factors of normals that are wider than the numbers at their modes."""
+    loc = torch.where(active, mode, 0.0).flip(-1)
+    flipped = root.flip(-1, -2).double()  # lower triangular
+    return resolved(loc.double(), flipped, root.dtype).flip(-1, -2).to(root.dtype)
 
 
 def _log_det(factor: Tensor) -> Tensor:
