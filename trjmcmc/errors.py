@@ -1,6 +1,16 @@
 """Exceptions and warnings: one base class each, one subclass per remedy."""
 
+import contextlib
+import os
+import sys
+import warnings
+from types import FrameType
 from typing import Any
+
+import torch
+
+# files whose lines are no user's: decorators and context managers may stand between ours
+INSIDE = (*(os.path.dirname(f) + os.sep for f in (__file__, torch.__file__)), contextlib.__file__)
 
 
 class TRJError(Exception):
@@ -92,3 +102,23 @@ class PrecisionWarning(TRJWarning):
 
 class InterruptedWarning(TRJWarning):
     """The user stopped a run or a fit; what was reached so far is kept."""
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Issue a warning that points at the line outside the package that led here.
+
+    Arguments:
+        message: What is doubtful, and what to do.
+        category: A subclass of :class:`TRJWarning`.
+    """
+    frame: FrameType = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(INSIDE):
+        frame = frame.f_back
+    warnings.warn_explicit(
+        message,
+        category,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        frame.f_globals.get("__name__", "<string>"),
+        frame.f_globals.setdefault("__warningregistry__", {}),
+    )

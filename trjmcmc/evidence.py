@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,7 @@ from torch.distributions import Distribution, constraints
 
 from .blackbox import BlackBox
 from .draws import Draws
-from .errors import ConfigurationError, DisagreementWarning, TargetError
+from .errors import ConfigurationError, DisagreementWarning, TargetError, warn_user
 from .estimate import (
     Clash,
     Estimate,
@@ -212,11 +211,10 @@ def evidence(
     said, _ = clashes([NAME], {r: [e] for r, e in found.items() if r != "smoothed"}, {})
     result = Evidence(best, found, said, pareto_k(log_w), target.evaluations)
     if said:
-        warnings.warn(
+        warn_user(
             f"evidence: routes {result.verdict}. The draws may not be those of log_joint, or not "
             "have converged.",
             DisagreementWarning,
-            stacklevel=2,
         )
     return result
 

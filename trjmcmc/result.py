@@ -28,6 +28,7 @@ from .errors import (
     LimitWarning,
     PrecisionWarning,
     TRJError,
+    warn_user,
 )
 from .estimate import (
     Clash,
@@ -1286,23 +1287,21 @@ def warn_of_coverage(audit: AuditReport) -> None:
     """Name the models of which a map misses a part, or whose evidences contradict each other."""
     if missed := audit.uncovered:
         shares = {m.model: min(m.covered, 1 - m.lost) for m in audit.models}
-        warnings.warn(
+        warn_user(
             "the map misses a part of the posterior of "
             + ", ".join(f"{m!r} (covers {shares[m]:.1%})" for m in missed[:5])
             + (f", after {audit.mended} attempts to mend it" if audit.mended else "")
             + ". Evidences and draws that come from the map alone are wrong there; only the chains "
             "may be right. Train longer (fit(steps=...)) or use a larger map.",
             CoverageWarning,
-            stacklevel=4,
         )
     if differing := audit.differing:
         gaps = {m.model: m.difference for m in audit.models}
-        warnings.warn(
+        warn_user(
             "log evidences through the map differ from the audit's on "
             + ", ".join(f"{m!r} ({gaps[m]:+.2f})" for m in differing[:5])
             + ": see result.audit(); a larger audit (fit(audit=...)) may tell which is right.",
             CoverageWarning,
-            stacklevel=4,
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .errors import ConfigurationError, ConvergenceWarning, TRJError
+from .errors import ConfigurationError, ConvergenceWarning, TRJError, warn_user
 from .estimate import mean_error, pareto_k
 from .estimate.importance import HIGH_K
 from .prior import PriorSpec
@@ -96,12 +95,11 @@ class Reweighted:
         for label in result.models:
             self._judge(result.visited(label))
         if self.doubtful:
-            warnings.warn(
+            warn_user(
                 f"reweighting leaves {self.ess:.0f} effective draws of {w.size} (Pareto k "
                 f"{self.pareto_k:.2f}): the new prior is too far from the old one; run again "
                 "with it",
                 ConvergenceWarning,
-                stacklevel=4,
             )
 
     def _judge(self, inside: NDArray[np.bool_]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .draws import Draws, Recorder
-from .errors import BudgetError, InterruptedWarning, TargetError, TRJError
+from .errors import BudgetError, InterruptedWarning, TargetError, TRJError, warn_user
 from .estimate.mean import BATCHES
 from .fit import Pool
 from .kernel import Info, Kernel, State, adapting, start
@@ -300,10 +299,9 @@ def run_chains(
             raise
         stopped = "interrupted"
         of = "" if draws is None else f" of {draws}"
-        warnings.warn(
+        warn_user(
             f"interrupted after {recorder.kept}{of} draws a chain; the result holds them",
             InterruptedWarning,
-            stacklevel=3,
         )
     except BudgetError:
         if not recorder.kept:

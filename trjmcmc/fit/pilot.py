@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import ConfigurationError, ConvergenceWarning, TargetError
+from ..errors import ConfigurationError, ConvergenceWarning, TargetError, warn_user
 from ..target import Target
 from .audit import Pool
 
@@ -112,11 +111,10 @@ def _one_model(
     with np.errstate(invalid="ignore", divide="ignore"):  # walkers that never moved
         tau = float(np.max(emcee.autocorr.integrated_time(kept, tol=0, quiet=True)))
     if not kept.shape[0] * walkers > FEW * tau:
-        warnings.warn(
+        warn_user(
             f"emcee: {steps} steps of {walkers} walkers in model {label!r} are worth fewer than "
             f"{FEW} draws (autocorrelation time {tau:.0f}): poor ones to train on",
             ConvergenceWarning,
-            stacklevel=3,
         )
     thin = max(1, int(tau / 2)) if math.isfinite(tau) else 1
     chain = ensemble.get_chain(discard=steps // 2, thin=thin, flat=True)
@@ -182,9 +180,8 @@ def _warn_of_missing(target: Target, pool: Pool) -> None:
     shaped = space.active(codes).any(-1)
     shaped[space.index(pool.code)] = False
     if bool(shaped.any()):
-        warnings.warn(
+        warn_user(
             f"pilot: no draws of {', '.join(space.label(codes[shaped]))}; the map learns nothing "
             "of models without draws, and chains will hardly enter them through it",
             ConvergenceWarning,
-            stacklevel=5,
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -19,6 +18,7 @@ from ..errors import (
     ConvergenceError,
     ConvergenceWarning,
     UnreachableError,
+    warn_user,
 )
 from ..grouping import same_rows
 from ..space import distinct
@@ -135,11 +135,10 @@ class Recipe:
         pool = self._pool(draft, pilot, progress, own)
         self._place(codes, pool, first=self.trace is None)
         if objective is None and pool is None and not self.target.differentiable:
-            warnings.warn(
+            warn_user(
                 "the map was not trained: there are neither pilot draws nor gradients. Sampling "
                 'goes on with random walks; fit(pilot="emcee") or your own draws would help',
                 ConvergenceWarning,
-                stacklevel=4,
             )
             self.trace = FitTrace()
             return self.trace
@@ -277,10 +276,9 @@ class Recipe:
             audit.grow(budget, limit=limit, progress=progress)
         except (UnreachableError, ConvergenceError, BudgetError) as error:
             self._draft = None
-            warnings.warn(
+            warn_user(
                 f"no pilot run and no audit: {error}",
                 ConvergenceWarning,
-                stacklevel=5,
             )
             return False
         return True

@@ -5,14 +5,19 @@ from __future__ import annotations
 import copy
 import math
 import time
-import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from ..errors import BudgetError, ConfigurationError, ConvergenceWarning, InterruptedWarning
+from ..errors import (
+    BudgetError,
+    ConfigurationError,
+    ConvergenceWarning,
+    InterruptedWarning,
+    warn_user,
+)
 from ..progress import progress_bar
 from ..transport import Transport
 from .objective import Objective
@@ -177,10 +182,9 @@ def train(
         trace.stopped = "budget"
     except KeyboardInterrupt:
         trace.stopped = "interrupted"
-        warnings.warn(
+        warn_user(
             "fit interrupted; the best map so far is kept, and runs use it",
             InterruptedWarning,
-            stacklevel=3,
         )
     finally:
         bar.close()
@@ -188,18 +192,16 @@ def train(
         transport.load_state_dict(best)
     trace.seconds = time.perf_counter() - begun
     if trace.skipped > LOUD * (trace.step or [1])[-1]:
-        warnings.warn(
+        warn_user(
             f"fit: {trace.skipped} steps had no finite gradient and were left out",
             ConvergenceWarning,
-            stacklevel=3,
         )
     share = sum(trace.non_finite) / max(trace.draws, 1)
     if share > LOUD:
-        warnings.warn(
+        warn_user(
             f"fit: {sum(trace.non_finite)} of {trace.draws} draws ({share:.1%}) had no finite log "
             "density or gradient and were left out; the map may not cover the posterior",
             ConvergenceWarning,
-            stacklevel=3,
         )
     return trace
 
