@@ -373,7 +373,7 @@ class Target:
             log_prior, log_likelihood = self.log_prior_and_likelihood(
                 code, leaf, surrogate=surrogate
             )
-            value = log_prior + temper * log_likelihood
+            value = log_prior + self._power * temper * log_likelihood
             if not value.requires_grad:  # no parameters
                 return value, torch.zeros_like(theta)
             (gradient,) = torch.autograd.grad(value.sum(), leaf, allow_unused=True)
