@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import math
 import warnings
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -68,7 +71,9 @@ if TYPE_CHECKING:
 FEWEST = 20  # draws a chain, under which a run that ran out of time says so
 SHOWN = 20  # models in the table of a large space
 NUMBERED = 1000  # models up to which draws show a model's position in the space
-FORMAT = 2  # of saved files
+FORMAT = 3  # of saved files; 2, of version 0.9.0, had no checksum and was not compressed
+MAGIC = b"trjmcmc\n"  # first bytes of a saved file; then its checksum and what it is of
+DIGEST = 32  # bytes of a checksum
 SMALL = 64  # models between which transitions are counted
 NOTHING = Estimate(math.nan, math.inf, 0.0)
 OTHERS = "(other models)"
@@ -84,16 +89,18 @@ class RunReport:
     Attributes:
         acceptance: By kernel: acceptance rates ``within`` and ``between`` models, and the
             number of ``proposals``.
-        fit: Trace of the training, or None if the map was not trained here.
-        seconds: Wall time by stage: ``survey`` (a small pilot run), ``pilot`` (a full one),
-            ``fit``, ``audit``, ``importance``, ``warmup``, ``sample``.
+        fit: Trace of the training, or None if the map was not trained for this run, by it or by
+            ``fit`` just before.
+        seconds: Wall time by stage of the run and of such a fit: ``survey`` (a small pilot
+            run), ``pilot`` (a full one), ``fit``, ``audit``, ``importance``, ``warmup``,
+            ``sample``.
         steps: Kernel steps of each chain, warm-up left out.
         seed: The sampler's seed.
         interrupted: Whether the user stopped the run.
         overflows: Proposals at which a likelihood was NaN or +inf far out in the prior's tail;
             they counted as impossible.
         budget_spent: Whether the run ended because ``max_evaluations`` were made.
-        evaluations: Likelihood evaluations so far, fit included.
+        evaluations: Likelihood evaluations of the run, such a fit included.
         gradients: How many of them were differentiated.
         audit: What the audit of the map found, or None if there was none.
         plan: How the kernel was chosen, and what it adapted in warm-up.
@@ -1059,11 +1066,12 @@ class Result:
                 "log_evidence": {str(k): float(z) for k, z in self.truth.log_evidence.items()},
                 "source": self.truth.source,
             }
+        buffer = io.BytesIO()
         torch.save(
             {
                 "format": FORMAT,
                 "space": self.space.spec(),
-                "draws": vars(self.raw),
+                "draws": {**vars(self.raw), "code": _smallest(self.raw.code)},
                 "values": self._values,
                 "routes": {
                     route: {k: asdict(e) for k, e in found.items()}
@@ -1074,8 +1082,14 @@ class Result:
                 "report": report,
                 "truth": truth,
             },
-            Path(path),
+            buffer,
         )
+        payload = zlib.compress(buffer.getvalue(), 1)
+        Path(path).write_bytes(MAGIC + hashlib.sha256(payload).digest() + payload)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the target: functions of the user's cannot always be pickled."""
+        return {**vars(self), "_given_values": self._values, "target": None}
 
     def plot_running(self, ax: Axes | None = None, *, chains: int = 0) -> Axes:
         """Running estimates of the model probabilities, of so many single chains too."""
@@ -1309,16 +1323,39 @@ def load(path: str | Path) -> Result:
     """Read a file written by :meth:`Result.save`; nothing in it is executed.
 
     Raises:
-        TRJError: The file is of another format.
+        TRJError: The file is of another format, or was damaged: its checksum says so.
     """
+    content = Path(path).read_bytes()
+    if content.startswith(MAGIC):
+        head = len(MAGIC) + DIGEST
+        payload = content[head:]
+        if hashlib.sha256(payload).digest() != content[len(MAGIC) : head]:
+            raise TRJError(f"{path}: damaged, its checksum is not that of its content")
+        content = zlib.decompress(payload)
     try:
-        data = torch.load(Path(path), weights_only=True)
-    except FileNotFoundError:
+        data = torch.load(io.BytesIO(content), weights_only=True)
+        if data["format"] not in {2, FORMAT}:
+            raise TRJError(f"{path}: not a result saved by this version of trjmcmc")
+        return _from_data(data)
+    except TRJError:
         raise
     except Exception as error:  # torch meets a foreign file with errors of many kinds
         raise TRJError(f"{path}: not a result saved by trjmcmc ({type(error).__name__})") from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise TRJError(f"{path}: not a result saved by this version of trjmcmc")
+
+
+def _smallest(code: Tensor) -> Tensor:
+    """The same integers in the smallest type that holds them."""
+    if not code.numel():
+        return code
+    low, high = int(code.min()), int(code.max())
+    for dtype in (torch.int8, torch.int16, torch.int32):
+        if torch.iinfo(dtype).min <= low and high <= torch.iinfo(dtype).max:
+            return code.to(dtype)
+    return code
+
+
+def _from_data(data: dict[str, Any]) -> Result:
+    draws = {**data["draws"], "code": data["draws"]["code"].long()}
     report = dict(data["report"])
     report["fit"] = FitTrace(**report["fit"]) if report["fit"] else None
     if report.get("audit"):
@@ -1329,7 +1366,7 @@ def load(path: str | Path) -> Result:
     report["plan"] = Plan(**report.get("plan", {}))
     return Result(
         space_from_spec(data["space"]),
-        Draws(**data["draws"]),
+        Draws(**draws),
         data["values"],
         {r: {k: Estimate(**e) for k, e in f.items()} for r, f in data["routes"].items()},
         RunReport(**report),
