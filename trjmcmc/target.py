@@ -391,6 +391,15 @@ class Target:
     def non_finite(self, code: Tensor, theta: Tensor, count: int) -> NonFiniteError:
         """The error that describes a point with a NaN or infinite density."""
         where = self.describe(code, theta)
+        density = self._density_of(code)
+        items = self.space.items(code[None]) if density.shared else None
+        if known := density.undefined_prior(theta[None], items):
+            return NonFiniteError(
+                f"{known}; it was met in {where}. Return -inf from log_prob where values are "
+                "impossible, or state the support.",
+                count=count,
+                where=where,
+            )
         return NonFiniteError(
             f"log density is NaN or +inf at {count} point(s), one of them {where}. "
             "Return -inf from log_likelihood where the data are impossible, and mend the rest.",
