@@ -332,3 +332,25 @@ def test_codes_are_saved_in_few_bytes(small, tmp_path):
     numbers = sum(v.numel() for v in small._values.values())
     numbers += small.raw.theta.numel() + small.raw.log_joint.numel()
     assert (tmp_path / "run.trj").stat().st_size < 4 * numbers + 10_000
+
+
+def test_many_chains_are_joined_for_arviz(small):
+    posterior = small.to_arviz(chains=3).posterior
+    assert posterior["model"].shape == (3, 80)  # of 8 chains two are left out
+    index = small.model_index()
+    assert np.array_equal(posterior["model"][1], index[2:4].reshape(-1))
+    assert small.to_arviz("1d", chains=2).posterior.sizes["chain"] == 2
+    with pytest.raises(TRJError, match="chains: expected 1 to 8, got 9"):
+        small.to_arviz(chains=9)
+
+
+def test_a_plan_is_read_at_a_glance():
+    plan = trj.result.Plan(
+        {"jump": 0.75, "walk": 0.25}, {"jump": 123.456}, [], {"walk": {"scale": [1 / 3] * 40}}
+    )
+    assert str(plan).splitlines() == [
+        "steps: jump 75%, walk 25%",
+        "  jump: 123 effective draws/s",
+        "  walk: scale [0.333, 0.333, 0.333, 0.333, 0.333, ..., 0.333]",
+    ]
+    assert repr(plan) == str(plan)

@@ -983,13 +983,18 @@ class Result:
 
     # ---- files and pictures -----------------------------------------------------------------
 
-    def to_arviz(self, model: Any = None, *, entries: bool = False) -> Any:
+    def to_arviz(
+        self, model: Any = None, *, entries: bool = False, chains: int | None = None
+    ) -> Any:
         """ArviZ InferenceData (0.2x) or DataTree (1.x).
 
         Arguments:
             model: Label of a model; all draws if omitted.
             entries: In a space of counts, give the parameters of components by the entries of
                 :meth:`catalogue`.
+            chains: Join so many chains as there are, end to end, into this many, such as 4:
+                ArviZ draws a line a chain. What does not divide is left out. If omitted, chains
+                stay as they are.
 
         Returns:
             ``posterior`` holds ``model`` (as :meth:`model_index`; the JSON list ``models`` among
@@ -1006,13 +1011,18 @@ class Result:
             var_names=["k", ...])`` is for ``k`` and what all share. With ``entries`` it is the
             dimension ``entry``, counted from 1 as in the catalogue, with NaN at draws that do not
             hold it; ``present`` tells which do. ArviZ has no figures (NaN) for entries that some
-            draws lack; :meth:`catalogue` has.
+            draws lack; :meth:`catalogue` has. Nor has it any for parameters that some models
+            lack: ask for those model by model.
 
         Raises:
             UnknownModelError: There is no such model.
             TRJError: It was never visited; ``entries`` in another space than one of counts.
-            ConfigurationError: ``entries`` of one model.
+            ConfigurationError: ``entries`` of one model; more chains than there are, or none.
         """
+        if chains is not None and not 1 <= chains <= self.raw.n_chains:
+            raise ConfigurationError(
+                f"to_arviz: chains: expected 1 to {self.raw.n_chains}, got {chains}"
+            )
         if entries and model is not None:
             raise ConfigurationError("to_arviz: entries are those of all draws; leave out model")
         log_joint = self.raw.log_joint.numpy()
@@ -1021,7 +1031,9 @@ class Result:
             found, inside = self.draws(label), self.visited(label)
             if not inside.any():
                 raise TRJError(f"to_arviz: model {label!r} was never visited; run longer")
-            shape = inside.shape if inside.all() else (PIECES, int(inside.sum()) // PIECES)
+            pieces = chains or PIECES
+            kept = chains is None and bool(inside.all())
+            shape = inside.shape if kept else (pieces, int(inside.sum()) // pieces)
             shape = shape if shape[1] else (1, int(inside.sum()))
             found["lp"] = log_joint[inside]
             cut = {k: v[: math.prod(shape)].reshape(*shape, *v.shape[1:]) for k, v in found.items()}
@@ -1044,6 +1056,9 @@ class Result:
                     parts[f"present{of}"] = parts.pop("present")
                 posterior |= parts
                 names |= dict.fromkeys(parts, f"entry{of}" if entries else f"component{of}")
+        if chains is not None:
+            posterior = {name: _joined(x, chains) for name, x in posterior.items()}
+            log_joint = _joined(log_joint, chains)
         return export.to_arviz(posterior, {"lp": log_joint}, attributes, names)
 
     def save(self, path: str | Path) -> None:
@@ -1341,6 +1356,12 @@ def load(path: str | Path) -> Result:
         raise
     except Exception as error:  # torch meets a foreign file with errors of many kinds
         raise TRJError(f"{path}: not a result saved by trjmcmc ({type(error).__name__})") from None
+
+
+def _joined(x: Any, chains: int) -> NDArray[Any]:
+    """Chains end to end, (chain, draw, ...) -> (fewer chains, more draws, ...)."""
+    each = len(x) // chains
+    return np.asarray(x[: each * chains]).reshape(chains, each * x.shape[1], *x.shape[2:])
 
 
 def _smallest(code: Tensor) -> Tensor:
