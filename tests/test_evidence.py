@@ -821,6 +821,18 @@ def test_inclusion_probabilities_by_the_evidences():
         assert 0 < row["combined_se"] < row["se"]
 
 
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")  # it is a short run
+def test_inclusion_probabilities_combine_what_was_weighed_and_what_was_visited():
+    target = trj.problems.conjugate_selection()
+    assert target.space.size == 1024
+    result = trj.TRJSampler(target, seed=1).run(draws=100, chains=64, progress=False)
+    assert result._partial and 0.05 < result._whole.value < 1
+    found = result.inclusion_probabilities()
+    gap = found["combined"] - target.inclusion.numpy()
+    assert (gap.abs() < 4 * found["combined_se"]).all()
+    assert ((found["combined"] >= 0) & (found["combined"] <= 1 + found["combined_se"])).all()
+
+
 def test_a_loaded_result_needs_its_target(pair, tmp_path):
     pair.save(tmp_path / "run.pt")
     again = trj.load(tmp_path / "run.pt")

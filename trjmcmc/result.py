@@ -252,8 +252,11 @@ class Result:
             and jumps together, the most precise, see :meth:`evidence`; ``note``: what makes a
             row doubtful. Large spaces show the most visited models, their importance and
             combined estimates scaled to their share of the visits, and a row for the rest. A
-            model that was never visited shows the 95 % upper bound of its probability as
-            ``visits_se``.
+            model that was never visited ("never visited"), or that no chain has left ("never
+            left"), shows the distance of a 95 % bound as ``visits_se``, which is no standard
+            error: three over the effective draws of the model that mixes worst, 1 at most.
+            One that was entered a few times alone ("entered only once") has the error of one
+            effective draw more or less at least.
         """
         labels = self.models
         visits = [self._visits(label) for label in labels]
@@ -639,9 +642,11 @@ class Result:
         Returns:
             Indexed by item; columns ``probability``, ``se``, ``ess``, by the visits, and
             ``combined``, ``combined_se``, sums of the models' probabilities by the combined
-            evidences (see :meth:`model_probabilities`) with the error from their covariance; NaN
-            where not all models were weighed. For counts, item i is in the model if there are
-            at least i components.
+            evidences (see :meth:`model_probabilities`) with the error from their covariance; in
+            large spaces of those that were weighed, scaled to their visits, and the visits of
+            the rest; NaN where none was. The error of an item that no draw has, or every
+            draw, is the distance of a 95 % bound and no standard error. For counts, item i is
+            in the model if there are at least i components.
 
         Raises:
             TRJError: The space is a list of models.
@@ -686,7 +691,7 @@ class Result:
         found = [
             sure[i] if yes else visit_probability(on[..., i], ess) for i, yes in enumerate(known)
         ]
-        combined = self._combined_sets(sets, len(found))
+        combined = self._combined_sets(sets, on)
         combined = [sure[i] if yes else combined[i] for i, yes in enumerate(known)]
         return pd.DataFrame(
             {
@@ -699,10 +704,16 @@ class Result:
             index=index,
         )
 
-    def _combined_sets(self, sets: Callable[[Tensor], Tensor], n: int) -> list[Estimate]:
-        """Probabilities of sets by the combined evidences, NaN where some are not known."""
-        blank = [Estimate(math.nan, math.nan)] * n
-        if not self.all_weighed:
+    def _combined_sets(
+        self, sets: Callable[[Tensor], Tensor], on: NDArray[np.bool_]
+    ) -> list[Estimate]:
+        """Probabilities of sets by the combined evidences, NaN where there are none.
+
+        Models that were not weighed count by their visits, ``on`` of shape (chain, draw, S); the
+        others are scaled to theirs, and the errors of both visits are added.
+        """
+        blank = [Estimate(math.nan, math.nan)] * on.shape[-1]
+        if not self._weighed:
             return blank
         combined, covariance = self._combined
         possible = np.isfinite(self._log_prior(self._weighed))
@@ -710,7 +721,17 @@ class Result:
             return blank
         codes = torch.stack([self.space.code_of(m) for m in self._weighed])
         found = shares_of_sets(combined, covariance, sets(codes).numpy().T * 1.0)
-        return [replace(e, std_error=math.hypot(e.std_error, self._doubt)) for e in found]
+        found = [replace(e, std_error=math.hypot(e.std_error, self._doubt)) for e in found]
+        if not self._partial:
+            return found
+        left, whole = ~np.isin(self._visited, self._weighed)[self._model], self._whole
+        sums = []
+        for i, e in enumerate(found):
+            rest = visit_probability(on[..., i] & left, self._index_ess)
+            visits = e.value * whole.std_error + rest.std_error
+            error = math.hypot(whole.value * e.std_error, visits)
+            sums.append(Estimate(whole.value * e.value + rest.value, error))
+        return sums
 
     def items(self) -> tuple[Sequence[str], NDArray[np.bool_]]:
         """Names of the items, and which are in the model, shape (chain, draw, items).
