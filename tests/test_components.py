@@ -23,6 +23,7 @@ from trjmcmc.kernel import (
     adapting,
     start,
 )
+from trjmcmc.problems.mixtures import GALAXIES
 
 N, STEPS = 40_000, 3
 PRIOR = torch.tensor([0.1, 0.3, 0.4, 0.2], dtype=torch.float64)
@@ -418,3 +419,67 @@ def test_a_component_is_taken_away_from_a_sum_without_loss(generator):
     exact = target.log_joint(state.code, state.theta)
     assert torch.allclose(state.log_joint, exact, rtol=1e-5)
     assert int((state.code == 3).sum()) > 50
+
+
+TINY = 50.0  # nats that one component's share of a sum may lie below another's
+
+
+def log_of_sum(total, p):
+    assert bool((total >= 0).all()), "a sum below what its parts allow"
+    return 0.2 * total[:, 0].log()
+
+
+def test_what_is_left_of_a_sum_is_no_rounding():
+    """1e-17 in place of 1e-22 would bias p(1), known by quadrature."""
+    target = trj.Target(
+        trj.Counts(2, 1, of="a"),
+        {"a": Uniform(0.0, TINY)},
+        trj.Additive(lambda p: 1.3 * torch.exp(-p["a"].double())[:, None], log_of_sum),
+    )
+    a = torch.linspace(0, TINY, 4001, dtype=torch.float64)
+    a = 0.5 * (a[1:] + a[:-1])
+    one = (1.3 * torch.exp(-a)).pow(0.2).mean()
+    two = (1.3 * (torch.exp(-a) + torch.exp(-a[:, None]))).pow(0.2).mean()
+    truth = float(one / (one + two))
+    generator = torch.Generator().manual_seed(0)
+    moves = Cycle([ComponentBirthDeath(target, prior_share=1), ComponentWalk(target)])
+    code = torch.randint(1, 3, (1000, 1), generator=generator)
+    state = start(target, code, target.sample_prior(code, generator))
+    with torch.no_grad():
+        seen = []
+        for _ in range(250):
+            state, _ = moves.step(state, generator)
+            seen.append((state.code[:, 0] == 1).double())
+            exact = target.total(state.code, state.theta)
+            assert torch.allclose(state.total[:, 0], exact, rtol=0.01, atol=0)
+            assert torch.allclose(
+                state.log_joint, target.log_joint(state.code, state.theta), atol=0.01
+            )
+    chains = torch.stack(seen[50:]).mean(0)
+    error = float(chains.std()) / len(chains) ** 0.5
+    assert error < 0.01
+    assert abs(float(chains.mean()) - truth) < 4 * error
+
+
+def test_a_mixture_of_galaxies_runs():
+    """Densities in plain units, far data, a log: sums of 1e-17 below zero crashed it."""
+    y = torch.tensor(GALAXIES) - 20.0
+
+    def add(p):
+        density = Normal(p["mean"][:, None], p["sd"][:, None]).log_prob(y).exp()
+        return p["mass"][:, None] * torch.cat([density, torch.ones(len(density), 1)], 1)
+
+    target = trj.Target(
+        trj.Counts(10, 1, of=("mass", "mean", "sd")),
+        {"mass": Gamma(1.0, 1.0), "mean": Normal(0.0, 3.0), "sd": LogNormal(0.0, 0.5)},
+        trj.Additive(add, lambda total, p: (total[:, :-1] / total[:, -1:]).log().sum(-1)),
+    )
+    generator = torch.Generator().manual_seed(0)
+    moves = Cycle([ComponentBirthDeath(target), ComponentSplitMerge(target), ComponentWalk(target)])
+    code = torch.full((256, 1), 6)
+    state = start(target, code, target.sample_prior(code, generator))
+    state = state._replace(log_joint=state.log_joint.nan_to_num(-math.inf))
+    with torch.no_grad():
+        for _ in range(60):
+            state, infos = moves.step(state, generator)
+            assert not any(bool(info.proposed.log_joint.isnan().any()) for info in infos)

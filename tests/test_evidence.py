@@ -814,13 +814,26 @@ def test_inclusion_probabilities_by_the_evidences():
     target = toys.conjugate_subsets(p=3, n=30)
     result = trj.TRJSampler(target, seed=1).run(draws=200, progress=False)
     found, table = result.inclusion_probabilities(), result.model_probabilities()
-    assert list(found.columns) == ["probability", "se", "ess", "combined", "combined_se"]
+    columns = ["probability", "se", "ess", "combined", "combined_se", "note"]
+    assert list(found.columns) == columns
     for name, row in found.iterrows():
         having = [m for m in table.index if name in m.split("+")]
         assert row["combined"] == pytest.approx(table.loc[having, "combined"].sum(), abs=1e-12)
         exact = sum(target.truth.probabilities[m] for m in having)
         assert abs(row["combined"] - exact) < 5 * row["combined_se"]
         assert 0 < row["combined_se"] < row["se"]
+
+
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")  # it is a short run
+def test_inclusion_probabilities_combine_what_was_weighed_and_what_was_visited():
+    target = trj.problems.conjugate_selection()
+    assert target.space.size == 1024
+    result = trj.TRJSampler(target, seed=1).run(draws=100, chains=64, progress=False)
+    assert result._partial and 0.05 < result._whole.value < 1
+    found = result.inclusion_probabilities()
+    gap = found["combined"] - target.inclusion.numpy()
+    assert (gap.abs() < 4 * found["combined_se"]).all()
+    assert ((found["combined"] >= 0) & (found["combined"] <= 1 + found["combined_se"])).all()
 
 
 def test_a_loaded_result_needs_its_target(pair, tmp_path):

@@ -18,6 +18,10 @@ def test_one_version_everywhere():
     assert cited[1] == trj.__version__ == newest[1]
 
 
+def test_the_namespace_shows_what_is_public():
+    assert {name for name in dir(trj) if not name.startswith("__")} == set(trj.__all__)
+
+
 def test_the_torch_pin_lies_in_the_supported_range():
     pinned = re.search(
         r"^torch==(\d+)\.(\d+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE

@@ -3,6 +3,9 @@ import dataclasses
 import itertools
 import json
 import math
+import pickle
+import warnings
+from pathlib import Path
 
 import arviz
 import matplotlib
@@ -277,3 +280,77 @@ def test_bars_beyond_the_frame_and_flags_are_marked(result):
 def test_lists_have_no_items(result):
     with pytest.raises(TRJError, match="no items to include"):
         result.inclusion_probabilities()
+
+
+# ---- files and pickles --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def small():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", trj.errors.TRJWarning)
+        sampler = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1)
+        return sampler.run(draws=40, chains=8, warmup=20, fit=False, progress=False)
+
+
+def test_a_fresh_result_can_be_pickled_without_its_target(small):
+    again = pickle.loads(pickle.dumps(small))
+    assert again.target is None and small.target is not None
+    assert again.model_probabilities().equals(small.model_probabilities())
+    assert all(
+        np.array_equal(again._values[k], v, equal_nan=True) for k, v in small._values.items()
+    )
+    with pytest.raises(trj.errors.TRJError, match="target="):
+        again.predict(lambda p: p["x"])
+
+
+def test_files_of_version_0_9_0_are_read():
+    result = trj.load(Path(__file__).parent / "data" / "result_0.9.0.pt")
+    assert result.raw.code.dtype == torch.int64
+    assert result.raw.theta.shape[:2] == (4, 25)
+    assert result.models == ["1d", "2d"]
+
+
+def test_a_flipped_bit_anywhere_is_seen(small, tmp_path):
+    path = tmp_path / "run.trj"
+    small.save(path)
+    trj.load(path)
+    whole = path.read_bytes()
+    places = [0, 7, 8, 39, 40, len(whole) - 1, *range(0, len(whole), max(1, len(whole) // 60))]
+    for place in places:
+        bad = bytearray(whole)
+        bad[place] ^= 1 << (place % 8)
+        path.write_bytes(bad)
+        with pytest.raises(trj.errors.TRJError, match=r"run\.trj"):
+            trj.load(path)
+
+
+def test_codes_are_saved_in_few_bytes(small, tmp_path):
+    small.save(tmp_path / "run.trj")
+    again = trj.load(tmp_path / "run.trj")
+    assert torch.equal(again.raw.code, small.raw.code)
+    numbers = sum(v.numel() for v in small._values.values())
+    numbers += small.raw.theta.numel() + small.raw.log_joint.numel()
+    assert (tmp_path / "run.trj").stat().st_size < 4 * numbers + 10_000
+
+
+def test_many_chains_are_joined_for_arviz(small):
+    posterior = small.to_arviz(chains=3).posterior
+    assert posterior["model"].shape == (3, 80)  # of 8 chains two are left out
+    index = small.model_index()
+    assert np.array_equal(posterior["model"][1], index[2:4].reshape(-1))
+    assert small.to_arviz("1d", chains=2).posterior.sizes["chain"] == 2
+    with pytest.raises(TRJError, match="chains: expected 1 to 8, got 9"):
+        small.to_arviz(chains=9)
+
+
+def test_a_plan_is_read_at_a_glance():
+    plan = trj.result.Plan(
+        {"jump": 0.75, "walk": 0.25}, {"jump": 123.456}, [], {"walk": {"scale": [1 / 3] * 40}}
+    )
+    assert str(plan).splitlines() == [
+        "steps: jump 75%, walk 25%",
+        "  jump: 123 effective draws/s",
+        "  walk: scale [0.333, 0.333, 0.333, 0.333, 0.333, ..., 0.333]",
+    ]
+    assert repr(plan) == str(plan)

@@ -803,3 +803,29 @@ def test_a_kernel_is_a_kernel_or_makes_one():
     target = toys.gaussians()
     with pytest.raises(ConfigurationError, match=r"kernel: expected .*a trj\.kernel\.Cycle"):
         trj.TRJSampler(target, kernel=[RandomWalk(target)])
+
+
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")  # they are short runs
+def test_a_run_keeps_the_normals_of_the_one_before_and_reports_itself_alone():
+    target = trj.problems.sinh_arcsinh()
+    sampler = trj.TRJSampler(target, seed=1)
+    first = sampler.run(draws=50, chains=64, progress=False)
+    assert sampler.fit_trace is None and first.report.seconds["survey"] > 0
+    spent = sampler.target.evaluations
+    second = sampler.run(draws=50, chains=64, warmup=50, fit=False, progress=False)
+    assert sampler._simple is not None
+    assert second.report.acceptance["jump"]["between"] > 0.2  # through the identity: less
+    assert "survey" not in second.report.seconds
+    assert second.report.evaluations == sampler.target.evaluations - spent
+
+
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
+def test_a_report_speaks_of_the_fit_just_before_alone():
+    sampler = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1)
+    sampler.fit(steps=50, audit=False, pilot=False, progress=False)
+    first, second = (
+        sampler.run(draws=10, chains=8, warmup=10, fit=False, progress=False) for _ in range(2)
+    )
+    assert first.report.fit is sampler.fit_trace and "fit" in first.report.seconds
+    assert second.report.fit is None and "fit" not in second.report.seconds
+    assert second.report.evaluations < first.report.evaluations

@@ -4,11 +4,14 @@ import pytest
 import torch
 from scipy import stats
 from torch.distributions import (
+    AffineTransform,
     Bernoulli,
     Beta,
     Cauchy,
     Dirichlet,
+    Distribution,
     Exponential,
+    ExpTransform,
     Gamma,
     HalfCauchy,
     Independent,
@@ -19,8 +22,10 @@ from torch.distributions import (
     Normal,
     Pareto,
     StudentT,
+    TransformedDistribution,
     Uniform,
     VonMises,
+    constraints,
 )
 
 import trjmcmc as trj
@@ -490,3 +495,94 @@ def test_mixtures_may_be_priors():
     target = prior_only(mixture)
     got = target.log_joint(torch.zeros(1, 1).long(), torch.tensor([[0.4]]))
     assert float(got) == pytest.approx(float(mixture.log_prob(torch.tensor(0.4))), abs=1e-6)
+
+
+# ---- supports that torch states too large -------------------------------------------------------
+
+
+def transformed(*transforms, base=None):
+    return TransformedDistribution(base or Uniform(0.0, 1.0), list(transforms))
+
+
+LOG_UNIFORM = transformed(ExpTransform(), base=Uniform(math.log(0.1), math.log(100.0)))
+JEFFREYS = transformed(  # modified: density 1 / (k + 10), for k below 1000
+    AffineTransform(0.0, math.log(101.0)), ExpTransform(), AffineTransform(-10.0, 10.0)
+)
+
+
+@pytest.mark.parametrize(
+    ("prior", "low", "high"),
+    [
+        (LOG_UNIFORM, 0.1, 100.0),
+        (JEFFREYS, 0.0, 1000.0),
+        (transformed(AffineTransform(2.0, -3.0)), -1.0, 2.0),
+        (Independent(transformed(AffineTransform(0.0, 2.0)).expand((2,)), 1), 0.0, 2.0),
+    ],
+    ids=["log-uniform", "jeffreys", "falling", "independent"],
+)
+@pytest.mark.parametrize("items", [False, True])
+def test_a_transformed_prior_stays_in_its_support(prior, low, high, items):
+    if items:
+        target = trj.Target(
+            trj.Counts(2, of="k"), {"k": prior}, lambda p, active: 0.0 * active.sum(-1)
+        )
+        code = torch.full((401, 1), 2)
+    else:
+        target = trj.Target([trj.Model("a", {"k": prior}, lambda p: torch.zeros(len(p["k"])))])
+        code = torch.zeros(401, 1, dtype=torch.long)
+    theta = torch.linspace(-100, 100, 401)[:, None].expand(-1, target.dim)
+    log_joint = target.log_joint(code, theta)
+    assert not bool(log_joint.isnan().any()) and bool(log_joint.isfinite().any())
+    (values,) = target.padded_values(code, theta).values()
+    assert float(values.min()) >= low - 1e-4 and float(values.max()) <= high + 1e-2
+    if not items and target.dim == 1:  # it integrates to one
+        u = torch.linspace(-20, 20, 4001)[:, None]
+        mass = target.log_joint(torch.zeros(4001, 1, dtype=torch.long), u).exp().sum() * 0.01
+        assert abs(float(mass) - 1) < 1e-3
+
+
+class Halved(Distribution):
+    """Standard normal above -2, of which it says nothing."""
+
+    arg_constraints = {}  # noqa: RUF012
+    support = constraints.real
+
+    def __init__(self, shape=()):
+        super().__init__(torch.Size(shape), validate_args=False)
+
+    def sample(self, shape=torch.Size()):  # noqa: B008
+        return torch.randn(*shape, *self.batch_shape).abs()
+
+    def log_prob(self, value):
+        return -0.5 * value.square() + 0.0 * (value + 2.0).log()
+
+
+def test_a_prior_that_is_nan_in_its_support_is_blamed_at_construction():
+    with pytest.raises(TargetError, match=r"prior of 'k' in model 'a' is NaN at -4, inside"):
+        trj.Target([trj.Model("a", {"k": Halved()}, lambda p: p["k"])])
+
+
+def test_a_prior_that_is_nan_far_out_is_blamed_and_not_the_likelihood():
+    class Far(Halved):
+        def log_prob(self, value):
+            return -0.5 * value.square() + 0.0 * (value + 50.0).log()
+
+    target = trj.Target([trj.Model("a", {"k": Far()}, lambda p: 0 * p["k"])])
+    code, theta = torch.zeros(1, 1, dtype=torch.long), torch.tensor([[-64.0]])
+    error = target.non_finite(code[0], theta[0], 1)
+    assert "the prior of 'k' in model 'a' is NaN at -64" in str(error)
+    assert "log_likelihood" not in str(error)
+
+
+def test_a_distribution_without_expand_is_told_to_write_one():
+    with pytest.raises(TargetError, match=r"Halved has no method expand\(batch_shape\)"):
+        trj.Target(trj.Counts(2, of="k"), {"k": Halved()}, lambda p, active: p["k"].sum(-1))
+
+
+def test_gradients_are_tempered_as_values_are():
+    target = trj.Target([trj.Model("a", {"x": Normal(0.0, 1.0)}, lambda p: -p["x"].square())])
+    code, theta = torch.zeros(3, 1, dtype=torch.long), torch.tensor([[-1.0], [0.5], [2.0]])
+    with target.tempered(0.3):
+        value, gradient = target.log_joint_and_grad(code, theta)
+        assert torch.allclose(value, target.log_joint(code, theta))
+    assert torch.allclose(gradient, -theta - 0.3 * 2 * theta)

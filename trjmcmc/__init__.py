@@ -91,3 +91,7 @@ __all__ = [
     "transport",
     "with_gradient",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])

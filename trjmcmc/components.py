@@ -12,6 +12,9 @@ from .target import Target
 ROWS = 32  # prior draws that are looked at
 ALIKE = 1e-3  # nats by which a log density may change where components trade places
 ROUNDING = 1e-6  # share of a sum that is lost where something is taken away
+LOST = 1e-3  # of the largest that a sum was, from where what is left is added up afresh
+SLACK = 2.0**-40  # of that: more than what is left by rounding alone
+HOPELESS = -100.0  # nats of a change of the log joint that no move is accepted with
 
 
 def components(target: Target, kind: Components | int | str | None = None) -> Components:
@@ -67,6 +70,7 @@ class Components:
         low, levels = space.levels()
         self._full = (low + levels - 1)[None]
         self.additive = target.additive is not None and self._independent()
+        self._delicate = self.additive and self._sees_rounding()
         if not self._alike():
             raise ConfigurationError(
                 "components are not exchangeable: the log density changes where they trade places, "
@@ -103,6 +107,15 @@ class Components:
             for x in (whole - rest - change, change, whole)
         )
         return bool((gap <= ALIKE * change + ROUNDING * whole).all())
+
+    def _sees_rounding(self) -> bool:
+        """Whether the likelihood tells what rounding leaves of a sum from nothing: a log does."""
+        code, theta = self._examples(torch.Generator(self.target.device).manual_seed(0))
+        with torch.no_grad():
+            left = SLACK * self.target.total(code, theta)
+            some, none = (self.target.log_joint(code, theta, x) for x in (left, 0 * left))
+        near = (some - none).abs() <= ROUNDING * (1 + none.abs())
+        return not bool(((near & none.isfinite()) | (some == none)).all())
 
     def _alike(self) -> bool:
         """Whether the density is the same in reverse order, of few components and of all."""
@@ -205,14 +218,56 @@ class Components:
         return self.target.contribution(self.put(theta, first, x), self.place)
 
     def total(self, code: Tensor, theta: Tensor, known: Tensor | None = None) -> Tensor | None:
-        """What all components add up to, float64, (C, *data), if one can change alone."""
-        if not self.additive:
-            return None
-        return self.target.total(code, theta) if known is None else known
+        """What all components add up to, if one can change alone, float64.
 
-    def added(self, total: Tensor, change: Tensor, times: Tensor) -> Tensor:
-        """A total with a change of each chain added so many times, (C,): 1, 0 or -1."""
-        return total + times.view(-1, *[1] * (total.ndim - 1)) * change
+        Shape (C, *data), or (C, 2, *data) if the likelihood sees rounding: the sum, and the
+        largest size that it has had since it was added up.
+        """
+        if not self.additive or known is not None:
+            return known if self.additive else None
+        return self._added_up(code, theta)
+
+    def _added_up(self, code: Tensor, theta: Tensor) -> Tensor:
+        total = self.target.total(code, theta)
+        return torch.stack([total, total.abs()], 1) if self._delicate else total
+
+    def times(self, number: Tensor, change: Tensor) -> Tensor:
+        """A change of each chain's total so many times, (C,): 1, 0 or -1; (C, *data)."""
+        return number.view(-1, *[1] * (change.ndim - 1)) * change
+
+    def log_joint(
+        self, code: Tensor, theta: Tensor, now: Tensor, before: Tensor, change: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The log joint of proposals, (C,), and what their components add up to.
+
+        Where most of a sum is taken away, what is left of it is rounding. A likelihood that
+        can tell has it added up afresh then, unless even the larger of the two is refused.
+
+        Arguments:
+            code: Models that are proposed, shape (C, L).
+            theta: Coordinates there, shape (C, D).
+            now: Log joint where the chains are, shape (C,).
+            before: What the components add up to there, as from :meth:`total`.
+            change: What is added to that, shape (C, *data).
+        """
+        if not self._delicate:
+            total = before + change
+            return self.target.log_joint(code, theta, total), total
+        total, most = before[:, 0] + change, before[:, 1]
+        size = total.abs()
+        lost = size < LOST * most
+        at_most = torch.where(lost, before[:, 0].sign() * size.maximum(SLACK * most), total)
+        log_joint = self.target.log_joint(code, theta, at_most)
+        total = torch.stack([total, size.maximum(most)], 1)
+        hopeless = log_joint - now < HOPELESS
+        again = (lost.reshape(len(lost), -1).any(1) & ~hopeless).nonzero()[:, 0]
+        if len(again):
+            code, theta = code[again], theta[again]
+            fresh = self._added_up(code, theta)
+            right = self.target.log_joint(code, theta, fresh[:, 0])
+            total = total.index_copy(0, again, fresh)
+            log_joint = log_joint.index_copy(0, again, right)
+        return log_joint, total
 
     def named(self, name: str) -> str:
         """A name for tables, with the kind where there are several."""

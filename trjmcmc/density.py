@@ -17,7 +17,7 @@ from .additive import Additive
 from .blackbox import BlackBox
 from .errors import BlackBoxError, ConfigurationError, ShapeError, TargetError, TRJError
 from .grouping import on_host
-from .prior import Prior, PriorSpec, log_density_of, within_support
+from .prior import Prior, PriorSpec, log_density_of, unchecked, within_support
 from .space import Space
 
 LogLikelihood = Callable[..., Tensor]
@@ -309,6 +309,15 @@ class Density:
                 shown[prior.name] = _masked(value, items[:, block.items])
             log_densities.append(log_density)
         return values, shown, log_densities
+
+    def undefined_prior(self, theta: Tensor, items: Tensor | None) -> str:
+        """Which prior is NaN at a point (1, D), and where, in words; empty if none is."""
+        with unchecked(), torch.no_grad():
+            values, _, log_densities = self._entries(theta, items)
+        for block, log_density in zip(self.blocks, log_densities, strict=True):
+            if bool(log_density.isnan().any()):
+                return block.prior.undefined_at(values[block.prior.name][0])
+        return ""
 
     def prior_by_slot(self, theta: Tensor, items: Tensor | None) -> Tensor:
         """Log prior density of each entry of each parameter, on its first slot, (C, D)."""

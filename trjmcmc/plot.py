@@ -72,7 +72,7 @@ def plot_models(result: Result, ax: Axes | None = None) -> Axes:
             2 * table[f"{route}_se"],
             fmt="D",
             ms=4,
-            color=PALETTE[1],
+            color=COLOUR_OF[route],
             capsize=2,
             label=f"{route} evidences",
         )
@@ -140,6 +140,7 @@ def plot_fit(trace: FitTrace, ax: Axes | None = None) -> Axes:
 
 
 ROUTES = ("visits", "bartolucci", "importance", "bridge", "warp", "audit", "combined")
+COLOUR_OF = dict(zip(ROUTES, (*PALETTE[:6], "black"), strict=True))  # in every figure
 
 
 def plot_evidence(result: Result, ax: Axes | None = None) -> Axes:
@@ -161,7 +162,7 @@ def plot_evidence(result: Result, ax: Axes | None = None) -> Axes:
     low, high = _within_reach(table, routes)
     doubted = False
     for i, route in enumerate(routes):
-        colour = "black" if route == "combined" else PALETTE[i]
+        colour = COLOUR_OF[route]
         place = x + 0.7 * (i / max(len(routes) - 1, 1) - 0.5)
         known = np.isfinite(table[f"{route}_se"].to_numpy())
         flagged = table["note"].str.contains(f"{route}: ").to_numpy()
@@ -185,7 +186,7 @@ def plot_evidence(result: Result, ax: Axes | None = None) -> Axes:
     if doubted:
         ax.plot([], [], "o", ms=4.5, mfc="white", color="grey", label="hollow: flagged")
     spread_labels(ax, x, [str(m) for m in table.index])
-    ax.set_ylabel("log evidence less combined (nats)")
+    ax.set_ylabel("log evidence\nless combined (nats)")
     ax.set_xlabel("model")
     ax.set_ylim(low, high)
     ax.legend(frameon=False, fontsize=8, ncols=4, loc="upper center", columnspacing=1.2)

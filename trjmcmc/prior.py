@@ -14,10 +14,12 @@ from torch.distributions import (
     ComposeTransform,
     Distribution,
     ExpTransform,
+    Independent,
     IndependentTransform,
     MixtureSameFamily,
     StickBreakingTransform,
     Transform,
+    TransformedDistribution,
     VonMises,
     biject_to,
     constraints,
@@ -27,6 +29,8 @@ from torch.nn.functional import logsigmoid, pad
 from .errors import NonFiniteError, ShapeError, TargetError
 from .grouping import on_host
 from .rng import seeded
+
+LOOKED_AT = (-4.0, -1.0, 1.0, 4.0)  # unconstrained values at which a new prior is tried
 
 Params = Mapping[str, Tensor]
 PriorSpec = Distribution | Callable[[dict[str, Tensor]], Distribution]
@@ -95,11 +99,28 @@ class Prior:
         self.size = math.prod(self.u_shape)
         if isinstance(spec, Distribution):
             self._set_fixed(dist)
+        self._check_density(example[0])
+
+    def _check_density(self, given: Params) -> None:
+        """Refuse a density that is NaN inside the support that is stated."""
+        n = len(next(iter(given.values()))) if given else 1
+        like = self.sample(n, given)
+        for u in LOOKED_AT if like.is_floating_point() else ():
+            with unchecked():
+                value, log_density = self.evaluate(like.new_full((n, self.size), u), given)
+            if bool(log_density.isnan().any()):
+                raise TargetError(f"{self.undefined_at(value[0])}; state its support")
+
+    def undefined_at(self, value: Tensor) -> str:
+        """What is wrong where the log density of one value is NaN, in words."""
+        shown = [f"{v:.6g}" for v in value.flatten().tolist()]
+        return (
+            f"the prior of {self.name!r} in {self.owner} is NaN at {', '.join(shown)}, inside the "
+            "support that its distribution states"
+        )
 
     def _set_fixed(self, dist: Distribution) -> None:
-        self._fixed = (
-            dist.expand(self.batch_shape) if dist.batch_shape != self.batch_shape else dist
-        )
+        self._fixed = self._expanded(dist, self.batch_shape)
         self._transform = _onto(_support(self._fixed))
         self._ends = _ends(_support(self._fixed), _some_tensor(self._fixed).dtype)
         self._centre = self._transform(self._origin(1))
@@ -127,8 +148,19 @@ class Prior:
         """The prior given the parameters before it, batch shape (n, *batch) or (*batch,)."""
         if self._fixed is not None:
             return self._fixed
-        dist = self._call(given)
-        return dist.expand(torch.Size((n, *self.batch_shape)))
+        return self._expanded(self._call(given), torch.Size((n, *self.batch_shape)))
+
+    def _expanded(self, dist: Distribution, shape: torch.Size) -> Distribution:
+        if dist.batch_shape == shape:
+            return dist
+        try:
+            return dist.expand(shape)
+        except NotImplementedError:
+            raise TargetError(
+                f"prior of {self.name!r} in {self.owner}: {type(dist).__name__} has no method "
+                f"expand(batch_shape), which is needed to make {tuple(shape)} entries of "
+                f"{tuple(dist.batch_shape)}; write one, or give it that batch shape"
+            ) from None
 
     def evaluate(self, x: Tensor, given: Params) -> tuple[Tensor, Tensor]:
         """Constrained value and log prior density of unconstrained slots.
@@ -318,7 +350,7 @@ class Ordered(Distribution):
 
     @property
     def support(self) -> Any:
-        return _OrderedConstraint(self.base_dist.support)
+        return _OrderedConstraint(_support(self.base_dist))
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Ordered:
         return Ordered(self.base_dist.expand(batch_shape), self.n)
@@ -362,11 +394,51 @@ def log_density_of(dist: Distribution, value: Tensor) -> Tensor:
 
 
 def _support(dist: Distribution) -> Any:
-    """The support; of a mixture that of its components, where it is the same for all."""
+    """The support; of a mixture that of its components, where it is the same for all.
+
+    torch takes that of a transformed distribution from its last transform alone: the exponential
+    of a uniform number would be any positive one.
+    """
     if isinstance(dist, MixtureSameFamily):
         component = dist.component_distribution
         if isinstance(vars(type(component)).get("support"), constraints.Constraint):
             return component.support
+    if isinstance(dist, Independent):
+        return constraints.independent(_support(dist.base_dist), dist.reinterpreted_batch_ndims)
+    if type(dist) is not TransformedDistribution:
+        return dist.support
+    if "_image" not in vars(dist):
+        dist._image = _image(dist)  # type: ignore[attr-defined]
+    return dist._image  # type: ignore[attr-defined]
+
+
+def _image(dist: TransformedDistribution) -> Any:
+    """What monotone transforms make of an interval or a half-line."""
+    base = _support(dist.base_dist)
+    low, high = getattr(base, "lower_bound", -math.inf), getattr(base, "upper_bound", math.inf)
+    scalar = all(t.bijective and t.codomain.event_dim == 0 for t in dist.transforms)
+    known = isinstance(
+        base,
+        constraints.interval
+        | constraints.half_open_interval
+        | constraints.greater_than
+        | constraints.greater_than_eq
+        | constraints.less_than,
+    )
+    if not scalar or not known or dist.event_shape:
+        return dist.support
+    like = _some_tensor(dist.base_dist)
+    ends = [torch.as_tensor(x).to(like) for x in (low, high)]
+    for transform in dist.transforms:
+        ends = [transform(x) for x in ends]
+    low, high = torch.minimum(*ends), torch.maximum(*ends)
+    below, above = bool(low.isfinite().all()), bool(high.isfinite().all())
+    if below and above:
+        return constraints.interval(low, high)
+    if below and bool((high == math.inf).all()):
+        return constraints.greater_than(low)
+    if above and bool((low == -math.inf).all()):
+        return constraints.less_than(high)
     return dist.support
 
 

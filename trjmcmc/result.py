@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import math
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -65,7 +68,9 @@ if TYPE_CHECKING:
 
 SHOWN = 20  # models in the table of a large space
 NUMBERED = 1000  # models up to which draws show a model's position in the space
-FORMAT = 2  # of saved files
+FORMAT = 3  # of saved files; 2, of version 0.9.0, had no checksum and was not compressed
+MAGIC = b"trjmcmc\n"  # first bytes of a saved file; then its checksum and what it is of
+DIGEST = 32  # bytes of a checksum
 SMALL = 64  # models between which transitions are counted
 NOTHING = Estimate(math.nan, math.inf, 0.0)
 OTHERS = "(other models)"
@@ -80,16 +85,18 @@ class RunReport:
     Attributes:
         acceptance: By kernel: acceptance rates ``within`` and ``between`` models, and the
             number of ``proposals``.
-        fit: Trace of the training, or None if the map was not trained here.
-        seconds: Wall time by stage: ``survey`` (a small pilot run), ``pilot`` (a full one),
-            ``fit``, ``audit``, ``importance``, ``warmup``, ``sample``.
+        fit: Trace of the training, or None if the map was not trained for this run, by it or by
+            ``fit`` just before.
+        seconds: Wall time by stage of the run and of such a fit: ``survey`` (a small pilot
+            run), ``pilot`` (a full one), ``fit``, ``audit``, ``importance``, ``warmup``,
+            ``sample``.
         steps: Kernel steps of each chain, warm-up left out.
         seed: The sampler's seed.
         interrupted: Whether the user stopped the run.
         overflows: Proposals at which a likelihood was NaN or +inf far out in the prior's tail;
             they counted as impossible.
         budget_spent: Whether the run ended because ``max_evaluations`` were made.
-        evaluations: Likelihood evaluations so far, fit included.
+        evaluations: Likelihood evaluations of the run, such a fit included.
         gradients: How many of them were differentiated.
         audit: What the audit of the map found, or None if there was none.
         plan: How the kernel was chosen, and what it adapted in warm-up.
@@ -148,6 +155,8 @@ class Result:
         pareto_k: By model label, the Pareto shape of the map's importance weights.
         target: The target, on the CPU, for :meth:`reweight` and :meth:`predict`; it is not saved.
         slot_names: Names of the coordinates, for :meth:`convergence`.
+        coarse: By model label, parameters that the working precision does not resolve, in words;
+            found from the target if omitted.
     """
 
     def __init__(
@@ -163,8 +172,10 @@ class Result:
         pareto_k: Mapping[str, float] | None = None,
         target: Target | None = None,
         slot_names: Sequence[str] | None = None,
+        coarse: Mapping[str, str] | None = None,
     ) -> None:
         self.space, self.raw, self._given_values = space, draws, values
+        self._given_coarse = coarse
         self._given_routes = {route: dict(found) for route, found in routes.items()}
         self.report, self.truth, self.crossings = report, truth, crossings
         self.pareto_k, self.target = dict(pareto_k or {}), target
@@ -392,6 +403,8 @@ class Result:
     @cached_property
     def coarse(self) -> dict[str, str]:
         """By model label, parameters that the working precision does not resolve, in words."""
+        if self._given_coarse is not None:
+            return dict(self._given_coarse)
         if self.target is None or self.target.dtype != self.raw.theta.dtype:
             return {}
         first = self._visited[:EXAMINED]
@@ -427,8 +440,11 @@ class Result:
             and jumps together, the most precise, see :meth:`evidence`; ``note``: what makes a
             row doubtful. Large spaces show the most visited models, their importance and
             combined estimates scaled to their share of the visits, and a row for the rest. A
-            model that was never visited shows the 95 % upper bound of its probability as
-            ``visits_se``.
+            model that was never visited ("never visited"), or that no chain has left ("never
+            left"), shows the distance of a 95 % bound as ``visits_se``, which is no standard
+            error: three over the effective draws of the model that mixes worst, 1 at most.
+            One that was entered a few times alone ("entered only once") has the error of one
+            effective draw more or less at least.
         """
         labels = self.models
         visits = [self.visits(label) for label in labels]
@@ -873,11 +889,14 @@ class Result:
         """Posterior probability that each item is in the model; subset and count spaces only.
 
         Returns:
-            Indexed by item; columns ``probability``, ``se``, ``ess``, by the visits, ``note``,
-            what makes these doubtful, and ``combined``, ``combined_se``, sums of the models'
-            probabilities by the combined evidences (see :meth:`model_probabilities`) with the
-            error from their covariance; NaN where not all models were weighed. For counts, item i
-            is in the model if there are at least i components.
+            Indexed by item; columns ``probability``, ``se``, ``ess``, by the visits,
+            ``combined``, ``combined_se``, sums of the models' probabilities by the combined
+            evidences (see :meth:`model_probabilities`) with the error from their covariance, and
+            ``note``, what makes the visits doubtful. In large spaces ``combined`` is of those
+            models that were weighed, scaled to their visits, and the visits of the rest; NaN
+            where none was. The error of an item that no draw has, or every draw, is the distance
+            of a 95 % bound and no standard error. For counts, item i is in the model if there are
+            at least i components.
 
         Raises:
             TRJError: The space is a list of models.
@@ -920,7 +939,7 @@ class Result:
         known = (always | never).tolist()
         sure = [Estimate(float(p), 0.0, math.inf) for p in always]
         found = [sure[i] if yes else self._share_of(on[..., i]) for i, yes in enumerate(known)]
-        combined = self._combined_sets(sets, len(found))
+        combined = self._combined_sets(sets, on)
         combined = [sure[i] if yes else combined[i] for i, yes in enumerate(known)]
         return pd.DataFrame(
             {
@@ -934,10 +953,16 @@ class Result:
             index=index,
         )
 
-    def _combined_sets(self, sets: Callable[[Tensor], Tensor], n: int) -> list[Estimate]:
-        """Probabilities of sets by the combined evidences, NaN where some are not known."""
-        blank = [Estimate(math.nan, math.nan)] * n
-        if not self.all_weighed:
+    def _combined_sets(
+        self, sets: Callable[[Tensor], Tensor], on: NDArray[np.bool_]
+    ) -> list[Estimate]:
+        """Probabilities of sets by the combined evidences, NaN where there are none.
+
+        Models that were not weighed count by their visits, ``on`` of shape (chain, draw, S); the
+        others are scaled to theirs, and the errors of both visits are added.
+        """
+        blank = [Estimate(math.nan, math.nan)] * on.shape[-1]
+        if not self._weighed:
             return blank
         combined, covariance = self._combined
         possible = np.isfinite(self._log_prior(self._weighed))
@@ -945,7 +970,17 @@ class Result:
             return blank
         codes = torch.stack([self.space.code_of(m) for m in self._weighed])
         found = shares_of_sets(combined, covariance, sets(codes).numpy().T * 1.0)
-        return [replace(e, std_error=math.hypot(e.std_error, self._doubt)) for e in found]
+        found = [replace(e, std_error=math.hypot(e.std_error, self._doubt)) for e in found]
+        if not self._partial:
+            return found
+        left, whole = ~np.isin(self._visited, self._weighed)[self._model], self._whole
+        sums = []
+        for i, e in enumerate(found):
+            rest = self._share_of(on[..., i] & left)
+            visits = e.value * whole.std_error + rest.std_error
+            error = math.hypot(whole.value * e.std_error, visits)
+            sums.append(Estimate(whole.value * e.value + rest.value, error))
+        return sums
 
     def items(self) -> tuple[Sequence[str], NDArray[np.bool_]]:
         """Names of the items, and which are in the model, shape (chain, draw, items).
@@ -1230,13 +1265,18 @@ class Result:
 
     # ---- files and pictures -----------------------------------------------------------------
 
-    def to_arviz(self, model: Any = None, *, entries: bool = False) -> Any:
+    def to_arviz(
+        self, model: Any = None, *, entries: bool = False, chains: int | None = None
+    ) -> Any:
         """ArviZ InferenceData (0.2x) or DataTree (1.x).
 
         Arguments:
             model: Label of a model; all draws if omitted.
             entries: In a space of counts, give the parameters of components by the entries of
                 :meth:`catalogue`.
+            chains: Join so many chains as there are, end to end, into this many, such as 4:
+                ArviZ draws a line a chain. What does not divide is left out. If omitted, chains
+                stay as they are.
 
         Returns:
             ``posterior`` holds ``model`` (as :meth:`model_index`; the JSON list ``models`` among
@@ -1253,13 +1293,18 @@ class Result:
             var_names=["k", ...])`` is for ``k`` and what all share. With ``entries`` it is the
             dimension ``entry``, counted from 1 as in the catalogue, with NaN at draws that do not
             hold it; ``present`` tells which do. ArviZ has no figures (NaN) for entries that some
-            draws lack; :meth:`catalogue` has.
+            draws lack; :meth:`catalogue` has. Nor has it any for parameters that some models
+            lack: ask for those model by model.
 
         Raises:
             UnknownModelError: There is no such model.
             TRJError: It was never visited; ``entries`` in another space than one of counts.
-            ConfigurationError: ``entries`` of one model.
+            ConfigurationError: ``entries`` of one model; more chains than there are, or none.
         """
+        if chains is not None and not 1 <= chains <= self.raw.n_chains:
+            raise ConfigurationError(
+                f"to_arviz: chains: expected 1 to {self.raw.n_chains}, got {chains}"
+            )
         if entries and model is not None:
             raise ConfigurationError("to_arviz: entries are those of all draws; leave out model")
         log_joint = self.raw.log_joint.numpy()
@@ -1268,7 +1313,9 @@ class Result:
             found, inside = self.draws(label), self.visited(label)
             if not inside.any():
                 raise TRJError(f"to_arviz: model {label!r} was never visited; run longer")
-            shape = inside.shape if inside.all() else (PIECES, int(inside.sum()) // PIECES)
+            pieces = chains or PIECES
+            kept = chains is None and bool(inside.all())
+            shape = inside.shape if kept else (pieces, int(inside.sum()) // pieces)
             shape = shape if shape[1] else (1, int(inside.sum()))
             found["lp"] = log_joint[inside]
             cut = {k: v[: math.prod(shape)].reshape(*shape, *v.shape[1:]) for k, v in found.items()}
@@ -1291,6 +1338,9 @@ class Result:
                     parts[f"present{of}"] = parts.pop("present")
                 posterior |= parts
                 names |= dict.fromkeys(parts, f"entry{of}" if entries else f"component{of}")
+        if chains is not None:
+            posterior = {name: _joined(x, chains) for name, x in posterior.items()}
+            log_joint = _joined(log_joint, chains)
         return export.to_arviz(posterior, {"lp": log_joint}, attributes, names)
 
     def save(self, path: str | Path) -> None:
@@ -1314,24 +1364,32 @@ class Result:
                 "log_evidence": {str(k): float(z) for k, z in self.truth.log_evidence.items()},
                 "source": self.truth.source,
             }
+        buffer = io.BytesIO()
         torch.save(
             {
                 "format": FORMAT,
                 "space": self.space.spec(),
-                "draws": vars(self.raw),
+                "draws": {**vars(self.raw), "code": _smallest(self.raw.code)},
                 "values": self._values,
                 "routes": {
                     route: {k: asdict(e) for k, e in found.items()}
                     for route, found in self._given_routes.items()
                 },
                 "slot_names": self.slot_names,
+                "coarse": self.coarse,
                 "pareto_k": dict(self.pareto_k),
                 "crossings": self.crossings,
                 "report": report,
                 "truth": truth,
             },
-            Path(path),
+            buffer,
         )
+        payload = zlib.compress(buffer.getvalue(), 1)
+        Path(path).write_bytes(MAGIC + hashlib.sha256(payload).digest() + payload)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the target: functions of the user's cannot always be pickled."""
+        return {**vars(self), "_given_values": self._values, "target": None}
 
     def plot_running(self, ax: Axes | None = None, *, chains: int = 0) -> Axes:
         """Running estimates of the model probabilities, of so many single chains too."""
@@ -1482,16 +1540,45 @@ def load(path: str | Path) -> Result:
     """Read a file written by :meth:`Result.save`; nothing in it is executed.
 
     Raises:
-        TRJError: The file is of another format.
+        TRJError: The file is of another format, or was damaged: its checksum says so.
     """
+    content = Path(path).read_bytes()
+    if content.startswith(MAGIC):
+        head = len(MAGIC) + DIGEST
+        payload = content[head:]
+        if hashlib.sha256(payload).digest() != content[len(MAGIC) : head]:
+            raise TRJError(f"{path}: damaged, its checksum is not that of its content")
+        content = zlib.decompress(payload)
     try:
-        data = torch.load(Path(path), weights_only=True)
-    except FileNotFoundError:
+        data = torch.load(io.BytesIO(content), weights_only=True)
+        if data["format"] not in {2, FORMAT}:
+            raise TRJError(f"{path}: not a result saved by this version of trjmcmc")
+        return _from_data(data)
+    except TRJError:
         raise
     except Exception as error:  # torch meets a foreign file with errors of many kinds
         raise TRJError(f"{path}: not a result saved by trjmcmc ({type(error).__name__})") from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise TRJError(f"{path}: not a result saved by this version of trjmcmc")
+
+
+def _joined(x: Any, chains: int) -> NDArray[Any]:
+    """Chains end to end, (chain, draw, ...) -> (fewer chains, more draws, ...)."""
+    each = len(x) // chains
+    return np.asarray(x[: each * chains]).reshape(chains, each * x.shape[1], *x.shape[2:])
+
+
+def _smallest(code: Tensor) -> Tensor:
+    """The same integers in the smallest type that holds them."""
+    if not code.numel():
+        return code
+    low, high = int(code.min()), int(code.max())
+    for dtype in (torch.int8, torch.int16, torch.int32):
+        if torch.iinfo(dtype).min <= low and high <= torch.iinfo(dtype).max:
+            return code.to(dtype)
+    return code
+
+
+def _from_data(data: dict[str, Any]) -> Result:
+    draws = {**data["draws"], "code": data["draws"]["code"].long()}
     report = dict(data["report"])
     report["fit"] = FitTrace(**report["fit"]) if report["fit"] else None
     if report.get("audit"):
@@ -1503,7 +1590,7 @@ def load(path: str | Path) -> Result:
     report["plan"] = Plan(**report.get("plan", {}))
     return Result(
         space_from_spec(data["space"]),
-        Draws(**data["draws"]),
+        Draws(**draws),
         data["values"],
         {r: {k: Estimate(**e) for k, e in f.items()} for r, f in data["routes"].items()},
         RunReport(**report),
@@ -1511,6 +1598,7 @@ def load(path: str | Path) -> Result:
         crossings=data["crossings"],
         pareto_k=data["pareto_k"],
         slot_names=data.get("slot_names"),
+        coarse=data.get("coarse"),
     )
 
 

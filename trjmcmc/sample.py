@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from .transport import Transport
 CHECK_EVERY = 25  # warm-up steps between looks at the count of undefined densities
 REPLAYED = 20_000  # points of a warm-up that are kept to train on, about
 CANDIDATES = 64  # points tried for each chain that starts from the prior
+SHOWN = 6  # numbers of a list that a printed plan shows
 
 
 class Tally:
@@ -201,7 +202,7 @@ def pooled(states: list[State]) -> Pool | None:
     return Pool(code, theta, log_joint.double())
 
 
-@dataclass
+@dataclass(repr=False)
 class Plan:
     """How the kernel of a run was chosen: what was measured, and what came of it.
 
@@ -217,6 +218,31 @@ class Plan:
     efficiency: dict[str, float] = field(default_factory=dict)
     rounds: list[int] = field(default_factory=list)
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        steps = ", ".join(f"{name} {share:.0%}" for name, share in self.weights.items())
+        lines = [f"steps: {steps or 'one kernel, not chosen'}"]
+        lines += [f"trained: {', '.join(map(str, self.rounds))} steps"] if self.rounds else []
+        lines += [f"  {name}: {e:.3g} effective draws/s" for name, e in self.efficiency.items()]
+        for name, found in self.settings.items():
+            said = ", ".join(f"{key} {_rounded(value)}" for key, value in found.items())
+            lines.append(f"  {name}: {said}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def _rounded(value: Any) -> str:
+    """Plain numbers with three digits, long lists by their ends."""
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{k}: {_rounded(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        some = [_rounded(v) for v in value]
+        some = some if len(some) <= SHOWN else [*some[: SHOWN - 1], "...", some[-1]]
+        return f"[{', '.join(some)}]"
+    return str(value)
 
 
 @dataclass(frozen=True)

@@ -183,6 +183,8 @@ class TRJSampler:
         self._ancestor: Tensor | None = None  # of each chain
         self.audit_report: AuditReport | None = None
         self._before = self.target.evaluations, self.target.gradients
+        self._reported = False  # whether what was spent so far is in a run's report
+        self._told: FitTrace | None = None  # the training that it speaks of
         weights = self._weights_maker(models)
         self._recipe = Recipe(self.target, self.transport, self._generator, weights)
         self.variational: Variational | None = None
@@ -304,8 +306,10 @@ class TRJSampler:
 
     def _train_and_weigh(self, *, max_evaluations: int | None = None, **settings: Any) -> FitTrace:
         self.audit_report, self._stamp = None, ()
+        self._begin()
         with self._limited(max_evaluations) as left:
             trace = self._recipe.fit(max_evaluations=max_evaluations, **settings)
+            self._simple = None
             if self._recipe.weights is not None:
                 self.variational = self._variational(None)
             if self._recipe.score is not None:
@@ -565,6 +569,7 @@ class TRJSampler:
         if fit not in {"auto", True, False}:
             raise ConfigurationError(f'fit: expected "auto", True or False, got {fit!r}')
         auto = fit == "auto" and not self._own_kernel and max_evaluations is None
+        self._begin()
         with self._limited(max_evaluations) as left, self._threads(auto):
             if fit and not auto and self.fit_trace is None:
                 share = None if max_evaluations is None else int(FIT_SHARE * max_evaluations)
@@ -604,6 +609,13 @@ class TRJSampler:
             plan.settings = {k.name: found for k in kernel.parts() if (found := k.adapted())}
             missed = enough.missed(chain.draws.code.transpose(0, 1))
             return self._finish(chain, tally, plan, missed)
+
+    def _begin(self) -> None:
+        """Count from here if what was spent so far is in the report of an earlier run."""
+        if self._reported:
+            self._before = self.target.evaluations, self.target.gradients
+            self._seconds, self._recipe.seconds = {}, {}
+            self._reported = False
 
     def _chains(self, most: int) -> int:
         """Fewer of them where each holds a sum over components as large as the data."""
@@ -745,16 +757,17 @@ class TRJSampler:
         progress: bool,
     ) -> tuple[Kernel, State]:
         """The standard or the user's kernel, and chains warmed up by it for ``least`` seconds."""
-        self._simple = None
+        if self._own_kernel or self.fit_trace is not None or self._given_map:
+            self._simple = None  # else the normals that an earlier run has fitted
         remaining = left()
         self._weigh(None if remaining is None else remaining // 2)
-        kernel = self._check_kernel(self._make_kernel(self.target, self.transport))
+        kernel = self._check_kernel(self._make_kernel(self.target, self._map))
         remaining = left()
         if remaining is not None:
             chains, warmup = _affordable(remaining, chains, warmup)
         code = self._starting_models(chains)
         state, self._ancestor = starting_state(
-            self.target, self.transport, code, self._generator, self._prior_starts(code)
+            self.target, self._map, code, self._generator, self._prior_starts(code)
         )
         begun = time.perf_counter()
         state, self._recipe.extra = self._advance(kernel, state, warmup, progress)
@@ -832,7 +845,7 @@ class TRJSampler:
         record = replace(chain.draws, ancestor=self._ancestor.cpu())
         report = RunReport(
             acceptance=tally.rates(),
-            fit=self.fit_trace,
+            fit=None if self.fit_trace is self._told else self.fit_trace,
             seconds={**self._recipe.seconds, **self._seconds},
             steps=record.n_draws * record.thin,
             seed=self.seed,
@@ -850,6 +863,7 @@ class TRJSampler:
             report.variational = self._variational(record)
         result = self._result(record, report, chain)
         report.evaluations = self.target.evaluations - self._before[0]  # weighing included
+        self._reported, self._told = True, self.fit_trace
         if chain.error is not None:
             chain.error.result = result
             raise chain.error

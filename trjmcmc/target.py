@@ -373,7 +373,7 @@ class Target:
             log_prior, log_likelihood = self.log_prior_and_likelihood(
                 code, leaf, surrogate=surrogate
             )
-            value = log_prior + temper * log_likelihood
+            value = log_prior + self._power * temper * log_likelihood
             if not value.requires_grad:  # no parameters
                 return value, torch.zeros_like(theta)
             (gradient,) = torch.autograd.grad(value.sum(), leaf, allow_unused=True)
@@ -391,6 +391,15 @@ class Target:
     def non_finite(self, code: Tensor, theta: Tensor, count: int) -> NonFiniteError:
         """The error that describes a point with a NaN or infinite density."""
         where = self.describe(code, theta)
+        density = self._density_of(code)
+        items = self.space.items(code[None]) if density.shared else None
+        if known := density.undefined_prior(theta[None], items):
+            return NonFiniteError(
+                f"{known}; it was met in {where}. Return -inf from log_prob where values are "
+                "impossible, or state the support.",
+                count=count,
+                where=where,
+            )
         return NonFiniteError(
             f"log density is NaN or +inf at {count} point(s), one of them {where}. "
             "Return -inf from log_likelihood where the data are impossible, and mend the rest.",

@@ -45,7 +45,7 @@ class FitTrace:
         skipped: Steps left out because their gradient was not finite.
         seconds: Wall time.
         best_step: The step whose map was kept.
-        stopped: ``"steps"``, ``"plateau"``, ``"budget"`` or ``"interrupted"``.
+        stopped: ``"steps"``, ``"plateau"``, ``"out of time"``, ``"budget"`` or ``"interrupted"``.
     """
 
     step: list[int] = field(default_factory=list)

@@ -41,7 +41,8 @@ class State(NamedTuple):
         theta: Padded unconstrained coordinates, spare slots zero, shape (C, D).
         log_joint: Shape (C,), nats.
         point: The same place under the transport that the last kernel used, if it did.
-        total: What the components add up to, (C, *data), if the last kernel knew.
+        total: What the components add up to, as from ``Components.total``, if the last kernel
+            knew.
     """
 
     code: Tensor

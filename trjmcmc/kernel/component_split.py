@@ -103,11 +103,12 @@ class ComponentSplitMerge(Kernel):
         moved = torch.where(up[:, None], larger, smaller)
         moved = torch.where(space.active(new), moved, 0.0)
         moved = torch.where(possible[:, None], moved, theta)
-        if total is not None:
+        if total is None:
+            log_joint = self.target.log_joint(new, moved)
+        else:
             change = parts.contribution(theta, first) + parts.contribution(theta, second)
-            change = change - parts.contribution(theta, x)
-            total = parts.added(total, change, sign * possible)
-        log_joint = self.target.log_joint(new, moved, total)
+            change = parts.times(sign * possible, change - parts.contribution(theta, x))
+            log_joint, total = parts.log_joint(new, moved, state.log_joint, total, change)
         most = parts.counted(code, torch.where(up, k + 1, k).clamp(max=kind.max))
         log_choice = self._log_choice(most, larger, one, two, e, share)
         possible &= log_choice > -math.inf  # of two neighbours as far, neither is the nearest

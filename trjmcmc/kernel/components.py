@@ -115,9 +115,11 @@ class ComponentBirthDeath(Kernel):
         new = parts.counted(code, torch.where(possible, k + sign, k))
         moved = torch.where(space.active(new), larger, 0.0)
         moved = torch.where(possible[:, None], moved, theta)
-        if total is not None:
-            total = parts.added(total, parts.contribution(theta, x), sign * possible)
-        log_joint = self.target.log_joint(new, moved, total)
+        if total is None:
+            log_joint = self.target.log_joint(new, moved)
+        else:
+            change = parts.times(sign * possible, parts.contribution(theta, x))
+            log_joint, total = parts.log_joint(new, moved, state.log_joint, total, change)
         # of the components after a birth, or before a death: which is it that dies?
         log_birth, weight = self._log_birth(theta, x)
         every = weights.logsumexp(1)
@@ -245,11 +247,13 @@ class ComponentWalk(Kernel):
         some = parts.count(code) > 0
         y = torch.where(some[:, None], y, x)
         state = State(code, theta, state.log_joint, None, total)
-        if total is not None:
-            change = parts.contribution(theta, y) - parts.contribution(theta, x)
-            total = parts.added(total, change, some)
         moved = parts.put(theta, index, y)
-        log_joint = self.target.log_joint(code, moved, total)
+        if total is None:
+            log_joint = self.target.log_joint(code, moved)
+        else:
+            change = parts.contribution(theta, y) - parts.contribution(theta, x)
+            change = parts.times(some, change)
+            log_joint, total = parts.log_joint(code, moved, state.log_joint, total, change)
         log_ratio = torch.where(some, log_joint - state.log_joint, -math.inf)
         proposed = State(code, moved, log_joint, None, total)
         return accept(self.name, state, proposed, log_ratio, generator)

@@ -89,7 +89,7 @@ class SplitMerge(Kernel):
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         old = state.code[:, 0]
         c, device, dtype = len(old), state.theta.device, state.theta.dtype
-        u = torch.rand(4 + len(self._vectors), c, generator=generator, device=device, dtype=dtype)
+        u = torch.rand(3 + len(self._vectors), c, generator=generator, device=device, dtype=dtype)
         tiny = torch.finfo(dtype).eps
         up = u[0] < 0.5
         to = torch.where(up, self._up[old], self._down[old])
@@ -116,7 +116,7 @@ class SplitMerge(Kernel):
                 log_ratio = log_ratio + log_det - new_log_det
                 log_ratio = log_ratio + torch.where(up, whole.log(), -(left + right).log())
             else:
-                p = u[4 + v].clamp(tiny, 1 - tiny)
+                p = u[3 + v].clamp(tiny, 1 - tiny)
                 middle = _at(x, j)
                 left, right = middle, _at(x, j + 1)
                 contrast = torch.where(up, p.logit(), right - left)

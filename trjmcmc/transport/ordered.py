@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
 from ..errors import ConfigurationError
+from ..grouping import on_host
 from ..space import Counts, distinct
 from .base import Gaussian, Transport
 
@@ -155,12 +156,17 @@ class Ordered(Transport):
         keys = x[:, self.slots[:, self.key]]
         near = (keys.diff(dim=1) < BLURRED * _rounding(keys)) & self.space.items(code)[:, 1:]
         rows = near.any(1) & ladj.isfinite()
-        if bool(rows.any()):  # rounding has changed the gap: as pull will see it, if that is near
-            seen, said = self.log_prob(x[rows], code[rows]), log_q[rows]
-            seen = torch.where((seen - said).abs() > KNOWN, math.inf, seen)
-            log_q = log_q.index_put((rows,), seen)
+        if not on_host(x):  # all rows: to pick some would wait for the device
+            log_q = torch.where(rows, self._seen(x, code, log_q), log_q)
+        elif bool(rows.any()):
+            log_q = log_q.index_put((rows,), self._seen(x[rows], code[rows], log_q[rows]))
         place = self._order(z[:, self._inner :], code).argsort(dim=1)
         return self._arranged(x, place), log_q
+
+    def _seen(self, x: Tensor, code: Tensor, said: Tensor) -> Tensor:
+        """log q as pull will see it where rounding has changed a gap, if that is near."""
+        seen = self.log_prob(x, code)
+        return torch.where((seen - said).abs() > KNOWN, math.inf, seen)
 
     def pull(
         self, theta: Tensor, code: Tensor, generator: torch.Generator
