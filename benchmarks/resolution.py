@@ -174,8 +174,10 @@ def main() -> None:
     )
     parser.add_argument("--draws", type=int, help="draws a chain; the run's own choice if omitted")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--dtype", choices=("float32", "float64"), help="both if omitted")
     options = parser.parse_args()
+    torch.set_num_threads(options.threads)
     chosen = [options.dtype] if options.dtype else ["float32", "float64"]
     table = compare(options.draws, options.seeds, [getattr(torch, d) for d in chosen])
     print(table["verdict"].value_counts().to_string())

@@ -305,7 +305,7 @@ def test_a_fresh_result_can_be_pickled_without_its_target(small):
 
 
 def test_files_of_version_0_9_0_are_read():
-    result = trj.load(Path(__file__).parent / "data" / "result_0.9.0.pt")
+    result = trj.load(Path(__file__).parent / "data" / "result_0.9.0.trj")
     assert result.raw.code.dtype == torch.int64
     assert result.raw.theta.shape[:2] == (4, 25)
     assert result.models == ["1d", "2d"]
