@@ -192,6 +192,16 @@ def component_walks(target: Target, parts: Sequence[Components]) -> list[Kernel]
     return [*each, SharedWalk(target)] if parts and parts[0].shared else each
 
 
+def plain_kernel(target: Target, guess: Tensor | None) -> Kernel:
+    """Births and deaths and random walks: what needs neither pilot run nor map."""
+    parts = components_of(target)
+    if parts and several(target.space):
+        return Cycle([component_births(target, parts), *component_walks(target, parts)])
+    births = [birth_death(target, guess)] if several(target.space) else []
+    walks = [RandomWalk(target)] if target.dim or not births else []
+    return Cycle([*births, *walks])
+
+
 def swaps(space: Space) -> float:
     """Share of the swaps among neighbours."""
     return SWAP if isinstance(space, Subsets) and space.code_width > 1 else 0.0
