@@ -336,7 +336,7 @@ class TRJSampler:
             if self._recipe.weights is not None:
                 self.variational = self._variational(None)
             if self._recipe.score is not None:
-                self._weigh(left())
+                self._weigh(left(), _from_now(WARM_SHARE, self._recipe.deadline))
         return trace
 
     def _variational(self, draws: Draws | None) -> Variational | None:

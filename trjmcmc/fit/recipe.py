@@ -49,6 +49,7 @@ SURVEY_SECONDS = 60.0  # most that it takes where likelihoods are dear, about
 SURVEY_SHARE = 0.2  # of the time of a run that is limited, for its survey
 AUDIT_TIME = 0.4  # of the time of a fit that is limited, for its audit
 SMC_COST = 4.0  # times the price of a tempered run's likelihoods, gradients included, that it takes
+TRAINING_TIME = 0.8  # of what is left of it then, for training; the rest to look at the map
 DRAWS_A_SECOND = 10_000  # of the time left, that are drawn from an audit at a time
 LEAST_DRAWS = 100  # a model, however short the time
 MODES_SHARE = 0.03  # of the time left, for modes among MODE_DRAWS draws of each model
@@ -173,7 +174,7 @@ class Recipe:
         if own and pool is not None and pool.distinct < FEW_DRAWS * shaped:
             steps = 0  # too few to learn a shape from: location and scale must do
         settings = {"steps": steps, "batch": batch, "progress": progress, **options}
-        settings["deadline"] = deadline
+        settings["deadline"] = _part(TRAINING_TIME, deadline)
         self.trace = self._train(objective, settings)
         self.seconds["fit"] = self.trace.seconds
         self.audit = None

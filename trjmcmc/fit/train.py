@@ -40,7 +40,7 @@ class FitTrace:
         skipped: Steps left out because their gradient was not finite.
         seconds: Wall time.
         best_step: The step whose map was kept.
-        stopped: ``"steps"``, ``"plateau"``, ``"budget"`` or ``"interrupted"``.
+        stopped: ``"steps"``, ``"plateau"``, ``"budget"``, ``"out of time"`` or ``"interrupted"``.
     """
 
     step: list[int] = field(default_factory=list)
@@ -89,7 +89,7 @@ def train(
         learning_rate: Peak learning rate of Adam.
         clip: Largest gradient norm.
         patience: Windows of 50 steps without improvement before the fall begins.
-        deadline: Time by ``time.monotonic`` after which no window begins.
+        deadline: Time by ``time.monotonic`` after which no step begins.
         generator: The only source of randomness.
         progress: Show a bar with the objective and the time left.
         label: What the bar is called.
@@ -140,8 +140,13 @@ def train(
             seen = torch.where(finite, value.detach(), 0.0).sum() / finite.sum().clamp(min=1)
             window.append(torch.stack([seen, (~finite).sum().to(seen)]))
             bar.update()
+            late = time.monotonic() > deadline
             if i % WINDOW and i < steps:
-                continue
+                if late and best is not None:  # a part of a window says little
+                    trace.stopped = "out of time"
+                    break
+                if not late:
+                    continue
             values = torch.stack(window).double().cpu()
             objective_mean, lost = float(values[:, 0].mean()), int(values[:, 1].sum())
             error = float(values[:, 0].std(correction=0)) / len(values) ** 0.5
@@ -158,7 +163,6 @@ def train(
             trace.temper.append(temper)
             trace.non_finite.append(lost)
             trace.draws = i * len(value)
-            late = time.monotonic() > deadline
             bar.set_postfix({objective.shown: f"{-objective_now:.3f}", "temper": f"{temper:.2f}"})
             if temper < 1 and not late:
                 continue
