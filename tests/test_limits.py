@@ -164,7 +164,10 @@ def interrupting(at):
             raise KeyboardInterrupt
         return Normal(p["mu"], 1.0).log_prob(torch.tensor(1.0))
 
-    models = [trj.Model(n, {"mu": Normal(0.0, s)}, log_likelihood) for n, s in zip("ab", (1, 3))]
+    models = [
+        trj.Model(n, {"mu": Normal(0.0, s)}, log_likelihood)
+        for n, s in zip("ab", (1, 3), strict=True)
+    ]
     sampler = trj.TRJSampler(trj.Target(models), seed=1)
     calls[0] = 0
     return sampler, calls

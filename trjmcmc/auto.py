@@ -62,6 +62,7 @@ BUSY = 0.02  # seconds a step of many chains, beyond which more of them would ga
 GAIN = 0.9  # of the time of fewer chains, that more of them may take at most
 USEFUL = 0.1  # share of the best move's efficiency from which another joins it
 NORMALS = (4, 8)  # components a model of the map that needs no training, at each quick fit of it
+QUICK_SHARE = 0.1  # of the time left, beyond which a quick fit is not made a second time
 FINE = {"components": 16, "draws": 10_000}  # of a model, at a fit that takes its time:
 DEARER, FINER = 40.0, 4.0  # times that of a quick one, and that it forgets faster, about
 MODES_SHARE = 0.25  # of the moves inside a model, for those from one mode to another
@@ -69,6 +70,7 @@ LEAST_SHARE = 0.02  # of the steps for each move between models, whatever was me
 ROUND = 500  # training steps of the first round; each one has twice as many as the last
 ROUNDS = 3
 FASTEST = 0.005  # seconds of a training step, at least
+PRICING = 3.0  # seconds that finding its price takes; the first optimiser of a process is slow
 HOPE = 0.15  # share of the ideal efficiency that a trained map is hoped to reach; .04 to .5 seen
 PROBE = 5  # steps by which the speed of a trained map's kernel is found
 PROBE_SHARE = 0.01  # of the time left, that a step may take of which more than one are tried
@@ -400,8 +402,11 @@ class Auto:
         for components in NORMALS:
             begun = time.perf_counter()
             normals = self._fitted(components=components)
-            fine = DEARER * (time.perf_counter() - begun)
+            quick = time.perf_counter() - begun
+            fine = DEARER * quick
             now = self._offer_better(normals)
+            if quick > QUICK_SHARE * self._room:
+                break
         best = max(self._found.values(), key=lambda f: f.efficiency)
         hoped = now.efficiency * min(FINER, now.time)
         if fine < min(self._saving(best, hoped), ROOM * self._room):
@@ -495,7 +500,7 @@ class Auto:
         last = self._found["jump"].efficiency if "jump" in self._moves else 0.0
         if not self.fill and self._wait(self._found[best]) < ROUND * FASTEST:
             return best
-        if ROOM * self._room < ROUND * FASTEST:  # not even the fastest
+        if self._cramped:
             return best
         if self._price * ASKED * steps > ROOM * self._room:  # too dear even to find out more
             return best
@@ -559,12 +564,18 @@ class Auto:
                     break
         return sorted(seconds)[:2][-1]
 
+    @property
+    def _cramped(self) -> bool:
+        """Whether the fastest training would take too much of the time left, its price included."""
+        pricing = PRICING if self._training_step is None else 0.0
+        return ROOM * self._room < ROUND * FASTEST + pricing
+
     def _no_room(self) -> bool:
         """Whether a first round of training would take too much of the time left."""
         room = ROOM * self._room
         if math.isinf(room):
             return False
-        if room < ROUND * FASTEST:
+        if self._cramped:
             return True
         return self._price * ASKED * ROUND > room or self.price() > room
 

@@ -59,6 +59,8 @@ def log_guess(recipe: Recipe, log_mass: dict[str, Estimate]) -> Tensor | None:
     if not recipe.few:
         return None
     if recipe.audit is not None:
+        if recipe.audit.hurried:  # nor would what rests on its draws be better
+            return None
         known = recipe.audit.log_mass.to(recipe.target.device)
     elif log_mass:
         known = torch.tensor([e.value for e in log_mass.values()], device=recipe.target.device)
