@@ -22,6 +22,7 @@ PARTICLES = 24_000  # chains of the first round, over all models and replicates
 AGREEMENT = 0.1  # nats between the log evidences of the two halves at which growth ends
 MATTERS = 0.01  # posterior probability from which a model must agree
 LONGEST = 120.0  # seconds of audit after which it does not grow again
+AT_ONCE = 65_536  # that are carried through a map at once
 SCORED = 4000  # held-out draws a model that are scored under a map
 SHORTFALL = 5.0  # nats that log pi - log q may reach where the map counts as covering
 COVERED = 0.95  # share of the mass that must be covered
@@ -436,7 +437,8 @@ class Audit:
         model = torch.arange(m, device=self.target.device).repeat_interleave(each)
         theta, log_joint = self.draw(model, [REPLICATES - 1])
         with torch.no_grad():
-            log_q = transport.log_prob(theta, self.code[model]).double()
+            rows = zip(theta.split(AT_ONCE), self.code[model].split(AT_ONCE), strict=True)
+            log_q = torch.cat([transport.log_prob(*some).double() for some in rows])
         log_pi = log_joint - self.log_mass.to(log_joint.device)[model]
         return (log_pi - log_q).nan_to_num(math.inf).view(m, each)
 

@@ -52,6 +52,9 @@ SMC_COST = 4.0  # times the price of a tempered run's likelihoods, gradients inc
 TRAINING_TIME = 0.8  # of what is left of it then, for training; the rest to look at the map
 DRAWS_A_SECOND = 10_000  # of the time left, that are drawn from an audit at a time
 LEAST_DRAWS = 100  # a model, however short the time
+TRIED_DRAWS = 8  # a model, whose price under a map is taken
+FEWEST_SCORED = 200  # a model, from where they say what share of a posterior a map covers
+SCORE_SHARE = 0.1  # of the time left, for that
 MODES_SHARE = 0.03  # of the time left, for modes among MODE_DRAWS draws of each model
 FEW_MODE_DRAWS = 200  # where that is spent
 PRICED = 256  # evaluations whose price is taken
@@ -253,12 +256,19 @@ class Recipe:
         return max(LEAST_DRAWS * len(audit.code), DRAWS_A_SECOND * left)
 
     def scored(self, transport: Transport) -> Score | None:
-        """What the audit says of a map; nothing if it had to be hurried itself."""
+        """What the audit says of a map; nothing if it had to be hurried, or there is no time."""
         audit = self.audit
         if audit is None or audit.hurried:
             return None
-        each = self._most_draws(audit) / len(audit.code)
-        return audit.score(transport, int(min(SCORED, each)))
+        if math.isinf(self.deadline):
+            return audit.score(transport)
+        begun = time.monotonic()
+        audit.score(transport, TRIED_DRAWS)
+        each = (time.monotonic() - begun) / TRIED_DRAWS  # seconds of one a model
+        affordable = SCORE_SHARE * max(0.0, self.deadline - begun) / each
+        if affordable < FEWEST_SCORED:
+            return None
+        return audit.score(transport, int(min(SCORED, affordable)))
 
     def training_step(self, extra: Pool | None) -> float:
         """Seconds of one step of training, found on a copy of the map."""
@@ -428,11 +438,13 @@ class Recipe:
     def _mend(self, audit: Audit, settings: dict[str, Any], larger: bool, until: float) -> None:
         """Score the map on draws that were kept back; train it again where it falls short."""
         assert self.trace is not None
-        score = audit.score(self.transport)
+        score = self.scored(self.transport)
         half = {**settings, "steps": settings["steps"] // 2}
         while half["steps"] and self.mended < MENDS and self.trace.stopped != "interrupted":
+            if score is None or time.monotonic() > until:
+                break
             short = score.short & audit.matters
-            if not bool(short.any()) or time.monotonic() > until:
+            if not bool(short.any()):
                 break
             self.mended += 1
             if larger:
@@ -441,7 +453,7 @@ class Recipe:
             self.seconds["fit"] += again.seconds
             if again.stopped == "interrupted":
                 self.trace.stopped = "interrupted"
-            score = audit.score(self.transport)
+            score = self.scored(self.transport)
         self.score = score
 
     def spot_check(self, visited: Tensor, seconds: float, progress: bool) -> None:
