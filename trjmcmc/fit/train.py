@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import copy
 import math
+import signal
+import threading
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -114,7 +118,10 @@ def train(
     learns = bool(parameters) or objective.learns
     if not learns or not steps or not transport.space.n_slots:
         return trace
-    optimiser = torch.optim.Adam(parameters, lr=learning_rate, fused=True) if parameters else None
+    with _whole():
+        optimiser = (
+            torch.optim.Adam(parameters, lr=learning_rate, fused=True) if parameters else None
+        )
     rate = _Rate(steps)
     best: dict[str, Tensor] | None = None
     best_objective, best_error = math.inf, 0.0
@@ -206,6 +213,23 @@ def train(
             stacklevel=3,
         )
     return trace
+
+
+@contextmanager
+def _whole() -> Iterator[None]:
+    """Hold Ctrl-C back: the first optimiser imports modules that must not be left half imported."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
+    before = signal.default_int_handler if before is None else before  # it was not Python's
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        signal.raise_signal(signal.SIGINT)
 
 
 class _Rate:
