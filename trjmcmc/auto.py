@@ -62,6 +62,7 @@ BUSY = 0.02  # seconds a step of many chains, beyond which more of them would ga
 GAIN = 0.9  # of the time of fewer chains, that more of them may take at most
 USEFUL = 0.1  # share of the best move's efficiency from which another joins it
 NORMALS = (4, 8)  # components a model of the map that needs no training, at each quick fit of it
+QUICK_SHARE = 0.1  # of the time left, beyond which a quick fit is not made a second time
 FINE = {"components": 16, "draws": 10_000}  # of a model, at a fit that takes its time:
 DEARER, FINER = 40.0, 4.0  # times that of a quick one, and that it forgets faster, about
 MODES_SHARE = 0.25  # of the moves inside a model, for those from one mode to another
@@ -69,8 +70,10 @@ LEAST_SHARE = 0.02  # of the steps for each move between models, whatever was me
 ROUND = 500  # training steps of the first round; each one has twice as many as the last
 ROUNDS = 3
 FASTEST = 0.005  # seconds of a training step, at least
+PRICING = 3.0  # seconds that finding its price takes; the first optimiser of a process is slow
 HOPE = 0.15  # share of the ideal efficiency that a trained map is hoped to reach; .04 to .5 seen
 PROBE = 5  # steps by which the speed of a trained map's kernel is found
+PROBE_SHARE = 0.01  # of the time left, that a step may take of which more than one are tried
 ROOM = 0.5  # share of the time left that a round may take
 AUDIT_SHARE, MEND_SHARE = 0.2, 0.3  # of the time left: for the audit, and till no mending begins
 PRICED = 64  # models whose price under Laplace's method is taken
@@ -94,7 +97,8 @@ class Auto:
         ahead: Steps that it will make, infinite where that is open.
         error: Standard error of the models' probabilities that is wanted.
         generator: Source of randomness.
-        deadline: Time by ``time.monotonic`` that training must leave room before.
+        deadline: Time by ``time.monotonic`` at which the run ends.
+        latest: Time at which the choice is made and chains are warmed up; the deadline if omitted.
         fill: Whether the run goes on till then, however precise it has become.
         ready: Whether the map is used as it is; else it is trained if that pays.
         progress: Show a bar.
@@ -125,6 +129,7 @@ class Auto:
         error: float,
         generator: torch.Generator,
         deadline: float = math.inf,
+        latest: float | None = None,
         fill: bool = False,
         ready: bool = False,
         progress: bool = False,
@@ -133,7 +138,7 @@ class Auto:
         self.state, self.ancestor = state, ancestor
         self.guess, self.generator = guess, generator
         self.chains, self.most, self.ahead = chains, most, ahead
-        self.error, self.deadline = error, deadline
+        self.error, self.deadline, self.latest = error, deadline, latest
         self.fill = fill and recipe.few  # a map of very many models is a gamble
         self.ready, self.progress = ready, progress
         self.plan, self.steps, self.burn_in = Plan(), 0, 0
@@ -239,6 +244,11 @@ class Auto:
             best = self._race()
             best = best if self.ready else self._train(best)
         return self._frozen(best)
+
+    def so_far(self) -> Kernel | None:
+        """The best move that was measured, where the user has interrupted; None if none was."""
+        known = [n for n in self._found if set(n.split(JOIN)) <= set(self._moves)]
+        return self._frozen(max(known, key=self._rank)) if known else None
 
     def after_all(self, state: State, seen: Pool | None) -> Kernel:
         """Train although it did not seem to pay: sampling has shown that it does.
@@ -361,6 +371,17 @@ class Auto:
 
     @property
     def _room(self) -> float:
+        """Seconds left for choice, training and warm-up."""
+        return max(0.0, self.by - time.monotonic())
+
+    @property
+    def by(self) -> float:
+        """When choice, training and warm-up have to be over."""
+        return self.deadline if self.latest is None else self.latest
+
+    @property
+    def _left(self) -> float:
+        """Seconds left until the end of the run."""
         return max(0.0, self.deadline - time.monotonic())
 
     def _step(self, moves: list[Kernel]) -> Kernel:
@@ -375,9 +396,7 @@ class Auto:
 
     def _fitted(self, **sizes: int) -> Transport:
         """A mixture of normals for each model, from all draws so far."""
-        audit = self.recipe.audit
-        assert audit is not None
-        pool = audit.pool()
+        pool = self.recipe.draws()
         extra = self.seen()
         pool = pool if extra is None else pool.joined(extra)
         return gaussian_mixture(self.target.space, pool, self.generator, **sizes)
@@ -387,8 +406,11 @@ class Auto:
         for components in NORMALS:
             begun = time.perf_counter()
             normals = self._fitted(components=components)
-            fine = DEARER * (time.perf_counter() - begun)
+            quick = time.perf_counter() - begun
+            fine = DEARER * quick
             now = self._offer_better(normals)
+            if quick > QUICK_SHARE * self._room:
+                break
         best = max(self._found.values(), key=lambda f: f.efficiency)
         hoped = now.efficiency * min(FINER, now.time)
         if fine < min(self._saving(best, hoped), ROOM * self._room):
@@ -456,7 +478,7 @@ class Auto:
         chains, now = len(state.code), self._chosen
         if now is None or not now.varied or now.step > BUSY or now.steps <= TRUSTED * now.time:
             return chains
-        ahead = self._room if self.fill else min(self._room, self._wait(now))
+        ahead = self._left if self.fill else min(self._left, self._wait(now))
         wanted = chains * ahead / self._pace(kernel, state)  # steps of chains
         ends = {chains: ahead}  # by number, seconds until the end
         while 2 * len(state.code) <= self.most:
@@ -482,6 +504,8 @@ class Auto:
         last = self._found["jump"].efficiency if "jump" in self._moves else 0.0
         if not self.fill and self._wait(self._found[best]) < ROUND * FASTEST:
             return best
+        if self._cramped:
+            return best
         if self._price * ASKED * steps > ROOM * self._room:  # too dear even to find out more
             return best
         hoped = 2 * last or HOPE * len(self.state.code) / self._step_with_map()
@@ -501,7 +525,7 @@ class Auto:
         """Seconds by which a kernel as efficient as is hoped would do the same sooner."""
         if not found.varied:
             return 0.0
-        wait = max(self._wait(found), self._room) if self.fill else self._wait(found)
+        wait = max(self._wait(found), self._left) if self.fill else self._wait(found)
         better = max(hoped, found.efficiency)
         return wait * (1 - found.efficiency / better) if better else 0.0
 
@@ -513,6 +537,8 @@ class Auto:
             pace = audit.evaluations / max(audit.seconds, 1e-9)
             limits["audit"] = audit.evaluations + int(AUDIT_SHARE * room * pace)
             limits["mend_until"] = time.monotonic() + MEND_SHARE * room
+        if not math.isinf(room):
+            limits["deadline"] = time.monotonic() + room
         self.recipe.fit(steps=steps, progress=self.progress, **limits)
         self.plan.rounds.append(steps)
         return self._offer("jump", self._jump()).efficiency
@@ -538,13 +564,23 @@ class Auto:
                 state, _ = kernel.step(state, self.generator)
                 state.log_joint.sum().item()  # a GPU is waited for
                 seconds.append(time.perf_counter() - begun)
-        return sorted(seconds)[1]
+                if seconds[-1] > PROBE_SHARE * self._left:
+                    break
+        return sorted(seconds)[:2][-1]
+
+    @property
+    def _cramped(self) -> bool:
+        """Whether the fastest training would take too much of the time left, its price included."""
+        pricing = PRICING if self._training_step is None else 0.0
+        return ROOM * self._room < ROUND * FASTEST + pricing
 
     def _no_room(self) -> bool:
         """Whether a first round of training would take too much of the time left."""
         room = ROOM * self._room
         if math.isinf(room):
             return False
+        if self._cramped:
+            return True
         return self._price * ASKED * ROUND > room or self.price() > room
 
     def _cost(self, steps: int) -> float:

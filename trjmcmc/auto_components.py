@@ -46,7 +46,7 @@ class AutoComponents(Auto):
     snapshots = 200
 
     def _choose(self) -> Kernel:
-        room = SHARE * self._room
+        room = SHARE * self._left
         self._end = time.monotonic() + (PATIENCE if math.isinf(room) else room)
         parts = components_of(self.target)
         moves: dict[str, Kernel] = {"components": component_births(self.target, parts)}
@@ -99,7 +99,7 @@ class AutoComponents(Auto):
         name = JOIN.join(moves)
         self._moves |= moves
         self._together = name
-        left = max(end - time.monotonic(), LEAST * min(self._room, LONG))
+        left = max(end - time.monotonic(), LEAST * min(self._left, LONG))
         kernel = self._step(list(moves.values()))
         self._found[name] = self.measure(name, kernel, steps, left)
         return self._found[name]

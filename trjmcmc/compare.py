@@ -102,7 +102,7 @@ class ClassicalSampler(TRJSampler):
         kernels: list[Kernel] = [] if to is None else [BirthDeath(target, to)]
         return Cycle([*kernels, RandomWalk(target)])
 
-    def _weigh(self, evaluations: int | None = None) -> None:
+    def _weigh(self, evaluations: int | None = None, until: float = math.inf) -> None:
         """The classical samplers count visits."""
 
     def _train_and_weigh(

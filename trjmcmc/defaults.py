@@ -59,6 +59,8 @@ def log_guess(recipe: Recipe, log_mass: dict[str, Estimate]) -> Tensor | None:
     if not recipe.few:
         return None
     if recipe.audit is not None:
+        if recipe.audit.hurried:  # nor would what rests on its draws be better
+            return None
         known = recipe.audit.log_mass.to(recipe.target.device)
     elif log_mass:
         known = torch.tensor([e.value for e in log_mass.values()], device=recipe.target.device)
@@ -190,6 +192,16 @@ def component_walks(target: Target, parts: Sequence[Components]) -> list[Kernel]
     """Walks of one component of each kind, and of what all share."""
     each: list[Kernel] = [ComponentWalk(target, part) for part in parts]
     return [*each, SharedWalk(target)] if parts and parts[0].shared else each
+
+
+def plain_kernel(target: Target, guess: Tensor | None) -> Kernel:
+    """Births and deaths and random walks: what needs neither pilot run nor map."""
+    parts = components_of(target)
+    if parts and several(target.space):
+        return Cycle([component_births(target, parts), *component_walks(target, parts)])
+    births = [birth_death(target, guess)] if several(target.space) else []
+    walks = [RandomWalk(target)] if target.dim or not births else []
+    return Cycle([*births, *walks])
 
 
 def swaps(space: Space) -> float:

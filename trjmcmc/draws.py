@@ -71,7 +71,12 @@ class Recorder:
         self._code = torch.empty(size, c, code.shape[1], dtype=torch.long)
         self._theta = torch.empty(size, c, theta.shape[1], dtype=theta.dtype)
         self._log_joint = torch.empty(size, c, dtype=theta.dtype)
-        self.thin, self.kept = thin, 0
+        self.thin, self.kept, self.most = thin, 0, size
+
+    def bound(self, most: int) -> None:
+        """Keep fewer draws a chain than memory allows, where their number is open."""
+        if self.open:
+            self.most = min(self.most, max(FEWEST, 2 * -(-most // 2)))
 
     @property
     def code(self) -> Tensor:
@@ -80,7 +85,7 @@ class Recorder:
 
     def keep(self, code: Tensor, theta: Tensor, log_joint: Tensor) -> None:
         """Copy one state."""
-        if self.kept == len(self._code):
+        while self.kept >= self.most and self.kept % 2 == 0:
             self._halve()
         self._code[self.kept].copy_(code)
         self._theta[self.kept].copy_(theta)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -161,8 +162,11 @@ def warm_up(
     target: Target,
     generator: torch.Generator,
     on_step: Callable[[], object] | None = None,
+    deadline: float = math.inf,
 ) -> tuple[State, Pool | None]:
     """Advance chains without recording them as results; kernels adapt here and nowhere else.
+
+    It ends early at ``deadline``, a time by ``time.monotonic``.
 
     Returns:
         Where they are, and a selection of their second half that a map may be trained on.
@@ -184,6 +188,9 @@ def warm_up(
                 kept.append(State(state.code[some], state.theta[some], state.log_joint[some]))
             if on_step is not None:
                 on_step()
+            if time.monotonic() >= deadline:
+                tally.check()
+                break
     return state, pooled(kept)
 
 
@@ -337,11 +344,21 @@ def run_chains(
         if not recorder.kept:
             raise
         stopped, failure = "error", error
-    record = recorder.draws()
-    if visits is not None and record.thin > 1:
-        record = replace(record, shares=visits.result())
-    seen = None if crossings is None else crossings.result()
-    return Chains(record, state, stopped, failure, seen)
+
+    def found() -> Chains:
+        record = recorder.draws()
+        if visits is not None and record.thin > 1:
+            record = replace(record, shares=visits.result())
+        seen = None if crossings is None else crossings.result()
+        return Chains(record, state, stopped, failure, seen)
+
+    try:
+        return found()
+    except KeyboardInterrupt:  # the draws are all there
+        if stopped == "interrupted":
+            raise
+        stopped = "interrupted"
+        return found()
 
 
 def starting_state(

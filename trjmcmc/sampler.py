@@ -6,9 +6,10 @@ import copy
 import math
 import secrets
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -23,16 +24,24 @@ from .defaults import (
     default_weights,
     log_guess,
     matching,
+    plain_kernel,
     several,
     trained_kernel,
 )
 from .draws import FEWEST as KEPT
 from .draws import STORED, Draws, Recorder
-from .errors import ConfigurationError, ConvergenceError, TargetError, TRJError
+from .errors import (
+    ConfigurationError,
+    ConvergenceError,
+    InterruptedWarning,
+    TargetError,
+    TRJError,
+    warn_user,
+)
 from .estimate import Enough, Estimate, enough_weights, log_mean_weight, pareto_k, rounded
-from .estimate.importance import FIRST_DRAWS, MOST_DRAWS
+from .estimate.importance import FIRST_DRAWS, MOST_DRAWS, weighted_points
 from .estimate.mean import MANY_CHAINS
-from .estimate.routes import by_audit, through_the_map
+from .estimate.routes import MIRRORED, by_audit, through_the_map
 from .fit import (
     FEW_MODELS,
     AuditReport,
@@ -81,6 +90,13 @@ CELLS = 2**18  # numbers that the sums of all chains may take there
 CHAINS, MANY = 256, 512  # of a run of so many draws; of one until it is precise: measured best
 WARP_SHARE = 0.1  # of the evaluations of a run, for the symmetrised bridge
 WARM_SHARE = 0.1  # of the time of a run that is limited by it
+SAMPLE_SHARE = 0.35  # of that time, which pilot, choice and warm-up leave for sampling
+SETTLE_SHARE = 0.5  # of the time left for warm-up, that its steps may take; then models are weighed
+REHEARSED = (0.15, 0.3)  # of the time left, when summing up is rehearsed for the first, second time
+REHEARSAL_SHARE = 0.1  # of the time left, that a first rehearsal may take for a second to follow
+SUM_SHARE = 0.08  # of the time left, that summing up may grow to: beyond, draws are thinned
+TRIED = 64  # draws of a map whose price is taken where time is limited
+LAST_SECOND = 1.0  # of sampling, where the user has interrupted what comes before it
 SCREEN_SHARE = 0.05  # of the evaluations of a run, for a look at prior draws; batches are large
 FEWEST_SCREENED, MOST_SCREENED = 1000, 100_000  # prior draws a model
 PRECISION = 0.01  # standard error of a probability that a fit is worth its time for
@@ -88,6 +104,22 @@ PRECISION = 0.01  # standard error of a probability that a fit is worth its time
 MakeTransport = Callable[[Space], Transport]
 MakeWeights = Callable[[Space], ModelWeights]
 MakeKernel = Callable[[Target, Transport], Kernel]
+
+
+@dataclass
+class _Way:
+    """How far a run has come: what is there where the user interrupts it."""
+
+    stage: str = "the start"
+    chooser: Auto | None = None
+    kernel: Kernel | None = None
+    state: State | None = None
+    ancestor: Tensor | None = None  # the independent draw that each chain descends from
+    chain: Chains | None = None
+    tally: Tally | None = None
+    plan: Plan = field(default_factory=Plan)
+    missed: str = ""
+    rescued: bool = False  # whether it has been interrupted
 
 
 class TRJSampler:
@@ -176,11 +208,12 @@ class TRJSampler:
                 f"makes one, got {kernel!r}; several kernels in turn are a trj.kernel.Cycle"
             )
         self._log_mass: dict[str, Estimate] = {}
+        self._mirrors = 0.0  # seconds that are kept for the symmetrised bridge
         self._late = False  # whether the last run was ended by its time
+        self._way = _Way()
         self._weights: dict[str, Tensor] = {}  # log weights of the map's draws, by model
         self._stamp: tuple[Any, ...] = ()  # of the map that they belong to
         self._seconds: dict[str, float] = {}
-        self._ancestor: Tensor | None = None  # of each chain
         self.audit_report: AuditReport | None = None
         self._before = self.target.evaluations, self.target.gradients
         self._reported = False  # whether what was spent so far is in a run's report
@@ -313,7 +346,7 @@ class TRJSampler:
             if self._recipe.weights is not None:
                 self.variational = self._variational(None)
             if self._recipe.score is not None:
-                self._weigh(left())
+                self._weigh(left(), _from_now(WARM_SHARE, self._recipe.deadline))
         return trace
 
     def _variational(self, draws: Draws | None) -> Variational | None:
@@ -339,8 +372,12 @@ class TRJSampler:
         finally:
             target.limit = before
 
-    def _weigh(self, evaluations: int | None = None) -> None:
-        """Importance-sampled evidence of every model of a small space."""
+    def _weigh(self, evaluations: int | None = None, until: float = math.inf) -> None:
+        """Importance-sampled evidence of every model of a small space.
+
+        By ``until``, a time by ``time.monotonic``, it is done, with fewer draws; with none where
+        there is no time for a few.
+        """
         space = self.target.space
         self._outdated()
         if not self._recipe.few:
@@ -350,6 +387,12 @@ class TRJSampler:
         if all(label in self._log_mass for label in space.label(codes)):
             return
         each = None if evaluations is None else evaluations // len(codes)
+        if math.isfinite(until):
+            pace = self._weighing_pace(codes) * len(codes)
+            affordable = int(max(0.0, until - time.monotonic()) / pace)
+            each = min(
+                affordable if affordable > TRIED else 0, MOST_DRAWS if each is None else each
+            )
         if each is not None and each < 2:
             return
         for code, label in zip(codes, space.label(codes), strict=True):
@@ -358,6 +401,15 @@ class TRJSampler:
         self._seconds["importance"] = time.perf_counter() - begun
         if self._recipe.score is not None:
             self.audit_report = self._report()
+
+    def _weighing_pace(self, codes: Tensor) -> float:
+        """Seconds of a weighed draw of the map, by the dearer of the first and last models."""
+        seconds = []
+        for code in codes[[0, -1]]:
+            begun = time.perf_counter()
+            weighted_points(self.target, self._map, code, TRIED, self._generator)
+            seconds.append((time.perf_counter() - begun) / TRIED)
+        return max(seconds)
 
     def _report(self) -> AuditReport:
         """The audit beside what the map says."""
@@ -534,23 +586,27 @@ class TRJSampler:
                 ``{"log_bayes_factor": 0.05}``: that of the log Bayes factor, in nats, of every
                 model of more than one percent to the most probable one (by the visits; 2 to 64
                 models). Of both, when both are reached.
-            max_seconds: Wall time after which to stop, all stages included, training three
-                quarters of it at most; a pilot run or a likelihood under way is finished.
+            max_seconds: Wall time after which to stop, all stages included, pilot run, audit and
+                summing up too; kept within the larger of a second and a tenth where a step of
+                all chains takes less. A third at least is left for sampling, a quarter where
+                ``fit=True``.
             max_evaluations: Most likelihood calls of this run, its fit included. Three
                 quarters go to a fit, the rest to as many chains and steps as they pay for;
                 ``fit="auto"`` is then True.
             progress: Show a progress bar.
 
         Returns:
-            The result. Ctrl-C returns the draws so far, with a warning; before the first draw
-            is kept it ends the call.
+            The result. Ctrl-C returns the draws so far; in pilot run, training or warm-up it
+            leaves them as they are, and a second of sampling follows. A warning says what the
+            result rests on, and ``report.interrupted`` is True. A second Ctrl-C ends the call.
 
         Raises:
             ConfigurationError: A count below 1, a precision that is not known.
             NonFiniteError: A density was NaN or +inf; model and parameters are named.
             BudgetError: ``max_evaluations`` are not enough for a single draw.
+            KeyboardInterrupt: Ctrl-C was pressed again, or before there was anything to start from.
             BlackBoxError, PoolError: A black box or its pool failed. Of this error and the
-                one above the attribute ``result`` holds the draws so far, if there are any.
+                one of densities the attribute ``result`` holds the draws so far, if there are any.
         """
         if max_seconds is not None and not max_seconds > 0:
             raise ConfigurationError(f"max_seconds: expected a positive number, got {max_seconds}")
@@ -569,46 +625,57 @@ class TRJSampler:
         if fit not in {"auto", True, False}:
             raise ConfigurationError(f'fit: expected "auto", True or False, got {fit!r}')
         auto = fit == "auto" and not self._own_kernel and max_evaluations is None
+        latest = deadline if max_seconds is None else begun + (1 - SAMPLE_SHARE) * max_seconds
+        way = self._way = _Way()
         self._begin()
-        with self._limited(max_evaluations) as left, self._threads(auto):
-            if fit and not auto and self.fit_trace is None:
-                share = None if max_evaluations is None else int(FIT_SHARE * max_evaluations)
-                late = math.inf if max_seconds is None else begun + self.fit_share * max_seconds
-                trace = self._train_and_weigh(
-                    max_evaluations=share, deadline=late, mend_until=late, progress=progress
-                )
-                if trace.stopped == "interrupted":
-                    raise KeyboardInterrupt(
-                        "fit interrupted; run(fit=False) samples with the map so far"
-                    )
-            self._check_round_trip()
-            chooser = None
-            if auto:
-                error = enough.error or PRECISION
-                ahead = math.inf if draws is None else draws * thin
-                fill = as_many_as_come and until is None
-                chooser, kernel, state = self._choose(
-                    chains, most, ahead, warmup, error, deadline, fill, progress
-                )
-                plan = chooser.plan
-            else:
-                steps = max(200, (draws or 0) * thin // 2) if warmup is None else warmup
-                spare = 0.0 if math.isinf(deadline) else deadline - time.monotonic()
-                least = WARM_SHARE * spare if warmup is None else 0.0
-                kernel, state = self._warm_up(chains, steps, least, left, progress)
-                plan = Plan()
-            if chooser is not None and not chooser.ready and chooser.movable:
-                enough.look_back(chooser.hoped, chooser.price, error)
-            chain, tally = self._record(kernel, state, draws, thin, enough, progress)
-            if chooser is not None and enough.disappointed:
-                kernel = chooser.after_all(chain.state, _second_half(chain.draws, self.target))
-                state = self._settle(chooser, kernel, chain.state, None, progress)
-                enough.again()
-                chain, tally = self._record(kernel, state, draws, thin, enough, progress)
-            self._late = time.monotonic() >= deadline
-            plan.settings = {k.name: found for k in kernel.parts() if (found := k.adapted())}
-            missed = enough.missed(chain.draws.code.transpose(0, 1))
-            return self._finish(chain, tally, plan, missed)
+        with self._limited(max_evaluations) as left, self._until(deadline):
+            try:
+                with self._threads(auto, deadline):
+                    if fit and not auto and self.fit_trace is None:
+                        way.stage = "the fit"
+                        share = (
+                            None if max_evaluations is None else int(FIT_SHARE * max_evaluations)
+                        )
+                        late = begun + self.fit_share * (max_seconds or math.inf)
+                        trace = self._train_and_weigh(
+                            max_evaluations=share, deadline=late, mend_until=late, progress=progress
+                        )
+                        if trace.stopped == "interrupted":
+                            raise KeyboardInterrupt
+                    self._check_round_trip()
+                    if auto:
+                        error = enough.error or PRECISION
+                        ahead = math.inf if draws is None else draws * thin
+                        fill = as_many_as_come and until is None
+                        self._choose(
+                            chains, most, ahead, warmup, error, deadline, latest, fill, progress
+                        )
+                    else:
+                        steps = max(200, (draws or 0) * thin // 2) if warmup is None else warmup
+                        self._warm_up(chains, steps, warmup is None, left, deadline, progress)
+                    chooser = way.chooser
+                    if chooser is not None and not chooser.ready and chooser.movable:
+                        enough.look_back(chooser.hoped, chooser.price, error)
+                    self._record(draws, thin, enough, progress)
+                    if chooser is not None and enough.disappointed:
+                        assert way.chain is not None
+                        way.stage = "training"
+                        way.state = way.chain.state
+                        way.kernel = chooser.after_all(
+                            way.state, _second_half(way.chain.draws, self.target)
+                        )
+                        self._settle(chooser, None, progress)
+                        enough.again()
+                        self._record(draws, thin, enough, progress)
+                    way.stage = "the summing up"
+                    assert way.chain is not None
+                    way.missed = enough.missed(way.chain.draws.code.transpose(0, 1))
+                return self._finish()
+            except KeyboardInterrupt:
+                if way.rescued or (way.chain is not None and way.chain.stopped == "interrupted"):
+                    raise
+                self._rescue(chains, draws, enough, progress)
+            return self._finish()
 
     def _begin(self) -> None:
         """Count from here if what was spent so far is in the report of an earlier run."""
@@ -630,7 +697,16 @@ class TRJSampler:
         return STORED // (KEPT * (self.target.space.code_width + self.target.dim + 1))
 
     @contextmanager
-    def _threads(self, auto: bool) -> Iterator[None]:
+    def _until(self, deadline: float) -> Iterator[None]:
+        """Let the pilot run and the fit know when a run must be over."""
+        self._recipe.deadline = deadline
+        try:
+            yield
+        finally:
+            self._recipe.deadline = math.inf
+
+    @contextmanager
+    def _threads(self, auto: bool, deadline: float) -> Iterator[None]:
         """As many threads as are fastest where choices rest on times anyway."""
         cheap = self.target.differentiable and self.target.device.type == "cpu"
         if not auto or not cheap or torch.get_num_threads() == 1:
@@ -643,7 +719,7 @@ class TRJSampler:
         def work() -> None:
             self.target.log_joint(code, torch.where(theta.isfinite(), theta, 0.0))
 
-        with fastest_threads(work):
+        with fastest_threads(work, deadline - time.monotonic()):
             yield
 
     def _choose(
@@ -654,16 +730,19 @@ class TRJSampler:
         warmup: int | None,
         error: float,
         deadline: float,
+        latest: float,
         fill: bool,
         progress: bool,
-    ) -> tuple[Auto, Kernel, State]:
-        """Find the kernel by measurement, training while that pays."""
-        recipe, generator = self._recipe, self._generator
+    ) -> None:
+        """Find the kernel by measurement, training while that pays; warm chains up by it."""
+        recipe, generator, way = self._recipe, self._generator, self._way
         ready = self.fit_trace is not None or self._given_map
         counts = bool(components_of(self.target)) and several(self.target.space)
         chooser = AutoComponents if counts else Auto
         if not counts:
+            way.stage = "the pilot run"
             recipe.survey(progress=progress)
+        way.stage = "the search for starts"
         begun = time.perf_counter()
         if counts:
             state = self._prior_draws(max(chains, FEWEST))
@@ -671,10 +750,9 @@ class TRJSampler:
         else:
             code = self._starting_models(max(chains, CHAINS))
             through = self.transport if ready else None
-            latest = time.monotonic() + START_SHARE * max(0.0, deadline - time.monotonic())
-            carried = self._prior_starts(code, latest)
+            carried = self._prior_starts(code, deadline)
             state, ancestor = starting_state(self.target, through, code, generator, carried)
-        auto = chooser(
+        auto = way.chooser = chooser(
             recipe,
             self.transport,
             state,
@@ -686,42 +764,42 @@ class TRJSampler:
             error=error,
             generator=generator,
             deadline=deadline,
+            latest=latest,
             fill=fill,
             ready=ready,
             progress=progress,
         )
-        kernel = auto.run()
-        here = start(self.target, auto.state.code[:chains], auto.state.theta[:chains])
-        self._ancestor = auto.ancestor[:chains]
-        state = self._settle(auto, kernel, here, warmup, progress)
+        way.plan, way.stage = auto.plan, "the choice of the moves"
+        way.kernel = auto.run()
+        way.state = start(self.target, auto.state.code[:chains], auto.state.theta[:chains])
+        way.ancestor = auto.ancestor[:chains]
+        self._settle(auto, warmup, progress)
         trained = recipe.seconds.get("fit", 0.0) if auto.plan.rounds else 0.0
         self._seconds["warmup"] = time.perf_counter() - begun - trained
-        return auto, kernel, state
 
-    def _settle(
-        self, auto: Auto, kernel: Kernel, state: State, warmup: int | None, progress: bool
-    ) -> State:
+    def _settle(self, auto: Auto, warmup: int | None, progress: bool) -> None:
         """Warm up with the kernel that was chosen, and weigh models through its map."""
-        recipe = self._recipe
+        recipe, kernel, state = self._recipe, self._way.kernel, self._way.state
+        assert kernel is not None and state is not None
         here = bool(auto.plan.rounds)  # else the trace is of an earlier fit
         if here and recipe.trace is not None and recipe.trace.stopped == "interrupted":
-            raise KeyboardInterrupt("fit interrupted; run(fit=False) samples with the map so far")
+            raise KeyboardInterrupt
+        self._way.stage = "the warm-up"
         self._check_kernel(kernel)
         crowd = self._crowd(auto, kernel, state)
         made = auto.steps if len(crowd.code) == len(state.code) else 0  # of new chains none
         steps = max(auto.burn_in, auto.steps - made, 0 if warmup is None else warmup - made)
-        state, recipe.extra = self._advance(kernel, crowd, steps, progress)
+        until = _from_now(SETTLE_SHARE, auto.by)
+        self._way.state, recipe.extra = self._advance(kernel, crowd, steps, progress, until)
         recipe.extra = recipe.extra or auto.seen()
         trained = self.fit_trace is not None or self._given_map
         self._simple = None if trained else auto.simple
         weigh = self._mapped or not isinstance(auto, AutoComponents)
         if recipe.few and weigh and self._outdated():
-            if recipe.audit is not None:
-                recipe.score = recipe.audit.score(self._map)
-            self._weigh()
+            recipe.score = recipe.scored(self._map)
+            self._weigh(until=auto.by)
         if recipe.extra is not None and self.fit_trace is not None:
             self._spot_check(SPOT_SHARE * (auto.deadline - time.monotonic()), progress)
-        return state
 
     def _crowd(self, auto: Auto, kernel: Kernel, state: State) -> State:
         """More chains where that pays, which start like the others did."""
@@ -731,10 +809,10 @@ class TRJSampler:
         if not more:
             return state
         code = self._starting_models(more)
-        starts = self._prior_starts(code)
+        starts = self._prior_starts(code, auto.deadline)
         fresh, ancestor = starting_state(self.target, None, code, self._generator, starts)
-        assert self._ancestor is not None
-        self._ancestor = torch.cat([self._ancestor, ancestor])
+        assert self._way.ancestor is not None
+        self._way.ancestor = torch.cat([self._way.ancestor, ancestor])
         return joined(state, fresh)
 
     @property
@@ -752,38 +830,49 @@ class TRJSampler:
         self,
         chains: int,
         warmup: int,
-        least: float,
+        free: bool,
         left: Callable[[], int | None],
+        deadline: float,
         progress: bool,
-    ) -> tuple[Kernel, State]:
-        """The standard or the user's kernel, and chains warmed up by it for ``least`` seconds."""
+    ) -> None:
+        """Warm up chains by the standard or the user's kernel.
+
+        Where there is a deadline, and the user leaves the length open (``free``), it takes a
+        tenth of the time left.
+        """
+        way = self._way
         if self._own_kernel or self.fit_trace is not None or self._given_map:
             self._simple = None  # else the normals that an earlier run has fitted
+        way.stage = "the warm-up"
         remaining = left()
-        self._weigh(None if remaining is None else remaining // 2)
-        kernel = self._check_kernel(self._make_kernel(self.target, self._map))
+        self._weigh(None if remaining is None else remaining // 2, _from_now(WARM_SHARE, deadline))
+        way.kernel = self._check_kernel(self._make_kernel(self.target, self._map))
         remaining = left()
         if remaining is not None:
             chains, warmup = _affordable(remaining, chains, warmup)
         code = self._starting_models(chains)
-        state, self._ancestor = starting_state(
-            self.target, self._map, code, self._generator, self._prior_starts(code)
-        )
+        starts = self._prior_starts(code, deadline)
+        state, way.ancestor = starting_state(self.target, self._map, code, self._generator, starts)
+        way.state = state
         begun = time.perf_counter()
-        state, self._recipe.extra = self._advance(kernel, state, warmup, progress)
+        timed = free and math.isfinite(deadline)
+        until = _from_now(WARM_SHARE, deadline) if timed else deadline
+        least = until - time.monotonic() if timed else 0.0
+        state, self._recipe.extra = self._advance(way.kernel, state, warmup, progress, until)
+        way.state = state
         pace = (time.perf_counter() - begun) / max(warmup, 1)
         if more := int(max(0.0, least / pace - warmup)) if warmup else 0:
-            state, self._recipe.extra = self._advance(kernel, state, more, progress)
+            state, self._recipe.extra = self._advance(way.kernel, state, more, progress, until)
+            way.state = state
         self._seconds["warmup"] = time.perf_counter() - begun
         if self._recipe.extra is not None and remaining is None:
-            self._spot_check(math.inf, progress)
-        return kernel, state
+            self._spot_check(SPOT_SHARE * (deadline - time.monotonic()), progress)
 
     def _advance(
-        self, kernel: Kernel, state: State, steps: int, progress: bool
+        self, kernel: Kernel, state: State, steps: int, progress: bool, until: float
     ) -> tuple[State, Pool | None]:
         with progress_bar(progress, total=steps, desc="warm-up", unit="step") as bar:
-            return warm_up(kernel, state, steps, self.target, self._generator, bar.update)
+            return warm_up(kernel, state, steps, self.target, self._generator, bar.update, until)
 
     def _spot_check(self, seconds: float, progress: bool) -> None:
         assert self._recipe.extra is not None
@@ -791,15 +880,11 @@ class TRJSampler:
         if self._recipe.spot is not None and self.audit_report is None:
             self.audit_report = self._report()
 
-    def _record(
-        self,
-        kernel: Kernel,
-        state: State,
-        draws: int | None,
-        thin: int,
-        enough: Enough,
-        progress: bool,
-    ) -> tuple[Chains, Tally]:
+    def _record(self, draws: int | None, thin: int, enough: Enough, progress: bool) -> None:
+        way = self._way
+        kernel, state, way.stage = way.kernel, way.state, "the sampling"
+        assert kernel is not None and state is not None
+        self._mirrors = self._warp_seconds(enough.deadline)
         begun, self._forgiven = time.perf_counter(), int(self.target.overflows)
         tally, crossings, visits = Tally(self.target), None, None
         if self._recipe.few and several(self.target.space):
@@ -815,7 +900,19 @@ class TRJSampler:
                     bar.set_postfix_str(enough.progress, refresh=False)
                 bar.update()
 
+            def sum_up(recorder: Recorder) -> None:
+                way.stage, seen = "a rehearsal", None if crossings is None else crossings.result()
+                found = Chains(recorder.draws(), state, "enough", crossings=seen)
+                self._rehearse(found)
+                way.stage = "the sampling"
+
+            deadline = enough.deadline
+            summary = _SummingUp(
+                sum_up, enough, deadline - (self._mirrors if math.isfinite(self._mirrors) else 0.0)
+            )
+
             def stop(recorder: Recorder) -> bool:
+                summary(recorder)
                 ahead = enough.looks_back
                 found = enough(recorder)
                 if ahead and not enough.looks_back:
@@ -837,19 +934,85 @@ class TRJSampler:
                 on_draw=on_draw,
             )
         self._seconds["sample"] = time.perf_counter() - begun
-        return chain, tally
+        way.chain, way.tally = chain, tally
+        self._late, enough.deadline = time.monotonic() >= enough.deadline, deadline
 
-    def _finish(self, chain: Chains, tally: Tally, plan: Plan, missed: str) -> Result:
+    def _warp_seconds(self, deadline: float) -> float:
+        """Seconds kept for the symmetrised bridge; infinite where it would take too many."""
+        if math.isinf(deadline) or not self._weights:
+            return 0.0
+        codes = torch.stack([self.target.space.code_of(m) for m in self._weights])
+        pace = self._weighing_pace(codes.to(self.target.device))
+        seconds = 3 * MIRRORED * len(codes) * pace
+        return seconds if seconds < WARP_SHARE * (deadline - time.monotonic()) else math.inf
+
+    def _rescue(self, chains: int, draws: int | None, enough: Enough, progress: bool) -> None:
+        """Go on from where the user has interrupted to a result, with a second of sampling.
+
+        Where draws are there these are taken, and evidences through the map left out.
+        """
+        way, stage = self._way, self._way.stage
+        way.rescued = True
+        if way.chain is not None:
+            warn_user(
+                f"interrupted in {stage}: the result holds {way.chain.draws.n_draws} draws a "
+                "chain, and no evidences through the map",
+                InterruptedWarning,
+            )
+            return
+        enough = Enough(enough.space, None, time.monotonic() + LAST_SECOND)
+        self._recipe.deadline = enough.deadline
+        self._recipe.salvage()
+        if way.kernel is None:
+            way.kernel = None if way.chooser is None else way.chooser.so_far()
+        if way.kernel is None:
+            plain = not self._own_kernel and self.fit_trace is None
+            make = plain_kernel(self.target, self._guess()) if plain else None
+            way.kernel = make or self._make_kernel(self.target, self.transport)
+        if way.state is None:
+            way.state = self._first_state(chains)
+        self._record(draws, 1, enough, progress)
+        assert way.chain is not None
+        warn_user(
+            f"interrupted in {stage}: the result rests on {way.chain.draws.n_draws} draws a chain "
+            "of the second after that, and its errors are those of a run that has hardly begun",
+            InterruptedWarning,
+        )
+
+    def _first_state(self, chains: int) -> State:
+        """Where chains start if the user has no patience: from a pilot run, or the prior."""
+        chooser, audit = self._way.chooser, self._recipe.audit
+        if chooser is not None:
+            code, theta = chooser.state.code[:chains], chooser.state.theta[:chains]
+            self._way.ancestor = chooser.ancestor[:chains]
+        elif audit is not None:
+            code = self._starting_models(chains)
+            theta, _, self._way.ancestor = audit.draw(self.target.space.index(code))
+        else:
+            return self._prior_draws(chains)
+        return start(self.target, code, theta)
+
+    def _rehearse(self, chain: Chains) -> None:
+        """Sum up what is there so far, and throw it away."""
+        with warnings.catch_warnings(), suppress(TRJError):
+            warnings.simplefilter("ignore")
+            self._result(chain.draws, RunReport(), chain).warn()
+
+    def _finish(self) -> Result:
         """Report, and warn of what is doubtful."""
-        assert self._ancestor is not None
-        record = replace(chain.draws, ancestor=self._ancestor.cpu())
+        way, plan = self._way, self._way.plan
+        assert way.chain is not None and way.tally is not None and way.kernel is not None
+        chain, tally = way.chain, way.tally
+        ancestor = None if way.ancestor is None else way.ancestor.cpu()
+        record = replace(chain.draws, ancestor=ancestor)
+        plan.settings = {k.name: found for k in way.kernel.parts() if (found := k.adapted())}
         report = RunReport(
             acceptance=tally.rates(),
             fit=None if self.fit_trace is self._told else self.fit_trace,
             seconds={**self._recipe.seconds, **self._seconds},
             steps=record.n_draws * record.thin,
             seed=self.seed,
-            interrupted=chain.stopped == "interrupted",
+            interrupted=way.rescued or chain.stopped == "interrupted",
             budget_spent=chain.stopped == "budget",
             overflows=int(self.target.overflows) - self._forgiven,
             evaluations=self.target.evaluations - self._before[0],
@@ -857,9 +1020,9 @@ class TRJSampler:
             audit=self.audit_report,
             plan=plan,
             out_of_time=chain.stopped == "enough" and self._late,
-            missed=missed,
+            missed=way.missed,
         )
-        if chain.error is None and self._recipe.weights is not None:
+        if chain.error is None and not way.rescued and self._recipe.weights is not None:
             report.variational = self._variational(record)
         result = self._result(record, report, chain)
         report.evaluations = self.target.evaluations - self._before[0]  # weighing included
@@ -874,6 +1037,7 @@ class TRJSampler:
         space = self.target.space
         code, theta = record.flat()
         healthy = chain.error is None and chain.stopped != "interrupted"
+        healthy &= not self._way.rescued
         if healthy and not self._recipe.few and self._mapped:
             codes, _, counts = distinct(code)
             top = codes[counts.argsort(descending=True)[:SHOWN]].to(self.target.device)
@@ -883,9 +1047,10 @@ class TRJSampler:
                     if label not in self._log_mass:
                         self._weigh_one(c, label)
         spare = 0.0
-        if healthy and math.isinf(self.target.limit):
+        if healthy and math.isinf(self.target.limit) and math.isfinite(self._mirrors):
             spare = WARP_SHARE * report.evaluations
-        settings = self.target, self._map, record, self._weights, self._generator
+        weights = {} if self._way.rescued else self._weights
+        settings = self.target, self._map, record, weights, self._generator
         try:
             routes = through_the_map(*settings, evaluations=spare)
         except TRJError:  # a mirror image lay where the likelihood fails
@@ -910,7 +1075,7 @@ class TRJSampler:
             report,
             truth,
             crossings=chain.crossings,
-            pareto_k={label: pareto_k(w) for label, w in self._weights.items()},
+            pareto_k={label: pareto_k(w) for label, w in weights.items()},
             target=host,
             slot_names=host.slot_names,
         )
@@ -956,6 +1121,54 @@ class TRJSampler:
                 f"from (error {gap:.3g} in theta, {density_gap:.3g} in the log density); the "
                 "sampler would not be exact. Try dtype=torch.float64."
             )
+
+
+class _SummingUp:
+    """Ends a run that is limited early enough to sum it up, which is rehearsed on early draws.
+
+    Arguments:
+        sum_up: Sums up the draws of a recorder.
+        enough: Whose deadline is moved.
+        end: When the run has to be over.
+    """
+
+    def __init__(self, sum_up: Callable[[Recorder], None], enough: Enough, end: float) -> None:
+        self._sum_up, self._enough, self._end = sum_up, enough, end
+        self._known: list[tuple[int, float]] = []  # draws a chain, and seconds
+        begun = time.monotonic()
+        self._tries = [begun + share * (self._end - begun) for share in REHEARSED]
+
+    def __call__(self, recorder: Recorder) -> None:
+        now = time.monotonic()
+        if math.isinf(self._end) or now >= self._end:
+            return
+        if self._tries and now >= self._tries[0]:
+            del self._tries[0]
+            self._sum_up(recorder)
+            spent = time.monotonic() - now
+            self._known.append((recorder.kept, spent))
+            if spent > REHEARSAL_SHARE * (self._end - now):
+                self._tries = []
+            if not self._tries:
+                growth = self._growth()
+                recorder.bound(int(SUM_SHARE * (self._end - now) / max(growth, 1e-12)))
+        if self._known:
+            n, seconds = self._known[-1]
+            ahead = seconds + self._growth() * max(0, recorder.kept - n)
+            self._enough.deadline = self._end - ahead
+
+    def _growth(self) -> float:
+        """Seconds that a further draw of each chain adds."""
+        (n, seconds), before = self._known[-1], self._known[0]
+        if n == before[0]:
+            return seconds / n
+        return max(0.0, seconds - before[1]) / max(n - before[0], 1)
+
+
+def _from_now(share: float, deadline: float) -> float:
+    """When a share of the time left has passed, by ``time.monotonic``."""
+    now = time.monotonic()
+    return now + share * max(0.0, deadline - now)
 
 
 def _check_counts(draws: int | None, chains: int, thin: int, warmup: int | None) -> None:

@@ -8,11 +8,14 @@ from contextlib import contextmanager
 
 import torch
 
+TRIAL_SHARE = 0.05  # of the time left
 TRIALS = 3  # of each number of threads; the fastest counts
 
 
 @contextmanager
-def fastest_threads(work: Callable[[], object]) -> Iterator[int]:
+def fastest_threads(
+    work: Callable[[], object], seconds_left: float = float("inf")
+) -> Iterator[int]:
     """Compute with one thread if a sample of the work is done sooner by it, as long as this lasts.
 
     Batches of chains are small: on a busy machine threads that wait for each other cost more
@@ -20,6 +23,7 @@ def fastest_threads(work: Callable[[], object]) -> Iterator[int]:
 
     Arguments:
         work: Does a sample of what will be done; called a few times.
+        seconds_left: Of which trials may take a twentieth, about.
 
     Returns:
         The number of threads.
@@ -36,8 +40,11 @@ def fastest_threads(work: Callable[[], object]) -> Iterator[int]:
         yield 1
         return
     seconds = dict.fromkeys((before, 1), float("inf"))
+    end = time.perf_counter() + TRIAL_SHARE * seconds_left
     try:
         for _ in range(TRIALS):
+            if time.perf_counter() > end:
+                break
             for threads in seconds:
                 torch.set_num_threads(threads)
                 begun = time.perf_counter()

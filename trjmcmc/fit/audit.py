@@ -22,6 +22,7 @@ PARTICLES = 24_000  # chains of the first round, over all models and replicates
 AGREEMENT = 0.1  # nats between the log evidences of the two halves at which growth ends
 MATTERS = 0.01  # posterior probability from which a model must agree
 LONGEST = 120.0  # seconds of audit after which it does not grow again
+AT_ONCE = 65_536  # that are carried through a map at once
 SCORED = 4000  # held-out draws a model that are scored under a map
 SHORTFALL = 5.0  # nats that log pi - log q may reach where the map counts as covering
 COVERED = 0.95  # share of the mass that must be covered
@@ -241,6 +242,7 @@ class Audit:
         self.moves, self.gradients = moves, gradients
         self.rounds: list[tuple[Tensor, int, Particles]] = []  # models, particles, draws
         self.seconds, self.evaluations = 0.0, 0
+        self.hurried = False  # whether a round came to temperature 1 too soon for lack of time
         self._running: tuple[Tensor, int, TemperedSMC] | None = None
         if particles is not None and particles < 2:
             raise ConfigurationError(f"particles: expected 2 or more, got {particles}")
@@ -248,13 +250,20 @@ class Audit:
     # ---- growth -----------------------------------------------------------------------------
 
     def grow(
-        self, budget: int | None = None, *, limit: int | None = None, progress: bool = False
+        self,
+        budget: int | None = None,
+        *,
+        limit: int | None = None,
+        deadline: float = math.inf,
+        progress: bool = False,
     ) -> None:
         """Run until the halves agree.
 
         Arguments:
             budget: Evaluations after which it does not grow again.
             limit: Evaluations that even the first round must not exceed, about.
+            deadline: Time by ``time.monotonic`` by which the first round is over, about, and
+                later ones are expected to be.
             progress: Show a bar.
 
         If an evaluation fails, calling it again goes on where it stopped.
@@ -262,25 +271,28 @@ class Audit:
         while True:
             if self._running is None:
                 todo = self._disagreeing() if self.rounds else torch.arange(len(self.code))
-                if not len(todo) or not self._begin(todo, budget, limit):
+                if not len(todo) or not self._begin(todo, budget, limit, deadline):
                     return
-            self._finish_round(progress)
+            self._finish_round(deadline, progress)
             if limit is not None:
                 return
 
-    def enlarge(self, models: Tensor, *, progress: bool = False) -> None:
+    def enlarge(
+        self, models: Tensor, *, deadline: float = math.inf, progress: bool = False
+    ) -> None:
         """Run given models again with twice the particles of the last round.
 
         Arguments:
             models: Positions in ``code``, shape (n,).
+            deadline: Time by ``time.monotonic`` by which it must be expected to be done.
             progress: Show a bar.
         """
-        if self._begin(models.cpu(), None, None):
-            self._finish_round(progress)
+        if self._begin(models.cpu(), None, None, deadline):
+            self._finish_round(deadline, progress)
 
-    def _begin(self, todo: Tensor, budget: int | None, limit: int | None) -> bool:
+    def _begin(self, todo: Tensor, budget: int | None, limit: int | None, deadline: float) -> bool:
         size = self.particles * 2 ** len(self.rounds)
-        if self.rounds and not self._affordable(budget, todo, size):
+        if self.rounds and not self._affordable(budget, todo, size, deadline):
             return False
         smc = TemperedSMC(
             self.target,
@@ -294,22 +306,25 @@ class Audit:
         self._running = (todo, size, smc)
         return True
 
-    def _finish_round(self, progress: bool) -> None:
+    def _finish_round(self, deadline: float, progress: bool) -> None:
         assert self._running is not None
         begun = time.perf_counter()
         todo, size, smc = self._running
+        smc.deadline = deadline
         try:
             self.rounds.append((todo, size, smc.run(progress=progress)))
         finally:
             self.seconds += time.perf_counter() - begun
         self.evaluations += smc.evaluations
+        self.hurried |= smc.hurried
         self._running = None
 
-    def _affordable(self, budget: int | None, todo: Tensor, size: int) -> bool:
+    def _affordable(self, budget: int | None, todo: Tensor, size: int, deadline: float) -> bool:
         _, last_size, last = self.rounds[-1]
         cost = last.evaluations * size / last_size * len(todo) / len(self.rounds[-1][0])
         spent = self.evaluations + cost
-        return (budget is None or spent <= budget) and self.seconds < LONGEST
+        soon = time.monotonic() + cost * self.seconds / max(self.evaluations, 1) < deadline
+        return (budget is None or spent <= budget) and self.seconds < LONGEST and soon
 
     def _disagreeing(self) -> Tensor:
         rough = ~(self.gap.abs() <= AGREEMENT) & self.matters
@@ -436,28 +451,33 @@ class Audit:
             start += len(run.code)
         return theta, log_joint, ancestor
 
-    def pool(self) -> Pool:
-        """Draws of every model for training, from all replicates but the last."""
-        each = min(POOL, max(1, POOL_IN_ALL // len(self.code)))
+    def pool(self, most: float = POOL_IN_ALL) -> Pool:
+        """Draws of every model for training, from all replicates but the last.
+
+        Arguments:
+            most: Draws over all models, about.
+        """
+        each = min(POOL, max(1, int(min(most, POOL_IN_ALL)) // len(self.code)))
         model = torch.arange(len(self.code), device=self.target.device).repeat_interleave(each)
         theta, log_joint, _ = self.draw(model, range(REPLICATES - 1))
         return Pool(self.code[model], theta, log_joint)
 
     # ---- the map ----------------------------------------------------------------------------
 
-    def shortfall(self, transport: Transport) -> Tensor:
-        """log pi - log q at held-out posterior draws, shape (M, draws), nats.
+    def shortfall(self, transport: Transport, each: int = SCORED) -> Tensor:
+        """log pi - log q at ``each`` held-out posterior draws, shape (M, draws), nats.
 
         It scatters about zero where the map fits; a mode that the map lacks shows as a heavy
         tail on the right.
         """
         m = len(self.code)
-        model = torch.arange(m, device=self.target.device).repeat_interleave(SCORED)
+        model = torch.arange(m, device=self.target.device).repeat_interleave(each)
         theta, log_joint, _ = self.draw(model, [REPLICATES - 1])
         with torch.no_grad():
-            log_q = transport.log_prob(theta, self.code[model]).double()
+            rows = zip(theta.split(AT_ONCE), self.code[model].split(AT_ONCE), strict=True)
+            log_q = torch.cat([transport.log_prob(*some).double() for some in rows])
         log_pi = log_joint - self.log_mass.to(log_joint.device)[model]
-        return (log_pi - log_q).nan_to_num(math.inf).view(m, SCORED)
+        return (log_pi - log_q).nan_to_num(math.inf).view(m, each)
 
     def report(
         self,
@@ -486,9 +506,9 @@ class Audit:
             mended=mended,
         )
 
-    def score(self, transport: Transport) -> Score:
+    def score(self, transport: Transport, each: int = SCORED) -> Score:
         """What share of each posterior the map covers, and what share it has lost."""
-        shortfall = self.shortfall(transport)
+        shortfall = self.shortfall(transport, each)
         return Score(
             (shortfall < SHORTFALL).double().mean(1).cpu(),
             (shortfall > HOPELESS).double().mean(1).cpu(),

@@ -129,6 +129,17 @@ class Generation:
             self.gradient = torch.where(taken[..., None], gradient, self.gradient)
         return chance
 
+    def cut(self) -> None:
+        """Leave the moves that were not made: those made count for all."""
+        if self.complete or not self.done:
+            return
+        total = self.chains * (1 + self.done)
+        planned, made = self.chains * len(self.schedule), self.chains * self.done
+        self.schedule = self.schedule[: self.done]
+        self.theta, self.log_prior = self.theta[:, :total], self.log_prior[:, :total]
+        self.log_likelihood = self.log_likelihood[:, :total]
+        self.weight = self.weight[:, :total] * (planned / made)
+
     @property
     def trajectories_pay(self) -> bool:
         """Whether trajectories move the worst coordinate much further than walks."""

@@ -25,7 +25,7 @@ from ..resolution import WIDE, spacing
 from ..space import distinct
 from ..target import Target
 from ..transport import Laplace, Transport
-from .audit import AGREEMENT, REPLICATES, Audit, Pool, Score
+from .audit import AGREEMENT, REPLICATES, SCORED, Audit, Pool, Score
 from .locate import locate
 from .model_weights import ModelWeights
 from .modes import Modes, find_modes
@@ -47,6 +47,17 @@ MODE_DRAWS = 2000  # draws among which modes are looked for
 SURVEY, SURVEYED = 2400, (25, 300)  # particles of a survey: in all, and by model and replicate
 SURVEY_MOVES = 20
 SURVEY_SECONDS = 60.0  # most that it takes where likelihoods are dear, about
+SURVEY_SHARE = 0.2  # of the time of a run that is limited, for its survey
+AUDIT_TIME = 0.4  # of the time of a fit that is limited, for its audit
+SMC_COST = 4.0  # times the price of a tempered run's likelihoods, gradients included, that it takes
+TRAINING_TIME = 0.8  # of what is left of it then, for training; the rest to look at the map
+DRAWS_A_SECOND = 10_000  # of the time left, that are drawn from an audit at a time
+LEAST_DRAWS = 100  # a model, however short the time
+TRIED_DRAWS = 8  # a model, whose price under a map is taken
+FEWEST_SCORED = 200  # a model, from where they say what share of a posterior a map covers
+SCORE_SHARE = 0.1  # of the time left, for that
+MODES_SHARE = 0.03  # of the time left, for modes among MODE_DRAWS draws of each model
+FEW_MODE_DRAWS = 200  # where that is spent
 PRICED = 256  # evaluations whose price is taken
 TRIAL = 3  # training steps whose price is taken
 
@@ -74,6 +85,8 @@ class Recipe:
         spot: Audit of the models that a run in a large space visits most, or None.
         extra: Posterior draws from elsewhere to train on beside the audit's, or None.
         seconds: Wall time by stage.
+        deadline: Time by ``time.monotonic`` at which the run that asks must be over. What has no
+            deadline of its own is kept small against the time left.
     """
 
     def __init__(
@@ -97,6 +110,7 @@ class Recipe:
         self.spot: Audit | None = None
         self.extra: Pool | None = None
         self.seconds: dict[str, float] = {}
+        self.deadline = math.inf
         self._audited = False  # whether the last fit was to be
         self._draft: Audit | None = None  # may be unfinished: a likelihood failed on the way
 
@@ -112,10 +126,15 @@ class Recipe:
         moves: int | None = None,
         max_evaluations: int | None = None,
         mend_until: float = math.inf,
+        deadline: float = math.inf,
         progress: bool = True,
         **options: Any,
     ) -> FitTrace:
-        """Train; see :meth:`trjmcmc.TRJSampler.fit`. No mending begins after ``mend_until``."""
+        """Train; see :meth:`trjmcmc.TRJSampler.fit`.
+
+        No mending begins after ``mend_until``, and all is to be done by ``deadline``, both by
+        ``time.monotonic``; an audit that has to be hurried for it gives draws and no verdict.
+        """
         self.score, self.mended, self.spot = None, 0, None
         self._audited = audit is not False and max_evaluations is None
         if not self.target.dim:  # models without parameters: there is nothing to map
@@ -127,12 +146,20 @@ class Recipe:
         own = own and (self.few or not self.target.differentiable)
         self._check_pilot(pilot, objective)
         codes = self._models(own)
-        draft = self._audit_of(codes, particles, moves, max_evaluations)
+        until = _part(AUDIT_TIME, deadline)
+        draft = self._audit_of(codes, particles, moves, max_evaluations, until)
         limit = None if max_evaluations is None else int(AUDIT_SHARE * max_evaluations)
         budget = TRAINING_COST * steps * batch if isinstance(audit, bool) else audit
         auditing = self.few and audit is not False
         if own or auditing:
-            auditing &= self._grow(draft, budget, limit, progress)
+            auditing &= self._grow(draft, budget, limit, until, progress)
+        if auditing and draft.hurried:
+            warn_user(
+                "there was no time to audit the map: what it has lost would not be seen. Give the "
+                "run more max_seconds, or fit() first",
+                ConvergenceWarning,
+            )
+            auditing = False
         pool = self._pool(draft, pilot, progress, own)
         self._place(codes, pool, first=self.trace is None)
         if objective is None and pool is None and not self.target.differentiable:
@@ -149,6 +176,7 @@ class Recipe:
         if own and pool is not None and pool.distinct < FEW_DRAWS * shaped:
             steps = 0  # too few to learn a shape from: location and scale must do
         settings = {"steps": steps, "batch": batch, "progress": progress, **options}
+        settings["deadline"] = _part(TRAINING_TIME, deadline)
         self.trace = self._train(objective, settings)
         self.seconds["fit"] = self.trace.seconds
         self.audit = None
@@ -156,7 +184,7 @@ class Recipe:
             self._adopt(draft)
             self.seconds["pilot"] = draft.seconds
         if auditing and self.audit is not None:
-            self._mend(draft, settings, larger=limit is None, until=mend_until)
+            self._mend(draft, settings, larger=limit is None, until=min(mend_until, deadline))
         return self.trace
 
     # ---- before any training ----------------------------------------------------------------
@@ -164,23 +192,30 @@ class Recipe:
     def survey(self, *, progress: bool = False) -> None:
         """A first, small audit of a small space: starts, rough evidences, draws.
 
-        It is sized by the measured price of the likelihood; :meth:`fit` lets it grow.
+        It is sized by the measured price of the likelihood, and by the time left where that is
+        limited; :meth:`fit` lets it grow.
         """
         if not self.few or not self.target.dim or self.audit is not None:
             return
-        codes = self.target.space.enumerate()
+        codes, until = self.target.space.enumerate(), _part(SURVEY_SHARE, self.deadline)
         each = min(SURVEYED[1], max(SURVEYED[0], SURVEY // (REPLICATES * len(codes))))
-        affordable = int(SURVEY_SECONDS / self._price(codes))
+        price = self._price(codes)
+        affordable = min(SURVEY_SECONDS, (until - time.monotonic()) / SMC_COST) / price
         most, moves = _sizes_within(affordable, len(codes), SURVEY_MOVES)
         draft = Audit(
             self.target, codes, particles=min(each, most), moves=moves, generator=self.generator
         )
         begun = time.perf_counter()
-        if self._grow(draft, 0, None, progress):
+        if self._grow(draft, 0, None, until, progress):
             self._adopt(draft)
             active = self.target.space.active(codes)
-            self.scale = _typical_scale(active, self._moments(codes, draft.pool())[1])
+            self.scale = _typical_scale(active, self._moments(codes, self.draws())[1])
         self.seconds["survey"] = time.perf_counter() - begun
+
+    def salvage(self) -> None:
+        """Take up the finished rounds of an audit that was interrupted."""
+        if self.audit is None and self.few and self._draft is not None and self._draft.rounds:
+            self._adopt(self._draft)
 
     def survey_again(self, gap: float, *, progress: bool = False) -> None:
         """Enlarge the survey of models whose halves differ by more than ``gap`` nats."""
@@ -188,7 +223,8 @@ class Recipe:
         assert audit is not None
         begun = time.perf_counter()
         with suppress(UnreachableError, ConvergenceError, BudgetError):
-            audit.enlarge(((audit.gap > gap) & audit.matters).nonzero()[:, 0], progress=progress)
+            doubtful = ((audit.gap > gap) & audit.matters).nonzero()[:, 0]
+            audit.enlarge(doubtful, deadline=_part(SURVEY_SHARE, self.deadline), progress=progress)
         self._adopt(audit)
         spent = time.perf_counter() - begun
         self.seconds["survey"] = self.seconds.get("survey", 0.0) + spent
@@ -205,14 +241,40 @@ class Recipe:
 
     def _adopt(self, audit: Audit) -> None:
         self.audit = audit
-        self.modes = [self._modes_of(audit, m) for m in range(len(audit.code))]
+        self._find_modes(audit)
+
+    def draws(self) -> Pool:
+        """Those of the audit, fewer where time is short."""
+        assert self.audit is not None
+        return self.audit.pool(self._most_draws(self.audit))
+
+    def _most_draws(self, audit: Audit) -> float:
+        if math.isinf(self.deadline):
+            return math.inf
+        left = max(0.0, self.deadline - time.monotonic())
+        return max(LEAST_DRAWS * len(audit.code), DRAWS_A_SECOND * left)
+
+    def scored(self, transport: Transport) -> Score | None:
+        """What the audit says of a map; nothing if it had to be hurried, or there is no time."""
+        audit = self.audit
+        if audit is None or audit.hurried:
+            return None
+        if math.isinf(self.deadline):
+            return audit.score(transport)
+        begun = time.monotonic()
+        audit.score(transport, TRIED_DRAWS)
+        each = (time.monotonic() - begun) / TRIED_DRAWS  # seconds of one a model
+        affordable = SCORE_SHARE * max(0.0, self.deadline - begun) / each
+        if affordable < FEWEST_SCORED:
+            return None
+        return audit.score(transport, int(min(SCORED, affordable)))
 
     def training_step(self, extra: Pool | None) -> float:
         """Seconds of one step of training, found on a copy of the map."""
         trial = copy.deepcopy(self.transport)
         objective: Objective
         if self.audit is not None:
-            pool = self.audit.pool()
+            pool = self.draws()
             objective = self._covering(pool if extra is None else pool.joined(extra))
         else:
             objective = self._reverse(learnt=False)
@@ -256,25 +318,43 @@ class Recipe:
         return pooled[:FEW_MODELS] if own else pooled
 
     def _audit_of(
-        self, codes: Tensor, particles: int | None, moves: int | None, limit: int | None
+        self,
+        codes: Tensor,
+        particles: int | None,
+        moves: int | None,
+        limit: int | None,
+        until: float,
     ) -> Audit:
         """The audit as far as it is there, or a new one."""
         settings = {"particles": particles, "moves": moves or 30}
         if limit is not None:
-            sizes = _sizes_within(int(AUDIT_SHARE * limit), len(codes), settings["moves"] or 30)
+            sizes = _sizes_within(int(AUDIT_SHARE * limit), len(codes), moves or 30)
             settings = dict(zip(settings, sizes, strict=True))
         known = self._draft
         if known is not None and torch.equal(known.code, codes):
             asked = particles is not None or moves is not None or limit is not None
             if not asked or (known.particles, known.moves) == tuple(settings.values()):
                 return known
+        if particles is None and limit is None and not math.isinf(until) and self.few:
+            affordable = (until - time.monotonic()) / (SMC_COST * self._price(codes))
+            most, fewer = _sizes_within(affordable, len(codes), moves or 30)
+            usual = Audit(self.target, codes, generator=self.generator).particles
+            if most < usual:
+                settings = {"particles": most, "moves": fewer}
         return Audit(self.target, codes, generator=self.generator, **settings)  # type: ignore[arg-type]
 
-    def _grow(self, audit: Audit, budget: int | None, limit: int | None, progress: bool) -> bool:
+    def _grow(
+        self,
+        audit: Audit,
+        budget: int | None,
+        limit: int | None,
+        until: float,
+        progress: bool,
+    ) -> bool:
         """Run the audit; False, with a warning, where a posterior can't be reached."""
         self._draft = audit
         try:
-            audit.grow(budget, limit=limit, progress=progress)
+            audit.grow(budget, limit=limit, deadline=until, progress=progress)
         except (UnreachableError, ConvergenceError, BudgetError) as error:
             self._draft = None
             warn_user(
@@ -295,7 +375,7 @@ class Recipe:
 
     def _draws(self, audit: Audit) -> Pool:
         """Those of the audit, and of an earlier run's warm-up: nothing is evaluated again."""
-        pool = audit.pool()
+        pool = audit.pool(self._most_draws(audit))
         return pool if self.extra is None else pool.joined(self.extra)
 
     # ---- training ---------------------------------------------------------------------------
@@ -356,20 +436,22 @@ class Recipe:
     def _mend(self, audit: Audit, settings: dict[str, Any], larger: bool, until: float) -> None:
         """Score the map on draws that were kept back; train it again where it falls short."""
         assert self.trace is not None
-        score = audit.score(self.transport)
+        score = self.scored(self.transport)
         half = {**settings, "steps": settings["steps"] // 2}
         while half["steps"] and self.mended < MENDS and self.trace.stopped != "interrupted":
+            if score is None or time.monotonic() > until:
+                break
             short = score.short & audit.matters
-            if not bool(short.any()) or time.monotonic() > until:
+            if not bool(short.any()):
                 break
             self.mended += 1
             if larger:
-                audit.enlarge(short.nonzero()[:, 0], progress=settings["progress"])
+                audit.enlarge(short.nonzero()[:, 0], deadline=until, progress=settings["progress"])
             again = self._train(self._covering(self._draws(audit)), half, "mend")
             self.seconds["fit"] += again.seconds
             if again.stopped == "interrupted":
                 self.trace.stopped = "interrupted"
-            score = audit.score(self.transport)
+            score = self.scored(self.transport)
         self.score = score
 
     def spot_check(self, visited: Tensor, seconds: float, progress: bool) -> None:
@@ -389,23 +471,36 @@ class Recipe:
             return
         sizes: dict[str, Any] = {}
         if seconds < math.inf:
-            limit = int(max(0.0, seconds) / self._price(codes))
+            limit = int(max(0.0, seconds) / (SMC_COST * self._price(codes)))
             particles, sizes["moves"] = _sizes_within(limit, len(codes), SURVEY_MOVES)
             if particles < SURVEYED[0]:
                 return
             sizes["particles"] = min(particles, SURVEYED[1])
         audit = Audit(self.target, codes, generator=self.generator, **sizes)
         try:
-            audit.grow(0, progress=progress)
+            audit.grow(0, deadline=time.monotonic() + seconds, progress=progress)
         except (UnreachableError, ConvergenceError):
             return
+        if audit.hurried:
+            return
         self.spot, self.score = audit, audit.score(self.transport)
-        self.modes = [self._modes_of(audit, m) for m in range(len(codes))]
+        self._find_modes(audit)
         self.seconds["audit"] = audit.seconds
 
-    def _modes_of(self, audit: Audit, m: int) -> Modes:
-        theta, *_ = audit.draw(torch.full((MODE_DRAWS,), m, device=self.target.device))
-        return find_modes(theta, self.target.space.active(audit.code[m : m + 1])[0])
+    def _find_modes(self, audit: Audit) -> None:
+        """Those of each model, among fewer draws once time gets short."""
+        self.modes = []
+        until = _part(MODES_SHARE, self.deadline)
+        for m, active in enumerate(self.target.space.active(audit.code)):
+            draws = MODE_DRAWS if time.monotonic() < until else FEW_MODE_DRAWS
+            theta, *_ = audit.draw(torch.full((draws,), m, device=self.target.device))
+            self.modes.append(find_modes(theta, active))
+
+
+def _part(share: float, deadline: float) -> float:
+    """When a share of the time left has passed, by ``time.monotonic``."""
+    now = time.monotonic()
+    return now + share * max(0.0, deadline - now)
 
 
 def _typical_scale(active: Tensor, scale: Tensor) -> Tensor:
@@ -414,8 +509,8 @@ def _typical_scale(active: Tensor, scale: Tensor) -> Tensor:
     return (torch.where(active, scale.log(), 0.0).sum(0) / count).exp()
 
 
-def _sizes_within(limit: int, models: int, moves: int) -> tuple[int, int]:
+def _sizes_within(limit: float, models: int, moves: int) -> tuple[int, int]:
     """Particles and moves of an audit that takes about ``limit`` evaluations."""
-    each = limit / (models * REPLICATES * FRUGAL_TEMPERATURES)
+    each = max(0.0, limit) / (models * REPLICATES * FRUGAL_TEMPERATURES)
     moves = min(moves, max(3, round(each**0.5)))
     return max(4, int(each / (1 + moves))), moves

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -22,9 +22,14 @@ LOG_SMALLEST_STEP = -200.0
 MAX_TEMPERATURES = 500
 CHUNK = 16_384  # points evaluated at once: fits the caches
 STORED = 4_000_000  # points kept over all models and temperatures, about
+MOST_NUMBERS = 128_000_000  # of all stored points, beyond which every other one is dropped
+BESIDE = 8  # float32 numbers that are stored of a point beside its coordinates
 USUAL_TEMPERATURES = 20
 POLISH = 3
 ROW = 2**32  # more than the prior draws of a row
+LEAST_AHEAD = 4  # temperatures that are reckoned with until the end, at least
+LEAST_MOVES = 2  # at each temperature where time is short
+GRADIENT_PRICE = 3  # evaluations that a gradient costs, where it is not known yet
 
 NEGLIGIBLE = 30.0  # nats below the best prior draw
 LEAPS = 8  # most leapfrog steps of a trajectory
@@ -102,7 +107,8 @@ class TemperedSMC:
         gradients: Whether to use them; None asks the target.
         budget: Most evaluations, about; temperatures are fewer where it runs out, and there is
             one round of polish at most.
-        deadline: Time by ``time.monotonic`` after which it gives up.
+        deadline: Time by ``time.monotonic`` at which to be done, about: moves, then
+            temperatures become fewer where time is short.
         generator: Source of randomness.
 
     Source:
@@ -113,7 +119,7 @@ class TemperedSMC:
     Raises:
         ConfigurationError: A setting out of range.
         UnreachableError: A model has no prior draw of finite likelihood.
-        ConvergenceError: The temperature did not reach 1 in 500 steps, or by the deadline.
+        ConvergenceError: The temperature did not reach 1 in 500 steps.
         NonFiniteError: A density is NaN or +inf.
 
     Example:
@@ -160,6 +166,8 @@ class TemperedSMC:
         self._generation: Generation | None = None
         self._polished = 0
         self._finished: list[tuple[Tensor, Tensor]] = []  # chunks of an evaluation under way
+        self._pace: dict[str, float] = {}  # seconds of a move by kind
+        self.hurried = False  # whether a temperature came sooner than ``ess`` allows
         self.temperatures = 0
 
     # ---- the loop ---------------------------------------------------------------------------
@@ -175,14 +183,17 @@ class TemperedSMC:
             while True:
                 generation = self._generation
                 while not generation.complete:
+                    begun = time.monotonic()
                     self._advance(generation)
                     generation.proposed = None
+                    self._pace[generation.schedule[generation.done - 1]] = time.monotonic() - begun
                     if time.monotonic() > self.deadline:
-                        raise ConvergenceError("tempering ran out of time")
+                        generation.cut()
                 bar.update(float(generation.temper.min()) - bar.n)
                 self._keep(generation)
                 cold = bool((generation.temper >= 1).all())
-                if cold and self._polished == self.polish:
+                late = time.monotonic() > self.deadline
+                if cold and (late or self._polished == self.polish):
                     break
                 self._polished += cold
                 if self.temperatures == MAX_TEMPERATURES:
@@ -211,9 +222,11 @@ class TemperedSMC:
                 f"model {label!r}: none of {weight.shape[1]} prior draws has a finite likelihood"
             )
         step = next_step(log_likelihood, weight, last.temper, self.ess)
-        schedule = self._schedule()
-        if self.budget is not None:
-            step = torch.maximum(step, self._forced(last, schedule))
+        schedule = self._within_time(self._schedule())
+        if (left := self._temperatures_left(schedule)) < math.inf:
+            forced = _forced(last.temper, left)
+            self.hurried |= math.isfinite(self.deadline) and bool((forced > step).any())
+            step = torch.maximum(step, forced)
         log_weight = weight.log() + torch.where(weight > 0, step * log_likelihood, 0.0)
         self.log_evidence += log_weight.logsumexp(1)
         self.temperatures += 1
@@ -232,16 +245,36 @@ class TemperedSMC:
             return ["trajectory", "walk"] * few
         return ["walk"] * self.moves + ["trajectory"]
 
-    def _forced(self, last: Generation, schedule: list[str]) -> Tensor:
-        """The step of the temperature that the budget forces."""
-        assert self.budget is not None
-        each = sum(LEAPS + 2 if kind == "trajectory" else 1 for kind in schedule)
-        left = (self.budget - self.evaluations) // (len(self.code) * self.particles * each)
-        left -= self.polish
-        if left <= 1:
-            return 1 - last.temper
-        ahead = last.temper ** (1 - 1 / left)
-        return torch.where(last.temper > 0, ahead - last.temper, 0.0)
+    def _within_time(self, schedule: list[str]) -> list[str]:
+        """As many of the moves as there is time for at each of the temperatures ahead."""
+        if math.isinf(self.deadline):
+            return schedule
+        ahead = max(LEAST_AHEAD, USUAL_TEMPERATURES - self.temperatures)
+        each = max(0.0, self.deadline - time.monotonic()) / ahead
+        if self._seconds(schedule) <= each:
+            return schedule
+        if self._seconds(["trajectory"]) > each / 2:
+            schedule = ["walk"] * self.moves
+        moves = int(len(schedule) * each / self._seconds(schedule))
+        return schedule[: max(LEAST_MOVES, moves)]
+
+    def _seconds(self, schedule: list[str]) -> float:
+        """Seconds that some moves take, from those made so far."""
+        walk = self._pace.get("walk", self._pace.get("prior", 0.0) / (1 + self.moves))
+        guess = {"walk": walk, "trajectory": GRADIENT_PRICE * LEAPS * walk}
+        return sum(self._pace.get(kind, guess[kind]) for kind in schedule)
+
+    def _temperatures_left(self, schedule: list[str]) -> float:
+        """How many temperatures budget and deadline leave room for, those at 1 not counted."""
+        left = math.inf
+        if self.budget is not None:
+            each = sum(LEAPS + 2 if kind == "trajectory" else 1 for kind in schedule)
+            spent = len(self.code) * self.particles * each
+            left = (self.budget - self.evaluations) // spent - self.polish
+        if not math.isinf(self.deadline):
+            room = self.deadline - time.monotonic()
+            left = min(left, room // max(self._seconds(schedule), 1e-9))
+        return left
 
     # ---- moves ------------------------------------------------------------------------------
 
@@ -330,7 +363,7 @@ class TemperedSMC:
 
     def _keep(self, now: Generation) -> None:
         """Put the points of a temperature aside, thinned where there are very many."""
-        if "trajectory" in now.schedule and self.target.dim:
+        if {"trajectory", "walk"} <= set(now.schedule) and self.target.dim:
             self._trajectories_pay = now.trajectories_pay
         weight, n = now.weight, now.weight.shape[1]
         index = torch.arange(n, device=weight.device).expand(len(weight), -1)
@@ -355,6 +388,10 @@ class TemperedSMC:
                 n,
             )
         )
+        each = self.target.dim + BESIDE
+        if sum(len(s.row) for s in self._store) * each > MOST_NUMBERS:
+            self._store = [s.halved() for s in self._store]
+            self.keep = max(1, self.keep // 2)
 
     def _collect(self) -> Particles:
         """Weigh the points of all temperatures to the posterior, row by row."""
@@ -397,6 +434,29 @@ class _Stored:
     temper: Tensor
     log_evidence: Tensor
     size: int
+
+    def halved(self) -> _Stored:
+        """Every other point, each for two."""
+        some = slice(None, None, 2)
+        columns = self.row, self.theta, self.log_prior, self.log_likelihood
+        row, theta, log_prior, log_likelihood = (x[some].clone() for x in columns)
+        return replace(
+            self,
+            row=row,
+            theta=theta,
+            log_prior=log_prior,
+            log_likelihood=log_likelihood,
+            log_count=self.log_count[some] + math.log(2),
+            ancestor=self.ancestor[some].clone(),
+        )
+
+
+def _forced(temper: Tensor, left: float) -> Tensor:
+    """The step of the temperature after which so many more reach 1."""
+    if left <= 1:
+        return 1 - temper
+    ahead = temper ** (1 - 1 / left)
+    return torch.where(temper > 0, ahead - temper, 0.0)
 
 
 def _piled(theta: Tensor, log_likelihood: Tensor) -> Tensor:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import copy
 import math
+import signal
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -45,7 +49,7 @@ class FitTrace:
         skipped: Steps left out because their gradient was not finite.
         seconds: Wall time.
         best_step: The step whose map was kept.
-        stopped: ``"steps"``, ``"plateau"``, ``"out of time"``, ``"budget"`` or ``"interrupted"``.
+        stopped: ``"steps"``, ``"plateau"``, ``"budget"``, ``"out of time"`` or ``"interrupted"``.
     """
 
     step: list[int] = field(default_factory=list)
@@ -94,7 +98,7 @@ def train(
         learning_rate: Peak learning rate of Adam.
         clip: Largest gradient norm.
         patience: Windows of 50 steps without improvement before the fall begins.
-        deadline: Time by ``time.monotonic`` after which no window begins.
+        deadline: Time by ``time.monotonic`` after which no step begins.
         generator: The only source of randomness.
         progress: Show a bar with the objective and the time left.
         label: What the bar is called.
@@ -119,7 +123,10 @@ def train(
     learns = bool(parameters) or objective.learns
     if not learns or not steps or not transport.space.n_slots:
         return trace
-    optimiser = torch.optim.Adam(parameters, lr=learning_rate, fused=True) if parameters else None
+    with _whole():
+        optimiser = (
+            torch.optim.Adam(parameters, lr=learning_rate, fused=True) if parameters else None
+        )
     rate = _Rate(steps)
     best: dict[str, Tensor] | None = None
     best_objective, best_error = math.inf, 0.0
@@ -145,8 +152,13 @@ def train(
             seen = torch.where(finite, value.detach(), 0.0).sum() / finite.sum().clamp(min=1)
             window.append(torch.stack([seen, (~finite).sum().to(seen)]))
             bar.update()
+            late = time.monotonic() > deadline
             if i % WINDOW and i < steps:
-                continue
+                if late and best is not None:  # a part of a window says little
+                    trace.stopped = "out of time"
+                    break
+                if not late:
+                    continue
             values = torch.stack(window).double().cpu()
             objective_mean, lost = float(values[:, 0].mean()), int(values[:, 1].sum())
             error = float(values[:, 0].std(correction=0)) / len(values) ** 0.5
@@ -163,7 +175,6 @@ def train(
             trace.temper.append(temper)
             trace.non_finite.append(lost)
             trace.draws = i * len(value)
-            late = time.monotonic() > deadline
             bar.set_postfix({objective.shown: f"{-objective_now:.3f}", "temper": f"{temper:.2f}"})
             if temper < 1 and not late:
                 continue
@@ -204,6 +215,23 @@ def train(
             ConvergenceWarning,
         )
     return trace
+
+
+@contextmanager
+def _whole() -> Iterator[None]:
+    """Hold Ctrl-C back: the first optimiser imports modules that must not be left half imported."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
+    before = signal.default_int_handler if before is None else before  # it was not Python's
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        signal.raise_signal(signal.SIGINT)
 
 
 class _Rate:

@@ -1,0 +1,261 @@
+"""Time limits are kept, and Ctrl-C returns what there is, whenever it comes."""
+
+import math
+import os
+import signal
+import threading
+import time
+import warnings
+
+import pytest
+import torch
+from torch.distributions import Normal
+
+import trjmcmc as trj
+from benchmarks.limits import many_models
+from tests import toys
+from trjmcmc.draws import Recorder
+from trjmcmc.errors import InterruptedWarning
+from trjmcmc.fit.audit import Audit
+from trjmcmc.fit.smc import TemperedSMC
+
+GRACE = 1.5  # seconds: these tests share their machine
+quiet = pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
+
+
+def timed(target, budget, **settings):
+    """A run that is limited, and by how much it overran its limit."""
+    sampler = trj.TRJSampler(target, seed=1)
+    begun = time.monotonic()
+    result = sampler.run(max_seconds=budget, progress=False, **settings)
+    return result, time.monotonic() - begun - budget
+
+
+# ---- time -----------------------------------------------------------------------------------
+
+
+@quiet
+@pytest.mark.parametrize(("make", "budget"), [(many_models, 4.0), (trj.problems.coal_mining, 4.0)])
+def test_a_small_budget_is_kept_and_brings_an_answer(make, budget):
+    result, over = timed(make(), budget)
+    assert over < GRACE + 0.1 * budget
+    assert result.raw.n_draws >= 5
+    assert result.model_probabilities()["visits_se"].notna().all()
+
+
+@pytest.fixture(scope="module")
+def optimiser():
+    """The first of a process takes a second or two to load."""
+    torch.optim.Adam([torch.zeros(1, requires_grad=True)])
+
+
+@quiet
+@pytest.mark.usefixtures("optimiser")
+def test_a_training_with_its_audit_keeps_its_budget():
+    result, over = timed(trj.problems.coal_mining(), 4.0, fit=True)
+    assert over < GRACE + 0.4
+    assert result.raw.n_draws >= 1
+    assert result.report.fit is not None
+
+
+@quiet
+def test_a_second_is_enough_for_something():
+    result, over = timed(toys.gaussians(), 1.0)
+    assert over < GRACE + 0.1 and result.raw.n_draws >= 1
+
+
+@quiet
+def test_summing_up_is_within_the_limit(monkeypatch):
+    """What it takes is learnt by a rehearsal, as slow as the last one."""
+    warn = trj.Result.warn
+
+    def slow(self):
+        time.sleep(0.4 + 2e-6 * self.raw.n_draws * self.raw.n_chains)
+        warn(self)
+
+    monkeypatch.setattr(trj.Result, "warn", slow)
+    result, over = timed(toys.gaussians(), 6.0, chains=64)
+    assert over < 0.5 * GRACE + 0.6
+    assert result.raw.n_draws >= 20
+
+
+def test_a_recorder_that_is_bound_thins_evenly():
+    state = torch.zeros(2, 1, dtype=torch.long), torch.zeros(2, 1)
+    recorder, step = Recorder(None, *state, thin=1), 0
+    for bound in (None, 200):
+        if bound:
+            recorder.bound(bound)
+        for _ in range(401):
+            step += recorder.thin
+            recorder.keep(*state, torch.full((2,), float(step)))
+    kept = recorder.draws().log_joint[0]
+    assert len(kept) <= 200 and recorder.thin >= 4
+    assert bool((kept.diff()[-50:] == recorder.thin).all())
+    fixed = Recorder(300, *state, thin=1)
+    fixed.bound(10)
+    assert fixed.most == 300
+
+
+# ---- tempered runs --------------------------------------------------------------------------
+
+
+def test_a_tempered_run_is_done_in_time(generator):
+    target = trj.problems.sinh_arcsinh()
+    smc = TemperedSMC(target, target.space.enumerate(), particles=200, generator=generator)
+    smc.deadline = time.monotonic() + 0.5
+    begun = time.monotonic()
+    run = smc.run()
+    assert time.monotonic() - begun < 0.5 + GRACE
+    assert float(run.log_evidence.abs().max()) < 1.0
+
+
+def test_a_tempered_run_without_time_still_has_draws(generator):
+    target = trj.problems.sinh_arcsinh()
+    audit = Audit(target, target.space.enumerate(), particles=50, generator=generator)
+    audit.grow(0, deadline=time.monotonic())
+    assert audit.hurried  # and so no verdict rests on it
+    theta, log_joint = audit.draw(torch.tensor([0, 1, 1]))
+    assert bool(theta.isfinite().all() and log_joint.isfinite().all())
+
+
+def test_moves_that_were_not_made_leave_the_weights_whole(generator):
+    target = trj.problems.sinh_arcsinh()
+    smc = TemperedSMC(
+        target, target.space.enumerate(), particles=50, gradients=False, generator=generator
+    )
+    now = smc._generation = smc._prior_generation()
+    smc._advance(now)
+    now = smc._next_generation(now)
+    for _ in range(7):
+        smc._advance(now)
+    now.cut()
+    assert now.complete and now.theta.shape[1] == 50 * 8
+    assert torch.allclose(now.weight.sum(1), torch.ones(2, dtype=torch.float64))
+
+
+def test_stored_points_are_bounded(monkeypatch, generator):
+    target = trj.problems.sinh_arcsinh()
+
+    def evidence(most):
+        monkeypatch.setattr(trj.fit.smc, "MOST_NUMBERS", most)
+        smc = TemperedSMC(
+            target, target.space.enumerate(), particles=200, moves=10, generator=generator
+        )
+        run = smc.run()
+        index = run.draw(torch.ones(2000, dtype=torch.long), generator)
+        return len(run.row), run.log_evidence, run.theta[index].mean(0)
+
+    whole, z, mean = evidence(math.inf)
+    fewer, z_again, again = evidence(60_000)
+    assert fewer * (target.dim + 8) <= 60_000 < whole * (target.dim + 8)
+    assert torch.allclose(z, z_again, atol=0.5) and torch.allclose(mean, again, atol=0.3)
+
+
+# ---- Ctrl-C ---------------------------------------------------------------------------------
+
+
+def interrupting(at):
+    """A sampler of two normals, during whose ``at``-th likelihood the user presses Ctrl-C."""
+    calls = [-math.inf]  # until it is set to 0
+
+    def log_likelihood(p):
+        calls[0] += 1
+        if calls[0] == at:
+            raise KeyboardInterrupt
+        return Normal(p["mu"], 1.0).log_prob(torch.tensor(1.0))
+
+    models = [
+        trj.Model(n, {"mu": Normal(0.0, s)}, log_likelihood)
+        for n, s in zip("ab", (1, 3), strict=True)
+    ]
+    sampler = trj.TRJSampler(trj.Target(models), seed=1)
+    calls[0] = 0
+    return sampler, calls
+
+
+def there_is_something(result, said):
+    assert result.report.interrupted
+    assert result.raw.n_draws >= 1
+    assert float(result.model_probabilities()["visits"].sum()) == pytest.approx(1)
+    assert sum(issubclass(w.category, InterruptedWarning) for w in said) in (1, 2)
+
+
+@pytest.mark.parametrize("settings", [{}, {"fit": True}, {"fit": False}])
+@pytest.mark.parametrize("at", [1, 2, 3, 9, 60, 400, 1500])
+def test_ctrl_c_in_a_likelihood_returns_what_there_is(at, settings):
+    sampler, calls = interrupting(at)
+    begun = time.monotonic()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        result = sampler.run(chains=32, progress=False, max_seconds=20, **settings)
+    assert calls[0] >= at and time.monotonic() - begun < 20
+    there_is_something(result, said)
+
+
+@pytest.mark.parametrize("at", [3, 40, 300])
+def test_ctrl_c_where_components_are_counted(at):
+    calls = [-math.inf]
+
+    def log_likelihood(p, active):
+        calls[0] += 1
+        if calls[0] == at:
+            raise KeyboardInterrupt
+        return Normal(torch.where(active, p["a"], 0.0).sum(-1), 0.5).log_prob(torch.tensor(2.0))
+
+    target = trj.Target(trj.Counts(3, of="a"), {"a": Normal(0.0, 1.0)}, log_likelihood)
+    sampler, calls[0] = trj.TRJSampler(target, seed=1), 0
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        result = sampler.run(chains=32, max_seconds=10, progress=False)
+    there_is_something(result, said)
+
+
+def test_ctrl_c_says_where_it_came():
+    sampler, _ = interrupting(5)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        sampler.run(chains=32, progress=False)
+    (word,) = [w for w in said if issubclass(w.category, InterruptedWarning)]
+    assert "interrupted in the pilot run" in str(word.message)
+    assert "hardly begun" in str(word.message) and word.filename == __file__
+
+
+def test_ctrl_c_while_summing_up_keeps_all_draws(monkeypatch):
+    def stops(*args, **settings):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    sampler = trj.TRJSampler(toys.gaussians(), seed=1)
+    monkeypatch.setattr(trj.sampler, "through_the_map", stops)
+    with pytest.warns(InterruptedWarning, match="interrupted in the summing up.* 50 draws"):
+        result = sampler.run(50, chains=64, progress=False)
+    assert result.raw.n_draws == 50 and result.report.interrupted
+
+
+def test_ctrl_c_again_ends_the_run():
+    def log_likelihood(p):
+        log_likelihood.calls += 1
+        if log_likelihood.calls > 4:
+            raise KeyboardInterrupt
+        return Normal(p["mu"], 1.0).log_prob(torch.tensor(1.0))
+
+    log_likelihood.calls = -1000
+    models = [trj.Model(n, {"mu": Normal(0.0, 1.0)}, log_likelihood) for n in "ab"]
+    sampler, log_likelihood.calls = trj.TRJSampler(trj.Target(models), seed=1), 0
+    with pytest.raises(KeyboardInterrupt):
+        sampler.run(chains=8, progress=False)
+
+
+@pytest.mark.parametrize("after", [0.05, 0.4, 1.1])
+@pytest.mark.parametrize("fit", ["auto", True])
+def test_a_signal_at_any_time_returns_what_there_is(after, fit):
+    sampler = trj.TRJSampler(trj.problems.coal_mining(), seed=1)
+    alarm = threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        alarm.start()
+        try:
+            result = sampler.run(chains=32, fit=fit, progress=False)
+        finally:
+            alarm.cancel()
+    there_is_something(result, said)
