@@ -157,11 +157,12 @@ def limits(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--cases", nargs="*", default=list(CASES), choices=list(CASES))
     parser.add_argument("--budgets", nargs="*", type=float, default=list(BUDGETS))
     parser.add_argument("--fit", action="store_true", help="train in full")
     options = parser.parse_args()
-    torch.set_num_threads(1)
+    torch.set_num_threads(options.threads)
     limit("two normals", 1.0)  # what a process does once
     table = limits(options.cases, options.budgets, True if options.fit else "auto")
     print(table.to_string(index=False, float_format="%.3g"))

@@ -27,7 +27,10 @@ def check(result, sigmas=5.0):
     """Visits against the truth."""
     p = result.model_probabilities()
     for label, truth in result.truth.probabilities.items():
-        error = max(p.loc[label, "visits_se"], 1e-4)
+        error = np.fmax(p.loc[label, "visits_se"], 1e-4)
+        if math.isnan(p.loc[label, "visits_se"]):  # no error is given of chains that mix badly
+            assert "R-hat" in p.loc[label, "note"]
+            error = 0.02
         assert abs(p.loc[label, "visits"] - truth) < sigmas * error, label
 
 
@@ -252,7 +255,7 @@ def test_memory_is_bounded_where_the_number_of_draws_is_open(monkeypatch):
 def test_normals_are_fitted_finely_where_that_may_pay(quick, other, room, fine, monkeypatch):
     """Efficiency and autocorrelation time of normals fitted quickly, efficiency of another move."""
     found = trj.auto.Auto.__new__(trj.auto.Auto)
-    found.fill, found.deadline, found.error = True, time.monotonic() + room, 0.01
+    found.fill, found.latest, found.error = True, time.monotonic() + room, 0.01
     found._found = {"other": Segment(other, 10.0, 0.01, True, 40)}
     found._found["normals"] = normals = Segment(*quick, 0.01, True, 40)
     fits = []
@@ -291,7 +294,8 @@ def chooser(pace, *, time_of=2.0, steps=400, most=8192, room=20.0):
     """A chooser that has chosen, of 512 chains."""
     found = trj.auto.Auto.__new__(trj.auto.Auto)
     found.most, found.fill, found.steps, found.error = most, True, steps, 0.01
-    found.deadline, found._pace = time.monotonic() + room, pace
+    found.latest = found.deadline = time.monotonic() + room
+    found._pace = pace
     found._chosen = Segment(1e3, time_of, pace(None, CROWD), True, steps)
     return found
 
@@ -335,9 +339,9 @@ def test_a_run_goes_on_with_more_chains(monkeypatch):
     steps = []
     advance = trj.TRJSampler._advance
 
-    def warmed(self, kernel, state, n, progress):
+    def warmed(self, kernel, state, n, progress, until):
         steps.append(n)
-        return advance(self, kernel, state, n, progress)
+        return advance(self, kernel, state, n, progress, until)
 
     monkeypatch.setattr(trj.TRJSampler, "_advance", warmed)
     monkeypatch.setattr(auto.Auto, "crowd", lambda self, kernel, state: 2048)
@@ -532,7 +536,7 @@ def test_a_kernel_far_ahead_needs_no_longer_look(rate, time, wait, settled):
 def test_no_look_decides_anything_where_nothing_else_is_to_be_had(price, settled, monkeypatch):
     """Ten seconds left, of which a round of training may take half."""
     auto = trj.auto.Auto.__new__(trj.auto.Auto)
-    auto.error, auto.ready, auto.deadline = 0.5, False, time.monotonic() + 10
+    auto.error, auto.ready, auto.latest = 0.5, False, time.monotonic() + 10
     auto._price = 0.0  # of a model that is new to the map
     monkeypatch.setattr(trj.auto.Auto, "price", lambda self: price)
     slow = Segment(efficiency=1.0, time=1e4, step=0.01, varied=True, steps=40)

@@ -323,10 +323,7 @@ def test_thin_normals_leave_the_prior_as_it_is(careful, generator, monkeypatch):
         for _ in range(STEPS):
             state, _ = kernel.step(state, generator)
     worst, low = float(frequencies(state.code, PRIOR).abs().max()), float(state.log_joint.min())
-    if careful:
-        assert worst < limit(4) and low > -100
-    else:
-        assert worst > 3 * limit(4) or low < -1000
+    assert (worst < limit(4) and low > -100) is careful
 
 
 @pytest.mark.parametrize("ordered", [True, False])

@@ -39,7 +39,7 @@ def alarms(result: Result) -> Iterator[Alarm]:
     yield from _convergence(result)
     yield from _length(result)
     if (audit := result.report.audit) is not None:
-        yield from coverage(audit) if result.report.fit is not None else _pilot(result, audit)
+        yield from _pilot(audit) if audit.normals else coverage(audit)
     yield from _limits(result)
     yield from _numbers(result)
     yield from _disagreement(result)
@@ -109,7 +109,7 @@ def coverage(audit: AuditReport) -> Iterator[Alarm]:
         )
 
 
-def _pilot(result: Result, audit: AuditReport) -> Iterator[Alarm]:
+def _pilot(audit: AuditReport) -> Iterator[Alarm]:
     """The pilot run of a run that trained nothing: fitted normals need not cover, draws must."""
     apart = [m for m in audit.models if m.matters and abs(m.gap) > APART]
     if apart:

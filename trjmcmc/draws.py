@@ -83,6 +83,11 @@ class Recorder:
         """Codes so far, shape (draw, chain, L)."""
         return self._code[: self.kept]
 
+    @property
+    def log_joint(self) -> Tensor:
+        """Log joint densities so far, shape (draw, chain), nats."""
+        return self._log_joint[: self.kept]
+
     def keep(self, code: Tensor, theta: Tensor, log_joint: Tensor) -> None:
         """Copy one state."""
         while self.kept >= self.most and self.kept % 2 == 0:

@@ -52,6 +52,7 @@ from .fit import (
     Recipe,
     Screening,
     TemperedSMC,
+    gaussian_mixture,
     screen,
 )
 from .kernel import Kernel, State, start
@@ -429,6 +430,7 @@ class TRJSampler:
             [e.value - prior for e, prior in zip(found, log_prior, strict=True)],
             [e.std_error for e in found],
             recipe.mended,
+            self._simple is not None,
         )
 
     def _outdated(self) -> bool:
@@ -1058,7 +1060,9 @@ class TRJSampler:
         if self.audit_report is not None:
             routes["audit"] = by_audit(space, self.audit_report)
         if healthy and math.isinf(self.target.limit) and not self._late:
-            report.screening = self._screened(routes, int(SCREEN_SHARE * report.evaluations))
+            report.screening = self._screened(
+                record, routes, int(SCREEN_SHARE * report.evaluations)
+            )
         host = self.target.to(device="cpu", probe=False)
         shape = (record.n_chains, record.n_draws)
 
@@ -1081,7 +1085,7 @@ class TRJSampler:
         )
 
     def _screened(
-        self, routes: Mapping[str, Mapping[str, Estimate]], evaluations: int
+        self, record: Draws, routes: Mapping[str, Mapping[str, Estimate]], evaluations: int
     ) -> tuple[Screening, ...]:
         """What plain prior draws say of each model of a small space; the run's draws stay."""
         space = self.target.space
@@ -1093,6 +1097,11 @@ class TRJSampler:
         generator = torch.Generator(self.target.device).manual_seed(self.seed)
         n = min(MOST_SCREENED, evaluations // max(1, len(codes)))
         found = []
+
+        def maps() -> Iterator[Transport]:
+            yield self._map
+            yield gaussian_mixture(space, _second_half(record, self.target), generator)
+
         for code, label in zip(codes, space.label(codes), strict=True):
             heights = [r[label].value for r in routes.values() if label in r]
             heights = [h for h in heights if math.isfinite(h)]
@@ -1100,7 +1109,7 @@ class TRJSampler:
                 continue
             level = max(heights) - float(space.log_prior(code[None])[0])
             with suppress(TRJError):  # the likelihood fails out there
-                found.append(screen(self.target, code, level, self._map, n, generator))
+                found.append(screen(self.target, code, level, maps(), n, generator))
         return tuple(found)
 
     def _check_round_trip(self) -> None:

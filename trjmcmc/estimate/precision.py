@@ -70,12 +70,14 @@ class Progress(NamedTuple):
         return self.error if kind == "probability" else self.log_error
 
 
-def progress_of(space: Space, code: Tensor) -> Progress:
+def progress_of(space: Space, code: Tensor, log_joint: Tensor | None = None) -> Progress:
     """Precision of the models' probabilities, or the units', in a record so far.
 
     Arguments:
         space: The space, on the CPU.
         code: Models, shape (draw, chain, L), on the CPU.
+        log_joint: Shape (draw, chain), which tells how fast chains forget where they have never
+            left a model.
     """
     seen = features(space, code)
     if space.size == 1:
@@ -84,7 +86,9 @@ def progress_of(space: Space, code: Tensor) -> Progress:
     known = [(error, seen[..., 0].numel() / ess) for error, ess in found if not math.isnan(error)]
     if not known:  # one model throughout: the rule of three, a draw in twenty counted
         bound = min(1.0, 3 * FORGOTTEN / code[..., 0].numel())
-        return Progress(bound, 1.0, 0.0 if bound < COMMON else math.inf)
+        ess = math.nan if log_joint is None else mean_error(log_joint.double().T.numpy())[1]
+        memory = 1.0 if math.isnan(ess) else code[..., 0].numel() / ess
+        return Progress(bound, memory, 0.0 if bound < COMMON else math.inf)
     return Progress(max(e for e, _ in known), max(t for _, t in known), _log_error(seen))
 
 
@@ -173,7 +177,7 @@ class Enough:
         assert self._look_back is not None
         begun, _, price, error = self._look_back
         self._look_back = None
-        now = progress_of(self.space, recorder.code)
+        now = progress_of(self.space, recorder.code, recorder.log_joint)
         far = self._length(now, self.until or {"probability": error}, recorder.kept) - 1
         ahead = min((time.monotonic() - begun) * far, self.deadline - time.monotonic())
         return ahead > price()
@@ -186,7 +190,7 @@ class Enough:
 
     def __call__(self, recorder: Recorder) -> bool:
         if self.until and recorder.kept * recorder.thin >= self._next:
-            now = progress_of(self.space, recorder.code)
+            now = progress_of(self.space, recorder.code, recorder.log_joint)
             self._far = self._length(now, self.until, recorder.kept)
             growth = min(max(self._far, GROWTH[0]), GROWTH[1])
             self._next = math.ceil(growth * recorder.kept * recorder.thin)

@@ -100,6 +100,8 @@ class AuditReport:
         seconds: Wall time of the audit.
         rounds: How often it grew, the first included.
         mended: How often the map was trained again because of it.
+        normals: Whether the map is one of normals fitted to the audit's own draws: a poor one is
+            slow and says nothing against the answer.
     """
 
     models: tuple[ModelAudit, ...]
@@ -107,6 +109,7 @@ class AuditReport:
     seconds: float = 0.0
     rounds: int = 1
     mended: int = 0
+    normals: bool = False
 
     @property
     def uncovered(self) -> list[str]:
@@ -486,6 +489,7 @@ class Audit:
         map_log_evidence: Sequence[float],
         map_std_error: Sequence[float],
         mended: int,
+        normals: bool = False,
     ) -> AuditReport:
         """What the audit found beside what the map says, in the order of ``code``."""
         columns = (
@@ -504,6 +508,7 @@ class Audit:
             seconds=self.seconds,
             rounds=len(self.rounds),
             mended=mended,
+            normals=normals,
         )
 
     def score(self, transport: Transport, each: int = SCORED) -> Score:

@@ -1,8 +1,9 @@
-"""Parts of a posterior that plain prior draws meet and a map does not know."""
+"""Parts of a posterior that plain prior draws meet and no map knows."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -20,13 +21,13 @@ LOST = 0.05  # share of the known mass from which a part matters
 
 @dataclass(frozen=True)
 class Screening:
-    """What prior draws of one model say of a map.
+    """What prior draws of one model say of the maps of its posterior.
 
     Attributes:
         model: Label.
         draws: Prior draws that were looked at. A part of the posterior that holds less than three
             over this number of the prior may have been missed by all.
-        met: How many of them lie where the map has next to nothing although the posterior has.
+        met: How many of them lie where no map has anything to speak of although the posterior has.
         share: Their mass over that of the model as it is known.
     """
 
@@ -37,7 +38,7 @@ class Screening:
 
     @property
     def lost(self) -> bool:
-        """Whether a part of the posterior that matters is missing from the map."""
+        """Whether a part of the posterior that matters is missing from the maps."""
         return self.share > (LOST if self.met >= MET else 1.0)
 
 
@@ -46,11 +47,11 @@ def screen(
     target: Target,
     code: Tensor,
     log_evidence: float,
-    transport: Transport,
+    transports: Iterable[Transport],
     n: int,
     generator: torch.Generator,
 ) -> Screening:
-    """Look for posterior mass at prior draws, by their likelihood, that a map has lost.
+    """Look for posterior mass at prior draws, by their likelihood, that all maps have lost.
 
     Narrow modes that tempering loses between its temperatures lie high: a few among many prior
     draws that land there outweigh all others.
@@ -59,7 +60,8 @@ def screen(
         target: The target.
         code: One model, shape (L,).
         log_evidence: Of the model as it is known, nats.
-        transport: The map.
+        transports: Maps; a part is lost that none of them knows. Later ones are asked only where
+            the ones before have lost something.
         n: Prior draws.
         generator: Source of randomness.
     """
@@ -80,7 +82,11 @@ def screen(
     theta, mass, log_pi = (torch.cat(x) for x in zip(*kept, strict=True))
     best = mass.topk(min(TOP, len(mass))).indices
     theta, mass, log_pi = theta[best], mass[best], log_pi[best]
-    log_q = transport.log_prob(theta, code.expand(len(theta), -1)).double()
-    lost = (log_pi - log_q.nan_to_num(-math.inf) > HOPELESS) & (mass > math.log(LOST / TOP))
+    lost = mass > math.log(LOST / TOP)
+    for transport in transports:
+        log_q = transport.log_prob(theta, code.expand(len(theta), -1)).double()
+        lost &= log_pi - log_q.nan_to_num(-math.inf) > HOPELESS
+        if not bool(lost.any()):
+            break
     share = float(mass[lost].exp().sum())
     return Screening(label, n, int(lost.sum()), share)
