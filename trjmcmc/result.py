@@ -276,7 +276,9 @@ class Result:
         rhat = float(split_rhats(series[self._convergence.first][..., None])[0])
         if sd and rhat > HIGH_RHAT:
             sizes, notes = [*sizes, start_error(rhat)], [*notes, f"R-hat {rhat:.2f}"]
-        wide = math.hypot(error, *(sd * size for size in sizes)) if sd else error
+        wide = math.hypot(error, *(sd * size for size in sizes))
+        if sizes and not sd:  # what never changed may be what was never met
+            wide = math.nan
         return wide, notes[0] if notes else ""
 
     def error_where(

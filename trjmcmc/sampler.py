@@ -98,8 +98,8 @@ REHEARSAL_SHARE = 0.1  # of the time left, that a first rehearsal may take for a
 SUM_SHARE = 0.08  # of the time left, that summing up may grow to: beyond, draws are thinned
 TRIED = 64  # draws of a map whose price is taken where time is limited
 LAST_SECOND = 1.0  # of sampling, where the user has interrupted what comes before it
-SCREEN_SHARE = 0.05  # of the evaluations of a run, for a look at prior draws; batches are large
-FEWEST_SCREENED, MOST_SCREENED = 1000, 100_000  # prior draws a model
+SCREEN_SHARE, SCREEN_SECONDS = 0.1, 2.0  # of the time so far, and left, for climbs of prior draws
+FEWEST_SCREENED, MOST_SCREENED = 1000, 50_000  # prior draws a model
 PRECISION = 0.01  # standard error of a probability that a fit is worth its time for
 
 MakeTransport = Callable[[Space], Transport]
@@ -119,6 +119,7 @@ class _Way:
     chain: Chains | None = None
     tally: Tally | None = None
     plan: Plan = field(default_factory=Plan)
+    screening: tuple[Screening, ...] = ()
     missed: str = ""
     rescued: bool = False  # whether it has been interrupted
 
@@ -655,7 +656,10 @@ class TRJSampler:
                     else:
                         steps = max(200, (draws or 0) * thin // 2) if warmup is None else warmup
                         self._warm_up(chains, steps, warmup is None, left, deadline, progress)
-                    chooser = way.chooser
+                    chooser, way.stage = way.chooser, "the screening"
+                    spent, left_over = time.monotonic() - begun, deadline - time.monotonic()
+                    seconds = min(SCREEN_SHARE * min(spent, left_over), SCREEN_SECONDS)
+                    way.screening = self._screened(seconds, self._recipe.extra)
                     if chooser is not None and not chooser.ready and chooser.movable:
                         enough.look_back(chooser.hoped, chooser.price, error)
                     self._record(draws, thin, enough, progress)
@@ -1023,6 +1027,7 @@ class TRJSampler:
             plan=plan,
             out_of_time=chain.stopped == "enough" and self._late,
             missed=way.missed,
+            screening=way.screening,
         )
         if chain.error is None and not way.rescued and self._recipe.weights is not None:
             report.variational = self._variational(record)
@@ -1059,10 +1064,6 @@ class TRJSampler:
             routes = through_the_map(*settings)
         if self.audit_report is not None:
             routes["audit"] = by_audit(space, self.audit_report)
-        if healthy and math.isinf(self.target.limit) and not self._late:
-            report.screening = self._screened(
-                record, routes, int(SCREEN_SHARE * report.evaluations)
-            )
         host = self.target.to(device="cpu", probe=False)
         shape = (record.n_chains, record.n_draws)
 
@@ -1084,33 +1085,39 @@ class TRJSampler:
             slot_names=host.slot_names,
         )
 
-    def _screened(
-        self, record: Draws, routes: Mapping[str, Mapping[str, Estimate]], evaluations: int
-    ) -> tuple[Screening, ...]:
-        """What plain prior draws say of each model of a small space; the run's draws stay."""
-        space = self.target.space
-        known = routes.get("importance", {})
-        if not known or not self._recipe.few:
+    def _screened(self, seconds: float, seen: Pool | None) -> tuple[Screening, ...]:
+        """What prior draws say of each model that was weighed; the draws of the run stay.
+
+        Arguments:
+            seconds: That it may take, about.
+            seen: Points that chains have passed: what they know is not lost.
+        """
+        space, target = self.target.space, self.target
+        if not self._recipe.few or not math.isinf(target.limit) or not seconds > 0:
             return ()
         codes = space.enumerate()
         codes = codes[space.active(codes).any(-1) & (space.log_prior(codes) > -math.inf)]
-        generator = torch.Generator(self.target.device).manual_seed(self.seed)
-        n = min(MOST_SCREENED, evaluations // max(1, len(codes)))
-        found = []
-
-        def maps() -> Iterator[Transport]:
-            yield self._map
-            yield gaussian_mixture(space, _second_half(record, self.target), generator)
-
-        for code, label in zip(codes, space.label(codes), strict=True):
-            heights = [r[label].value for r in routes.values() if label in r]
-            heights = [h for h in heights if math.isfinite(h)]
-            if not heights or n < FEWEST_SCREENED:
-                continue
-            level = max(heights) - float(space.log_prior(code[None])[0])
+        labels = space.label(codes)
+        known = [(c, m) for c, m in zip(codes, labels, strict=True) if m in self._log_mass]
+        begun, generator = time.perf_counter(), torch.Generator(target.device)
+        generator.manual_seed(self.seed)
+        maps = [self._map]
+        if seen is not None:
+            maps.append(gaussian_mixture(space, seen, generator))
+        found: dict[str, Screening] = {}
+        n = FEWEST_SCREENED  # of the last model first, which tells the price
+        for place, (code, label) in enumerate([*known[-1:], *known]):
+            level = self._log_mass[label].value - float(space.log_prior(code[None])[0])
+            started = time.perf_counter()
             with suppress(TRJError):  # the likelihood fails out there
-                found.append(screen(self.target, code, level, maps(), n, generator))
-        return tuple(found)
+                found[label] = screen(target, code, level, maps, n, generator)
+            now = time.perf_counter()
+            left = (seconds - (now - begun)) / max(1, len(known) - place)
+            n = int(min(MOST_SCREENED, n * left / (now - started)))
+            if n < FEWEST_SCREENED:
+                break
+        self._seconds["screening"] = time.perf_counter() - begun
+        return tuple(found.values())
 
     def _check_round_trip(self) -> None:
         """Refuse a map whose two directions are not each other's inverse."""

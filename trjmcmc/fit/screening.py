@@ -1,10 +1,11 @@
-"""Parts of a posterior that plain prior draws meet and no map knows."""
+"""Parts of a posterior that prior draws meet, or climb to, and that no map knows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,9 +15,15 @@ from ..transport import Transport
 from .audit import HOPELESS
 
 CHUNK = 16_384  # draws evaluated at once
-TOP = 512  # draws of the most mass that are looked at under the map
+TOP = 512  # draws of the most mass, or that have climbed highest, that are looked at under the maps
 MET = 3  # draws in the lost part, below which it must outweigh all that is known
 LOST = 0.05  # share of the known mass from which a part matters
+LENGTHS = (4.0, 1.0, 0.25, 0.06, 0.015)  # of a climb's steps, in units of the last one
+CLIMBED, FINISHED = 3, 12  # steps uphill of all draws, and of the highest
+WALKERS, WALKED, SEEN = 256, 80, 30  # chains about a summit, their steps, those that are kept
+WEIGHED = 2048  # draws by which what lies about a summit is weighed
+FLATTER = 1.3  # times as wide as what the chains have seen, are those draws
+EVALUATIONS = 3 + CLIMBED * (3 + len(LENGTHS))  # a draw
 
 
 @dataclass(frozen=True)
@@ -26,9 +33,11 @@ class Screening:
     Attributes:
         model: Label.
         draws: Prior draws that were looked at. A part of the posterior that holds less than three
-            over this number of the prior may have been missed by all.
-        met: How many of them lie where no map has anything to speak of although the posterior has.
-        share: Their mass over that of the model as it is known.
+            over this number of the prior, slopes that lead to it included, may have been missed
+            by all.
+        met: How many of them lie, or have ended their climb, where no map has anything to speak of
+            although the posterior has.
+        share: The mass of that part over that of the model as it is known.
     """
 
     model: str
@@ -47,27 +56,28 @@ def screen(
     target: Target,
     code: Tensor,
     log_evidence: float,
-    transports: Iterable[Transport],
+    transports: Sequence[Transport],
     n: int,
     generator: torch.Generator,
 ) -> Screening:
-    """Look for posterior mass at prior draws, by their likelihood, that all maps have lost.
+    """Look for posterior mass that maps have lost, from prior draws.
 
-    Narrow modes that tempering loses between its temperatures lie high: a few among many prior
-    draws that land there outweigh all others.
+    Narrow modes that tempering loses between its temperatures lie high. Of many prior draws a few
+    land there and outweigh all others, or lie on its slopes, so that a few steps uphill lead there:
+    what lies about the highest summit that no map knows is then weighed by importance sampling.
 
     Arguments:
         target: The target.
         code: One model, shape (L,).
         log_evidence: Of the model as it is known, nats.
-        transports: Maps; a part is lost that none of them knows. Later ones are asked only where
-            the ones before have lost something.
+        transports: Maps; a part is lost that none of them knows.
         n: Prior draws.
         generator: Source of randomness.
     """
     (label,) = target.space.label(code[None])
-    log_model = float(target.space.log_prior(code[None])[0])
-    kept: list[tuple[Tensor, Tensor, Tensor]] = []
+    level = log_evidence + float(target.space.log_prior(code[None])[0])
+    high: list[tuple[Tensor, Tensor]] = []
+    mass: list[tuple[Tensor, Tensor]] = []
     for size in [CHUNK] * (n // CHUNK) + ([n % CHUNK] if n % CHUNK else []):
         codes = code.expand(size, -1)
         theta = target.sample_prior(codes, generator)
@@ -75,18 +85,109 @@ def screen(
         theta = torch.where(usable[:, None], theta, 0.0)
         log_prior, log_likelihood = target.log_prior_and_likelihood(codes, theta)
         usable &= log_prior > -math.inf
-        mass = torch.where(usable, log_likelihood.double(), -math.inf) - log_evidence - math.log(n)
-        log_pi = (log_prior - log_model + log_likelihood).double() - log_evidence
-        best = mass.topk(min(TOP, size)).indices
-        kept.append((theta[best], mass[best], log_pi[best]))
-    theta, mass, log_pi = (torch.cat(x) for x in zip(*kept, strict=True))
-    best = mass.topk(min(TOP, len(mass))).indices
-    theta, mass, log_pi = theta[best], mass[best], log_pi[best]
-    lost = mass > math.log(LOST / TOP)
+        each = torch.where(usable, log_likelihood.double(), -math.inf)
+        mass.append(_best(theta, each - log_evidence - math.log(n)))
+        if target.differentiable and target.space.active(code[None]).any():
+            scale = theta[usable].std(0).nan_to_num(1.0).clamp(min=1e-6)
+            high.append(_best(*_climbed(target, codes, theta, scale, CLIMBED)))
+    theta, log_mass = _best(*(torch.cat(x) for x in zip(*mass, strict=True)))
+    lost = _unknown(target, code, theta, level, transports) & (log_mass > math.log(LOST / TOP))
+    found = Screening(label, n, int(lost.sum()), float(log_mass[lost].exp().sum()))
+    if found.lost or not high:
+        return found
+    theta, _ = _best(*(torch.cat(x) for x in zip(*high, strict=True)))
+    theta, height = _climbed(target, code.expand(len(theta), -1), theta, scale, FINISHED)
+    lost = _unknown(target, code, theta, level, transports) & height.isfinite()
+    if not bool(lost.any()):
+        return found
+    summit = theta[torch.where(lost, height, -math.inf).argmax()]
+    share = _about(target, code, summit, scale, level, transports, generator)
+    return Screening(label, n, int(lost.sum()), max(found.share, share))
+
+
+def _best(theta: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:
+    """The points that score highest."""
+    best = score.nan_to_num(-math.inf, -math.inf, -math.inf).topk(min(TOP, len(score))).indices
+    return theta[best], score[best]
+
+
+def _unknown(
+    target: Target, code: Tensor, theta: Tensor, level: float, transports: Iterable[Transport]
+) -> Tensor:
+    """Points at which no map has anything to speak of although the posterior has, shape (n,)."""
+    codes = code.expand(len(theta), -1)
+    log_pi = target.log_joint(codes, theta).double() - level
+    lost = log_pi > -math.inf
     for transport in transports:
-        log_q = transport.log_prob(theta, code.expand(len(theta), -1)).double()
-        lost &= log_pi - log_q.nan_to_num(-math.inf) > HOPELESS
-        if not bool(lost.any()):
-            break
-    share = float(mass[lost].exp().sum())
-    return Screening(label, n, int(lost.sum()), share)
+        log_q = transport.log_prob(theta, codes).double().nan_to_num(-math.inf)
+        lost &= log_pi - log_q > HOPELESS
+    return lost
+
+
+def _climbed(
+    target: Target, code: Tensor, theta: Tensor, scale: Tensor, steps: int
+) -> tuple[Tensor, Tensor]:
+    """Points some steps uphill, each by a search along the gradient, and their log joints."""
+    length = torch.full_like(theta[:, :1], 0.5)
+    height = target.log_joint(code, theta)
+    for _ in range(steps):
+        _, gradient = target.log_joint_and_grad(code, theta)
+        along = (gradient * scale).nan_to_num(0.0, 0.0, 0.0)
+        along = along / along.norm(dim=1, keepdim=True).clamp(min=1e-12) * scale
+        here, used = theta, length * LENGTHS[-1]
+        for times in LENGTHS:
+            there = theta + times * length * along
+            value = target.log_joint(code, there)
+            better = value > height
+            here = torch.where(better[:, None], there, here)
+            used = torch.where(better[:, None], times * length, used)
+            height = torch.where(better, value, height)
+        theta, length = here, used
+    return theta, height
+
+
+def _about(
+    target: Target,
+    code: Tensor,
+    summit: Tensor,
+    scale: Tensor,
+    level: float,
+    transports: Sequence[Transport],
+    generator: torch.Generator,
+) -> float:
+    """Mass about a summit that no map knows, over the known mass.
+
+    Chains that walk from there tell its extent; draws of a normal as wide weigh it.
+    """
+    like: dict[str, Any] = {
+        "generator": generator,
+        "device": summit.device,
+        "dtype": summit.dtype,
+    }
+    used = target.space.active(code[None])[0]
+    codes, theta = code.expand(WALKERS, -1), summit.expand(WALKERS, -1)
+    height = target.log_joint(codes, theta)
+    size, seen = torch.full_like(theta[:, :1], 0.01), []
+    for step in range(WALKED):
+        there = theta + size * scale * used * torch.randn(theta.shape, **like)
+        value = target.log_joint(codes, there)
+        taken = torch.rand(len(theta), **like).log() < value - height
+        theta = torch.where(taken[:, None], there, theta)
+        height = torch.where(taken, value, height)
+        size = size * torch.where(taken[:, None], 1.3, 0.9)
+        if step >= WALKED - SEEN:
+            seen.append(theta)
+    points = torch.cat(seen)[:, used].double()
+    centre, spread = points.mean(0), torch.cov(points.T).reshape(points.shape[1], -1)
+    spread = FLATTER**2 * spread + 1e-12 * torch.eye(len(spread), device=spread.device)
+    try:
+        near = torch.distributions.MultivariateNormal(centre, spread)
+    except ValueError:  # all chains stood still
+        return 0.0
+    z = torch.randn(WEIGHED, len(centre), generator=generator, device=summit.device).double()
+    some = centre + z @ near.scale_tril.mT
+    theta = torch.zeros(WEIGHED, target.dim, dtype=summit.dtype, device=summit.device)
+    theta[:, used] = some.to(summit.dtype)
+    lost = _unknown(target, code, theta, level, transports)
+    log_w = target.log_joint(code.expand(WEIGHED, -1), theta).double() - level - near.log_prob(some)
+    return float(torch.where(lost, log_w.exp(), 0.0).mean())
