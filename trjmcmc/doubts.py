@@ -196,21 +196,18 @@ class Convergence:
     def doubts(self) -> dict[str, Doubt]:
         """By model, or :data:`EVERY`, the quantity whose chains remember their start best.
 
-        What exists in few draws only weighs as little in the answer: of a model with half of the
-        draws R-hat may be 1.2, of one with a tenth 1.8. Shares of models and items have R-hats
-        of their own.
+        Shares of models and items have R-hats of their own.
         """
-        if len(self.first) < min(FEW_STARTS, self.draws.n_chains):
+        if len(self.first) < min(FEW_STARTS, self.draws.n_chains / 2):
             of = "one draw" if len(self.first) == 1 else f"{len(self.first)} draws"
             note = f"all {self.draws.n_chains} chains descend from {of} of the prior"
             return {EVERY: Doubt(note, math.nan, everywhere=True)}
         table = self.table(quick=True)
-        table["excess"] = table["share"] * (table["rhat"] ** 2 - 1)
         shares = table.index.get_level_values("quantity").str.startswith((IN, INCLUDES))
-        table = table[~shares & (table["excess"] > SLOW_RHAT**2 - 1)]
+        table = table[~shares & (table["rhat"] > SLOW_RHAT)]
         found = {}
         for model, rows in table.groupby(level="model"):
-            _, name = worst = rows["excess"].idxmax()
+            _, name = worst = rows["rhat"].idxmax()
             rhat = float(rows.loc[worst, "rhat"])
             said = "" if model in {EVERY, REST} else f" in {model!r}"
             label = EVERY if model == REST else str(model)

@@ -75,6 +75,7 @@ SMALL = 64  # models between which transitions are counted
 NOTHING = Estimate(math.nan, math.inf, 0.0)
 OTHERS = "(other models)"
 PIECES = 4  # chains that the draws in one model are cut into
+SELDOM = 0.05  # share of the draws below which a model can't spoil all the others
 REACH = 5.0  # standard errors that an evidence in doubt may be off
 
 
@@ -253,7 +254,9 @@ class Result:
             here = self.visited(label)
             part = here.mean()
             within = float((here & inside).sum() / here.sum()) if part else p
-            error = math.hypot(error, doubt.size * part * abs(within - p))
+            # of a model seldom visited an unknown error is no more than all it has
+            size = 1.0 if math.isnan(doubt.size) and part < SELDOM else doubt.size
+            error = math.hypot(error, size * part * abs(within - p))
         note = next(iter(self.doubts.values())).note
         ess = min(e.ess, p * (1 - p) / error**2) if error > 0 else math.nan
         return replace(e, std_error=error, ess=ess, warning=e.warning or note)

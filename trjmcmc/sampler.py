@@ -98,7 +98,7 @@ REHEARSAL_SHARE = 0.1  # of the time left, that a first rehearsal may take for a
 SUM_SHARE = 0.08  # of the time left, that summing up may grow to: beyond, draws are thinned
 TRIED = 64  # draws of a map whose price is taken where time is limited
 LAST_SECOND = 1.0  # of sampling, where the user has interrupted what comes before it
-SCREEN_SHARE, SCREEN_SECONDS = 0.1, 2.0  # of the time so far, and left, for climbs of prior draws
+SCREEN_SHARE, SCREEN_SECONDS = 0.2, 2.0  # of the time so far, and left, for climbs of prior draws
 FEWEST_SCREENED, MOST_SCREENED = 1000, 50_000  # prior draws a model
 PRECISION = 0.01  # standard error of a probability that a fit is worth its time for
 

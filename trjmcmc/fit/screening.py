@@ -19,11 +19,11 @@ TOP = 512  # draws of the most mass, or that have climbed highest, that are look
 MET = 3  # draws in the lost part, below which it must outweigh all that is known
 LOST = 0.05  # share of the known mass from which a part matters
 LENGTHS = (4.0, 1.0, 0.25, 0.06, 0.015)  # of a climb's steps, in units of the last one
-CLIMBED, FINISHED = 3, 12  # steps uphill of all draws, and of the highest
+GO_ON = 8  # one of so many draws that have made a step uphill goes on
+CLIMBED, FINISHED = 2, 12  # further steps of these, and of the highest
 WALKERS, WALKED, SEEN = 256, 80, 30  # chains about a summit, their steps, those that are kept
 WEIGHED = 2048  # draws by which what lies about a summit is weighed
 FLATTER = 1.3  # times as wide as what the chains have seen, are those draws
-EVALUATIONS = 3 + CLIMBED * (3 + len(LENGTHS))  # a draw
 
 
 @dataclass(frozen=True)
@@ -89,25 +89,28 @@ def screen(
         mass.append(_best(theta, each - log_evidence - math.log(n)))
         if target.differentiable and target.space.active(code[None]).any():
             scale = theta[usable].std(0).nan_to_num(1.0).clamp(min=1e-6)
-            high.append(_best(*_climbed(target, codes, theta, scale, CLIMBED)))
-    theta, log_mass = _best(*(torch.cat(x) for x in zip(*mass, strict=True)))
+            theta, height = _climbed(target, codes, theta, scale, 1)
+            theta, _ = _best(theta, height, max(TOP, size // GO_ON))
+            theta, height = _climbed(target, codes[: len(theta)], theta, scale, CLIMBED)
+            high.append(_best(theta, height))
+    theta, log_mass = _best(torch.cat([x for x, _ in mass]), torch.cat([y for _, y in mass]))
     lost = _unknown(target, code, theta, level, transports) & (log_mass > math.log(LOST / TOP))
     found = Screening(label, n, int(lost.sum()), float(log_mass[lost].exp().sum()))
-    if found.lost or not high:
+    if not high:
         return found
-    theta, _ = _best(*(torch.cat(x) for x in zip(*high, strict=True)))
+    theta, _ = _best(torch.cat([x for x, _ in high]), torch.cat([y for _, y in high]))
     theta, height = _climbed(target, code.expand(len(theta), -1), theta, scale, FINISHED)
     lost = _unknown(target, code, theta, level, transports) & height.isfinite()
     if not bool(lost.any()):
         return found
     summit = theta[torch.where(lost, height, -math.inf).argmax()]
     share = _about(target, code, summit, scale, level, transports, generator)
-    return Screening(label, n, int(lost.sum()), max(found.share, share))
+    return Screening(label, n, max(found.met, int(lost.sum())), max(found.share, share))
 
 
-def _best(theta: Tensor, score: Tensor) -> tuple[Tensor, Tensor]:
+def _best(theta: Tensor, score: Tensor, most: int = TOP) -> tuple[Tensor, Tensor]:
     """The points that score highest."""
-    best = score.nan_to_num(-math.inf, -math.inf, -math.inf).topk(min(TOP, len(score))).indices
+    best = score.nan_to_num(-math.inf, -math.inf, -math.inf).topk(min(most, len(score))).indices
     return theta[best], score[best]
 
 

@@ -1,0 +1,385 @@
+"""What a run knows against its own answer, in its numbers and aloud."""
+
+import math
+import warnings
+
+import arviz
+import numpy as np
+import pytest
+import torch
+from torch.distributions import Normal
+
+import trjmcmc as trj
+from tests import toys
+from trjmcmc.doubts import EVERY, Convergence
+from trjmcmc.draws import Draws
+from trjmcmc.errors import ConvergenceWarning, CoverageWarning, LimitWarning, TRJWarning
+from trjmcmc.estimate import Estimate, mean_error, visit_probability
+from trjmcmc.estimate.convergence import (
+    families,
+    normal_scores,
+    rank_rhats,
+    split_rhats,
+    start_error,
+)
+from trjmcmc.estimate.mean import spread_error
+from trjmcmc.fit import Audit, AuditReport, ModelAudit, Pool, gaussian_mixture, screen
+from trjmcmc.result import Result, RunReport
+
+
+def said_by(result):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        result.warn()
+    return {w.category: str(w.message) for w in found}
+
+
+def chains_of(x, code=None, ancestor=None, log_joint=None):
+    """A run of one model, or of a list of three, whose coordinates are x, (chain, draw, D)."""
+    x = torch.as_tensor(x, dtype=torch.float32)
+    three = toys.gaussians()
+    target = trj.Target([trj.Model("only", {"x": Normal(torch.zeros(x.shape[2]), 1.0)}, nothing)])
+    space = target.space if code is None else three.space
+    code = torch.zeros(*x.shape[:2], 1, dtype=torch.long) if code is None else code
+    if space.n_slots > x.shape[2]:
+        x = torch.cat([x, torch.zeros(*x.shape[:2], space.n_slots - x.shape[2])], 2)
+    height = torch.randn(x.shape[:2]) if log_joint is None else torch.as_tensor(log_joint)
+    draws = Draws(code, x, height, ancestor=ancestor)
+    return Result(
+        space, draws, {}, {}, RunReport(), slot_names=[f"u{i}" for i in range(x.shape[2])]
+    )
+
+
+def nothing(p):
+    return 0.0 * p["x"].sum(-1)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(3)
+
+
+@pytest.fixture(autouse=True)
+def own_seed():
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        yield
+
+
+# ---- R-hat ----------------------------------------------------------------------------------
+
+
+def test_rhats_are_those_of_arviz(rng):
+    x = rng.normal(size=(12, 101, 2)).cumsum(1)
+    everywhere = np.ones(x.shape[:2], dtype=bool)
+    for i in range(2):
+        plain, rank = (float(arviz.rhat(x[:, :, i], method=m)) for m in ("split", "rank"))
+        assert split_rhats(x)[i] == pytest.approx(plain, rel=1e-9)
+        assert rank_rhats(x, everywhere)[i] == pytest.approx(rank, rel=5e-3)  # halves of 50
+
+
+def test_rank_rhats_see_what_means_do_not(rng):
+    """Chains of one mean and different spreads; chains without a mean."""
+    x = rng.normal(size=(64, 200, 2)) * np.where(np.arange(64) % 2, 1.0, 4.0)[:, None, None]
+    x[..., 1] = rng.standard_cauchy((64, 200)) + 3 * (np.arange(64) % 2)[:, None]
+    assert (split_rhats(x) < 1.02).all()
+    assert (rank_rhats(x, np.ones((64, 200), bool)) > 1.1).all()
+
+
+def test_what_comes_and_goes_counts_as_zero_elsewhere(rng):
+    """Chains that forget while they are elsewhere have converged; those that return have not."""
+    inside = rng.random((64, 400)) < 0.5
+    fresh = rng.normal(size=(64, 400, 1))
+    assert rank_rhats(fresh, inside) < 1.02
+    assert rank_rhats(fresh + 2 * (np.arange(64) % 2)[:, None, None], inside) > 1.1
+    assert (normal_scores(fresh, inside)[~inside] == 0).all()
+    assert math.isnan(rank_rhats(np.ones((4, 20, 1)), np.ones((4, 20), bool))[0])
+    assert math.isnan(rank_rhats(fresh, np.zeros_like(inside))[0])
+    assert math.isinf(split_rhats(np.arange(4.0)[:, None, None].repeat(20, 1))[0])
+    assert math.isnan(split_rhats(np.zeros((4, 3, 1)))[0])  # too few draws
+
+
+@pytest.mark.parametrize("flip", [0.05, 0.02])
+def test_errors_cover_starts_that_are_not_forgotten(flip, rng):
+    """All chains start on one side of a fair coin that is flipped now and then."""
+    flips = (rng.random((256, 200)) < flip).cumsum(1) % 2 == 1
+    e = visit_probability(flips, 1000.0)
+    gap = abs(e.value - 0.5)
+    naive, _ = mean_error(flips.astype(float))
+    assert gap > 1.5 * naive  # the control
+    assert e.warning and (math.isnan(e.std_error) or gap < 2 * e.std_error)
+    assert (
+        math.isnan(e.ess) or e.ess < 0.25 / naive**2
+    )  # nor are draws counted that are not worth it
+
+
+# ---- ancestors ------------------------------------------------------------------------------
+
+
+def test_errors_are_over_independent_ancestors(rng):
+    """Eight chains a family that share a shift: the error is that of 32 families."""
+    family = np.arange(32).repeat(8)
+    z = []
+    for _ in range(200):
+        means = rng.normal(size=32)[family] + 0.3 * rng.normal(size=256)
+        own, _ = spread_error(means, 1.0, 256)
+        shared, _ = spread_error(means, 1.0, 256, family)
+        z.append((means.mean() / own, means.mean() / shared))
+    own, shared = np.std(z, axis=0)
+    assert own > 2 and 0.8 < shared < 1.25
+
+
+def test_families_that_are_not_alike_cost_nothing(rng):
+    family, wider = np.arange(64).repeat(4), []
+    for _ in range(200):
+        means = rng.normal(size=256)
+        wider.append(spread_error(means, 1.0, 256, family)[0] / spread_error(means, 1.0, 256)[0])
+    assert np.median(wider) == 1 and np.mean(np.array(wider) > 1) < 0.05
+
+
+def test_chains_of_few_ancestors_have_no_error(rng):
+    x = rng.normal(size=(256, 100, 1))
+    ancestor = torch.arange(256) % 5
+    result = chains_of(x, ancestor=ancestor)
+    assert "256 chains descend from 5 draws" in said_by(result)[ConvergenceWarning]
+    assert result.doubts[EVERY].everywhere
+    error, note = result.widened(0.01, x[..., 0])
+    assert math.isnan(error) and "descend" in note
+    assert not chains_of(x, ancestor=torch.arange(256)).doubts
+    assert not chains_of(x[:8], ancestor=torch.arange(8)).doubts  # few chains, each its own
+    assert families(ancestor.numpy(), 256)[1] == pytest.approx(5, abs=0.01)
+
+
+def test_tempering_knows_ancestors(generator):
+    """Where one narrow mode takes all, most particles descend from few prior draws."""
+    target = trj.Target(
+        [
+            trj.Model("wide", {"x": Normal(0.0, 1.0)}, lambda p: 0.0 * p["x"]),
+            trj.Model(
+                "narrow",
+                {"x": Normal(0.0, 100.0)},
+                lambda p: Normal(0.0, 1e-3).log_prob(p["x"] - 50.0),
+            ),
+        ]
+    )
+    audit = Audit(target, target.space.enumerate(), particles=50, moves=5, generator=generator)
+    audit.grow(0)
+    wide, narrow = audit.ancestors.tolist()
+    assert wide > 5 * narrow
+    model = torch.zeros(4000, dtype=torch.long)
+    _, _, origin = audit.draw(model)
+    share = origin.unique(return_counts=True)[1].double() / 4000
+    assert float(1 / share.square().sum()) == pytest.approx(wide, rel=0.2)
+
+
+# ---- what is said, and what numbers carry ---------------------------------------------------
+
+
+def test_two_modes_that_chains_never_cross_have_no_errors(rng):
+    """A single model: half of the chains in each of two modes."""
+    x = rng.normal(size=(64, 200, 2))
+    x[::2, :, 1] += 10
+    result = chains_of(x)
+    assert "of u1 in 'only'" in said_by(result)[ConvergenceWarning]
+    table = result.convergence()
+    assert table.loc[("only", "u1"), "rhat"] > 1.5 > 1.02 > table.loc[("only", "u0"), "rhat"]
+    assert table.loc[("only", "u1"), "ess_bulk"] < 200 < table.loc[("only", "u0"), "ess_bulk"]
+    assert math.isnan(result.widened(0.01, x[..., 1])[0])
+    assert not said_by(chains_of(rng.normal(size=(64, 200, 2))))
+
+
+def test_routes_of_chains_carry_their_doubts(rng):
+    """A precise bridge of chains that have not mixed does not beat a vague audit."""
+    generator = torch.Generator().manual_seed(0)
+    code = torch.randint(0, 3, (64, 200, 1), generator=generator)
+    x = rng.normal(size=(64, 200, 1)) + 6.0 * (np.arange(64) % 2)[:, None, None]
+    plain = chains_of(x, code)
+    labels = plain.space.label(plain.space.enumerate())
+    bridge = dict.fromkeys(labels, Estimate(-5.0, 0.001))
+    audit = {m: Estimate(v, 0.3) for m, v in zip(labels, (0.0, -1.0, -9.0), strict=True)}
+    poor = dict.fromkeys(labels, DOUBTFUL)
+    routes = {"bridge": bridge, "audit": audit, "importance": poor}
+    result = Result(plain.space, plain.raw, {}, routes, RunReport())
+    assert "R-hat" in result.routes["bridge"][labels[1]].warning
+    assert not result.routes["audit"][labels[1]].warning
+    table = result.model_probabilities()
+    assert table["combined"].sum() == pytest.approx(1)
+    assert (
+        abs(table["combined"].iloc[0] - 1 / (1 + math.exp(-1))) < 3 * table["combined_se"].iloc[0]
+    )
+    assert table["visits_se"].isna().all()
+
+
+def test_routes_of_one_set_of_draws_agree_with_nobody():
+    generator = torch.Generator().manual_seed(0)
+    code = torch.randint(0, 3, (64, 200, 1), generator=generator)
+    plain = chains_of(np.random.default_rng(0).normal(size=(64, 200, 1)), code)
+    labels = plain.space.label(plain.space.enumerate())
+    same = dict.fromkeys(labels, Estimate(-1.0, 0.05))
+    for routes, verdict in (
+        ({"bridge": same, "warp": same}, "unchecked"),
+        ({"bridge": same, "importance": same}, "agree"),  # importance and visits
+        ({"bridge": same, "audit": same}, "agree"),
+    ):
+        routes["importance"] = routes.get("importance", dict.fromkeys(labels, DOUBTFUL))
+        result = Result(plain.space, plain.raw, {}, routes, RunReport())
+        assert set(result.evidence()["verdict"]) == {verdict}
+
+
+DOUBTFUL = Estimate(-1.0, 0.05, 10.0, "importance ESS 1%")
+
+
+def test_errors_of_routes_that_clash_reach_each_other():
+    generator = torch.Generator().manual_seed(0)
+    code = torch.randint(0, 3, (64, 400, 1), generator=generator)
+    plain = chains_of(np.random.default_rng(0).normal(size=(64, 400, 1)), code)
+    labels = plain.space.label(plain.space.enumerate())
+    values = zip(labels, (-3.0, 0.0, 0.0), strict=True)  # visits say one third each
+    routes = {"importance": {m: Estimate(v, 0.01) for m, v in values}}
+    result = Result(plain.space, plain.raw, {}, routes, RunReport())
+    assert result.clashes
+    row = result.model_probabilities().loc[labels[0]]
+    for route in ("visits", "importance"):
+        assert abs(row["combined"] - row[route]) <= 1.001 * row["combined_se"]
+    said = said_by(result)[trj.errors.DisagreementWarning]
+    assert "trust" not in said
+
+
+def test_a_model_that_nothing_tells_of_is_named(rng):
+    """A list whose third model no chain has been in, without an evidence."""
+    code = torch.randint(0, 2, (64, 200, 1), generator=torch.Generator().manual_seed(0))
+    result = chains_of(rng.normal(size=(64, 200, 1)), code)
+    third = result.space.label(result.space.enumerate())[2]
+    assert (
+        f"nothing sound tells the probability of {third!r}" in said_by(result)[ConvergenceWarning]
+    )
+    assert result.model_probabilities()["visits_se"].isna().all()
+
+
+def test_a_pilot_run_that_contradicts_itself_is_said_aloud(rng):
+    def audit(gap, **facts):
+        one = ModelAudit("only", 0.0, 0.1, gap, 0.0, 0.1, 0.5, 0.2, 1, True)
+        return AuditReport((one,), **facts)
+
+    result = chains_of(rng.normal(size=(64, 200, 1)))
+    result.report.audit = audit(5.0, normals=True)
+    assert "halves differ by 5.0 nats" in said_by(result)[CoverageWarning]
+    result.report.audit = audit(0.5, normals=True)  # normals need not cover
+    assert not said_by(result)
+    result.report.audit = audit(0.5)
+    assert "misses a part" in said_by(result)[CoverageWarning]
+
+
+def test_counts_at_their_limit_are_not_blamed_on_the_limit_where_chains_do_not_mix(rng):
+    target = trj.Target(
+        trj.Counts(3, of="w"), {"w": Normal(0.0, 1.0)}, lambda p, active: 0.0 * p["w"].sum(-1)
+    )
+    k = 2 + (np.arange(64) % 2)
+    code = torch.as_tensor(np.broadcast_to(k[:, None, None], (64, 200, 1)).copy())
+    theta = torch.randn(64, 200, 3)
+    draws = Draws(code, theta, torch.randn(64, 200))
+    said = said_by(Result(target.space, draws, {}, {}, RunReport(), slot_names=target.slot_names))
+    assert LimitWarning not in said and "R-hat" in said[ConvergenceWarning]
+
+
+def test_inclusion_probabilities_say_what_chains_remember(rng):
+    space = trj.Subsets(["a", "b"], of="w").bind(torch.tensor([0, 1]))
+    code = torch.as_tensor((rng.random((64, 200, 2)) < 0.5).astype(np.int64))
+    code[:, :, 1] = (torch.arange(64) % 2)[:, None]
+    draws = Draws(code, torch.randn(64, 200, 2), torch.randn(64, 200))
+    result = Result(space, draws, {}, {}, RunReport())
+    table = result.inclusion_probabilities()
+    assert table.loc["a", "note"] == "" and table.loc["b", "note"] == "entered only 0 times"
+    assert math.isnan(table.loc["b", "se"]) and "'b'" in said_by(result)[ConvergenceWarning]
+    quantities = set(result.convergence().loc[EVERY].index)
+    assert {"log joint", "includes a", "includes b"} <= quantities
+
+
+def test_start_error_is_the_bias_of_a_start(rng):
+    """Autoregressive chains that start one standard deviation off."""
+    rho, n = 0.9, 200
+    x = np.ones((4000, n))
+    for i in range(1, n):
+        x[:, i] = rho * x[:, i - 1] + math.sqrt(1 - rho**2) * rng.normal(size=4000)
+    rhat = float(split_rhats(x[..., None])[0])
+    assert 0.02 < x.mean() < start_error(rhat)
+
+
+# ---- screening ------------------------------------------------------------------------------
+
+
+def two_in_four_dimensions():
+    def log_likelihood(p):
+        near = math.log(0.7) + Normal(3.0, 0.3).log_prob(p["x"]).sum(-1)
+        far = math.log(0.3) + Normal(0.0, 1.0).log_prob(p["x"]).sum(-1)
+        return torch.logaddexp(near, far) - Normal(0.0, 3.0).log_prob(p["x"]).sum(-1)
+
+    return trj.Target([trj.Model("two", {"x": Normal(torch.zeros(4), 3.0)}, log_likelihood)])
+
+
+@pytest.mark.parametrize(("centres", "lost"), [([0.0], True), ([0.0, 3.0], False)])
+def test_prior_draws_climb_to_what_maps_have_lost(centres, lost, generator):
+    target = two_in_four_dimensions()
+    code = target.space.enumerate()[0]
+    theta = torch.cat([c + torch.randn(2000, 4, generator=generator) for c in centres])
+    pool = Pool(code.expand(len(theta), -1), theta, torch.zeros(len(theta)))
+    flow = gaussian_mixture(target.space, pool, generator)
+    known = math.log(0.3) if lost else 0.0
+    found = screen(target, code, known, [flow], 20_000, generator)
+    assert found.lost is lost and found.draws == 20_000
+    if lost:
+        assert found.share == pytest.approx(0.7 / 0.3, rel=0.2)
+    else:
+        assert found.share < 0.01
+
+
+def test_a_lost_mode_is_said_aloud_and_leaves_no_error(rng):
+    result = chains_of(rng.normal(size=(64, 200, 1)))
+    result.report.screening = (trj.fit.Screening("only", 1000, 40, 2.0),)
+    assert "40 of 1000 prior draws" in said_by(result)[ConvergenceWarning]
+    assert math.isnan(result.widened(0.1, rng.normal(size=(64, 200)))[0])
+
+
+# ---- whole runs -----------------------------------------------------------------------------
+
+
+def test_aliases_of_a_sinusoid_leave_no_error():
+    """Sixty nightly points: tempering ends with one ancestor in one of many aliases."""
+    g = torch.Generator().manual_seed(3)
+    t = torch.sort(torch.randint(0, 1500, (60,), generator=g)).values + 0.02 * torch.randn(
+        60, generator=g
+    )
+    y = 0.5 * torch.sin(2 * math.pi * 0.317 * t + 1.0) + 0.2 * torch.randn(60, generator=g)
+    uniform = torch.distributions.Uniform
+
+    def sinusoid(p):
+        wave = torch.sin(2 * math.pi * p["f"][:, None] * t + p["phase"][:, None])
+        return Normal(p["a"][:, None] * wave, 0.2).log_prob(y).sum(-1)
+
+    models = [
+        trj.Model("nothing", {}, lambda p: Normal(0.0, 0.2).log_prob(y).sum()),
+        trj.Model(
+            "sinusoid",
+            {"a": uniform(0.0, 1.0), "f": uniform(0.0, 1.0), "phase": uniform(0.0, 2 * math.pi)},
+            sinusoid,
+        ),
+    ]
+    with pytest.warns(TRJWarning) as said:
+        result = trj.TRJSampler(trj.Target(models), seed=1).run(draws=200, progress=False)
+    assert any(w.category is ConvergenceWarning for w in said)
+    assert not math.isfinite(result.evidence().loc["sinusoid", "combined_se"])
+    assert result.summary()["mcse"].isna().any()
+
+
+def test_convergence_is_known_of_every_kind_of_space():
+    for target in (toys.gaussians(), trj.problems.variable_selection(4)):
+        sampler = trj.TRJSampler(target, seed=1)
+        result = sampler.run(draws=100, progress=False)
+        table = result.convergence()
+        assert {"rhat", "ess_bulk", "ess_tail", "share"} == set(table.columns)
+        assert ("(all models)", "log joint") in table.index
+        assert table["rhat"].max() < 1.2 and (table["ess_bulk"].dropna() > 50).all()
+        quick = Convergence(
+            result.space, result.raw, result._model, result._visited, result.slot_names
+        ).table(quick=True)
+        assert set(quick.index) == set(table.index)
