@@ -22,12 +22,14 @@ from trjmcmc.errors import PrecisionWarning
 from trjmcmc.fit import Pool, gaussian_mixture
 from trjmcmc.prior import Prior
 from trjmcmc.resolution import WIDE, resolution_doubts, resolved, spacing
+from trjmcmc.rng import seeded
 
 FLOAT32 = torch.finfo(torch.float32)
 
 
 def prior_of(distribution, dtype=torch.float32):
-    prior = Prior("x", distribution, items=None, example=({}, {}), owner="model 'm'")
+    with seeded(0):  # as targets are made
+        prior = Prior("x", distribution, items=None, example=({}, {}), owner="model 'm'")
     return prior.to(dtype, torch.device("cpu"))
 
 
