@@ -26,7 +26,6 @@ Alarm = tuple[str, type[Warning]]
 WORTH = 0.01  # probability from which a flag is said aloud
 FEWEST = 20  # draws a chain, under which a run that ran out of time says so
 NAMED = 5  # models in a message
-APART = 2.0  # nats between the halves of a pilot run that may have lost a mode
 ROUNDING = 0.03  # nats of rounding error in a log density that begin to matter
 
 
@@ -39,15 +38,15 @@ def alarms(result: Result) -> Iterator[Alarm]:
     yield from _convergence(result)
     yield from _length(result)
     if (audit := result.report.audit) is not None:
-        yield from _pilot(audit) if audit.normals else coverage(audit)
+        yield from _pilot(result) if audit.normals else coverage(audit)
     yield from _limits(result)
     yield from _numbers(result)
     yield from _disagreement(result)
 
 
 def _convergence(result: Result) -> Iterator[Alarm]:
-    coarse = set(result.coarse.values())  # has a warning of its own
-    notes = dict.fromkeys(d.note for d in result.doubts.values() if d.note not in coarse)
+    elsewhere = {d.note for d in result.doubts.values() if d.said}
+    notes = dict.fromkeys(d.note for d in result.doubts.values() if not d.said)
     flagged = [
         (label, e.value, e.warning) for label in result.models for e in [result.visits(label)]
     ]
@@ -55,7 +54,7 @@ def _convergence(result: Result) -> Iterator[Alarm]:
         items = result.inclusion_probabilities()
         flagged += zip(items.index, items["probability"], items["note"], strict=True)
     for label, p, note in flagged:
-        if note and note not in notes and note not in coarse and WORTH < p < 1 - WORTH:
+        if note and note not in notes and note not in elsewhere and WORTH < p < 1 - WORTH:
             notes[f"{label!r} ({note})"] = None
     if not notes:
         return
@@ -109,13 +108,12 @@ def coverage(audit: AuditReport) -> Iterator[Alarm]:
         )
 
 
-def _pilot(audit: AuditReport) -> Iterator[Alarm]:
+def _pilot(result: Result) -> Iterator[Alarm]:
     """The pilot run of a run that trained nothing: fitted normals need not cover, draws must."""
-    apart = [m for m in audit.models if m.matters and abs(m.gap) > APART]
-    if apart:
+    if apart := result.apart:
         yield (
             "the pilot run contradicts itself on "
-            + ", ".join(f"{m.model!r} (halves differ by {abs(m.gap):.1f} nats)" for m in apart)
+            + ", ".join(f"{m!r} (halves differ by {gap:.1f} nats)" for m, gap in apart.items())
             + ": it may have lost a part of the posterior, and the chains that start from it too. "
             "run(fit=True) lets it grow until its halves agree.",
             CoverageWarning,

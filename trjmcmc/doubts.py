@@ -42,11 +42,13 @@ class Doubt:
         size: By how much the log evidence, in nats, or any mean, in standard deviations, may be
             off; NaN where nothing tells.
         everywhere: Whether what was fitted to the same draws is in doubt with the chains.
+        said: Whether it has a warning of its own.
     """
 
     note: str
     size: float
     everywhere: bool = False
+    said: bool = False
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,7 @@ SMALL = 64  # models between which transitions are counted
 NOTHING = Estimate(math.nan, math.inf, 0.0)
 OTHERS = "(other models)"
 PIECES = 4  # chains that the draws in one model are cut into
+APART = 2.0  # nats between the halves of a pilot run that may have lost a mode
 SELDOM = 0.05  # share of the draws below which a model can't spoil all the others
 REACH = 5.0  # standard errors that an evidence in doubt may be off
 
@@ -320,12 +321,23 @@ class Result:
                 found = {s.model: Doubt(note, math.nan, everywhere=True), **found}
         for label, said in self.coarse.items():
             if self.visited(label).mean() > WORTH:
-                found = {label: Doubt(said, math.nan, everywhere=True), **found}
+                found = {label: Doubt(said, math.nan, everywhere=True, said=True), **found}
+        for model, gap in self.apart.items():
+            note = f"halves of the pilot run differ by {gap:.1f} nats"
+            found = {model: Doubt(note, math.nan, everywhere=True, said=True), **found}
         if self._unknown and EVERY not in found:
             some = ", ".join(map(repr, self._unknown[:3]))
             note = f"nothing sound tells the probability of {some}"
             found = {EVERY: Doubt(note, math.nan), **found}
         return found
+
+    @property
+    def apart(self) -> dict[str, float]:
+        """By model, nats between the halves of the pilot run that chains start from, if many."""
+        audit = self.report.audit
+        if audit is None or not audit.normals:
+            return {}
+        return {m.model: abs(m.gap) for m in audit.models if m.matters and abs(m.gap) > APART}
 
     @cached_property
     def _unknown(self) -> list[str]:

@@ -99,6 +99,7 @@ SUM_SHARE = 0.08  # of the time left, that summing up may grow to: beyond, draws
 TRIED = 64  # draws of a map whose price is taken where time is limited
 LAST_SECOND = 1.0  # of sampling, where the user has interrupted what comes before it
 SCREEN_SHARE, SCREEN_SECONDS = 0.2, 2.0  # of the time so far, and left, for climbs of prior draws
+SCREEN_EVALUATIONS = 4  # of a draw, at the price of small batches
 FEWEST_SCREENED, MOST_SCREENED = 1000, 50_000  # prior draws a model
 PRECISION = 0.01  # standard error of a probability that a fit is worth its time for
 
@@ -1099,25 +1100,25 @@ class TRJSampler:
         codes = codes[space.active(codes).any(-1) & (space.log_prior(codes) > -math.inf)]
         labels = space.label(codes)
         known = [(c, m) for c, m in zip(codes, labels, strict=True) if m in self._log_mass]
-        begun, generator = time.perf_counter(), torch.Generator(target.device)
-        generator.manual_seed(self.seed)
+        begun, end = time.perf_counter(), time.monotonic() + seconds
+        price = self._recipe.price(codes)
+        generator = torch.Generator(target.device).manual_seed(self.seed)
         maps = [self._map]
         if seen is not None:
             maps.append(gaussian_mixture(space, seen, generator))
-        found: dict[str, Screening] = {}
-        n = FEWEST_SCREENED  # of the last model first, which tells the price
-        for place, (code, label) in enumerate([*known[-1:], *known]):
-            level = self._log_mass[label].value - float(space.log_prior(code[None])[0])
-            started = time.perf_counter()
-            with suppress(TRJError):  # the likelihood fails out there
-                found[label] = screen(target, code, level, maps, n, generator)
-            now = time.perf_counter()
-            left = (seconds - (now - begun)) / max(1, len(known) - place)
-            n = int(min(MOST_SCREENED, n * left / (now - started)))
+        found = []
+        for place, (code, label) in enumerate(known):
+            now = time.monotonic()
+            share = (end - now) / (len(known) - place)
+            n = int(min(MOST_SCREENED, share / (SCREEN_EVALUATIONS * price)))
             if n < FEWEST_SCREENED:
                 break
+            level = self._log_mass[label].value - float(space.log_prior(code[None])[0])
+            with suppress(TRJError):  # the likelihood fails out there
+                until = now + share
+                found.append(screen(target, code, level, maps, MOST_SCREENED, generator, until))
         self._seconds["screening"] = time.perf_counter() - begun
-        return tuple(found.values())
+        return tuple(found)
 
     def _check_round_trip(self) -> None:
         """Refuse a map whose two directions are not each other's inverse."""

@@ -199,7 +199,7 @@ class Recipe:
             return
         codes, until = self.target.space.enumerate(), _part(SURVEY_SHARE, self.deadline)
         each = min(SURVEYED[1], max(SURVEYED[0], SURVEY // (REPLICATES * len(codes))))
-        price = self._price(codes)
+        price = self.price(codes)
         affordable = min(SURVEY_SECONDS, (until - time.monotonic()) / SMC_COST) / price
         most, moves = _sizes_within(affordable, len(codes), SURVEY_MOVES)
         draft = Audit(
@@ -229,7 +229,7 @@ class Recipe:
         spent = time.perf_counter() - begun
         self.seconds["survey"] = self.seconds.get("survey", 0.0) + spent
 
-    def _price(self, codes: Tensor) -> float:
+    def price(self, codes: Tensor) -> float:
         """Seconds of one evaluation, in batches as large as chains make them."""
         code = codes[torch.arange(PRICED, device=codes.device) % len(codes)]
         theta = self.target.sample_prior(code, self.generator)
@@ -336,7 +336,7 @@ class Recipe:
             if not asked or (known.particles, known.moves) == tuple(settings.values()):
                 return known
         if particles is None and limit is None and not math.isinf(until) and self.few:
-            affordable = (until - time.monotonic()) / (SMC_COST * self._price(codes))
+            affordable = (until - time.monotonic()) / (SMC_COST * self.price(codes))
             most, fewer = _sizes_within(affordable, len(codes), moves or 30)
             usual = Audit(self.target, codes, generator=self.generator).particles
             if most < usual:
@@ -471,7 +471,7 @@ class Recipe:
             return
         sizes: dict[str, Any] = {}
         if seconds < math.inf:
-            limit = int(max(0.0, seconds) / (SMC_COST * self._price(codes)))
+            limit = int(max(0.0, seconds) / (SMC_COST * self.price(codes)))
             particles, sizes["moves"] = _sizes_within(limit, len(codes), SURVEY_MOVES)
             if particles < SURVEYED[0]:
                 return

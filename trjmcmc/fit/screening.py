@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from ..target import Target
 from ..transport import Transport
 from .audit import HOPELESS
 
-CHUNK = 16_384  # draws evaluated at once
+CHUNK = 8192  # draws evaluated at once
 TOP = 512  # draws of the most mass, or that have climbed highest, that are looked at under the maps
 MET = 3  # draws in the lost part, below which it must outweigh all that is known
 LOST = 0.05  # share of the known mass from which a part matters
@@ -59,6 +60,7 @@ def screen(
     transports: Sequence[Transport],
     n: int,
     generator: torch.Generator,
+    deadline: float = math.inf,
 ) -> Screening:
     """Look for posterior mass that maps have lost, from prior draws.
 
@@ -71,14 +73,18 @@ def screen(
         code: One model, shape (L,).
         log_evidence: Of the model as it is known, nats.
         transports: Maps; a part is lost that none of them knows.
-        n: Prior draws.
+        n: Prior draws, at most.
         generator: Source of randomness.
+        deadline: Time by ``time.monotonic`` after which no further batch of them begins.
     """
     (label,) = target.space.label(code[None])
     level = log_evidence + float(target.space.log_prior(code[None])[0])
     high: list[tuple[Tensor, Tensor]] = []
     mass: list[tuple[Tensor, Tensor]] = []
-    for size in [CHUNK] * (n // CHUNK) + ([n % CHUNK] if n % CHUNK else []):
+    drawn = 0
+    while drawn < n and not (drawn and time.monotonic() > deadline):
+        size = min(CHUNK, n - drawn)
+        drawn += size
         codes = code.expand(size, -1)
         theta = target.sample_prior(codes, generator)
         usable = theta.isfinite().all(-1)
@@ -86,7 +92,7 @@ def screen(
         log_prior, log_likelihood = target.log_prior_and_likelihood(codes, theta)
         usable &= log_prior > -math.inf
         each = torch.where(usable, log_likelihood.double(), -math.inf)
-        mass.append(_best(theta, each - log_evidence - math.log(n)))
+        mass.append(_best(theta, each - log_evidence))
         if target.differentiable and target.space.active(code[None]).any():
             scale = theta[usable].std(0).nan_to_num(1.0).clamp(min=1e-6)
             theta, height = _climbed(target, codes, theta, scale, 1)
@@ -94,8 +100,9 @@ def screen(
             theta, height = _climbed(target, codes[: len(theta)], theta, scale, CLIMBED)
             high.append(_best(theta, height))
     theta, log_mass = _best(torch.cat([x for x, _ in mass]), torch.cat([y for _, y in mass]))
+    log_mass = log_mass - math.log(drawn)
     lost = _unknown(target, code, theta, level, transports) & (log_mass > math.log(LOST / TOP))
-    found = Screening(label, n, int(lost.sum()), float(log_mass[lost].exp().sum()))
+    found = Screening(label, drawn, int(lost.sum()), float(log_mass[lost].exp().sum()))
     if not high:
         return found
     theta, _ = _best(torch.cat([x for x, _ in high]), torch.cat([y for _, y in high]))
@@ -105,7 +112,7 @@ def screen(
         return found
     summit = theta[torch.where(lost, height, -math.inf).argmax()]
     share = _about(target, code, summit, scale, level, transports, generator)
-    return Screening(label, n, max(found.met, int(lost.sum())), max(found.share, share))
+    return Screening(label, drawn, max(found.met, int(lost.sum())), max(found.share, share))
 
 
 def _best(theta: Tensor, score: Tensor, most: int = TOP) -> tuple[Tensor, Tensor]:
