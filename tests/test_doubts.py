@@ -207,7 +207,7 @@ def test_routes_of_chains_carry_their_doubts(rng):
     assert (
         abs(table["combined"].iloc[0] - 1 / (1 + math.exp(-1))) < 3 * table["combined_se"].iloc[0]
     )
-    assert table["visits_se"].isna().all()
+    assert (table["visits_se"] > 0.03).all()  # .003 if they had mixed
 
 
 def test_routes_of_one_set_of_draws_agree_with_nobody():

@@ -43,7 +43,7 @@ from .transport import (
 )
 from .variational import Variational
 
-__version__ = "0.9.0"
+__version__ = "0.10.0"
 
 __all__ = [
     "Additive",
