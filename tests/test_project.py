@@ -3,6 +3,7 @@ import json
 import re
 import runpy
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -95,7 +96,10 @@ def test_the_readme_example_runs(capsys, tmp_path, monkeypatch):
     assert blocks
     scope = {}
     for block in blocks:
-        exec(compile(block, "README.md", "exec"), scope)
+        with warnings.catch_warnings():
+            if "max_seconds" in block:  # how far it comes is a matter of the machine
+                warnings.simplefilter("ignore", trj.errors.ConvergenceWarning)
+            exec(compile(block, "README.md", "exec"), scope)
     assert "visits" in capsys.readouterr().out
 
 
