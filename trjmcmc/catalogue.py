@@ -73,6 +73,7 @@ def tabled(
     interval: float,
     share: Callable[[Mask], Estimate],
     error_where: Callable[[NDArray[np.floating], Mask], tuple[float, float, str]],
+    rhat_of: Callable[[NDArray[np.floating]], float],
 ) -> pd.DataFrame:
     """One row an entry; see :meth:`Result.catalogue`.
 
@@ -83,6 +84,7 @@ def tabled(
         share: Gives the share of some draws, a mask (chain, draw), with its error.
         error_where: Gives the standard error of a mean over such draws, effective draws, and a
             note.
+        rhat_of: Gives R-hat of a series, (chain, draw).
     """
     if not 0 < interval < 1:
         raise ConfigurationError(f"interval: expected a probability in (0, 1), got {interval}")
@@ -93,16 +95,21 @@ def tabled(
         inside = mine.any(-1)
         p = share(inside)
         row: dict[str, Any] = {"probability": p.value, "se": p.std_error, "ess": p.ess}
-        note = p.warning
+        note, rhats = p.warning, [rhat_of(inside.astype(float))]
         for name, x in drawn.described(mine).items():
             error, _, said = error_where(x, inside)
-            note = note or said
+            note, series = note or said, np.zeros(inside.shape)
+            series[inside] = x - x.mean()
+            rhats.append(rhat_of(series))
             parts = (x.mean(), error, x.std(), *np.quantile(x, tails))
             row |= {f"{name}_{part}": v for part, v in zip(PARTS, parts, strict=True)}
-        rows.append({**row, "note": note})
+        rhat = max((r for r in rhats if not math.isnan(r)), default=math.nan)
+        rows.append({**row, "rhat": rhat, "note": note})
     columns = [f"{name}_{part}" for name in drawn.numbers for part in PARTS]
     index = pd.RangeIndex(1, len(rows) + 1, name="entry")
-    table = pd.DataFrame(rows, index, columns=["probability", "se", "ess", *columns, "note"])
+    table = pd.DataFrame(
+        rows, index, columns=["probability", "se", "ess", *columns, "rhat", "note"]
+    )
     spare = drawn.active & (found.entry < 0)
     table.attrs["unassigned"] = float(spare.sum(-1).mean())
     return table

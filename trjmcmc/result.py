@@ -224,7 +224,7 @@ class Result:
     def visits(self, label: str) -> Estimate:
         """Probability of a model by the share of the draws in it."""
         if label not in self._cache:
-            e = self._share_of(self.visited(label), self._thinned(label), label)
+            e = self._share_of(self.visited(label), self._thinned(label))
             prior = float(self.space.log_prior(self.space.code_of(label)[None])[0])
             if self.space.size == 1:
                 e = Estimate(1.0, 0.0, math.inf)
@@ -237,7 +237,6 @@ class Result:
         self,
         inside: NDArray[np.bool_],
         thinned: NDArray[np.float64] | None = None,
-        *models: str,
     ) -> Estimate:
         """Share of the draws where some models are, with what is in doubt in its error."""
         e = visit_probability(inside, self._index_ess, thinned, self.ancestor)
@@ -277,13 +276,17 @@ class Result:
             [d.size for d in self.doubts.values()],
             [d.note for d in self.doubts.values()],
         )
-        rhat = float(split_rhats(series[self._convergence.first][..., None])[0])
+        rhat = self.rhat_of(series)
         if sd and rhat > HIGH_RHAT:
             sizes, notes = [*sizes, start_error(rhat)], [*notes, f"R-hat {rhat:.2f}"]
         wide = math.hypot(error, *(sd * size for size in sizes))
         if sizes and not sd:  # what never changed may be what was never met
             wide = math.nan
         return wide, notes[0] if notes else ""
+
+    def rhat_of(self, series: NDArray[Any]) -> float:
+        """Split R-hat of a series, (chain, draw), over chains of independent starts."""
+        return float(split_rhats(series[self._convergence.first][..., None].astype(float))[0])
 
     def error_where(
         self, x: NDArray[np.floating], inside: NDArray[np.bool_]
@@ -318,7 +321,9 @@ class Result:
                     f"{s.met} of {s.draws} prior draws met a part of the posterior of "
                     f"{s.model!r} that neither map nor pilot run knows"
                 )
-                found = {s.model: Doubt(note, math.nan, everywhere=True), **found}
+                seldom = self.visited(s.model).mean() < SELDOM
+                place = EVERY if seldom and self._matters(s.model, s.share) else s.model
+                found = {place: Doubt(note, math.nan, everywhere=True), **found}
         for label, said in self.coarse.items():
             if self.visited(label).mean() > WORTH:
                 found = {label: Doubt(said, math.nan, everywhere=True, said=True), **found}
@@ -330,6 +335,15 @@ class Result:
             note = f"nothing sound tells the probability of {some}"
             found = {EVERY: Doubt(note, math.nan), **found}
         return found
+
+    def _matters(self, label: str, share: float) -> bool:
+        """Whether a model would be worth a word if it had so many times its evidence more."""
+        known = {
+            m: max(e.value for r in self._given_routes.values() if (e := r.get(m)) is not None)
+            for m in self._given_routes.get("importance", {})
+        }
+        top = max(known.values(), default=-math.inf)
+        return known.get(label, -math.inf) + math.log1p(share) > top + math.log(WORTH)
 
     @property
     def apart(self) -> dict[str, float]:
@@ -389,8 +403,7 @@ class Result:
 
     def _rhat(self, label: str) -> float:
         """R-hat of being in a model, over chains of independent starts; NaN where constant."""
-        inside = self.visited(label)[self._convergence.first]
-        return float(split_rhats(inside[..., None].astype(float))[0])
+        return self.rhat_of(self.visited(label))
 
     def convergence(self) -> pd.DataFrame:
         """Have chains forgotten where they began? Of all that they pass, by model.
@@ -1139,7 +1152,8 @@ class Result:
         Returns:
             One row an entry. ``probability`` that there is such a component, its standard error
             ``se`` and the effective number of draws ``ess``, as in
-            :meth:`model_probabilities`; for each parameter, at the draws that hold the entry, in
+            :meth:`model_probabilities`; ``rhat`` of its presence and of its parameters, the
+            largest; for each parameter, at the draws that hold the entry, in
             your units: ``_mean`` with its standard error ``_mcse``, ``_sd``, and the interval
             from ``_low`` to ``_high``; ``note``: what makes the probability doubtful. No rows
             where no draw has a component. ``attrs["unassigned"]`` is the mean number of
@@ -1174,7 +1188,7 @@ class Result:
         def share(inside: NDArray[np.bool_]) -> Estimate:
             return self._doubted(visit_probability(inside, ess, None, self.ancestor), inside)
 
-        return tabled(drawn, found, interval, share, self.error_where)
+        return tabled(drawn, found, interval, share, self.error_where, self.rhat_of)
 
     def components(
         self, kind: str | int | None = None, *, least: float = LEAST
