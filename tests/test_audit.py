@@ -394,6 +394,7 @@ def test_chains_start_in_every_mode_and_cross():
     assert bool(((found - torch.tensor(WEIGHTS)).abs() < 0.04).all())
 
 
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # it is a short run
 def test_the_audit_can_be_larger_or_off():
     target = toys.gaussians()
     before = target.evaluations

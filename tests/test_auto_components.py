@@ -83,8 +83,8 @@ def overlapping():
 def test_whole_vectors_jump_where_they_help_and_time_is_held():
     target = overlapping()
     begun = time.monotonic()
-    result = trj.TRJSampler(target, seed=1).run(max_seconds=9, progress=False)
-    assert time.monotonic() - begun < 15
+    result = trj.TRJSampler(target, seed=1).run(max_seconds=20, progress=False)
+    assert time.monotonic() - begun < 26
     assert "normals" in result.report.acceptance
     assert result.report.plan.settings["components"]["births learned from"] > 100
     assert result.raw.n_draws > 10

@@ -466,7 +466,7 @@ def test_models_never_visited_show_a_bound():
             trj.Model("rare", {}, lambda p: torch.tensor(-14.0)),
         ]
     )
-    result = trj.TRJSampler(target, seed=1).run(draws=100, chains=64, progress=False)
+    result = trj.TRJSampler(target, seed=1).run(draws=400, chains=64, progress=False)
     row = result.evidence().loc["rare"]
     assert row["visits"] > -14.0 and math.isinf(row["visits_se"])  # a bound above the truth
     assert "never visited" in row["note"]

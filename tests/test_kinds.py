@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -13,7 +14,13 @@ from tests.test_components import exactly_distributed
 from tests.test_large_spaces import limit
 from trjmcmc.components import Components
 from trjmcmc.defaults import component_walks, components_of
-from trjmcmc.errors import ConfigurationError, ShapeError, TargetError, UnknownModelError
+from trjmcmc.errors import (
+    ConfigurationError,
+    ConvergenceWarning,
+    ShapeError,
+    TargetError,
+    UnknownModelError,
+)
 from trjmcmc.kernel import (
     BirthDeath,
     ComponentBirthDeath,
@@ -227,21 +234,31 @@ def test_dropped_numbers_show_in_the_posterior_too(generator, monkeypatch):
 @pytest.fixture(scope="module")
 def result():
     sampler = trj.TRJSampler(linear(), seed=1)
-    return sampler.run(draws=400, chains=64, progress=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # its parameters are slow
+        return sampler.run(draws=400, chains=64, progress=False)
+
+
+def allowed(inside, stated):
+    """Five standard errors, as stated or by the spread of independent chains, the smaller."""
+    means = inside.mean(1)
+    return 5 * np.fmin(stated, max(means.std(ddof=1) / len(means) ** 0.5, 1e-3))
 
 
 def test_a_run_finds_the_exact_probabilities(result):
     table, exact = result.model_probabilities(), exact_models().tolist()
     for (label, row), p in zip(table.iterrows(), exact, strict=True):
-        assert abs(row["visits"] - p) < 5 * row["visits_se"], label
+        assert abs(row["visits"] - p) < allowed(result.visited(label), row["visits_se"]), label
     counts = result.counts()
     assert counts.index.names == ["kind", "count"]
     grid = exact_models().reshape(4, 3)
-    for kind, axis in (("lumps", 1), ("lines", 0)):
+    for column, (kind, axis) in enumerate((("lumps", 1), ("lines", 0))):
         of_kind = counts.loc[kind]
         assert float(of_kind["probability"].sum()) == pytest.approx(1)
         gap = (of_kind["probability"] - grid.sum(axis).numpy()).abs()
-        assert (gap < 5 * of_kind["se"] + 1e-3).all()
+        code = result.raw.code[..., column].numpy()
+        for n, se in of_kind["se"].items():
+            assert gap[n] < allowed(code == n, se) + 1e-3
     included = result.inclusion_probabilities()
     assert list(included.index) == ["lumps 1", "lumps 2", "lumps 3", "lines 1", "lines 2"]
     two = counts.loc["lumps"]["probability"].iloc[2:].sum()
@@ -276,12 +293,13 @@ def test_a_result_has_tables_pictures_and_files_of_both_kinds(result, tmp_path):
     assert np.array_equal(again.draws(label)["a"], draws["a"])
 
 
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # it is a short run
 def test_a_run_without_data_finds_the_prior():
     target = prior_only(tie=0.0)
     result = trj.TRJSampler(target, seed=2).run(draws=200, chains=64, progress=False)
     p = target.space.log_prior(target.space.enumerate()).exp().tolist()
     for (label, row), exact in zip(result.model_probabilities().iterrows(), p, strict=True):
-        assert abs(row["visits"] - exact) < 5 * row["visits_se"], label
+        assert abs(row["visits"] - exact) < allowed(result.visited(label), row["visits_se"]), label
     assert "components" in str(result.report.plan)
 
 
