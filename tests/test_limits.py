@@ -39,7 +39,7 @@ def timed(target, budget, **settings):
 def test_a_small_budget_is_kept_and_brings_an_answer(make, budget):
     result, over = timed(make(), budget)
     assert over < GRACE + 0.1 * budget
-    assert result.raw.n_draws >= 2  # 5 and more on a machine of their own
+    assert result.raw.n_draws >= 5
     table = result.model_probabilities()
     assert (table["visits_se"].notna() | (table["note"] != "")).all()
 
