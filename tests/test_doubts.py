@@ -325,7 +325,7 @@ def test_prior_draws_climb_to_what_maps_have_lost(centres, lost, generator):
     pool = Pool(code.expand(len(theta), -1), theta, torch.zeros(len(theta)))
     flow = gaussian_mixture(target.space, pool, generator)
     known = math.log(0.3) if lost else 0.0
-    found = screen(target, code, known, [flow], 20_000, generator)
+    found = screen(target, code, known, [lambda: flow], 20_000, generator)
     assert found.lost is lost and found.draws == 20_000
     if lost:
         assert found.share == pytest.approx(0.7 / 0.3, rel=0.2)

@@ -35,7 +35,7 @@ def timed(target, budget, **settings):
 
 
 @quiet
-@pytest.mark.parametrize(("make", "budget"), [(many_models, 4.0), (trj.problems.coal_mining, 4.0)])
+@pytest.mark.parametrize(("make", "budget"), [(many_models, 6.0), (trj.problems.coal_mining, 6.0)])
 def test_a_small_budget_is_kept_and_brings_an_answer(make, budget):
     result, over = timed(make(), budget)
     assert over < GRACE + 0.1 * budget

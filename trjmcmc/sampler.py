@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -1103,9 +1104,12 @@ class TRJSampler:
         begun, end = time.perf_counter(), time.monotonic() + seconds
         price = self._recipe.price(codes)
         generator = torch.Generator(target.device).manual_seed(self.seed)
-        maps = [self._map]
+        maps: list[Callable[[], Transport]] = [lambda: self._map]
         if seen is not None:
-            maps.append(gaussian_mixture(space, seen, generator))
+            maps.append(cache(lambda: gaussian_mixture(space, seen, generator)))
+        audit, audited = self._recipe.audit, {}
+        if audit is not None:  # a poor map may have next to nothing of an evidence
+            audited = dict(zip(space.label(audit.code), audit.log_mass.tolist(), strict=True))
         found = []
         for place, (code, label) in enumerate(known):
             now = time.monotonic()
@@ -1113,7 +1117,8 @@ class TRJSampler:
             n = int(min(MOST_SCREENED, share / (SCREEN_EVALUATIONS * price)))
             if n < FEWEST_SCREENED:
                 break
-            level = self._log_mass[label].value - float(space.log_prior(code[None])[0])
+            height = max(self._log_mass[label].value, audited.get(label, -math.inf))
+            level = height - float(space.log_prior(code[None])[0])
             with suppress(TRJError):  # the likelihood fails out there
                 until = now + share
                 found.append(screen(target, code, level, maps, MOST_SCREENED, generator, until))

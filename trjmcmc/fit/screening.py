@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,8 @@ from torch import Tensor
 from ..target import Target
 from ..transport import Transport
 from .audit import HOPELESS
+
+Maps = Sequence[Callable[[], Transport]]
 
 CHUNK = 8192  # draws evaluated at once
 TOP = 512  # draws of the most mass, or that have climbed highest, that are looked at under the maps
@@ -57,7 +59,7 @@ def screen(
     target: Target,
     code: Tensor,
     log_evidence: float,
-    transports: Sequence[Transport],
+    transports: Maps,
     n: int,
     generator: torch.Generator,
     deadline: float = math.inf,
@@ -72,7 +74,8 @@ def screen(
         target: The target.
         code: One model, shape (L,).
         log_evidence: Of the model as it is known, nats.
-        transports: Maps; a part is lost that none of them knows.
+        transports: Functions that give maps; a part is lost that none of them knows, and later ones
+            are asked only for what the ones before do not know.
         n: Prior draws, at most.
         generator: Source of randomness.
         deadline: Time by ``time.monotonic`` after which no further batch of them begins.
@@ -121,16 +124,15 @@ def _best(theta: Tensor, score: Tensor, most: int = TOP) -> tuple[Tensor, Tensor
     return theta[best], score[best]
 
 
-def _unknown(
-    target: Target, code: Tensor, theta: Tensor, level: float, transports: Iterable[Transport]
-) -> Tensor:
+def _unknown(target: Target, code: Tensor, theta: Tensor, level: float, transports: Maps) -> Tensor:
     """Points at which no map has anything to speak of although the posterior has, shape (n,)."""
     codes = code.expand(len(theta), -1)
     log_pi = target.log_joint(codes, theta).double() - level
     lost = log_pi > -math.inf
     for transport in transports:
-        log_q = transport.log_prob(theta, codes).double().nan_to_num(-math.inf)
-        lost &= log_pi - log_q > HOPELESS
+        if bool(lost.any()):
+            log_q = transport().log_prob(theta, codes).double().nan_to_num(-math.inf)
+            lost &= log_pi - log_q > HOPELESS
     return lost
 
 
@@ -162,7 +164,7 @@ def _about(
     summit: Tensor,
     scale: Tensor,
     level: float,
-    transports: Sequence[Transport],
+    transports: Maps,
     generator: torch.Generator,
 ) -> float:
     """Mass about a summit that no map knows, over the known mass.
