@@ -11,6 +11,7 @@ from torch.distributions import Normal
 
 import trjmcmc as trj
 from tests import toys
+from trjmcmc.carry import carry
 from trjmcmc.doubts import EVERY, Convergence
 from trjmcmc.draws import Draws
 from trjmcmc.errors import ConvergenceWarning, CoverageWarning, LimitWarning, TRJWarning
@@ -25,6 +26,7 @@ from trjmcmc.estimate.convergence import (
 from trjmcmc.estimate.mean import spread_error
 from trjmcmc.fit import Audit, AuditReport, ModelAudit, Pool, gaussian_mixture, screen
 from trjmcmc.result import Result, RunReport
+from trjmcmc.sample import Tally
 
 
 def said_by(result):
@@ -142,7 +144,7 @@ def test_chains_of_few_ancestors_have_no_error(rng):
     ancestor = torch.arange(256) % 5
     result = chains_of(x, ancestor=ancestor)
     assert "256 chains descend from 5 draws" in said_by(result)[ConvergenceWarning]
-    assert result.doubts[EVERY].everywhere
+    assert result.doubts[0].everywhere
     error, note = result.widened(0.01, x[..., 0])
     assert math.isnan(error) and "descend" in note
     assert not chains_of(x, ancestor=torch.arange(256)).doubts
@@ -279,7 +281,7 @@ def test_counts_at_their_limit_are_not_blamed_on_the_limit_where_chains_do_not_m
     theta = torch.randn(64, 200, 3)
     draws = Draws(code, theta, torch.randn(64, 200))
     said = said_by(Result(target.space, draws, {}, {}, RunReport(), slot_names=target.slot_names))
-    assert LimitWarning not in said and "R-hat" in said[ConvergenceWarning]
+    assert LimitWarning not in said and "ever left" in said[ConvergenceWarning]
 
 
 def test_inclusion_probabilities_say_what_chains_remember(rng):
@@ -325,10 +327,13 @@ def test_prior_draws_climb_to_what_maps_have_lost(centres, lost, generator):
     pool = Pool(code.expand(len(theta), -1), theta, torch.zeros(len(theta)))
     flow = gaussian_mixture(target.space, pool, generator)
     known = math.log(0.3) if lost else 0.0
-    found = screen(target, code, known, [lambda: flow], 20_000, generator)
+    found = screen(target, code, known, [lambda: flow], theta[:0], 20_000, generator)
     assert found.lost is lost and found.draws == 20_000
     if lost:
         assert found.share == pytest.approx(0.7 / 0.3, rel=0.2)
+        seen = torch.cat([theta, 3.0 + 0.3 * torch.randn(2000, 4, generator=generator)])
+        again = screen(target, code, known, [lambda: flow], seen, 20_000, generator)
+        assert not again.lost  # chains have been there, whatever the maps
     else:
         assert found.share < 0.01
 
@@ -383,3 +388,92 @@ def test_convergence_is_known_of_every_kind_of_space():
             result.space, result.raw, result._model, result._visited, result.slot_names
         ).table(quick=True)
         assert set(quick.index) == set(table.index)
+
+
+# ---- doubts side by side --------------------------------------------------------------------
+
+
+def test_a_mild_doubt_hides_no_grave_one(rng):
+    """R-hat of 1.15, which is mild, beside a lost mode, which is not."""
+    x = rng.normal(size=(64, 200, 1)) + 0.55 * rng.normal(size=(64, 1, 1))
+    mild = chains_of(x)
+    assert math.isfinite(mild.widened(0.01, rng.normal(size=(64, 200)))[0]) and mild.doubts
+    grave = chains_of(x)
+    grave.report.screening = (trj.fit.Screening("only", 1000, 40, 2.0),)
+    assert len(grave.doubts) == 2
+    assert math.isnan(grave.widened(0.01, rng.normal(size=(64, 200)))[0])
+    assert "prior draws" in said_by(grave)[ConvergenceWarning]
+
+
+def test_a_bayes_factor_that_nothing_tells_is_no_certainty(rng):
+    code = torch.randint(0, 3, (64, 200, 1), generator=torch.Generator().manual_seed(0))
+    x = rng.normal(size=(64, 200, 1))
+    plain = chains_of(x, code, ancestor=torch.arange(64) % 3)
+    labels = plain.space.label(plain.space.enumerate())
+    routes = {"importance": dict.fromkeys(labels, Estimate(-1.0, 0.01))}
+    result = Result(plain.space, plain.raw, {}, routes, RunReport())
+    for log in (True, False):
+        e = result.bayes_factor(labels[0], labels[1], log=log)
+        assert math.isfinite(e.value) and math.isnan(e.std_error) and "descend" in e.warning
+
+
+def test_chains_that_never_leave_one_of_many_models_are_told(rng):
+    """None of 150 models has one percent of the draws."""
+    nothing_to_see = [trj.Model(f"m{i}", {}, lambda p: torch.tensor(0.0)) for i in range(150)]
+    space = trj.Target(nothing_to_see).space
+    code = (torch.arange(300) % 150)[:, None, None].expand(300, 50, 1)
+    draws = Draws(code, torch.zeros(300, 50, 0), torch.zeros(300, 50))
+    result = Result(space, draws, {}, {}, RunReport())
+    assert "ever left its model" in said_by(result)[ConvergenceWarning]
+    assert result.model_probabilities()["visits_se"].isna().all()
+
+
+@pytest.mark.parametrize("draws", [1, 3])
+def test_a_few_draws_a_chain_tell_no_error(draws, rng):
+    x = rng.normal(size=(64, draws, 1)) + 10 * (np.arange(64) % 2)[:, None, None]
+    result = chains_of(x)
+    assert f"{draws} draws a chain" in said_by(result)[ConvergenceWarning]
+    assert math.isnan(result.widened(0.01, x[..., 0])[0])
+
+
+def test_doubts_about_one_model_leave_the_means_of_others(rng):
+    code = torch.randint(0, 2, (64, 400, 1), generator=torch.Generator().manual_seed(0))
+    x = rng.normal(size=(64, 400, 1))
+    x[code.numpy()[..., 0] == 1] += (
+        8.0 * (np.arange(64) % 2)[:, None].repeat(400, 1)[code.numpy()[..., 0] == 1][:, None]
+    )
+    plain = chains_of(x, code)
+    labels = plain.space.label(plain.space.enumerate())
+    routes = {"importance": dict.fromkeys(labels, Estimate(-1.0, 0.01))}
+    result = Result(plain.space, plain.raw, {}, routes, RunReport())
+    (doubt,) = result.doubts
+    assert doubt.model == labels[1]
+    for label, told in ((labels[0], True), (labels[1], False)):
+        inside = result.visited(label)
+        error, _, note = result.error_where(x[..., 0][inside], inside)
+        assert math.isfinite(error) is told and (note == "") is told
+
+
+def test_effective_draws_are_over_ancestors(rng):
+    shift = rng.normal(size=(32, 1, 1)).repeat(8, 0)
+    x = rng.normal(size=(256, 100, 1)) + 0.3 * shift
+    alone = chains_of(x, ancestor=torch.arange(256)).convergence()
+    family = chains_of(x, ancestor=torch.arange(256) // 8).convergence()
+    assert family.loc[("only", "u0"), "ess_bulk"] < 0.3 * alone.loc[("only", "u0"), "ess_bulk"]
+
+
+def test_the_tempering_of_components_knows_ancestors(generator):
+    """One narrow place that few prior draws are near: nearly all chains descend from these."""
+    target = trj.Target(
+        trj.Counts(1, of="place"),
+        {"place": torch.distributions.Uniform(0.0, 1000.0)},
+        lambda p, active: active[:, 0] * (50.0 - (p["place"][:, 0] - 500.0).square()),
+    )
+    code = target.space.sample_prior(256, generator)
+    state = trj.kernel.start(target, code, target.sample_prior(code, generator))
+    kernel = trj.kernel.Cycle(
+        [trj.kernel.ComponentBirthDeath(target), trj.kernel.ComponentWalk(target)]
+    )
+    state, ancestor = carry(target, state, kernel, generator, Tally(target))
+    assert len(ancestor) == 256 and ancestor.max() < 256
+    assert len(ancestor.unique()) < 128  # of 256

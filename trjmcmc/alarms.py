@@ -37,16 +37,17 @@ def alarms(result: Result) -> Iterator[Alarm]:
     """
     yield from _convergence(result)
     yield from _length(result)
-    if (audit := result.report.audit) is not None:
-        yield from _pilot(result) if audit.normals else coverage(audit)
+    if (audit := result.report.audit) is not None:  # normals need not cover, draws must
+        yield from _pilot(result)
+        yield from () if audit.normals else coverage(audit)
     yield from _limits(result)
     yield from _numbers(result)
     yield from _disagreement(result)
 
 
 def _convergence(result: Result) -> Iterator[Alarm]:
-    elsewhere = {d.note for d in result.doubts.values() if d.said}
-    notes = dict.fromkeys(d.note for d in result.doubts.values() if not d.said)
+    elsewhere = {d.note for d in result.doubts if d.said}
+    notes = dict.fromkeys(d.note for d in result.doubts if not d.said)
     flagged = [
         (label, e.value, e.warning) for label in result.models for e in [result.visits(label)]
     ]
@@ -109,8 +110,8 @@ def coverage(audit: AuditReport) -> Iterator[Alarm]:
 
 
 def _pilot(result: Result) -> Iterator[Alarm]:
-    """The pilot run of a run that trained nothing: fitted normals need not cover, draws must."""
-    if apart := result.apart:
+    """Tempered runs that contradict each other, whatever the map that is held against them."""
+    if apart := result.halves_apart:
         yield (
             "the pilot run contradicts itself on "
             + ", ".join(f"{m!r} (halves differ by {gap:.1f} nats)" for m, gap in apart.items())

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from .draws import Draws
 from .estimate.convergence import (
     FEW_STARTS,
+    LEAST_DRAWS,
     effective_draws,
     families,
     rank_rhats,
@@ -38,6 +39,7 @@ class Doubt:
     """A reason not to trust what chains say of a model.
 
     Attributes:
+        model: Label, or :data:`EVERY`.
         note: In words.
         size: By how much the log evidence, in nats, or any mean, in standard deviations, may be
             off; NaN where nothing tells.
@@ -45,6 +47,7 @@ class Doubt:
         said: Whether it has a warning of its own.
     """
 
+    model: str
     note: str
     size: float
     everywhere: bool = False
@@ -98,7 +101,8 @@ class Convergence:
         self.space, self.labels, self.names = space, labels, names
         self.draws, self.model = draws, model
         ancestor = None if draws.ancestor is None else draws.ancestor.numpy()
-        self.first, self.starts = families(ancestor, draws.n_chains)
+        self.first = families(ancestor, draws.n_chains)[0]
+        self.ancestor = ancestor
 
     def table(self, quick: bool = False) -> pd.DataFrame:
         """Indexed by model and quantity; ``rhat``, ``ess_bulk``, ``ess_tail``, ``share``.
@@ -113,7 +117,7 @@ class Convergence:
             if quick:
                 bulk = tail = np.full(len(rhat), math.nan)
             else:
-                bulk, tail = effective_draws(part.x, part.inside)
+                bulk, tail = effective_draws(part.x, part.inside, self.ancestor)
             for q, name in enumerate(part.names):
                 rows.append((rhat[q], bulk[q], tail[q], part.share))
                 index.append((part.model, name))
@@ -155,6 +159,7 @@ class Convergence:
                 yield Part(EVERY, [IN + label], inside[..., None] * 1.0, everywhere)
             rest = rest & ~inside
         if rest.mean() > WORTH:
+            yield Part(EVERY, [IN + REST], rest[..., None] * 1.0, everywhere)
             yield from self._by_slot(code, theta, rest)
         if isinstance(self.space, Subsets):
             on = self.space.items(code.flatten(0, 1)).view(*code.shape[:2], -1).numpy()
@@ -195,23 +200,29 @@ class Convergence:
             names = [n for n, mine in zip(self.names, shared, strict=True) if mine]
             yield Part(EVERY, names, theta[..., shared], everywhere)
 
-    def doubts(self) -> dict[str, Doubt]:
-        """By model, or :data:`EVERY`, the quantity whose chains remember their start best.
+    def doubts(self) -> list[Doubt]:
+        """Reasons not to trust the chains, by model the quantity that remembers its start best.
 
         Shares of models and items have R-hats of their own.
         """
-        if len(self.first) < min(FEW_STARTS, self.draws.n_chains / 2):
+        chains, draws = self.draws.n_chains, self.draws.n_draws
+        if draws < LEAST_DRAWS:
+            return [Doubt(EVERY, f"{draws} draws a chain tell nothing of their error", math.nan)]
+        if len(self.first) < min(FEW_STARTS, chains / 2):
             of = "one draw" if len(self.first) == 1 else f"{len(self.first)} draws"
-            note = f"all {self.draws.n_chains} chains descend from {of} of the prior"
-            return {EVERY: Doubt(note, math.nan, everywhere=True)}
+            note = f"all {chains} chains descend from {of} of the prior"
+            return [Doubt(EVERY, note, math.nan, everywhere=True)]
+        stuck = (self.model == self.model[:, :1]).all() and np.ptp(self.model) > 0
+        if stuck and chains > 1:
+            return [Doubt(EVERY, "no chain has ever left its model", math.nan)]
         table = self.table(quick=True)
         shares = table.index.get_level_values("quantity").str.startswith((IN, INCLUDES))
         table = table[~shares & (table["rhat"] > SLOW_RHAT)]
-        found = {}
+        found = []
         for model, rows in table.groupby(level="model"):
             _, name = worst = rows["rhat"].idxmax()
             rhat = float(rows.loc[worst, "rhat"])
             said = "" if model in {EVERY, REST} else f" in {model!r}"
             label = EVERY if model == REST else str(model)
-            found[label] = Doubt(f"R-hat {rhat:.2f} of {name}{said}", start_error(rhat))
+            found.append(Doubt(label, f"R-hat {rhat:.2f} of {name}{said}", start_error(rhat)))
         return found

@@ -76,6 +76,8 @@ NOTHING = Estimate(math.nan, math.inf, 0.0)
 OTHERS = "(other models)"
 PIECES = 4  # chains that the draws in one model are cut into
 APART = 2.0  # nats between the halves of a pilot run that may have lost a mode
+NOTICED = 0.1  # of an error, from where what widens it is named
+DIGITS = 12  # of a share
 SELDOM = 0.05  # share of the draws below which a model can't spoil all the others
 REACH = 5.0  # standard errors that an evidence in doubt may be off
 
@@ -244,45 +246,54 @@ class Result:
 
     def _doubted(self, e: Estimate, inside: NDArray[np.bool_]) -> Estimate:
         """A share whose error counts what is in doubt about any model."""
-        if not self.doubts:
+        error, p, notes = e.std_error, e.value, []
+        for d in self.doubts:
+            if d.model == EVERY:
+                size = d.size * math.sqrt(max(p * (1 - p), 0.0))
+            else:
+                here = self.visited(d.model)
+                part = here.mean()
+                within = float((here & inside).sum() / here.sum()) if part else p
+                # of a model seldom visited an unknown error is no more than all it has
+                most = 1.0 if math.isnan(d.size) and part < SELDOM else d.size
+                size = most * part * abs(within - p)
+            if not size <= NOTICED * error:
+                notes.append(d.note)
+            error = math.hypot(error, size)
+        if not notes:
             return e
-        error, p = e.std_error, e.value
-        for label, doubt in self.doubts.items():
-            if label == EVERY:
-                error = math.hypot(error, doubt.size * math.sqrt(p * (1 - p)))
-                continue
-            here = self.visited(label)
-            part = here.mean()
-            within = float((here & inside).sum() / here.sum()) if part else p
-            # of a model seldom visited an unknown error is no more than all it has
-            size = 1.0 if math.isnan(doubt.size) and part < SELDOM else doubt.size
-            error = math.hypot(error, size * part * abs(within - p))
-        note = next(iter(self.doubts.values())).note
         ess = min(e.ess, p * (1 - p) / error**2) if error > 0 else math.nan
-        return replace(e, std_error=error, ess=ess, warning=e.warning or note)
+        return replace(e, std_error=error, ess=ess, warning=e.warning or notes[0])
 
-    def widened(self, error: float, series: NDArray[np.floating]) -> tuple[float, str]:
+    def _remembered(self, series: NDArray[Any]) -> list[Doubt]:
+        """What the chains remember of their start, by R-hat of a series."""
+        rhat = self.rhat_of(series)
+        return [Doubt(EVERY, f"R-hat {rhat:.2f}", start_error(rhat))] if rhat > HIGH_RHAT else []
+
+    def widened(
+        self, error: float, series: NDArray[np.floating], inside: NDArray[np.bool_] | None = None
+    ) -> tuple[float, str]:
         """The error of a mean with what the chains remember of their start, and why.
 
         Arguments:
             error: Standard error of the mean of independent or autocorrelated draws.
             series: What each draw adds to the mean, shape (chain, draw).
+            inside: Draws that the mean is of, shape (chain, draw); all if omitted.
 
         Returns:
             The error, NaN where nothing tells it, and what is in doubt, in words.
         """
         sd = float(series.std())
-        sizes, notes = (
-            [d.size for d in self.doubts.values()],
-            [d.note for d in self.doubts.values()],
-        )
-        rhat = self.rhat_of(series)
-        if sd and rhat > HIGH_RHAT:
-            sizes, notes = [*sizes, start_error(rhat)], [*notes, f"R-hat {rhat:.2f}"]
-        wide = math.hypot(error, *(sd * size for size in sizes))
-        if sizes and not sd:  # what never changed may be what was never met
+        doubts = [
+            d
+            for d in self.doubts
+            if d.model == EVERY or inside is None or (self.visited(d.model) & inside).any()
+        ]
+        doubts += self._remembered(series) if sd else []
+        wide = math.hypot(error, *(sd * d.size for d in doubts))
+        if doubts and not sd:  # what never changed may be what was never met
             wide = math.nan
-        return wide, notes[0] if notes else ""
+        return wide, doubts[0].note if doubts else ""
 
     def rhat_of(self, series: NDArray[Any]) -> float:
         """Split R-hat of a series, (chain, draw), over chains of independent starts."""
@@ -300,7 +311,7 @@ class Result:
         error, ess = mean_error_where(x, inside, self.ancestor)
         series = np.zeros(inside.shape)
         series[inside] = (x - x.mean()) / inside.mean()
-        wide, note = self.widened(error, series)
+        wide, note = self.widened(error, series, inside)
         if wide != error:
             ess = float(x.var()) / wide**2
         return wide, ess, note
@@ -312,29 +323,29 @@ class Result:
         )
 
     @cached_property
-    def doubts(self) -> dict[str, Doubt]:
-        """What is known against the chains, by model or for all of them."""
+    def doubts(self) -> list[Doubt]:
+        """What is known against the chains, and what was fitted to their draws, gravest first."""
         found = self._convergence.doubts()
         for s in self.report.screening:
             if s.lost:
                 note = (
                     f"{s.met} of {s.draws} prior draws met a part of the posterior of "
-                    f"{s.model!r} that neither map nor pilot run knows"
+                    f"{s.model!r} that neither map nor chains know"
                 )
                 seldom = self.visited(s.model).mean() < SELDOM
                 place = EVERY if seldom and self._matters(s.model, s.share) else s.model
-                found = {place: Doubt(note, math.nan, everywhere=True), **found}
+                found.append(Doubt(place, note, math.nan, everywhere=True))
         for label, said in self.coarse.items():
             if self.visited(label).mean() > WORTH:
-                found = {label: Doubt(said, math.nan, everywhere=True, said=True), **found}
-        for model, gap in self.apart.items():
+                found.append(Doubt(label, said, math.nan, everywhere=True, said=True))
+        for model, gap in self.halves_apart.items():
             note = f"halves of the pilot run differ by {gap:.1f} nats"
-            found = {model: Doubt(note, math.nan, everywhere=True, said=True), **found}
-        if self._unknown and EVERY not in found:
+            found.append(Doubt(model, note, math.nan, everywhere=True, said=True))
+        if self._unknown:
             some = ", ".join(map(repr, self._unknown[:3]))
             note = f"nothing sound tells the probability of {some}"
-            found = {EVERY: Doubt(note, math.nan), **found}
-        return found
+            found.append(Doubt(EVERY, note, math.nan))
+        return sorted(found, key=lambda d: (d.model != EVERY, not math.isnan(d.size)))
 
     def _matters(self, label: str, share: float) -> bool:
         """Whether a model would be worth a word if it had so many times its evidence more."""
@@ -343,15 +354,15 @@ class Result:
             for m in self._given_routes.get("importance", {})
         }
         top = max(known.values(), default=-math.inf)
-        return known.get(label, -math.inf) + math.log1p(share) > top + math.log(WORTH)
+        return not known.get(label, -math.inf) + math.log1p(share) <= top + math.log(WORTH)
 
     @property
-    def apart(self) -> dict[str, float]:
+    def halves_apart(self) -> dict[str, float]:
         """By model, nats between the halves of the pilot run that chains start from, if many."""
         audit = self.report.audit
-        if audit is None or not audit.normals:
+        if audit is None:
             return {}
-        return {m.model: abs(m.gap) for m in audit.models if m.matters and abs(m.gap) > APART}
+        return {m.model: abs(m.gap) for m in audit.models if m.matters and not abs(m.gap) <= APART}
 
     @cached_property
     def _unknown(self) -> list[str]:
@@ -387,11 +398,11 @@ class Result:
         found = {route: dict(by_model) for route, by_model in self._given_routes.items()}
         for route, by_model in found.items():
             for label, e in by_model.items():
-                doubts = [d for m, d in self.doubts.items() if m in {label, EVERY}]
-                if "chains" not in SOURCES.get(route, ()):
+                doubts = [d for d in self.doubts if d.model in {label, EVERY}]
+                if "chains" in SOURCES.get(route, ()):
+                    doubts += self._remembered(self.visited(label))
+                else:
                     doubts = [d for d in doubts if d.everywhere]
-                elif (rhat := self._rhat(label)) > HIGH_RHAT:
-                    doubts.append(Doubt(f"R-hat {rhat:.2f}", start_error(rhat)))
                 for d in doubts:
                     e = replace(
                         e,
@@ -498,7 +509,7 @@ class Result:
         if self.space.size is None or len(labels) < self.space.size:
             rest = ~np.isin(self._model, [self._visited.index(x) for x in labels])
             known = self._thinned(*labels)
-            left = None if known is None else 1 - known
+            left = None if known is None else (1 - known).round(DIGITS).clip(0, 1)
             other = self._share_of(rest, left)
             table.loc[OTHERS] = [
                 other.value,
@@ -522,7 +533,11 @@ class Result:
         """
         combined, covariance = self._combined
         moved = [e.shifted(log_change[m]) for m, e in zip(self._weighed, combined, strict=True)]
-        return dict(zip(self._weighed, shares_of(moved, covariance), strict=True))
+        apart = self._apart([e.value for e in combined], shares=True)
+        return {
+            m: replace(e, std_error=math.hypot(e.std_error, self._doubt, gap))
+            for m, e, gap in zip(self._weighed, shares_of(moved, covariance), apart, strict=True)
+        }
 
     def _combined_shares(self, labels: list[str]) -> list[Estimate]:
         """Probabilities by the combination of routes, of the models that were weighed."""
@@ -622,8 +637,9 @@ class Result:
                 spread = float(batches[:, m].std(ddof=1)) / math.sqrt(len(batches))
                 memory = max(1.0, visits.std_error / spread) if spread > 0 else 1.0
             error = e.std_error * memory
-            if (rhat := self._rhat(label)) > HIGH_RHAT:
-                error = math.hypot(error, start_error(rhat) * math.sqrt(e.value * (1 - e.value)))
+            for d in self._remembered(self.visited(label)):
+                spread = math.sqrt(max(e.value * (1 - e.value), 0.0))
+                error = math.hypot(error, d.size * spread)
             e = replace(e, std_error=error, warning=e.warning or visits.warning)
             found[label] = self._doubted(e, self.visited(label))
         return found
@@ -663,7 +679,7 @@ class Result:
             return best
         # what is in doubt is as uncertain as routes are apart
         apart = [e.value - best.value for e in found if math.isfinite(e.value)]
-        sizes = [d.size for m, d in self.doubts.items() if m in {label, EVERY}]
+        sizes = [d.size for d in self.doubts if d.model in {label, EVERY}]
         error = math.hypot(best.std_error, max(map(abs, apart), default=0.0), *sizes)
         return replace(best, std_error=error)
 
@@ -705,9 +721,10 @@ class Result:
             standard error ``_se``; ``combined``, bridge and jumps together, by generalised
             least squares, with what both owe to the same chains in its error; ``probability``
             and ``probability_se``, p(model | data) by the combination; ``verdict``: ``agree``,
-            ``disagree: `` and the routes, or ``unchecked`` where one route alone is free of
-            doubt; ``note``, every route's own warning. A model never visited shows the 95 %
-            upper bound of its log evidence under ``visits``, with an infinite error.
+            ``disagree: `` and the routes, or ``unchecked`` where no two routes without draws in
+            common are free of doubt; ``note``, every route's own warning. A model never visited
+            shows the 95 % upper bound of its log evidence under ``visits``, with an infinite
+            error.
 
         Raises:
             TRJError: There was no map to weigh models by.
@@ -872,25 +889,24 @@ class Result:
         value = odds.value - (prior[0] - prior[1])
         if log:
             return replace(odds, value=value)
-        factor = math.exp(value) if value < 700 else math.inf
-        error = factor * odds.std_error if math.isfinite(odds.std_error) else math.inf
+        factor = math.exp(value) if not value >= 700 else math.inf
+        error = math.inf if math.isinf(odds.std_error) else factor * odds.std_error
         return Estimate(factor, error, odds.ess, odds.warning)
 
     def _doubted_odds(self, e: Estimate, a: str, b: str) -> Estimate:
         """Log odds of two models whose error counts what is in doubt about the chains."""
-        doubts = [d for m, d in self.doubts.items() if m in {a, b, EVERY}]
+        doubts = [d for d in self.doubts if d.model in {a, b, EVERY}]
         for label in (a, b):
-            if (rhat := self._rhat(label)) > HIGH_RHAT:
-                doubts.append(Doubt(f"R-hat {rhat:.2f}", start_error(rhat)))
+            doubts += self._remembered(self.visited(label))
         error = math.hypot(e.std_error, *(d.size for d in doubts))
         said = e.warning or self.visits(a).warning or self.visits(b).warning
         return replace(e, std_error=error, warning=said or "".join(d.note for d in doubts[:1]))
 
     def _log_odds(self, a: str, b: str, route: str) -> Estimate:
         """Log of the ratio of two models' posterior probabilities."""
-        weighed = {a, b} <= set(self._weighed)
-        if route == "combined" and weighed:
-            combined, covariance = self._combined
+        combined, covariance = self._combined if self._weighed else ([], np.zeros((0, 0)))
+        known = [m for m, e in zip(self._weighed, combined, strict=True) if not math.isnan(e.value)]
+        if route == "combined" and {a, b} <= set(known):
             i, j = self._weighed.index(a), self._weighed.index(b)
             x, y = combined[i], combined[j]
             variance = covariance[i, i] + covariance[j, j] - 2 * covariance[i, j]
@@ -1420,7 +1436,8 @@ class Result:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the target: functions of the user's cannot always be pickled."""
-        return {**vars(self), "_given_values": self._values, "target": None}
+        kept = {"_given_values": self._values, "_given_coarse": self.coarse}
+        return {**vars(self), **kept, "target": None}
 
     def plot_running(self, ax: Axes | None = None, *, chains: int = 0) -> Axes:
         """Running estimates of the model probabilities, of so many single chains too."""

@@ -677,7 +677,8 @@ class TRJSampler:
                         self._record(draws, thin, enough, progress)
                     way.stage = "the summing up"
                     assert way.chain is not None
-                    way.missed = enough.missed(way.chain.draws.code.transpose(0, 1))
+                    record = way.chain.draws
+                    way.missed = enough.missed(record.code.transpose(0, 1), record.log_joint.T)
                 return self._finish()
             except KeyboardInterrupt:
                 if way.rescued or (way.chain is not None and way.chain.stopped == "interrupted"):
@@ -1101,12 +1102,15 @@ class TRJSampler:
         codes = codes[space.active(codes).any(-1) & (space.log_prior(codes) > -math.inf)]
         labels = space.label(codes)
         known = [(c, m) for c, m in zip(codes, labels, strict=True) if m in self._log_mass]
+        if not known:
+            return ()
         begun, end = time.perf_counter(), time.monotonic() + seconds
         price = self._recipe.price(codes)
         generator = torch.Generator(target.device).manual_seed(self.seed)
         maps: list[Callable[[], Transport]] = [lambda: self._map]
         if seen is not None:
             maps.append(cache(lambda: gaussian_mixture(space, seen, generator)))
+        none = torch.zeros(0, target.dim, dtype=target.dtype, device=target.device)
         audit, audited = self._recipe.audit, {}
         if audit is not None:  # a poor map may have next to nothing of an evidence
             audited = dict(zip(space.label(audit.code), audit.log_mass.tolist(), strict=True))
@@ -1121,7 +1125,10 @@ class TRJSampler:
             level = height - float(space.log_prior(code[None])[0])
             with suppress(TRJError):  # the likelihood fails out there
                 until = now + share
-                found.append(screen(target, code, level, maps, MOST_SCREENED, generator, until))
+                mine = none if seen is None else seen.theta[(seen.code == code).all(-1)]
+                found.append(
+                    screen(target, code, level, maps, mine, MOST_SCREENED, generator, until)
+                )
         self._seconds["screening"] = time.perf_counter() - begun
         return tuple(found)
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
-from .mean import mean_error
+from .mean import Ancestors, mean_error
 
 HIGH_RHAT = 1.05  # from where chains have not forgotten their start: 20 autocorrelation times
 LOST_RHAT = 1.2  # from where nothing tells how far off their mean may be: 5 of them
@@ -99,12 +99,15 @@ def rank_rhats(x: Array, inside: NDArray[np.bool_]) -> Array:
     return found
 
 
-def effective_draws(x: Array, inside: NDArray[np.bool_]) -> tuple[Array, Array]:
+def effective_draws(
+    x: Array, inside: NDArray[np.bool_], ancestor: Ancestors = None
+) -> tuple[Array, Array]:
     """Effective draws of the bulk and of the tails of quantities, two arrays of shape (Q,).
 
     Arguments:
         x: Quantities, shape (chain, draw, Q).
         inside: Draws at which they exist, shape (chain, draw).
+        ancestor: The independent draw that each chain descends from, shape (chain,).
 
     Source:
         Vehtari et al. (2021), https://doi.org/10.1214/20-BA1221, section 4.3
@@ -118,8 +121,9 @@ def effective_draws(x: Array, inside: NDArray[np.bool_]) -> tuple[Array, Array]:
             (inside & (x[..., q] <= ends[0, q])).astype(float),
             (inside & (x[..., q] >= ends[1, q])).astype(float),
         )
-        bulk[q] = mean_error(scores[..., q])[1]
-        tail[q] = min(mean_error(b)[1] for b in beyond)
+        bulk[q] = mean_error(scores[..., q], ancestor)[1]
+        low, high = (mean_error(b, ancestor)[1] for b in beyond)
+        tail[q] = np.fmin(low, high)
     return bulk, tail
 
 

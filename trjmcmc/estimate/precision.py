@@ -56,7 +56,7 @@ class Progress(NamedTuple):
 
     Attributes:
         error: Largest standard error of an indicator's mean, a bound where nothing has changed.
-        time: Largest autocorrelation time of an indicator, in kept draws.
+        time: Largest autocorrelation time of an indicator, or the log joint, in kept draws.
         log_error: Largest standard error of the log Bayes factor of a model of more than one
             percent to the most probable one; 0 where there is none.
     """
@@ -76,20 +76,20 @@ def progress_of(space: Space, code: Tensor, log_joint: Tensor | None = None) -> 
     Arguments:
         space: The space, on the CPU.
         code: Models, shape (draw, chain, L), on the CPU.
-        log_joint: Shape (draw, chain), which tells how fast chains forget where they have never
-            left a model.
+        log_joint: Shape (draw, chain): chains have to forget where they were inside models too.
     """
     seen = features(space, code)
     if space.size == 1:
         return Progress(0.0, 1.0)
     found = [mean_error(seen[..., f].T.numpy()) for f in range(seen.shape[-1])]
     known = [(error, seen[..., 0].numel() / ess) for error, ess in found if not math.isnan(error)]
+    ess = math.nan if log_joint is None else mean_error(log_joint.double().T.numpy())[1]
+    memory = 1.0 if math.isnan(ess) else code[..., 0].numel() / ess
     if not known:  # one model throughout: the rule of three, a draw in twenty counted
         bound = min(1.0, 3 * FORGOTTEN / code[..., 0].numel())
-        ess = math.nan if log_joint is None else mean_error(log_joint.double().T.numpy())[1]
-        memory = 1.0 if math.isnan(ess) else code[..., 0].numel() / ess
         return Progress(bound, memory, 0.0 if bound < COMMON else math.inf)
-    return Progress(max(e for e, _ in known), max(t for _, t in known), _log_error(seen))
+    times = (memory, *(t for _, t in known))
+    return Progress(max(e for e, _ in known), max(times), _log_error(seen))
 
 
 def _log_error(seen: Tensor) -> float:
@@ -208,17 +208,18 @@ class Enough:
             for kind, error in self.until.items()
         )
 
-    def missed(self, code: Tensor) -> str:
+    def missed(self, code: Tensor, log_joint: Tensor | None = None) -> str:
         """How far a run has come that ended before it was precise enough; empty if it was.
 
         Arguments:
             code: Models of the kept draws, shape (draw, chain, L), on the CPU.
+            log_joint: Of these, shape (draw, chain).
         """
         if not self.until or self.reached:
             return ""
         if len(code) < FEWEST:
             return f"{len(code)} draws a chain"
-        now = progress_of(self.space, code)
+        now = progress_of(self.space, code, log_joint)
         if self._length(now, self.until, len(code)) <= 1:
             return ""
         times = len(code) / now.time

@@ -43,7 +43,7 @@ def visit_probability(
         p = float(indicator.mean())
         error, ess = mean_error(indicator.astype(float), ancestor)
     else:
-        p = float(shares.mean())
+        p = min(max(float(shares.mean()), 0.0), 1.0)
         error, ess = spread_error(shares, p * (1 - p), indicator.size, ancestor)
     if p in {0.0, 1.0}:
         bound = min(1.0, 3 / fallback_ess) if fallback_ess > 0 else 1.0

@@ -26,7 +26,11 @@ GO_ON = 8  # one of so many draws that have made a step uphill goes on
 CLIMBED, FINISHED = 2, 12  # further steps of these, and of the highest
 WALKERS, WALKED, SEEN = 256, 80, 30  # chains about a summit, their steps, those that are kept
 WEIGHED = 2048  # draws by which what lies about a summit is weighed
-FLATTER = 1.3  # times as wide as what the chains have seen, are those draws
+FLATTER = 1.3  # times as wide as what these chains have seen, are those draws
+FIRST_STEP, CHANGES = 0.01, (1.3, 0.9)  # of the walks; if one is taken, and if not
+NEAR = 3.0  # standard deviations of a squared distance, within which a point is part of it
+KNOWN = 0.1  # of the share that it should have among the run's draws: then they know it
+LEAST_SCALE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ class Screening:
     @property
     def lost(self) -> bool:
         """Whether a part of the posterior that matters is missing from the maps."""
-        return self.share > (LOST if self.met >= MET else 1.0)
+        return not self.share <= (LOST if self.met >= MET else 1.0)
 
 
 @torch.no_grad()
@@ -60,6 +64,7 @@ def screen(
     code: Tensor,
     log_evidence: float,
     transports: Maps,
+    seen: Tensor,
     n: int,
     generator: torch.Generator,
     deadline: float = math.inf,
@@ -67,8 +72,9 @@ def screen(
     """Look for posterior mass that maps have lost, from prior draws.
 
     Narrow modes that tempering loses between its temperatures lie high. Of many prior draws a few
-    land there and outweigh all others, or lie on its slopes, so that a few steps uphill lead there:
-    what lies about the highest summit that no map knows is then weighed by importance sampling.
+    land there, or lie on its slopes, so that a few steps uphill lead there: what lies about the
+    highest point that no map knows is then weighed by importance sampling, and is lost if the
+    run's chains have not been there either.
 
     Arguments:
         target: The target.
@@ -76,6 +82,8 @@ def screen(
         log_evidence: Of the model as it is known, nats.
         transports: Functions that give maps; a part is lost that none of them knows, and later ones
             are asked only for what the ones before do not know.
+        seen: Points of that model that chains have passed, shape (k, D): where they are nothing is
+            lost, however poor the maps.
         n: Prior draws, at most.
         generator: Source of randomness.
         deadline: Time by ``time.monotonic`` after which no further batch of them begins.
@@ -94,28 +102,26 @@ def screen(
         theta = torch.where(usable[:, None], theta, 0.0)
         log_prior, log_likelihood = target.log_prior_and_likelihood(codes, theta)
         usable &= log_prior > -math.inf
-        each = torch.where(usable, log_likelihood.double(), -math.inf)
-        mass.append(_best(theta, each - log_evidence))
+        mass.append(_best(theta, torch.where(usable, log_likelihood.double(), -math.inf)))
+        scale = theta[usable].std(0).nan_to_num(1.0).clamp(min=LEAST_SCALE)
         if target.differentiable and target.space.active(code[None]).any():
-            scale = theta[usable].std(0).nan_to_num(1.0).clamp(min=1e-6)
             theta, height = _climbed(target, codes, theta, scale, 1)
             theta, _ = _best(theta, height, max(TOP, size // GO_ON))
             theta, height = _climbed(target, codes[: len(theta)], theta, scale, CLIMBED)
             high.append(_best(theta, height))
-    theta, log_mass = _best(torch.cat([x for x, _ in mass]), torch.cat([y for _, y in mass]))
-    log_mass = log_mass - math.log(drawn)
-    lost = _unknown(target, code, theta, level, transports) & (log_mass > math.log(LOST / TOP))
-    found = Screening(label, drawn, int(lost.sum()), float(log_mass[lost].exp().sum()))
-    if not high:
-        return found
-    theta, _ = _best(torch.cat([x for x, _ in high]), torch.cat([y for _, y in high]))
-    theta, height = _climbed(target, code.expand(len(theta), -1), theta, scale, FINISHED)
-    lost = _unknown(target, code, theta, level, transports) & height.isfinite()
+    theta, _ = _best(torch.cat([x for x, _ in mass]), torch.cat([y for _, y in mass]))
+    candidates = theta
+    if high:
+        theta, _ = _best(torch.cat([x for x, _ in high]), torch.cat([y for _, y in high]))
+        theta, _ = _climbed(target, code.expand(len(theta), -1), theta, scale, FINISHED)
+        candidates = torch.cat([theta, candidates])
+    lost = _unknown(target, code, candidates, level, transports)
     if not bool(lost.any()):
-        return found
-    summit = theta[torch.where(lost, height, -math.inf).argmax()]
-    share = _about(target, code, summit, scale, level, transports, generator)
-    return Screening(label, drawn, max(found.met, int(lost.sum())), max(found.share, share))
+        return Screening(label, drawn, 0, 0.0)
+    height = target.log_joint(code.expand(len(candidates), -1), candidates)
+    summit = candidates[torch.where(lost, height, -math.inf).argmax()]
+    share = _about(target, code, summit, scale, level, transports, seen, generator)
+    return Screening(label, drawn, int(lost.sum()), share)
 
 
 def _best(theta: Tensor, score: Tensor, most: int = TOP) -> tuple[Tensor, Tensor]:
@@ -165,6 +171,7 @@ def _about(
     scale: Tensor,
     level: float,
     transports: Maps,
+    seen: Tensor,
     generator: torch.Generator,
 ) -> float:
     """Mass about a summit that no map knows, over the known mass.
@@ -179,27 +186,33 @@ def _about(
     used = target.space.active(code[None])[0]
     codes, theta = code.expand(WALKERS, -1), summit.expand(WALKERS, -1)
     height = target.log_joint(codes, theta)
-    size, seen = torch.full_like(theta[:, :1], 0.01), []
+    size, kept = torch.full_like(theta[:, :1], FIRST_STEP), []
     for step in range(WALKED):
         there = theta + size * scale * used * torch.randn(theta.shape, **like)
         value = target.log_joint(codes, there)
         taken = torch.rand(len(theta), **like).log() < value - height
         theta = torch.where(taken[:, None], there, theta)
         height = torch.where(taken, value, height)
-        size = size * torch.where(taken[:, None], 1.3, 0.9)
+        size = size * torch.where(taken[:, None], *CHANGES)
         if step >= WALKED - SEEN:
-            seen.append(theta)
-    points = torch.cat(seen)[:, used].double()
+            kept.append(theta)
+    points = torch.cat(kept)[:, used].double()
     centre, spread = points.mean(0), torch.cov(points.T).reshape(points.shape[1], -1)
-    spread = FLATTER**2 * spread + 1e-12 * torch.eye(len(spread), device=spread.device)
+    spread = FLATTER**2 * spread + LEAST_SCALE**2 * torch.eye(len(spread), device=spread.device)
     try:
         near = torch.distributions.MultivariateNormal(centre, spread)
     except ValueError:  # all chains stood still
         return 0.0
+    gap = torch.linalg.solve_triangular(
+        near.scale_tril, (seen[:, used].double() - centre).mT, upper=False
+    )
+    inside = gap.square().sum(0) < len(centre) + NEAR * (2 * len(centre)) ** 0.5
     z = torch.randn(WEIGHED, len(centre), generator=generator, device=summit.device).double()
     some = centre + z @ near.scale_tril.mT
     theta = torch.zeros(WEIGHED, target.dim, dtype=summit.dtype, device=summit.device)
     theta[:, used] = some.to(summit.dtype)
     lost = _unknown(target, code, theta, level, transports)
     log_w = target.log_joint(code.expand(WEIGHED, -1), theta).double() - level - near.log_prob(some)
-    return float(torch.where(lost, log_w.exp(), 0.0).mean())
+    share = float(torch.where(lost, log_w.exp(), 0.0).mean())
+    known = float(inside.double().mean()) if len(inside) else 0.0
+    return 0.0 if known > KNOWN * share / (1 + share) else share
