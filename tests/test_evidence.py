@@ -417,10 +417,6 @@ def regression():
     return target, sampler.run(draws=1000, progress=False)
 
 
-def target_visited(result):
-    return [m for m in result.evidence().index if result.visited(m).any()]
-
-
 def test_every_route_is_right_on_a_conjugate_regression(regression):
     target, result = regression
     table = result.evidence()
@@ -437,7 +433,9 @@ def test_every_route_is_right_on_a_conjugate_regression(regression):
         assert seen.sum() >= 4
         gap = np.abs(table[route] - exact)[seen]
         assert (gap < 5 * table[f"{route}_se"][seen] + 0.02).all(), route
-    assert set(table["verdict"][target_visited(result)]) == {"agree"}
+    often = result.model_probabilities()["visits"] > 0.01  # of the rest the visits are in doubt
+    assert set(table["verdict"][often]) == {"agree"}
+    assert set(table["verdict"]) <= {"agree", "unchecked"}
     p = np.array([target.truth.probabilities[m] for m in table.index])
     assert (np.abs(table["probability"] - p) < 5 * table["probability_se"] + 1e-5).all()
     assert (table["probability_se"] < 0.7 * result.model_probabilities()["visits_se"]).mean() > 0.8

@@ -632,8 +632,9 @@ class Result:
         for m, (label, e) in enumerate(zip(labels, bartolucci(*self.crossings), strict=True)):
             visits = self.visits(label)  # chains that have not mixed spoil both
             memory = 1.0
-            if self.raw.n_chains < MANY_CHAINS and len(batches) > 1:
-                # stretches of one chain may not be independent
+            related = self.raw.n_chains < MANY_CHAINS or self.ancestor is not None
+            if related and len(batches) > 1:
+                # neither stretches of one chain nor chains of one ancestor may be independent
                 spread = float(batches[:, m].std(ddof=1)) / math.sqrt(len(batches))
                 memory = max(1.0, visits.std_error / spread) if spread > 0 else 1.0
             error = e.std_error * memory
@@ -700,7 +701,11 @@ class Result:
         relative = {"visits": [self.visits(m) for m in labels]}
         if self._bartolucci:
             relative["bartolucci"] = [self._bartolucci[m] for m in labels]
-        return clashes(labels, absolute, relative)
+        sources = SOURCES
+        if self.report.audit is not None and self.report.audit.normals:  # fitted to its draws
+            by_map = {r: rests | {"population"} for r, rests in SOURCES.items() if "map" in rests}
+            sources = {**SOURCES, **by_map}
+        return clashes(labels, absolute, relative, sources)
 
     def evidence(self) -> pd.DataFrame:
         """Log evidences by every route side by side, in nats, with a verdict.

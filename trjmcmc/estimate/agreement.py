@@ -58,6 +58,7 @@ def clashes(
     labels: Sequence[str],
     absolute: Mapping[str, Sequence[Estimate]],
     relative: Mapping[str, Sequence[Estimate]],
+    sources: Mapping[str, set[str]] = SOURCES,
 ) -> tuple[list[Clash], set[str]]:
     """Models on which two routes differ by more than chance allows.
 
@@ -69,6 +70,7 @@ def clashes(
         labels: Models.
         absolute: By route, log of p(model) times the evidence, nats.
         relative: By route, probabilities.
+        sources: By route, what it rests on.
 
     Returns:
         Contradictions, and the models on which routes that have no draws in common were
@@ -86,7 +88,7 @@ def clashes(
                 continue
             x, y = _shares(x, a in relative), _shares(y, b in relative)
             small = SMALL_SHARE
-        apart = SOURCES.get(a, {a}).isdisjoint(SOURCES.get(b, {b}))
+        apart = sources.get(a, {a}).isdisjoint(sources.get(b, {b}))
         for i, e, f in zip(known, x, y, strict=True):
             if apart:
                 compared.add(labels[i])
