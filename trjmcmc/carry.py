@@ -54,7 +54,7 @@ def carry(
     with torch.no_grad(), adapting(kernel):
         while power < 1:
             begun = time.monotonic()
-            _, value = target.log_prior_and_likelihood(state.code, state.theta, total=state.total)
+            _, value = target.log_prior_and_likelihood(state.code, state.theta)
             value = value.double()[None]
             now = torch.full_like(value[:, :1], power)
             step = float(next_step(value, (value > -math.inf).double(), now, KEPT))

@@ -1190,12 +1190,14 @@ class Result:
             show one component as several entries, or several as one.
 
         Example:
+            >>> import warnings
             >>> import trjmcmc as trj
             >>> target = trj.problems.gaussian_mixture_2d(true=2, points=50, most=3)
             >>> kernel = trj.kernel.Cycle(
             ...     [trj.kernel.ComponentBirthDeath(target), trj.kernel.ComponentWalk(target)])
-            >>> result = trj.TRJSampler(target, kernel=kernel, seed=1).run(
-            ...     50, chains=256, warmup=200, fit=False, progress=False)
+            >>> with warnings.catch_warnings(action="ignore"):  # it is a short run
+            ...     result = trj.TRJSampler(target, kernel=kernel, seed=1).run(
+            ...         50, chains=256, warmup=200, fit=False, progress=False)
             >>> sorted(result.catalogue()["x_mean"].round(0))
             [1.0, 13.0]
         """

@@ -87,7 +87,7 @@ def rank_rhats(x: Array, inside: NDArray[np.bool_]) -> Array:
         >>> x = np.random.default_rng(0).normal(size=(8, 200, 2))
         >>> x[::2, :, 1] += 3
         >>> [round(r, 1) for r in rank_rhats(x, np.ones((8, 200), bool)).tolist()]
-        [1.0, 2.0]
+        [1.0, 1.6]
     """
     if not inside.any():
         return np.full(x.shape[2], math.nan)
