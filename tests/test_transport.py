@@ -1,5 +1,6 @@
 import copy
 import math
+import warnings
 from functools import partial
 
 import pandas as pd
@@ -427,7 +428,9 @@ def test_autoregressive_flows_learn_and_sample(kind):
     if not flow.sequential:
         return  # exact as well, but slow to mix where coordinates are correlated
     sampler = trj.TRJSampler(target, flow, seed=2)
-    result = sampler.run(100, chains=256, warmup=60, fit=False, progress=False)
+    with warnings.catch_warnings():  # a spline in one sweep leaves correlated tails to few jumps
+        warnings.simplefilter("ignore", trj.errors.ConvergenceWarning)
+        result = sampler.run(200, chains=256, warmup=60, fit=False, progress=False)
     table = result.model_probabilities()
     p = pd.Series(target.truth.probabilities)
     assert bool((table["visits_se"] < 0.05).all())

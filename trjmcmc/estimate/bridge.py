@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import expit, logsumexp
+from scipy.special import logsumexp
 
 from .estimate import Estimate
 from .mean import BATCHES, Ancestors, batch_sums, mean_error_where
@@ -108,5 +108,6 @@ def _share(
 ) -> NDArray[np.float64]:
     """1 / (s_1 u + s_2) or u / (s_1 u + s_2), up to a factor."""
     shift = math.log(effective / n_map)
-    found: NDArray[np.float64] = expit(-log_u - shift) if of_map else expit(log_u + shift)
+    log_share = _log_expit(-log_u - shift if of_map else log_u + shift)
+    found: NDArray[np.float64] = np.exp(log_share - log_share.max())
     return found
