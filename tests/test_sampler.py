@@ -181,6 +181,7 @@ def test_a_space_of_one_model_by_construction():
     assert result.inclusion_probabilities()["probability"].tolist() == [1, 1]
 
 
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # it is a short run
 def test_a_second_fit_goes_on_without_new_evaluations():
     """Map and audit are kept, draws of the warm-up join in: only weighing calls the likelihood."""
     sampler = trj.TRJSampler(toys.gaussians(), seed=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -61,12 +62,15 @@ def _convergence(result: Result) -> Iterator[Alarm]:
         return
     said = list(notes)
     more = f", and {len(said) - NAMED} more" if len(said) > NAMED else ""
+    advice = [f"run longer ({result.longer})", result.better_map]
+    if any(math.isnan(d.size) for d in result.doubts):  # starts that are remembered for very long
+        advice.reverse()
     yield (
         "the run has not converged: "
         + "; ".join(said[:NAMED])
         + more
-        + f". Errors are wide, or NaN where nothing tells them. Run longer ({result.longer}), "
-        f"{result.better_map}, or change the kernel; see convergence().",
+        + ". Errors are wide, or NaN where nothing tells them. What may help, in this order: "
+        + f"{', '.join(advice)}, another kernel; see convergence().",
         ConvergenceWarning,
     )
 

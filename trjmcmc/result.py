@@ -1570,6 +1570,8 @@ class Result:
     def better_map(self) -> str:
         """How this run could have a better map."""
         steps = self.report.fit.step if self.report.fit is not None else []
+        if not steps and not self.report.plan.efficiency:  # nothing was measured, nothing chosen
+            return 'let it choose its moves (run(fit="auto"), the default)'
         if not steps:
             return "train a map first (run(fit=True))"
         return f"train the map longer (fit(steps={_round_up(4 * steps[-1])}))"

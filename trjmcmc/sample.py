@@ -322,9 +322,10 @@ def run_chains(
                         visits.add(state.code)
                 tally.check()
                 recorder.keep(state.code, state.theta, state.log_joint)
+                done = enough is not None and enough(recorder)
                 if on_draw is not None:
                     on_draw()
-                if enough is not None and enough(recorder):
+                if done:
                     stopped = "enough"
                     break
     except KeyboardInterrupt:

@@ -101,7 +101,7 @@ TRIED = 64  # draws of a map whose price is taken where time is limited
 LAST_SECOND = 1.0  # of sampling, where the user has interrupted what comes before it
 SCREEN_SHARE, SCREEN_SECONDS = 0.2, 2.0  # of the time so far, and left, for climbs of prior draws
 SCREEN_EVALUATIONS = 4  # of a draw, at the price of small batches
-FEWEST_SCREENED, MOST_SCREENED = 1000, 50_000  # prior draws a model
+FEWEST_SCREENED, MOST_SCREENED = 1000, 200_000  # prior draws a model
 PRECISION = 0.01  # standard error of a probability that a fit is worth its time for
 
 MakeTransport = Callable[[Space], Transport]

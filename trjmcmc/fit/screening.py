@@ -22,6 +22,7 @@ TOP = 512  # draws of the most mass, or that have climbed highest, that are look
 MET = 3  # draws in the lost part, below which it must outweigh all that is known
 LOST = 0.05  # share of the known mass from which a part matters
 LENGTHS = (4.0, 1.0, 0.25, 0.06, 0.015)  # of a climb's steps, in units of the last one
+FIRST_LENGTHS = (1.0, 0.25)  # of the step that every draw makes
 GO_ON = 8  # one of so many draws that have made a step uphill goes on
 CLIMBED, FINISHED = 2, 12  # further steps of these, and of the highest
 WALKERS, WALKED, SEEN = 256, 80, 30  # chains about a summit, their steps, those that are kept
@@ -31,6 +32,7 @@ FIRST_STEP, CHANGES = 0.01, (1.3, 0.9)  # of the walks; if one is taken, and if 
 NEAR = 3.0  # standard deviations of a squared distance, within which a point is part of it
 KNOWN = 0.1  # of the share that it should have among the run's draws: then they know it
 LEAST_SCALE = 1e-6
+LOG_2PI = math.log(2 * math.pi)
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,8 @@ def screen(
         mass.append(_best(theta, torch.where(usable, log_likelihood.double(), -math.inf)))
         scale = theta[usable].std(0).nan_to_num(1.0).clamp(min=LEAST_SCALE)
         if target.differentiable and target.space.active(code[None]).any():
-            theta, height = _climbed(target, codes, theta, scale, 1)
+            theta = _drawn_in(theta, usable, generator)
+            theta, height = _climbed(target, codes, theta, scale, 1, FIRST_LENGTHS)
             theta, _ = _best(theta, height, max(TOP, size // GO_ON))
             theta, height = _climbed(target, codes[: len(theta)], theta, scale, CLIMBED)
             high.append(_best(theta, height))
@@ -122,6 +125,17 @@ def screen(
     summit = candidates[torch.where(lost, height, -math.inf).argmax()]
     share = _about(target, code, summit, scale, level, transports, seen, generator)
     return Screening(label, drawn, int(lost.sum()), share)
+
+
+def _drawn_in(theta: Tensor, usable: Tensor, generator: torch.Generator) -> Tensor:
+    """Every other point moved towards the middle of them all, by a share that is uniform.
+
+    Draws in many dimensions lie on a shell; modes may lie anywhere inside it.
+    """
+    share = torch.rand(len(theta), 1, generator=generator, device=theta.device, dtype=theta.dtype)
+    share[::2] = 1.0
+    middle = theta[usable].mean(0).nan_to_num(0.0)
+    return middle + share * (theta - middle)
 
 
 def _best(theta: Tensor, score: Tensor, most: int = TOP) -> tuple[Tensor, Tensor]:
@@ -143,7 +157,12 @@ def _unknown(target: Target, code: Tensor, theta: Tensor, level: float, transpor
 
 
 def _climbed(
-    target: Target, code: Tensor, theta: Tensor, scale: Tensor, steps: int
+    target: Target,
+    code: Tensor,
+    theta: Tensor,
+    scale: Tensor,
+    steps: int,
+    lengths: tuple[float, ...] = LENGTHS,
 ) -> tuple[Tensor, Tensor]:
     """Points some steps uphill, each by a search along the gradient, and their log joints."""
     length = torch.full_like(theta[:, :1], 0.5)
@@ -152,8 +171,8 @@ def _climbed(
         _, gradient = target.log_joint_and_grad(code, theta)
         along = (gradient * scale).nan_to_num(0.0, 0.0, 0.0)
         along = along / along.norm(dim=1, keepdim=True).clamp(min=1e-12) * scale
-        here, used = theta, length * LENGTHS[-1]
-        for times in LENGTHS:
+        here, used = theta, length * lengths[-1]
+        for times in lengths:
             there = theta + times * length * along
             value = target.log_joint(code, there)
             better = value > height
@@ -199,20 +218,18 @@ def _about(
     points = torch.cat(kept)[:, used].double()
     centre, spread = points.mean(0), torch.cov(points.T).reshape(points.shape[1], -1)
     spread = FLATTER**2 * spread + LEAST_SCALE**2 * torch.eye(len(spread), device=spread.device)
-    try:
-        near = torch.distributions.MultivariateNormal(centre, spread)
-    except ValueError:  # all chains stood still
+    factor, failed = torch.linalg.cholesky_ex(spread)
+    if bool(failed) or not bool(spread.isfinite().all()):  # all chains stood still
         return 0.0
-    gap = torch.linalg.solve_triangular(
-        near.scale_tril, (seen[:, used].double() - centre).mT, upper=False
-    )
+    gap = torch.linalg.solve_triangular(factor, (seen[:, used].double() - centre).mT, upper=False)
     inside = gap.square().sum(0) < len(centre) + NEAR * (2 * len(centre)) ** 0.5
     z = torch.randn(WEIGHED, len(centre), generator=generator, device=summit.device).double()
-    some = centre + z @ near.scale_tril.mT
+    some = centre + z @ factor.mT
+    log_near = -0.5 * z.square().sum(1) - factor.diagonal().log().sum() - LOG_2PI / 2 * len(centre)
     theta = torch.zeros(WEIGHED, target.dim, dtype=summit.dtype, device=summit.device)
     theta[:, used] = some.to(summit.dtype)
     lost = _unknown(target, code, theta, level, transports)
-    log_w = target.log_joint(code.expand(WEIGHED, -1), theta).double() - level - near.log_prob(some)
+    log_w = target.log_joint(code.expand(WEIGHED, -1), theta).double() - level - log_near
     share = float(torch.where(lost, log_w.exp(), 0.0).mean())
     known = float(inside.double().mean()) if len(inside) else 0.0
     return 0.0 if known > KNOWN * share / (1 + share) else share
