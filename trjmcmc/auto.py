@@ -141,7 +141,7 @@ class Auto:
         self.error, self.deadline, self.latest = error, deadline, latest
         self.fill = fill and recipe.few  # a map of very many models is a gamble
         self.ready, self.progress = ready, progress
-        self.plan, self.steps, self.burn_in = Plan(), 0, 0
+        self.plan, self.steps, self.burn_in = Plan(automatic=True), 0, 0
         self.simple: Transport | None = None  # the map that needs no training
         self._tally = Tally(self.target)
         self._states: list[State] = []

@@ -1570,7 +1570,7 @@ class Result:
     def better_map(self) -> str:
         """How this run could have a better map."""
         steps = self.report.fit.step if self.report.fit is not None else []
-        if not steps and not self.report.plan.efficiency:  # nothing was measured, nothing chosen
+        if not steps and not self.report.plan.automatic:
             return 'let it choose its moves (run(fit="auto"), the default)'
         if not steps:
             return "train a map first (run(fit=True))"

@@ -219,12 +219,14 @@ class Plan:
             the chains of the warm-up; a run may go on with more.
         rounds: Training steps of each round.
         settings: By kernel, what it adapted in warm-up.
+        automatic: Whether the run was free to choose.
     """
 
     weights: dict[str, float] = field(default_factory=dict)
     efficiency: dict[str, float] = field(default_factory=dict)
     rounds: list[int] = field(default_factory=list)
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    automatic: bool = False
 
     def __str__(self) -> str:
         steps = ", ".join(f"{name} {share:.0%}" for name, share in self.weights.items())

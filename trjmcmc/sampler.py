@@ -99,9 +99,10 @@ REHEARSAL_SHARE = 0.1  # of the time left, that a first rehearsal may take for a
 SUM_SHARE = 0.08  # of the time left, that summing up may grow to: beyond, draws are thinned
 TRIED = 64  # draws of a map whose price is taken where time is limited
 LAST_SECOND = 1.0  # of sampling, where the user has interrupted what comes before it
-SCREEN_SHARE, SCREEN_SECONDS = 0.2, 2.0  # of the time so far, and left, for climbs of prior draws
+SCREEN_SHARE, SCREEN_AHEAD = 0.2, 0.1  # of the time so far, or if that is more of the time left,
+SCREEN_SECONDS = (0.5, 2.0)  # but not less nor more than this, for climbs of prior draws
 SCREEN_EVALUATIONS = 4  # of a draw, at the price of small batches
-FEWEST_SCREENED, MOST_SCREENED = 1000, 200_000  # prior draws a model
+FEWEST_SCREENED, MOST_SCREENED = 1000, 1_000_000  # prior draws a model
 PRECISION = 0.01  # standard error of a probability that a fit is worth its time for
 
 MakeTransport = Callable[[Space], Transport]
@@ -660,7 +661,7 @@ class TRJSampler:
                         self._warm_up(chains, steps, warmup is None, left, deadline, progress)
                     chooser, way.stage = way.chooser, "the screening"
                     spent, left_over = time.monotonic() - begun, deadline - time.monotonic()
-                    seconds = min(SCREEN_SHARE * min(spent, left_over), SCREEN_SECONDS)
+                    seconds = _screening_seconds(spent, left_over)
                     way.screening = self._screened(seconds, self._recipe.extra)
                     if chooser is not None and not chooser.ready and chooser.movable:
                         enough.look_back(chooser.hoped, chooser.price, error)
@@ -1209,6 +1210,13 @@ def _check_counts(draws: int | None, chains: int, thin: int, warmup: int | None)
             "run: expected draws, chains, thin >= 1 and warmup >= 0, got "
             f"draws={draws}, chains={chains}, thin={thin}, warmup={warmup}"
         )
+
+
+def _screening_seconds(spent: float, left: float) -> float:
+    """What climbs of prior draws may take: little of a run, and the less the shorter it is."""
+    ahead = SCREEN_AHEAD * left if math.isfinite(left) else 0.0
+    least, most = SCREEN_SECONDS
+    return min(max(SCREEN_SHARE * spent, ahead, least), most, SCREEN_SHARE * left)
 
 
 def _second_half(draws: Draws, target: Target) -> Pool:

@@ -19,7 +19,6 @@ Maps = Sequence[Callable[[], Transport]]
 
 CHUNK = 8192  # draws evaluated at once
 TOP = 512  # draws of the most mass, or that have climbed highest, that are looked at under the maps
-MET = 3  # draws in the lost part, below which it must outweigh all that is known
 LOST = 0.05  # share of the known mass from which a part matters
 LENGTHS = (4.0, 1.0, 0.25, 0.06, 0.015)  # of a climb's steps, in units of the last one
 FIRST_LENGTHS = (1.0, 0.25)  # of the step that every draw makes
@@ -57,7 +56,7 @@ class Screening:
     @property
     def lost(self) -> bool:
         """Whether a part of the posterior that matters is missing from the maps."""
-        return not self.share <= (LOST if self.met >= MET else 1.0)
+        return not self.share <= LOST
 
 
 @torch.no_grad()
@@ -166,9 +165,8 @@ def _climbed(
 ) -> tuple[Tensor, Tensor]:
     """Points some steps uphill, each by a search along the gradient, and their log joints."""
     length = torch.full_like(theta[:, :1], 0.5)
-    height = target.log_joint(code, theta)
     for _ in range(steps):
-        _, gradient = target.log_joint_and_grad(code, theta)
+        height, gradient = target.log_joint_and_grad(code, theta)
         along = (gradient * scale).nan_to_num(0.0, 0.0, 0.0)
         along = along / along.norm(dim=1, keepdim=True).clamp(min=1e-12) * scale
         here, used = theta, length * lengths[-1]
