@@ -222,14 +222,25 @@ class Prior:
     @property
     def positive(self) -> bool:
         """Whether it is of numbers on the half-line above zero, fixed in advance."""
-        if self._fixed is None:
-            return False
-        support = _support(self._fixed)
-        while isinstance(support, constraints.independent):
-            support = support.base_constraint
+        support = self._support_of_entries()
         lower = getattr(support, "lower_bound", None)
         half_line = isinstance(support, constraints.greater_than | constraints.greater_than_eq)
         return half_line and bool(torch.as_tensor(lower == 0).all())
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it is of numbers with a largest or a smallest one, fixed in advance."""
+        support = self._support_of_entries()
+        return support is not None and support is not constraints.real
+
+    def _support_of_entries(self) -> constraints.Constraint | None:
+        """Where its numbers lie; None where that depends on other parameters."""
+        if self._fixed is None:
+            return None
+        support = _support(self._fixed)
+        while isinstance(support, constraints.independent):
+            support = support.base_constraint
+        return support
 
     def typical(self, given: Params) -> Tensor:
         """Median log density of a few prior draws by batch entry; -inf if none is usable."""

@@ -15,6 +15,7 @@ COARSE = 1 / 20  # spacing in standard deviations from which a posterior is not 
 WIDE = 64.0  # spacings that a fitted normal is wide at least: pull finds what was pushed
 LOST = 1e-3  # share of a posterior beyond the last number, from where it matters
 MOST = 2000  # draws of a model that are looked at
+PRIOR_DRAWS = 256  # that tell the width of a prior
 FEWEST = 20  # draws from which a spread can be told
 NEAR = 0.1  # share of the draws in a neighbourhood
 SHARE = 0.25  # standard deviations of a normal's central tenth, about
@@ -69,18 +70,26 @@ class Coarse(NamedTuple):
         size: What its typical values are like.
         gap: Distance between neighbouring numbers, where they are too few.
         spread: Standard deviation of the posterior there.
+        prior: Standard deviation of its prior.
+        bounded: Whether it has a largest or a smallest value.
     """
 
     name: str
     size: float
     gap: float
     spread: float
+    prior: float
+    bounded: bool
 
     def said(self, dtype: torch.dtype) -> str:
         """The doubt and its remedy, in words."""
         much = f"{self.gap / self.spread:.2g}" if self.spread else "many"
-        offset = f"state it as an offset from {self.size:.6g}, or in other units"
-        remedy = offset if dtype == torch.float64 else f"use dtype=torch.float64, or {offset}"
+        remedies = ["use dtype=torch.float64"] * (dtype != torch.float64)
+        if self.bounded:  # its values are reckoned from the bound: near zero they are as coarse
+            remedies.append(f"give it a prior much narrower than {self.prior:.2g}")
+        else:
+            remedies.append(f"state it as an offset from {self.size:.6g}")
+        remedy = ", or ".join(remedies)
         return (
             f"{_short(dtype)} numbers near {self.name} = {self.size:.6g} lie {self.gap:.2g} apart, "
             f"{much} standard deviations of its posterior: {remedy}"
@@ -177,25 +186,52 @@ def _coarse(
     target: Target, twin: Target, code: Tensor, theta: Tensor, used: Tensor
 ) -> list[Coarse]:
     """Parameters of a model whose values, or coordinates, are too few for their spread."""
-    names = [target.slot_names[j] for j in used.tolist()]
-    x = theta[:, used]
-    values, gaps = [x.double()], [spacing(x).double()]
-    layout, error = target.layout(code), _rounding(target, twin, code, theta)
+    columns, error = _columns(target, code, theta, used), _rounding(target, twin, code, theta)
+    gaps = [spacing(theta[:, used]).double()]
+    # a rounded number is off by half a spacing at most, and by a fourth of it on average
+    gaps += [4 * error[name].reshape(len(theta), -1).double() for name in columns.parameters]
+    coarse, gap, spread = _local(columns.values, torch.cat(gaps, 1))
+    if not bool(coarse.any()):
+        return []
+    generator = torch.Generator(theta.device).manual_seed(0)
+    draws = target.sample_prior(code.expand(PRIOR_DRAWS, -1), generator)
+    prior = _columns(target, code, draws, used).values.std(0)
+    found: dict[str, Coarse] = {}
+    bounded = target.bounded(code)
+    for i in coarse.nonzero()[:, 0].tolist():  # values after coordinates: they say more
+        name, size = columns.names[i], float(columns.values[:, i].median())
+        ends = name.split("[")[0] in bounded
+        found[name] = Coarse(
+            name,
+            size,
+            float(gap[i]),
+            float(spread[i]),
+            float(prior[i]),
+            name.split("[")[0] in bounded,
+        )
+    return list(found.values())
+
+
+class _Columns(NamedTuple):
+    """Coordinates of points in a model, and the values they stand for, (n, K), float64."""
+
+    names: list[str]
+    parameters: list[str]
+    values: Tensor
+
+
+def _columns(target: Target, code: Tensor, theta: Tensor, used: Tensor) -> _Columns:
+    """Coordinates in use, then the values of parameters, those on a simplex left out."""
+    names, parameters = [target.slot_names[j] for j in used.tolist()], []
+    values, layout = [theta[:, used].double()], target.layout(code)
     for name, value in target.constrain(code, theta).items():
         if layout[name][1] == "simplex":  # what is next to one is known by the rest
             continue
         v = value.reshape(len(value), -1).double()
         values.append(v)
-        # a rounded number is off by half a spacing at most, and by a fourth of it on average
-        gaps.append(4 * error[name].reshape(v.shape))
+        parameters.append(name)
         names += [f"{name}[{i}]" if v.shape[1] > 1 else name for i in range(v.shape[1])]
-    value, gap = torch.cat(values, 1), torch.cat(gaps, 1)
-    coarse, gap, spread = _local(value, gap)
-    found: dict[str, Coarse] = {}
-    for i in coarse.nonzero()[:, 0].tolist():  # values after coordinates: they say more
-        size = float(value[:, i].median())
-        found[names[i]] = Coarse(names[i], size, float(gap[i]), float(spread[i]))
-    return list(found.values())
+    return _Columns(names, parameters, torch.cat(values, 1))
 
 
 def _rounding(target: Target, twin: Target, code: Tensor, theta: Tensor) -> dict[str, Tensor]:

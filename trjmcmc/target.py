@@ -704,6 +704,10 @@ class Target:
             for b in self._density_of(code).blocks
         }
 
+    def bounded(self, code: Tensor) -> set[str]:
+        """Parameters of a model, shape (L,), that have a largest or a smallest value."""
+        return {b.prior.name for b in self._density_of(code).blocks if b.prior.bounded}
+
     def positive_slots(self, code: Tensor) -> Tensor:
         """Slots of parameters on the half-line above zero, of one model, shape (D,), bool."""
         positive = torch.zeros(self.dim, dtype=torch.bool, device=self.device)
