@@ -207,7 +207,7 @@ def _coarse(
             float(gap[i]),
             float(spread[i]),
             float(prior[i]),
-            name.split("[")[0] in bounded,
+            ends,
         )
     return list(found.values())
 
