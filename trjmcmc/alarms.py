@@ -62,7 +62,7 @@ def _convergence(result: Result) -> Iterator[Alarm]:
         return
     said = list(notes)
     more = f", and {len(said) - NAMED} more" if len(said) > NAMED else ""
-    advice = [f"run longer ({result.longer})", result.better_map]
+    advice = [f"run longer ({_longer(result)})", _better_map(result)]
     if any(math.isnan(d.size) for d in result.doubts):  # starts that are remembered for very long
         advice.reverse()
     yield (
@@ -116,11 +116,16 @@ def coverage(audit: AuditReport) -> Iterator[Alarm]:
 def _pilot(result: Result) -> Iterator[Alarm]:
     """Tempered runs that contradict each other, whatever the map that is held against them."""
     if apart := result.halves_apart:
+        audit = result.report.audit
+        assert audit is not None
+        more = f"fit(audit={_round_up(4 * audit.evaluations)}) lets it grow further."
+        if audit.normals:
+            more = "run(fit=True) lets it grow until its halves agree."
         yield (
             "the pilot run contradicts itself on "
             + ", ".join(f"{m!r} (halves differ by {gap:.1f} nats)" for m, gap in apart.items())
             + ": it may have lost a part of the posterior, and the chains that start from it too. "
-            "run(fit=True) lets it grow until its halves agree.",
+            + more,
             CoverageWarning,
         )
 
@@ -178,8 +183,35 @@ def _disagreement(result: Result) -> Iterator[Alarm]:
         "routes to the evidences disagree on "
         + "; ".join(f"{c.model!r}: {c.text}" for c in worst[:3])
         + more
-        + f". Either the chains have not converged (run longer: {result.longer}), or the map "
-        f"misses part of a posterior ({result.better_map}). The combined errors count the "
+        + f". Either the chains have not converged (run longer: {_longer(result)}), or the map "
+        f"misses part of a posterior ({_better_map(result)}). The combined errors count the "
         "difference. See evidence().",
         DisagreementWarning,
     )
+
+
+def _longer(result: Result) -> str:
+    """How the run could be made longer."""
+    if result.report.out_of_time:
+        return "give it more max_seconds"
+    if result.report.budget_spent:
+        return "give it more max_evaluations"
+    draws = _round_up(4 * result.raw.n_draws)
+    return f"draws={draws} with as many chains, and a longer warmup"
+
+
+def _better_map(result: Result) -> str:
+    """How the run could have a better map, or moves that need none."""
+    report = result.report
+    steps = report.fit.step if report.fit is not None else []
+    if steps:
+        return f"train the map longer (fit(steps={_round_up(4 * steps[-1])}))"
+    if report.plan.automatic:
+        return "train a map first (run(fit=True))"
+    return 'let it choose its moves (run(fit="auto"), the default)'
+
+
+def _round_up(n: int) -> int:
+    """The next number with one digit that is not 0."""
+    size: int = 10 ** (len(str(n)) - 1)
+    return -(-n // size) * size

@@ -1557,34 +1557,9 @@ class Result:
         for message, category in alarms(self):
             warn_user(message, category)
 
-    @property
-    def longer(self) -> str:
-        """How this run could be made longer."""
-        if self.report.out_of_time:
-            return "give it more max_seconds"
-        if self.report.budget_spent:
-            return "give it more max_evaluations"
-        return f"draws={_round_up(4 * self.raw.n_draws)} with as many chains, and a longer warmup"
-
-    @property
-    def better_map(self) -> str:
-        """How this run could have a better map."""
-        steps = self.report.fit.step if self.report.fit is not None else []
-        if not steps and not self.report.plan.automatic:
-            return 'let it choose its moves (run(fit="auto"), the default)'
-        if not steps:
-            return "train a map first (run(fit=True))"
-        return f"train the map longer (fit(steps={_round_up(4 * steps[-1])}))"
-
     def __repr__(self) -> str:
         shape = f"{self.raw.n_chains} chains x {self.raw.n_draws} draws"
         return f"Result({shape}, {len(self._visited)} models visited)"
-
-
-def _round_up(n: int) -> int:
-    """The next number with one digit that is not 0."""
-    size: int = 10 ** (len(str(n)) - 1)
-    return -(-n // size) * size
 
 
 def warn_of_coverage(audit: AuditReport) -> None:
