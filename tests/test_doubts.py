@@ -17,7 +17,6 @@ from trjmcmc.draws import Draws
 from trjmcmc.errors import ConvergenceWarning, CoverageWarning, LimitWarning, TRJWarning
 from trjmcmc.estimate import Estimate, mean_error, visit_probability
 from trjmcmc.estimate.convergence import (
-    families,
     normal_scores,
     rank_rhats,
     split_rhats,
@@ -149,7 +148,6 @@ def test_chains_of_few_ancestors_have_no_error(rng):
     assert math.isnan(error) and "descend" in note
     assert not chains_of(x, ancestor=torch.arange(256)).doubts
     assert not chains_of(x[:8], ancestor=torch.arange(8)).doubts  # few chains, each its own
-    assert families(ancestor.numpy(), 256)[1] == pytest.approx(5, abs=0.01)
 
 
 def test_tempering_knows_ancestors(generator):
@@ -247,6 +245,38 @@ def test_errors_of_routes_that_clash_reach_each_other():
     assert "trust" not in said
 
 
+def test_a_guessed_evidence_leaves_no_certainty():
+    """Weights of which one draw has all say nothing of any model, not even that it is certain."""
+    generator = torch.Generator().manual_seed(0)
+    code = torch.randint(0, 3, (64, 400, 1), generator=generator)
+    plain = chains_of(np.random.default_rng(0).normal(size=(64, 400, 1)), code)
+    labels = plain.space.label(plain.space.enumerate())
+    guess = Estimate(-40.0, 0.9, 1.2, "importance ESS 0.0%")
+    found = dict(zip(labels, (guess, Estimate(0.0, 0.01), Estimate(-0.1, 0.01)), strict=True))
+    result = Result(plain.space, plain.raw, {}, {"importance": found}, RunReport())
+    assert result.model_probabilities()["importance_se"].isna().all()
+    code[code == 0] = 1  # chains know that the first is rare: the others' stand
+    rare = torch.rand(code.shape, generator=generator) < 0.004
+    draws = chains_of(np.zeros((64, 400, 1)), torch.where(rare, 0, code)).raw
+    result = Result(plain.space, draws, {}, {"importance": found}, RunReport())
+    assert result.model_probabilities()["importance_se"].isna().tolist() == [True, False, False]
+
+
+def test_jumps_of_chains_that_have_not_mixed_are_flagged(rng):
+    """Acceptance probabilities are averaged over where the chains are."""
+    generator = torch.Generator().manual_seed(0)
+    code = torch.randint(0, 3, (64, 200, 1), generator=generator)
+    accepted = 40 + torch.rand(32, 3, 3, generator=generator)  # (batch, from, to)
+    crossings = accepted, torch.full((32, 3), 4000.0)
+    notes = {}
+    for gap in (0.0, 6.0):
+        x = rng.normal(size=(64, 200, 1)) + gap * (np.arange(64) % 2)[:, None, None]
+        plain = chains_of(x, code)
+        result = Result(plain.space, plain.raw, {}, {}, RunReport(), crossings=crossings)
+        notes[gap] = result.bayes_factor(*result.models[:2], route="bartolucci").warning
+    assert notes[0.0] == "" and "R-hat" in notes[6.0]
+
+
 def test_a_model_that_nothing_tells_of_is_named(rng):
     """A list whose third model no chain has been in, without an evidence."""
     code = torch.randint(0, 2, (64, 200, 1), generator=torch.Generator().manual_seed(0))
@@ -291,7 +321,7 @@ def test_inclusion_probabilities_say_what_chains_remember(rng):
     draws = Draws(code, torch.randn(64, 200, 2), torch.randn(64, 200))
     result = Result(space, draws, {}, {}, RunReport())
     table = result.inclusion_probabilities()
-    assert table.loc["a", "note"] == "" and table.loc["b", "note"] == "entered only 0 times"
+    assert table.loc["a", "note"] == "" and table.loc["b", "note"] == "never entered"
     assert math.isnan(table.loc["b", "se"]) and "'b'" in said_by(result)[ConvergenceWarning]
     quantities = set(result.convergence().loc[EVERY].index)
     assert {"log joint", "includes a", "includes b"} <= quantities

@@ -54,9 +54,10 @@ class AutoComponents(Auto):
         splits = [ComponentSplitMerge(self.target, part) for part in counted]
         every = moves | ({"splits": Cycle(splits)} if counted else {})
         kernel = self._step(list(every.values()))
-        self.state, self.ancestor = carry(
+        self.state, origin = carry(
             self.target, self.state, kernel, self.generator, Tally(self.target), self._by(0.5)
         )
+        self.ancestor = self.ancestor[origin]
         if counted:
             self._look(every, SEGMENT, self._end)
             moves = every if self._taken(splits) > TAKEN else moves

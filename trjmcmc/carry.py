@@ -42,7 +42,7 @@ def carry(
             fast as it must.
 
     Returns:
-        The chains, and the prior draw that each descends from, shape (chain,).
+        The chains, and the row of ``state`` that each descends from, shape (chain,).
 
     Source:
         Tempering across dimensions: Jasra, Doucet, Stephens & Holmes (2008),

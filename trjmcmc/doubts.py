@@ -101,7 +101,7 @@ class Convergence:
         self.space, self.labels, self.names = space, labels, names
         self.draws, self.model = draws, model
         ancestor = None if draws.ancestor is None else draws.ancestor.numpy()
-        self.first = families(ancestor, draws.n_chains)[0]
+        self.first = families(ancestor, draws.n_chains)
         self.ancestor = ancestor
 
     def table(self, quick: bool = False) -> pd.DataFrame:

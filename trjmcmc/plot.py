@@ -37,6 +37,15 @@ def _reach(p: Any, se: Any) -> Any:
     return np.stack([(2 * se).clip(upper=p), (2 * se).clip(upper=1 - p)])
 
 
+def _hollow(bars: Any, se: Any) -> None:
+    """Bars whose error nothing tells, drawn as outlines, with a word in the legend."""
+    unknown = [bar for bar, error in zip(bars, se, strict=True) if np.isnan(error)]
+    for bar in unknown:
+        bar.set(facecolor="none", edgecolor=PALETTE[5], linestyle="--")
+    if unknown:
+        unknown[0].set_label("error not known")
+
+
 def plot_inclusion(result: Result, ax: Axes | None = None) -> Axes:
     """Bars of the probability that each item is in, with two standard errors."""
     table = result.inclusion_probabilities()
@@ -44,11 +53,14 @@ def plot_inclusion(result: Result, ax: Axes | None = None) -> Axes:
         size = (5, 1 + 0.22 * len(table))
         ax = plt.subplots(figsize=size, layout="constrained")[1]
     place, reach = np.arange(len(table)), _reach(table["probability"], table["se"])
-    ax.barh(place, table["probability"], color=PALETTE[5])
+    bars = ax.barh(place, table["probability"], color=PALETTE[5])
+    _hollow(bars, table["se"])
     ax.errorbar(table["probability"], place, xerr=reach, fmt="none", ecolor="black", capsize=2)
     ax.set_yticks(place, table.index)
     ax.set(xlim=(0, 1), xlabel="probability of being in, ± 2 standard errors")
     ax.invert_yaxis()
+    if ax.get_legend_handles_labels()[1]:
+        ax.legend(frameon=False, fontsize=8)
     return ax
 
 
@@ -61,21 +73,18 @@ def plot_models(result: Result, ax: Axes | None = None) -> Axes:
     counts = isinstance(result.space, Counts) and len(result.space.kinds) == 1
     table = _of_counts(result) if counts else result.model_probabilities()
     x = table.index.to_numpy() if counts else np.arange(len(table))
-    ax.bar(x, table["visits"], color=PALETTE[5], label="visits, ± 2 standard errors")
+    bars = ax.bar(x, table["visits"], color=PALETTE[5], label="visits, ± 2 standard errors")
+    _hollow(bars, table["visits_se"])
     reach = _reach(table["visits"], table["visits_se"])
     ax.errorbar(x, table["visits"], reach, fmt="none", ecolor="black", capsize=3)
     route = "combined" if counts or table["combined"].notna().any() else "importance"
     if table[route].notna().any():
-        ax.errorbar(
-            x + 0.22,
-            table[route],
-            2 * table[f"{route}_se"],
-            fmt="D",
-            ms=4,
-            color=COLOUR_OF[route],
-            capsize=2,
-            label=f"{route} evidences",
-        )
+        error, colour = 2 * table[f"{route}_se"], COLOUR_OF[route]
+        style: dict[str, Any] = {"fmt": "D", "ms": 4, "color": colour, "capsize": 2, "mfc": "white"}
+        ax.errorbar(x + 0.22, table[route], error, **style)
+        known = error.notna().to_numpy()
+        label = f"{route} evidences"
+        ax.plot(x[known] + 0.22, table[route][known], "D", ms=4, color=colour, label=label)
     if result.truth is not None:
         known = [result.truth.probabilities.get(str(label), np.nan) for label in table.index]
         ax.plot(x, known, "_", ms=22, mew=2, color="black", label="exact")

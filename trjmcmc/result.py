@@ -76,6 +76,7 @@ NOTHING = Estimate(math.nan, math.inf, 0.0)
 OTHERS = "(other models)"
 PIECES = 4  # chains that the draws in one model are cut into
 APART = 2.0  # nats between the halves of a pilot run that may have lost a mode
+GUESSED = 0.1  # nats of error from which a flagged evidence by importance sampling has none
 NOTICED = 0.1  # of an error, from where what widens it is named
 DIGITS = 12  # of a share
 SELDOM = 0.05  # share of the draws below which a model can't spoil all the others
@@ -412,10 +413,6 @@ class Result:
                 by_model[label] = e
         return found
 
-    def _rhat(self, label: str) -> float:
-        """R-hat of being in a model, over chains of independent starts; NaN where constant."""
-        return self.rhat_of(self.visited(label))
-
     def convergence(self) -> pd.DataFrame:
         """Have chains forgotten where they began? Of all that they pass, by model.
 
@@ -611,6 +608,10 @@ class Result:
             return [blank] * len(labels)
         shares = probabilities([self.log_mass[m] for m in self._weighed])
         found = dict(zip(self._weighed, shares, strict=True))
+        guessed = [m for m, e in self.log_mass.items() if e.warning and not e.std_error < GUESSED]
+        matter = [m for m in guessed if (v := self.visits(m)).warning or v.value > WORTH]
+        for m in found if matter else guessed:  # what one may be worth, the others may lack
+            found[m] = replace(found[m], std_error=math.nan)
         return [found.get(label, blank).times(self._whole) for label in labels]
 
     # ---- evidences --------------------------------------------------------------------------
@@ -831,7 +832,7 @@ class Result:
             ``second_eigenvalue`` of the transition matrix between models: its power tells the
             share of the memory that is left after so many draws.
         """
-        rhat = [self._rhat(m) for m in self._visited[:SHOWN]]
+        rhat = [self.rhat_of(self.visited(m)) for m in self._visited[:SHOWN]]
         found = {
             "ess": self._index_ess,
             "rhat": max((r for r in rhat if not math.isnan(r)), default=math.nan),

@@ -120,7 +120,8 @@ class Reweighted:
         """Posterior probabilities of the models under the new prior.
 
         Returns:
-            Indexed by model; ``probability``, ``se``, ``before``, p(model | data) as it was.
+            Indexed by model; ``probability``, ``se``, ``before``, p(model | data) as it was, and
+            ``note``, what is in doubt.
             Where p(model) alone has changed and all models were weighed, from the combined
             evidences; else by weighing the draws, with NaN for models never visited.
         """
@@ -131,21 +132,26 @@ class Reweighted:
             inside = self.result.visited(label)
             before = float(inside.mean())
             if shares is not None:
-                rows.append((shares[label].value, shares[label].std_error, before))
+                e = shares[label]
+                rows.append((e.value, e.std_error, before, e.warning))
             elif not before:
-                rows.append((math.nan, math.inf, 0.0))
+                rows.append((math.nan, math.inf, 0.0, "never visited"))
             else:
-                rows.append((*_ratio(inside.astype(float), self._w, self.result)[:2], before))
-        columns = ["probability", "se", "before"]
+                p, error, note = _ratio(inside.astype(float), self._w, self.result)
+                rows.append((p, error, before, note))
+        columns = ["probability", "se", "before", "note"]
         return pd.DataFrame(rows, columns=columns, index=pd.Index(labels, name="model"))
 
     def inclusion_probabilities(self) -> pd.DataFrame:
-        """Posterior probability of each item under the new prior: ``probability``, ``se``."""
+        """Posterior probability of each item under the new prior.
+
+        Returns:
+            Indexed by item; ``probability``, ``se`` and ``note``, what is in doubt.
+        """
         names, on = self.result.items()
-        rows = [
-            _ratio(on[..., i].astype(float), self._w, self.result)[:2] for i in range(on.shape[-1])
-        ]
-        return pd.DataFrame(rows, columns=["probability", "se"], index=pd.Index(names, name="item"))
+        rows = [_ratio(on[..., i].astype(float), self._w, self.result) for i in range(on.shape[-1])]
+        columns = ["probability", "se", "note"]
+        return pd.DataFrame(rows, columns=columns, index=pd.Index(names, name="item"))
 
     def predict(
         self,

@@ -473,8 +473,8 @@ class TRJSampler:
         pick = torch.multinomial(guess.exp(), chains, True, generator=self._generator)
         return self.target.space.enumerate()[pick]
 
-    def _prior_draws(self, n: int) -> State:
-        """Chains at draws from the prior over models and parameters, where these are finite."""
+    def _prior_draws(self, n: int) -> tuple[State, Tensor]:
+        """Chains at draws from the prior where these are finite, and which draw each is at."""
         target, generator = self.target, self._generator
         found: list[State] = []
         for _ in range(CANDIDATES):
@@ -497,7 +497,7 @@ class TRJSampler:
         pick = torch.randint(len(code), (n,), generator=generator, device=code.device)
         each = torch.arange(n, device=code.device)
         pick = torch.where(each < len(code), each, pick)
-        return State(code[pick], theta[pick], log_joint[pick])
+        return State(code[pick], theta[pick], log_joint[pick]), pick
 
     def _prior_starts(
         self, code: Tensor, deadline: float = math.inf
@@ -755,8 +755,7 @@ class TRJSampler:
         way.stage = "the search for starts"
         begun = time.perf_counter()
         if counts:
-            state = self._prior_draws(max(chains, FEWEST))
-            ancestor = torch.arange(len(state.code), device=state.code.device)
+            state, ancestor = self._prior_draws(max(chains, FEWEST))
         else:
             code = self._starting_models(max(chains, CHAINS))
             through = self.transport if ready else None
@@ -999,7 +998,8 @@ class TRJSampler:
             code = self._starting_models(chains)
             theta, _, self._way.ancestor = audit.draw(self.target.space.index(code))
         else:
-            return self._prior_draws(chains)
+            state, self._way.ancestor = self._prior_draws(chains)
+            return state
         return start(self.target, code, theta)
 
     def _rehearse(self, chain: Chains) -> None:

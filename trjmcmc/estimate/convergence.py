@@ -127,8 +127,8 @@ def effective_draws(
     return bulk, tail
 
 
-def families(ancestor: NDArray[np.integer] | None, chains: int) -> tuple[NDArray[np.intp], float]:
-    """One chain for each independent start, and how many starts there are in effect.
+def families(ancestor: NDArray[np.integer] | None, chains: int) -> NDArray[np.intp]:
+    """One chain for each independent start.
 
     Populations are resampled on the way to the posterior, so that several chains may descend
     from one draw. They count as one until they have forgotten it.
@@ -139,13 +139,12 @@ def families(ancestor: NDArray[np.integer] | None, chains: int) -> tuple[NDArray
         chains: How many there are.
 
     Returns:
-        Positions of chains, shape (n,), and one over the sum of squared shares of the starts.
+        Positions of chains, shape (n,).
 
     Example:
         >>> families(np.array([3, 3, 3, 8]), 4)
-        (array([0, 3]), 1.6)
+        array([0, 3])
     """
     if ancestor is None:
-        return np.arange(chains), float(chains)
-    _, first, counts = np.unique(ancestor, return_index=True, return_counts=True)
-    return np.sort(first), float(chains**2 / np.square(counts, dtype=float).sum())
+        return np.arange(chains)
+    return np.sort(np.unique(ancestor, return_index=True)[1])

@@ -56,7 +56,7 @@ def visit_probability(
     if (moved := _drift(indicator)) != 0:  # the starts are not forgotten: the error is larger
         warning = warning or f"drifts by {moved:+.3f} in half the run"
         error = math.hypot(error, moved)
-    first, _ = families(ancestor, len(indicator))
+    first = families(ancestor, len(indicator))
     rhat = float(split_rhats(indicator[first, :, None].astype(float))[0])
     if rhat > HIGH_RHAT:
         warning = warning or f"R-hat {rhat:.2f}"
@@ -138,5 +138,7 @@ def _drift(indicator: NDArray[np.bool_]) -> float:
 
 def _few_returns(indicator: NDArray[np.bool_]) -> str:
     returns = int((np.diff(indicator.astype(int), axis=1) == 1).sum())
-    times = "once" if returns == 1 else f"{returns} times"
-    return f"entered only {times}" if returns < FEW_RETURNS else ""
+    if returns >= FEW_RETURNS:
+        return ""
+    rarely = {0: "never entered", 1: "entered only once"}
+    return rarely.get(returns, f"entered only {returns} times")
