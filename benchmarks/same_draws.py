@@ -4,9 +4,10 @@
     python -m benchmarks.same_draws --compare before.json    # with the new: exit status 1 if not
 
 For changes that must not change an answer: moves between modules, new names, faster code that
-claims to be exact. Draws are compared bit by bit, so before and after must be run on one machine with
-one version of torch. Of every kind of space, with a map trained and with one as it is, in single and double
-precision, with a black box, of the evidence from given draws, and of a file of version 0.9.0.
+claims to be exact. Draws are compared bit by bit, so that before and after must be run on one
+machine with one version of torch. Of every kind of space, with a map trained and with one as it is,
+in single and double precision, with a black box, of the evidence from given draws, and of a file of
+version 0.9.0.
 """
 
 from __future__ import annotations
