@@ -371,7 +371,8 @@ def test_prior_draws_climb_to_what_maps_have_lost(centres, lost, generator):
 def test_a_lost_mode_is_said_aloud_and_leaves_no_error(rng):
     result = chains_of(rng.normal(size=(64, 200, 1)))
     result.report.screening = (trj.fit.Screening("only", 1000, 40, 2.0),)
-    assert "40 of 1000 prior draws" in said_by(result)[ConvergenceWarning]
+    said = said_by(result)
+    assert "40 of 1000 prior draws" in said[CoverageWarning] and ConvergenceWarning not in said
     assert math.isnan(result.widened(0.1, rng.normal(size=(64, 200)))[0])
 
 
@@ -432,7 +433,8 @@ def test_a_mild_doubt_hides_no_grave_one(rng):
     grave.report.screening = (trj.fit.Screening("only", 1000, 40, 2.0),)
     assert len(grave.doubts) == 2
     assert math.isnan(grave.widened(0.01, rng.normal(size=(64, 200)))[0])
-    assert "prior draws" in said_by(grave)[ConvergenceWarning]
+    said = said_by(grave)
+    assert "prior draws" in said[CoverageWarning] and "R-hat" in said[ConvergenceWarning]
 
 
 def test_a_bayes_factor_that_nothing_tells_is_no_certainty(rng):

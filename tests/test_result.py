@@ -202,6 +202,7 @@ def test_arviz(result):
     assert data["sample_stats"]["lp"].shape == (48, 200)
 
 
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # one is a short run
 def test_arviz_of_one_model(result):
     found, n = result.draws("three")["a"], len(result.draws("three")["a"])
     data = result.to_arviz(model="three")

@@ -37,6 +37,7 @@ def alarms(result: Result) -> Iterator[Alarm]:
         result: Of a run.
     """
     yield from _convergence(result)
+    yield from _lost(result)
     yield from _length(result)
     if (audit := result.report.audit) is not None:  # normals need not cover, draws must
         yield from _pilot(result)
@@ -63,7 +64,8 @@ def _convergence(result: Result) -> Iterator[Alarm]:
     said = list(notes)
     more = f", and {len(said) - NAMED} more" if len(said) > NAMED else ""
     advice = [f"run longer ({_longer(result)})", _better_map(result)]
-    if any(math.isnan(d.size) for d in result.doubts):  # starts that are remembered for very long
+    short = result.report.out_of_time or result.report.interrupted
+    if not short and any(math.isnan(d.size) for d in result.doubts):  # long-remembered starts
         advice.reverse()
     yield (
         "the run has not converged: "
@@ -73,6 +75,19 @@ def _convergence(result: Result) -> Iterator[Alarm]:
         + f"{', '.join(advice)}, another kernel; see convergence().",
         ConvergenceWarning,
     )
+
+
+def _lost(result: Result) -> Iterator[Alarm]:
+    """Parts of a posterior that climbs of prior draws have met and nothing else."""
+    lost = [d.note for d in result.doubts if "prior draws met" in d.note]
+    if lost:
+        yield (
+            "; ".join(lost[:NAMED])
+            + ". No number here counts it. A prior with more of its mass there lets the pilot run "
+            "find it; or train on draws of your own of all parts (fit(pilot={model: {name: "
+            "draws}})).",
+            CoverageWarning,
+        )
 
 
 def _length(result: Result) -> Iterator[Alarm]:
@@ -192,6 +207,8 @@ def _disagreement(result: Result) -> Iterator[Alarm]:
 
 def _longer(result: Result) -> str:
     """How the run could be made longer."""
+    if result.report.interrupted:
+        return "let it come to its end"
     if result.report.out_of_time:
         return "give it more max_seconds"
     if result.report.budget_spent:
@@ -206,7 +223,7 @@ def _better_map(result: Result) -> str:
     steps = report.fit.step if report.fit is not None else []
     if steps:
         return f"train the map longer (fit(steps={_round_up(4 * steps[-1])}))"
-    if report.plan.automatic:
+    if report.plan.automatic or report.interrupted:
         return "train a map first (run(fit=True))"
     return 'let it choose its moves (run(fit="auto"), the default)'
 

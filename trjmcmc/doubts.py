@@ -205,20 +205,20 @@ class Convergence:
 
         Shares of models and items have R-hats of their own.
         """
+        found: list[Doubt] = []
         chains, draws = self.draws.n_chains, self.draws.n_draws
         if draws < LEAST_DRAWS:
             return [Doubt(EVERY, f"{draws} draws a chain tell nothing of their error", math.nan)]
         if len(self.first) < min(FEW_STARTS, chains / 2):
             of = "one draw" if len(self.first) == 1 else f"{len(self.first)} draws"
             note = f"all {chains} chains descend from {of} of the prior"
-            return [Doubt(EVERY, note, math.nan, everywhere=True)]
+            found.append(Doubt(EVERY, note, math.nan, everywhere=True))
         stuck = (self.model == self.model[:, :1]).all() and np.ptp(self.model) > 0
         if stuck and chains > 1:
-            return [Doubt(EVERY, "no chain has ever left its model", math.nan)]
+            return [*found, Doubt(EVERY, "no chain has ever left its model", math.nan)]
         table = self.table(quick=True)
         shares = table.index.get_level_values("quantity").str.startswith((IN, INCLUDES))
         table = table[~shares & (table["rhat"] > SLOW_RHAT)]
-        found = []
         for model, rows in table.groupby(level="model"):
             _, name = worst = rows["rhat"].idxmax()
             rhat = float(rows.loc[worst, "rhat"])

@@ -159,9 +159,9 @@ def plot_evidence(result: Result, ax: Axes | None = None) -> Axes:
     one size; triangles at its edge show where bars of the others run out of it.
     """
     table = result.evidence()
-    table = table[np.isfinite(table["combined"])].nlargest(MOST_MODELS, "probability")
-    order = [label for label in result.evidence().index if label in table.index]
-    table = table.loc[order]
+    found = table[np.isfinite(table["combined"])].nlargest(MOST_MODELS, "probability").index
+    unknown = table.index[~np.isfinite(table["combined"])][: MOST_MODELS - len(found)]
+    table = table[table.index.isin(found) | table.index.isin(unknown)]
     size = (max(6.0, 1.1 + 0.8 * len(table)), 3.5)
     ax = ax if ax is not None else plt.subplots(figsize=size, layout="constrained")[1]
     routes = [r for r in ROUTES if r in table and np.isfinite(table[f"{r}_se"]).any()]
@@ -194,6 +194,9 @@ def plot_evidence(result: Result, ax: Axes | None = None) -> Axes:
         ax.plot([], [], "_", ms=10, mew=1.5, color="grey", label="exact")
     if doubted:
         ax.plot([], [], "o", ms=4.5, mfc="white", color="grey", label="hollow: flagged")
+    for place in x[~np.isfinite(table["combined"].to_numpy())]:
+        where: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "center"}
+        ax.text(place, 0.0, "not known", color="grey", size=8, **where)
     spread_labels(ax, x, [str(m) for m in table.index])
     ax.set_ylabel("log evidence\nless combined (nats)")
     ax.set_xlabel("model")

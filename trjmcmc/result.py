@@ -331,11 +331,11 @@ class Result:
             if s.lost:
                 note = (
                     f"{s.met} of {s.draws} prior draws met a part of the posterior of "
-                    f"{s.model!r} that neither map nor chains know"
+                    f"{s.model!r} that neither map nor chains know{s.place and f', near {s.place}'}"
                 )
                 seldom = self.visited(s.model).mean() < SELDOM
                 place = EVERY if seldom and self._matters(s.model, s.share) else s.model
-                found.append(Doubt(place, note, math.nan, everywhere=True))
+                found.append(Doubt(place, note, math.nan, everywhere=True, said=True))
         for label, said in self.coarse.items():
             if self.visited(label).mean() > WORTH:
                 found.append(Doubt(label, said, math.nan, everywhere=True, said=True))
@@ -497,7 +497,7 @@ class Result:
                 "combined": [c.value for c in combined],
                 "combined_se": [c.std_error for c in combined],
                 "note": [
-                    "; ".join(filter(None, (v.warning, i.warning)))
+                    "; ".join(dict.fromkeys(filter(None, (v.warning, i.warning))))
                     for v, i in zip(visits, importance, strict=True)
                 ],
             },
@@ -751,14 +751,15 @@ class Result:
         combined, covariance = self._combined
         share = self._combined_shares(labels)
         log_prior = self._log_prior(labels)
-        level = _total(combined, covariance)
-        visits = [self.visits(m) for m in labels]
-        seen = sum(v.value for v in visits) or 1.0
+        known = [i for i, e in enumerate(combined) if math.isfinite(e.value)]
+        level = _total([combined[i] for i in known], covariance[np.ix_(known, known)])
         columns = {"combined": combined}
-        if self.space.size != 1:
-            columns["visits"] = [_log_share(v.scaled(1 / seen), level) for v in visits]
-            if self._bartolucci:
-                columns["bartolucci"] = [_log_share(self._bartolucci[m], level) for m in labels]
+        shares = {"visits": [self.visits(m) for m in labels]} if self.space.size != 1 else {}
+        if shares and self._bartolucci:
+            shares["bartolucci"] = [self._bartolucci[m] for m in labels]
+        for route, found in shares.items():
+            whole = sum(found[i].value for i in known) or 1.0  # of those whose evidence is known
+            columns[route] = [_log_share(e.scaled(1 / whole), level) for e in found]
         columns |= {r: [f.get(m, NOTHING) for m in labels] for r, f in self.routes.items()}
         table = pd.DataFrame(index=pd.Index(labels, name="model"))
         for route, found in columns.items():
@@ -1141,7 +1142,8 @@ class Result:
         """Moments and quantiles of draws that lie where ``inside`` (chain, draw) is True."""
         error, ess, note = self.error_where(x, inside)
         q5, median, q95 = np.quantile(x, [0.05, 0.5, 0.95])
-        return [float(x.mean()), float(x.std()), error, q5, median, q95, ess, note]
+        sd = float(x.std()) if len(x) > 1 else math.nan
+        return [float(x.mean()), sd, error, q5, median, q95, ess, note]
 
     def _positions(self, label: str, name: str, position: tuple[int, ...]) -> list[str]:
         text = [str(i) for i in position]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -84,9 +84,14 @@ class Reweighted:
     """
 
     def __init__(
-        self, result: Result, log_weights: Array, log_odds: dict[str, float] | None = None
+        self,
+        result: Result,
+        log_weights: Array,
+        log_odds: dict[str, float] | None = None,
+        *,
+        within: bool = False,
     ) -> None:
-        self.result, self._log_odds = result, log_odds
+        self.result, self._log_odds, self._within = result, log_odds, within
         top = float(log_weights.max())
         if not math.isfinite(top):
             raise TRJError("reweight: no draw is possible under the new prior")
@@ -94,27 +99,39 @@ class Reweighted:
         w = np.exp(self.log_weights)
         self._w = w / w.mean()
         self.ess = float(w.sum() ** 2 / (w**2).sum())
-        self.pareto_k, self.doubtful = -math.inf, self.ess < LEAST
+        self.pareto_k, self.doubtful, self._note = -math.inf, False, ""
         for label in result.models:
-            self._judge(result.visited(label))
+            self._judge(label, result.visited(label))
+        if self.ess < LEAST:
+            self._doubt(self.ess, w.size, "all models", self.pareto_k)
         if self.doubtful:
             warn_user(
-                f"reweighting leaves {self.ess:.0f} effective draws of {w.size} (Pareto k "
-                f"{self.pareto_k:.2f}): the new prior is too far from the old one; run again "
-                "with it",
+                f"reweighting leaves {self._note}: the new prior is too far from the old one; run "
+                "again with it",
                 ConvergenceWarning,
             )
 
-    def _judge(self, inside: NDArray[np.bool_]) -> None:
-        """Look at the weights of the draws in one model."""
-        if not inside.mean() > COMMON:
+    def _doubt(self, ess: float, n: int, where: str, k: float) -> None:
+        self.doubtful = True
+        shape = f" (Pareto k {k:.2f})" if math.isfinite(k) else ""
+        self._note = self._note or f"{ess:.0f} effective draws of {n} in {where}{shape}"
+
+    def _judge(self, label: str, inside: NDArray[np.bool_]) -> None:
+        """Look at the weights of a model's draws; they are even if p(model) alone changes."""
+        if not inside.mean() > COMMON or (not self._within and np.ptp(self._w[inside]) == 0):
             return
         w, n = self._w[inside], int(inside.sum())
         ess = float(w.sum() ** 2 / (w**2).sum()) if w.any() else 0.0
         k = pareto_k(torch.as_tensor(self.log_weights[inside]))
         self.pareto_k = max(self.pareto_k, k)
         few = ess < min(n, max(LEAST, LEAST_SHARE * n))
-        self.doubtful = self.doubtful or few or (k > HIGH_K and ess < EVEN * n)
+        if few or (k > HIGH_K and ess < EVEN * n):
+            self._doubt(ess, n, repr(label), k)
+
+    def _share(self, inside: NDArray[np.bool_]) -> tuple[float, float, str]:
+        """Weighted share of some draws; what a few draws tell has no error."""
+        p, error, note = _ratio(inside.astype(float), self._w, self.result)
+        return (p, math.nan, self._note) if self.doubtful else (p, error, note)
 
     def model_probabilities(self) -> pd.DataFrame:
         """Posterior probabilities of the models under the new prior.
@@ -137,7 +154,7 @@ class Reweighted:
             elif not before:
                 rows.append((math.nan, math.inf, 0.0, "never visited"))
             else:
-                p, error, note = _ratio(inside.astype(float), self._w, self.result)
+                p, error, note = self._share(inside)
                 rows.append((p, error, before, note))
         columns = ["probability", "se", "before", "note"]
         return pd.DataFrame(rows, columns=columns, index=pd.Index(labels, name="model"))
@@ -149,7 +166,7 @@ class Reweighted:
             Indexed by item; ``probability``, ``se`` and ``note``, what is in doubt.
         """
         names, on = self.result.items()
-        rows = [_ratio(on[..., i].astype(float), self._w, self.result) for i in range(on.shape[-1])]
+        rows = [self._share(on[..., i]) for i in range(on.shape[-1])]
         columns = ["probability", "se", "note"]
         return pd.DataFrame(rows, columns=columns, index=pd.Index(names, name="item"))
 
@@ -161,7 +178,11 @@ class Reweighted:
         target: Target | None = None,
     ) -> Prediction:
         """As :meth:`Result.predict`, under the new prior."""
-        return predict(self.result, f, most=most, weights=self._w, target=target)
+        found = predict(self.result, f, most=most, weights=self._w, target=target)
+        if not self.doubtful:
+            return found
+        unknown = np.full_like(found.std_error, math.nan)
+        return replace(found, std_error=unknown, warning=self._note)
 
     def __repr__(self) -> str:
         return f"Reweighted({self.ess:.0f} effective draws of {self._w.size})"
@@ -191,7 +212,7 @@ def reweighted(
             raise TRJError("reweight: a loaded result knows no priors; pass target=")
         log_w += target.log_prior_change(code, theta, priors).double()
     shape = (result.raw.n_chains, result.raw.n_draws)
-    return Reweighted(result, log_w.reshape(shape).numpy(), log_odds)
+    return Reweighted(result, log_w.reshape(shape).numpy(), log_odds, within=bool(priors))
 
 
 def _check_support(result: Result, model_prior: Any, codes: Tensor) -> None:
@@ -287,6 +308,10 @@ def predict(
     found = [_ratio(c.reshape(shape), w, result) for c in columns.T]
     mean, error = (np.array([e[i] for e in found], dtype=float) for i in range(2))
     warning = next((e[2] for e in found if e[2]), "")
+    undefined: NDArray[np.bool_] = np.isnan(columns).sum(1) > 0
+    if undefined.any():
+        there = [m for i, m in enumerate(labels) if undefined[(which == i).numpy()].any()]
+        warning = f"f is NaN at {undefined.sum()} of {len(flat)} draws, in {there[0]!r}"
     p = w.ravel() / w.sum()
     sd = np.sqrt(p @ (columns - mean) ** 2)
     weighing = {} if weights is None else {"weights": p}  # equal weights cost less unsaid

@@ -31,6 +31,7 @@ FIRST_STEP, CHANGES = 0.01, (1.3, 0.9)  # of the walks; if one is taken, and if 
 NEAR = 3.0  # standard deviations of a squared distance, within which a point is part of it
 KNOWN = 0.1  # of the share that it should have among the run's draws: then they know it
 LEAST_SCALE = 1e-6
+NAMED = 3  # parameters, and entries of one, by which a place is named
 LOG_2PI = math.log(2 * math.pi)
 
 
@@ -46,12 +47,14 @@ class Screening:
         met: How many of them lie, or have ended their climb, where no map has anything to speak of
             although the posterior has.
         share: The mass of that part over that of the model as it is known.
+        place: Its highest point, in words; empty if nothing was met.
     """
 
     model: str
     draws: int
     met: int
     share: float
+    place: str = ""
 
     @property
     def lost(self) -> bool:
@@ -123,7 +126,17 @@ def screen(
     height = target.log_joint(code.expand(len(candidates), -1), candidates)
     summit = candidates[torch.where(lost, height, -math.inf).argmax()]
     share = _about(target, code, summit, scale, level, transports, seen, generator)
-    return Screening(label, drawn, int(lost.sum()), share)
+    return Screening(label, drawn, int(lost.sum()), share, _in_words(target, code, summit))
+
+
+def _in_words(target: Target, code: Tensor, theta: Tensor) -> str:
+    """A point by the names of its first parameters, in the user's units."""
+    words = []
+    for name, value in target.constrain(code, theta[None]).items():
+        entries = value.flatten().tolist()
+        some = [f"{x:.3g}" for x in entries[:NAMED]] + ["..."] * (len(entries) > NAMED)
+        words.append(f"{name} = {', '.join(some)}")
+    return "; ".join([*words[:NAMED], *["..."] * (len(words) > NAMED)])
 
 
 def _drawn_in(theta: Tensor, usable: Tensor, generator: torch.Generator) -> Tensor:
