@@ -123,6 +123,28 @@ def evidence(shift):
     return trj.evidence(x, lambda x: -0.5 * (x[:, 0] - shift) ** 2, steps=100, progress=False)
 
 
+def spiked(centre=0.0, width=3.0):
+    """A narrow mode with most of the mass, beside a wide one, in four dimensions."""
+    prior = Normal(torch.full((4,), centre), width)
+
+    def log_likelihood(p):
+        narrow = math.log(0.8) + Normal(3.0, 0.1).log_prob(p["x"]).sum(-1)
+        wide = math.log(0.2) + Normal(0.0, 1.0).log_prob(p["x"]).sum(-1)
+        return torch.logaddexp(narrow, wide) - Normal(0.0, 3.0).log_prob(p["x"]).sum(-1)
+
+    return trj.Target([trj.Model("m", {"x": prior}, log_likelihood)])
+
+
+def taught(target):
+    """A run through a map that was trained on draws of both modes."""
+    z = torch.randn(2000, 4, generator=seeded())
+    near = torch.rand(2000, 1, generator=seeded()) < 0.8
+    draws = torch.where(near, 3.0 + 0.1 * z, z)
+    sampler = trj.TRJSampler(target, seed=1)
+    sampler.fit(steps=200, pilot={"m": {"x": draws}}, progress=False)
+    return sampler.run(draws=200, chains=128, progress=False)
+
+
 def seeded():
     return torch.Generator().manual_seed(3)
 
@@ -179,7 +201,7 @@ ADVICE = {
         lambda: run(date(torch.float32, since=55000.0, width=100.0, uniform=True), **MOVES),
     ),
     "-inf": (
-        r"likelihoods were NaN or \+inf, far out .*Return finite values or -inf",
+        r"points, far out .*likelihood that was NaN or \+inf.*Return finite values or -inf",
         lambda: run(logistic(False), draws=300, chains=256),
         lambda: run(logistic(True), draws=300, chains=256),
     ),
@@ -207,6 +229,16 @@ ADVICE = {
         r"emcee: 20 steps of .* poor ones to train on",
         lambda: emcee_pool(sinh(), sinh().space.enumerate(), steps=20, generator=seeded()),
         lambda: emcee_pool(sinh(), sinh().space.enumerate(), steps=2000, generator=seeded()),
+    ),
+    "draws of all parts": (
+        r"prior draws met a part .*near x = .*train on draws of your own of all parts",
+        lambda: run(spiked(), draws=200, chains=128),
+        lambda: taught(spiked()),
+    ),
+    "a prior nearer by": (
+        r"prior draws met a part .*A prior with more of its mass there",
+        lambda: run(spiked(), draws=200, chains=128),
+        lambda: run(spiked(centre=2.9, width=0.4), draws=200, chains=128),
     ),
     "more seconds": (
         r"max_seconds left time for \d+ draws a chain.*give it more",

@@ -23,8 +23,9 @@ from trjmcmc.estimate.convergence import (
     start_error,
 )
 from trjmcmc.estimate.mean import spread_error
+from trjmcmc.estimate.routes import by_audit
 from trjmcmc.fit import Audit, AuditReport, ModelAudit, Pool, gaussian_mixture, screen
-from trjmcmc.result import Result, RunReport
+from trjmcmc.result import NOTHING, Result, RunReport
 from trjmcmc.sample import Tally
 
 
@@ -286,6 +287,50 @@ def test_a_model_that_nothing_tells_of_is_named(rng):
         f"nothing sound tells the probability of {third!r}" in said_by(result)[ConvergenceWarning]
     )
     assert result.model_probabilities()["visits_se"].isna().all()
+
+
+def test_a_pilot_run_of_few_ancestors_that_nothing_checks_leaves_no_error(rng):
+    result = chains_of(rng.normal(size=(64, 200, 1)))
+    facts = {"std_error": 0.02, "gap": 0.05, "map_log_evidence": 0.0, "map_std_error": 0.01}
+    model = ModelAudit(
+        "only", 0.0, **facts, covered=1.0, lost=0.0, modes=1, matters=True, ancestors=5.0
+    )
+    result.report.audit = AuditReport((model,))
+    assert "rests on 5.0 draws" in said_by(result)[ConvergenceWarning]
+    other = chains_of(rng.normal(size=(64, 200, 1)))
+    other.report.audit = AuditReport((model,))
+    other.report.screening = (trj.fit.Screening("only", 1000, 0, 0.0),)
+    assert not other.doubts
+
+
+def test_a_pilot_run_that_knows_less_than_the_map_has_an_error_that_reaches_it():
+    space = toys.gaussians().space
+    for found, error in ((0.7, 0.7), (-0.7, 0.05)):  # what importance sampling finds is there
+        facts = {"std_error": 0.05, "gap": 0.01, "map_log_evidence": found, "map_std_error": 0.02}
+        rest = {"covered": 1.0, "lost": 0.0, "modes": 1, "matters": True}
+        estimate = by_audit(space, AuditReport((ModelAudit("one", 0.0, **facts, **rest),)))["one"]
+        assert estimate.std_error == pytest.approx(error, rel=0.01)
+        assert bool(estimate.warning) == (found > 0)
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+def test_means_of_heavy_tails_have_no_error(heavy, rng):
+    x = rng.standard_cauchy((64, 300)) if heavy else rng.standard_t(8, (64, 300))
+    result = chains_of(rng.normal(size=(64, 300, 1)))
+    error, note = result.widened(0.01, x)
+    assert math.isnan(error) == heavy and ("Pareto" in note) == heavy
+
+
+def test_shares_stand_on_the_level_of_what_is_known():
+    """The evidence of one of three models is not known: visits of the others stand on theirs."""
+    generator = torch.Generator().manual_seed(0)
+    code = torch.randint(0, 3, (64, 400, 1), generator=generator)
+    plain = chains_of(np.random.default_rng(0).normal(size=(64, 400, 1)), code)
+    labels = plain.space.label(plain.space.enumerate())
+    known = dict(zip(labels, (Estimate(-2.0, 0.01), Estimate(-2.0, 0.01), NOTHING), strict=True))
+    table = Result(plain.space, plain.raw, {}, {"importance": known}, RunReport()).evidence()
+    log_prior = plain.space.log_prior(plain.space.enumerate()).numpy()
+    assert table["visits"].to_numpy() + log_prior == pytest.approx(-2.0, abs=0.05)
 
 
 def test_a_pilot_run_that_contradicts_itself_is_said_aloud(rng):

@@ -711,6 +711,24 @@ def test_another_width_of_a_prior_needs_no_new_run(pair, scale):
     assert abs(float(said.mean) - mean) < 5 * float(said.std_error) < 0.1
 
 
+def test_reweighting_says_what_few_draws_can_not_tell(pair):
+    far = torch.distributions.Normal(6.0, 0.3)
+    with pytest.warns(trj.errors.ConvergenceWarning, match=r"in 'shift'"):
+        found = pair.reweight(priors={"x": far})
+    table = found.model_probabilities()
+    assert table["se"].isna().all() and table["note"].str.contains("shift").all()
+    said = found.predict(lambda p: p.get("x", torch.tensor(0.0)))
+    assert math.isnan(float(said.std_error)) and "shift" in said.warning
+    alone = pair.reweight([1.0, 0.0])  # exact, and no reason to warn
+    assert alone.model_probabilities()["probability"].tolist() == [1.0, 0.0]
+
+
+def test_functions_that_are_undefined_or_constant_are_named(pair):
+    said = pair.predict(lambda p: p.get("x", torch.tensor(1.0)).log())
+    assert "NaN at" in said.warning and "'shift'" in said.warning
+    assert "same at all" in pair.predict(lambda p: torch.tensor(1.0)).warning
+
+
 def test_a_prior_too_far_away_is_said(pair):
     far = torch.distributions.Normal(6.0, 0.3)
     with pytest.warns(trj.errors.ConvergenceWarning, match=r"effective draws .* run again"):

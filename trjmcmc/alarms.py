@@ -182,9 +182,10 @@ def _numbers(result: Result) -> Iterator[Alarm]:
         )
     if result.report.overflows:
         yield (
-            f"{result.report.overflows} of {result.report.evaluations} likelihoods were NaN or "
-            "+inf, far out in the prior's tail, and counted as impossible: the answer stands "
-            "unless the posterior lies there. Return finite values or -inf to be sure.",
+            f"{result.report.overflows} of {result.report.evaluations} points, far out in the "
+            "prior's tail, had a likelihood that was NaN or +inf, or parameters whose square "
+            "overflows, and counted as impossible: the answer stands unless the posterior lies "
+            "there. Return finite values or -inf to be sure.",
             ConvergenceWarning,
         )
 

@@ -51,7 +51,8 @@ from .estimate import (
     visit_probability,
 )
 from .estimate.agreement import SOURCES
-from .estimate.convergence import HIGH_RHAT, split_rhats, start_error
+from .estimate.convergence import FEW_STARTS, HIGH_RHAT, split_rhats, start_error
+from .estimate.importance import HIGH_K, tail_shape
 from .estimate.mean import BATCHES, MANY_CHAINS, batch_sums
 from .fit import AuditReport, FitTrace, ModelAudit, Screening
 from .prior import PriorSpec
@@ -294,7 +295,11 @@ class Result:
         wide = math.hypot(error, *(sd * d.size for d in doubts))
         if doubts and not sd:  # what never changed may be what was never met
             wide = math.nan
-        return wide, doubts[0].note if doubts else ""
+        note = doubts[0].note if doubts else ""
+        k = tail_shape(series if inside is None else series[inside])
+        if k > HIGH_K:  # the largest values decide, and larger ones were not met
+            return math.nan, note or f"tail too heavy for an error (Pareto k {k:.2f})"
+        return wide, note
 
     def rhat_of(self, series: NDArray[Any]) -> float:
         """Split R-hat of a series, (chain, draw), over chains of independent starts."""
@@ -339,6 +344,7 @@ class Result:
         for label, said in self.coarse.items():
             if self.visited(label).mean() > WORTH:
                 found.append(Doubt(label, said, math.nan, everywhere=True, said=True))
+        found += self._unscreened
         for model, gap in self.halves_apart.items():
             note = f"halves of the pilot run differ by {gap:.1f} nats"
             found.append(Doubt(model, note, math.nan, everywhere=True, said=True))
@@ -347,6 +353,16 @@ class Result:
             note = f"nothing sound tells the probability of {some}"
             found.append(Doubt(EVERY, note, math.nan))
         return sorted(found, key=lambda d: (d.model != EVERY, not math.isnan(d.size)))
+
+    @property
+    def _unscreened(self) -> list[Doubt]:
+        """Models whose pilot run rests on few draws of the prior, with no others to check it."""
+        audit, seen = self.report.audit, {s.model for s in self.report.screening}
+        return [
+            Doubt(m.model, f"a pilot run that rests on {m.ancestors:.1f} draws", math.nan, True)
+            for m in (audit.models if audit is not None else ())
+            if m.matters and m.ancestors < FEW_STARTS and m.model not in seen
+        ]
 
     def _matters(self, label: str, share: float) -> bool:
         """Whether a model would be worth a word if it had so many times its evidence more."""
@@ -611,7 +627,8 @@ class Result:
         guessed = [m for m, e in self.log_mass.items() if e.warning and not e.std_error < GUESSED]
         matter = [m for m in guessed if (v := self.visits(m)).warning or v.value > WORTH]
         for m in found if matter else guessed:  # what one may be worth, the others may lack
-            found[m] = replace(found[m], std_error=math.nan)
+            why = found[m].warning or f"{guessed[0]!r}: {self.log_mass[guessed[0]].warning}"
+            found[m] = replace(found[m], std_error=math.nan, warning=why)
         return [found.get(label, blank).times(self._whole) for label in labels]
 
     # ---- evidences --------------------------------------------------------------------------

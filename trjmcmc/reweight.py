@@ -308,6 +308,8 @@ def predict(
     found = [_ratio(c.reshape(shape), w, result) for c in columns.T]
     mean, error = (np.array([e[i] for e in found], dtype=float) for i in range(2))
     warning = next((e[2] for e in found if e[2]), "")
+    if not np.ptp(columns, axis=0).any():
+        warning = warning or f"f is the same at all {len(flat)} draws; what is rarer is not seen"
     undefined: NDArray[np.bool_] = np.isnan(columns).sum(1) > 0
     if undefined.any():
         there = [m for i, m in enumerate(labels) if undefined[(which == i).numpy()].any()]

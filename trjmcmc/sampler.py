@@ -103,6 +103,7 @@ SCREEN_SHARE, SCREEN_AHEAD = 0.2, 0.1  # of the time so far, or if that is more 
 SCREEN_SECONDS = (0.5, 2.0)  # but not less nor more than this, for climbs of prior draws
 SCREEN_EVALUATIONS = 4  # of a draw, at the price of small batches
 FEWEST_SCREENED, MOST_SCREENED = 1000, 1_000_000  # prior draws a model
+MOST_BLIND = 2048  # of them where they can't climb
 PRECISION = 0.01  # standard error of a probability that a fit is worth its time for
 
 MakeTransport = Callable[[Space], Transport]
@@ -393,7 +394,11 @@ class TRJSampler:
             return
         each = None if evaluations is None else evaluations // len(codes)
         if math.isfinite(until):
+            if evaluations is not None and evaluations < 4 * TRIED:
+                return
             pace = self._weighing_pace(codes) * len(codes)
+            if evaluations is not None:  # the price was not for nothing
+                each = (evaluations - 2 * TRIED) // len(codes)
             affordable = int(max(0.0, until - time.monotonic()) / pace)
             each = min(
                 affordable if affordable > TRIED else 0, MOST_DRAWS if each is None else each
@@ -1107,6 +1112,7 @@ class TRJSampler:
             return ()
         begun, end = time.perf_counter(), time.monotonic() + seconds
         price = self._recipe.price(codes)
+        most = MOST_SCREENED if target.differentiable else MOST_BLIND
         generator = torch.Generator(target.device).manual_seed(self.seed)
         maps: list[Callable[[], Transport]] = [lambda: self._map]
         if seen is not None:
@@ -1119,7 +1125,7 @@ class TRJSampler:
         for place, (code, label) in enumerate(known):
             now = time.monotonic()
             share = (end - now) / (len(known) - place)
-            n = int(min(MOST_SCREENED, share / (SCREEN_EVALUATIONS * price)))
+            n = int(min(most, share / (SCREEN_EVALUATIONS * price)))
             if n < FEWEST_SCREENED:
                 break
             height = max(self._log_mass[label].value, audited.get(label, -math.inf))
@@ -1127,9 +1133,7 @@ class TRJSampler:
             with suppress(TRJError):  # the likelihood fails out there
                 until = now + share
                 mine = none if seen is None else seen.theta[(seen.code == code).all(-1)]
-                found.append(
-                    screen(target, code, level, maps, mine, MOST_SCREENED, generator, until)
-                )
+                found.append(screen(target, code, level, maps, mine, most, generator, until))
         self._seconds["screening"] = time.perf_counter() - begun
         return tuple(found)
 
