@@ -132,8 +132,9 @@ def main() -> int:
     )
     parser.add_argument("--record", type=Path, help="a JSON file to write")
     parser.add_argument("--compare", type=Path, help="one that was written before")
+    parser.add_argument("--threads", type=int, default=1, help="of torch")
     options = parser.parse_args()
-    torch.set_num_threads(1)
+    torch.set_num_threads(options.threads)
     found = {}
     for name, case in CASES.items():
         with warnings.catch_warnings():

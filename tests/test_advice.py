@@ -172,8 +172,8 @@ ADVICE = {
     ),
     "larger limit": (
         r"9.% of the draws have 3 components.*raise max of Counts\(3",
-        lambda: run(blobs(3), draws=60, chains=64),
-        lambda: run(blobs(7), draws=400, chains=64),
+        lambda: run(blobs(3), draws=60, chains=256),
+        lambda: run(blobs(7), draws=300, chains=256),
     ),
     "float64": (
         r"log densities of size 1e\+06 lose digits .*use dtype=torch.float64",
