@@ -200,6 +200,7 @@ def plot_evidence(result: Result, ax: Axes | None = None) -> Axes:
     spread_labels(ax, x, [str(m) for m in table.index])
     ax.set_ylabel("log evidence\nless combined (nats)")
     ax.set_xlabel("model")
+    ax.set_xlim(-0.6, len(table) - 0.4)
     ax.set_ylim(low, high)
     ax.legend(frameon=False, fontsize=8, ncols=4, loc="upper center", columnspacing=1.2)
     return ax
