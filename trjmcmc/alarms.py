@@ -67,6 +67,8 @@ def _convergence(result: Result) -> Iterator[Alarm]:
     short = result.report.out_of_time or result.report.interrupted
     if not short and any(math.isnan(d.size) for d in result.doubts):  # long-remembered starts
         advice.reverse()
+    if any("descend" in note for note in notes):
+        advice.insert(0, f"more chains (chains={_round_up(4 * result.raw.n_chains)})")
     yield (
         "the run has not converged: "
         + "; ".join(said[:NAMED])
