@@ -356,15 +356,15 @@ class Result:
 
     @property
     def _unscreened(self) -> list[Doubt]:
-        """Models whose pilot run rests on few draws of the prior, with no others to check it.
+        """Models whose pilot run rests on few draws of the prior, in a run without climbs.
 
         Twenty families of random sizes count as ten of one size.
         """
-        audit, seen = self.report.audit, {s.model for s in self.report.screening}
+        audit = None if self.report.screening else self.report.audit
         return [
             Doubt(m.model, f"a pilot run that rests on {m.ancestors:.1f} draws", math.nan, True)
             for m in (audit.models if audit is not None else ())
-            if m.matters and m.ancestors < FEW_STARTS / 2 and m.model not in seen
+            if m.matters and m.ancestors < FEW_STARTS / 2
         ]
 
     def _matters(self, label: str, share: float) -> bool:
