@@ -151,7 +151,7 @@ def seeded():
 
 sinh = trj.problems.sinh_arcsinh
 double = torch.float64
-MOVES = {"draws": 100, "chains": 64}
+MOVES = {"draws": 300, "chains": 128}
 
 # message; the run that gives it; the run that has done as it says
 ADVICE = {
