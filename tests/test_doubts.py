@@ -144,7 +144,7 @@ def test_chains_of_few_ancestors_have_no_error(rng):
     ancestor = torch.arange(256) % 5
     result = chains_of(x, ancestor=ancestor)
     said = said_by(result)[ConvergenceWarning]
-    assert "256 chains descend from 5 draws" in said and "more chains (chains=2000)" in said
+    assert "256 chains descend from 5 draws" in said and "more chains (chains=1024)" in said
     assert result.doubts[0].everywhere
     error, note = result.widened(0.01, x[..., 0])
     assert math.isnan(error) and "descend" in note

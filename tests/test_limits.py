@@ -174,7 +174,7 @@ def interrupting(at):
     return sampler, calls
 
 
-def there_is_something(result, said):
+def assert_there_is_something(result, said):
     assert result.report.interrupted
     assert result.raw.n_draws >= 1
     assert float(result.model_probabilities()["visits"].sum()) == pytest.approx(1)
@@ -190,7 +190,7 @@ def test_ctrl_c_in_a_likelihood_returns_what_there_is(at, settings):
         warnings.simplefilter("always")
         result = sampler.run(chains=32, progress=False, max_seconds=20, **settings)
     assert calls[0] >= at and time.monotonic() - begun < 20
-    there_is_something(result, said)
+    assert_there_is_something(result, said)
 
 
 @pytest.mark.parametrize("at", [3, 40, 300])
@@ -208,7 +208,7 @@ def test_ctrl_c_where_components_are_counted(at):
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         result = sampler.run(chains=32, max_seconds=10, progress=False)
-    there_is_something(result, said)
+    assert_there_is_something(result, said)
 
 
 def test_ctrl_c_says_where_it_came():
@@ -259,4 +259,4 @@ def test_a_signal_at_any_time_returns_what_there_is(after, fit):
             result = sampler.run(chains=32, fit=fit, progress=False)
         finally:
             alarm.cancel()
-    there_is_something(result, said)
+    assert_there_is_something(result, said)

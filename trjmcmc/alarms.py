@@ -67,8 +67,7 @@ def _convergence(result: Result) -> Iterator[Alarm]:
     short = result.report.out_of_time or result.report.interrupted
     if not short and any(math.isnan(d.size) for d in result.doubts):  # long-remembered starts
         advice.reverse()
-    if any("descend" in note for note in notes):
-        advice.insert(0, f"more chains (chains={_round_up(4 * result.raw.n_chains)})")
+    advice = [d.remedy for d in result.doubts if d.remedy] + advice
     yield (
         "the run has not converged: "
         + "; ".join(said[:NAMED])
@@ -81,7 +80,7 @@ def _convergence(result: Result) -> Iterator[Alarm]:
 
 def _lost(result: Result) -> Iterator[Alarm]:
     """Parts of a posterior that climbs of prior draws have met and nothing else."""
-    lost = [d.note for d in result.doubts if "prior draws met" in d.note]
+    lost = [s.note for s in result.report.screening if s.lost]
     if lost:
         yield (
             "; ".join(lost[:NAMED])

@@ -45,6 +45,7 @@ class Doubt:
             off; NaN where nothing tells.
         everywhere: Whether what was fitted to the same draws is in doubt with the chains.
         said: Whether it has a warning of its own.
+        remedy: What helps against this above all, if that is known.
     """
 
     model: str
@@ -52,6 +53,7 @@ class Doubt:
     size: float
     everywhere: bool = False
     said: bool = False
+    remedy: str = ""
 
 
 @dataclass(frozen=True)
@@ -212,7 +214,8 @@ class Convergence:
         if len(self.first) < min(FEW_STARTS, chains / 2):
             of = "one draw" if len(self.first) == 1 else f"{len(self.first)} draws"
             note = f"all {chains} chains descend from {of} of the prior"
-            found.append(Doubt(EVERY, note, math.nan, everywhere=True))
+            remedy = f"more chains (chains={4 * chains})"
+            found.append(Doubt(EVERY, note, math.nan, everywhere=True, remedy=remedy))
         stuck = (self.model == self.model[:, :1]).all() and np.ptp(self.model) > 0
         if stuck and chains > 1:
             return [*found, Doubt(EVERY, "no chain has ever left its model", math.nan)]

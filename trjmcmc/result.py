@@ -334,13 +334,9 @@ class Result:
         found = self._convergence.doubts()
         for s in self.report.screening:
             if s.lost:
-                note = (
-                    f"{s.met} of {s.draws} prior draws met a part of the posterior of "
-                    f"{s.model!r} that neither map nor chains know{s.place and f', near {s.place}'}"
-                )
                 seldom = self.visited(s.model).mean() < SELDOM
                 place = EVERY if seldom and self._matters(s.model, s.share) else s.model
-                found.append(Doubt(place, note, math.nan, everywhere=True, said=True))
+                found.append(Doubt(place, s.note, math.nan, everywhere=True, said=True))
         for label, said in self.coarse.items():
             if self.visited(label).mean() > WORTH:
                 found.append(Doubt(label, said, math.nan, everywhere=True, said=True))

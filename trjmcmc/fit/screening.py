@@ -61,6 +61,14 @@ class Screening:
         """Whether a part of the posterior that matters is missing from the maps."""
         return not self.share <= LOST
 
+    @property
+    def note(self) -> str:
+        """What was met, in words."""
+        return (
+            f"{self.met} of {self.draws} prior draws met a part of the posterior of {self.model!r} "
+            f"that neither map nor chains know{self.place and f', near {self.place}'}"
+        )
+
 
 @torch.no_grad()
 def screen(
