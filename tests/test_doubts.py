@@ -264,6 +264,21 @@ def test_a_guessed_evidence_leaves_no_certainty():
     assert result.model_probabilities()["importance_se"].isna().tolist() == [True, False, False]
 
 
+@pytest.mark.parametrize("flag", ["", "importance ESS 1.1%"])
+def test_no_flagged_share_is_a_certainty(flag, rng):
+    """Hundreds of nats apart, the winner never left: certain only by evidences that are sound."""
+    plain = chains_of(rng.normal(size=(64, 200, 1)), torch.zeros(64, 200, 1, dtype=torch.long))
+    first, *others = plain.space.label(plain.space.enumerate())
+    found = {first: Estimate(0.0, 0.03, 700.0, flag)}
+    found |= dict.fromkeys(others, Estimate(-900.0, 0.01))
+    result = Result(plain.space, plain.raw, {}, {"importance": found}, RunReport())
+    table = result.model_probabilities()
+    for route in ("combined", "importance"):
+        assert table.loc[first, route] == 1
+        assert table[f"{route}_se"].isna().any() == bool(flag)
+    assert table.loc[first, "note"] != ""
+
+
 def test_jumps_of_chains_that_have_not_mixed_are_flagged(rng):
     """Acceptance probabilities are averaged over where the chains are."""
     generator = torch.Generator().manual_seed(0)

@@ -570,7 +570,12 @@ class Result:
             if m not in known:
                 error = math.hypot(e.std_error, self._doubt, gap)
                 known[m] = replace(e, std_error=error).times(rest)
-        return [known.get(label, blank) for label in labels]
+        return [self._open(known.get(label, blank)) for label in labels]
+
+    def _open(self, e: Estimate) -> Estimate:
+        """A share that is no certainty where all routes to some model are in doubt."""
+        flagged = any(e.warning and self.visits(m).warning for m, e in self.log_mass.items())
+        return replace(e, std_error=math.nan) if flagged and e.std_error == 0 else e
 
     def _apart(self, log_mass: Sequence[float], shares: bool = False) -> list[float]:
         """How far the routes that disagree are from given log masses, by model.
@@ -628,7 +633,7 @@ class Result:
         for m in found if matter else guessed:  # what one may be worth, the others may lack
             why = found[m].warning or f"{guessed[0]!r}: {self.log_mass[guessed[0]].warning}"
             found[m] = replace(found[m], std_error=math.nan, warning=why)
-        return [found.get(label, blank).times(self._whole) for label in labels]
+        return [self._open(found.get(label, blank).times(self._whole)) for label in labels]
 
     # ---- evidences --------------------------------------------------------------------------
 
