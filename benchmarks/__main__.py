@@ -27,7 +27,7 @@ import pandas as pd
 import torch
 
 import trjmcmc as trj
-from trjmcmc.compare import METHODS
+from trjmcmc.compare.classical import METHODS
 
 from . import alarms, bridge_spread, figures, honesty, samplers, scaling
 from .peers import run

@@ -23,7 +23,9 @@ import torch
 
 import trjmcmc as trj
 from trjmcmc.estimate import log_mean_weight, log_weights
-from trjmcmc.fit import Audit, ForwardKL, Objective, ReverseKL, locate, train
+from trjmcmc.fit import Audit, ForwardKL, Objective, ReverseKL
+from trjmcmc.fit.locate import locate
+from trjmcmc.fit.train import train
 from trjmcmc.transport import Transport
 
 DRAWS = 16_384  # for the evidence of each model

@@ -19,11 +19,12 @@ import pandas as pd
 import torch
 
 import trjmcmc as trj
-from trjmcmc.compare import METHODS, proposal
-from trjmcmc.estimate.evaluate import repeated_bartolucci
+from trjmcmc.compare.classical import METHODS, proposal
+from trjmcmc.compare.jumps import repeated_bartolucci
 from trjmcmc.fit import tempered_draws
 from trjmcmc.kernel import Jump, Kernel
-from trjmcmc.plot import PALETTE, plot_repeats
+from trjmcmc.plot.samplers import plot_repeats
+from trjmcmc.plot.style import PALETTE
 
 REPEATS = 80
 PARTICLES = 12_000  # of each of the tempered runs that draws come from

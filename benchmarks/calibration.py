@@ -21,7 +21,7 @@ import torch
 from torch.distributions import Normal
 
 import trjmcmc as trj
-import trjmcmc.sampler
+import trjmcmc.run.sampler
 from trjmcmc.errors import TRJWarning
 
 MOST_DRAWS = 4096  # of the map a run: as in a run in a hurry
@@ -77,7 +77,7 @@ def scores(
     target: trj.Target, repeats: int, *, steps: int = 300, draws: int = 250, chains: int = 64
 ) -> pd.DataFrame:
     """One row a run, model and route: ``z``, ``flagged``; and the run's ``agree``."""
-    trjmcmc.sampler.MOST_DRAWS = MOST_DRAWS
+    trjmcmc.run.sampler.MOST_DRAWS = MOST_DRAWS
     first = trj.TRJSampler(
         target, lambda space: trj.CosmicFlow(space, layers=4, hidden=(32,)), seed=0
     )

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib import pyplot as plt
 
-from trjmcmc.plot import PALETTE
+from trjmcmc.plot.style import PALETTE
 
 Rows = list[dict[str, Any]]
 MARKS = "osv^<>pP*X"

@@ -19,8 +19,8 @@ import pandas as pd
 import torch
 
 import trjmcmc as trj
+from trjmcmc.arviz_bridge import effective_sample_size
 from trjmcmc.errors import TRJWarning
-from trjmcmc.export import effective_sample_size
 from trjmcmc.kernel import HMC, CrankNicolson, Kernel, RandomWalk, Stretch, adapting, start
 
 CHAINS = 128

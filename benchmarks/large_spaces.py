@@ -25,7 +25,8 @@ import torch
 
 import trjmcmc as trj
 from trjmcmc import kernel
-from trjmcmc.fit import ReverseKL, train
+from trjmcmc.fit import ReverseKL
+from trjmcmc.fit.train import train
 
 WEIGHTS = {
     "made": trj.Made,

@@ -13,9 +13,9 @@ import torch
 from torch.distributions import Normal
 
 import trjmcmc as trj
-from trjmcmc.compare import proposal
+from trjmcmc.compare.classical import proposal
 from trjmcmc.kernel import Cycle, Fixed, Jump, Kernel, RandomWalk, start
-from trjmcmc.sample import Tally
+from trjmcmc.run.count import Tally
 
 CHAINS = (1, 16, 256, 1024, 4096, 16_384, 65_536)
 MODELS = (2, 8, 32, 128, 1024)  # 2^p of a variable selection, and two

@@ -21,7 +21,8 @@ import torch
 from matplotlib import pyplot as plt
 
 import trjmcmc as trj
-from trjmcmc.plot import PALETTE, plot_models, plot_running
+from trjmcmc.plot.models import plot_models, plot_running
+from trjmcmc.plot.style import PALETTE
 from trjmcmc.problems.coal_mining import DAYS, LENGTH
 
 YEAR = 365.2425

@@ -19,11 +19,12 @@ import torch
 from matplotlib import pyplot as plt
 
 import trjmcmc as trj
-from trjmcmc.compare import METHODS, proposal, real_nvp
-from trjmcmc.estimate.evaluate import repeated_bartolucci
+from trjmcmc.compare.classical import METHODS, proposal, real_nvp
+from trjmcmc.compare.jumps import repeated_bartolucci
 from trjmcmc.fit import Pool
 from trjmcmc.kernel import Cycle, Jump, Kernel, RandomWalk, start
-from trjmcmc.plot import PALETTE, plot_repeats
+from trjmcmc.plot.samplers import plot_repeats
+from trjmcmc.plot.style import PALETTE
 
 # Davies et al. (2023) and Yin & Jiao; all but the last two are trained on pilot draws
 PUBLISHED = ("independence", "affine TRJ", "spline TRJ", "spline CTP", "VI TRJ", "VI CTP")

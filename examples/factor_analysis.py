@@ -47,7 +47,7 @@ from experiments import (
 from matplotlib import pyplot as plt
 
 import trjmcmc as trj
-from trjmcmc.compare import on_itself
+from trjmcmc.compare.classical import on_itself
 from trjmcmc.fit import Pool, tempered_draws
 from trjmcmc.kernel import start
 

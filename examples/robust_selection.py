@@ -27,6 +27,7 @@ import pandas as pd
 import torch
 
 import trjmcmc as trj
+from trjmcmc.result.variational import variational
 
 FLOWS: dict[str, Callable[[trj.Target], trj.Transport]] = {
     "diagonal normal": lambda t: trj.CosmicAutoregressive(t.space, transform="diagonal"),
@@ -111,7 +112,7 @@ def main() -> None:
         begun = time.perf_counter()
         sampler.fit(steps=steps, batch=256, pilot=False, audit=False, progress=True)
         seconds = time.perf_counter() - begun
-        answer = trj.variational.variational(
+        answer = variational(
             target, sampler.models, sampler.transport, torch.Generator().manual_seed(1), result.raw
         )
         missed = conditional(sampler.transport, result)

@@ -41,7 +41,7 @@ from experiments import (
 from matplotlib import pyplot as plt
 
 import trjmcmc as trj
-from trjmcmc.compare import on_itself, proposal
+from trjmcmc.compare.classical import on_itself, proposal
 from trjmcmc.fit import Pool
 from trjmcmc.kernel import Jump
 from trjmcmc.problems import SinhArcsinhMap

@@ -14,12 +14,12 @@ from torch.distributions import Normal
 
 import trjmcmc as trj
 from tests import toys
-from trjmcmc import auto
-from trjmcmc.compare import METHODS
+from trjmcmc.compare.classical import METHODS
 from trjmcmc.errors import ConfigurationError, TRJWarning
 from trjmcmc.estimate import Enough, progress_of
 from trjmcmc.kernel import HMC, Informed, Jump, adapting, start
-from trjmcmc.look import Segment, indicator_times
+from trjmcmc.run import choose as auto
+from trjmcmc.run.look import Segment, indicator_times
 from trjmcmc.transport import Identity
 
 
@@ -135,7 +135,7 @@ def test_a_run_that_disappoints_trains_after_all(monkeypatch, capsys):
     monkeypatch.setattr(auto, "ROUND", 60)
     monkeypatch.setattr(auto, "ROUNDS", 1)
     monkeypatch.setattr(auto.Auto, "_train", lambda self, best, steps=None: best)
-    monkeypatch.setattr(trj.estimate.precision, "PATIENCE", 1.0)
+    monkeypatch.setattr(trj.run.stop, "PATIENCE", 1.0)
     monkeypatch.setattr(auto.Auto, "price", lambda self: 1.0)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)  # bars want a terminal
     sampler = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1)
@@ -255,7 +255,7 @@ def test_memory_is_bounded_where_the_number_of_draws_is_open(monkeypatch):
 )
 def test_normals_are_fitted_finely_where_that_may_pay(quick, other, room, made, monkeypatch):
     """Efficiency and autocorrelation time of normals fitted quickly, efficiency of another move."""
-    found = trj.auto.Auto.__new__(trj.auto.Auto)
+    found = auto.Auto.__new__(auto.Auto)
     found.fill, found.error = True, 0.01
     found.latest = found.deadline = time.monotonic() + room
     found._found = {"other": Segment(other, 10.0, 0.01, True, 40)}
@@ -266,8 +266,8 @@ def test_normals_are_fitted_finely_where_that_may_pay(quick, other, room, made, 
         fits.append(sizes)
         time.sleep(5e-3)
 
-    monkeypatch.setattr(trj.auto.Auto, "_fitted", fitted)
-    monkeypatch.setattr(trj.auto.Auto, "_offer_better", lambda self, flow: normals)
+    monkeypatch.setattr(auto.Auto, "_fitted", fitted)
+    monkeypatch.setattr(auto.Auto, "_offer_better", lambda self, flow: normals)
     found._offer_normals()
     expected = [*auto.NORMALS, auto.FINE["components"]]
     assert [f["components"] for f in fits] == expected[:made]
@@ -281,7 +281,7 @@ def test_a_dear_newcomer_does_not_drive_out_what_was_better_without_it(monkeypat
         "measure",
         lambda self, name, kernel: Segment(rates[name], 10.0, 0.01, True, 40),
     )
-    found = trj.auto.Auto.__new__(trj.auto.Auto)
+    found = auto.Auto.__new__(auto.Auto)
     found._moves, found._found, found._together = {}, {}, None
     for name in ("a", "b"):
         found._offer(name, name)
@@ -295,7 +295,7 @@ def test_a_dear_newcomer_does_not_drive_out_what_was_better_without_it(monkeypat
 
 def chooser(pace, *, time_of=2.0, steps=400, most=8192, room=20.0):
     """A chooser that has chosen, of 512 chains."""
-    found = trj.auto.Auto.__new__(trj.auto.Auto)
+    found = auto.Auto.__new__(auto.Auto)
     found.most, found.fill, found.steps, found.error = most, True, steps, 0.01
     found.latest = found.deadline = time.monotonic() + room
     found._pace = pace
@@ -375,7 +375,7 @@ def test_thinning_costs_no_precision_of_the_models(tmp_path):
         found = result.model_probabilities()
         for column in ("visits", "visits_se", "visits_ess"):
             np.testing.assert_allclose(found[column], expected[column], rtol=1e-9)
-    ess = [trj.compare._row(r, 1.0)["ess"] for r in (all_kept, few_kept)]
+    ess = [trj.compare.compare._row(r, 1.0)["ess"] for r in (all_kept, few_kept)]
     assert ess[0] == pytest.approx(ess[1], rel=0.05)  # but for the variance of what was kept
     a, b = expected.index[:2]
     odds = [r.bayes_factor(a, b, log=True, route="visits") for r in (all_kept, few_kept)]
@@ -455,8 +455,8 @@ def test_what_was_adapted_is_reported():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_classical_sampler_is_right(method, monkeypatch):
-    monkeypatch.setattr(trj.compare, "STEPS", 100)
-    monkeypatch.setattr(trj.compare, "DEPTH", 2)
+    monkeypatch.setattr(trj.compare.classical, "STEPS", 100)
+    monkeypatch.setattr(trj.compare.classical, "DEPTH", 2)
     sampler = trj.ClassicalSampler(toys.gaussians(), method, seed=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", trj.errors.ConvergenceWarning)  # the switch mixes slowly
@@ -523,31 +523,31 @@ def test_samplers_refuse_what_they_can_not_fit():
 )
 def test_a_kernel_far_ahead_needs_no_longer_look(rate, time, wait, settled):
     """Of 40 steps: two autocorrelation times long, and three times ahead of the others."""
-    auto = trj.auto.Auto.__new__(trj.auto.Auto)
-    auto.error, auto.ready = 0.5, False
+    found = auto.Auto.__new__(auto.Auto)
+    found.error, found.ready = 0.5, False
     found = {"a": 4.0, "b": 3.0, "a + b": rate, "c": 5.0}
-    auto._found = {
+    found._found = {
         name: Segment(efficiency=e * 1e4, time=time, step=0.01, varied=True, steps=40)
         for name, e in found.items()
     }
-    auto._together = "a + b"
-    assert auto._wait(auto._found["a + b"]) < wait
-    assert auto._settled("a + b") is settled
-    assert auto._settled("a") is False
+    found._together = "a + b"
+    assert found._wait(found._found["a + b"]) < wait
+    assert found._settled("a + b") is settled
+    assert found._settled("a") is False
 
 
 @pytest.mark.parametrize(("price", "settled"), [(6.0, True), (4.0, False)])
 def test_no_look_decides_anything_where_nothing_else_is_to_be_had(price, settled, monkeypatch):
     """Ten seconds left, of which a round of training may take half."""
-    auto = trj.auto.Auto.__new__(trj.auto.Auto)
-    auto.error, auto.ready, auto.latest = 0.5, False, time.monotonic() + 10
-    auto._training_step = 1e-3  # no optimiser has to be imported
-    auto._price = 0.0  # of a model that is new to the map
-    monkeypatch.setattr(trj.auto.Auto, "price", lambda self: price)
+    found = auto.Auto.__new__(auto.Auto)
+    found.error, found.ready, found.latest = 0.5, False, time.monotonic() + 10
+    found._training_step = 1e-3  # no optimiser has to be imported
+    found._price = 0.0  # of a model that is new to the map
+    monkeypatch.setattr(auto.Auto, "price", lambda self: price)
     slow = Segment(efficiency=1.0, time=1e4, step=0.01, varied=True, steps=40)
-    auto._found = dict.fromkeys(["a", "b", "a + b"], slow)
-    auto._together = "a + b"
-    assert auto._settled("a + b") is settled
+    found._found = dict.fromkeys(["a", "b", "a + b"], slow)
+    found._together = "a + b"
+    assert found._settled("a + b") is settled
 
 
 def test_samplers_that_do_not_apply_are_named():
@@ -643,13 +643,15 @@ def test_a_look_that_told_nothing_saves_nothing():
 
 def test_a_comparison_keeps_to_its_budget(monkeypatch):
     """Maps that would train for longer are left half trained, and the note says so."""
-    traces, train = [], trj.compare.train
-    monkeypatch.setattr(trj.compare, "train", lambda *a, **k: traces.append(train(*a, **k)))
+    traces, train = [], trj.compare.classical.train
+    monkeypatch.setattr(
+        trj.compare.classical, "train", lambda *a, **k: traces.append(train(*a, **k))
+    )
     found = trj.compare_samplers(
         trj.problems.robust_regression(), ["spline TRJ"], budget=2.0, progress=False
     )
     (trace,) = traces
-    assert trace.stopped == "out of time" and trace.step[-1] <= trj.compare.STEPS / 2
+    assert trace.stopped == "out of time" and trace.step[-1] <= trj.compare.classical.STEPS / 2
     assert "left time for" in found.table.loc["spline TRJ", "note"]
 
 

@@ -11,11 +11,11 @@ from torch.distributions import Gamma, Normal, Uniform
 import trjmcmc as trj
 from tests.test_components import PRIOR, exact_counts, seen_sum
 from tests.test_large_spaces import limit
-from trjmcmc import defaults
-from trjmcmc.carry import carry
 from trjmcmc.errors import ConfigurationError, NonFiniteError
 from trjmcmc.kernel import ComponentBirthDeath, ComponentWalk, Cycle, start
-from trjmcmc.sample import Tally
+from trjmcmc.run.carry import carry
+from trjmcmc.run.count import Tally
+from trjmcmc.target.exchangeable import components_of
 
 CHAINS = 4000
 RELATED = 10.0  # chains that share an ancestor count less; a generous bound on how much
@@ -177,7 +177,7 @@ def test_what_births_of_one_cannot_sample_is_refused_and_run_otherwise():
     )
     with pytest.raises(ConfigurationError, match="not exchangeable"):
         ComponentBirthDeath(weighed)
-    assert defaults.components_of(tied) == defaults.components_of(gap) == ()
+    assert components_of(tied) == components_of(gap) == ()
     table = trj.TRJSampler(gap, seed=1).run(draws=200, chains=64, progress=False).counts().loc["a"]
     assert abs(table.loc[0, "probability"] - 0.5) < 5 * table.loc[0, "se"] < 0.1
 

@@ -15,7 +15,7 @@ from tests import toys
 from tests.test_relabel import scattered
 from trjmcmc.draws import Draws
 from trjmcmc.errors import ConfigurationError, LimitWarning, TRJError
-from trjmcmc.result import RunReport
+from trjmcmc.result.report import RunReport
 
 matplotlib.use("Agg")
 

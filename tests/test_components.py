@@ -9,7 +9,6 @@ from torch.distributions import Gamma, LogNormal, Normal, Uniform
 import trjmcmc as trj
 from tests import toys
 from tests.test_large_spaces import limit
-from trjmcmc.components import Components
 from trjmcmc.errors import ConfigurationError, ShapeError, TargetError
 from trjmcmc.kernel import (
     BirthDeath,
@@ -24,6 +23,7 @@ from trjmcmc.kernel import (
     start,
 )
 from trjmcmc.problems.mixtures import GALAXIES
+from trjmcmc.target.exchangeable import Components
 
 N, STEPS = 40_000, 3
 PRIOR = torch.tensor([0.1, 0.3, 0.4, 0.2], dtype=torch.float64)
@@ -270,7 +270,7 @@ def test_portions_of_many_components_add_up(monkeypatch, generator):
     code = target.space.sample_prior(200, generator)
     theta = target.sample_prior(code, generator)
     whole = target.total(code, theta)
-    monkeypatch.setattr(trj.additive, "CELLS", 50 * 7)
+    monkeypatch.setattr(trj.target.additive, "CELLS", 50 * 7)
     assert torch.allclose(whole, target.total(code, theta))
 
 

@@ -11,22 +11,19 @@ from torch.distributions import Normal
 
 import trjmcmc as trj
 from tests import toys
-from trjmcmc.carry import carry
-from trjmcmc.doubts import EVERY, Convergence
 from trjmcmc.draws import Draws
 from trjmcmc.errors import ConvergenceWarning, CoverageWarning, LimitWarning, TRJWarning
 from trjmcmc.estimate import Estimate, mean_error, visit_probability
-from trjmcmc.estimate.convergence import (
-    normal_scores,
-    rank_rhats,
-    split_rhats,
-    start_error,
-)
+from trjmcmc.estimate.convergence import normal_scores, rank_rhats, split_rhats, start_error
 from trjmcmc.estimate.mean import spread_error
-from trjmcmc.estimate.routes import by_audit
 from trjmcmc.fit import Audit, AuditReport, ModelAudit, Pool, gaussian_mixture, screen
-from trjmcmc.result import NOTHING, Result, RunReport
-from trjmcmc.sample import Tally
+from trjmcmc.pilot.report import by_audit
+from trjmcmc.result.doubts import EVERY, Convergence
+from trjmcmc.result.evidences import NOTHING
+from trjmcmc.result.report import RunReport
+from trjmcmc.result.result import Result
+from trjmcmc.run.carry import carry
+from trjmcmc.run.count import Tally
 
 
 def said_by(result):

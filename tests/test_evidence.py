@@ -14,13 +14,12 @@ import trjmcmc as trj
 from tests import toys
 from tests.test_problems import SHARED, rough_subset_maps, shared_only
 from tests.test_transport import MovesSpares, shaken_mixture
+from trjmcmc.compare.jumps import repeated_bartolucci
 from trjmcmc.draws import Draws
 from trjmcmc.errors import ConfigurationError, DisagreementWarning, TRJError
 from trjmcmc.estimate import (
     Estimate,
-    bartolucci,
     bartolucci_odds,
-    bridge,
     clashes,
     combine,
     enough_weights,
@@ -32,14 +31,14 @@ from trjmcmc.estimate import (
     smoothed,
     transition_matrix,
 )
-from trjmcmc.estimate.bridge import _solve
-from trjmcmc.estimate.evaluate import repeated_bartolucci
+from trjmcmc.estimate.bartolucci import bartolucci
+from trjmcmc.estimate.bridge import _solve, bridge
 from trjmcmc.estimate.routes import through_the_map
 from trjmcmc.fit import Pool
 from trjmcmc.kernel import start
-from trjmcmc.plot import plot_repeats
+from trjmcmc.plot.samplers import plot_repeats
 from trjmcmc.problems.variable_selection import _simulated
-from trjmcmc.result import RunReport
+from trjmcmc.result.report import RunReport
 
 matplotlib.use("Agg")
 
@@ -495,7 +494,7 @@ def test_routes_are_saved(regression, tmp_path):
 
 
 def test_without_a_map_there_is_no_evidence():
-    sampler = trj.compare.ClassicalSampler(toys.gaussians(), "birth-death", seed=1)
+    sampler = trj.ClassicalSampler(toys.gaussians(), "birth-death", seed=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", trj.errors.TRJWarning)
         result = sampler.run(draws=50, chains=64, progress=False)
@@ -981,7 +980,7 @@ def test_evidence_from_emcee_and_arviz():
     with pytest.raises(ConfigurationError, match=r"log_joint: gives .* where the stored value is"):
         trj.evidence(sampler, lambda x: log_joint(x) - 0.1)
     posterior = {"x": np.swapaxes(sampler.get_chain(), 0, 1)}
-    data = trj.export.to_arviz(posterior, {}, {})
+    data = trj.arviz_bridge.to_arviz(posterior, {}, {})
     assert arviz is not None
     same = trj.evidence(data, lambda p: log_joint(p["x"])).log_evidence
     assert abs(same.value - found.value) < 5 * found.std_error

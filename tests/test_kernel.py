@@ -32,15 +32,14 @@ from trjmcmc.kernel import (
     State,
     Stay,
     Stretch,
-    baselines,
     compose,
-    hmc,
-    jump,
     saturated_switch,
-    split,
     start,
-    within,
 )
+from trjmcmc.kernel.between import birth_death as baselines
+from trjmcmc.kernel.between import jump, split
+from trjmcmc.kernel.inside import hmc
+from trjmcmc.kernel.inside import random_walk as within
 from trjmcmc.problems import SinhArcsinhMap
 from trjmcmc.transport import Identity, StudentT
 

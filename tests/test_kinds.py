@@ -12,8 +12,6 @@ from torch.distributions import Gamma, LogNormal, MultivariateNormal, Normal, Un
 import trjmcmc as trj
 from tests.test_components import exactly_distributed
 from tests.test_large_spaces import limit
-from trjmcmc.components import Components
-from trjmcmc.defaults import component_walks, components_of
 from trjmcmc.errors import (
     ConfigurationError,
     ConvergenceWarning,
@@ -35,7 +33,9 @@ from trjmcmc.kernel import (
     adapting,
     start,
 )
-from trjmcmc.space import space_from_spec
+from trjmcmc.run.moves import component_walks
+from trjmcmc.space.saved import space_from_spec
+from trjmcmc.target.exchangeable import Components, components_of
 
 N, STEPS = 20_000, 4
 LUMPS = torch.tensor([0.1, 0.2, 0.4, 0.3], dtype=torch.float64)

@@ -15,7 +15,8 @@ import trjmcmc as trj
 from tests import toys
 from tests.test_problems import SHARED, shared_only
 from trjmcmc.errors import ConfigurationError, ShapeError
-from trjmcmc.fit import ReverseKL, train
+from trjmcmc.fit import ReverseKL
+from trjmcmc.fit.train import train
 from trjmcmc.kernel import (
     Cycle,
     Jump,
@@ -26,9 +27,9 @@ from trjmcmc.kernel import (
     SweepWalk,
     start,
 )
-from trjmcmc.kernel.sweep import sweep
-from trjmcmc.memory import CodeMemory
+from trjmcmc.kernel.proposal.sweep import sweep
 from trjmcmc.transport import StudentT
+from trjmcmc.transport.memory import CodeMemory
 
 ALPHA = 1e-5
 N, STEPS = 40_000, 2

@@ -11,11 +11,11 @@ from torch.distributions import Normal
 import trjmcmc as trj
 from tests import toys
 from tests.test_large_spaces import limit
-from trjmcmc.coordinates import prior_units
-from trjmcmc.defaults import birth_death
 from trjmcmc.errors import ConfigurationError, TRJError
 from trjmcmc.kernel import Cycle, RandomWalk, ScoreWalk
-from trjmcmc.variational import variational
+from trjmcmc.result.variational import variational
+from trjmcmc.run.moves import birth_death
+from trjmcmc.target.units import prior_units
 
 
 def small_models(units=4, value=-75.0):

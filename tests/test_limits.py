@@ -16,8 +16,8 @@ from benchmarks.limits import many_models
 from tests import toys
 from trjmcmc.draws import Recorder
 from trjmcmc.errors import InterruptedWarning
-from trjmcmc.fit.audit import Audit
-from trjmcmc.fit.smc import TemperedSMC
+from trjmcmc.pilot.audit import Audit
+from trjmcmc.pilot.smc import TemperedSMC
 
 GRACE = 1.5  # seconds: these tests share their machine
 quiet = pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
@@ -138,7 +138,7 @@ def test_stored_points_are_bounded(monkeypatch, generator):
     target = trj.problems.sinh_arcsinh()
 
     def evidence(most):
-        monkeypatch.setattr(trj.fit.smc, "MOST_NUMBERS", most)
+        monkeypatch.setattr(trj.pilot.smc, "MOST_NUMBERS", most)
         smc = TemperedSMC(
             target, target.space.enumerate(), particles=200, moves=10, generator=generator
         )
@@ -227,7 +227,7 @@ def test_ctrl_c_while_summing_up_keeps_all_draws(monkeypatch):
         raise KeyboardInterrupt
 
     sampler = trj.TRJSampler(toys.gaussians(), seed=1)
-    monkeypatch.setattr(trj.sampler, "through_the_map", stops)
+    monkeypatch.setattr(trj.run.sampler, "through_the_map", stops)
     with pytest.warns(InterruptedWarning, match="interrupted in the summing up.* 50 draws"):
         result = sampler.run(50, chains=64, progress=False)
     assert result.raw.n_draws == 50 and result.report.interrupted

@@ -20,10 +20,11 @@ from tests.test_components import (
 )
 from tests.test_large_spaces import limit
 from tests.test_transport import MovesSpares, shaken_mixture
-from trjmcmc.defaults import default_map
 from trjmcmc.errors import ConfigurationError
-from trjmcmc.fit import ReverseKL, train
+from trjmcmc.fit import ReverseKL
+from trjmcmc.fit.train import train
 from trjmcmc.kernel import HMC, CrankNicolson, Cycle, Fixed, Jump
+from trjmcmc.run.maps import default_map
 from trjmcmc.transport import CosmicFlow, Gaussians, Identity, Mixture, Ordered
 
 SPACE = prior_only(True).space  # a shared slot, then two coordinates of three components
@@ -305,7 +306,7 @@ def test_thin_normals_leave_the_prior_as_it_is(careful, generator, monkeypatch):
     if not careful:
         monkeypatch.setattr(trj.transport.mixture, "ASTRAY", math.inf)
         monkeypatch.setattr(trj.transport.ordered, "KNOWN", math.inf)
-        monkeypatch.setattr(trj.kernel.base, "VAGUE", math.inf)
+        monkeypatch.setattr(trj.transport.base, "VAGUE", math.inf)
     target = trj.Target(
         trj.Counts(3, of=("a", "b"), prior=PRIOR),
         {"a": Uniform(0.0, 1.0), "b": Uniform(-3.0, 5.0)},

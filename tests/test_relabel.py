@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trjmcmc.errors import ConfigurationError, ShapeError
-from trjmcmc.relabel import relabel
+from trjmcmc.result.relabel import relabel
 
 
 def scattered(share, mean, sd, *, n=3000, clutter=0.0, seed=0, slots=None):

@@ -20,9 +20,9 @@ import trjmcmc as trj
 from benchmarks.resolution import against_null
 from trjmcmc.errors import PrecisionWarning
 from trjmcmc.fit import Pool, gaussian_mixture
-from trjmcmc.prior import Prior
-from trjmcmc.resolution import WIDE, resolution_doubts, resolved, spacing
 from trjmcmc.rng import seeded
+from trjmcmc.target.prior import Prior
+from trjmcmc.target.resolution import WIDE, resolution_doubts, resolved, spacing
 
 FLOAT32 = torch.finfo(torch.float32)
 

@@ -16,7 +16,7 @@ from torch.distributions import Normal
 
 import trjmcmc as trj
 from tests import toys
-from trjmcmc import export
+from trjmcmc import arviz_bridge as export
 from trjmcmc.errors import TRJError
 from trjmcmc.estimate import (
     Estimate,
@@ -27,7 +27,8 @@ from trjmcmc.estimate import (
     probabilities,
     visit_probability,
 )
-from trjmcmc.plot import spread_labels
+from trjmcmc.plot.style import spread_labels
+from trjmcmc.result.report import Plan
 
 matplotlib.use("Agg")
 
@@ -346,7 +347,7 @@ def test_many_chains_are_joined_for_arviz(small):
 
 
 def test_a_plan_is_read_at_a_glance():
-    plan = trj.result.Plan(
+    plan = Plan(
         {"jump": 0.75, "walk": 0.25}, {"jump": 123.456}, [], {"walk": {"scale": [1 / 3] * 40}}
     )
     assert str(plan).splitlines() == [

@@ -26,10 +26,11 @@ from trjmcmc.errors import (
     UnknownModelError,
 )
 from trjmcmc.estimate.importance import FIRST_DRAWS
-from trjmcmc.fit import Audit, train
+from trjmcmc.fit import Audit
+from trjmcmc.fit.train import train
 from trjmcmc.kernel import CrankNicolson, Cycle, Fixed, Jump, Kernel, RandomWalk
 from trjmcmc.problems import SinhArcsinhMap
-from trjmcmc.sample import Tally
+from trjmcmc.run.count import Tally
 from trjmcmc.transport import Identity
 
 
@@ -225,7 +226,7 @@ def test_nothing_is_copied_to_the_host_inside_a_step():
         generator = torch.Generator().manual_seed(1)
         code = target.space.sample_prior(32, generator)
         with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
-            for module in ("grouping", "density", "prior"):
+            for module in ("grouping", "target.density", "target.prior"):
                 patch.setattr(f"trjmcmc.{module}.on_host", lambda x: False)
             state = trj.kernel.start(target, code, target.sample_prior(code, generator))
             tally = Tally(target)

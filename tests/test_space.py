@@ -8,7 +8,8 @@ from torch.distributions import Binomial, Categorical, Poisson
 import trjmcmc as trj
 from tests import toys
 from trjmcmc.errors import TargetError, UnknownModelError
-from trjmcmc.space import normalised_log_prior, space_from_spec
+from trjmcmc.space.prior import normalised_log_prior
+from trjmcmc.space.saved import space_from_spec
 
 SPACES = {
     "subsets": lambda: trj.Subsets(list("abcd"), of="w", prior=0.3),

@@ -75,13 +75,13 @@ def test_every_support_round_trips_and_carries_its_jacobian(name, generator):
         free = _independent_rows(jacobian, name)
         ladj = torch.linalg.slogdet(jacobian[free]).logabsdet
         density = target.constrain(code[0], theta[row : row + 1])["x"].to(torch.float64)
-        expected = _cast(prior).log_prob(density[0]).sum() + ladj
+        expected = cast_to(prior).log_prob(density[0]).sum() + ladj
         got = target.log_joint(code[row : row + 1], theta[row : row + 1])[0]
         assert float(got) == pytest.approx(float(expected), abs=1e-4)
 
 
-def _cast(prior):
-    return trj.prior._cast(prior, torch.float64, torch.device("cpu"))
+def cast_to(prior):
+    return trj.target.support._cast(prior, torch.float64, torch.device("cpu"))
 
 
 def _independent_rows(jacobian, name):
@@ -296,7 +296,9 @@ def test_both_ways_of_grouping_give_the_same_values_and_gradients(dense, generat
     reference = target.log_joint(code, theta)
     value_0, gradient_0 = target.log_joint_and_grad(code, theta, surrogate=True)
     original = grouping.apply_by_group
-    monkeypatch.setattr("trjmcmc.target.apply_by_group", lambda *a: original(*a, dense=dense))
+    monkeypatch.setattr(
+        "trjmcmc.target.target.apply_by_group", lambda *a: original(*a, dense=dense)
+    )
     assert torch.equal(target.log_joint(code, theta), reference)
     value, gradient = target.log_joint_and_grad(code, theta, surrogate=True)
     assert torch.allclose(value, value_0)

@@ -12,7 +12,8 @@ from torch.distributions import MultivariateNormal, Normal
 import trjmcmc as trj
 from tests import toys
 from trjmcmc.errors import ConfigurationError, ShapeError
-from trjmcmc.fit import ReverseKL, train
+from trjmcmc.fit import ReverseKL
+from trjmcmc.fit.train import train
 from trjmcmc.problems import SinhArcsinhMap
 from trjmcmc.transport import Bijection, Gaussian, Gaussians, Identity, Mixture, StudentT
 from trjmcmc.transport.autoregressive import Step, left_aligned, reversal
@@ -566,8 +567,8 @@ def test_normals_of_no_weight_are_never_chosen(generator):
 @pytest.mark.parametrize("make_space", [mixed_space, subset_space], ids=["list", "subsets"])
 def test_fitted_normals_are_those_of_torch(make_space, host, small, generator, monkeypatch):
     """To the last digits of float64, whichever slots a model uses, and both ways."""
-    monkeypatch.setattr(trj.transport.mixture, "on_host", lambda x: host)
-    monkeypatch.setattr(trj.transport.mixture, "SMALL", small)
+    monkeypatch.setattr(trj.transport.parts, "on_host", lambda x: host)
+    monkeypatch.setattr(trj.transport.parts, "SMALL", small)
     space, k = make_space(), 3
     codes = space.enumerate()
     m, d = len(codes), space.n_slots

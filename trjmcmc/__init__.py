@@ -10,38 +10,35 @@ A model list goes in, p(model | data) comes out, exact however poor the maps are
 """
 
 from . import errors, estimate, fit, kernel, problems, transport
-from .additive import Additive
-from .blackbox import BlackBox, with_gradient
-from .compare import ClassicalSampler, Comparison, compare_samplers
-from .estimate import Estimate
-from .evidence import Evidence, evidence
-from .fit import (
-    Categorical,
-    GaussianProcess,
-    GaussianSurrogate,
-    Made,
-    MeanField,
-    ModelWeights,
-    Uniform,
-)
-from .prior import Ordered
-from .result import Result, load
-from .sampler import TRJSampler
-from .space import Counts, LogWeights, Space, Subsets
-from .target import Model, Target, Truth
-from .transport import (
-    Affine,
-    Bijection,
-    ConditionalRealNVP,
-    CosmicAutoregressive,
-    CosmicFlow,
-    Laplace,
-    Mixture,
-    PerModel,
-    Transport,
-    mixture_flow,
-)
-from .variational import Variational
+from .compare.classical import ClassicalSampler
+from .compare.compare import Comparison, compare_samplers
+from .estimate.estimate import Estimate
+from .posthoc.evidence import Evidence, evidence
+from .result.result import Result, load
+from .result.variational import Variational
+from .run.sampler import TRJSampler
+from .space.base import Space
+from .space.counts import Counts
+from .space.prior import LogWeights
+from .space.subsets import Subsets
+from .target.additive import Additive
+from .target.blackbox import BlackBox, with_gradient
+from .target.model import Model, Truth
+from .target.ordered import Ordered
+from .target.target import Target
+from .transport.affine import Affine
+from .transport.autoregressive import CosmicAutoregressive
+from .transport.base import Bijection, Transport
+from .transport.cosmic import CosmicFlow
+from .transport.laplace import Laplace
+from .transport.mixture import Mixture, mixture_flow
+from .transport.per_model import PerModel
+from .transport.realnvp import ConditionalRealNVP
+from .weights.base import ModelWeights, Uniform
+from .weights.belief import GaussianProcess, GaussianSurrogate
+from .weights.made import Made
+from .weights.mean_field import MeanField
+from .weights.score_gradient import Categorical
 
 __version__ = "0.10.0"
 

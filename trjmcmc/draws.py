@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 STORED = 100_000_000  # numbers set aside for an open number of draws
+
 FEWEST = 200  # draws a chain that are set aside in any case
 
 
@@ -112,3 +113,41 @@ class Recorder:
             self._log_joint[:n].T.contiguous(),
             self.thin,
         )
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Equally weighted posterior draws of several models, to train on.
+
+    Attributes:
+        code: Shape (N, L).
+        theta: Shape (N, D).
+        log_joint: Shape (N,), nats.
+    """
+
+    code: Tensor
+    theta: Tensor
+    log_joint: Tensor
+
+    @property
+    def distinct(self) -> int:
+        """Number of different draws."""
+        return len(self.log_joint.unique())
+
+    def joined(self, other: Pool) -> Pool:
+        """The draws of both."""
+        return Pool(
+            torch.cat([self.code, other.code]),
+            torch.cat([self.theta, other.theta]),
+            torch.cat([self.log_joint, other.log_joint]),
+        )
+
+    def some(self, n: int, generator: torch.Generator) -> Pool:
+        """n random draws of each model that has any, with replacement."""
+        rows = []
+        for c in torch.unique(self.code, dim=0):
+            mine = (self.code == c).all(-1).nonzero()[:, 0]
+            pick = torch.randint(len(mine), (n,), generator=generator, device=mine.device)
+            rows.append(mine[pick])
+        chosen = torch.cat(rows)
+        return Pool(self.code[chosen], self.theta[chosen], self.log_joint[chosen])

@@ -1,5 +1,7 @@
 """Exceptions and warnings: one base class each, one subclass per remedy."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import sys

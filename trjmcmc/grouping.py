@@ -1,5 +1,7 @@
 """Rows of a batch by groups: functions of their own, means, sums of exponentials."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 

@@ -10,6 +10,7 @@ from typing import Any
 from tqdm.auto import tqdm
 
 EVERY = 60.0  # seconds between lines where no bar can be seen
+
 LOGGER = logging.getLogger("trjmcmc")
 
 

@@ -1,5 +1,7 @@
 """Randomness beside the stream of a device's generator."""
 
+from __future__ import annotations
+
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager

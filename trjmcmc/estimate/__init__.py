@@ -1,5 +1,6 @@
 """Estimates from draws and log densities, each with an error."""
 
+from ..run.stop import Enough
 from .agreement import Clash, clashes, combine, shares_of, shares_of_sets, usable
 from .bartolucci import bartolucci, bartolucci_odds
 from .bridge import bridge
@@ -13,14 +14,8 @@ from .importance import (
     rounded,
     smoothed,
 )
-from .mean import (
-    autocorrelation_time,
-    batch_shares,
-    mean_error,
-    mean_error_where,
-    share_covariance,
-)
-from .precision import Enough, features, progress_of
+from .mean import autocorrelation_time, batch_shares, mean_error, mean_error_where, share_covariance
+from .precision import features, progress_of
 from .visits import log_odds, second_eigenvalue, transition_matrix, visit_probability
 
 __all__ = [

@@ -16,9 +16,13 @@ from .estimate import Estimate
 from .importance import probabilities
 
 ALPHA = 1e-4  # chance that honest routes are said to disagree, all comparisons together
+
 SMALL_SHARE = 0.002  # differences of a probability too small to matter
+
 SMALL_NATS = 0.01  # differences of a log evidence too small to matter
+
 LEAST_ERROR = 1e-6  # nats; no estimate counts as more precise
+
 SOURCES = {  # what routes rest on: the chains' draws, the map's, a tempered population
     "visits": {"chains"},
     "bartolucci": {"chains"},
@@ -28,7 +32,9 @@ SOURCES = {  # what routes rest on: the chains' draws, the map's, a tempered pop
     "smoothed": {"map"},
     "audit": {"population"},
 }
+
 ONE_SOURCE = {frozenset({"visits", "bartolucci"})}  # both rest on which models the chains visit
+
 DEGREES = 31  # of freedom behind errors from the spread of 32 chains
 
 

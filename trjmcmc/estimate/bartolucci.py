@@ -11,8 +11,11 @@ from torch import Tensor
 from .estimate import Estimate
 
 FEW_CROSSINGS = 10.0  # expected crossings between a model and all others
+
 LEAST_BATCHES = 8  # below which an error by batches says little
+
 ROUNDING = 1e-9  # of a probability
+
 UNLINKED = "no jump leads there and back"
 
 

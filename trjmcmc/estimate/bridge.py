@@ -13,7 +13,9 @@ from .estimate import Estimate
 from .mean import BATCHES, Ancestors, batch_sums, mean_error_where
 
 WIDE = 50.0  # nats about the weights in which the evidence is looked for
+
 DOUBTFUL = 0.1  # nats of standard error beyond which draws and map hardly meet
+
 FEW = 100.0  # effective draws of either kind below which the error itself is doubtful
 
 

@@ -10,21 +10,31 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .. import export
-from ..target import Target
-from ..transport import Transport
+from .. import arviz_bridge as export
+from ..target.target import Target
+from ..transport.base import Transport
 from .estimate import Estimate
 
 CHUNK = 8192  # points evaluated at once
+
 FIRST_DRAWS = 4096
+
 MOST_DRAWS = 65_536
+
 PRECISE = 0.005  # nats of standard error at which there are enough draws
+
 HIGH_K = 0.7  # Pareto shape beyond which weights can't be averaged
+
 LOOKED_AT = 20_000  # values that the tail of a mean is taken from
+
 ENDLESS_K = 0.5  # Pareto shape beyond which their variance is infinite
+
 EVEN = 0.8  # effective share of the weights beyond which their tail can't matter
+
 FLAT = 1e-6  # nats within which weights are one
+
 FEWEST = 25  # weights that have a tail
+
 LOW_SHARE = 0.1  # effective share of the draws under which the error itself is doubtful
 
 

@@ -9,14 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import f as f_distribution
 
-from ..export import effective_sample_size
+from ..arviz_bridge import effective_sample_size
 
 Covariance = NDArray[np.float64]
+
 Ancestors = NDArray[np.integer] | None  # the independent draw that each chain descends from
+
 ENOUGH_CHAINS = 8  # that must share the draws of a model for the spread of their means to tell
+
 ROUNDING = 1e-12  # relative spread of what is constant
+
 BATCHES = 32  # of chains, at least, where there are enough
+
 MANY_CHAINS = 32  # from here on the spread of the chains' own means is the better error
+
 ALIKE = 0.01  # chance at which chains of one ancestor count as more alike than others
 
 

@@ -11,19 +11,17 @@ import torch
 from torch import Tensor
 
 from ..draws import Draws
-from ..fit import AuditReport
-from ..fit.audit import AGREEMENT
-from ..kernel import State, locate
-from ..space import Space
-from ..target import Target
-from ..transport import Transport
+from ..kernel.base import State, locate
+from ..target.target import Target
+from ..transport.base import Transport
 from .bridge import bridge
-from .convergence import FEW_STARTS
 from .estimate import Estimate
 from .importance import CHUNK, log_mean_weight, rounded, smoothed, weighted_points
 
 MOST_CHAIN_DRAWS = 100_000  # that are carried through the map
+
 MORE = 2.0  # errors of a difference from which a map knows more than a pilot run
+
 MIRRORED = 2048  # draws of the chains and of the map, each, for the symmetrised bridge
 
 
@@ -153,28 +151,6 @@ def through_the_map(
             )
             there = mirrored(target, transport, c.expand(MIRRORED, -1), points.cpu(), log_v.cpu())
             found["warp"][m] = rounded(bridge(table, there.numpy(), ancestor), dtype)
-    return found
-
-
-def by_audit(space: Space, report: AuditReport) -> dict[str, Estimate]:
-    """Log of p(model) times the evidence of each model that was audited, nats.
-
-    The error is at least the gap between the halves (``halves_differ`` in the audit's own table,
-    whose error is that of the replicates alone): few replicates may agree by chance. Importance
-    sampling seldom finds mass that is not there: where the map knows more than the pilot run, this
-    has lost a part, and its error reaches as far.
-    """
-    found = {}
-    for m in report.models:
-        prior = float(space.log_prior(space.code_of(m.model)[None])[0])
-        doubt = "" if abs(m.gap) <= AGREEMENT else "rough"
-        if m.ancestors < FEW_STARTS:
-            doubt = f"rests on {m.ancestors:.1f} draws of the prior"
-        error = max(m.std_error, abs(m.gap))
-        if m.difference > MORE * m.difference_se:
-            error = math.hypot(error, m.difference)
-            doubt = doubt or f"{m.difference:.1f} nats below the map's"
-        found[m.model] = Estimate(m.log_evidence + prior, error, warning=doubt)
     return found
 
 

@@ -12,6 +12,7 @@ from .estimate import Estimate
 from .mean import MANY_CHAINS, Ancestors, mean_error, spread_error
 
 FEW_RETURNS = 10  # visits of a model that begin anew, under which its error is doubtful
+
 DRIFT = 4.0  # standard errors between the halves of a run that chance does not make
 
 

@@ -1,17 +1,25 @@
 """Training of transport maps, and the audit of what they have learnt."""
 
-from .audit import Audit, AuditReport, ModelAudit, Pool, tempered_draws
-from .gaussians import NormalMixture, gaussian_mixture
+from ..draws import Pool
+from ..pilot.audit import Audit, tempered_draws
+from ..pilot.given import user_pool
+from ..pilot.modes import Modes, find_modes, mode_map
+from ..pilot.report import AuditReport, ModelAudit
+from ..pilot.screening import Screening, screen
+from ..pilot.smc import Particles, TemperedSMC
+from ..pilot.through_emcee import emcee_pool
+from ..transport.normals import NormalMixture, gaussian_mixture
+from ..weights.base import ModelWeights, Uniform
+from ..weights.belief import GaussianProcess, GaussianSurrogate
+from ..weights.made import Made
+from ..weights.mean_field import MeanField
+from ..weights.score_gradient import Categorical
 from .locate import locate
-from .model_weights import Categorical, Made, MeanField, ModelWeights, Uniform
-from .modes import Modes, find_modes, mode_map
-from .objective import ForwardKL, Objective, ReverseKL, forward_kl, reverse_kl
-from .pilot import emcee_pool, user_pool
-from .recipe import FEW_MODELS, Recipe
-from .screening import Screening, screen
-from .smc import Particles, TemperedSMC
-from .surrogates import GaussianProcess, GaussianSurrogate
-from .train import FitTrace, train
+from .objective import ForwardKL, Objective, forward_kl
+from .reverse import ReverseKL, reverse_kl
+from .trace import FitTrace
+from .train import train
+from .trainer import FEW_MODELS, Recipe
 
 __all__ = [
     "FEW_MODELS",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..target import Target
+from ..target.target import Target
 
 DRAWS = 64  # antithetic draws a model
+
 ITERATIONS = 150
 
 

@@ -9,8 +9,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -23,50 +21,14 @@ from ..errors import (
     warn_user,
 )
 from ..progress import progress_bar
-from ..transport import Transport
+from ..transport.base import Transport
 from .objective import Objective
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from .schedule import Rate
+from .trace import FitTrace
 
 WINDOW = 50  # steps that the objective is averaged over
-WARM_STEPS = 0.05  # share of the steps in which the learning rate rises
-COOL_STEPS = 0.3  # share in which it falls to nothing
+
 LOUD = 0.01  # share of non-finite draws that is worth a warning
-
-
-@dataclass
-class FitTrace:
-    """What happened in a fit.
-
-    Attributes:
-        step: Last step of each window, counted from 1.
-        objective: Mean objective over the window, nats: minus the tempered evidence lower
-            bound averaged over models, or minus the mean log density of held-out draws.
-        temper: Exponent of the likelihood at the end of the window.
-        non_finite: Draws of the window that had no finite value or gradient; left out.
-        draws: All draws, finite or not.
-        skipped: Steps left out because their gradient was not finite.
-        seconds: Wall time.
-        best_step: The step whose map was kept.
-        stopped: ``"steps"``, ``"plateau"``, ``"budget"``, ``"out of time"`` or ``"interrupted"``.
-    """
-
-    step: list[int] = field(default_factory=list)
-    objective: list[float] = field(default_factory=list)
-    temper: list[float] = field(default_factory=list)
-    non_finite: list[int] = field(default_factory=list)
-    draws: int = 0
-    skipped: int = 0
-    seconds: float = 0.0
-    best_step: int = 0
-    stopped: str = "steps"
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Objective against step; the part with a tempered likelihood is dashed."""
-        from ..plot import plot_fit
-
-        return plot_fit(self, ax)
 
 
 def train(
@@ -127,7 +89,7 @@ def train(
         optimiser = (
             torch.optim.Adam(parameters, lr=learning_rate, fused=True) if parameters else None
         )
-    rate = _Rate(steps)
+    rate = Rate(steps)
     best: dict[str, Tensor] | None = None
     best_objective, best_error = math.inf, 0.0
     stale = 0
@@ -232,26 +194,3 @@ def _whole() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
     if pressed:
         signal.raise_signal(signal.SIGINT)
-
-
-class _Rate:
-    """Learning rate factor: rises, stays at 1, falls to 0 along a half cosine."""
-
-    def __init__(self, steps: int) -> None:
-        self.rise = max(1, round(WARM_STEPS * steps))
-        self.length = max(1, round(COOL_STEPS * steps))
-        self.start = steps - self.length
-
-    def __call__(self, step: int) -> float:
-        fallen = min(1.0, max(0.0, (step - self.start) / self.length))
-        return min(1.0, step / self.rise) * 0.5 * (1 + math.cos(math.pi * fallen))
-
-    def cool_from(self, step: int) -> bool:
-        """Begin to fall now, if that is earlier than planned."""
-        if step >= self.start:
-            return False
-        self.start, self.length = step, min(self.length, max(1, step // 2))
-        return True
-
-    def done(self, step: int) -> bool:
-        return step >= self.start + self.length

@@ -1,25 +1,28 @@
 """Markov kernels: transport jumps, moves inside a model, and their composition."""
 
 from .base import Info, Kernel, Point, State, accept, adapting, locate, start
-from .baselines import (
-    BirthDeath,
-    IndependenceJump,
-    Independent,
-    NormalInverseGamma,
-    saturated_switch,
-)
-from .component_split import ComponentSplitMerge
-from .components import ComponentBirthDeath, ComponentWalk
+from .between.birth_death import BirthDeath
+from .between.independence import IndependenceJump, Independent, NormalInverseGamma
+from .between.informed import InformedBirthDeath
+from .between.jump import Jump
+from .between.saturated import saturated_switch
+from .between.split import SplitMerge
+from .components.births import ComponentBirthDeath
+from .components.shared import SharedWalk
+from .components.split import ComponentSplitMerge
+from .components.walk import ComponentWalk
 from .compose import Cycle, DelayedRejection, Mixture
-from .hmc import HMC
-from .index import Fixed, IndexProposal, Informed, Learnt, MixtureProposal, Neighbours, Stay
-from .informed import InformedBirthDeath
-from .jump import Jump
-from .shared_walk import SharedWalk
-from .split import SplitMerge
-from .surrogate import ScoreWalk
-from .sweep import SweepWalk
-from .within import CrankNicolson, RandomWalk, Stretch
+from .inside.crank_nicolson import CrankNicolson
+from .inside.hmc import HMC
+from .inside.random_walk import RandomWalk
+from .inside.stretch import Stretch
+from .proposal.base import IndexProposal, Stay
+from .proposal.fixed import Fixed, Learnt
+from .proposal.informed import Informed
+from .proposal.mixture import MixtureProposal
+from .proposal.neighbours import Neighbours
+from .proposal.sweep import SweepWalk
+from .proposal.walk import ScoreWalk
 
 __all__ = [
     "HMC",

@@ -11,10 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..target import Target
-from ..transport import Transport
-
-VAGUE = 0.05  # nats by which rounding may change a map's log density
+from ..target.target import Target
+from ..transport.base import Transport, log_weight
 
 
 class Point(NamedTuple):
@@ -145,15 +143,6 @@ def locate(state: State, transport: Transport, generator: torch.Generator) -> Po
         return state.point
     z, log_q = transport.pull(theta, state.code, generator)
     return Point(transport, z, log_weight(state.log_joint, log_q, math.inf))
-
-
-def log_weight(log_joint: Tensor, log_q: Tensor, unknown: float) -> Tensor:
-    """log pi - log q, (C,), and ``unknown`` where log q is too large to be known to a few percent.
-
-    Rounding would make a ratio of such densities up: no move may lead to them, nor from them.
-    """
-    vague = log_q.abs() * torch.finfo(log_q.dtype).eps > VAGUE
-    return torch.where(vague, unknown, log_joint - log_q)
 
 
 def settle(state: State) -> State:

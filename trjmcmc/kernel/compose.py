@@ -11,8 +11,8 @@ from torch import Tensor
 from ..errors import ConfigurationError
 from ..rng import HostRandom
 from .base import Info, Kernel, State, accept
-from .index import check_weights
-from .jump import Jump
+from .between.jump import Jump
+from .proposal.base import check_weights
 
 
 class Cycle(Kernel):

@@ -14,10 +14,14 @@ from torch import Tensor
 from torch.distributions import Dirichlet, Gamma
 
 from ..errors import TargetError
-from ..target import LogLikelihood, Model, Target, Truth
+from ..target.likelihood import LogLikelihood
+from ..target.model import Model, Truth
+from ..target.target import Target
 
 LENGTH = 40907.0  # days from 1 January 1851 to 31 December 1962
+
 POISSON_MEAN = 3.0  # prior mean number of change points
+
 GAMMA_RATE = 200.0  # days; heights have a Gamma(1, 200) prior, events a day
 
 # Days of the 191 disasters: Jarrett (1979), https://doi.org/10.1093/biomet/66.1.191

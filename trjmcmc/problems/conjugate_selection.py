@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from ..errors import ShapeError, TargetError
-from ..space import Subsets
-from ..target import Truth
+from ..space.subsets import Subsets
+from ..target.model import Truth
 from .regression import (
     Constants,
     RegressionTarget,
@@ -23,7 +23,9 @@ from .regression import (
 )
 
 EFFECTS = (1.0, -0.6, 0.35, 0.2)  # of the simulated columns 1, 3, 5, 7; the others have none
+
 LISTED = 22  # most columns whose subsets are all evaluated: four million models, 0.3 GB
+
 CHUNK = 4096  # models whose evidences are computed at once, where they are picked
 
 

@@ -12,10 +12,12 @@ from torch import Tensor
 from torch.distributions import HalfNormal, InverseGamma, Normal
 
 from ..errors import ShapeError, TargetError
-from ..prior import PriorSpec
-from ..target import Model, Target
+from ..target.model import Model
+from ..target.prior import PriorSpec
+from ..target.target import Target
 
 SHAPE, SCALE = 1.1, 0.05  # of the inverse-gamma prior of the uniquenesses
+
 ROWS, COLUMNS = 143, 6  # of the simulated data
 
 

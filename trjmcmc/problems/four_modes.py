@@ -7,10 +7,13 @@ from torch import Tensor
 from torch.distributions import Normal
 
 from ..errors import TargetError
-from ..target import Model, Target, Truth
+from ..target.model import Model, Truth
+from ..target.target import Target
 
 WEIGHTS = (0.1, 0.3, 0.4, 0.2)
+
 WIDTHS = (0.8, 1.0, 0.9, 1.2)
+
 CORNERS = ((1.0, 1.0), (-1.0, 1.0), (1.0, -1.0), (-1.0, -1.0))
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from ..errors import TargetError
-from ..space import Subsets
+from ..space.subsets import Subsets
 from .regression import (
     Constants,
     RegressionTarget,
@@ -23,7 +23,9 @@ from .regression import (
 # a coefficient of two standard deviations takes the chances from 1/2 to 0.993 over one
 # standard deviation of its column: hardly any real effect is larger
 PRIOR_SD = 2.5
+
 INTERCEPT = -0.5
+
 EFFECTS = (1.0, -0.8, 0.5)  # of the simulated columns 1, 3, 5; the others have none
 
 

@@ -10,14 +10,17 @@ import torch
 from torch import Tensor
 from torch.distributions import Exponential, Gamma, Normal, Uniform
 
-from ..additive import Additive
 from ..errors import ShapeError, TargetError
-from ..space import Counts, LogWeights
-from ..target import Target
+from ..space.counts import Counts
+from ..space.prior import LogWeights
+from ..target.additive import Additive
+from ..target.target import Target
 from .regression import Constants
 
 LIFT = 600.0  # nats that densities are lifted by, so that far points are not lost: to 50 sigma
+
 MARGIN = 0.2  # of the data's range, on each side of the box
+
 SHAPE, RATE_SHAPE, RATE_FACTOR = 2.0, 0.2, 10.0  # alpha, g, h R^2 of Richardson & Green
 
 # velocities of 82 galaxies in the Corona Borealis region, 1000 km/s, Roeder (1990), table 1

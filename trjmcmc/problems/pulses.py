@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 from torch.distributions import Uniform
 
-from ..additive import Additive
 from ..errors import ShapeError, TargetError
-from ..space import Counts
-from ..target import Target
+from ..space.counts import Counts
+from ..target.additive import Additive
+from ..target.target import Target
 from .regression import Constants
 
 AMPLITUDE, CENTRE, WIDTH = (2.5, 3.5), (-1.0, 1.0), (0.01, 0.21)
+
 NOISE_SD = 2.0
 
 

@@ -1,5 +1,7 @@
 """Evidences of low-dimensional models by the trapezoid rule on a lattice that grows to fit."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 import numpy as np

@@ -8,26 +8,32 @@ import torch
 from torch import Tensor
 from torch.distributions import Gamma, Normal
 
-from ..prior import PriorSpec
-from ..target import Model, Target, Truth
+from ..target.model import Model, Truth
+from ..target.prior import PriorSpec
+from ..target.target import Target
 
 STRENGTH = (
     *(3040, 2470, 3610, 3480, 3810, 2330, 1800, 3110, 3160, 2310, 4360, 1880, 3670, 1740),
     *(2250, 2650, 4970, 2620, 2900, 1670, 2540, 3840, 3800, 4600, 1900, 2530, 2920, 4990),
     *(1670, 3310, 3450, 3600, 2850, 1590, 3770, 3850, 2480, 3570, 2620, 1890, 3030, 3030),
 )
+
 DENSITY = (
     *(29.2, 24.7, 32.3, 31.3, 31.5, 24.5, 19.9, 27.3, 27.1, 24.0, 33.8, 21.5, 32.2, 22.5),
     *(27.5, 25.6, 34.5, 26.2, 26.7, 21.1, 24.1, 30.7, 32.7, 32.6, 22.1, 25.3, 30.8, 38.9),
     *(22.1, 29.2, 30.1, 31.4, 26.7, 22.1, 30.3, 32.0, 23.2, 30.3, 29.9, 20.8, 33.2, 28.2),
 )
+
 ADJUSTED_DENSITY = (
     *(25.4, 22.2, 32.2, 31.0, 30.9, 23.9, 19.2, 27.2, 26.3, 23.9, 33.2, 21.0, 29.0, 22.0),
     *(23.8, 25.3, 34.2, 25.7, 26.4, 20.0, 23.9, 30.7, 32.6, 32.5, 20.8, 23.1, 29.8, 38.1),
     *(21.3, 28.5, 29.2, 31.4, 25.9, 21.4, 29.8, 30.6, 22.6, 30.3, 23.8, 18.4, 29.4, 28.2),
 )
+
 CENTRE = torch.tensor([3000.0, 185.0], dtype=torch.float64)  # of intercept and slope
+
 PRECISION = torch.tensor([0.06, 6.0], dtype=torch.float64)  # of them, in units of the noise's
+
 SHAPE, RATE = 3.0, 2 * 300.0**2  # of the prior of the noise's precision
 
 

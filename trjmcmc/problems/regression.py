@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.distributions import Normal
 
-from ..density import LogLikelihood
 from ..errors import ShapeError, TargetError
-from ..space import Space
-from ..target import Target, Truth
+from ..space.base import Space
+from ..target.likelihood import LogLikelihood
+from ..target.model import Truth
+from ..target.target import Target
 from .quadrature import log_evidence
 
 COEFFICIENTS = 4  # most coefficients that the lattice of the truth is laid in

@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 
 from ..errors import ShapeError
-from ..space import Subsets
+from ..space.subsets import Subsets
 from .regression import Constants, RegressionTarget
 
 PRIOR_SD = 10.0
+
 OUTLIER_SD = 10.0
+
 ROWS = 80
 
 

@@ -11,15 +11,20 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ..errors import ConfigurationError, TargetError
-from ..space import Subsets
+from ..space.subsets import Subsets
 from .regression import RegressionTarget, regression_data
 from .robust_regression import MixtureRegression
 
 ROWS = 50
+
 WEIGHTS, SDS = (0.9, 0.1), (1.0, 10.0)  # of the errors, as the likelihood has them
+
 LEVELS = {"none": (1.0, 10.0), "mid": (2.0, 5.0), "high": (4.0, 4.0)}  # as the data have them
+
 PRIOR_SDS = {"focused": 1.5, "wide": 10.0}
+
 INCLUSION = 0.4  # of a column in the simulated data
+
 LINK, LINKED = 0.4, 0.1  # level high: chance that a column without effect follows one; how much
 
 

@@ -6,16 +6,21 @@ import torch
 from torch import Tensor
 from torch.distributions import Normal
 
-from ..space import Space
-from ..target import Model, Target, Truth
-from ..transport import Bijection
+from ..space.base import Space
+from ..target.model import Model, Truth
+from ..target.target import Target
+from ..transport.base import Bijection
 
 # Skewness and tail weight by coordinate, correlation of the second model, weights of the models:
 # the illustrative example of Davies et al. (2023), section 5.1
 EPSILON = ((-2.0,), (1.5, -2.0))
+
 DELTA = ((1.0,), (1.0, 1.5))
+
 CORRELATION = 0.99
+
 PROBABILITIES = (0.25, 0.75)
+
 PRIOR_SD = 10.0  # cancels: the likelihood is the density over the prior
 
 

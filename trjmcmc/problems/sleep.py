@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 from torch.distributions import Cauchy, Gamma, Normal
 
-from ..target import Model, Target, Truth
+from ..target.model import Model, Truth
+from ..target.target import Target
 from .quadrature import log_evidence
 
 # extra hours under the second drug less those under the first, ten patients
 DIFFERENCES = (1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4)
+
 VAGUE = 1e-4  # shape and rate of the prior of the precision
 
 

@@ -12,7 +12,9 @@ from ..errors import TargetError
 from .conjugate_selection import ConjugateSelection, conjugate_selection
 
 OBSERVATIONS = 60
+
 CORRELATION = 0.7  # between neighbouring columns
+
 EFFECTS = (1.0, 0.0, -0.6, 0.0, 0.4, 0.0, 0.0, 0.25)  # of the first columns; the rest have none
 
 

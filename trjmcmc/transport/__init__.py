@@ -5,13 +5,15 @@ from torch.distributions import Distribution as _Distribution
 _validate = _Distribution._validate_args  # importing zuko switches the process-wide checks off
 from .affine import Affine  # noqa: E402
 from .autoregressive import CosmicAutoregressive  # noqa: E402
-from .base import Bijection, Gaussian, Identity, Reference, StudentT, Transport  # noqa: E402
+from .base import Bijection, Identity, Transport  # noqa: E402
 from .cosmic import CosmicFlow  # noqa: E402
 from .laplace import Laplace  # noqa: E402
-from .mixture import Gaussians, Mixture, mixture_flow  # noqa: E402
+from .mixture import Mixture, mixture_flow  # noqa: E402
 from .ordered import Ordered  # noqa: E402
+from .parts import Gaussians  # noqa: E402
 from .per_model import PerModel  # noqa: E402
 from .realnvp import ConditionalRealNVP  # noqa: E402
+from .reference import Gaussian, Reference, StudentT  # noqa: E402
 
 _Distribution.set_default_validate_args(_validate)
 

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ShapeError
-from ..space import Space, check_enumerable
-from .base import Bijection, Reference
+from ..space.base import Space, check_enumerable
+from .base import Bijection
+from .reference import Reference
 
 
 class Affine(Bijection):

@@ -15,8 +15,9 @@ from zuko.transforms import ComposedTransform, MonotonicAffineTransform, Monoton
 
 from ..errors import ConfigurationError
 from ..rng import seeded
-from ..space import Space
-from .base import Reference, zero_last
+from ..space.base import Space
+from .base import zero_last
+from .reference import Reference
 from .standard import Standardised
 
 Univariate = Callable[[Tensor], Any]  # parameters (..., P) to a transform of coordinates (...)

@@ -12,8 +12,9 @@ from zuko.transforms import MonotonicAffineTransform, MonotonicRQSTransform
 
 from ..errors import ConfigurationError
 from ..rng import seeded
-from ..space import Space
-from .base import Reference, zero_last
+from ..space.base import Space
+from .base import zero_last
+from .reference import Reference
 from .standard import Standardised
 
 

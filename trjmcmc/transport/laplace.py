@@ -10,23 +10,34 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..coordinates import STEP, WIDEST, prior_units
 from ..errors import ConfigurationError
-from ..memory import ROW_BYTES, CodeMemory
-from ..resolution import resolved
-from ..target import Target
-from .base import Bijection, Reference
+from ..target.resolution import resolved
+from ..target.target import Target
+from ..target.units import STEP, WIDEST, prior_units
+from .base import Bijection
+from .memory import ROW_BYTES, CodeMemory
+from .reference import Reference
 
 MODE, FACTOR, LOG_EVIDENCE = range(3)  # what is remembered of a model
+
 SCORES = 0.25  # share of the memory that evidences alone have
+
 ITERATIONS = 40
+
 SETTLED = 1e-4  # nats that another Newton step would gain
+
 LENGTHS = (1.0, 0.3, 0.1, 0.03, 0.01)  # shares of a Newton step that are tried
+
 LONGEST = 1.0  # prior standard deviations of a step in each direction off a saddle
+
 CHECKED = 4  # points at which second derivatives are compared with differences
+
 AGREE = 0.1  # share of the largest of them that they may differ by
+
 SMALL = 64  # coordinates up to which models are computed that may be asked for next
+
 STIFFEST = 1e10  # largest precision, in units of the prior's
+
 BATCH = 2**22  # numbers of a batch of Hessians
 
 

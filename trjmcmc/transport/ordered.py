@@ -10,11 +10,15 @@ from torch.nn.functional import logsigmoid, softplus
 
 from ..errors import ConfigurationError
 from ..grouping import on_host
-from ..space import Counts, distinct
-from .base import Gaussian, Transport
+from ..space.codes import distinct
+from ..space.counts import Counts
+from .base import Transport
+from .reference import Gaussian
 
 BLURRED = 1e4  # units of rounding below which a gap is no longer known to a ten-thousandth
+
 KNOWN = 0.05  # nats that rounding of a gap may change the density by
+
 GUESSES = 256  # draws of a model from a location and a scale
 
 

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from ..errors import ConfigurationError
 from ..grouping import apply_by_group
 from ..rng import seeded
-from ..space import Space, check_enumerable
-from .base import Bijection, Reference
+from ..space.base import Space, check_enumerable
+from .base import Bijection
+from .reference import Reference
 
 
 class PerModel(Bijection):

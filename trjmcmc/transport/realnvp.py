@@ -11,8 +11,9 @@ from zuko.transforms import MonotonicAffineTransform
 
 from ..errors import ConfigurationError
 from ..rng import seeded
-from ..space import Space
-from .base import Bijection, Gaussian, zero_last
+from ..space.base import Space
+from .base import Bijection, zero_last
+from .reference import Gaussian
 
 
 class ConditionalRealNVP(Bijection):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..space import Space
-from .base import Bijection, Reference
+from ..space.base import Space
+from .base import Bijection
+from .reference import Reference
 
 TABLE = 4096  # largest space with a location and scale of its own for each model
 

@@ -1,0 +1,1 @@
+"""Samplers side by side on one target."""

@@ -1,0 +1,242 @@
+"""Samplers as the field has them: random walks with classical jumps, and the maps of the paper."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import zuko
+
+from ..draws import Pool
+from ..errors import ConfigurationError
+from ..fit.objective import ForwardKL
+from ..fit.reverse import ReverseKL
+from ..fit.trace import FitTrace
+from ..fit.train import train
+from ..kernel.base import Kernel
+from ..kernel.between.birth_death import BirthDeath
+from ..kernel.between.independence import IndependenceJump, NormalInverseGamma
+from ..kernel.between.jump import Jump
+from ..kernel.between.saturated import saturated_switch
+from ..kernel.compose import Cycle
+from ..kernel.inside.random_walk import RandomWalk
+from ..kernel.proposal.base import IndexProposal
+from ..kernel.proposal.fixed import Fixed
+from ..kernel.proposal.neighbours import Neighbours
+from ..run.sampler import TRJSampler
+from ..space.base import Space, several
+from ..space.model_list import ModelList
+from ..target.target import Target
+from ..transport.base import Transport
+from ..transport.cosmic import CosmicFlow
+from ..transport.normals import gaussian_mixture
+from ..transport.per_model import PerModel
+from ..transport.realnvp import ConditionalRealNVP
+
+WALKS = 4  # random walks between two jumps of a classical sampler
+
+SWITCH_SCALE = 10.0  # of the saturated space: N(0, 100), as in Brooks et al. and Davies et al.
+
+STEPS = 2000  # training steps of maps
+
+Fit = Mapping[str, Any]  # arguments of a training: its steps, and a deadline
+
+DEPTH, WIDTH = 8, 256  # of the maps that are trained without pilot draws
+
+NORMALS = {"components": 16, "draws": 10_000}  # a model
+
+
+class ClassicalSampler(TRJSampler):
+    """A sampler of the literature, with the interface and the result of :class:`TRJSampler`.
+
+    Maps and densities are fitted to a pilot run of tempered sequential Monte Carlo, whose time
+    and evaluations count as the fit's; where none are fitted, its draws are where chains start.
+    Between two jumps there are four random walks.
+
+    Arguments:
+        target: The target.
+        method: One of ``"switch"`` (the saturated space of Brooks et al. 2003, "standard" in
+            the papers), ``"birth-death"`` (from the prior, Green 1995), ``"independence"``
+            (normals and inverse gammas, Lopes & West 2004), ``"automix"`` (normal mixtures,
+            Hastie 2005), and, by forward KL on pilot draws as in Davies et al. (2023),
+            ``"affine TRJ"``, ``"spline TRJ"`` (one map a model), ``"affine CTP"`` and
+            ``"spline CTP"`` (one :class:`CosmicFlow` for all); by reverse KL without pilot draws
+            as in Yin & Jiao, ``"VI TRJ"`` (a RealNVP a model) and ``"VI CTP"``
+            (:class:`ConditionalRealNVP`).
+        options: ``seed``, ``device``, ``dtype``.
+
+    Raises:
+        ConfigurationError: No such method, more models than it can fit, or no gradient where it
+            needs one.
+
+    Example:
+        >>> from trjmcmc import problems
+        >>> sampler = ClassicalSampler(problems.sinh_arcsinh(), "affine TRJ", seed=1)
+        >>> sampler.run(500, chains=64, progress=False).raw.n_draws
+        500
+    """
+
+    fit_share = 1.0  # the published fit, in full or not at all
+
+    def __init__(self, target: Target, method: str, **options: Any) -> None:
+        if method not in METHODS:
+            raise ConfigurationError(f"method: expected one of {list(METHODS)}, got {method!r}")
+        self.method = method
+        super().__init__(target, kernel=self._placeholder, **options)
+        if METHODS[method].each and not self._recipe.few:
+            raise ConfigurationError(
+                f"{method}: it fits something to each model, and there are too many models"
+            )
+        if METHODS[method].gradient and not self.target.differentiable:
+            raise ConfigurationError(f"{method}: reverse KL needs the likelihood's gradient")
+
+    def _placeholder(self, target: Target, transport: Transport) -> Kernel:
+        to = proposal(target) if several(target.space) else None
+        kernels: list[Kernel] = [] if to is None else [BirthDeath(target, to)]
+        return Cycle([*kernels, RandomWalk(target)])
+
+    def _weigh(self, evaluations: int | None = None, until: float = math.inf) -> None:
+        """The classical samplers count visits."""
+
+    def _train_and_weigh(
+        self,
+        *,
+        max_evaluations: int | None = None,
+        deadline: float = math.inf,
+        progress: bool = True,
+        **settings: Any,
+    ) -> FitTrace:
+        begun = time.perf_counter()
+        recipe, target, method = self._recipe, self.target, METHODS[self.method]
+        recipe.survey(progress=progress)
+        pool = None
+        if method.pilot:
+            if recipe.audit is None:
+                raise ConfigurationError(f"{self.method}: no pilot run was possible")
+            pool = recipe.audit.pool()
+        fit = {"steps": STEPS, "deadline": deadline}
+        jump = method.make(target, pool, self._generator, fit)
+        self._make_kernel = lambda t, m: Cycle([jump, (RandomWalk(t, scale=recipe.scale), WALKS)])
+        recipe.trace = FitTrace()
+        recipe.seconds["fit"] = time.perf_counter() - begun - recipe.seconds.get("survey", 0.0)
+        return recipe.trace
+
+
+def proposal(target: Target) -> IndexProposal:
+    """Uniform over the other models of a list, else to neighbours."""
+    if isinstance(target.space, ModelList):
+        return Fixed(target.space, other=True)
+    return Neighbours(target.space)
+
+
+@dataclass(frozen=True)
+class Method:
+    """How a classical jump is made.
+
+    Attributes:
+        make: Of a target, pilot draws, a generator, and arguments of :func:`~trjmcmc.fit.train`.
+        pilot: Whether it wants pilot draws.
+        each: Whether something is fitted to each model, so that there must be few.
+        gradient: Whether it wants gradients of the likelihood.
+    """
+
+    make: Callable[[Target, Any, torch.Generator, Fit], Kernel]
+    pilot: bool = True
+    each: bool = True
+    gradient: bool = False
+
+
+def _independence(target: Target, pool: Pool, generator: torch.Generator, fit: Fit) -> Kernel:
+    density = NormalInverseGamma(target, pool.code, pool.theta)
+    return IndependenceJump(target, density, proposal(target))
+
+
+def _automix(target: Target, pool: Pool, generator: torch.Generator, fit: Fit) -> Kernel:
+    normals = gaussian_mixture(target.space, pool, generator, **NORMALS)
+    return Jump(target, normals, proposal(target), name="automix")
+
+
+def _affine(target: Target, pool: Pool, generator: torch.Generator, fit: Fit) -> Kernel:
+    normals = gaussian_mixture(target.space, pool, generator, components=1)
+    return Jump(target, normals, proposal(target), name="affine TRJ")
+
+
+def on_draws(
+    make: Callable[[Space], Transport], name: str
+) -> Callable[[Target, Pool, torch.Generator, Fit], Kernel]:
+    """Jumps through a map that forward KL has trained on pilot draws."""
+
+    def kernel(target: Target, pool: Pool, generator: torch.Generator, fit: Fit) -> Kernel:
+        flow = make(target.space).to(target.device, target.dtype)
+        codes = target.space.enumerate()
+        moments = [pool.theta[(pool.code == c).all(-1)] for c in codes]
+        loc = torch.stack([x.mean(0) for x in moments])
+        scale = torch.stack([x.std(0).clamp(min=1e-6) for x in moments])
+        active = target.space.active(codes)
+        flow.calibrate(codes, torch.where(active, loc, 0.0), torch.where(active, scale, 1.0))
+        objective = ForwardKL(pool.code, pool.theta, generator=generator)
+        train(flow, objective, generator=generator, progress=False, **fit)
+        return Jump(target, flow, proposal(target), name=name)
+
+    return kernel
+
+
+def on_itself(
+    make: Callable[[Space], Transport], name: str
+) -> Callable[[Target, Pool | None, torch.Generator, Fit], Kernel]:
+    """Jumps through a map that reverse KL has trained, all models equally often."""
+
+    def kernel(target: Target, pool: Pool | None, generator: torch.Generator, fit: Fit) -> Kernel:
+        flow = make(target.space).to(target.device, target.dtype)
+        objective = ReverseKL(target, anneal=0.0)
+        train(flow, objective, generator=generator, progress=False, **fit)
+        return Jump(target, flow, proposal(target), name=name)
+
+    return kernel
+
+
+def _spline(d: int) -> torch.nn.Module:
+    return zuko.flows.NSF(d, transforms=2, hidden_features=(32,))
+
+
+def real_nvp(d: int, *, layers: int | None = None) -> torch.nn.Module:
+    """Couplings with one hidden layer of 256, as Yin & Jiao; for one coordinate a spline.
+
+    They take planar flows there, since a coupling of one coordinate is affine; planar flows have
+    no inverse in closed form.
+    """
+    if d == 1:
+        return zuko.flows.NSF(1, transforms=1)
+    return zuko.flows.RealNVP(
+        d, transforms=layers or DEPTH, hidden_features=(WIDTH,), activation=torch.nn.LeakyReLU
+    )
+
+
+def _conditional(space: Space) -> Transport:
+    return ConditionalRealNVP(space, layers=DEPTH, hidden=(WIDTH,))
+
+
+METHODS: dict[str, Method] = {
+    "switch": Method(
+        lambda t, pool, g, fit: saturated_switch(t, proposal(t), scale=SWITCH_SCALE),
+        pilot=False,
+        each=False,
+    ),
+    "birth-death": Method(
+        lambda t, pool, g, fit: BirthDeath(t, proposal(t)), pilot=False, each=False
+    ),
+    "independence": Method(_independence),
+    "automix": Method(_automix),
+    "affine TRJ": Method(_affine),
+    "spline TRJ": Method(on_draws(lambda s: PerModel(s, _spline), "spline TRJ")),
+    "affine CTP": Method(on_draws(lambda s: CosmicFlow(s, bins=0), "affine CTP")),
+    "spline CTP": Method(on_draws(CosmicFlow, "spline CTP")),
+    "VI TRJ": Method(
+        on_itself(lambda s: PerModel(s, real_nvp), "VI TRJ"), pilot=False, gradient=True
+    ),
+    "VI CTP": Method(on_itself(_conditional, "VI CTP"), pilot=False, each=False, gradient=True),
+}

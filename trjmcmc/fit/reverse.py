@@ -1,0 +1,202 @@
+"""The reverse Kullback-Leibler divergence, estimated by a map's own draws."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ..errors import ConfigurationError
+from ..grouping import group_means
+from ..space.codes import distinct
+from ..space.subsets import Subsets
+from ..target.target import Target
+from ..transport.base import Transport
+from ..weights.base import ModelWeights
+from ..weights.mean_field import MeanField
+from .objective import Losses, Objective
+
+ModelDraws = Callable[[int, torch.Generator], Tensor]
+
+OUTSIDE = 5.0  # nats by which a draw outside the support counts as worse than the others
+
+
+class ReverseKL(Objective):
+    """Minus the evidence lower bound, averaged over models; no posterior draws needed.
+
+    Arguments:
+        target: The target; models are trained on their surrogates where they have one.
+        anneal: Share of the steps over which the likelihood's exponent grows from 0 to 1.
+        models: Function of (n, generator) that draws codes (n, L). By default all models in
+            turn where they can be listed, else draws from the model prior.
+        weights: A distribution over models that is learnt beside the map, instead of
+            ``models``; the objective is then minus the bound of the evidence of all models.
+
+    Raises:
+        ConfigurationError: ``anneal`` outside [0, 1); both ``models`` and ``weights``.
+
+    Source:
+        Yin & Jiao, eqs. 12 and 18, Algorithm 2; annealing: Rezende & Mohamed (2015), eq. 20;
+        weights: Davies et al., "Variational transdimensional inference", eq. 9
+    """
+
+    shown = "elbo"
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        anneal: float = 0.3,
+        models: ModelDraws | None = None,
+        weights: ModelWeights | None = None,
+    ) -> None:
+        if not 0 <= anneal < 1:
+            raise ConfigurationError(f"anneal: expected a share in [0, 1), got {anneal}")
+        if models is not None and weights is not None:
+            raise ConfigurationError("models, weights: give one of them")
+        self.target, self.anneal, self.weights = target, anneal, weights
+        self.learns = weights is not None
+        self.models = models or _all_models(target)
+        self._place: Tensor | None = None  # of the map's parameters at the last batch
+
+    def temper(self, progress: float) -> float:
+        return min(1.0, progress / self.anneal) if self.anneal else 1.0
+
+    def losses(
+        self, transport: Transport, progress: float, n: int, generator: torch.Generator
+    ) -> Losses:
+        if self.weights is not None:
+            return self._with_weights(self.weights, transport, self.temper(progress), n, generator)
+        code = self.models(n, generator)
+        z = transport.sample_reference(len(code), generator, self.target.dtype)
+        return reverse_kl(self.target, transport, code, z, temper=self.temper(progress))
+
+    def _with_weights(
+        self,
+        weights: ModelWeights,
+        transport: Transport,
+        temper: float,
+        n: int,
+        generator: torch.Generator,
+    ) -> Losses:
+        """Models from q(m), which learns from their losses; log q(m) counts in the objective."""
+        bits = None
+        if isinstance(weights, MeanField) and weights.straight_through:
+            bits = weights.relaxed(n, generator)
+        code = weights.explore(n, generator) if bits is None else bits.detach().long()
+        z = transport.sample_reference(n, generator, self.target.dtype)
+        found = reverse_kl(self.target, transport, code, z, temper=temper)
+        value = torch.where(found.finite, found.value.detach(), math.inf)
+        with torch.no_grad():
+            log_q = weights.log_prob(code).to(value)
+        if bits is not None:
+            assert isinstance(weights, MeanField)
+            weights.descend(bits, present_loss(self.target, transport, bits, z, temper=temper))
+        else:
+            weights.learn(code, value)
+        weights.moved(self._step(transport))
+        return Losses(found.value + log_q, found.finite)
+
+    def _step(self, transport: Transport) -> float:
+        """Root mean square change of the map's parameters since the last call."""
+        tensors = [p.detach().flatten() for p in transport.parameters() if p.requires_grad]
+        if not tensors:
+            return 0.0
+        now, before = torch.cat(tensors), self._place
+        self._place = now.clone()
+        return 0.0 if before is None else float((now - before).square().mean().sqrt())
+
+
+def reverse_kl(
+    target: Target, transport: Transport, code: Tensor, z: Tensor, *, temper: float = 1.0
+) -> Losses:
+    r"""Minus the tempered log importance weight of draws pushed through the map.
+
+    .. math:: \log q(\theta | m) - \log\pi_\beta(\theta, m)
+
+    Its mean over z is, up to a constant of the model, the Kullback-Leibler divergence of the
+    map's density from the posterior. The gradient of the target is taken apart from the
+    map's, so that a point with a broken one spoils only itself. Dropping such points would
+    reward a map for moving there; their gradient comes from the score function instead, with
+    how much worse they are than the others (a constant, outside the support) as the weight.
+    So does that of the choice between the components of a mixture, which has no path.
+
+    Arguments:
+        code: Models, shape (C, L).
+        z: Reference draws, shape (C, D + auxiliary).
+        temper: Exponent of the likelihood.
+
+    Source:
+        Rezende & Mohamed (2015), https://arxiv.org/abs/1505.05770
+    """
+    theta, log_q = transport.push(z, code)
+    value, gradient = target.log_joint_and_grad(code, theta, temper=temper, surrogate=True)
+    finite = gradient.isfinite().all(-1) & value.isfinite()
+    gradient = torch.where(finite[:, None], gradient, 0.0)
+    log_joint = torch.where(finite, value, 0.0) + ((theta - theta.detach()) * gradient).sum(-1)
+    loss = torch.where(finite, log_q - log_joint, 0.0)
+    usual = loss.detach()[finite].mean()
+    if transport.auxiliary:
+        _, which, _ = distinct(code)
+        worse = torch.where(finite, loss.detach() - group_means(loss.detach(), which, finite), 0.0)
+        choice = transport.log_choice(z, code)
+        loss = loss + worse * (choice - choice.detach())
+    lost = ~finite & theta.detach().isfinite().all(-1)
+    if bool(lost.any()):
+        score = transport.log_prob(theta[lost].detach(), code[lost])
+        worse = log_q[lost].detach() - value[lost] - usual
+        worse = worse.nan_to_num(OUTSIDE, OUTSIDE, -OUTSIDE).clamp(-OUTSIDE, OUTSIDE)
+        loss = loss.index_put((lost,), worse * (score - score.detach()))
+    return Losses(loss, finite)
+
+
+def present_loss(
+    target: Target, transport: Transport, bits: Tensor, z: Tensor, *, temper: float = 1.0
+) -> Tensor:
+    r"""A loss that is differentiable in the presence of each unit, shape (C,), nats.
+
+    A parameter of an item is its value times its presence, and the log prior and log density of
+    an item count in proportion to it. Absent items have the values that the map gives them in
+    the model of all items, and the density of a normal with the moments of those; this is
+    exact for maps whose items are independent normals, a guess elsewhere.
+
+    Arguments:
+        bits: 0 or 1 for each unit with gradients, shape (C, L).
+        z: Reference draws, shape (C, D + auxiliary).
+        temper: Exponent of the likelihood.
+
+    Source:
+        Premchandar, "Normalizing flows aided variational inference", eq. 4.3
+    """
+    code, space = bits.detach().long(), target.space
+    assert isinstance(space, Subsets)
+    with torch.no_grad():
+        theta, log_q = transport.push(z, code)
+        everything, _ = transport.push(z, torch.ones_like(code))
+    active = space.active(code)
+    theta = torch.where(active, theta, everything)
+    loc, scale = everything.mean(0), everything.std(0).clamp(min=1e-12)
+    by_slot = -0.5 * ((theta - loc) / scale).square() - scale.log() - 0.5 * math.log(2 * math.pi)
+    items = space.presence(bits)
+    always = torch.ones_like(items[:, :1])
+    present = torch.cat([items, always], 1)[:, space.slot_item]
+    log_q = log_q + (by_slot * (present - active.to(present))).sum(-1)
+    log_prior, log_likelihood = target.with_presence(bits, items, theta)
+    return log_q - log_prior - temper * log_likelihood
+
+
+def _all_models(target: Target) -> ModelDraws:
+    space = target.space
+    if not space.enumerable:
+        return space.sample_prior
+    codes = space.enumerate()
+
+    def draw(n: int, generator: torch.Generator) -> Tensor:
+        if n >= len(codes):
+            return codes[torch.arange(n, device=codes.device) % len(codes)]
+        chosen = torch.randint(len(codes), (n,), generator=generator, device=codes.device)
+        return codes[chosen]
+
+    return draw

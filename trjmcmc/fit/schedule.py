@@ -1,0 +1,32 @@
+"""Learning rates over the steps of a training run."""
+
+from __future__ import annotations
+
+import math
+
+WARM_STEPS = 0.05  # share of the steps in which the learning rate rises
+
+COOL_STEPS = 0.3  # share in which it falls to nothing
+
+
+class Rate:
+    """Learning rate factor: rises, stays at 1, falls to 0 along a half cosine."""
+
+    def __init__(self, steps: int) -> None:
+        self.rise = max(1, round(WARM_STEPS * steps))
+        self.length = max(1, round(COOL_STEPS * steps))
+        self.start = steps - self.length
+
+    def __call__(self, step: int) -> float:
+        fallen = min(1.0, max(0.0, (step - self.start) / self.length))
+        return min(1.0, step / self.rise) * 0.5 * (1 + math.cos(math.pi * fallen))
+
+    def cool_from(self, step: int) -> bool:
+        """Begin to fall now, if that is earlier than planned."""
+        if step >= self.start:
+            return False
+        self.start, self.length = step, min(self.length, max(1, step // 2))
+        return True
+
+    def done(self, step: int) -> bool:
+        return step >= self.start + self.length

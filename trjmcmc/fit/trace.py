@@ -1,0 +1,43 @@
+"""What a training run left behind: losses, rates, seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass
+class FitTrace:
+    """What happened in a fit.
+
+    Attributes:
+        step: Last step of each window, counted from 1.
+        objective: Mean objective over the window, nats: minus the tempered evidence lower
+            bound averaged over models, or minus the mean log density of held-out draws.
+        temper: Exponent of the likelihood at the end of the window.
+        non_finite: Draws of the window that had no finite value or gradient; left out.
+        draws: All draws, finite or not.
+        skipped: Steps left out because their gradient was not finite.
+        seconds: Wall time.
+        best_step: The step whose map was kept.
+        stopped: ``"steps"``, ``"plateau"``, ``"budget"``, ``"out of time"`` or ``"interrupted"``.
+    """
+
+    step: list[int] = field(default_factory=list)
+    objective: list[float] = field(default_factory=list)
+    temper: list[float] = field(default_factory=list)
+    non_finite: list[int] = field(default_factory=list)
+    draws: int = 0
+    skipped: int = 0
+    seconds: float = 0.0
+    best_step: int = 0
+    stopped: str = "steps"
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Objective against step; the part with a tempered likelihood is dashed."""
+        from ..plot.training import plot_fit
+
+        return plot_fit(self, ax)

@@ -1,0 +1,1 @@
+"""Jumps between models."""

@@ -1,0 +1,1 @@
+"""Moves where components are counted."""

@@ -1,0 +1,206 @@
+"""Births and deaths of one component at a time."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...errors import ConfigurationError
+from ...rng import HostRandom
+from ...target.exchangeable import Components, components
+from ...target.target import Target
+from ...transport.normals import NormalMixture
+from ..base import Info, Kernel, State, accept
+
+NORMALS = 16  # of the density that newborn components are drawn from
+
+PRIOR_SHARE = 0.2  # of the births that are from the prior
+
+FEW = 100  # components that a density is fitted to, at least
+
+REMEMBERED = 20_000  # components that came or went, and that were there
+
+FIRST_FIT = 16  # step of warm-up after which it is fitted; then after 32, 64, ...
+
+BOLDEST = 5.0  # log of how much more readily one component is killed than another
+
+
+class ComponentBirthDeath(Kernel):
+    r"""Births from a learned density, and deaths of the components that come and go.
+
+    Warm-up remembers the components of accepted births and deaths, and those that are there,
+    and fits mixtures of normals f and a to them, in unconstrained coordinates. A newborn comes
+    from h = s p_0 + (1 - s) f with p_0 the prior, so that nothing is out of reach; the
+    component to die is chosen in proportion to d = f / a, within limits. With k + 1 components
+    after a birth of x the ratio is
+
+    .. math:: \frac{\pi(\theta, x)}{\pi(\theta)} \,
+              \frac{(k + 1) \, d(x) / \sum_j d(x_j)}{h(x)},
+
+    where k + 1 counts the places that the newborn could have: components are exchangeable, and
+    get new names at each step. Where the likelihood is :class:`~trjmcmc.Additive` a step costs
+    what one component costs.
+
+    Arguments:
+        target: A target over :class:`~trjmcmc.Counts` whose components are exchangeable.
+        kind: Name or position of the kind of components, where there are several.
+        normals: Of each mixture.
+        prior_share: s, in (0, 1]; 1 learns nothing and is the classical move.
+        name: Shown in tables, with the kind where there are several.
+
+    Raises:
+        ConfigurationError: Another space, components that are not exchangeable, no such kind, a
+            setting out of range.
+
+    Source:
+        Green (1995), https://doi.org/10.1093/biomet/82.4.711; Stephens (2000), on
+        exchangeable components, https://doi.org/10.1214/aos/1016120364
+
+    Example:
+        >>> from trjmcmc import problems
+        >>> from trjmcmc.kernel import start
+        >>> target = problems.pulses(points=50)
+        >>> code = torch.tensor([[0], [3]])
+        >>> state = start(target, code, torch.zeros(2, target.dim))
+        >>> move = ComponentBirthDeath(target)
+        >>> state, (info,) = move.step(state, torch.Generator().manual_seed(0))
+        >>> info.kernel, info.proposed.code.shape
+        ('components', torch.Size([2, 1]))
+    """
+
+    between = True
+
+    def __init__(
+        self,
+        target: Target,
+        kind: Components | int | str | None = None,
+        *,
+        normals: int = NORMALS,
+        prior_share: float = PRIOR_SHARE,
+        name: str = "components",
+    ) -> None:
+        if normals < 1 or not 0 < prior_share <= 1:
+            raise ConfigurationError(
+                "normals, prior_share: expected 1 or more and a share in (0, 1], got "
+                f"{normals} and {prior_share}"
+            )
+        self.target, self.components = target, components(target, kind)
+        self.name = self.components.named(name)
+        self.normals, self.share = normals, prior_share
+        self._born: NormalMixture | None = None  # what comes and goes
+        self._there: NormalMixture | None = None  # what is there
+        self._changed: list[Tensor] = []
+        self._seen: list[Tensor] = []
+        self._steps = 0
+        self._random = HostRandom()
+
+    def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
+        parts, space = self.components, self.components.space
+        code, k, n = state.code, parts.count(state.code), len(state.code)
+        total = parts.total(code, state.theta, state.total)
+        u = torch.rand(2, n, generator=generator, device=code.device)
+        up = u[0] < 0.5
+        weights = self._log_weights(code, state.theta)
+        chosen = _categorical(weights, generator)
+        theta = parts.swapped(state.theta, chosen, (k - 1).clamp(min=0))
+        state = State(code, theta, state.log_joint, None, total)
+        possible = torch.where(up, k < parts.kind.max, k > parts.kind.min)
+        index = torch.where(up, k, k - 1).clamp(0, parts.kind.max - 1)
+        born = self._newborn(theta, u[1] < self.share, generator)
+        x = torch.where(up[:, None], born, parts.one(theta, index))
+        possible &= x.isfinite().all(-1)
+        x = torch.where(possible[:, None], x, 0.0)
+        larger = parts.put(theta, index, x)
+        sign = torch.where(up, 1, -1)
+        new = parts.counted(code, torch.where(possible, k + sign, k))
+        moved = torch.where(space.active(new), larger, 0.0)
+        moved = torch.where(possible[:, None], moved, theta)
+        if total is None:
+            log_joint = self.target.log_joint(new, moved)
+        else:
+            change = parts.times(sign * possible, parts.contribution(theta, x))
+            log_joint, total = parts.log_joint(new, moved, state.log_joint, total, change)
+        # of the components after a birth, or before a death: which is it that dies?
+        log_birth, weight = self._log_birth(theta, x)
+        every = weights.logsumexp(1)
+        every = torch.where(up, torch.logaddexp(every, weight), every)
+        log_choice = weight - every + self._log_places(k, up) - log_birth
+        log_ratio = log_joint - state.log_joint + sign * log_choice
+        log_ratio = torch.where(possible, log_ratio, -math.inf)
+        proposed = State(new, moved, log_joint, None, total)
+        after, info = accept(self.name, state, proposed, log_ratio, generator)
+        # the last is the likeliest to die: new names, or moves that go by names would be wrong
+        after = after._replace(theta=parts.shuffled(after.code, after.theta, generator))
+        if self.adapting:
+            self._learn(x[info[0].accepted], after, generator)
+        return after, info
+
+    # ---- what is born, and what dies --------------------------------------------------------
+
+    def _newborn(self, theta: Tensor, prior: Tensor, generator: torch.Generator) -> Tensor:
+        x = self.components.sample_prior(theta, self._random(generator).getrandbits(62))
+        if self._born is None:
+            return x
+        return torch.where(prior[:, None], x, self._born.sample(len(theta), generator))
+
+    def _log_birth(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """log h of a component of each chain, and log d, (C,) each."""
+        log_prior = self.components.log_prior(theta, x)
+        if self._born is None:
+            return log_prior, torch.zeros_like(log_prior)
+        learned, weight = self._compared(x)
+        learned = math.log1p(-self.share) + learned
+        return torch.logaddexp(math.log(self.share) + log_prior, learned), weight
+
+    def _compared(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """log f of components (n, P), and log d: how readily each dies, (n,) each."""
+        assert self._born is not None and self._there is not None
+        born = self._born.log_prob(x)
+        weight = (born - self._there.log_prob(x)).nan_to_num(0.0)
+        return born, weight.clamp(-BOLDEST, BOLDEST)
+
+    def _log_places(self, k: Tensor, up: Tensor) -> Tensor:
+        """Log of the places that the last of the components could have, (C,)."""
+        return torch.where(up, k + 1, k).log()
+
+    def _log_weights(self, code: Tensor, theta: Tensor) -> Tensor:
+        """Log of how readily each component dies, -inf where there is none, (C, K)."""
+        items = self.components.items(code)
+        weight = torch.where(items, torch.zeros_like(items, dtype=theta.dtype), -math.inf)
+        if self._born is not None:
+            weight[items] = self._compared(self.components.of(theta)[items])[1]
+        return weight
+
+    # ---- warm-up ----------------------------------------------------------------------------
+
+    def _learn(self, changed: Tensor, after: State, generator: torch.Generator) -> None:
+        if self.share == 1:
+            return
+        self._steps += 1
+        self._changed.append(changed)
+        items = self.components.items(after.code)
+        if self._steps % FIRST_FIT == 0:
+            self._seen.append(self.components.of(after.theta)[items])
+        if self._steps < FIRST_FIT or self._steps & (self._steps - 1):
+            return
+        came, there = (torch.cat(x)[-REMEMBERED:] for x in (self._changed, self._seen))
+        self._changed, self._seen = [came], [there]
+        if len(there) >= FEW:
+            self._there = NormalMixture.fitted(there, self.normals, generator)
+            self._born = self._there
+        if len(there) >= FEW and len(came) >= FEW:
+            self._born = NormalMixture.fitted(came, self.normals, generator)
+
+    def adapted(self) -> dict[str, Any]:
+        return {} if self._born is None else {"births learned from": len(self._changed[0])}
+
+
+def _categorical(log_weight: Tensor, generator: torch.Generator) -> Tensor:
+    """An index of each row in proportion to the weights, 0 where there are none, (C, K) -> (C,)."""
+    u = torch.rand(
+        log_weight.shape, generator=generator, device=log_weight.device, dtype=torch.float64
+    )
+    return (log_weight - torch.log(-u.log())).argmax(1)

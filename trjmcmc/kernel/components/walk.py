@@ -1,0 +1,79 @@
+"""Random walks of one component at a time."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from ...errors import ConfigurationError
+from ...target.exchangeable import Components, components
+from ...target.target import Target
+from ...target.units import prior_units
+from ..base import Info, Kernel, State, accept
+
+LENGTHS = (0.003, 3.0)  # of walks, in standard deviations of the prior
+
+
+class ComponentWalk(Kernel):
+    """A Gaussian step of log-uniform length by one component, chosen at random.
+
+    Arguments:
+        target: A target over :class:`~trjmcmc.Counts` whose components are exchangeable.
+        kind: Name or position of the kind of components, where there are several.
+        lengths: Range of the step in units of the prior's spread.
+        name: Shown in tables, with the kind where there are several.
+
+    Raises:
+        ConfigurationError: Another space, components that are not exchangeable, no such kind,
+            lengths that are not positive.
+
+    Source:
+        Metropolis et al. (1953), https://doi.org/10.1063/1.1699114
+
+    Example:
+        >>> from trjmcmc import problems
+        >>> move = ComponentWalk(problems.pulses(points=50))
+        >>> move.between, move.within
+        (False, True)
+    """
+
+    within = True
+
+    def __init__(
+        self,
+        target: Target,
+        kind: Components | int | str | None = None,
+        *,
+        lengths: tuple[float, float] = LENGTHS,
+        name: str = "component walk",
+    ) -> None:
+        if not 0 < lengths[0] <= lengths[1]:
+            raise ConfigurationError(f"lengths: expected 0 < shortest <= longest, got {lengths}")
+        self.target, self.components = target, components(target, kind)
+        self.name = self.components.named(name)
+        self.scale = prior_units(target)[1][self.components.slots[0]]
+        self.log_lengths = (math.log(lengths[0]), math.log(lengths[1]))
+
+    def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
+        parts, (low, high) = self.components, self.log_lengths
+        code, theta = state.code, state.theta
+        total = parts.total(code, theta, state.total)
+        index = parts.some(code, generator)
+        x = parts.one(theta, index)
+        u = torch.rand(len(x), 1, generator=generator, device=x.device, dtype=x.dtype)
+        noise = torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
+        y = x + noise * self.scale * torch.exp(low + (high - low) * u)
+        some = parts.count(code) > 0
+        y = torch.where(some[:, None], y, x)
+        state = State(code, theta, state.log_joint, None, total)
+        moved = parts.put(theta, index, y)
+        if total is None:
+            log_joint = self.target.log_joint(code, moved)
+        else:
+            change = parts.contribution(theta, y) - parts.contribution(theta, x)
+            change = parts.times(some, change)
+            log_joint, total = parts.log_joint(code, moved, state.log_joint, total, change)
+        log_ratio = torch.where(some, log_joint - state.log_joint, -math.inf)
+        proposed = State(code, moved, log_joint, None, total)
+        return accept(self.name, state, proposed, log_ratio, generator)

@@ -1,0 +1,1 @@
+"""Which model next: proposals q(k' | k)."""

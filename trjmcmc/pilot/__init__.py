@@ -1,0 +1,1 @@
+"""What is found before any map is trusted: pilot draws that owe nothing to one."""

@@ -1,0 +1,136 @@
+"""Pictures of evidences, jumps and importance weights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib import pyplot as plt
+
+from ..errors import TRJError
+from ..estimate.importance import ENDLESS_K
+from .style import COLOUR_OF, PALETTE, ROUTES, spread_labels
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from ..result.result import Result
+
+
+MOST_MODELS = 16
+
+TOO_WIDE = 5.0  # times the smallest error: a route that would dwarf the others
+
+
+def plot_evidence(result: Result, ax: Axes | None = None) -> Axes:
+    """Log evidence of each model by every route, less the combined one, two standard errors.
+
+    Estimates that carry a warning are hollow. The frame is that of the routes whose errors are of
+    one size; triangles at its edge show where bars of the others run out of it.
+    """
+    table = result.evidence()
+    found = table[np.isfinite(table["combined"])].nlargest(MOST_MODELS, "probability").index
+    unknown = table.index[~np.isfinite(table["combined"])][: MOST_MODELS - len(found)]
+    table = table[table.index.isin(found) | table.index.isin(unknown)]
+    size = (max(6.0, 1.1 + 0.8 * len(table)), 3.5)
+    ax = ax if ax is not None else plt.subplots(figsize=size, layout="constrained")[1]
+    routes = [r for r in ROUTES if r in table and np.isfinite(table[f"{r}_se"]).any()]
+    x = np.arange(len(table))
+    exact = result.truth.log_evidence if result.truth is not None else {}
+    gap = np.array([exact.get(str(m), np.nan) for m in table.index]) - table["combined"]
+    low, high = _within_reach(table, routes)
+    doubted = False
+    for i, route in enumerate(routes):
+        colour = COLOUR_OF[route]
+        place = x + 0.7 * (i / max(len(routes) - 1, 1) - 0.5)
+        known = np.isfinite(table[f"{route}_se"].to_numpy())
+        flagged = table["note"].str.contains(f"{route}: ").to_numpy()
+        style: dict[str, Any] = {
+            "color": colour,
+            "fmt": "D" if route == "combined" else "o",
+            "ms": 4.5,
+        }
+        for rows, fill in ((known & ~flagged, colour), (known & flagged, "white")):
+            y = (table[route] - table["combined"])[rows]
+            error = 2 * table[f"{route}_se"][rows]
+            ax.errorbar(place[rows], y, error, mfc=fill, lw=1, **style)
+            for out, edge, mark in ((y + error > high, high, "^"), (y - error < low, low, "v")):
+                x_out = place[rows][out.to_numpy()]
+                ax.plot(x_out, np.full(len(x_out), edge), mark, color=colour, ms=5, clip_on=False)
+        doubted |= bool((known & flagged).any())
+        ax.plot([], [], "D" if route == "combined" else "o", color=colour, ms=4.5, label=route)
+    if gap.notna().any():
+        ax.plot(x, gap, "_", ms=34, mew=1.5, color="grey", zorder=0)
+        ax.plot([], [], "_", ms=10, mew=1.5, color="grey", label="exact")
+    if doubted:
+        ax.plot([], [], "o", ms=4.5, mfc="white", color="grey", label="hollow: flagged")
+    for place in x[~np.isfinite(table["combined"].to_numpy())]:
+        where: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "center"}
+        ax.text(place, 0.0, "not known", color="grey", size=8, **where)
+    spread_labels(ax, x, [str(m) for m in table.index])
+    ax.set_ylabel("log evidence\nless combined (nats)")
+    ax.set_xlabel("model")
+    ax.set_xlim(-0.6, len(table) - 0.4)
+    ax.set_ylim(low, high)
+    ax.legend(frameon=False, fontsize=8, ncols=4, loc="upper center", columnspacing=1.2)
+    return ax
+
+
+def _within_reach(table: Any, routes: list[str]) -> tuple[float, float]:
+    """Limits that show the routes whose errors are of one size, with room for a legend."""
+    sizes = [np.nanmedian(table[f"{r}_se"].replace(np.inf, np.nan)) for r in routes]
+    comparable = [float(s) for s in sizes if s <= TOO_WIDE * np.nanmin(sizes)]
+    most = max(6 * max(comparable, default=0.0), 1e-3)
+    return -most, 1.9 * most
+
+
+def plot_jumps(result: Result, ax: Axes | None = None) -> Axes:
+    """Chance that a jump goes from row to column and is accepted, as a heat map."""
+    rates = result.jumps()
+    share = {m: float(result.visited(str(m)).mean()) for m in rates.index}
+    often = sorted((m for m in share if share[m]), key=lambda m: -share[m])[:MOST_MODELS]
+    seen = [m for m in rates.index if m in often]
+    rates = rates.loc[seen, seen]
+    n = len(rates)
+    size = (2.4 + 0.62 * max(n, 3), 1.4 + 0.5 * max(n, 3))
+    ax = ax if ax is not None else plt.subplots(figsize=size, layout="constrained")[1]
+    image = ax.imshow(rates, cmap="cividis", vmin=0)
+    top = float(np.nanmax(rates.to_numpy(), initial=0.0))
+    for i, j in np.ndindex(n, n):
+        if np.isfinite(value := rates.iloc[i, j]):
+            colour = "black" if value > 0.6 * top else "white"
+            ax.text(j, i, f"{value:.2g}", ha="center", va="center", fontsize=7, color=colour)
+    names = [str(m) for m in rates.index]
+    ax.set_yticks(np.arange(n), names)
+    spread_labels(ax, np.arange(n), names)
+    ax.set_xlabel("to model")
+    ax.set_ylabel("from model")
+    ax.figure.colorbar(image, ax=ax, label="share of jumps that go there", shrink=0.9)
+    return ax
+
+
+def plot_pareto(result: Result, ax: Axes | None = None) -> Axes:
+    """Pareto shape of the importance weights by model; above 0.5 they have no variance.
+
+    Shapes below -1 and above 2 are drawn there.
+    """
+    found = result.pareto_k
+    if not found:
+        raise TRJError("plot_pareto: no map has weighed the models")
+    labels = [m for m in result.models if m in found]
+    size = (max(4.0, 1.1 + 0.5 * len(labels)), 3.0)
+    ax = ax if ax is not None else plt.subplots(figsize=size, layout="constrained")[1]
+    k = np.clip([found[m] for m in labels], -1.0, 2.0)
+    x = np.arange(len(labels))
+    colours = [PALETTE[1] if value > ENDLESS_K else PALETTE[0] for value in k]
+    ax.scatter(x, k, c=colours, s=28, zorder=3)
+    ax.axhline(ENDLESS_K, color="black", lw=1, ls="--", label="no variance above")
+    low, high = min(float(k.min()), ENDLESS_K), max(float(k.max()), ENDLESS_K)
+    edge = 0.15 * max(high - low, 0.5)
+    ax.set_xlim(-0.6, len(labels) - 0.4)
+    ax.set_ylim(low - edge, high + 2 * edge)  # room for the legend
+    ax.legend(frameon=False, fontsize=8, loc="upper left")
+    spread_labels(ax, x, labels)
+    ax.set_xlabel("model")
+    ax.set_ylabel("Pareto k of the weights")
+    return ax

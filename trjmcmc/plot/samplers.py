@@ -1,0 +1,71 @@
+"""Pictures that compare samplers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib import pyplot as plt
+from numpy.typing import ArrayLike
+
+from .style import PALETTE, spread_labels
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from ..compare.compare import Comparison
+
+
+def plot_repeats(
+    repeats: Mapping[str, ArrayLike],
+    truth: float | None = None,
+    ax: Axes | None = None,
+    *,
+    colours: Mapping[str, str] | None = None,
+) -> Axes:
+    """Violins of repeated estimates of one number, side by side.
+
+    Arguments:
+        repeats: By name (a sampler, a map), estimates of one probability, shape (n,).
+        truth: What they estimate, where it is known.
+        ax: Where to draw.
+        colours: By name.
+    """
+    size = (max(4.0, 1.2 + 0.9 * len(repeats)), 3.5)
+    ax = ax if ax is not None else plt.subplots(figsize=size, layout="constrained")[1]
+    x = np.arange(len(repeats))
+    drawn = ax.violinplot(
+        [np.asarray(v, dtype=float) for v in repeats.values()], x, widths=0.8, showmedians=True
+    )
+    chosen = [(colours or {}).get(n, PALETTE[i % len(PALETTE)]) for i, n in enumerate(repeats)]
+    for i, body in enumerate(drawn["bodies"]):  # type: ignore[arg-type, var-annotated]
+        body.set_facecolor(chosen[i])
+        body.set_alpha(0.6)
+    for part in ("cbars", "cmins", "cmaxes", "cmedians"):
+        drawn[part].set_color("black")
+        drawn[part].set_linewidth(1)
+    if truth is not None:
+        ax.axhline(truth, color="black", lw=1, ls="--", label="exact")
+        ax.legend(frameon=False, fontsize=8)
+    spread_labels(ax, x, list(repeats))
+    ax.set_ylabel("estimate")
+    return ax
+
+
+def plot_comparison(comparison: Comparison, ax: Axes | None = None) -> Axes:
+    """Bars of effective draws of the model indicator a second, fit included."""
+    table = comparison.table.dropna(subset=["ess_per_s"]).sort_values("ess_per_s")
+    size = (6, 1.2 + 0.35 * len(table))
+    ax = ax if ax is not None else plt.subplots(figsize=size, layout="constrained")[1]
+    y = np.arange(len(table))
+    colours = [PALETTE[1] if name == "default" else PALETTE[5] for name in table.index]
+    ax.barh(y, table["ess_per_s"], color=colours)
+    ax.set_yticks(y, [str(name) for name in table.index])
+    ax.set_xscale("log")
+    for place, value in zip(y, table["ess_per_s"], strict=True):
+        ax.text(float(value), float(place), f" {value:.3g}", va="center", fontsize=8)
+    low, high = ax.get_xlim()
+    ax.set_xlim(low / 2, high * 3)  # room for the shortest bar and for the numbers
+    ax.set_xlabel("effective draws of the model indicator per second, fit included")
+    return ax

@@ -1,0 +1,1 @@
+"""The evidence behind anybody's draws."""

@@ -1,0 +1,158 @@
+"""Draws, densities and supports as users have them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.distributions import constraints
+
+from ..errors import ConfigurationError
+from ..target.target import Target
+
+ARRAY = "x"  # what the parameters of plain arrays are called inside
+
+CHECKED = 32  # points at which stored values are compared with the function's
+
+TOLERANCE = 1e-3  # nats
+
+ROUNDING = 1e-6  # relative, of values stored in float32
+
+FEWEST = 20  # draws that anything can be said of
+
+Supports = Mapping[str, Any]
+
+
+def as_dict(
+    draws: Any, log_density: Any
+) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.float64] | None, bool]:
+    """Arrays by name, (chain, draw, *shape), stored values (chain, draw), and if it was one."""
+    stored = None if log_density is None else np.asarray(log_density, dtype=float)
+    if hasattr(draws, "get_chain"):  # emcee: (step, walker, d)
+        if stored is None:
+            stored = np.asarray(draws.get_log_prob()).T
+        return {ARRAY: np.swapaxes(np.asarray(draws.get_chain(), dtype=float), 0, 1)}, stored, True
+    if hasattr(draws, "posterior") or (hasattr(draws, "keys") and "posterior" in draws.keys()):  # noqa: SIM118
+        posterior = draws["posterior"]
+        names = [str(k) for k in posterior.data_vars]
+        return {k: np.asarray(posterior[k], dtype=float) for k in names}, stored, False
+    if isinstance(draws, Mapping):
+        named = {str(k): np.asarray(v, dtype=float) for k, v in draws.items()}
+        if any(v.ndim < 2 for v in named.values()):
+            raise ConfigurationError(
+                "draws: arrays in a dict have shape (chain, draw, ...); give one chain as (1, n)"
+            )
+        return named, stored, False
+    x = np.asarray(draws, dtype=float)
+    if x.ndim not in {1, 2, 3}:
+        raise ConfigurationError(
+            f"draws: expected (draw,), (draw, d) or (chain, draw, d), got {x.shape}"
+        )
+    x = x[:, None] if x.ndim == 1 else x
+    return {ARRAY: x[None] if x.ndim == 2 else x}, stored, True
+
+
+def _check(named: dict[str, NDArray[np.float64]]) -> tuple[int, int]:
+    """Numbers of chains and of draws a chain, of draws that can be used."""
+    if not named:
+        raise ConfigurationError("draws: there is no parameter in them")
+    shapes = {v.shape[:2] for v in named.values()}
+    if len(shapes) > 1:
+        raise ConfigurationError(f"draws: parameters differ in (chain, draw): {sorted(shapes)}")
+    (chains, n) = shapes.pop()
+    for name, value in named.items():
+        if bad := int((~np.isfinite(value)).sum()):
+            raise ConfigurationError(f"draws: {bad} values of {name!r} are NaN or infinite")
+    d = sum(math.prod(v.shape[2:]) for v in named.values())
+    if chains * (n // 2) <= max(d + 1, FEWEST) or n < 4:
+        raise ConfigurationError(
+            f"draws: {chains} chains of {n} draws are too few for {d} parameters: half of them "
+            f"must be more than the parameters and than {FEWEST}, with four a chain"
+        )
+    return chains, n
+
+
+def _constraints(
+    named: dict[str, NDArray[np.float64]], supports: Any, plain: bool
+) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    if plain:
+        d = named[ARRAY].shape[2]
+        if isinstance(supports, list):
+            if len(supports) != d:
+                raise ConfigurationError(
+                    f"supports: expected {d}, one a column, got {len(supports)}"
+                )
+            parts = [_constraint(s, 0) for s in supports]
+            given[ARRAY] = constraints.stack(parts, dim=-1)
+            return {ARRAY: constraints.independent(given[ARRAY], 1)}
+        given = {} if supports is None else {ARRAY: supports}
+    else:
+        given = dict(supports or {})
+    if unknown := sorted(set(given) - set(named)):
+        raise ConfigurationError(f"supports: no parameter {unknown}; there are {sorted(named)}")
+    return {k: _constraint(given.get(k), v.ndim - 2) for k, v in named.items()}
+
+
+def _constraint(spec: Any, rank: int) -> Any:
+    """A constraint of the whole of a parameter of some rank."""
+    known = {
+        None: constraints.real,
+        "real": constraints.real,
+        "positive": constraints.positive,
+        "unit_interval": constraints.unit_interval,
+        "simplex": constraints.simplex,
+    }
+    found: Any = spec
+    if isinstance(spec, tuple):
+        low, high = (float(x) for x in spec)
+        if math.isinf(low) and math.isinf(high):
+            found = constraints.real
+        elif math.isinf(high):
+            found = constraints.greater_than(low)
+        elif math.isinf(low):
+            found = constraints.less_than(high)
+        else:
+            found = constraints.interval(low, high)
+    elif spec is None or isinstance(spec, str):
+        if spec not in known:
+            raise ConfigurationError(f"supports: expected one of {list(known)[1:]}, got {spec!r}")
+        found = known[spec]
+    else:
+        found = spec
+    return (
+        constraints.independent(found, rank - found.event_dim) if rank > found.event_dim else found
+    )
+
+
+def _rows(chains: int, n: int, some: slice) -> Tensor:
+    """Positions of some draws of every chain among all, chain by chain."""
+    return torch.arange(chains * n).reshape(chains, n)[:, some].reshape(-1)
+
+
+def _array(value: Any) -> Any:
+    """What a function in torch or NumPy returned, for NumPy."""
+    return value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+
+
+def _compare(
+    target: Target, code: Tensor, theta: Tensor, height: Tensor, stored: NDArray[np.float64]
+) -> None:
+    """Refuse a function that is not what the sampler used."""
+    pick = torch.linspace(0, len(code) - 1, min(CHECKED, len(code))).long()
+    # the target's own density holds the Jacobian of the supports
+    jacobian, _ = target.log_prior_and_likelihood(code[pick], theta[pick])
+    here = (height[pick] - jacobian).numpy()
+    there = stored[pick.numpy()]
+    gap = np.abs(here - there)
+    if not (gap <= TOLERANCE + ROUNDING * np.abs(there)).all():
+        worst = int(np.nanargmax(gap)) if np.isfinite(gap).any() else 0
+        raise ConfigurationError(
+            f"log_joint: gives {here[worst]:.6g} where the stored value is {there[worst]:.6g}; "
+            "the evidence would be that of another density"
+        )

@@ -1,0 +1,1 @@
+"""What a run found: probabilities, evidences, parameters, doubts, files."""

@@ -1,0 +1,248 @@
+"""What a run has to say aloud about its own answer, and what would help."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+
+from ..errors import (
+    ConvergenceWarning,
+    CoverageWarning,
+    DisagreementWarning,
+    LimitWarning,
+    PrecisionWarning,
+    warn_user,
+)
+from ..pilot.report import AuditReport
+from ..space.counts import Counts
+from ..space.subsets import Subsets
+from .catalogue import runs_into_limit
+
+if TYPE_CHECKING:
+    from .result import Result
+
+
+Alarm = tuple[str, type[Warning]]
+
+WORTH = 0.01  # probability from which a flag is said aloud
+
+FEWEST = 20  # draws a chain, under which a run that ran out of time says so
+
+NAMED = 5  # models in a message
+
+ROUNDING = 0.03  # nats of rounding error in a log density that begin to matter
+
+
+def alarms(result: Result) -> Iterator[Alarm]:
+    """Messages and categories, the gravest first.
+
+    Arguments:
+        result: Of a run.
+    """
+    yield from _convergence(result)
+    yield from _lost(result)
+    yield from _length(result)
+    if (audit := result.report.audit) is not None:  # normals need not cover, draws must
+        yield from _pilot(result)
+        yield from () if audit.normals else coverage(audit)
+    yield from _limits(result)
+    yield from _numbers(result)
+    yield from _disagreement(result)
+
+
+def _convergence(result: Result) -> Iterator[Alarm]:
+    elsewhere = {d.note for d in result.doubts if d.said}
+    notes = dict.fromkeys(d.note for d in result.doubts if not d.said)
+    flagged = [
+        (label, e.value, e.warning) for label in result.models for e in [result.visits(label)]
+    ]
+    if isinstance(result.space, Subsets):
+        items = result.inclusion_probabilities()
+        flagged += zip(items.index, items["probability"], items["note"], strict=True)
+    for label, p, note in flagged:
+        if note and note not in notes and note not in elsewhere and WORTH < p < 1 - WORTH:
+            notes[f"{label!r} ({note})"] = None
+    if not notes:
+        return
+    said = list(notes)
+    more = f", and {len(said) - NAMED} more" if len(said) > NAMED else ""
+    advice = [f"run longer ({_longer(result)})", _better_map(result)]
+    short = result.report.out_of_time or result.report.interrupted
+    if not short and any(math.isnan(d.size) for d in result.doubts):  # long-remembered starts
+        advice.reverse()
+    advice = [d.remedy for d in result.doubts if d.remedy] + advice
+    yield (
+        "the run has not converged: "
+        + "; ".join(said[:NAMED])
+        + more
+        + ". Errors are wide, or NaN where nothing tells them. What may help, in this order: "
+        + f"{', '.join(advice)}, another kernel; see convergence().",
+        ConvergenceWarning,
+    )
+
+
+def _lost(result: Result) -> Iterator[Alarm]:
+    """Parts of a posterior that climbs of prior draws have met and nothing else."""
+    lost = [s.note for s in result.report.screening if s.lost]
+    if lost:
+        yield (
+            "; ".join(lost[:NAMED])
+            + ". No number here counts it. A prior with more of its mass there lets the pilot run "
+            "find it; or train on draws of your own of all parts (fit(pilot={model: {name: "
+            "draws}})).",
+            CoverageWarning,
+        )
+
+
+def _length(result: Result) -> Iterator[Alarm]:
+    report, draws = result.report, result.raw.n_draws
+    if report.out_of_time and draws < FEWEST:
+        yield (
+            f"max_seconds left time for {draws} draws a chain after pilot, fit and warm-up "
+            f"({sum(report.seconds.values()):.0f} s in all): give it more",
+            ConvergenceWarning,
+        )
+    elif report.missed:
+        yield (
+            f"until was not reached: {report.missed}. Give the run more max_seconds or draws, or "
+            "ask for less.",
+            ConvergenceWarning,
+        )
+
+
+def coverage(audit: AuditReport) -> Iterator[Alarm]:
+    """Models of which a map misses a part, or whose evidences contradict each other."""
+    if missed := audit.uncovered:
+        shares = {m.model: min(m.covered, 1 - m.lost) for m in audit.models}
+        yield (
+            "the map misses a part of the posterior of "
+            + ", ".join(f"{m!r} (covers {shares[m]:.1%})" for m in missed[:NAMED])
+            + (f", after {audit.mended} attempts to mend it" if audit.mended else "")
+            + ". Evidences and draws that come from the map alone are wrong there; only the chains "
+            "may be right. Train longer (fit(steps=...)) or use a larger map.",
+            CoverageWarning,
+        )
+    if differing := audit.differing:
+        gaps = {m.model: m.difference for m in audit.models}
+        yield (
+            "log evidences through the map differ from the audit's on "
+            + ", ".join(f"{m!r} ({gaps[m]:+.2f})" for m in differing[:NAMED])
+            + ": see result.audit(); a larger audit (fit(audit=...)) may tell which is right.",
+            CoverageWarning,
+        )
+
+
+def _pilot(result: Result) -> Iterator[Alarm]:
+    """Tempered runs that contradict each other, whatever the map that is held against them."""
+    if apart := result.halves_apart:
+        audit = result.report.audit
+        assert audit is not None
+        more = f"fit(audit={_round_up(4 * audit.evaluations)}) lets it grow further."
+        if audit.normals:
+            more = "run(fit=True) lets it grow until its halves agree."
+        yield (
+            "the pilot run contradicts itself on "
+            + ", ".join(f"{m!r} (halves differ by {gap:.1f} nats)" for m, gap in apart.items())
+            + ": it may have lost a part of the posterior, and the chains that start from it too. "
+            + more,
+            CoverageWarning,
+        )
+
+
+def _limits(result: Result) -> Iterator[Alarm]:
+    """Counts that pile up at their largest; of chains that do not mix this says nothing."""
+    if not isinstance(result.space, Counts) or result.doubts:
+        return
+    counts = result.counts()
+    for kind in result.space.kinds:
+        table = counts.loc[kind.name]
+        if table["note"].iloc[-1] == "" and runs_into_limit(kind, table):
+            yield (
+                f"{table['probability'].iloc[-1]:.0%} of the draws have {kind.max} components, "
+                f"the largest number there may be: raise max of Counts({kind.max}, "
+                f"of={list(kind.of)}), or choose a prior under which many are less probable",
+                LimitWarning,
+            )
+
+
+def _numbers(result: Result) -> Iterator[Alarm]:
+    dtype = result.raw.log_joint.dtype
+    size = float(result.raw.log_joint.abs().median())
+    lost = torch.finfo(dtype).eps * size
+    if lost > ROUNDING:
+        finer = "use dtype=torch.float64, or " if dtype != torch.float64 else ""
+        yield (
+            f"log densities of size {size:.3g} lose digits that matter in {dtype}, {lost:.2g} "
+            f"nats: {finer}leave constants out of the log-likelihood (they cancel if all models "
+            "leave out the same)",
+            PrecisionWarning,
+        )
+    if result.coarse:
+        yield (
+            "rounding decides: "
+            + "; ".join(f"model {label!r}: {said}" for label, said in result.coarse.items())
+            + ". Probabilities of these models are not to be trusted.",
+            PrecisionWarning,
+        )
+    if result.report.overflows:
+        yield (
+            f"{result.report.overflows} of {result.report.evaluations} points, far out in the "
+            "prior's tail, had a likelihood that was NaN or +inf, or parameters whose square "
+            "overflows, and counted as impossible: the answer stands unless the posterior lies "
+            "there. Return finite values or -inf to be sure.",
+            ConvergenceWarning,
+        )
+
+
+def _disagreement(result: Result) -> Iterator[Alarm]:
+    if not result.clashes:
+        return
+    worst = sorted(result.clashes, key=lambda c: -c.sigmas)
+    more = f"; and {len(worst) - 3} more" if len(worst) > 3 else ""
+    yield (
+        "routes to the evidences disagree on "
+        + "; ".join(f"{c.model!r}: {c.text}" for c in worst[:3])
+        + more
+        + f". Either the chains have not converged (run longer: {_longer(result)}), or the map "
+        f"misses part of a posterior ({_better_map(result)}). The combined errors count the "
+        "difference. See evidence().",
+        DisagreementWarning,
+    )
+
+
+def _longer(result: Result) -> str:
+    """How the run could be made longer."""
+    if result.report.interrupted:
+        return "let it come to its end"
+    if result.report.out_of_time:
+        return "give it more max_seconds"
+    if result.report.budget_spent:
+        return "give it more max_evaluations"
+    draws = _round_up(4 * result.raw.n_draws)
+    return f"draws={draws} with as many chains, and a longer warmup"
+
+
+def _better_map(result: Result) -> str:
+    """How the run could have a better map, or moves that need none."""
+    report = result.report
+    steps = report.fit.step if report.fit is not None else []
+    if steps:
+        return f"train the map longer (fit(steps={_round_up(4 * steps[-1])}))"
+    if report.plan.automatic or report.interrupted:
+        return "train a map first (run(fit=True))"
+    return 'let it choose its moves (run(fit="auto"), the default)'
+
+
+def _round_up(n: int) -> int:
+    """The next number with one digit that is not 0."""
+    size: int = 10 ** (len(str(n)) - 1)
+    return -(-n // size) * size
+
+
+def warn_of_coverage(audit: AuditReport) -> None:
+    """Name the models of which a map misses a part, or whose evidences contradict each other."""
+    for message, category in coverage(audit):
+        warn_user(message, category)

@@ -1,0 +1,119 @@
+"""What a run planned, did and spent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..fit.trace import FitTrace
+from ..pilot.report import AuditReport
+from ..pilot.screening import Screening
+from .variational import Variational
+
+
+@dataclass(repr=False)
+class Plan:
+    """How the kernel of a run was chosen: what was measured, and what came of it.
+
+    Attributes:
+        weights: Share of the steps by move between models.
+        efficiency: By kernel measured, effective draws of the model indicator a second, over
+            the chains of the warm-up; a run may go on with more.
+        rounds: Training steps of each round.
+        settings: By kernel, what it adapted in warm-up.
+        automatic: Whether the run was free to choose.
+    """
+
+    weights: dict[str, float] = field(default_factory=dict)
+    efficiency: dict[str, float] = field(default_factory=dict)
+    rounds: list[int] = field(default_factory=list)
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    automatic: bool = False
+
+    def __str__(self) -> str:
+        steps = ", ".join(f"{name} {share:.0%}" for name, share in self.weights.items())
+        lines = [f"steps: {steps or 'one kernel, not chosen'}"]
+        lines += [f"trained: {', '.join(map(str, self.rounds))} steps"] if self.rounds else []
+        lines += [f"  {name}: {e:.3g} effective draws/s" for name, e in self.efficiency.items()]
+        for name, found in self.settings.items():
+            said = ", ".join(f"{key} {_rounded(value)}" for key, value in found.items())
+            lines.append(f"  {name}: {said}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+@dataclass
+class RunReport:
+    """How a run went.
+
+    Attributes:
+        acceptance: By kernel: acceptance rates ``within`` and ``between`` models, and the
+            number of ``proposals``.
+        fit: Trace of the training, or None if the map was not trained for this run, by it or by
+            ``fit`` just before.
+        seconds: Wall time by stage of the run and of such a fit: ``survey`` (a small pilot
+            run), ``pilot`` (a full one), ``fit``, ``audit``, ``importance``, ``warmup``,
+            ``sample``.
+        steps: Kernel steps of each chain, warm-up left out.
+        seed: The sampler's seed.
+        interrupted: Whether the user stopped the run.
+        overflows: Proposals at which a likelihood was NaN or +inf far out in the prior's tail;
+            they counted as impossible.
+        budget_spent: Whether the run ended because ``max_evaluations`` were made.
+        evaluations: Likelihood evaluations of the run, such a fit included.
+        gradients: How many of them were differentiated.
+        audit: What the audit of the map found, or None if there was none.
+        plan: How the kernel was chosen, and what it adapted in warm-up.
+        out_of_time: Whether ``max_seconds`` ended the run.
+        missed: Where it ended before it was as precise as ``until`` asked: how far it came.
+        variational: The fit's own answer and how far off it was, where q(m) was learnt.
+        screening: What plain prior draws say of the models that a map has weighed.
+    """
+
+    acceptance: dict[str, dict[str, float]] = field(default_factory=dict)
+    fit: FitTrace | None = field(default=None, repr=False)
+    seconds: dict[str, float] = field(default_factory=dict)
+    steps: int = 0
+    seed: int = 0
+    interrupted: bool = False
+    overflows: int = 0
+    budget_spent: bool = False
+    evaluations: int = 0
+    gradients: int = 0
+    audit: AuditReport | None = field(default=None, repr=False)
+    plan: Plan = field(default_factory=Plan)
+    out_of_time: bool = False
+    missed: str = ""
+    variational: Variational | None = field(default=None, repr=False)
+    screening: tuple[Screening, ...] = field(default=(), repr=False)
+
+    def __str__(self) -> str:
+        spent = ", ".join(f"{stage} {s:.1f} s" for stage, s in self.seconds.items())
+        lines = [
+            f"{self.steps} steps, {self.evaluations:,} likelihoods, {self.gradients:,} of them "
+            f"with gradients; {spent}"
+        ]
+        for name, rate in self.acceptance.items():
+            known = {where: rate[where] for where in ("between", "within") if rate[where] >= 0}
+            moves = ", ".join(f"{r:.2%} {where} models" for where, r in known.items())
+            lines.append(f"  {name}: accepted {moves}")
+        lines += [str(self.variational)] if self.variational is not None else []
+        return "\n".join(lines)
+
+
+SHOWN = 6  # numbers of a list that a printed plan shows
+
+
+def _rounded(value: Any) -> str:
+    """Plain numbers with three digits, long lists by their ends."""
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{k}: {_rounded(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        some = [_rounded(v) for v in value]
+        some = some if len(some) <= SHOWN else [*some[: SHOWN - 1], "...", some[-1]]
+        return f"[{', '.join(some)}]"
+    return str(value)

@@ -1,0 +1,1 @@
+"""From a target to a result: choices, warm-up, the loop, and when it stops."""

@@ -1,0 +1,142 @@
+"""What chains visited and crossed, counted while they run."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ..estimate.mean import BATCHES
+from ..kernel.base import Info
+from ..target.target import Target
+
+
+class Tally:
+    """Running acceptance counts, kept on the device.
+
+    For each kernel: proposals and acceptances within a model, then between models.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._counts: dict[str, Tensor] = {}
+        self._undefined = torch.zeros((), dtype=torch.long, device=target.device)
+        self._bad: tuple[Tensor, Tensor] | None = None
+
+    def add(self, infos: list[Info]) -> None:
+        """Count one step of all chains; no copy to the host."""
+        for info in infos:
+            between = (info.proposed.code != info.before.code).any(-1)
+            rows = torch.stack(
+                [~between, info.accepted & ~between, between, info.accepted & between]
+            ).sum(-1)
+            self._counts[info.kernel] = self._counts.get(info.kernel, 0) + rows
+            log_joint = info.proposed.log_joint
+            bad = log_joint.isnan() | (log_joint == math.inf)
+            first = bad.int().argmax(0, keepdim=True)  # a 0-dim index would be copied to the host
+            here = info.proposed.code[first], info.proposed.theta[first]
+            if self._bad is None:
+                self._bad = here
+            else:
+                known = self._undefined > 0
+                self._bad = (
+                    torch.where(known, self._bad[0], here[0]),
+                    torch.where(known, self._bad[1], here[1]),
+                )
+            self._undefined = self._undefined + bad.sum()
+
+    def check(self) -> None:
+        """Raise if any proposal so far had a NaN or infinite density."""
+        if self._bad is not None and int(self._undefined):
+            code, theta = self._bad
+            raise self.target.non_finite(code[0], theta[0], int(self._undefined))
+
+    def rates(self) -> dict[str, dict[str, float]]:
+        """Acceptance rates by kernel; NaN where nothing was proposed."""
+        table = {}
+        for name, counts in self._counts.items():
+            inside, inside_ok, across, across_ok = counts.tolist()
+            table[name] = {
+                "within": inside_ok / inside if inside else math.nan,
+                "between": across_ok / across if across else math.nan,
+                "proposals": inside + across,
+            }
+        return table
+
+
+class Crossings:
+    """Acceptance probabilities of the jumps between the models of a small space, summed up.
+
+    Batches are groups of chains; where chains are few, each is cut into stretches of time too,
+    which are merged in pairs as the run grows.
+
+    Arguments:
+        target: A target with few models.
+        chains: Number of chains.
+        names: Names of the kernels that move between models.
+    """
+
+    def __init__(self, target: Target, chains: int, names: set[str]) -> None:
+        self.space, self.names = target.space, names
+        self._models = m = len(target.space.enumerate())
+        self._groups = min(chains, BATCHES)
+        self._most = 2 * -(-BATCHES // self._groups) if self._groups < BATCHES else 1
+        device = target.device
+        self._group = torch.arange(chains, device=device) % self._groups
+        self._span, self._steps = 1, 0
+        zeros = torch.zeros(self._most, self._groups, m, m, dtype=torch.float64, device=device)
+        self._crossed, self._stays = zeros, zeros.sum(-1)
+
+    def add(self, infos: list[Info]) -> None:
+        """Count one step of all chains; no copy to the host."""
+        part = self._steps // self._span
+        if part == self._most > 1:
+            self._merge()
+            part = self._steps // self._span
+        part, m = min(part, self._most - 1), self._models
+        for info in infos:
+            if info.kernel not in self.names:
+                continue
+            here = self._group * m + self.space.index(info.before.code)
+            to = self.space.index(info.proposed.code)
+            chance = info.chance
+            self._crossed[part].view(-1).index_add_(0, here * m + to, chance)
+            self._stays[part].view(-1).index_add_(0, here, torch.ones_like(chance))
+        self._steps += 1
+
+    def _merge(self) -> None:
+        half = self._most // 2
+        for table in (self._crossed, self._stays):
+            table[:half] = table[0::2] + table[1::2]
+            table[half:] = 0.0
+        self._span *= 2
+
+    def result(self) -> tuple[Tensor, Tensor]:
+        """Sums of acceptance probabilities (B, M, M) and numbers of draws (B, M), on the CPU."""
+        used = self._stays.sum((1, 2)) > 0
+        return self._crossed[used].flatten(0, 1).cpu(), self._stays[used].flatten(0, 1).cpu()
+
+
+class Visits:
+    """Steps of each chain in each model of a small space, thinned ones included.
+
+    Arguments:
+        target: A target with few models.
+        chains: Number of chains.
+    """
+
+    def __init__(self, target: Target, chains: int) -> None:
+        self.space, device = target.space, target.device
+        models = len(target.space.enumerate())
+        self._row = torch.arange(chains, device=device) * models
+        self._one = torch.ones(chains, dtype=torch.float64, device=device)
+        self._steps = torch.zeros(chains, models, dtype=torch.float64, device=device)
+
+    def add(self, code: Tensor) -> None:
+        """Count one step of all chains; no copy to the host."""
+        self._steps.view(-1).index_add_(0, self._row + self.space.index(code), self._one)
+
+    def result(self) -> Tensor:
+        """Share of its steps that each chain was in each model, (chain, M), on the CPU."""
+        return (self._steps / self._steps.sum(1, keepdim=True)).cpu()

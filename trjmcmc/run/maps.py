@@ -1,0 +1,57 @@
+"""The maps and q(m) that a sampler takes where none is given."""
+
+from __future__ import annotations
+
+import copy
+
+from ..fit.trainer import FEW_MODELS
+from ..space.base import Space
+from ..space.model_list import ModelList
+from ..target.exchangeable import components_of
+from ..target.target import Target
+from ..transport.base import Transport
+from ..transport.cosmic import CosmicFlow
+from ..transport.laplace import Laplace
+from ..transport.mixture import mixture_flow
+from ..transport.ordered import Ordered
+from ..weights.base import ModelWeights
+from ..weights.made import Made
+from ..weights.score_gradient import Categorical
+
+MOST_LAPLACE = 64  # coordinates: curvatures cost their cube
+
+LAYERS_INSIDE = 4  # couplings of the flow inside Laplace's map
+
+
+def default_map(target: Target, seed: int) -> Transport:
+    """A flow: of components in order where like ones are counted; around Laplace's normals where
+    the models are many and differentiable."""
+    space = target.space
+    if not laplace_fits(target):
+        if len(components_of(target)) == 1 == len(getattr(space, "kinds", ())):
+            return Ordered(mixture_flow(space, seed=seed))
+        return mixture_flow(space, seed=seed)
+    return Laplace(target, CosmicFlow(space, layers=LAYERS_INSIDE, seed=seed))
+
+
+def laplace_fits(target: Target) -> bool:
+    """Whether the models are many, have gradients, and curvatures are not too large."""
+    space = target.space
+    few = isinstance(space, ModelList) or (space.size is not None and space.size <= FEW_MODELS)
+    return not few and target.differentiable and 0 < target.dim <= MOST_LAPLACE
+
+
+def default_weights(space: Space) -> ModelWeights:
+    """A table of few models; an autoregressive network over the codes of many."""
+    if space.size is not None and space.size <= FEW_MODELS:
+        return Categorical(space)
+    return Made(space)
+
+
+def matching(transport: Transport, target: Target) -> Transport:
+    """The map in the target's precision and place; the caller's own where it fits already."""
+    tensors = [*transport.parameters(), *transport.buffers()]
+    floating = [t for t in tensors if t.is_floating_point()]
+    if all((t.dtype, t.device) == (target.dtype, target.device) for t in floating):
+        return transport
+    return copy.deepcopy(transport).to(target.device, target.dtype)

@@ -1,0 +1,177 @@
+"""The moves that a sampler makes unless told otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import torch
+from torch import Tensor
+
+from ..errors import ConfigurationError
+from ..estimate.estimate import Estimate
+from ..fit.trainer import Recipe
+from ..kernel.base import Kernel
+from ..kernel.between.birth_death import BirthDeath
+from ..kernel.between.informed import InformedBirthDeath
+from ..kernel.between.jump import Jump
+from ..kernel.components.births import ComponentBirthDeath
+from ..kernel.components.shared import SharedWalk
+from ..kernel.components.walk import ComponentWalk
+from ..kernel.compose import Cycle
+from ..kernel.inside.crank_nicolson import CrankNicolson
+from ..kernel.inside.hmc import HMC
+from ..kernel.inside.random_walk import RandomWalk
+from ..kernel.proposal.base import IndexProposal
+from ..kernel.proposal.fixed import Fixed, Learnt
+from ..kernel.proposal.mixture import MixtureProposal
+from ..kernel.proposal.neighbours import Neighbours
+from ..kernel.proposal.sweep import SweepWalk
+from ..pilot.modes import mode_map
+from ..space.base import Space, several
+from ..space.counts import Counts
+from ..space.model_list import ModelList
+from ..space.subsets import Subsets
+from ..target.exchangeable import Components, components_of
+from ..target.target import Target
+from ..transport.base import Transport
+from ..transport.laplace import Laplace
+from .maps import matching
+
+STEP_EVALUATIONS = 7  # of the kernel of a trained map
+
+BIRTHS = 2  # births or deaths a walk of a component: measured
+
+WALKS = 4  # random walks a step: cheap, and measured to halve the autocorrelation time
+
+UNIFORM_SHARE = 0.2  # of the default proposal between models, so that none is starved
+
+JUMP_RHO = 0.95  # of the default jump: measured best of 0.8, 0.95 and 1 on coal mining
+
+LAPLACE_RHO = 0.7  # measured as good as 0 on exact maps, better on the robust regression
+
+FRESH = 0.1  # share of independent jumps and moves: an untrained map mixes through nothing else
+
+SWAP = 0.3  # share of the swaps among neighbours in a space of subsets
+
+LOCAL = 0.5  # share of the births and deaths that lead to neighbours
+
+
+def log_guess(recipe: Recipe, log_mass: dict[str, Estimate]) -> Tensor | None:
+    """Log-probabilities of the models of a small space as far as they are known yet, (M,)."""
+    if not recipe.few:
+        return None
+    if recipe.audit is not None:
+        if recipe.audit.hurried:  # nor would what rests on its draws be better
+            return None
+        known = recipe.audit.log_mass.to(recipe.target.device)
+    elif log_mass:
+        known = torch.tensor([e.value for e in log_mass.values()], device=recipe.target.device)
+    else:
+        return None
+    if not bool((known > -torch.inf).any()):
+        return None
+    p = known.double().softmax(0)
+    return ((1 - UNIFORM_SHARE) * p + UNIFORM_SHARE / len(p)).log()
+
+
+def proposal(space: Space, few: bool, guess: Tensor | None) -> IndexProposal:
+    """By evidences where the models are few, else to neighbours."""
+    if not few and not isinstance(space, ModelList):
+        return Neighbours(space)
+    return Fixed(space, guess, other=True)
+
+
+def trained_kernel(
+    target: Target, transport: Transport, recipe: Recipe, guess: Tensor | None
+) -> Kernel:
+    """A jump, a Crank-Nicolson move and random walks; moves between modes if there are any."""
+    space = target.space
+    kernels: list[Kernel | tuple[Kernel, int]] = []
+    if several(space):
+        to = proposal(space, recipe.few, guess)
+        kernels.append(Jump(target, transport, to, rho=JUMP_RHO, fresh=FRESH))
+        if recipe.weights is not None:
+            learnt = Learnt(recipe.weights)
+            kernels.append(Jump(target, transport, learnt, rho=JUMP_RHO, fresh=FRESH, name="q(m)"))
+        if isinstance(transport, Laplace):
+            with suppress(ConfigurationError):  # where it does not fit
+                walk = SweepWalk(transport)
+                kernels.append(
+                    Jump(target, transport, walk, rho=JUMP_RHO, fresh=FRESH, name="sweep")
+                )
+    kernels += inside(target, transport, recipe)
+    if (parts := components_of(target)) and several(space):
+        kernels += [component_births(target, parts), *component_walks(target, parts)]
+    return Cycle([*kernels, (RandomWalk(target, scale=recipe.scale), WALKS)])
+
+
+def inside(target: Target, transport: Transport, recipe: Recipe) -> list[Kernel]:
+    """Moves through a trained map, and between the modes that the audit has found."""
+    return [CrankNicolson(target, transport, fresh=FRESH), *between_modes(target, recipe)]
+
+
+def between_modes(target: Target, recipe: Recipe) -> list[Kernel]:
+    """A move between the modes that the audit has found, if it found several of any model."""
+    if not recipe.few or all(len(m) < 2 for m in recipe.modes):
+        return []
+    modes = matching(mode_map(target.space, recipe.modes), target)
+    return [CrankNicolson(target, modes, name="modes")]
+
+
+def birth_death(target: Target, guess: Tensor | None) -> Kernel:
+    """The classical move: to neighbours, and where models are few to any."""
+    space = target.space
+    if not isinstance(space, Subsets | Counts) or (space.gaps and space.enumerable):
+        return BirthDeath(target, Fixed(space, guess, other=True))
+    near: IndexProposal = Neighbours(space, swap=swaps(space))
+    if guess is not None and not isinstance(space, Counts):
+        near = MixtureProposal([near, Fixed(space, guess, other=True)], [LOCAL, 1 - LOCAL])
+    return BirthDeath(target, near)
+
+
+def laplace_moves(target: Target, flow: Laplace, walk: IndexProposal, name: str) -> Kernel:
+    """Walks among the models by a score, steps to neighbours that need none, moves inside.
+
+    A normal is too narrow for some posteriors: births, deaths and random walks free the chains
+    that it would hold in a tail or a second mode.
+    """
+    near = Neighbours(target.space, swap=swaps(target.space))
+    jumps: list[Kernel] = [
+        Jump(target, flow, to, rho=LAPLACE_RHO, fresh=FRESH, name=n)
+        for to, n in ((walk, name), (near, "laplace near"))
+    ]
+    inner = CrankNicolson(target, flow, fresh=FRESH)
+    return Cycle([*jumps, inner, birth_death(target, None), (RandomWalk(target), WALKS)])
+
+
+def informed_moves(target: Target) -> Kernel:
+    """Births and deaths that the gradient chooses, some that it does not, and moves inside."""
+    return Cycle([InformedBirthDeath(target), HMC(target), birth_death(target, None)])
+
+
+def component_births(target: Target, parts: Sequence[Components]) -> Kernel:
+    """Births and deaths of the components of each kind in turn."""
+    counted = [part for part in parts if part.kind.max > part.kind.min]
+    return Cycle([(ComponentBirthDeath(target, part), BIRTHS) for part in counted])
+
+
+def component_walks(target: Target, parts: Sequence[Components]) -> list[Kernel]:
+    """Walks of one component of each kind, and of what all share."""
+    each: list[Kernel] = [ComponentWalk(target, part) for part in parts]
+    return [*each, SharedWalk(target)] if parts and parts[0].shared else each
+
+
+def plain_kernel(target: Target, guess: Tensor | None) -> Kernel:
+    """Births and deaths and random walks: what needs neither pilot run nor map."""
+    parts = components_of(target)
+    if parts and several(target.space):
+        return Cycle([component_births(target, parts), *component_walks(target, parts)])
+    births = [birth_death(target, guess)] if several(target.space) else []
+    walks = [RandomWalk(target)] if target.dim or not births else []
+    return Cycle([*births, *walks])
+
+
+def swaps(space: Space) -> float:
+    """Share of the swaps among neighbours."""
+    return SWAP if isinstance(space, Subsets) and space.code_width > 1 else 0.0

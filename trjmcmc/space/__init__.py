@@ -1,0 +1,1 @@
+"""Spaces of models: which there are, their prior, and who is next to whom."""

@@ -1,0 +1,186 @@
+"""Subsets of items: each model is a row of switches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import TargetError, UnknownModelError
+from .base import Kind, Space, check_enumerable, check_names, listing
+from .prior import gap_in, log_choose, subset_prior
+
+
+class Subsets(Space):
+    """All subsets of a set of items: variable selection, source lists, edges.
+
+    Arguments:
+        names: One name an item.
+        of: The parameter, or parameters, of which each item has its own entry.
+        always: Items that every model contains.
+        blocks: Groups of items that enter and leave together; other items are on their own.
+        prior: Prior on the free units (blocks and single items): the inclusion probability of
+            each, as one number or one number a unit, or a function of how many units are on
+            that gives the weight of *one* subset of that size, normalised here.
+
+    Raises:
+        TargetError: Names repeat or hold a ``+``, a block names no item, a probability is
+            outside [0, 1].
+
+    Example:
+        >>> space = Subsets(["a", "b", "c"], of="beta", always=["a"], blocks=[["b", "c"]])
+        >>> space.size, space.label(space.enumerate())
+        (2, ['a', 'a+b+c'])
+    """
+
+    unit_items: Tensor
+    fixed_items: Tensor
+    log_on_off: Tensor
+    log_size_weight: Tensor
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        of: str | Sequence[str],
+        *,
+        always: Sequence[str] = (),
+        blocks: Sequence[Sequence[str]] = (),
+        prior: float | Sequence[float] | Tensor | Callable[[int], float] = 0.5,
+    ) -> None:
+        super().__init__()
+        if isinstance(names, str | int):
+            raise TargetError(f"names of Subsets: expected one name an item, got {names!r}")
+        self.names = [str(name) for name in names]
+        self.of = (of,) if isinstance(of, str) else tuple(of)
+        check_names(self.names, "names of Subsets")
+        if bad := [name for name in self.names if "+" in name]:
+            raise TargetError(f"names of Subsets: {bad} hold a '+', which joins names in labels")
+        self.always, self.blocks = list(always), [list(block) for block in blocks]
+        used = [*self.always, *(name for block in self.blocks for name in block)]
+        if unknown := [name for name in used if name not in self.names]:
+            raise TargetError(f"always/blocks of Subsets: {unknown} are not among the names")
+        if len(set(used)) < len(used):
+            raise TargetError("always/blocks of Subsets: an item stands in two of them")
+        singles = [[name] for name in self.names if name not in used]
+        units = sorted([*self.blocks, *singles], key=lambda u: min(self.names.index(n) for n in u))
+        n_units = len(units)
+        self.code_width, self.n_items = n_units, len(self.names)
+        self.kinds = (Kind("items", 0, self.n_items, self.of),)
+        self.context_width = max(n_units, 1)  # conditioners need something to see
+        self.size = 2**n_units
+        rows = [[name in unit for name in self.names] for unit in units]
+        unit_items = torch.tensor(rows, dtype=torch.bool).reshape(n_units, self.n_items)
+        self.register_buffer("unit_items", unit_items)
+        self.register_buffer("fixed_items", torch.tensor([n in self.always for n in self.names]))
+        log_on_off, by_size = subset_prior(prior, n_units)
+        self.register_buffer("log_on_off", log_on_off)
+        self.register_buffer("log_size_weight", by_size)
+
+    def items(self, code: Tensor) -> Tensor:
+        dtype = self.log_on_off.dtype
+        return (code.to(dtype) @ self.unit_items.to(dtype) > 0) | self.fixed_items
+
+    def presence(self, bits: Tensor) -> Tensor:
+        """Items in use where units are on by degrees, (C, L) -> (C, n_items), differentiable."""
+        return bits @ self.unit_items.to(bits) + self.fixed_items.to(bits)
+
+    def graded_log_prior(self, bits: Tensor) -> Tensor:
+        """Log prior, linear in how far units are on, (C, L) -> (C,), nats."""
+        on, off = self.log_on_off.clamp(min=-1e6).to(bits)
+        by_size = self.log_size_weight[bits.detach().long().sum(-1)].to(bits)
+        return (bits * on + (1 - bits) * off).sum(-1) + by_size
+
+    def context(self, code: Tensor) -> Tensor:
+        signs = 2 * code.to(self.log_on_off.dtype) - 1
+        return signs if self.code_width else signs.new_ones(len(code), 1)
+
+    def log_prior(self, code: Tensor) -> Tensor:
+        on = code.bool()
+        # log p(on), log p(off) of each unit; a sum over selected entries keeps 0 and 1 exact
+        chosen = torch.where(on, self.log_on_off[0], self.log_on_off[1]).sum(-1)
+        return chosen + self.log_size_weight[on.sum(-1)]
+
+    @property
+    def gaps(self) -> bool:
+        """Whether the prior leaves out sizes between others."""
+        return gap_in(self.log_size_weight)
+
+    def flip_log_odds(self, code: Tensor) -> Tensor:
+        """Change of the log prior when each unit is flipped, (C, L) -> (C, L), nats."""
+        on, off = self.log_on_off
+        size = torch.nn.functional.pad(self.log_size_weight, (1, 1), value=-math.inf)
+        n, sign = code.sum(1, keepdim=True), 1 - 2 * code
+        return sign * (on - off) + size[n + sign + 1] - size[n + 1]
+
+    def sample_prior(self, n: int, generator: torch.Generator) -> Tensor:
+        u = self.code_width
+        device = self.log_on_off.device
+        noise = torch.rand(n, u, generator=generator, device=device, dtype=self.log_on_off.dtype)
+        if not bool(self.log_size_weight.any()):
+            return (noise < self.log_on_off[0].exp()).long()
+        counts = torch.tensor([log_choose(u, s) for s in range(u + 1)], dtype=noise.dtype)
+        weights = (counts.to(device) + self.log_size_weight).exp()
+        size = torch.multinomial(weights, n, replacement=True, generator=generator)
+        return (noise.argsort(-1).argsort(-1) < size[:, None]).long()
+
+    def label(self, code: Tensor) -> list[str]:
+        rows = self.items(code).tolist()
+        return [
+            "+".join(n for n, on in zip(self.names, row, strict=True) if on) or "(none)"
+            for row in rows
+        ]
+
+    def code_of(self, model: Any) -> Tensor:
+        text = model if isinstance(model, str) else "+".join(model)
+        wanted = {part.strip() for part in text.split("+")} - {"", "(none)"}
+        on = torch.tensor([name in wanted for name in self.names])
+        unit_items = self.unit_items.cpu()
+        code = (unit_items & on).any(-1).long()
+        known = wanted <= set(self.names)
+        if not known or not torch.equal(self.items(code[None].to(unit_items.device))[0].cpu(), on):
+            raise UnknownModelError(
+                f"no model {model!r}: join item names by '+', from {listing(self.names)}"
+                + (f"; {self.always} are always on" if self.always else "")
+                + (f"; {self.blocks} move together" if self.blocks else "")
+            )
+        return code
+
+    def enumerate(self) -> Tensor:
+        check_enumerable(self)
+        shifts = torch.arange(self.code_width, device=self.log_on_off.device)
+        return (torch.arange(int(self.size or 0), device=shifts.device)[:, None] >> shifts) & 1
+
+    def index(self, code: Tensor) -> Tensor:
+        return (code << torch.arange(self.code_width, device=code.device)).sum(-1)
+
+    def neighbours(self, code: Tensor) -> tuple[Tensor, Tensor]:
+        eye = torch.eye(code.shape[1], dtype=code.dtype, device=code.device)
+        near = (code[:, None] + eye) % 2
+        return near, torch.ones_like(near[..., 0], dtype=torch.bool)
+
+    def levels(self) -> tuple[Tensor, Tensor]:
+        device = self.log_on_off.device
+        low = torch.zeros(self.code_width, dtype=torch.long, device=device)
+        return low, low + 2
+
+    def certain(self) -> tuple[Tensor, Tensor]:
+        sizes = (self.log_size_weight > -math.inf).nonzero()[:, 0]
+        on = (self.log_on_off[1] == -math.inf) | (sizes.min() == self.code_width)
+        off = (self.log_on_off[0] == -math.inf) | (sizes.max() == 0)
+        items = self.unit_items.double()
+        return (on.double() @ items > 0) | self.fixed_items, off.double() @ items > 0
+
+    def spec(self) -> dict[str, Any]:
+        return {
+            "kind": "Subsets",
+            "names": self.names,
+            "of": list(self.of),
+            "always": self.always,
+            "blocks": self.blocks,
+            "log_on_off": self.log_on_off.cpu(),
+            "log_size_weight": self.log_size_weight.cpu(),
+            "slot_item": self.slot_item.cpu(),
+        }

@@ -1,0 +1,1 @@
+"""What is sampled: priors and likelihoods as one log density over padded coordinates."""

@@ -1,0 +1,152 @@
+"""Likelihoods of what components add up to: one component can change without the others' cost."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+
+import torch
+from torch import Tensor
+
+from ..errors import ConfigurationError
+
+Params = Mapping[str, Tensor]
+
+Contribution = Callable[[Params], Tensor]
+
+Active = Tensor | Mapping[str, Tensor]  # what is on, (C, items); by name if there are several kinds
+
+CELLS = 2**24  # numbers that the contributions of a batch may take
+
+
+class Additive:
+    r"""A log-likelihood that sees its components through a sum.
+
+    .. math:: \log p(y \mid x_1, \ldots, x_k, s) = g\Bigl(\sum_{j=1}^k f(x_j, s), s\Bigr)
+
+    Signals in noise are of this kind (f is a component's signal), and mixtures (f is a
+    component's weight times its density at every observation, and the weight itself). It is
+    called as any likelihood of a space of components; padding and masks are its own affair.
+    Moves that change one component then cost one or two calls of f, however many there are.
+
+    Arguments:
+        contribution: f. Function of the parameters of N components: those that a component
+            has of its own, each of shape (N, *shape of one), and the shared ones, (N, *shape).
+            Returns (N, *data). With several kinds of components a dict of functions by the
+            kinds' names; all add to one sum.
+        combine: g. Function of the sum, shape (C, *data), zero where there is no component, in
+            double precision, so that what was added can be taken away; and of the shared
+            parameters, (C, *shape). Returns (C,), nats.
+
+    Example:
+        >>> import trjmcmc as trj
+        >>> from torch.distributions import Normal, Uniform
+        >>> t, y = torch.linspace(0, 1, 50), torch.ones(50)
+        >>> target = trj.Target(
+        ...     trj.Counts(3, of=("height", "start")),
+        ...     {"height": Normal(0.0, 1.0), "start": Uniform(0.0, 1.0)},
+        ...     trj.Additive(
+        ...         lambda p: p["height"][:, None] * (t > p["start"][:, None]),
+        ...         lambda total, p: Normal(total, 0.5).log_prob(y).sum(-1),
+        ...     ),
+        ... )
+        >>> target.log_joint(torch.tensor([[0], [2]]), torch.zeros(2, 6)).shape
+        torch.Size([2])
+    """
+
+    def __init__(
+        self,
+        contribution: Contribution | Mapping[str, Contribution],
+        combine: Callable[[Tensor, Params], Tensor],
+    ) -> None:
+        self.contribution, self.combine = contribution, combine
+        self._of: dict[str, Sequence[str]] | None = None
+
+    def bound(self, of: Mapping[str, Sequence[str]]) -> Additive:
+        """The same with the names of what each component has of its own, by kind.
+
+        Raises:
+            ConfigurationError: A kind without a function, or a function without a kind.
+        """
+        kinds = list(of)
+        if isinstance(self.contribution, Mapping):
+            if missing := [kind for kind in kinds if kind not in self.contribution]:
+                raise ConfigurationError(f"Additive: contribution: no function for {missing}")
+            if unknown := [kind for kind in self.contribution if kind not in kinds]:
+                raise ConfigurationError(
+                    f"Additive: contribution: no components are called {unknown}; there are {kinds}"
+                )
+        elif len(kinds) > 1:
+            raise ConfigurationError(
+                f"Additive: contribution: expected a dict with a function for each of {kinds}, "
+                "got one function"
+            )
+        new = copy.copy(self)
+        new._of = dict(of)
+        return new
+
+    def shared(self, params: Params) -> dict[str, Tensor]:
+        own = {name for names in self._kinds().values() for name in names}
+        return {k: v for k, v in params.items() if k not in own}
+
+    def of_one(self, params: Params, kind: str) -> Tensor:
+        """What the first component of a kind adds, at each point, (C, *data)."""
+        row = torch.arange(len(next(iter(params.values()))))
+        return self._of_rows(params, row, torch.zeros_like(row), kind)
+
+    def total(self, params: Params, active: Active) -> Tensor:
+        """The sum over the active components, float64, (C, *data)."""
+        sums: dict[str, Tensor] = {}
+        for kind in self._kinds():
+            on = active if isinstance(active, Tensor) else active[kind]
+            if on.shape[1]:
+                sums[kind] = self._sum(params, on, kind)
+        if not sums:
+            raise ConfigurationError(
+                "Additive: there is never a component, so that nothing says what they would add; "
+                "write an ordinary likelihood or let max be 1 or more"
+            )
+        shapes = {kind: tuple(total.shape[1:]) for kind, total in sums.items()}
+        if len(set(shapes.values())) > 1:
+            raise ConfigurationError(
+                f"Additive: contribution: kinds must add data of one shape, got {shapes}"
+            )
+        return reduce(torch.add, sums.values())
+
+    def _sum(self, params: Params, on: Tensor, kind: str) -> Tensor:
+        row, item = on.nonzero(as_tuple=True)
+        first = torch.zeros(1, dtype=torch.long, device=on.device)
+        with torch.no_grad():  # a component that is not counted tells the shape of the data
+            like = self._of_rows(params, first, first, kind)[0]
+        total = like.new_zeros(len(on), *like.shape, dtype=torch.float64)
+        size = max(1, CELLS // max(1, like.numel()))
+        for rows, items in zip(row.split(size), item.split(size), strict=True):
+            if len(rows):
+                found = self._of_rows(params, rows, items, kind)
+                total = total.index_add(0, rows, found.double())
+        return total
+
+    def _of_rows(self, params: Params, row: Tensor, item: Tensor, kind: str) -> Tensor:
+        own = self._kinds()[kind]
+        given = {k: v[row] for k, v in self.shared(params).items()}
+        given |= {k: params[k][row, item] for k in own}
+        f = self.contribution
+        return self._checked((f[kind] if isinstance(f, Mapping) else f)(given), len(row))
+
+    def __call__(self, params: Params, active: Active) -> Tensor:
+        return self.combine(self.total(params, active), self.shared(params))
+
+    def _kinds(self) -> dict[str, Sequence[str]]:
+        if self._of is None:
+            raise ConfigurationError("Additive: pass it to a Target over trj.Counts or trj.Subsets")
+        return self._of
+
+    def _checked(self, value: Tensor, n: int) -> Tensor:
+        if not isinstance(value, Tensor) or value.shape[:1] != (n,):
+            got = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            raise ConfigurationError(
+                f"Additive: contribution: expected a tensor of shape ({n}, *data) for {n} "
+                f"components, got {got}"
+            )
+        return value

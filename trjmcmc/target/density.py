@@ -1,0 +1,305 @@
+"""Priors and likelihood of one model, or of all models of a large space, on padded coordinates."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import TargetError
+from ..grouping import on_host
+from ..space.base import Space
+from .additive import Additive
+from .likelihood import Active, Likelihood, LogLikelihood, each_kind
+from .prior import Prior, PriorSpec
+from .support import log_density_of, unchecked, within_support
+
+PROBES = 5  # points at which priors and likelihoods are looked at, at construction
+
+FAR = 30.0  # nats below typical prior draws, from where overflow in a likelihood is forgiven
+
+
+@dataclass
+class Block:
+    """One parameter of one model (or of all, in a large space) and its slots."""
+
+    prior: Prior
+    start: int
+    typical: Tensor  # log density of a typical prior draw, by batch entry; -inf if unknown
+    items: slice | None = None  # those that have an entry each
+
+    @property
+    def slots(self) -> slice:
+        return slice(self.start, self.start + self.prior.size)
+
+    @property
+    def entry_size(self) -> int:
+        """Slots of one entry: of what has a density of its own."""
+        return max(1, self.prior.size // max(1, math.prod(self.prior.batch_shape)))
+
+
+class Density:
+    """Blocks and likelihood of one model, or of all models of a large space."""
+
+    def __init__(
+        self,
+        owner: str,
+        priors: Mapping[str, PriorSpec],
+        log_likelihood: LogLikelihood,
+        vectorized: bool,
+        surrogate: LogLikelihood | None,
+        space: Space | None = None,
+    ) -> None:
+        self.owner = owner
+        if isinstance(log_likelihood, Additive):
+            kinds = () if space is None else space.kinds
+            log_likelihood = log_likelihood.bound({kind.name: kind.of for kind in kinds})
+        self.blocks: list[Block] = []
+        example: tuple[dict[str, Tensor], dict[str, Tensor]] = ({}, {})
+        start = 0
+        for name, spec in priors.items():
+            items = None if space is None else space.items_of(name)
+            number = None if items is None else items.stop - items.start
+            prior = Prior(name, spec, items=number, example=example, owner=owner)
+            for values, n in zip(example, (3, PROBES), strict=True):
+                values[name] = prior.sample(n, values)
+            self.blocks.append(Block(prior, start, prior.typical(example[1]), items))
+            start += prior.size
+        self.width = start
+        self.evaluations = 0
+        self.space, self.shared = space, space is not None
+        self.likelihood = Likelihood(log_likelihood, vectorized, owner, "log_likelihood")
+        self.surrogate = (
+            None if surrogate is None else Likelihood(surrogate, vectorized, owner, "surrogate")
+        )
+
+    @property
+    def differentiable(self) -> bool:
+        return bool(getattr((self.surrogate or self.likelihood).function, "differentiable", True))
+
+    def by_kind(self, items: Tensor | None) -> Active | None:
+        """Items in use as the likelihood sees them."""
+        return None if items is None or self.space is None else self.space.by_kind(items)
+
+    # A prior sees zero for the unused items of the parameters before it; the prior of an item
+    # sees the values of its own kind as they are.
+
+    def _given(
+        self, block: Block, values: dict[str, Tensor], items: Tensor | None
+    ) -> dict[str, Tensor]:
+        if items is None:
+            return values
+        masked = {b.prior.name: b.items for b in self.blocks if b.items not in (None, block.items)}
+        return {k: _masked(v, items[:, masked[k]]) if k in masked else v for k, v in values.items()}
+
+    def sample(self, n: int, items: Tensor | None) -> dict[str, Tensor]:
+        """Prior draws from the global generator; unused items hold draws too."""
+        values: dict[str, Tensor] = {}
+        for block in self.blocks:
+            prior = block.prior
+            values[prior.name] = prior.sample(n, self._given(block, values, items))
+        return values
+
+    def constrain(self, theta: Tensor, items: Tensor | None) -> dict[str, Tensor]:
+        values: dict[str, Tensor] = {}
+        for block in self.blocks:
+            prior = block.prior
+            given = self._given(block, values, items)
+            values[prior.name] = prior.constrain(theta[:, block.slots], given)
+        return values
+
+    def shown(self, theta: Tensor, items: Tensor) -> dict[str, Tensor]:
+        """Constrained parameters as the likelihood sees them: unused items are zero."""
+        return self._entries(theta, items)[1]
+
+    def unconstrain(self, values: dict[str, Tensor], items: Tensor | None, dim: int) -> Tensor:
+        first = next(iter(values.values())) if values else torch.zeros(1)
+        theta = first.new_zeros(len(first), dim)
+        for block in self.blocks:
+            prior = block.prior
+            given = self._given(block, values, items)
+            theta[:, block.slots] = prior.unconstrain(values[prior.name], given)
+        return theta
+
+    def _entries(
+        self, theta: Tensor, items: Tensor | None
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor], list[Tensor]]:
+        """Values, values with unused items zero, and by block log densities of its entries."""
+        values: dict[str, Tensor] = {}
+        shown: dict[str, Tensor] = {}
+        log_densities = []
+        for block in self.blocks:
+            prior = block.prior
+            own = [b.prior.name for b in self.blocks if b.items == block.items]
+            given = {k: (values if k in own else shown)[k] for k in values}
+            value, log_density = prior.evaluate(theta[:, block.slots], given)
+            values[prior.name] = shown[prior.name] = value
+            if items is not None and block.items is not None:
+                log_density = _masked(log_density, items[:, block.items])
+                shown[prior.name] = _masked(value, items[:, block.items])
+            log_densities.append(log_density)
+        return values, shown, log_densities
+
+    def undefined_prior(self, theta: Tensor, items: Tensor | None) -> str:
+        """Which prior is NaN at a point (1, D), and where, in words; empty if none is."""
+        with unchecked(), torch.no_grad():
+            values, _, log_densities = self._entries(theta, items)
+        for block, log_density in zip(self.blocks, log_densities, strict=True):
+            if bool(log_density.isnan().any()):
+                return block.prior.undefined_at(values[block.prior.name][0])
+        return ""
+
+    def prior_by_slot(self, theta: Tensor, items: Tensor | None) -> Tensor:
+        """Log prior density of each entry of each parameter, on its first slot, (C, D)."""
+        result = torch.zeros_like(theta)
+        for block, log_density in zip(self.blocks, self._entries(theta, items)[2], strict=True):
+            flat = log_density.reshape(len(theta), -1)
+            if flat.shape[1]:
+                result[:, block.slots.start : block.slots.stop : block.entry_size] = flat
+        return result
+
+    def log_prior_change(
+        self, theta: Tensor, items: Tensor | None, priors: Mapping[str, PriorSpec]
+    ) -> Tensor:
+        """Log of other priors over the present ones of some parameters, shape (C,), nats."""
+        change = theta.new_zeros(len(theta))
+        values = self.constrain(theta, items)
+        for block in self.blocks:
+            prior = block.prior
+            if prior.name not in priors:
+                continue
+            given = self._given(block, values, items)
+            old = prior.distribution(given, len(theta))
+            new = Prior.called(priors[prior.name], given)
+            value = values[prior.name]
+            if not bool(within_support(new, old)):
+                raise TargetError(
+                    f"priors: the new one of {prior.name!r} reaches beyond the support of the old "
+                    "one, where there are no draws; run again with it"
+                )
+            gap = log_density_of(new, value) - log_density_of(old, value)
+            gap = gap.expand(len(theta), *prior.batch_shape)
+            if items is not None and block.items is not None:
+                gap = torch.where(items[:, block.items], gap, 0.0)
+            change = change + gap.reshape(len(theta), -1).sum(-1)
+        return change
+
+    def refill(self, theta: Tensor, keep: Tensor, items: Tensor | None) -> Tensor:
+        """Draw entries afresh from their priors, given those that are kept; global generator.
+
+        Arguments:
+            theta: Shape (C, D).
+            keep: Slots to keep, whole entries of them, shape (C, D), bool.
+        """
+        theta = theta.clone()
+        values: dict[str, Tensor] = {}
+        for block in self.blocks:
+            prior, slots = block.prior, block.slots
+            given = self._given(block, values, items)
+            fresh = prior.unconstrain(prior.sample(len(theta), given), given).to(theta)
+            theta[:, slots] = torch.where(keep[:, slots], theta[:, slots], fresh)
+            values[prior.name] = prior.constrain(theta[:, slots], given)
+        return theta
+
+    @property
+    def additive(self) -> Additive | None:
+        """The likelihood, if it is a function of what components add up to."""
+        function = self.likelihood.function
+        return function if isinstance(function, Additive) else None
+
+    def evaluate(
+        self,
+        theta: Tensor,
+        items: Tensor | None,
+        surrogate: bool,
+        total: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Log prior of the parameters, log likelihood, and where overflow was forgiven, (C,).
+
+        ``total`` is what the active components add up to, where that is known.
+        """
+        values, shown, log_densities = self._entries(theta, items)
+        items = None if items is None else items.bool()  # from here on present is present
+        sums = [x.reshape(len(theta), -1).sum(-1) for x in log_densities]
+        log_prior = sum(sums[1:], sums[0]) if sums else theta.new_zeros(len(theta))
+        function = self.surrogate if surrogate and self.surrogate else self.likelihood
+        calls = len(theta)
+        if total is not None:
+            log_likelihood = function.of_total(total, shown, len(theta)).to(theta.dtype)
+        elif function.foreign:
+            active = self.by_kind(items)
+            log_likelihood, calls = _where_possible(function, shown, active, log_prior)
+        else:
+            log_likelihood = function(shown, len(theta), self.by_kind(items)).to(theta.dtype)
+        self.evaluations += calls * (function is self.likelihood)
+        if on_host(theta) and bool((log_prior + log_likelihood < math.inf).all()):  # the usual case
+            return log_prior, log_likelihood, torch.zeros_like(log_prior, dtype=torch.bool)
+        sound, typical = self._soundness(log_densities, items, theta)
+        undefined = undefined_values(log_likelihood)
+        broken = undefined_values(log_prior)  # a density's own arithmetic overflows
+        extreme = _extreme(values, undefined)
+        far = undefined & ((log_prior < typical - FAR) | extreme)
+        lost = broken & (extreme | (sound < typical - FAR))
+        log_prior = torch.where(lost, -math.inf, log_prior)
+        far = far | (undefined & lost)
+        return log_prior, torch.where(far, -math.inf, log_likelihood), far | lost
+
+    def _soundness(
+        self, log_densities: list[Tensor], items: Tensor | None, theta: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The part of the log prior whose arithmetic holds, and its usual size, (C,)."""
+        sound, typical = theta.new_zeros(len(theta)), theta.new_zeros(len(theta))
+        for block, log_density in zip(self.blocks, log_densities, strict=True):
+            usual = block.typical.expand_as(log_density)
+            if items is not None and block.items is not None:
+                usual = torch.where(items[:, block.items], usual, 0.0)
+            each = log_density.reshape(len(theta), -1)
+            sound = sound + torch.where(undefined_values(each), 0.0, each).sum(-1)
+            typical = typical + usual.reshape(len(theta), -1).sum(-1)
+        return sound, typical
+
+    def to(self, dtype: torch.dtype, device: torch.device) -> Density:
+        new = copy.copy(self)
+        new.blocks = [
+            Block(b.prior.to(dtype, device), b.start, b.typical.to(device, dtype), b.items)
+            for b in self.blocks
+        ]
+        return new
+
+
+def _where_possible(
+    function: Likelihood, shown: dict[str, Tensor], active: Active | None, log_prior: Tensor
+) -> tuple[Tensor, int]:
+    """A likelihood called only inside the prior's support, 0 elsewhere; and the calls made."""
+    rows = (log_prior > -math.inf).nonzero()[:, 0]
+    if not len(rows):
+        return torch.zeros_like(log_prior), 0
+    some = {k: v[rows] for k, v in shown.items()}
+    active = None if active is None else each_kind(active, lambda on: on[rows])
+    value = function(some, len(rows), active)
+    return torch.zeros_like(log_prior).index_put((rows,), value.to(log_prior)), len(rows)
+
+
+def _masked(value: Tensor, items: Tensor) -> Tensor:
+    """Per-item values (C, I, ...) with unused items zero; times their presence, if that is it."""
+    items = items.reshape(items.shape + (1,) * (value.dim() - 2))
+    return torch.where(items, value, 0.0) if items.dtype == torch.bool else value * items
+
+
+def _extreme(values: dict[str, Tensor], like: Tensor) -> Tensor:
+    """Points of which some parameter is so large or small that its square is inf or 0, (C,)."""
+    found = torch.zeros_like(like)
+    for v in values.values():
+        limits, size = torch.finfo(v.dtype), v.abs().reshape(len(v), -1)
+        beyond = (size > limits.max**0.5) | ((size < limits.tiny**0.5) & (size > 0))
+        found = found | beyond.any(-1)
+    return found
+
+
+def undefined_values(x: Tensor) -> Tensor:
+    """Where it is NaN or +inf."""
+    return ~(x < math.inf)

@@ -1,0 +1,292 @@
+"""The components of a target over counts, one by one."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from ..errors import ConfigurationError
+from ..space.counts import Counts
+from ..space.prior import gap_in
+from .target import Target
+
+ROWS = 32  # prior draws that are looked at
+
+ALIKE = 1e-3  # nats by which a log density may change where components trade places
+
+ROUNDING = 1e-6  # share of a sum that is lost where something is taken away
+
+LOST = 1e-3  # of the largest that a sum was, from where what is left is added up afresh
+
+SLACK = 2.0**-40  # of that: more than what is left by rounding alone
+
+HOPELESS = -100.0  # nats of a change of the log joint that no move is accepted with
+
+
+def components(target: Target, kind: Components | int | str | None = None) -> Components:
+    """The components of a kind, given by name or position, or as they are."""
+    return kind if isinstance(kind, Components) else Components(target, kind)
+
+
+class Components:
+    """Rows of coordinates, one a component, of a target over :class:`~trjmcmc.Counts`.
+
+    Components of a kind are exchangeable: which of them is called the first means nothing. That
+    is checked at a few prior draws.
+
+    Arguments:
+        target: The target.
+        kind: Name or position of the kind, where there are several.
+
+    Attributes:
+        kind: The kind, a :class:`~trjmcmc.space.Kind`.
+        place: Its position in a code.
+        number: K, its largest number of components.
+        slots: Slots of each component's coordinates, shape (K, P).
+        additive: Whether one component can change without the cost of the others.
+        shared: Whether there are parameters that belong to no component.
+
+    Raises:
+        ConfigurationError: Another space, no component, components that are not alike; no such
+            kind, or several to choose from.
+
+    Example:
+        >>> import trjmcmc as trj
+        >>> from torch.distributions import Normal
+        >>> target = trj.Target(trj.Counts(3, of=("a", "b")),
+        ...                     {"a": Normal(0.0, 1.0), "b": Normal(0.0, 1.0)},
+        ...                     lambda p, active: p["a"].sum(-1))
+        >>> Components(target).slots.tolist()
+        [[0, 3], [1, 4], [2, 5]]
+    """
+
+    def __init__(self, target: Target, kind: int | str | None = None) -> None:
+        space = target.space
+        if not isinstance(space, Counts) or not target.dim:
+            raise ConfigurationError("expected a space of Counts with components to count")
+        self.target, self.space = target, space
+        self.place = space.place_of(kind)
+        self.kind = space.kinds[self.place]
+        self.number = self.kind.max
+        if not self.number:
+            raise ConfigurationError("expected a space of Counts with components to count")
+        self.slots = space.slots_of(self.kind)
+        self.width = self.slots.shape[1]
+        self.shared = bool((space.slot_item == space.n_items).any())
+        low, levels = space.levels()
+        self._full = (low + levels - 1)[None]
+        self.additive = target.additive is not None and self._independent()
+        self._delicate = self.additive and self._sees_rounding()
+        if not self._alike():
+            raise ConfigurationError(
+                "components are not exchangeable: the log density changes where they trade places, "
+                "or is zero wherever that was looked at"
+            )
+        if self.number > 1 and not self._own_prior():
+            raise ConfigurationError(
+                "the prior of a component depends on the others of its kind: births and deaths of "
+                "one at a time do not know it"
+            )
+        if gap_in(space.log_priors[self.place]):
+            raise ConfigurationError(
+                "the prior leaves out numbers of components between others, so that births and "
+                "deaths can't reach every model; give those a little mass"
+            )
+
+    def _examples(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        code = self._full.expand(8, -1)
+        theta = self.target.sample_prior(code, generator)
+        return code, torch.where(theta.isfinite(), theta, 0.0)
+
+    def _independent(self) -> bool:
+        """Whether the others add the same without a component: priors may tie them to it."""
+        generator = torch.Generator(self.target.device).manual_seed(0)
+        code, theta = self._examples(generator)
+        less = self.counted(code, self.count(code) - 1)
+        last = torch.full_like(code[:, 0], self.number - 1)
+        with torch.no_grad():
+            change = self.contribution(theta, self.one(theta, last))
+            whole = self.target.total(code, theta)
+            rest = self.target.total(less, torch.where(self.space.active(less), theta, 0.0))
+        gap, change, whole = (
+            x.abs().nan_to_num(0.0, 0.0).reshape(len(code), -1).amax(1)
+            for x in (whole - rest - change, change, whole)
+        )
+        return bool((gap <= ALIKE * change + ROUNDING * whole).all())
+
+    def _sees_rounding(self) -> bool:
+        """Whether the likelihood tells what rounding leaves of a sum from nothing: a log does."""
+        code, theta = self._examples(torch.Generator(self.target.device).manual_seed(0))
+        with torch.no_grad():
+            left = SLACK * self.target.total(code, theta)
+            some, none = (self.target.log_joint(code, theta, x) for x in (left, 0 * left))
+        near = (some - none).abs() <= ROUNDING * (1 + none.abs())
+        return not bool(((near & none.isfinite()) | (some == none)).all())
+
+    def _alike(self) -> bool:
+        """Whether the density is the same in reverse order, of few components and of all."""
+        generator = torch.Generator(self.target.device).manual_seed(0)
+        few = min(max(2, self.kind.min), self.number)
+        return all(self._reversible(n, generator) for n in {few, self.number})
+
+    def _reversible(self, number: int, generator: torch.Generator) -> bool:
+        code = self._full.expand(ROWS, -1)
+        code = self.counted(code, torch.full_like(code[:, 0], number))
+        theta = self.target.sample_prior(code, generator)
+        theta = torch.where(theta.isfinite(), theta, 0.0)
+        back = torch.arange(self.number, device=code.device)
+        back = torch.where(back < number, number - 1 - back, back)
+        moved = theta.clone()
+        moved[:, self.slots.flatten()] = self.of(theta)[:, back].flatten(1)
+        with torch.no_grad():
+            before = self.target.log_joint(code, theta)
+            after = self.target.log_joint(code, moved)
+        near = (before - after).abs() <= ALIKE * (1 + before.abs())
+        known = bool(before.isfinite().any()) or number == self.number > 2
+        return known and bool((near | (before == after)).all())
+
+    def _own_prior(self) -> bool:
+        """Whether the prior of a component is the same whatever the others of its kind are."""
+        generator = torch.Generator(self.target.device).manual_seed(1)
+        code, theta = self._examples(generator)
+        last = torch.full_like(code[:, 0], self.number - 1)
+        other = self.put(theta, last, self.one(theta, last).roll(1, 0))
+        with torch.no_grad():
+            here, there = (self.target.prior_by_slot(code, x) for x in (theta, other))
+        here, there = here[:, self.slots[0]], there[:, self.slots[0]]
+        return bool(((here - there).abs() <= ALIKE * (1 + here.abs())).all())
+
+    def count(self, code: Tensor) -> Tensor:
+        """How many components there are, (C, L) -> (C,)."""
+        return code[:, self.place]
+
+    def counted(self, code: Tensor, number: Tensor) -> Tensor:
+        """The models with another number of components, (C, L)."""
+        here = torch.arange(code.shape[1], device=code.device) == self.place
+        return torch.where(here, number[:, None], code)
+
+    def items(self, code: Tensor) -> Tensor:
+        """Which components there are, (C, L) -> (C, K) bool."""
+        return torch.arange(self.number, device=code.device) < self.count(code)[:, None]
+
+    def of(self, theta: Tensor) -> Tensor:
+        """Coordinates by component, (C, D) -> (C, K, P)."""
+        return theta[:, self.slots]
+
+    def one(self, theta: Tensor, index: Tensor) -> Tensor:
+        """Coordinates of one component of each chain, (C, P)."""
+        return theta.gather(1, self.slots[index])
+
+    def put(self, theta: Tensor, index: Tensor, x: Tensor | float) -> Tensor:
+        """Coordinates with one component of each chain replaced, (C, D)."""
+        slots = self.slots[index]
+        if not isinstance(x, Tensor):
+            x = torch.full_like(slots, x, dtype=theta.dtype)
+        return theta.scatter(1, slots, x)
+
+    def swapped(self, theta: Tensor, one: Tensor, other: Tensor) -> Tensor:
+        """Coordinates after two components of each chain have traded places, (C, D)."""
+        x, y = self.one(theta, one), self.one(theta, other)
+        return self.put(self.put(theta, one, y), other, x)
+
+    def shuffled(self, code: Tensor, theta: Tensor, generator: torch.Generator) -> Tensor:
+        """Components in random order, (C, D): the same point under other names."""
+        noise = torch.rand(len(code), self.number, generator=generator, device=code.device)
+        order = torch.where(self.items(code), noise, 2.0).argsort(dim=1, stable=True)
+        rows = self.of(theta).gather(1, order[:, :, None].expand(-1, -1, self.width))
+        moved = theta.clone()
+        moved[:, self.slots.flatten()] = rows.flatten(1)
+        return moved
+
+    def some(self, code: Tensor, generator: torch.Generator) -> Tensor:
+        """Index of a random component of each chain, (C,); 0 where there is none."""
+        u = torch.rand(len(code), generator=generator, device=code.device)
+        k = self.count(code)
+        return (u * k).long().minimum(k - 1).clamp(min=0)
+
+    def sample_prior(self, theta: Tensor, seed: int) -> Tensor:
+        """A component of each chain from the prior, given what all share, (C, P)."""
+        keep = torch.ones_like(theta, dtype=torch.bool)
+        keep[:, self.slots[0]] = False
+        code = self._full.expand(len(theta), -1)
+        return self.target.refill(code, theta, keep, seed)[:, self.slots[0]]
+
+    def log_prior(self, theta: Tensor, x: Tensor) -> Tensor:
+        """Log prior density of one component of each chain, given what all share, (C,)."""
+        first = torch.zeros(len(x), dtype=torch.long, device=x.device)
+        code = self._full.expand(len(x), -1)
+        by_slot = self.target.prior_by_slot(code, self.put(theta, first, x))
+        return by_slot[:, self.slots[0]].sum(-1)
+
+    def contribution(self, theta: Tensor, x: Tensor) -> Tensor:
+        """What one component adds, float64, (C, *data); the likelihood must be additive."""
+        first = torch.zeros(len(x), dtype=torch.long, device=x.device)
+        return self.target.contribution(self.put(theta, first, x), self.place)
+
+    def total(self, code: Tensor, theta: Tensor, known: Tensor | None = None) -> Tensor | None:
+        """What all components add up to, if one can change alone, float64.
+
+        Shape (C, *data), or (C, 2, *data) if the likelihood sees rounding: the sum, and the
+        largest size that it has had since it was added up.
+        """
+        if not self.additive or known is not None:
+            return known if self.additive else None
+        return self._added_up(code, theta)
+
+    def _added_up(self, code: Tensor, theta: Tensor) -> Tensor:
+        total = self.target.total(code, theta)
+        return torch.stack([total, total.abs()], 1) if self._delicate else total
+
+    def times(self, number: Tensor, change: Tensor) -> Tensor:
+        """A change of each chain's total so many times, (C,): 1, 0 or -1; (C, *data)."""
+        return number.view(-1, *[1] * (change.ndim - 1)) * change
+
+    def log_joint(
+        self, code: Tensor, theta: Tensor, now: Tensor, before: Tensor, change: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The log joint of proposals, (C,), and what their components add up to.
+
+        Where most of a sum is taken away, what is left of it is rounding. A likelihood that
+        can tell has it added up afresh then, unless even the larger of the two is refused.
+
+        Arguments:
+            code: Models that are proposed, shape (C, L).
+            theta: Coordinates there, shape (C, D).
+            now: Log joint where the chains are, shape (C,).
+            before: What the components add up to there, as from :meth:`total`.
+            change: What is added to that, shape (C, *data).
+        """
+        if not self._delicate:
+            total = before + change
+            return self.target.log_joint(code, theta, total), total
+        total, most = before[:, 0] + change, before[:, 1]
+        size = total.abs()
+        lost = size < LOST * most
+        at_most = torch.where(lost, before[:, 0].sign() * size.maximum(SLACK * most), total)
+        log_joint = self.target.log_joint(code, theta, at_most)
+        total = torch.stack([total, size.maximum(most)], 1)
+        hopeless = log_joint - now < HOPELESS
+        again = (lost.reshape(len(lost), -1).any(1) & ~hopeless).nonzero()[:, 0]
+        if len(again):
+            code, theta = code[again], theta[again]
+            fresh = self._added_up(code, theta)
+            right = self.target.log_joint(code, theta, fresh[:, 0])
+            total = total.index_copy(0, again, fresh)
+            log_joint = log_joint.index_copy(0, again, right)
+        return log_joint, total
+
+    def named(self, name: str) -> str:
+        """A name for tables, with the kind where there are several."""
+        return f"{name}: {self.kind.name}" if len(self.space.kinds) > 1 else name
+
+
+@lru_cache(maxsize=1)  # looking costs likelihoods, and a run asks often; more would hold targets
+def components_of(target: Target) -> tuple[Components, ...]:
+    """The components that a target counts, one entry a kind; none if not exchangeable."""
+    kinds = target.space.kinds if isinstance(target.space, Counts) else ()
+    try:
+        return tuple(Components(target, kind.name) for kind in kinds if kind.max)
+    except ConfigurationError:
+        return ()

@@ -1,0 +1,189 @@
+"""Likelihoods and other functions of parameters as users write them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..errors import BlackBoxError, ConfigurationError, ShapeError, TargetError, TRJError
+from .additive import Additive
+from .blackbox import BlackBox
+
+LogLikelihood = Callable[..., Tensor]
+
+Array = NDArray[np.float64]
+
+Active = Tensor | dict[str, Tensor]  # what is on, (C, items); by name where there are several kinds
+
+
+class Called:
+    """A function of the user's; where it fails, the error says where, with what, and a remedy.
+
+    Arguments:
+        function: Of named parameters, and in a space of items of what is active.
+        owner: What to call the model in messages.
+        what: What to call the function.
+    """
+
+    failure: type[TRJError] = TargetError
+
+    def __init__(self, function: Callable[..., Any], owner: str, what: str) -> None:
+        if not callable(function):
+            raise self.failure(f"{what} of {owner}: expected a function, got {function!r}")
+        self.function, self.owner, self.what = function, owner, what
+        self._call = function
+
+    def _value(self, params: dict[str, Tensor], active: Active | None) -> Any:
+        try:
+            return self._call(params) if active is None else self._call(params, active)
+        except BlackBoxError as error:
+            raise BlackBoxError(f"{self.what} of {self.owner}: {error}") from error
+        except TRJError:
+            raise
+        except Exception as error:
+            shapes = ", ".join(f"{k}: {tuple(v.shape)} {v.dtype}" for k, v in params.items())
+            raise self.failure(
+                f"{self.what} of {self.owner} failed at {shapes or 'no parameters'}, "
+                f"{type(error).__name__}: {error}{self._remedy(error, params)}"
+            ) from error
+
+    def _remedy(self, error: Exception, params: dict[str, Tensor]) -> str:
+        return f"; its parameters are {list(params)}" if isinstance(error, KeyError) else ""
+
+
+class Likelihood(Called):
+    """A user's log-likelihood with the checks that cost nothing at every call."""
+
+    def __init__(self, function: LogLikelihood, vectorized: bool, owner: str, what: str) -> None:
+        super().__init__(function, owner, what)
+        self.foreign = isinstance(function, BlackBox)
+        self._vectorized = vectorized or self.foreign  # a black box knows its own batches
+        self._call = function if self._vectorized else torch.func.vmap(function)
+
+    def __call__(self, params: dict[str, Tensor], n: int, active: Active | None = None) -> Tensor:
+        if not params and active is None:  # no parameters: the value is one number
+            value = torch.as_tensor(self.function({})).reshape(-1)
+            if len(value) not in {1, n}:
+                self._wrong_shape(value, n)
+            return value.expand(n)
+        value = self._value(params, active)
+        if not isinstance(value, Tensor) or value.shape != (n,):
+            self._wrong_shape(value, n)
+        return value
+
+    def of_total(self, total: Tensor, params: dict[str, Tensor], n: int) -> Tensor:
+        """The value where the sum of what components add is known, (C,)."""
+        assert isinstance(self.function, Additive)
+        try:
+            value = self.function.combine(total, self.function.shared(params))
+        except TRJError:
+            raise
+        except Exception as error:
+            raise self.failure(f"{self.what} of {self.owner}: combine failed: {error}") from error
+        if not isinstance(value, Tensor) or value.shape != (n,):
+            self._wrong_shape(value, n)
+        return value
+
+    def _remedy(self, error: Exception, params: dict[str, Tensor]) -> str:
+        if known := super()._remedy(error, params):
+            return known
+        if isinstance(error, TypeError) or "numpy" in str(error).lower():
+            return (
+                "; make tensors of NumPy data (torch.as_tensor), and if it is NumPy code, wrap it: "
+                "trj.BlackBox(function)"
+            )
+        if "dtype" in str(error):
+            return "; if its data have another precision, state Target(..., dtype=...)"
+        if self._vectorized:
+            return (
+                ' (params hold a batch of points: beside data write params["x"][:, None]; for a '
+                "function of one point pass vectorized=False)"
+            )
+        return "; where it branches on values use torch.where, or wrap it: trj.BlackBox(function)"
+
+    def _wrong_shape(self, value: Any, n: int) -> None:
+        if not isinstance(value, Tensor):
+            raise ShapeError(
+                f"{self.what} of {self.owner}: expected a tensor of shape ({n},), got "
+                f"{type(value).__name__}; if it is NumPy code, wrap it: trj.BlackBox(function)"
+            )
+        got = f"shape {tuple(value.shape)}"
+        hint = (
+            "params hold a batch of points, leading size C: sum over the data, not over the "
+            "batch; for a function of one point pass vectorized=False"
+            if self._vectorized
+            else "with vectorized=False it gets one point and must return a scalar tensor"
+        )
+        raise ShapeError(
+            f"{self.what} of {self.owner}: expected a tensor of shape ({n},) for a batch of "
+            f"{n} points, got {got}. {hint}."
+        )
+
+
+class Quantity(Called):
+    """A function that is averaged over draws: what it returns must be one value a draw."""
+
+    failure = ConfigurationError
+
+    def __call__(self, params: dict[str, Tensor], n: int, active: Active | None = None) -> Array:
+        """Values at n points of one model, shape (n, ...); a number counts for all of them.
+
+        Arguments:
+            params: As the likelihood has them, leading size n.
+            n: Number of points.
+            active: In a space of items what is on, shape (n, items), or that of each kind.
+        """
+        value = self._numbers(params, active)
+        bare = not any(v.numel() for v in params.values())  # no parameters: one value for all
+        if bare and value.shape[:1] != (n,):
+            each = value.shape[1:] if value.shape[:1] == (1,) else value.shape
+            return np.broadcast_to(value, (n, *each))
+        if value.ndim == 0:
+            some = slice(0, max(1, n // 2))
+            half = {k: v[some] for k, v in params.items()}
+            on = None if active is None else each_kind(active, lambda x: x[some])
+            again = self._numbers(half, on)
+            if np.array_equal(again, value, equal_nan=True):
+                return np.broadcast_to(value, (n,))
+            self._wrong_shape(value, n, "a number that depends on how many draws there are")
+        if value.shape[:1] != (n,):
+            self._wrong_shape(value, n, f"shape {value.shape}")
+        return value
+
+    def _numbers(self, params: dict[str, Tensor], active: Active | None) -> Array:
+        value = self._value(params, active)
+        try:
+            return np.asarray(torch.as_tensor(value).detach().cpu(), dtype=float)
+        except (TypeError, ValueError, RuntimeError):
+            raise self.failure(
+                f"{self.what} of {self.owner}: expected a tensor or an array, got "
+                f"{type(value).__name__}"
+            ) from None
+
+    def _wrong_shape(self, value: Array, n: int, got: str) -> None:
+        raise self.failure(
+            f"{self.what} of {self.owner}: expected one value a draw, shape ({n}, ...), got {got}. "
+            "params hold a batch of draws, leading size n: sum over other axes, not over the first."
+        )
+
+    def _remedy(self, error: Exception, params: dict[str, Tensor]) -> str:
+        if known := super()._remedy(error, params):
+            return (
+                f"{known}; where a model lacks one use p.get(name, torch.tensor(0.0)), or give "
+                "each model its own function: predict({model: f, ...})"
+            )
+        if isinstance(error, TypeError) and "positional argument" in str(error):
+            return "; it is called as the likelihood is: f(params), or f(params, active) for items"
+        return " (params hold a batch of draws, leading size n)"
+
+
+def each_kind(active: Active, function: Callable[[Tensor], Tensor]) -> Active:
+    """A function of what is on, kind by kind."""
+    if isinstance(active, Tensor):
+        return function(active)
+    return {kind: function(on) for kind, on in active.items()}

@@ -1,0 +1,306 @@
+"""Supports of priors, and the bijections onto them."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import (
+    ComposeTransform,
+    Distribution,
+    ExpTransform,
+    Independent,
+    IndependentTransform,
+    MixtureSameFamily,
+    StickBreakingTransform,
+    Transform,
+    TransformedDistribution,
+    VonMises,
+    biject_to,
+    constraints,
+)
+from torch.nn.functional import logsigmoid, pad
+
+from ..errors import NonFiniteError, TargetError
+from ..rng import seeded
+
+
+class OrderedConstraint(constraints.Constraint):
+    """Increasing vectors whose entries satisfy a base constraint."""
+
+    event_dim = 1
+
+    def __init__(self, base: Any) -> None:
+        self.base = base
+
+    def check(self, value: Tensor) -> Tensor:
+        increasing = (value.diff(dim=-1) > 0).all(-1)
+        fine: Tensor = increasing & self.base.check(value).all(-1)
+        return fine
+
+
+class _Increasing(Transform):
+    """x -> cumulative sums of x_1, exp(x_2), ..., exp(x_n): the line to increasing vectors."""
+
+    domain = constraints.real_vector
+    codomain = constraints.real_vector
+    bijective = True
+
+    def _call(self, x: Tensor) -> Tensor:
+        return torch.cat([x[..., :1], x[..., 1:].exp()], -1).cumsum(-1)
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        return torch.cat([y[..., :1], y.diff(dim=-1).log()], -1)
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        return x[..., 1:].sum(-1)
+
+
+class _StickBreaking(StickBreakingTransform):
+    """torch's bijection onto the simplex, exact for entries down to the smallest number."""
+
+    def _pieces(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Log of the share that each entry takes of the rest, and of what it is taken from."""
+        n = x.shape[-1]
+        left = torch.arange(n, 0, -1, dtype=x.dtype, device=x.device)
+        x = x - left.log()
+        rest = pad(logsigmoid(-x).cumsum(-1), (1, 0))
+        return logsigmoid(x), rest
+
+    def _call(self, x: Tensor) -> Tensor:
+        log_share, log_rest = self._pieces(x)
+        return (pad(log_share, (0, 1)) + log_rest).exp()
+
+    def _inverse(self, y: Tensor) -> Tensor:
+        # what is left after each entry, summed from the far end so that nothing cancels
+        left = torch.arange(y.shape[-1] - 1, 0, -1, dtype=y.dtype, device=y.device)
+        rest = y.flip(-1).cumsum(-1).flip(-1)[..., 1:]
+        return y[..., :-1].log() - rest.log() + left.log()
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        log_share, log_rest = self._pieces(x)
+        return (log_share + log_rest[..., 1:]).sum(-1)
+
+
+@biject_to.register(OrderedConstraint)
+def _biject_to_ordered(constraint: OrderedConstraint) -> Transform:
+    onto_base = IndependentTransform(bijection_onto(constraint.base), 1)
+    return ComposeTransform([_Increasing(), onto_base])
+
+
+@contextmanager
+def unchecked() -> Iterator[None]:
+    """Switch torch's argument checks off, and back to what they were.
+
+    At the edge of floating point a user's ``Normal(mu, log_sigma.exp())`` meets a scale of 0:
+    that must come out as NaN or -inf of one point and not as an exception of the whole batch.
+    """
+    before = Distribution._validate_args
+    Distribution.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        Distribution.set_default_validate_args(before)
+
+
+def within_support(new: Distribution, old: Distribution, n: int = 1000) -> bool:
+    """Whether draws of one distribution lie in the support of the other."""
+    with seeded(0, torch.device("cpu")):
+        draws = new.sample((max(1, n // max(1, new.batch_shape.numel())),))
+    return bool(support_of(old).check(draws).all())
+
+
+def log_density_of(dist: Distribution, value: Tensor) -> Tensor:
+    """Log density of values, -inf outside the support, (n, *shape) -> (n, *batch), nats."""
+    log_p: Tensor = dist.log_prob(value)
+    inside: Tensor = support_of(dist).check(value)
+    return torch.where(inside.expand(log_p.shape), log_p, -math.inf)
+
+
+def support_of(dist: Distribution) -> Any:
+    """The support; of a mixture that of its components, where it is the same for all.
+
+    torch takes that of a transformed distribution from its last transform alone: the exponential
+    of a uniform number would be any positive one.
+    """
+    if isinstance(dist, MixtureSameFamily):
+        component = dist.component_distribution
+        if isinstance(vars(type(component)).get("support"), constraints.Constraint):
+            return component.support
+    if isinstance(dist, Independent):
+        return constraints.independent(support_of(dist.base_dist), dist.reinterpreted_batch_ndims)
+    if type(dist) is not TransformedDistribution:
+        return dist.support
+    if "_image" not in vars(dist):
+        dist._image = _image(dist)  # type: ignore[attr-defined]
+    return dist._image  # type: ignore[attr-defined]
+
+
+def _image(dist: TransformedDistribution) -> Any:
+    """What monotone transforms make of an interval or a half-line."""
+    base = support_of(dist.base_dist)
+    low, high = getattr(base, "lower_bound", -math.inf), getattr(base, "upper_bound", math.inf)
+    scalar = all(t.bijective and t.codomain.event_dim == 0 for t in dist.transforms)
+    known = isinstance(
+        base,
+        constraints.interval
+        | constraints.half_open_interval
+        | constraints.greater_than
+        | constraints.greater_than_eq
+        | constraints.less_than,
+    )
+    if not scalar or not known or dist.event_shape:
+        return dist.support
+    like = some_tensor(dist.base_dist)
+    ends = [torch.as_tensor(x).to(like) for x in (low, high)]
+    for transform in dist.transforms:
+        ends = [transform(x) for x in ends]
+    low, high = torch.minimum(*ends), torch.maximum(*ends)
+    below, above = bool(low.isfinite().all()), bool(high.isfinite().all())
+    if below and above:
+        return constraints.interval(low, high)
+    if below and bool((high == math.inf).all()):
+        return constraints.greater_than(low)
+    if above and bool((low == -math.inf).all()):
+        return constraints.less_than(high)
+    return dist.support
+
+
+def check_distribution(dist: Distribution, what: str) -> None:
+    """Refuse parameters that are not finite or break their own constraints.
+
+    Importing zuko switches torch's argument checks off, hence this one.
+    """
+    low, high = dist.__dict__.get("low"), dist.__dict__.get("high")
+    if isinstance(low, Tensor) and isinstance(high, Tensor) and not bool((low < high).all()):
+        raise TargetError(f"{what}: low must be below high, got {low.tolist()}, {high.tolist()}")
+    for name, constraint in dist.arg_constraints.items():
+        value = dist.__dict__.get(name)
+        if not isinstance(value, Tensor):
+            continue
+        fine = torch.isfinite(value).all()
+        if not constraints.is_dependent(constraint):
+            fine = fine & constraint.check(value).all()
+        if not bool(fine):
+            raise NonFiniteError(
+                f"{what}: {name} of {type(dist).__name__} must be finite and satisfy "
+                f"{constraint}, got {value.tolist()}"
+            )
+    for child in ("base_dist", "component_distribution", "mixture_distribution"):
+        if isinstance(inner := dist.__dict__.get(child), Distribution):
+            check_distribution(inner, what)
+
+
+def bijector_of(dist: Distribution, what: str) -> Transform:
+    if isinstance(dist, VonMises):
+        raise TargetError(
+            f"{what}: VonMises is a density on a circle, its declared support is the whole line; "
+            "use Uniform(-pi, pi) and put the density into the likelihood"
+        )
+    try:
+        return bijection_onto(support_of(dist))  # knows no discrete support
+    except NotImplementedError:
+        raise TargetError(
+            f"{what}: {type(dist).__name__} has no continuous support that "
+            "torch.distributions.biject_to knows. Discrete choices belong into the model index; "
+            "for covariance matrices use LKJCholesky and scales"
+        ) from None
+
+
+def _scalar(support: Any) -> Any:
+    """The constraint that single numbers of a vector satisfy, where that is all there is."""
+    if isinstance(support, OrderedConstraint):
+        return _scalar(support.base)
+    if isinstance(support, constraints.independent):
+        return _scalar(support.base_constraint)
+    return support
+
+
+def ends_of(support: Any, dtype: torch.dtype) -> tuple[Any, Any] | None:
+    """Where the bijection onto a bounded interval stops changing: torch clips its sigmoid."""
+    support = _scalar(support)
+    if not isinstance(support, constraints.interval | constraints.half_open_interval):
+        return None
+    low, width = support.lower_bound, support.upper_bound - support.lower_bound
+    limits = torch.finfo(dtype)
+    tiny, one = (torch.tensor(x, dtype=dtype) for x in (limits.tiny, 1 - limits.eps))
+    return low + width * tiny, low + width * one  # rounded as the bijection rounds
+
+
+def interior_point(support: Any, ends: tuple[Any, Any] | None, u: Tensor, y: Tensor) -> Tensor:
+    """Whether rounding left numbers of ``y`` inside an open support."""
+    support, limits = _scalar(support), torch.finfo(y.dtype)
+    if support is constraints.simplex:
+        fine = y >= limits.tiny  # false for NaN too
+    elif isinstance(support, constraints.greater_than | constraints.greater_than_eq):
+        fine = (y > support.lower_bound) & (y < math.inf)
+    elif ends is not None:
+        fine = (y > ends[0]) & (y < ends[1])
+    elif support is constraints.corr_cholesky:  # torch clips its tanh
+        free = (u.abs() < math.atanh(1 - limits.eps)).all(-1)
+        fine = torch.isfinite(y) & free[..., None, None]
+    else:
+        fine = torch.isfinite(y)
+        if support.event_dim == 0:
+            fine = fine & support.check(y)
+    return fine
+
+
+def each_entry(support: Any, inside: Tensor) -> Tensor:
+    """Whether that holds of all numbers of a batch entry."""
+    lead = inside.dim() - support.event_dim
+    return inside.flatten(lead).all(-1) if support.event_dim else inside
+
+
+def bijection_onto(support: Any) -> Transform:
+    """torch's bijection onto a support; exp alone above zero, where torch adds 0 + 1 * y.
+
+    Onto the simplex in logarithms, where torch's clips entries next to 0 and 1.
+    """
+    if support is constraints.simplex:
+        return _StickBreaking()
+    half_line = isinstance(support, constraints.greater_than | constraints.greater_than_eq)
+    if half_line and isinstance(support.lower_bound, float | int) and support.lower_bound == 0:
+        return ExpTransform()
+    return biject_to(support)
+
+
+def some_tensor(obj: Any) -> Tensor:
+    """A floating tensor among a distribution's parameters, to take dtype and device from."""
+    for value in vars(obj).values():
+        if isinstance(value, Tensor) and value.is_floating_point():
+            return value
+    for value in vars(obj).values():
+        if isinstance(value, Distribution):
+            return some_tensor(value)
+    return torch.zeros(())
+
+
+def cast_to(obj: Any, dtype: torch.dtype, device: torch.device) -> Any:
+    """Copy distributions, transforms and constraints with their tensors cast and moved."""
+    if isinstance(obj, Tensor):
+        return obj.to(device, dtype) if obj.is_floating_point() else obj.to(device)
+    if isinstance(obj, list | tuple):
+        return type(obj)(cast_to(item, dtype, device) for item in obj)
+    if isinstance(obj, torch.nn.Module):
+        return copy.deepcopy(obj).to(device, dtype)
+    if isinstance(obj, Distribution | Transform | constraints.Constraint):
+        new = copy.copy(obj)
+        for name, value in vars(obj).items():
+            if name == "_inv":
+                continue
+            if name == "_cached_x_y":
+                new.__dict__[name] = (None, None)
+            else:
+                new.__dict__[name] = cast_to(value, dtype, device)
+        if "_inv" in new.__dict__:
+            new.__dict__["_inv"] = None
+        if isinstance(new, Distribution):
+            new.__dict__["_validate_args"] = False  # see `unchecked`
+        return new
+    return obj

@@ -1,0 +1,68 @@
+"""What maps and kernels ask about a target's coordinates."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ..errors import ConfigurationError
+from ..rng import seeded
+from ..space.base import Space
+from ..space.model_list import ModelList
+from .target import Target
+
+STEP = 0.02  # prior standard deviations between gradients whose difference is taken
+
+WIDEST = 4.0  # prior standard deviations that a posterior is taken to have at most
+
+PRIOR_DRAWS = 1024  # that tell where the prior lies
+
+
+def prior_units(target: Target) -> tuple[Tensor, Tensor]:
+    """Median and spread of prior draws by slot, (D,) each.
+
+    With all items together, in a space of items; elsewhere over the models that use the slot.
+
+    They depend on the target alone: the draws have a seed of their own.
+    """
+    generator = torch.Generator(target.device).manual_seed(0)
+    code = _everything(target.space, generator)
+    with seeded(0, target.device), torch.no_grad():
+        theta = target.sample_prior(code, generator)
+    theta = torch.where(target.space.active(code) & theta.isfinite(), theta, math.nan)
+    low, location, high = theta.nanquantile(
+        torch.tensor([0.16, 0.5, 0.84], dtype=theta.dtype, device=theta.device), 0
+    )
+    location = location.nan_to_num(0.0)
+    scale = (0.5 * (high - low)).nan_to_num(1.0)
+    return location, torch.where(scale > 0, scale, 1.0)
+
+
+def _everything(space: Space, generator: torch.Generator) -> Tensor:
+    """Models that between them use every slot often, (PRIOR_DRAWS, L)."""
+    if isinstance(space, ModelList):
+        return space.enumerate().repeat(-(-PRIOR_DRAWS // int(space.size or 1)), 1)
+    code = space.sample_prior(PRIOR_DRAWS, generator)
+    low, levels = space.levels()
+    return (low + levels - 1).to(code).expand_as(code).clone()
+
+
+def check_absent_is_zero(target: Target) -> None:
+    """Refuse targets for which an absent item is not an item at zero; calls no likelihood.
+
+    Raises:
+        ConfigurationError: No model has all items, or absent is not the same as zero.
+    """
+    space = target.space
+    code = torch.ones(1, space.code_width, dtype=torch.long, device=target.device)
+    absent = torch.zeros(1, target.dim, dtype=target.dtype, device=target.device)
+    shown = target.constrain(code[0], absent)
+    of_items = [v for name, v in shown.items() if name in getattr(space, "of", ())]
+    possible = bool(space.log_prior(code).isfinite())
+    if not possible or any(bool(v.any()) for v in of_items):
+        raise ConfigurationError(
+            "absent items are not items at zero: a model of all items must be possible, and "
+            "parameters of items be real numbers (zero where their coordinate is)"
+        )

@@ -1,0 +1,172 @@
+"""Values by model code: computed once, kept in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ..space.codes import distinct
+
+Compute = Callable[[Tensor], tuple[Tensor, ...]]
+
+FIRST_ROWS = 1024
+
+AT_ONCE = 512  # codes from which a batch costs in proportion
+
+HOPS = 3  # steps away at which more are looked for
+
+LOAD = 4  # cells a row, at least: short probes
+
+ROW_BYTES = 16 + 4 * 2 * LOAD  # of a row beside its values: keys and cells
+
+
+class CodeMemory:
+    """A function of model codes that remembers what it has computed.
+
+    An open-addressing hash table; a lookup costs a few gathers, whatever the number of models.
+    When it is full it forgets everything, so that memory stays bounded in spaces of any size.
+    Codes are told apart by two 64-bit sums.
+
+    Arguments:
+        compute: Function of distinct codes, (n, L), that gives tensors of leading size n. It
+            must give the same values for a code whatever else is in the batch.
+        width: L.
+        rows: Most codes that are remembered.
+        ahead: Function of codes (n, L) that gives others, (N, L), which may be asked for next:
+            small batches are filled up with them, since they cost little more than one.
+
+    Example:
+        >>> squares = CodeMemory(lambda code: (code.sum(1) ** 2,), width=1, rows=100)
+        >>> squares(torch.tensor([[3], [4], [3]]))[0].tolist()
+        [9, 16, 9]
+    """
+
+    def __init__(
+        self,
+        compute: Compute,
+        width: int,
+        rows: int,
+        *,
+        ahead: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        self.compute, self.most, self.ahead = compute, max(1, rows), ahead
+        generator = torch.Generator().manual_seed(2**31 - 1)
+        high = torch.iinfo(torch.int64).max
+        self._factor = torch.randint(high, (max(width, 1), 2), generator=generator) | 1
+        self.forget()
+
+    def forget(self) -> None:
+        """Start afresh."""
+        self.used = 0
+        self._values: tuple[Tensor, ...] = ()
+        self._keys = torch.zeros(0, 2, dtype=torch.long)
+        self._cells = torch.full((1,), -1, dtype=torch.int32)
+
+    @property
+    def megabytes(self) -> float:
+        """What is held now, in MiB."""
+        held = (self._keys, self._cells, *self._values)
+        return sum(t.numel() * t.element_size() for t in held) / 2**20
+
+    def __call__(self, code: Tensor, *columns: int) -> tuple[Tensor, ...]:
+        """The values at each code, (C, L) -> tensors of leading size C; all, or some columns."""
+        if len(code) > self.most:
+            parts = [self(part, *columns) for part in code.split(self.most)]
+            return tuple(torch.cat(column) for column in zip(*parts, strict=True))
+        row = self._rows(code)
+        return tuple(self._values[i][row] for i in columns or range(len(self._values)))
+
+    def _rows(self, code: Tensor) -> Tensor:
+        key = self._key(code)
+        row = self._find(key)
+        while bool((missing := row < 0).any()):  # twice, if all was forgotten to make room
+            self._learn(code[missing])
+            row = self._find(key)
+        return row
+
+    def _key(self, code: Tensor) -> Tensor:
+        """Two sums that wrap around, (C, 2)."""
+        factor = self._factor.to(code.device)
+        return ((code + 1)[:, :, None] * factor[: code.shape[1]]).sum(1)
+
+    def _cell(self, key: Tensor) -> Tensor:
+        mixed = key[:, 0] ^ (key[:, 0] >> 29)
+        return mixed & (len(self._cells) - 1)
+
+    def _find(self, key: Tensor) -> Tensor:
+        """Row of each key, -1 where it is not known."""
+        if not self.used:
+            return torch.full((len(key),), -1, device=key.device)
+        cell = self._cell(key)
+        row = self._cells[cell].long()
+        left = self._other(row, key)
+        while len(left):  # somebody else sits there: look into the next cell
+            cell[left] = (cell[left] + 1) & (len(self._cells) - 1)
+            row[left] = self._cells[cell[left]].long()
+            left = left[self._other(row[left], key[left])]
+        return row
+
+    def _other(self, row: Tensor, key: Tensor) -> Tensor:
+        """Which rows are taken and have another key."""
+        known = self._keys[row.clamp(min=0)]
+        same = (known[:, 0] == key[:, 0]) & (known[:, 1] == key[:, 1])
+        return ((row >= 0) & ~same).nonzero()[:, 0]
+
+    def _learn(self, code: Tensor) -> None:
+        new = distinct(code)[0]
+        if self.used + len(new) > self.most:
+            self.forget()
+        elif self.ahead is not None:
+            new = self._with_more(new)
+        values = self.compute(new)
+        self._make_room(len(new), values)
+        rows = torch.arange(self.used, self.used + len(new), device=code.device)
+        for kept, value in zip(self._values, values, strict=True):
+            kept[rows] = value
+        self._keys[rows] = self._key(new)
+        self.used += len(new)
+        self._insert(rows)
+
+    def _with_more(self, new: Tensor) -> Tensor:
+        """New codes, and others near them that are not known, so that a batch is worth it."""
+        assert self.ahead is not None
+        near, most = new, min(AT_ONCE, self.most - self.used)
+        for _ in range(HOPS):
+            room = most - len(new)
+            if room <= 0:
+                break
+            near = distinct(self.ahead(near[:: -(-len(near) // AT_ONCE)]))[0]
+            unknown = near[self._find(self._key(near)) < 0]
+            new = distinct(torch.cat([new, unknown[:: max(1, -(-len(unknown) // room))]]))[0]
+        return new
+
+    def _make_room(self, n: int, like: tuple[Tensor, ...]) -> None:
+        needed, have = self.used + n, len(self._keys)
+        if needed <= have:
+            return
+        size = max(FIRST_ROWS, 1 << (needed - 1).bit_length())
+        grown = min(size, max(self.most, needed))
+
+        def larger(old: Tensor | None, new: Tensor) -> Tensor:
+            room = new.new_zeros(grown, *new.shape[1:])
+            if old is not None:
+                room[: self.used] = old[: self.used]
+            return room
+
+        before = self._values or (None,) * len(like)
+        self._values = tuple(larger(b, v) for b, v in zip(before, like, strict=True))
+        keys = self._keys.to(like[0].device)
+        self._keys = larger(keys, keys)
+        self._cells = torch.full((LOAD * size,), -1, dtype=torch.int32, device=keys.device)
+        if self.used:
+            self._insert(torch.arange(self.used, device=keys.device))
+
+    def _insert(self, rows: Tensor) -> None:
+        cell = self._cell(self._keys[rows])
+        while len(rows):
+            free = self._cells[cell] < 0
+            self._cells[cell[free]] = rows[free].int()  # of several one stays
+            left = self._cells[cell] != rows
+            rows, cell = rows[left], (cell[left] + 1) & (len(self._cells) - 1)

@@ -1,0 +1,187 @@
+"""Gaussian mixtures fitted to draws of each model by expectation-maximisation."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ..draws import Pool
+from ..space.base import Space, check_enumerable
+from ..target.resolution import resolved
+from .mixture import Mixture
+from .parts import Gaussians
+
+ROUNDS = 25
+
+ENOUGH = 1e-3  # nats a draw; less gain ends the rounds
+
+MOST_DRAWS = 2000  # of a model that it is fitted to, unless more are asked for
+
+DRAWS_A_COMPONENT = 25  # times the dimension plus one
+
+FLOOR = 0.1  # weight of the prior that keeps covariances away from singular
+
+START_ROUNDS = 5  # of k-means
+
+
+class NormalMixture:
+    """A mixture of normals in few dimensions, for many points at once.
+
+    Arguments:
+        weight: Shape (k,).
+        mean: Shape (k, d).
+        factor: Lower triangular factors of the covariances, shape (k, d, d).
+
+    Example:
+        >>> normal = NormalMixture(torch.ones(1), torch.zeros(1, 2), torch.eye(2)[None])
+        >>> x = normal.sample(3, torch.Generator().manual_seed(0))
+        >>> x.shape, round(float(normal.log_prob(torch.zeros(1, 2))), 4)
+        (torch.Size([3, 2]), -1.8379)
+    """
+
+    def __init__(self, weight: Tensor, mean: Tensor, factor: Tensor) -> None:
+        k, d = mean.shape
+        self.weight, self.mean, self.factor = weight, mean, factor
+        inverse = torch.linalg.solve_triangular(factor, torch.eye(d).to(factor), upper=False)
+        self._whiten = inverse.permute(2, 0, 1).reshape(d, k * d)  # all normals by one product
+        self._centre = torch.einsum("kij,kj->ki", inverse, mean)
+        log_det = factor.diagonal(dim1=1, dim2=2).log().sum(-1)
+        self._constant = weight.log() - log_det - 0.5 * d * math.log(2 * math.pi)
+
+    @classmethod
+    def fitted(cls, x: Tensor, components: int, generator: torch.Generator) -> NormalMixture:
+        """Fitted to draws, shape (n, d), by expectation-maximisation; fewer normals of few."""
+        order = torch.randperm(len(x), generator=generator, device=x.device)
+        k = max(1, min(components, len(x) // (DRAWS_A_COMPONENT * (x.shape[1] + 1))))
+        weight, mean, factor = _fit(x[order[:MOST_DRAWS]].double(), k, generator)
+        factor = resolved(mean, factor, x.dtype)
+        return cls(*(part.to(x.dtype) for part in (weight, mean, factor)))
+
+    def sample(self, n: int, generator: torch.Generator) -> Tensor:
+        """Shape (n, d)."""
+        like = self.mean
+        which = torch.multinomial(self.weight, n, True, generator=generator)
+        noise = torch.randn(
+            n, like.shape[1], generator=generator, device=like.device, dtype=like.dtype
+        )
+        return self.mean[which] + torch.einsum("nij,nj->ni", self.factor[which], noise)
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Shape (n, d) -> (n,), nats."""
+        z = (x @ self._whiten).view(len(x), *self._centre.shape) - self._centre
+        return (self._constant - 0.5 * z.square().sum(-1)).logsumexp(1)
+
+
+def gaussian_mixture(
+    space: Space,
+    pool: Pool,
+    generator: torch.Generator,
+    *,
+    components: int = 8,
+    draws: int = MOST_DRAWS,
+) -> Mixture:
+    """For each model a mixture of normals, as a map: jumps through it need no training.
+
+    Arguments:
+        space: A bound space of few models.
+        pool: Posterior draws. Models with none keep a standard normal.
+        generator: Source of randomness.
+        components: Most normals a model; fewer where draws are few: 25 times the dimension plus
+            one for each.
+        draws: Most draws of a model that they are fitted to.
+
+    Source:
+        As proposals of reversible jumps: Hastie (2005), AutoMix
+
+    Example:
+        >>> from trjmcmc import problems
+        >>> space = problems.sinh_arcsinh().space
+        >>> g = torch.Generator().manual_seed(0)
+        >>> pool = Pool(torch.ones(500, 1).long(), torch.randn(500, 2, generator=g),
+        ...             torch.zeros(500))
+        >>> flow = gaussian_mixture(space, pool, g, components=2)
+        >>> flow.push(torch.zeros(3, 3), torch.ones(3, 1).long())[0].shape
+        torch.Size([3, 2])
+    """
+    check_enumerable(space)
+    codes = space.enumerate()
+    m, d = len(codes), space.n_slots
+    like = pool.theta
+    loc = like.new_zeros(m, components, d)
+    tril = torch.eye(d, dtype=like.dtype, device=like.device).repeat(m, components, 1, 1)
+    log_weights = like.new_full((m, components), -math.inf)
+    log_weights[:, 0] = 0.0
+    which = space.index(pool.code)
+    for i, active in enumerate(space.active(codes)):
+        used = active.nonzero()[:, 0]
+        mine = (which == i).nonzero()[:, 0]
+        if not len(used) or len(mine) < 2:
+            continue
+        order = torch.randperm(len(mine), generator=generator, device=mine.device)
+        x = pool.theta[mine[order[:draws]]][:, used].double()
+        k = max(1, min(components, len(x) // (DRAWS_A_COMPONENT * (len(used) + 1))))
+        weight, mean, factor = _fit(x, k, generator)
+        factor = resolved(mean, factor, like.dtype)
+        log_weights[i, :k] = weight.log().to(like.dtype)
+        loc[i, :k, used] = mean.to(like.dtype)
+        tril[i, :k, used[:, None], used] = factor.to(like.dtype)
+    return Mixture(Gaussians(space, loc, tril), log_weights=log_weights).requires_grad_(False)
+
+
+def _fit(x: Tensor, k: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Weights (k,), means (k, d) and covariance factors (k, d, d) of a mixture of normals.
+
+    The covariances have an inverse-Wishart prior around a share of the draws' own, so that a
+    component of few draws stays wide.
+
+    Source:
+        Fraley & Raftery (2007), https://doi.org/10.1007/s00357-007-0004-5
+    """
+    n, d = x.shape
+    centre, spread = x.mean(0), x.std(0, correction=0).clamp(min=1e-12)
+    x = (x - centre) / spread
+    eye = torch.eye(d, dtype=x.dtype, device=x.device)
+    share = torch.nn.functional.one_hot(_k_means(x, k, generator), k).to(x.dtype)
+    strength = d + 2.0
+    prior = FLOOR * strength * k ** (-2 / d) * eye
+    before = -math.inf
+    for _ in range(ROUNDS):
+        count = share.sum(0)
+        weight = (count + 1) / (n + k)
+        mean = (share.T @ x) / count.clamp(min=1e-9)[:, None]
+        mean = torch.where((count > 1e-6)[:, None], mean, 0.0)
+        gap = x - mean[:, None]  # (k, n, d)
+        scatter = (gap * share.T[..., None]).mT @ gap
+        covariance = (scatter + prior) / (count + strength)[:, None, None]
+        factor = torch.linalg.cholesky(covariance + 1e-9 * eye)
+        inverse = torch.linalg.solve_triangular(factor, eye.expand_as(factor), upper=False)
+        log_det = factor.diagonal(dim1=1, dim2=2).log().sum(-1)
+        terms = weight.log() - log_det - 0.5 * (gap @ inverse.mT).square().sum(-1).T
+        total = terms.logsumexp(1)
+        share = (terms - total[:, None]).exp()
+        now = float(total.mean())
+        if now - before < ENOUGH:
+            break
+        before = now
+    return weight, mean * spread + centre, spread[:, None] * factor
+
+
+def _k_means(x: Tensor, k: int, generator: torch.Generator) -> Tensor:
+    """The nearest of k centres for each row, (n,), from spread-out starts.
+
+    Source:
+        Arthur & Vassilvitskii (2007), k-means++
+    """
+    pick = torch.randint(len(x), (1,), generator=generator, device=x.device)
+    centres = x[pick]
+    for _ in range(k - 1):
+        gap = torch.cdist(x, centres).amin(1).square() + 1e-12
+        centres = torch.cat([centres, x[torch.multinomial(gap, 1, generator=generator)]])
+    for _ in range(START_ROUNDS):
+        nearest = torch.cdist(x, centres).argmin(1)
+        count = torch.bincount(nearest, minlength=k)[:, None]
+        total = torch.zeros_like(centres).index_add(0, nearest, x)
+        centres = torch.where(count > 0, total / count.clamp(min=1), centres)
+    return torch.cdist(x, centres).argmin(1)

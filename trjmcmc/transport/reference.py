@@ -1,0 +1,128 @@
+"""What transport maps carry every posterior to."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import ConfigurationError
+
+
+class Reference(nn.Module, ABC):
+    """A distribution with independent, identical coordinates."""
+
+    @abstractmethod
+    def sample(
+        self, shape: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype
+    ) -> Tensor:
+        """Draws on the generator's device."""
+
+    @abstractmethod
+    def log_prob(self, z: Tensor) -> Tensor:
+        """Log density of each coordinate, same shape as ``z``, nats."""
+
+    def log_density(self, z: Tensor, used: Tensor) -> Tensor:
+        """Log density of the coordinates in use, (..., D) and (..., D) bool -> (...), nats."""
+        return torch.where(used, self.log_prob(z), 0.0).sum(-1)
+
+    @abstractmethod
+    def refresh(self, z: Tensor, rho: Tensor | float, generator: torch.Generator) -> Tensor:
+        """A draw from a kernel that is reversible for the reference.
+
+        Arguments:
+            z: Current point, any shape.
+            rho: Correlation in [0, 1], broadcast against ``z``: 1 returns ``z``, 0 a fresh draw.
+            generator: Source of randomness.
+        """
+
+
+class Gaussian(Reference):
+    """Normal coordinates; ``refresh`` is the preconditioned Crank-Nicolson step.
+
+    Arguments:
+        scale: Standard deviation.
+
+    Source:
+        Cotter, Roberts, Stuart & White (2013), https://doi.org/10.1214/13-STS421
+
+    Example:
+        >>> g = torch.Generator().manual_seed(0)
+        >>> z = Gaussian().sample((4, 2), g, torch.float32)
+        >>> bool((Gaussian().refresh(z, 1.0, g) == z).all())
+        True
+    """
+
+    def __init__(self, scale: float = 1.0) -> None:
+        super().__init__()
+        if not scale > 0:
+            raise ConfigurationError(f"scale: expected a positive number, got {scale}")
+        self.scale = float(scale)
+
+    def sample(
+        self, shape: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype
+    ) -> Tensor:
+        noise = torch.randn(shape, generator=generator, device=generator.device, dtype=dtype)
+        return self.scale * noise
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        return -0.5 * (z / self.scale).square() - 0.5 * math.log(2 * math.pi * self.scale**2)
+
+    def log_density(self, z: Tensor, used: Tensor) -> Tensor:
+        squares = torch.where(used, z, 0.0).square().sum(-1)  # few passes over a large tensor
+        constant = 0.5 * math.log(2 * math.pi * self.scale**2)
+        return -0.5 / self.scale**2 * squares - constant * used.sum(-1, dtype=z.dtype)
+
+    def refresh(self, z: Tensor, rho: Tensor | float, generator: torch.Generator) -> Tensor:
+        rho = torch.as_tensor(rho, dtype=z.dtype, device=z.device)
+        noise = self.sample(tuple(z.shape), generator, z.dtype)
+        return rho * z + (1 - rho * rho).clamp(min=0).sqrt() * noise
+
+
+class StudentT(Reference):
+    """Student-t coordinates, for posteriors with heavy tails.
+
+    ``refresh`` draws the precision of the normal scale mixture given z, then moves z by the
+    Gaussian step at that precision: reversible for each precision, hence for their mixture.
+
+    Arguments:
+        df: Degrees of freedom, a positive integer.
+
+    Example:
+        >>> StudentT(5).log_prob(torch.zeros(3)).shape
+        torch.Size([3])
+    """
+
+    def __init__(self, df: int = 5) -> None:
+        super().__init__()
+        if df < 1 or int(df) != df:
+            raise ConfigurationError(f"df: expected a positive integer, got {df!r}")
+        self.df = int(df)
+
+    def _chi_square(
+        self, df: int, shape: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype
+    ) -> Tensor:
+        normal = torch.randn((df, *shape), generator=generator, device=generator.device)
+        return normal.to(dtype).square().sum(0)
+
+    def sample(
+        self, shape: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype
+    ) -> Tensor:
+        normal = torch.randn(shape, generator=generator, device=generator.device, dtype=dtype)
+        precision = self._chi_square(self.df, shape, generator, dtype) / self.df
+        return normal / precision.sqrt()
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        v = self.df
+        constant = math.lgamma((v + 1) / 2) - math.lgamma(v / 2) - 0.5 * math.log(v * math.pi)
+        return constant - (v + 1) / 2 * torch.log1p(z * z / v)
+
+    def refresh(self, z: Tensor, rho: Tensor | float, generator: torch.Generator) -> Tensor:
+        shape = tuple(z.shape)
+        chi_square = self._chi_square(self.df + 1, shape, generator, z.dtype)
+        precision = chi_square / (self.df + z * z)
+        rho = torch.as_tensor(rho, dtype=z.dtype, device=z.device)
+        noise = torch.randn(shape, generator=generator, device=generator.device, dtype=z.dtype)
+        return rho * z + (1 - rho * rho).clamp(min=0).sqrt() * noise / precision.sqrt()

@@ -1,0 +1,1 @@
+"""Distributions over models that are learnt beside a map: q(m)."""
