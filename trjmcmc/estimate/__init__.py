@@ -1,6 +1,5 @@
 """Estimates from draws and log densities, each with an error."""
 
-from ..run.stop import Enough
 from .agreement import Clash, clashes, combine, shares_of, shares_of_sets, usable
 from .bartolucci import bartolucci, bartolucci_odds
 from .bridge import bridge
@@ -20,7 +19,6 @@ from .visits import log_odds, second_eigenvalue, transition_matrix, visit_probab
 
 __all__ = [
     "Clash",
-    "Enough",
     "Estimate",
     "autocorrelation_time",
     "bartolucci",

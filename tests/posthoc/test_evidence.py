@@ -12,8 +12,8 @@ import torch
 
 import trjmcmc as trj
 from tests import toys
-from tests.test_problems import SHARED, rough_subset_maps, shared_only
-from tests.test_transport import MovesSpares, shaken_mixture
+from tests.problems.test_problems import SHARED, rough_subset_maps, shared_only
+from tests.transport.test_transport import MovesSpares, shaken_mixture
 from trjmcmc.compare.jumps import repeated_bartolucci
 from trjmcmc.draws import Draws
 from trjmcmc.errors import ConfigurationError, DisagreementWarning, TRJError

@@ -15,7 +15,7 @@ from torch.distributions import Normal
 
 import trjmcmc as trj
 from tests import toys
-from tests.test_problems import SHARED, shared_only
+from tests.problems.test_problems import SHARED, shared_only
 from trjmcmc.errors import (
     ConfigurationError,
     CoverageWarning,

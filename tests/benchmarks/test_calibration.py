@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.test_evidence import assert_calibrated
+from tests.posthoc.test_evidence import assert_calibrated
 from trjmcmc.errors import TRJWarning
 
-SCRIPT = Path(__file__).parents[1] / "benchmarks" / "calibration.py"
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "calibration.py"
 RUNS = 20
 
 

@@ -13,7 +13,7 @@ from torch.distributions import Bernoulli, Normal
 
 import trjmcmc as trj
 from tests import toys
-from tests.test_problems import SHARED, shared_only
+from tests.problems.test_problems import SHARED, shared_only
 from trjmcmc.errors import ConfigurationError, ShapeError
 from trjmcmc.fit import ReverseKL
 from trjmcmc.fit.train import train

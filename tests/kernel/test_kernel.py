@@ -8,7 +8,7 @@ from torch.distributions import Dirichlet, Gamma, Normal
 
 import trjmcmc as trj
 from tests import toys
-from tests.test_transport import MovesSpares, shaken_mixture
+from tests.transport.test_transport import MovesSpares, shaken_mixture
 from trjmcmc.errors import ConfigurationError
 from trjmcmc.estimate import autocorrelation_time
 from trjmcmc.fit import Modes, Pool, gaussian_mixture, mode_map

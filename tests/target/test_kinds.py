@@ -10,8 +10,8 @@ import torch
 from torch.distributions import Gamma, LogNormal, MultivariateNormal, Normal, Uniform
 
 import trjmcmc as trj
-from tests.test_components import exactly_distributed
-from tests.test_large_spaces import limit
+from tests.kernel.test_components import exactly_distributed
+from tests.space.test_large_spaces import limit
 from trjmcmc.errors import (
     ConfigurationError,
     ConvergenceWarning,

@@ -9,7 +9,7 @@ import torch
 from torch.distributions import Gamma, Normal, Uniform
 
 import trjmcmc as trj
-from tests.test_components import (
+from tests.kernel.test_components import (
     PRIOR,
     STEPS,
     exact_counts,
@@ -18,8 +18,8 @@ from tests.test_components import (
     prior_only,
     seen_sum,
 )
-from tests.test_large_spaces import limit
-from tests.test_transport import MovesSpares, shaken_mixture
+from tests.space.test_large_spaces import limit
+from tests.transport.test_transport import MovesSpares, shaken_mixture
 from trjmcmc.errors import ConfigurationError
 from trjmcmc.fit import ReverseKL
 from trjmcmc.fit.train import train

@@ -20,7 +20,7 @@ from trjmcmc.problems.coal_mining import DAYS, LENGTH, _log_evidence, _StepRate
 from trjmcmc.problems.robust_selection import LEVELS
 from trjmcmc.problems.variable_selection import _simulated
 
-SHARED = Path(__file__).parents[2] / "shared"
+SHARED = Path(__file__).parents[3] / "shared"
 shared_only = pytest.mark.skipif(not SHARED.is_dir(), reason="reference answers are not here")
 
 

@@ -8,7 +8,7 @@ from torch.distributions import Gamma, LogNormal, Normal, Uniform
 
 import trjmcmc as trj
 from tests import toys
-from tests.test_large_spaces import limit
+from tests.space.test_large_spaces import limit
 from trjmcmc.errors import ConfigurationError, ShapeError, TargetError
 from trjmcmc.kernel import (
     BirthDeath,

@@ -10,7 +10,7 @@ from torch.distributions import Gamma, Normal
 
 import trjmcmc as trj
 from tests import toys
-from tests.test_large_spaces import (
+from tests.space.test_large_spaces import (
     N,
     blocks_and_fixed,
     exactly_distributed,

@@ -16,10 +16,11 @@ import trjmcmc as trj
 from tests import toys
 from trjmcmc.compare.classical import METHODS
 from trjmcmc.errors import ConfigurationError, TRJWarning
-from trjmcmc.estimate import Enough, progress_of
+from trjmcmc.estimate import progress_of
 from trjmcmc.kernel import HMC, Informed, Jump, adapting, start
 from trjmcmc.run import choose as auto
 from trjmcmc.run.look import Segment, indicator_times
+from trjmcmc.run.stop import Enough
 from trjmcmc.transport import Identity
 
 
