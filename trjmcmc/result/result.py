@@ -26,7 +26,7 @@ from ..estimate.agreement import SOURCES, Clash, clashes, combine, shares_of, sh
 from ..estimate.bartolucci import bartolucci, bartolucci_odds
 from ..estimate.convergence import FEW_STARTS, HIGH_RHAT, split_rhats, start_error
 from ..estimate.estimate import Estimate
-from ..estimate.importance import HIGH_K, probabilities, tail_shape
+from ..estimate.importance import ENDLESS_K, HIGH_K, probabilities, tail_shape
 from ..estimate.mean import (
     BATCHES,
     MANY_CHAINS,
@@ -41,6 +41,9 @@ from ..estimate.visits import log_odds, second_eigenvalue, transition_matrix, vi
 from ..fit.trace import FitTrace
 from ..pilot.report import AuditReport, ModelAudit
 from ..pilot.screening import Screening
+from ..plot.components import plot_averaged, plot_components
+from ..plot.evidences import plot_evidence, plot_jumps, plot_pareto
+from ..plot.models import plot_inclusion, plot_models, plot_running
 from ..space.base import Space
 from ..space.codes import distinct
 from ..space.counts import Counts
@@ -1421,27 +1424,23 @@ class Result:
 
     def plot_running(self, ax: Axes | None = None, *, chains: int = 0) -> Axes:
         """Running estimates of the model probabilities, of so many single chains too."""
-        from ..plot.models import plot_running
-
-        return plot_running(self, ax, chains=chains)
+        visited = {label: self.visited(label) for label in self.models}
+        exact = self.truth.probabilities if self.truth else None
+        return plot_running(visited, self.raw.thin, exact, ax, chains=chains)
 
     def plot_evidence(self, ax: Axes | None = None) -> Axes:
         """Log evidences by every route with their errors."""
-        from ..plot.evidences import plot_evidence
-
-        return plot_evidence(self, ax)
+        return plot_evidence(self.evidence(), self.truth.log_evidence if self.truth else None, ax)
 
     def plot_jumps(self, ax: Axes | None = None) -> Axes:
         """Heat map of accepted jumps between models."""
-        from ..plot.evidences import plot_jumps
-
-        return plot_jumps(self, ax)
+        rates = self.jumps()
+        return plot_jumps(rates, {m: float(self.visited(m).mean()) for m in rates.index}, ax)
 
     def plot_pareto(self, ax: Axes | None = None) -> Axes:
         """Pareto shape of the importance weights by model."""
-        from ..plot.evidences import plot_pareto
-
-        return plot_pareto(self, ax)
+        shapes = {m: self.pareto_k[m] for m in self.models if m in self.pareto_k}
+        return plot_pareto(shapes, ENDLESS_K, ax)
 
     def plot_inclusion(self, ax: Axes | None = None) -> Axes:
         """Inclusion probabilities with their errors; spaces of items only.
@@ -1449,15 +1448,22 @@ class Result:
         Raises:
             TRJError: The space is a list of models.
         """
-        from ..plot.models import plot_inclusion
-
-        return plot_inclusion(self, ax)
+        return plot_inclusion(self.inclusion_probabilities(), ax)
 
     def plot_models(self, ax: Axes | None = None) -> Axes:
         """Model probabilities with their errors, and the truth where it is known."""
-        from ..plot.models import plot_models
+        return plot_models(self._to_draw(), self.truth.probabilities if self.truth else None, ax)
 
-        return plot_models(self, ax)
+    def _to_draw(self) -> pd.DataFrame:
+        """Model probabilities, or of one kind of components those of the numbers visited."""
+        if not isinstance(self.space, Counts) or len(self.space.kinds) > 1:
+            return self.model_probabilities()
+        table = self.counts().droplevel("kind")
+        seen = table.index[table["probability"] > 0]
+        table = table.loc[seen.min() : seen.max()]
+        if any(self._best_route(m).warning for m in self._weighed):
+            table[["combined", "combined_se"]] = np.nan
+        return table.rename(columns={"probability": "visits", "se": "visits_se"})
 
     def plot_components(
         self,
@@ -1482,12 +1488,13 @@ class Result:
             TRJError: The space is another one.
             ConfigurationError: No such parameter; ``interval`` is not in (0, 1).
         """
-        from ..plot.components import plot_components
-
         if kind is None and isinstance(self.space, Counts):  # the parameter says it
             own = [k.name for k in self.space.kinds if x.partition("[")[0] in k.of]
             kind = own[0] if own else self.space.kinds[0].name
-        return plot_components(self, x, y, ax, kind=kind, interval=interval)
+        parts, entry = self.components(kind)
+        draws = self.raw.n_chains * self.raw.n_draws
+        table = self.catalogue(kind, interval=interval)
+        return plot_components(table, parts, entry, draws, x, y, ax, interval=interval)
 
     def plot_averaged(
         self,
@@ -1513,9 +1520,8 @@ class Result:
         Raises:
             ConfigurationError: The function failed, or its values do not fit the grid.
         """
-        from ..plot.components import plot_averaged
-
-        return plot_averaged(self, grid, f, data, ax, most=most, target=target)
+        found = self.predict(f, most=most, target=target)
+        return plot_averaged(grid, found.mean, found.lower, found.upper, data, ax)
 
     def warn(self) -> None:
         """Say aloud what is doubtful, and what would help.
