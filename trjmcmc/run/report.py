@@ -13,8 +13,9 @@ from ..estimate.estimate import Estimate
 from ..estimate.importance import pareto_k
 from ..estimate.routes import through_the_map
 from ..pilot.report import by_audit
+from ..result.indicator import MODELS_SHOWN
 from ..result.report import RunReport
-from ..result.result import SHOWN, Result
+from ..result.result import Result
 from ..space.codes import distinct
 from .knowledge import Knowledge
 from .loop import Chains
@@ -42,7 +43,7 @@ def routes_of(
     healthy = weighs and chain.error is None and chain.stopped != "interrupted"
     if healthy and not known.trainer.few and known.mapped:
         codes, _, counts = distinct(record.flat()[0])
-        top = codes[counts.argsort(descending=True)[:SHOWN]].to(target.device)
+        top = codes[counts.argsort(descending=True)[:MODELS_SHOWN]].to(target.device)
         known.weigh_visited(top)
     spare = 0.0
     if healthy and bridges and math.isinf(target.limit):
