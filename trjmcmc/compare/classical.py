@@ -29,7 +29,6 @@ from ..kernel.proposal.fixed import Fixed
 from ..kernel.proposal.neighbours import Neighbours
 from ..run.sampler import TRJSampler
 from ..space.base import Space, several
-from ..space.model_list import ModelList
 from ..target.target import Target
 from ..transport.base import Transport
 from ..transport.cosmic import CosmicFlow
@@ -128,7 +127,7 @@ class ClassicalSampler(TRJSampler):
 
 def proposal(target: Target) -> IndexProposal:
     """Uniform over the other models of a list, else to neighbours."""
-    if isinstance(target.space, ModelList):
+    if not target.space.has_items:
         return Fixed(target.space, other=True)
     return Neighbours(target.space)
 

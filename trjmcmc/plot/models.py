@@ -8,7 +8,6 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.ticker import MaxNLocator
 
-from ..space.counts import Counts
 from .style import COLOUR_OF, PALETTE, reach_of, spread_labels
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def plot_models(result: Result, ax: Axes | None = None) -> Axes:
     Numbers of components stand on an axis of numbers, with their prior.
     """
     ax = ax if ax is not None else plt.subplots(figsize=(6, 3.5), layout="constrained")[1]
-    counts = isinstance(result.space, Counts) and len(result.space.kinds) == 1
+    counts = result.space.counts and len(result.space.kinds) == 1
     table = _of_counts(result) if counts else result.model_probabilities()
     x = table.index.to_numpy() if counts else np.arange(len(table))
     bars = ax.bar(x, table["visits"], color=PALETTE[5], label="visits, ± 2 standard errors")

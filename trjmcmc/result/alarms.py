@@ -17,8 +17,6 @@ from ..errors import (
     warn_user,
 )
 from ..pilot.report import AuditReport
-from ..space.counts import Counts
-from ..space.subsets import Subsets
 from .catalogue import runs_into_limit
 
 if TYPE_CHECKING:
@@ -59,7 +57,7 @@ def _convergence(result: Result) -> Iterator[Alarm]:
     flagged = [
         (label, e.value, e.warning) for label in result.models for e in [result.visits(label)]
     ]
-    if isinstance(result.space, Subsets):
+    if result.space.has_named_items:
         items = result.inclusion_probabilities()
         flagged += zip(items.index, items["probability"], items["note"], strict=True)
     for label, p, note in flagged:
@@ -154,7 +152,7 @@ def _pilot(result: Result) -> Iterator[Alarm]:
 
 def _limits(result: Result) -> Iterator[Alarm]:
     """Counts that pile up at their largest; of chains that do not mix this says nothing."""
-    if not isinstance(result.space, Counts) or result.doubts:
+    if not result.space.counts or result.doubts:
         return
     counts = result.counts()
     for kind in result.space.kinds:

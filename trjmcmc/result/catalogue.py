@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from ..draws import Draws
 from ..errors import ConfigurationError
 from ..estimate.estimate import Estimate
-from ..space.base import Kind
-from ..space.counts import Counts
+from ..space.base import Kind, Space
 from .relabel import Relabelling
 
 Mask = NDArray[np.bool_]
@@ -50,7 +49,7 @@ class Drawn:
     active: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, space: Counts, kind: Kind, draws: Draws, values: Mapping[str, Any]) -> Drawn:
+    def of(cls, space: Space, kind: Kind, draws: Draws, values: Mapping[str, Any]) -> Drawn:
         """The components of a kind in a run over counts."""
         x = draws.theta.numpy()[:, :, space.slots_of(kind).numpy()]
         there = space.items(draws.code.flatten(0, 1))[:, kind.items]

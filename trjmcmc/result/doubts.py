@@ -21,8 +21,6 @@ from ..estimate.convergence import (
     start_error,
 )
 from ..space.base import Space
-from ..space.counts import Counts
-from ..space.subsets import Subsets
 
 EVERY = "(all models)"
 
@@ -155,8 +153,8 @@ class Convergence:
         model = self.model[chains][:, ::step]
         everywhere = np.ones(model.shape, dtype=bool)
         yield Part(EVERY, ["log joint"], height, everywhere)
-        if isinstance(self.space, Counts):
-            yield from self._components(self.space, code, theta)
+        if self.space.counts:
+            yield from self._components(code, theta)
             return
         rest = everywhere
         for place, label in enumerate(self.labels):
@@ -172,7 +170,7 @@ class Convergence:
         if rest.mean() > WORTH:
             yield Part(EVERY, [IN + REST], rest[..., None] * 1.0, everywhere)
             yield from self._by_slot(code, theta, rest)
-        if isinstance(self.space, Subsets):
+        if self.space.has_named_items:
             on = self.space.items(code.flatten(0, 1)).view(*code.shape[:2], -1).numpy()
             yield Part(EVERY, [INCLUDES + n for n in self.space.names], on * 1.0, everywhere)
 
@@ -184,9 +182,9 @@ class Convergence:
             if here.mean() > WORTH:
                 yield Part(REST, [name], theta[..., slot : slot + 1], here)
 
-    def _components(self, space: Counts, code: torch.Tensor, theta: Array) -> Iterator[Part]:
+    def _components(self, code: torch.Tensor, theta: Array) -> Iterator[Part]:
         """Numbers of components, what they have in common, and the ends of what they have not."""
-        everywhere = np.ones(theta.shape[:2], dtype=bool)
+        space, everywhere = self.space, np.ones(theta.shape[:2], dtype=bool)
         there = space.items(code.flatten(0, 1)).view(*code.shape[:2], -1).numpy()
         shared = np.ones(theta.shape[2], dtype=bool)
         for place, kind in enumerate(space.kinds):

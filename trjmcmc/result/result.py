@@ -43,9 +43,7 @@ from ..pilot.report import AuditReport, ModelAudit
 from ..pilot.screening import Screening
 from ..space.base import Space
 from ..space.codes import distinct
-from ..space.counts import Counts
 from ..space.saved import space_from_spec
-from ..space.subsets import Subsets
 from ..target.model import Truth
 from ..target.prior import PriorSpec
 from ..target.resolution import EXAMINED, resolution_doubts
@@ -332,7 +330,7 @@ class Result:
     @cached_property
     def _unknown(self) -> list[str]:
         """Models that chains never or hardly entered, and that no other route tells of."""
-        related = isinstance(self.space, Subsets | Counts)  # models next to each other are alike
+        related = self.space.has_items  # models next to each other are alike
         if self.space.size is None or self.space.size > SMALL or related:
             possible = self.space.size != 1 and not self._given_routes
             return [] if len(self._visited) > 1 or not possible else ["any other model"]
@@ -939,7 +937,7 @@ class Result:
             TRJError: The space has no counts.
         """
         space = self.space
-        if not isinstance(space, Counts):
+        if not space.counts:
             raise TRJError(f"counts: expected a space of Counts, got {type(space).__name__}")
         _, levels = space.levels()
         possible = [table > -math.inf for table in space.log_priors]
@@ -1011,7 +1009,7 @@ class Result:
         Raises:
             TRJError: The space is a list of models.
         """
-        if not isinstance(self.space, Subsets | Counts):
+        if not self.space.has_items:
             raise TRJError("inclusion_probabilities: a list of models has no items to include")
         flat = self.space.items(self.raw.code.flatten(0, 1))
         return self.space.names, flat.reshape(*self.raw.code.shape[:2], -1).numpy()
@@ -1117,11 +1115,8 @@ class Result:
 
     def _positions(self, label: str, name: str, position: tuple[int, ...]) -> list[str]:
         text = [str(i) for i in position]
-        if text and isinstance(self.space, Counts) and self.space.items_of(name):
-            text[0] = str(position[0] + 1)  # those in use come first
-        elif text and isinstance(self.space, Subsets) and self.space.items_of(name):
-            items = self.space.items(self.space.code_of(label)[None])[0].nonzero()[:, 0].tolist()
-            text[0] = self.space.names[items[position[0]]]
+        if text and self.space.items_of(name):
+            text[0] = self.space.entry_names(self.space.code_of(label), name)[position[0]]
         return text
 
     # ---- components -------------------------------------------------------------------------
@@ -1203,7 +1198,7 @@ class Result:
         return drawn.described(rows), self._found(drawn, least).entry[rows] + 1
 
     def _drawn(self, what: str, kind: str | int | None) -> Drawn:
-        if not isinstance(self.space, Counts):
+        if not self.space.counts:
             raise TRJError(f"{what}: this is for an unknown number of components, trj.Counts")
         place = self.space.place_of(kind)
         return Drawn.of(self.space, self.space.kinds[place], self.raw, self._values)
@@ -1352,8 +1347,8 @@ class Result:
         posterior.update({name: value.numpy() for name, value in self._values.items()})
         attributes = {"models": json.dumps(self.model_names)}
         names: dict[str, str] = {}
-        if entries or isinstance(self.space, Counts):
-            kinds = self.space.kinds if isinstance(self.space, Counts) else ()
+        if entries or self.space.counts:
+            kinds = self.space.kinds if self.space.counts else ()
             for place in range(max(1, len(kinds))):
                 drawn = self._drawn("to_arviz(entries=True)", place)
                 of = f"_{kinds[place].name}" if len(kinds) > 1 else ""
@@ -1484,7 +1479,7 @@ class Result:
         """
         from ..plot.components import plot_components
 
-        if kind is None and isinstance(self.space, Counts):  # the parameter says it
+        if kind is None and self.space.counts:  # the parameter says it
             own = [k.name for k in self.space.kinds if x.partition("[")[0] in k.of]
             kind = own[0] if own else self.space.kinds[0].name
         return plot_components(self, x, y, ax, kind=kind, interval=interval)

@@ -40,7 +40,7 @@ from ..estimate.mean import MANY_CHAINS
 from ..estimate.routes import MIRRORED, through_the_map
 from ..fit.objective import Objective
 from ..fit.trace import FitTrace
-from ..fit.trainer import FEW_MODELS, Recipe
+from ..fit.trainer import Recipe
 from ..kernel.base import Kernel, State, start
 from ..pilot.report import AuditReport, by_audit
 from ..pilot.screening import Screening, screen
@@ -51,7 +51,7 @@ from ..result.report import Plan, RunReport
 from ..result.result import SHOWN, Result
 from ..result.variational import Variational, variational
 from ..space.base import Space, several
-from ..space.codes import distinct
+from ..space.codes import FEW_MODELS, distinct
 from ..target.exchangeable import components_of
 from ..target.target import Target
 from ..transport.base import Transport
@@ -254,8 +254,7 @@ class TRJSampler:
     ) -> Callable[[], ModelWeights] | None:
         space = self.target.space
         if models is None:
-            few = space.size is not None and space.size <= FEW_MODELS
-            return None if few else lambda: default_weights(space)
+            return None if space.few else lambda: default_weights(space)
         if not isinstance(models, ModelWeights) and callable(models):
             models = models(space)
         fits = isinstance(models, ModelWeights) and models.space.code_width == space.code_width

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigurationError
-from ..space.counts import Counts
 from ..space.prior import gap_in
 from .target import Target
 
@@ -64,7 +63,7 @@ class Components:
 
     def __init__(self, target: Target, kind: int | str | None = None) -> None:
         space = target.space
-        if not isinstance(space, Counts) or not target.dim:
+        if not space.counts or not target.dim:
             raise ConfigurationError("expected a space of Counts with components to count")
         self.target, self.space = target, space
         self.place = space.place_of(kind)
@@ -285,7 +284,7 @@ class Components:
 @lru_cache(maxsize=1)  # looking costs likelihoods, and a run asks often; more would hold targets
 def components_of(target: Target) -> tuple[Components, ...]:
     """The components that a target counts, one entry a kind; none if not exchangeable."""
-    kinds = target.space.kinds if isinstance(target.space, Counts) else ()
+    kinds = target.space.kinds if target.space.counts else ()
     try:
         return tuple(Components(target, kind.name) for kind in kinds if kind.max)
     except ConfigurationError:

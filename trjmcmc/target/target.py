@@ -18,7 +18,6 @@ from ..grouping import apply_by_group
 from ..rng import seeded
 from ..space.base import Space, check_names
 from ..space.codes import distinct
-from ..space.counts import Counts
 from ..space.model_list import ModelList
 from ..space.prior import LogWeights, normalised_log_prior
 from .additive import Additive
@@ -179,7 +178,7 @@ class Target:
     ) -> None:
         if priors is None or log_likelihood is None:
             raise TargetError("priors, log_likelihood: both are needed with a space")
-        if missing := [name for name in getattr(space, "of", ()) if name not in priors]:
+        if missing := [name for name in space.of if name not in priors]:
             raise TargetError(f"priors: {missing}, named by the space's `of`, have no prior")
         owner = f"the {type(space).__name__} target"
         density = Density(owner, priors, log_likelihood, vectorized, surrogate, space)
@@ -258,7 +257,7 @@ class Target:
         (density,) = self._densities
         with unchecked():
             log_prior, log_likelihood, _ = density.evaluate(theta, items, True)
-        return self.space.graded_log_prior(bits) + log_prior, log_likelihood  # type: ignore[operator]
+        return self.space.graded_log_prior(bits) + log_prior, log_likelihood
 
     def log_joint(self, code: Tensor, theta: Tensor, total: Tensor | None = None) -> Tensor:
         """log p(model) p(theta | model) p(data | theta, model) |d params / d theta|.
@@ -696,11 +695,7 @@ class Target:
         for g, density in enumerate(self._densities):
             if density.shared:
                 generator = torch.Generator(self.device).manual_seed(0)
-                code = self.space.sample_prior(PROBES, generator)
-                if isinstance(self.space, Counts):  # one point without all components, in any case
-                    low, levels = self.space.levels()
-                    less = torch.minimum(code[0], low + levels - 2).maximum(low)
-                    code[0] = torch.where(low + levels > 3, less, code[0])
+                code = self.space.examples(PROBES, generator)
             else:
                 code = torch.full((PROBES, 1), g, device=self.device)
             theta = torch.zeros(PROBES, self.dim, dtype=self.dtype, device=self.device)
@@ -712,7 +707,7 @@ class Target:
             for surrogate in (False, True) if density.surrogate else (False,):
                 what = "surrogate" if surrogate else "log_likelihood"
                 self._probe_one(density, code, theta, items, surrogate, what)
-                if isinstance(self.space, Counts):
+                if self.space.counts:
                     self._probe_padding(density, theta, items, what)
             with unchecked():
                 log_prior, log_likelihood, _ = density.evaluate(theta, items, False)
@@ -746,7 +741,7 @@ class Target:
     ) -> None:
         """Compare a likelihood with itself where arrays end with the last component."""
         function = density.likelihood if what == "log_likelihood" else density.surrogate
-        assert isinstance(self.space, Counts) and items is not None and function is not None
+        assert items is not None and function is not None
         if function.foreign or density.additive is not None:
             return
         with unchecked():
