@@ -15,6 +15,7 @@ from ..kernel.components.split import ComponentSplitMerge
 from ..kernel.compose import Cycle
 from ..kernel.proposal.fixed import Fixed
 from ..target.exchangeable import components_of
+from ..target.tempered import Tempered
 from ..transport.base import Identity
 from ..transport.normals import gaussian_mixture
 from ..transport.ordered import Ordered
@@ -68,14 +69,15 @@ class AutoComponents(Auto):
     def _choose(self) -> Kernel:
         room = SHARE * self._left
         self._end = time.monotonic() + (PATIENCE if math.isinf(room) else room)
-        parts = components_of(self.target)
+        self.target = tempered = Tempered(self.target)  # its power is 1 once chains are carried
+        parts = components_of(tempered)
         moves: dict[str, Kernel] = {"components": component_births(self.target, parts)}
         counted = [part for part in parts if part.kind.max > max(1, part.kind.min)]
         splits = [ComponentSplitMerge(self.target, part) for part in counted]
         every = moves | ({"splits": Cycle(splits)} if counted else {})
         kernel = self._step(list(every.values()))
         self.state, origin = carry(
-            self.target, self.state, kernel, self.generator, Tally(self.target), self._by(0.5)
+            tempered, self.state, kernel, self.generator, Tally(tempered), self._by(0.5)
         )
         self.ancestor = self.ancestor[origin]
         if counted:

@@ -52,6 +52,7 @@ from ..result.result import SHOWN, Result
 from ..result.variational import Variational, variational
 from ..space.base import Space, several
 from ..space.codes import FEW_MODELS, distinct
+from ..target.account import Account
 from ..target.exchangeable import components_of
 from ..target.target import Target
 from ..transport.base import Transport
@@ -172,6 +173,7 @@ class TRJSampler:
     Attributes:
         target, transport: As used, in the precision and on the device asked for.
         fit_trace: Trace of the training, once there was one.
+        account: Evaluations of its runs and fits, and of nobody else on the same target.
         audit_report: What the audit said of the map, once there was one.
         variational: The answer of the fit alone, where it learnt a distribution over models.
 
@@ -241,7 +243,8 @@ class TRJSampler:
         self._stamp: tuple[Any, ...] = ()  # of the map that they belong to
         self._seconds: dict[str, float] = {}
         self.audit_report: AuditReport | None = None
-        self._before = self.target.evaluations, self.target.gradients
+        self.account = Account()
+        self._before = 0, 0  # evaluations and gradients that earlier reports hold
         self._reported = False  # whether what was spent so far is in a run's report
         self._told: FitTrace | None = None  # the training that it speaks of
         weights = self._weights_maker(models)
@@ -384,18 +387,18 @@ class TRJSampler:
 
     @contextmanager
     def _limited(self, evaluations: int | None) -> Iterator[Callable[[], int | None]]:
-        """Hold the target to a number of evaluations; gives a function of what is left."""
-        target, before = self.target, self.target.limit
+        """Hold the run to a number of evaluations; gives a function of what is left."""
+        account, before = self.account, self.account.limit
         if evaluations is not None:
             if evaluations < 1:
                 raise ConfigurationError(f"max_evaluations: expected 1 or more, got {evaluations}")
-            target.limit = min(before, target.evaluations + evaluations)
+            account.limit = min(before, account.evaluations + evaluations)
+        account.limit = min(account.limit, account.evaluations + self.target.account.left)
         try:
-            yield (
-                lambda: None if math.isinf(target.limit) else int(target.limit - target.evaluations)
-            )
+            with self.target.counted_in(account):
+                yield lambda: None if math.isinf(account.limit) else int(account.left)
         finally:
-            target.limit = before
+            account.limit = before
 
     def _weigh(self, evaluations: int | None = None, until: float = math.inf) -> None:
         """Importance-sampled evidence of every model of a small space.
@@ -535,7 +538,7 @@ class TRJSampler:
         if self._recipe.audit is not None:
             drawn, _, ancestor = self._recipe.audit.draw(space.index(code))
             return drawn, ancestor
-        if not math.isinf(self.target.limit):
+        if not math.isinf(self.account.limit):
             return None
         codes, index, _ = distinct(code)
         theta: Tensor | None = None
@@ -714,7 +717,7 @@ class TRJSampler:
     def _begin(self) -> None:
         """Count from here if what was spent so far is in the report of an earlier run."""
         if self._reported:
-            self._before = self.target.evaluations, self.target.gradients
+            self._before = self.account.evaluations, self.account.gradients
             self._seconds, self._recipe.seconds = {}, {}
             self._reported = False
 
@@ -918,7 +921,7 @@ class TRJSampler:
         kernel, state, way.stage = way.kernel, way.state, "the sampling"
         assert kernel is not None and state is not None
         self._mirrors = self._warp_seconds(enough.deadline)
-        begun, self._forgiven = time.perf_counter(), int(self.target.overflows)
+        begun, self._forgiven = time.perf_counter(), int(self.account.overflows)
         tally, crossings, visits = Tally(self.target), None, None
         if self._recipe.few and several(self.target.space):
             names = {k.name for k in kernel.parts() if k.between}
@@ -1048,9 +1051,9 @@ class TRJSampler:
             seed=self.seed,
             interrupted=way.rescued or chain.stopped == "interrupted",
             budget_spent=chain.stopped == "budget",
-            overflows=int(self.target.overflows) - self._forgiven,
-            evaluations=self.target.evaluations - self._before[0],
-            gradients=self.target.gradients - self._before[1],
+            overflows=int(self.account.overflows) - self._forgiven,
+            evaluations=self.account.evaluations - self._before[0],
+            gradients=self.account.gradients - self._before[1],
             audit=self.audit_report,
             plan=plan,
             out_of_time=chain.stopped == "enough" and self._late,
@@ -1060,7 +1063,7 @@ class TRJSampler:
         if chain.error is None and not way.rescued and self._recipe.weights is not None:
             report.variational = self._variational(record)
         result = self._result(record, report, chain)
-        report.evaluations = self.target.evaluations - self._before[0]  # weighing included
+        report.evaluations = self.account.evaluations - self._before[0]  # weighing included
         self._reported, self._told = True, self.fit_trace
         if chain.error is not None:
             chain.error.result = result
@@ -1082,7 +1085,7 @@ class TRJSampler:
                     if label not in self._log_mass:
                         self._weigh_one(c, label)
         spare = 0.0
-        if healthy and math.isinf(self.target.limit) and math.isfinite(self._mirrors):
+        if healthy and math.isinf(self.account.limit) and math.isfinite(self._mirrors):
             spare = WARP_SHARE * report.evaluations
         weights = {} if self._way.rescued else self._weights
         settings = self.target, self._map, record, weights, self._generator
@@ -1121,7 +1124,7 @@ class TRJSampler:
             seen: Points that chains have passed: what they know is not lost.
         """
         space, target = self.target.space, self.target
-        if not self._recipe.few or not math.isinf(target.limit) or not seconds > 0:
+        if not self._recipe.few or not math.isinf(self.account.limit) or not seconds > 0:
             return ()
         codes = space.enumerate()
         codes = codes[space.active(codes).any(-1) & (space.log_prior(codes) > -math.inf)]
