@@ -25,6 +25,7 @@ from trjmcmc.result.report import RunReport
 from trjmcmc.result.result import Result
 from trjmcmc.run.carry import carry
 from trjmcmc.run.count import Tally
+from trjmcmc.target.tempered import Tempered
 
 
 def said_by(result):
@@ -559,6 +560,7 @@ def test_the_tempering_of_components_knows_ancestors(generator):
         {"place": torch.distributions.Uniform(0.0, 1000.0)},
         lambda p, active: active[:, 0] * (50.0 - (p["place"][:, 0] - 500.0).square()),
     )
+    target = Tempered(target)
     code = target.space.sample_prior(256, generator)
     state = trj.kernel.start(target, code, target.sample_prior(code, generator))
     kernel = trj.kernel.Cycle(

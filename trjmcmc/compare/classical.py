@@ -18,7 +18,7 @@ from ..fit.objective import ForwardKL
 from ..fit.reverse import ReverseKL
 from ..fit.trace import FitTrace
 from ..fit.train import train
-from ..fit.trainer import FEW_MODELS, Recipe
+from ..fit.trainer import Recipe
 from ..kernel.base import Kernel
 from ..kernel.between.birth_death import BirthDeath
 from ..kernel.between.independence import IndependenceJump, NormalInverseGamma
@@ -33,7 +33,6 @@ from ..run.policy import Shares
 from ..run.sampler import TRJSampler
 from ..run.strategy import Strategy
 from ..space.base import Space, several
-from ..space.model_list import ModelList
 from ..target.target import Target
 from ..transport.base import Transport
 from ..transport.cosmic import CosmicFlow
@@ -89,8 +88,7 @@ class ClassicalSampler(TRJSampler):
             raise ConfigurationError(f"method: expected one of {list(METHODS)}, got {method!r}")
         self.method = method
         super().__init__(target, strategy=Classical(method), **options)
-        few = target.space.size is not None and target.space.size <= FEW_MODELS
-        if METHODS[method].each and not few:
+        if METHODS[method].each and not target.space.few:
             raise ConfigurationError(
                 f"{method}: it fits something to each model, and there are too many models"
             )
@@ -150,7 +148,7 @@ class Classical(Strategy):
 
 def proposal(target: Target) -> IndexProposal:
     """Uniform over the other models of a list, else to neighbours."""
-    if isinstance(target.space, ModelList):
+    if not target.space.has_items:
         return Fixed(target.space, other=True)
     return Neighbours(target.space)
 

@@ -27,7 +27,7 @@ from ..pilot.given import user_pool
 from ..pilot.modes import Modes, find_modes
 from ..pilot.report import AGREEMENT, Score
 from ..pilot.through_emcee import emcee_pool
-from ..space.codes import distinct
+from ..space.codes import FEW_MODELS, distinct
 from ..target.resolution import WIDE, spacing
 from ..target.target import Target
 from ..transport.base import Transport
@@ -38,8 +38,6 @@ from .objective import ForwardKL, Objective
 from .reverse import ReverseKL
 from .trace import FitTrace
 from .train import train
-
-FEW_MODELS = 64  # most models that are audited one by one
 
 POOLED = 256  # models looked at to standardise the coordinates of a large space
 
@@ -132,7 +130,7 @@ class Recipe:
         self.weights: ModelWeights | None = None
         self.target, self.transport, self.generator = target, transport, generator
         space = target.space
-        self.few = space.size is not None and space.size <= FEW_MODELS
+        self.few = space.few
         self.trace: FitTrace | None = None
         self.audit: Audit | None = None
         self.score: Score | None = None

@@ -18,8 +18,6 @@ from ..errors import (
 )
 from ..pilot.report import AuditReport
 from ..pilot.screening import Screening
-from ..space.counts import Counts
-from ..space.subsets import Subsets
 from .doubts import COMMON_PROBABILITY, Doubts
 from .limit import runs_into_limit
 from .probabilities import Probabilities
@@ -61,7 +59,7 @@ def _convergence(
     notes = dict.fromkeys(d.note for d in doubts.found if not d.said)
     visits = {label: probabilities.visits.of(label) for label in doubts.indicator.models}
     flagged = [(label, e.value, e.warning) for label, e in visits.items()]
-    if isinstance(doubts.indicator.space, Subsets):
+    if doubts.indicator.space.has_named_items:
         items = probabilities.of_items()
         flagged += zip(items.index, items["probability"], items["note"], strict=True)
     for label, p, note in flagged:
@@ -160,7 +158,7 @@ def _pilot(audit: AuditReport, apart: Mapping[str, float]) -> Iterator[Alarm]:
 def _limits(probabilities: Probabilities, doubts: Doubts) -> Iterator[Alarm]:
     """Counts that pile up at their largest; of chains that do not mix this says nothing."""
     space = doubts.indicator.space
-    if not isinstance(space, Counts) or doubts.found:
+    if not space.counts or doubts.found:
         return
     counts = probabilities.of_counts()
     for kind in space.kinds:

@@ -16,8 +16,7 @@ from ..errors import ConfigurationError, TRJError
 from ..estimate.estimate import Estimate
 from ..estimate.mean import mean_error
 from ..estimate.visits import visit_probability
-from ..space.base import Kind
-from ..space.counts import Counts
+from ..space.base import Kind, Space
 from .indicator import Mask
 from .parameters import Parameters
 from .relabel import LEAST, Relabelling, relabel
@@ -53,7 +52,7 @@ class Drawn:
     active: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, space: Counts, kind: Kind, draws: Draws, values: Mapping[str, Any]) -> Drawn:
+    def of(cls, space: Space, kind: Kind, draws: Draws, values: Mapping[str, Any]) -> Drawn:
         """The components of a kind in a run over counts."""
         x = draws.theta.numpy()[:, :, space.slots_of(kind).numpy()]
         there = space.items(draws.code.flatten(0, 1))[:, kind.items]
@@ -97,7 +96,7 @@ class Catalogue:
             TRJError: The space is not one of counts.
         """
         space = self.indicator.space
-        if not isinstance(space, Counts):
+        if not space.counts:
             raise TRJError(f"{what}: this is for an unknown number of components, trj.Counts")
         of = space.kinds[space.place_of(kind)]
         return Drawn.of(space, of, self.indicator.draws, self.parameters.values)
@@ -112,7 +111,7 @@ class Catalogue:
 
     def kind_of(self, parameter: str) -> str | int | None:
         """The kind of components that a parameter describes, the first where none has it."""
-        if not isinstance(self.indicator.space, Counts):
+        if not self.indicator.space.counts:
             return None
         for kind in self.indicator.space.kinds:
             if any(parameter in self._numbers(name) for name in kind.of):

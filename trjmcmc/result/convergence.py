@@ -12,8 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..estimate.convergence import effective_draws, rank_rhats
-from ..space.counts import Counts
-from ..space.subsets import Subsets
+from ..space.base import Space
 from .indicator import MODELS_SHOWN, Mask, ModelIndicator
 
 EVERY = "(all models)"  # label of quantities that belong to no single model
@@ -111,7 +110,7 @@ class Convergence:
         model = self.indicator.place[chains][:, ::step]
         everywhere = np.ones(model.shape, dtype=bool)
         yield Part(EVERY, ["log joint"], height, everywhere)
-        if isinstance(self.space, Counts):
+        if self.space.counts:
             yield from self._components(self.space, code, theta)
             return
         rest = everywhere
@@ -128,7 +127,7 @@ class Convergence:
         if rest.mean() > LISTED_SHARE:
             yield Part(EVERY, [IN + REST], rest[..., None] * 1.0, everywhere)
             yield from self._by_slot(code, theta, rest)
-        if isinstance(self.space, Subsets):
+        if self.space.has_named_items:
             on = self.space.items(code.flatten(0, 1)).view(*code.shape[:2], -1).numpy()
             yield Part(EVERY, [INCLUDES + n for n in self.space.names], on * 1.0, everywhere)
 
@@ -140,7 +139,7 @@ class Convergence:
             if here.mean() > LISTED_SHARE:
                 yield Part(REST, [name], theta[..., slot : slot + 1], here)
 
-    def _components(self, space: Counts, code: torch.Tensor, theta: Array) -> Iterator[Part]:
+    def _components(self, space: Space, code: torch.Tensor, theta: Array) -> Iterator[Part]:
         """Numbers of components, what they have in common, and the ends of what they have not."""
         everywhere = np.ones(theta.shape[:2], dtype=bool)
         there = space.items(code.flatten(0, 1)).view(*code.shape[:2], -1).numpy()

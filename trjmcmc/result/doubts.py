@@ -18,8 +18,6 @@ from ..estimate.estimate import Estimate
 from ..estimate.importance import HIGH_K, tail_shape
 from ..estimate.mean import mean_error_where
 from ..estimate.visits import visit_probability
-from ..space.counts import Counts
-from ..space.subsets import Subsets
 from ..target.resolution import EXAMINED, resolution_doubts
 from ..target.target import Target
 from .convergence import EVERY, IN, INCLUDES, REST, Convergence
@@ -174,7 +172,7 @@ class Doubts:
     def unknown(self) -> list[str]:
         """Models that chains never or hardly entered, and that no other route tells of."""
         space, routes = self.indicator.space, self._routes.values()
-        related = isinstance(space, Subsets | Counts)  # models next to each other are alike
+        related = space.has_items  # models next to each other are alike
         if space.size is None or space.size > MODELS_COUNTED or related:
             possible = space.size != 1 and not routes
             return [] if len(self.indicator.visited) > 1 or not possible else ["any other model"]

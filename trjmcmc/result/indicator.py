@@ -20,8 +20,6 @@ from ..estimate.mean import autocorrelation_time, mean_error
 from ..estimate.visits import second_eigenvalue, transition_matrix
 from ..space.base import Space
 from ..space.codes import distinct
-from ..space.counts import Counts
-from ..space.subsets import Subsets
 
 Mask = NDArray[np.bool_]
 
@@ -107,7 +105,7 @@ class ModelIndicator:
         Raises:
             TRJError: The space is a list of models.
         """
-        if not isinstance(self.space, Subsets | Counts):
+        if not self.space.has_items:
             raise TRJError("inclusion_probabilities: a list of models has no items to include")
         code = self.draws.code
         flat = self.space.items(code.flatten(0, 1))

@@ -12,8 +12,6 @@ import pandas as pd
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..space.counts import Counts
-from ..space.subsets import Subsets
 from .doubts import Doubts
 from .indicator import Mask, ModelIndicator
 
@@ -85,9 +83,6 @@ class Parameters:
     def _position(self, label: str, name: str, position: tuple[int, ...]) -> list[str]:
         """The place of an entry in words: of items by name, of components counted from 1."""
         text, space = [str(i) for i in position], self.indicator.space
-        if text and isinstance(space, Counts) and space.items_of(name):
-            text[0] = str(position[0] + 1)  # those in use come first
-        elif text and isinstance(space, Subsets) and space.items_of(name):
-            items = space.items(space.code_of(label)[None])[0].nonzero()[:, 0].tolist()
-            text[0] = space.names[items[position[0]]]
+        if text and space.items_of(name):
+            text[0] = space.entry_names(space.code_of(label), name)[position[0]]
         return text

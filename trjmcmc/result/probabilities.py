@@ -12,7 +12,6 @@ from torch import Tensor
 
 from ..errors import TRJError
 from ..estimate.estimate import Estimate
-from ..space.counts import Counts
 from .evidences import Evidences
 
 OTHERS = "(other models)"  # label of the row of models that a table does not show
@@ -78,7 +77,7 @@ class Probabilities:
             TRJError: The space has no counts.
         """
         space = self.indicator.space
-        if not isinstance(space, Counts):
+        if not space.counts:
             raise TRJError(f"counts: expected a space of Counts, got {type(space).__name__}")
         _, levels = space.levels()
         possible = [table > -math.inf for table in space.log_priors]
@@ -96,7 +95,7 @@ class Probabilities:
     def to_draw(self) -> pd.DataFrame:
         """What a picture shows: models, or of one kind of components the numbers visited."""
         space = self.indicator.space
-        if not isinstance(space, Counts) or len(space.kinds) > 1:
+        if not space.counts or len(space.kinds) > 1:
             return self.of_models()
         table = self.of_counts().droplevel("kind")
         seen = table.index[table["probability"] > 0]

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from ..arviz_bridge import to_arviz
 from ..errors import ConfigurationError, TRJError
 from ..space.base import Kind
-from ..space.counts import Counts
 from .catalogue import Catalogue, by_entry
 
 CHAINS_OF_ONE_MODEL = 4  # that the draws in one model are cut into
@@ -59,9 +58,9 @@ def of_all(catalogue: Catalogue, entries: bool = False, chains: int | None = Non
     posterior: dict[str, NDArray[Any]] = {"model": indicator.position()}
     posterior |= {name: x.numpy() for name, x in catalogue.parameters.values.items()}
     axes: dict[str, str] = {}
-    if entries and not isinstance(space, Counts):
+    if entries and not space.counts:
         catalogue.drawn("to_arviz(entries=True)", None)  # says what it is for
-    for place, kind in enumerate(space.kinds if isinstance(space, Counts) else ()):
+    for place, kind in enumerate(space.kinds if space.counts else ()):
         of = f"_{kind.name}" if len(space.kinds) > 1 else ""
         parts, axis = _components(catalogue, kind, of, entries)
         posterior[f"k{of}"] = indicator.draws.code[..., place].numpy()

@@ -10,43 +10,54 @@ from .. import clock
 from ..draws import Recorder
 from ..errors import ConfigurationError
 from ..fit.trace import FitTrace
+from ..target.account import Account
 from ..target.target import Target
 from .policy import Screening, SummingUp
 from .stop import Stop
 
 
 @contextmanager
-def limited(target: Target, evaluations: int | None) -> Iterator[Callable[[], int | None]]:
-    """Hold a target to a number of likelihood calls; gives a function of what is left.
+def limited(
+    target: Target, account: Account, evaluations: int | None
+) -> Iterator[Callable[[], int | None]]:
+    """Count a target's calls in an account, and hold them to a number.
+
+    Arguments:
+        target: The target.
+        account: Of the sampler.
+        evaluations: Calls that may be made, or None.
+
+    Returns:
+        A function of the calls that are left; it gives None without a limit.
 
     Raises:
         ConfigurationError: The number is below 1.
     """
-    before = target.limit
+    before = account.limit
     if evaluations is not None:
         if evaluations < 1:
             raise ConfigurationError(f"max_evaluations: expected 1 or more, got {evaluations}")
-        target.limit = min(before, target.evaluations + evaluations)
+        account.limit = min(before, account.evaluations + evaluations)
+    account.limit = min(account.limit, account.evaluations + target.account.left)
     try:
-        yield lambda: None if math.isinf(target.limit) else int(target.limit - target.evaluations)
+        with target.counted_in(account):
+            yield lambda: None if math.isinf(account.limit) else int(account.left)
     finally:
-        target.limit = before
+        account.limit = before
 
 
 class Spending:
     """Seconds and likelihood calls since the last report, fits before a run included.
 
-    Arguments:
-        target: Counts the calls.
-
     Attributes:
+        account: Counts the calls.
         seconds: Wall time by stage.
     """
 
-    def __init__(self, target: Target) -> None:
-        self.target = target
+    def __init__(self) -> None:
+        self.account = Account()
         self.seconds: dict[str, float] = {}
-        self._before = target.evaluations, target.gradients
+        self._before = 0, 0  # evaluations and gradients that earlier reports hold
         self._reported = False
         self._told: FitTrace | None = None
 
@@ -54,19 +65,19 @@ class Spending:
         """Count from here if what was spent so far has been reported; whether that is so."""
         again = self._reported
         if again:
-            self._before = self.target.evaluations, self.target.gradients
+            self._before = self.account.evaluations, self.account.gradients
             self.seconds, self._reported = {}, False
         return again
 
     @property
     def evaluations(self) -> int:
         """Likelihood calls."""
-        return self.target.evaluations - self._before[0]
+        return self.account.evaluations - self._before[0]
 
     @property
     def gradients(self) -> int:
         """Calls that were differentiated."""
-        return self.target.gradients - self._before[1]
+        return self.account.gradients - self._before[1]
 
     def news(self, trace: FitTrace | None) -> FitTrace | None:
         """A training, unless an earlier report has told of it."""

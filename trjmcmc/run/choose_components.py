@@ -15,6 +15,7 @@ from ..kernel.components.split import ComponentSplitMerge
 from ..kernel.compose import Cycle
 from ..kernel.proposal.fixed import Fixed
 from ..target.exchangeable import components_of
+from ..target.tempered import Tempered
 from ..transport.base import Identity
 from ..transport.normals import gaussian_mixture
 from ..transport.ordered import Ordered
@@ -53,17 +54,18 @@ class ComponentChooser(Chooser):
         counted, bench = self.policy.counted, self.bench
         room = counted.warm_up_share * self.request.left()
         self._end = clock.now() + (counted.most_seconds if math.isinf(room) else room)
-        parts = components_of(self.target)
+        self.target = tempered = Tempered(self.target)  # its power is 1 once chains are carried
+        parts = components_of(tempered)
         moves: dict[str, Kernel] = {"components": component_births(self.target, parts)}
         kinds = [part for part in parts if part.kind.max > max(1, part.kind.min)]
         splits = [ComponentSplitMerge(self.target, part) for part in kinds]
         every = moves | ({"splits": Cycle(splits)} if splits else {})
         bench.state, origin = carry(
-            self.target,
+            tempered,
             bench.state,
             bench.kernel_of(list(every.values())),
             self.generator,
-            Tally(self.target),
+            Tally(tempered),
             self._by(0.5),
             self.policy.tempering,
         )

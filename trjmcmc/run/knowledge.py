@@ -66,7 +66,7 @@ class Knowledge:
         self.normals: Transport | None = None
         self.audit_report: AuditReport | None = None
         self.variational: Variational | None = None
-        self.spending = Spending(target)
+        self.spending = Spending()
         self._weighing: Weighing | None = None
 
     def begin(self) -> None:
@@ -109,7 +109,7 @@ class Knowledge:
     def fit(self, *, max_evaluations: int | None = None, **settings: Any) -> FitTrace:
         """Train the map, and weigh models through it; see :meth:`trjmcmc.TRJSampler.fit`."""
         self.begin()
-        with limited(self.target, max_evaluations) as left:
+        with limited(self.target, self.spending.account, max_evaluations) as left:
             if not self.strategy.weighs:
                 return self.strategy.fit(self.trainer, max_evaluations=max_evaluations, **settings)
             self.audit_report = None

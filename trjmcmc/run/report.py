@@ -46,7 +46,7 @@ def routes_of(
         top = codes[counts.argsort(descending=True)[:MODELS_SHOWN]].to(target.device)
         known.weigh_visited(top)
     spare = 0.0
-    if healthy and bridges and math.isinf(target.limit):
+    if healthy and bridges and math.isinf(known.spending.account.limit):
         spare = known.policy.shares.symmetrised_bridge * spent
     log_weights = known.log_weights if weighs else {}
     settings = target, known.map, record, log_weights, known.generator

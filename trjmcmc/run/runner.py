@@ -80,7 +80,8 @@ class Runner:
         request, trainer = self.request, self.known.trainer
         trainer.deadline = request.deadline
         try:
-            with limited(self.target, request.max_evaluations) as left:
+            account = self.known.spending.account
+            with limited(self.target, account, request.max_evaluations) as left:
                 try:
                     with self._threads():
                         self._sample(left)
@@ -316,7 +317,7 @@ class Runner:
         self.stage, end = "the sampling", stop.deadline
         self._bridge_seconds = self.known.bridge_seconds(end, 3 * MIRRORED)
         kept = self._bridge_seconds if math.isfinite(self._bridge_seconds) else 0.0
-        begun, self._overflows = clock.now(), int(self.target.overflows)
+        begun, self._overflows = clock.now(), int(self.known.spending.account.overflows)
         tally, crossings, visits = Tally(self.target), None, None
         if self.known.trainer.few and several(self.target.space):
             names = {k.name for k in kernel.parts() if k.between}
@@ -448,7 +449,7 @@ class Runner:
             seed=self.seed,
             interrupted=self.rescued or chain.stopped == "interrupted",
             budget_spent=chain.stopped == "budget",
-            overflows=int(self.target.overflows) - self._overflows,
+            overflows=int(self.known.spending.account.overflows) - self._overflows,
             audit=known.audit_report,
             plan=replace(self.plan, settings=settings),
             out_of_time=chain.stopped == "enough" and self._late,

@@ -15,13 +15,13 @@ from ..draws import FEWEST, STORED, Pool
 from ..errors import ConfigurationError, TargetError
 from ..fit.objective import Objective
 from ..fit.trace import FitTrace
-from ..fit.trainer import FEW_MODELS
 from ..kernel.base import Kernel
 from ..pilot.report import AuditReport
 from ..result.alarms import warn_of_coverage
 from ..result.result import Result
 from ..result.variational import Variational
 from ..space.base import Space
+from ..target.account import Account
 from ..target.exchangeable import components_of
 from ..target.target import Target
 from ..transport.base import Transport
@@ -67,6 +67,7 @@ class TRJSampler:
     Attributes:
         target, transport: As used, in the precision and on the device asked for.
         fit_trace: Trace of the training, once there was one.
+        account: Evaluations of its runs and fits, and of nobody else on the same target.
         audit_report: What the audit said of the map, once there was one.
         variational: The answer of the fit alone, where it learnt a distribution over models.
 
@@ -133,6 +134,11 @@ class TRJSampler:
     def policy(self) -> Policy:
         """How runs are planned."""
         return self._known.policy
+
+    @property
+    def account(self) -> Account:
+        """Evaluations of its runs and fits, and of nobody else on the same target."""
+        return self._known.spending.account
 
     @property
     def models(self) -> ModelWeights | None:
@@ -346,8 +352,7 @@ def _weights_maker(
     """Gives the q(m) that a fit learns, or None where it learns none."""
     space = target.space
     if models is None:
-        few = space.size is not None and space.size <= FEW_MODELS
-        return None if few else lambda: default_weights(space)
+        return None if space.few else lambda: default_weights(space)
     if not isinstance(models, ModelWeights) and callable(models):
         models = models(space)
     fits = isinstance(models, ModelWeights) and models.space.code_width == space.code_width

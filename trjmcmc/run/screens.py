@@ -31,7 +31,7 @@ def screen_models(
     """
     target, trainer, policy = known.target, known.trainer, known.policy.screening
     space = target.space
-    if not trainer.few or not math.isinf(target.limit) or not seconds > 0:
+    if not trainer.few or not math.isinf(known.spending.account.limit) or not seconds > 0:
         return ()
     codes = space.enumerate()
     codes = codes[space.active(codes).any(-1) & (space.log_prior(codes) > -math.inf)]

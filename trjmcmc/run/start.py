@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from ..errors import ConvergenceError, TargetError
-from ..fit.trainer import FEW_MODELS
 from ..kernel.base import State, start
 from ..pilot.smc import TemperedSMC
-from ..space.codes import distinct
+from ..space.codes import FEW_MODELS, distinct
 from ..target.target import Target
 from ..transport.base import Transport
 from ..transport.laplace import Laplace
@@ -89,7 +88,7 @@ def carried_starts(
     if trainer.audit is not None:
         drawn, _, ancestor = trainer.audit.draw(space.index(code))
         return drawn, ancestor
-    if not math.isinf(target.limit):
+    if not math.isinf(known.spending.account.limit):
         return None
     codes, index, _ = distinct(code)
     theta: Tensor | None = None
