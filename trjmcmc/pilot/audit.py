@@ -153,9 +153,9 @@ class Audit:
         assert self._running is not None
         begun = time.perf_counter()
         todo, size, smc = self._running
-        smc.deadline = deadline
         try:
-            self.rounds.append((todo, size, smc.run(progress=progress)))
+            run = smc.run(deadline=deadline, progress=progress)
+            self.rounds.append((todo, size, run))
         finally:
             self.seconds += time.perf_counter() - begun
         self.evaluations += smc.evaluations
