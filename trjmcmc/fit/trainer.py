@@ -22,7 +22,7 @@ from ..errors import (
     warn_user,
 )
 from ..grouping import same_rows
-from ..pilot.audit import REPLICATES, SCORED, Audit
+from ..pilot.audit import REPLICATES, Audit
 from ..pilot.given import user_pool
 from ..pilot.modes import Modes, find_modes
 from ..pilot.report import AGREEMENT, Score
@@ -299,7 +299,7 @@ class Recipe:
         affordable = SCORE_SHARE * max(0.0, self.deadline - begun) / each
         if affordable < FEWEST_SCORED:
             return None
-        return audit.score(transport, int(min(SCORED, affordable)))
+        return audit.score(transport, int(min(audit.policy.scored_draws, affordable)))
 
     def training_step(self, extra: Pool | None) -> float:
         """Seconds of one step of training, found on a copy of the map."""

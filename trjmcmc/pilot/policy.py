@@ -81,11 +81,13 @@ class AuditPolicy:
             replicates of 1000 particles give the log evidences of factor analysis to .1 in 18 s.
         fewest_particles: Of them a model and replicate, however many models there are.
         most_particles: The same, however few: more rounds follow where halves disagree.
+        moves: Moves of each chain at each temperature: fewer need more temperatures, more wait
+            longer at each.
         relevant_probability: Posterior probability from which the halves of a model must agree:
             rarer models would take most of the time and change no answer.
         longest_seconds: Seconds of audit after which it does not grow again: a user waits.
         scored_draws: Held-out draws a model that score a map: the share that it covers is then
-            known to half a percent.
+            known to .4 percent.
         draws_per_model: Draws a model for training.
         draws_in_all: Draws for training, all models together: memory.
         tempering: How its runs are planned.
@@ -94,6 +96,7 @@ class AuditPolicy:
     particles_in_all: int = 24_000
     fewest_particles: int = 100
     most_particles: int = 1000
+    moves: int = 30
     relevant_probability: float = 0.01
     longest_seconds: float = 120.0
     scored_draws: int = 4000
@@ -113,7 +116,6 @@ class SurveyPolicy:
             visited models that could not have as many is not made.
         most_particles: The same at most.
         moves: Moves of each particle at each temperature.
-        audit_moves: The same of an audit, unless the user says otherwise.
         longest_seconds: Seconds that a survey takes where likelihoods are expensive, about.
         time_share: Share of the time of a limited run that a survey takes.
         planned_temperatures: Temperatures, the prior included, that a limited audit is planned for.
@@ -134,7 +136,6 @@ class SurveyPolicy:
     fewest_particles: int = 25
     most_particles: int = 300
     moves: int = 20
-    audit_moves: int = 30
     longest_seconds: float = 60.0
     time_share: float = 0.2
     planned_temperatures: int = 9

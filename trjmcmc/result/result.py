@@ -24,7 +24,7 @@ from ..draws import Draws
 from ..errors import ConfigurationError, TRJError, warn_user
 from ..estimate.agreement import SOURCES, Clash, clashes, combine, shares_of, shares_of_sets, usable
 from ..estimate.bartolucci import bartolucci, bartolucci_odds
-from ..estimate.convergence import FEW_STARTS, HIGH_RHAT, split_rhats, start_error
+from ..estimate.convergence import HIGH_RHAT, split_rhats, start_error
 from ..estimate.estimate import Estimate
 from ..estimate.importance import HIGH_K, probabilities, tail_shape
 from ..estimate.mean import (
@@ -39,7 +39,7 @@ from ..estimate.mean import (
 )
 from ..estimate.visits import log_odds, second_eigenvalue, transition_matrix, visit_probability
 from ..fit.trace import FitTrace
-from ..pilot.report import AuditReport, ModelAudit
+from ..pilot.report import FEWEST_UNSCREENED_ANCESTORS, AuditReport, ModelAudit
 from ..pilot.screening import Screening
 from ..space.base import Space
 from ..space.codes import distinct
@@ -309,7 +309,7 @@ class Result:
         return [
             Doubt(m.model, f"a pilot run that rests on {m.ancestors:.1f} draws", math.nan, True)
             for m in (audit.models if audit is not None else ())
-            if m.matters and m.ancestors < FEW_STARTS / 2
+            if m.matters and m.ancestors < FEWEST_UNSCREENED_ANCESTORS
         ]
 
     def _matters(self, label: str, share: float) -> bool:
