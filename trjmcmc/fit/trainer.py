@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -482,7 +483,7 @@ class Recipe:
             again = self._train(self._covering(self._draws(audit)), half, "mend")
             self.seconds["fit"] += again.seconds
             if again.stopped == "interrupted":
-                self.trace.stopped = "interrupted"
+                self.trace = replace(self.trace, stopped="interrupted")
             score = self.scored(self.transport)
         self.score = score
 
