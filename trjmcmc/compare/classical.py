@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from ..draws import Pool
 from ..errors import ConfigurationError
 from ..fit.objective import ForwardKL
 from ..fit.reverse import ReverseKL
+from ..fit.standardise import moments
 from ..fit.trace import FitTrace
 from ..fit.train import train
 from ..kernel.base import Kernel
@@ -87,7 +88,7 @@ class ClassicalSampler(TRJSampler):
             raise ConfigurationError(f"method: expected one of {list(METHODS)}, got {method!r}")
         self.method = method
         super().__init__(target, kernel=self._placeholder, **options)
-        if METHODS[method].each and not self._recipe.few:
+        if METHODS[method].each and not self._fitted.few:
             raise ConfigurationError(
                 f"{method}: it fits something to each model, and there are too many models"
             )
@@ -112,18 +113,19 @@ class ClassicalSampler(TRJSampler):
     ) -> FitTrace:
         begun = time.perf_counter()
         recipe, target, method = self._recipe, self.target, METHODS[self.method]
-        recipe.survey(progress=progress)
+        known = recipe.survey(progress=progress)
         pool = None
         if method.pilot:
-            if recipe.audit is None:
+            if known.audit is None:
                 raise ConfigurationError(f"{self.method}: no pilot run was possible")
-            pool = recipe.audit.pool()
+            pool = known.audit.pool()
         fit = {"steps": STEPS, "deadline": deadline}
         jump = method.make(target, pool, self._generator, fit)
-        self._make_kernel = lambda t, m: Cycle([jump, (RandomWalk(t, scale=recipe.scale), WALKS)])
-        recipe.trace = FitTrace()
-        recipe.seconds["fit"] = time.perf_counter() - begun - recipe.seconds.get("survey", 0.0)
-        return recipe.trace
+        self._make_kernel = lambda t, m: Cycle([jump, (RandomWalk(t, scale=known.scale), WALKS)])
+        trace, seconds = FitTrace(), dict(known.seconds)
+        seconds["fit"] = time.perf_counter() - begun - seconds.get("survey", 0.0)
+        recipe.keep(replace(known, trace=trace, seconds=seconds))
+        return trace
 
 
 def proposal(target: Target) -> IndexProposal:
@@ -173,11 +175,7 @@ def on_draws(
     def kernel(target: Target, pool: Pool, generator: torch.Generator, fit: Fit) -> Kernel:
         flow = make(target.space).to(target.device, target.dtype)
         codes = target.space.enumerate()
-        moments = [pool.theta[(pool.code == c).all(-1)] for c in codes]
-        loc = torch.stack([x.mean(0) for x in moments])
-        scale = torch.stack([x.std(0).clamp(min=1e-6) for x in moments])
-        active = target.space.active(codes)
-        flow.calibrate(codes, torch.where(active, loc, 0.0), torch.where(active, scale, 1.0))
+        flow.calibrate(codes, *moments(pool, codes, target.space.active(codes)))
         objective = ForwardKL(pool.code, pool.theta, generator=generator)
         train(flow, objective, generator=generator, progress=False, **fit)
         return Jump(target, flow, proposal(target), name=name)

@@ -1,5 +1,8 @@
 """Training of transport maps, and the audit of what they have learnt."""
 
+import warnings
+from typing import Any
+
 from ..draws import Pool
 from ..pilot.audit import Audit, tempered_draws
 from ..pilot.given import user_pool
@@ -14,12 +17,13 @@ from ..weights.belief import GaussianProcess, GaussianSurrogate
 from ..weights.made import Made
 from ..weights.mean_field import MeanField
 from ..weights.score_gradient import Categorical
+from .fitted import Fitted
 from .locate import locate
 from .objective import ForwardKL, Objective, forward_kl
 from .reverse import ReverseKL, reverse_kl
 from .trace import FitTrace
 from .train import train
-from .trainer import FEW_MODELS, Recipe
+from .trainer import FEW_MODELS, Trainer
 
 __all__ = [
     "FEW_MODELS",
@@ -27,6 +31,7 @@ __all__ = [
     "AuditReport",
     "Categorical",
     "FitTrace",
+    "Fitted",
     "ForwardKL",
     "GaussianProcess",
     "GaussianSurrogate",
@@ -39,10 +44,10 @@ __all__ = [
     "Objective",
     "Particles",
     "Pool",
-    "Recipe",
     "ReverseKL",
     "Screening",
     "TemperedSMC",
+    "Trainer",
     "Uniform",
     "emcee_pool",
     "find_modes",
@@ -56,3 +61,10 @@ __all__ = [
     "train",
     "user_pool",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Recipe":
+        warnings.warn("trj.fit.Recipe is now trj.fit.Trainer", FutureWarning, stacklevel=2)
+        return Trainer
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

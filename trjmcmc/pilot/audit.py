@@ -72,8 +72,7 @@ class Audit:
         generator: torch.Generator,
         policy: AuditPolicy = AuditPolicy(),
     ) -> None:
-        each = policy.particles_in_all // max(REPLICATES * len(code), 1)
-        each = min(policy.most_particles, max(policy.fewest_particles, each))
+        each = policy.particles(REPLICATES * len(code))
         self.target, self.code, self.generator = target, code, generator
         self.particles = each if particles is None else particles
         self.moves = policy.moves if moves is None else moves

@@ -104,6 +104,11 @@ class AuditPolicy:
     draws_in_all: int = 1_000_000
     tempering: TemperingPolicy = TemperingPolicy()
 
+    def particles(self, runs: int) -> int:
+        """Chains of each of so many runs in the first round."""
+        each = self.particles_in_all // max(runs, 1)
+        return min(self.most_particles, max(self.fewest_particles, each))
+
 
 @dataclass(frozen=True)
 class SurveyPolicy:
@@ -149,6 +154,11 @@ class SurveyPolicy:
     draws_per_second: float = 10_000
     fewest_draws_per_model: int = 100
     audit: AuditPolicy = AuditPolicy()
+
+    def particles(self, runs: int) -> int:
+        """Particles of each of so many runs of a survey."""
+        each = self.particles_in_all // max(runs, 1)
+        return min(self.most_particles, max(self.fewest_particles, each))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from torch import Tensor
 from ..draws import Pool
 from ..errors import ConfigurationError
 from ..estimate.precision import FORGOTTEN, features
-from ..fit.trainer import Recipe
+from ..fit.trainer import Trainer
 from ..kernel.base import Kernel, State, adapting
 from ..kernel.between.jump import Jump
 from ..kernel.between.split import SplitMerge
@@ -150,7 +150,7 @@ class Auto:
 
     def __init__(
         self,
-        recipe: Recipe,
+        recipe: Trainer,
         transport: Transport,
         state: State,
         ancestor: Tensor,
@@ -172,7 +172,7 @@ class Auto:
         self.guess, self.generator = guess, generator
         self.chains, self.most, self.ahead = chains, most, ahead
         self.error, self.deadline, self.latest = error, deadline, latest
-        self.fill = fill and recipe.few  # a map of very many models is a gamble
+        self.fill = fill and recipe.fitted.few  # a map of very many models is a gamble
         self.ready, self.progress = ready, progress
         self.plan, self.steps, self.burn_in = Plan(automatic=True), 0, 0
         self.simple: Transport | None = None  # the map that needs no training
@@ -261,7 +261,7 @@ class Auto:
             self._offer("split-merge", SplitMerge(self.target))
         if self._doubtful():  # a second look at the models in doubt, twice as large
             self.recipe.survey_again(DOUBTFUL, progress=self.progress)
-        if self.recipe.audit is not None:
+        if self.recipe.fitted.audit is not None:
             self._offer_normals()
         else:
             with suppress(ConfigurationError):  # where it does not fit
@@ -292,10 +292,9 @@ class Auto:
         """
         few = slice(self.chains)  # efficiencies are of as many
         self.state = State(state.code[few], state.theta[few], state.log_joint[few])
-        self.recipe.extra = seen
         with progress_bar(self.progress, desc="warm-up", unit="step") as bar:
             self._bar = bar if self.progress else None
-            self._round(ROUND)
+            self._round(ROUND, seen)
             best = self._train(self._race(), 2 * ROUND)
         return self._frozen(best)
 
@@ -316,15 +315,15 @@ class Auto:
     def _only(self) -> Kernel:
         if several(self.target.space):
             return birth_death(self.target, self.guess())
-        kernels: list[Kernel] = [RandomWalk(self.target, scale=self.recipe.scale)]
+        kernels: list[Kernel] = [RandomWalk(self.target, scale=self.recipe.fitted.scale)]
         kernels += component_walks(self.target, components_of(self.target))
         if self.chains > 2 * self.target.dim:
             kernels.append(Stretch(self.target))
         if self.ready:
-            return trained_kernel(self.target, self.transport, self.recipe, self.guess())
-        if self.recipe.audit is not None:
+            return trained_kernel(self.target, self.transport, self.recipe.fitted, self.guess())
+        if self.recipe.fitted.audit is not None:
             self.simple = self._fitted(components=NORMALS[0])
-            kernels += inside(self.target, self.simple, self.recipe)
+            kernels += inside(self.target, self.simple, self.recipe.fitted)
         return Cycle(kernels)
 
     def _offer(self, name: str, move: Kernel) -> Segment:
@@ -420,12 +419,12 @@ class Auto:
     def _step(self, moves: list[Kernel]) -> Kernel:
         """Moves between models, then moves inside them that owe nothing to a map."""
         walks = self._walks()
-        if modes := between_modes(self.target, self.recipe):  # dear beside a walk
+        if modes := between_modes(self.target, self.recipe.fitted):  # dear beside a walk
             walks = [Mixture([Cycle(walks), *modes], [1 - MODES_SHARE, MODES_SHARE])]
         return Cycle([*moves, *walks])
 
     def _walks(self) -> list[Kernel]:
-        return [RandomWalk(self.target, scale=self.recipe.scale)]
+        return [RandomWalk(self.target, scale=self.recipe.fitted.scale)]
 
     def _fitted(self, **sizes: int) -> Transport:
         """A mixture of normals for each model, from all draws so far."""
@@ -452,7 +451,7 @@ class Auto:
     def _offer_better(self, normals: Transport) -> Segment:
         """Jumps through these normals if they are better than those before."""
         before, last = self._moves.get("normals"), self._found.get("normals")
-        to = proposal(self.target.space, self.recipe.few, self.guess())
+        to = proposal(self.target.space, self.recipe.fitted.few, self.guess())
         now = self._offer("normals", Jump(self.target, normals, to, name="normals"))
         if before is not None and last is not None and now.efficiency < last.efficiency:
             self._moves["normals"], self._found["normals"] = before, last
@@ -484,7 +483,7 @@ class Auto:
             self._offer(name, moves)
 
     def _jump(self) -> Kernel:
-        return trained_kernel(self.target, self.transport, self.recipe, self.guess())
+        return trained_kernel(self.target, self.transport, self.recipe.fitted, self.guess())
 
     def _frozen(self, best: str) -> Kernel:
         """The best, and now and then each of the rest."""
@@ -547,8 +546,7 @@ class Auto:
             saves = self._saving(self._found[best], hoped) > cost
             if not (saves or doubtful) or cost > ROOM * self._room:
                 return best
-            self.recipe.extra = self.seen()
-            now = self._round(steps)
+            now = self._round(steps, self.seen())
             best, doubtful = self._race(), False
             hoped = now * min(2.0, now / last if last else 2.0)  # another round gains no more
             last, steps = now, 2 * steps
@@ -562,9 +560,9 @@ class Auto:
         better = max(hoped, found.efficiency)
         return wait * (1 - found.efficiency / better) if better else 0.0
 
-    def _round(self, steps: int) -> float:
-        """Train, and look at the jump through the map."""
-        audit, room = self.recipe.audit, self._room
+    def _round(self, steps: int, seen: Pool | None) -> float:
+        """Train, on what chains have seen too, and look at the jump through the map."""
+        audit, room = self.recipe.fitted.audit, self._room
         limits: dict[str, Any] = {}
         if audit is not None and not math.isinf(room):
             pace = audit.evaluations / max(audit.seconds, 1e-9)
@@ -572,13 +570,13 @@ class Auto:
             limits["mend_until"] = time.monotonic() + MEND_SHARE * room
         if not math.isinf(room):
             limits["deadline"] = time.monotonic() + room
-        self.recipe.fit(steps=steps, progress=self.progress, **limits)
+        self.recipe.fit(steps=steps, extra=seen, progress=self.progress, **limits)
         self.plan.rounds.append(steps)
         return self._offer("jump", self._jump()).efficiency
 
     def _doubtful(self) -> bool:
         """Whether the small audit contradicts itself, so that modes may have been lost."""
-        audit = self.recipe.audit
+        audit = self.recipe.fitted.audit
         if audit is None:
             return False
         gap = audit.gap[audit.matters]

@@ -38,9 +38,10 @@ from ..estimate.importance import (
 )
 from ..estimate.mean import MANY_CHAINS
 from ..estimate.routes import MIRRORED, through_the_map
+from ..fit.fitted import Fitted
 from ..fit.objective import Objective
 from ..fit.trace import FitTrace
-from ..fit.trainer import FEW_MODELS, Recipe
+from ..fit.trainer import FEW_MODELS, Trainer
 from ..kernel.base import Kernel, State, start
 from ..pilot.report import AuditReport, by_audit
 from ..pilot.screening import Screening, screen
@@ -245,7 +246,8 @@ class TRJSampler:
         self._reported = False  # whether what was spent so far is in a run's report
         self._told: FitTrace | None = None  # the training that it speaks of
         weights = self._weights_maker(models)
-        self._recipe = Recipe(self.target, self.transport, self._generator, weights)
+        self._passed: Pool | None = None  # points that chains have passed in their warm-up
+        self._recipe = Trainer(self.target, self.transport, self._generator, weights)
         self.variational: Variational | None = None
         self._check_kernel(self._make_kernel(self.target, self.transport))
 
@@ -357,26 +359,33 @@ class TRJSampler:
     @property
     def models(self) -> ModelWeights | None:
         """The distribution over models, once :meth:`fit` has learnt one."""
-        return self._recipe.weights
+        return self._fitted.weights
+
+    @property
+    def _fitted(self) -> Fitted:
+        return self._recipe.fitted
 
     @property
     def fit_trace(self) -> FitTrace | None:
-        return self._recipe.trace
+        return self._fitted.trace
 
     def _train_and_weigh(self, *, max_evaluations: int | None = None, **settings: Any) -> FitTrace:
         self.audit_report, self._stamp = None, ()
         self._begin()
         with self._limited(max_evaluations) as left:
-            trace = self._recipe.fit(max_evaluations=max_evaluations, **settings)
+            trace = self._recipe.fit(
+                max_evaluations=max_evaluations, extra=self._passed, **settings
+            ).trace
+            assert trace is not None
             self._simple = None
-            if self._recipe.weights is not None:
+            if self._fitted.weights is not None:
                 self.variational = self._variational(None)
-            if self._recipe.score is not None:
+            if self._fitted.score is not None:
                 self._weigh(left(), _from_now(WARM_SHARE, self._recipe.deadline))
         return trace
 
     def _variational(self, draws: Draws | None) -> Variational | None:
-        weights = self._recipe.weights
+        weights = self._fitted.weights
         if weights is None:
             return None
         with suppress(TRJError):  # no evaluations are left, or the likelihood fails out there
@@ -406,7 +415,7 @@ class TRJSampler:
         """
         space = self.target.space
         self._outdated()
-        if not self._recipe.few:
+        if not self._fitted.few:
             return
         begun = time.perf_counter()
         codes = space.enumerate()
@@ -429,7 +438,7 @@ class TRJSampler:
             if label not in self._log_mass:
                 self._weigh_one(code, label, each)
         self._seconds["importance"] = time.perf_counter() - begun
-        if self._recipe.score is not None:
+        if self._fitted.score is not None:
             self.audit_report = self._report()
 
     def _weighing_pace(self, codes: Tensor) -> float:
@@ -443,8 +452,8 @@ class TRJSampler:
 
     def _report(self) -> AuditReport:
         """The audit beside what the map says."""
-        recipe = self._recipe
-        audit, score = recipe.audit or recipe.spot, recipe.score
+        fitted = self._fitted
+        audit, score = fitted.audit or fitted.spot, fitted.score
         assert audit is not None and score is not None
         self._outdated()
         labels = self.target.space.label(audit.code)
@@ -455,10 +464,10 @@ class TRJSampler:
         found = [self._log_mass[label] for label in labels]
         return audit.report(
             score,
-            [len(m) for m in recipe.modes],
+            [len(m) for m in fitted.modes],
             [e.value - prior for e, prior in zip(found, log_prior, strict=True)],
             [e.std_error for e in found],
-            recipe.mended,
+            fitted.mended,
             self._simple is not None,
         )
 
@@ -478,17 +487,17 @@ class TRJSampler:
         most = MOST_DRAWS if evaluations is None else evaluations
         if self._simple is not None:  # not worth more: it was made to jump through
             most = min(most, FIRST_DRAWS)
-        elif not self._recipe.few:  # one of many
+        elif not self._fitted.few:  # one of many
             most = min(most, 2 * FIRST_DRAWS)
         log_w = enough_weights(self.target, self._map, code, self._generator, most=most)
         self._weights[label] = log_w.cpu()
         self._log_mass[label] = rounded(log_mean_weight(log_w), self.target.dtype)
 
     def _default_kernel(self, target: Target, transport: Transport) -> Kernel:
-        return trained_kernel(target, transport, self._recipe, self._guess())
+        return trained_kernel(target, transport, self._fitted, self._guess())
 
     def _guess(self) -> Tensor | None:
-        return log_guess(self._recipe, self._log_mass)
+        return log_guess(self._fitted, self._log_mass, self.target.device)
 
     def _starting_models(self, chains: int) -> Tensor:
         """From the guess where there is one, else from the model prior."""
@@ -533,8 +542,8 @@ class TRJSampler:
         or from the prior.
         """
         space = self.target.space
-        if self._recipe.audit is not None:
-            drawn, _, ancestor = self._recipe.audit.draw(space.index(code))
+        if self._fitted.audit is not None:
+            drawn, _, ancestor = self._fitted.audit.draw(space.index(code))
             return drawn, ancestor
         if not math.isinf(self.target.limit):
             return None
@@ -687,7 +696,7 @@ class TRJSampler:
                     chooser, way.stage = way.chooser, "the screening"
                     spent, left_over = time.monotonic() - begun, deadline - time.monotonic()
                     seconds = _screening_seconds(spent, left_over)
-                    way.screening = self._screened(seconds, self._recipe.extra)
+                    way.screening = self._screened(seconds, self._passed)
                     if chooser is not None and not chooser.ready and chooser.movable:
                         enough.look_back(chooser.hoped, chooser.price, error)
                     self._record(draws, thin, enough, progress)
@@ -716,7 +725,8 @@ class TRJSampler:
         """Count from here if what was spent so far is in the report of an earlier run."""
         if self._reported:
             self._before = self.target.evaluations, self.target.gradients
-            self._seconds, self._recipe.seconds = {}, {}
+            self._seconds = {}
+            self._recipe.keep(replace(self._fitted, seconds={}))
             self._reported = False
 
     def _chains(self, most: int) -> int:
@@ -734,11 +744,8 @@ class TRJSampler:
     @contextmanager
     def _until(self, deadline: float) -> Iterator[None]:
         """Let the pilot run and the fit know when a run must be over."""
-        self._recipe.deadline = deadline
-        try:
+        with self._recipe.within(deadline):
             yield
-        finally:
-            self._recipe.deadline = math.inf
 
     @contextmanager
     def _threads(self, auto: bool, deadline: float) -> Iterator[None]:
@@ -808,15 +815,15 @@ class TRJSampler:
         way.state = start(self.target, auto.state.code[:chains], auto.state.theta[:chains])
         way.ancestor = auto.ancestor[:chains]
         self._settle(auto, warmup, progress)
-        trained = recipe.seconds.get("fit", 0.0) if auto.plan.rounds else 0.0
+        trained = recipe.fitted.seconds.get("fit", 0.0) if auto.plan.rounds else 0.0
         self._seconds["warmup"] = time.perf_counter() - begun - trained
 
     def _settle(self, auto: Auto, warmup: int | None, progress: bool) -> None:
         """Warm up with the kernel that was chosen, and weigh models through its map."""
-        recipe, kernel, state = self._recipe, self._way.kernel, self._way.state
+        kernel, state, trace = self._way.kernel, self._way.state, self.fit_trace
         assert kernel is not None and state is not None
         here = bool(auto.plan.rounds)  # else the trace is of an earlier fit
-        if here and recipe.trace is not None and recipe.trace.stopped == "interrupted":
+        if here and trace is not None and trace.stopped == "interrupted":
             raise KeyboardInterrupt
         self._way.stage = "the warm-up"
         self._check_kernel(kernel)
@@ -824,20 +831,21 @@ class TRJSampler:
         made = auto.steps if len(crowd.code) == len(state.code) else 0  # of new chains none
         steps = max(auto.burn_in, auto.steps - made, 0 if warmup is None else warmup - made)
         until = _from_now(SETTLE_SHARE, auto.by)
-        self._way.state, recipe.extra = self._advance(kernel, crowd, steps, progress, until)
-        recipe.extra = recipe.extra or auto.seen()
+        self._way.state, passed = self._advance(kernel, crowd, steps, progress, until)
+        self._passed = passed or auto.seen()
         trained = self.fit_trace is not None or self._given_map
         self._simple = None if trained else auto.simple
         weigh = self._mapped or not isinstance(auto, AutoComponents)
-        if recipe.few and weigh and self._outdated():
-            recipe.score = recipe.scored(self._map)
+        if self._fitted.few and weigh and self._outdated():
+            score = self._recipe.scored(self._map)
+            self._recipe.keep(replace(self._fitted, score=score))
             self._weigh(until=auto.by)
-        if recipe.extra is not None and self.fit_trace is not None:
+        if self._passed is not None and self.fit_trace is not None:
             self._spot_check(SPOT_SHARE * (auto.deadline - time.monotonic()), progress)
 
     def _crowd(self, auto: Auto, kernel: Kernel, state: State) -> State:
         """More chains where that pays, which start like the others did."""
-        if self._recipe.audit is None or auto.most <= len(state.code):
+        if self._fitted.audit is None or auto.most <= len(state.code):
             return state
         more = auto.crowd(kernel, state) - len(state.code)
         if not more:
@@ -892,14 +900,14 @@ class TRJSampler:
         timed = free and math.isfinite(deadline)
         until = _from_now(WARM_SHARE, deadline) if timed else deadline
         least = until - time.monotonic() if timed else 0.0
-        state, self._recipe.extra = self._advance(way.kernel, state, warmup, progress, until)
+        state, self._passed = self._advance(way.kernel, state, warmup, progress, until)
         way.state = state
         pace = (time.perf_counter() - begun) / max(warmup, 1)
         if more := int(max(0.0, least / pace - warmup)) if warmup else 0:
-            state, self._recipe.extra = self._advance(way.kernel, state, more, progress, until)
+            state, self._passed = self._advance(way.kernel, state, more, progress, until)
             way.state = state
         self._seconds["warmup"] = time.perf_counter() - begun
-        if self._recipe.extra is not None and remaining is None:
+        if self._passed is not None and remaining is None:
             self._spot_check(SPOT_SHARE * (deadline - time.monotonic()), progress)
 
     def _advance(
@@ -909,9 +917,9 @@ class TRJSampler:
             return warm_up(kernel, state, steps, self.target, self._generator, bar.update, until)
 
     def _spot_check(self, seconds: float, progress: bool) -> None:
-        assert self._recipe.extra is not None
-        self._recipe.spot_check(self._recipe.extra.code, seconds, progress)
-        if self._recipe.spot is not None and self.audit_report is None:
+        assert self._passed is not None
+        self._recipe.spot_check(self._passed.code, seconds, progress)
+        if self._fitted.spot is not None and self.audit_report is None:
             self.audit_report = self._report()
 
     def _record(self, draws: int | None, thin: int, enough: Enough, progress: bool) -> None:
@@ -921,7 +929,7 @@ class TRJSampler:
         self._mirrors = self._warp_seconds(enough.deadline)
         begun, self._forgiven = time.perf_counter(), int(self.target.overflows)
         tally, crossings, visits = Tally(self.target), None, None
-        if self._recipe.few and several(self.target.space):
+        if self._fitted.few and several(self.target.space):
             names = {k.name for k in kernel.parts() if k.between}
             crossings = Crossings(self.target, len(state.code), names)
             many = len(state.code) >= MANY_CHAINS  # of few, errors rest on autocorrelations
@@ -995,8 +1003,8 @@ class TRJSampler:
             )
             return
         enough = Enough(enough.space, None, time.monotonic() + LAST_SECOND)
-        self._recipe.deadline = enough.deadline
-        self._recipe.salvage()
+        with self._recipe.within(enough.deadline):
+            self._recipe.salvage()
         if way.kernel is None:
             way.kernel = None if way.chooser is None else way.chooser.so_far()
         if way.kernel is None:
@@ -1015,7 +1023,7 @@ class TRJSampler:
 
     def _first_state(self, chains: int) -> State:
         """Where chains start if the user has no patience: from a pilot run, or the prior."""
-        chooser, audit = self._way.chooser, self._recipe.audit
+        chooser, audit = self._way.chooser, self._fitted.audit
         if chooser is not None:
             code, theta = chooser.state.code[:chains], chooser.state.theta[:chains]
             self._way.ancestor = chooser.ancestor[:chains]
@@ -1044,7 +1052,7 @@ class TRJSampler:
         report = RunReport(
             acceptance=tally.rates(),
             fit=None if self.fit_trace is self._told else self.fit_trace,
-            seconds={**self._recipe.seconds, **self._seconds},
+            seconds={**self._fitted.seconds, **self._seconds},
             steps=record.n_draws * record.thin,
             seed=self.seed,
             interrupted=way.rescued or chain.stopped == "interrupted",
@@ -1058,7 +1066,7 @@ class TRJSampler:
             missed=way.missed,
             screening=way.screening,
         )
-        if chain.error is None and not way.rescued and self._recipe.weights is not None:
+        if chain.error is None and not way.rescued and self._fitted.weights is not None:
             report.variational = self._variational(record)
         result = self._result(record, report, chain)
         report.evaluations = self.target.evaluations - self._before[0]  # weighing included
@@ -1074,7 +1082,7 @@ class TRJSampler:
         code, theta = record.flat()
         healthy = chain.error is None and chain.stopped != "interrupted"
         healthy &= not self._way.rescued
-        if healthy and not self._recipe.few and self._mapped:
+        if healthy and not self._fitted.few and self._mapped:
             codes, _, counts = distinct(code)
             top = codes[counts.argsort(descending=True)[:SHOWN]].to(self.target.device)
             self._outdated()
@@ -1122,7 +1130,7 @@ class TRJSampler:
             seen: Points that chains have passed: what they know is not lost.
         """
         space, target = self.target.space, self.target
-        if not self._recipe.few or not math.isinf(target.limit) or not seconds > 0:
+        if not self._fitted.few or not math.isinf(target.limit) or not seconds > 0:
             return ()
         codes = space.enumerate()
         codes = codes[space.active(codes).any(-1) & (space.log_prior(codes) > -math.inf)]
@@ -1131,14 +1139,14 @@ class TRJSampler:
         if not known:
             return ()
         begun, end = time.perf_counter(), time.monotonic() + seconds
-        price = self._recipe.price(codes)
+        price = self._recipe.pilot.price(codes)
         most = MOST_SCREENED if target.differentiable else MOST_BLIND
         generator = torch.Generator(target.device).manual_seed(self.seed)
         maps: list[Callable[[], Transport]] = [lambda: self._map]
         if seen is not None:
             maps.append(cache(lambda: gaussian_mixture(space, seen, generator)))
         none = torch.zeros(0, target.dim, dtype=target.dtype, device=target.device)
-        audit, audited = self._recipe.audit, {}
+        audit, audited = self._fitted.audit, {}
         if audit is not None:  # a poor map may have next to nothing of an evidence
             audited = dict(zip(space.label(audit.code), audit.log_mass.tolist(), strict=True))
         found = []
