@@ -7,9 +7,10 @@ from ..draws import Pool
 from ..pilot.audit import Audit, tempered_draws
 from ..pilot.given import user_pool
 from ..pilot.modes import Modes, find_modes, mode_map
+from ..pilot.particles import Particles
 from ..pilot.report import AuditReport, ModelAudit
 from ..pilot.screening import Screening, screen
-from ..pilot.smc import Particles, TemperedSMC
+from ..pilot.smc import TemperedSMC
 from ..pilot.through_emcee import emcee_pool
 from ..transport.normals import NormalMixture, gaussian_mixture
 from ..weights.base import ModelWeights, Uniform

@@ -13,9 +13,10 @@ from ..draws import Pool
 from ..errors import ConfigurationError
 from ..target.target import Target
 from ..transport.base import Transport
+from .particles import ROW, Particles
 from .policy import AuditPolicy
 from .report import AGREEMENT, COVERED_NATS, LOST_NATS, AuditReport, ModelAudit, Score
-from .smc import ROW, Particles, TemperedSMC
+from .smc import TemperedSMC
 
 REPLICATES = 4  # independent runs of each model, in two halves; maps never learn from the last
 

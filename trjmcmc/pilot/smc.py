@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from ..errors import ConfigurationError, ConvergenceError, UnreachableError
-from ..grouping import group_logsumexp
 from ..progress import progress_bar
 from ..target.target import Target
-from .generation import OPTIMAL_WALK, Generation, Population, Proposal, systematic
+from .generation import OPTIMAL_WALK, Generation, Population, Proposal
+from .particles import Particles, Store
 from .policy import TemperingPolicy
 
 BAR = "{l_bar}{bar}| temperature {n:.3f}, {elapsed}"
@@ -27,63 +26,11 @@ MAX_TEMPERATURES = 500
 
 CHUNK = 16_384  # points evaluated at once: fits the caches
 
-BESIDE = 8  # float32 numbers that are stored of a point beside its coordinates
-
-ROW = 2**32  # more than the prior draws of a row
-
 NEGLIGIBLE = 30.0  # nats below the likelihood of the best prior draw
 
 STEP_RANGE = 0.3  # standard deviation of the log of a trajectory's step size
 
 FIRST_STEP = 0.4  # size of it, until acceptance rates have tuned it
-
-
-@dataclass(frozen=True)
-class Particles:
-    """Weighted draws from the posteriors of several models, every evaluated point among them.
-
-    Points of all temperatures are weighted to the posterior by the mixture of all tempered
-    densities; a rejected proposal counts by the probability that it had.
-
-    Attributes:
-        code: Models, shape (M, L). The same model may stand in several rows.
-        row: Row of ``code`` that each point belongs to, ascending, shape (S,).
-        theta: Padded coordinates, shape (S, D).
-        log_joint: Log joint density, shape (S,), nats.
-        log_weight: Log weight, normalised within each row, shape (S,).
-        ancestor: The prior draw, of those of its row, that each point descends from, shape (S,).
-        log_evidence: Log evidence of each row (p(model) not included), shape (M,), nats. A
-            single run's own error bar is too small, so none is given; repeat rows instead.
-        evaluations: Evaluations of the likelihood, gradients included.
-    """
-
-    code: Tensor
-    row: Tensor
-    theta: Tensor
-    log_joint: Tensor
-    log_weight: Tensor
-    ancestor: Tensor
-    log_evidence: Tensor
-    evaluations: int
-
-    def draw(self, row: Tensor, generator: torch.Generator) -> Tensor:
-        """Indices of points drawn by weight from the given rows, (n,) -> (n,)."""
-        edges = self.log_weight.exp().cumsum(0)
-        ends = self._ends()
-        starts = torch.cat([edges.new_zeros(1), edges[ends[:-1] - 1]])
-        u = torch.rand(len(row), generator=generator, dtype=edges.dtype, device=edges.device)
-        place = starts[row] + u * (edges[ends - 1] - starts)[row]
-        found = torch.searchsorted(edges, place)
-        first = torch.cat([ends.new_zeros(1), ends[:-1]])
-        return torch.minimum(torch.maximum(found, first[row]), ends[row] - 1)
-
-    @property
-    def origin(self) -> Tensor:
-        """The prior draw that each point descends from, as a number of its own, shape (S,)."""
-        return self.row * ROW + self.ancestor
-
-    def _ends(self) -> Tensor:
-        return torch.bincount(self.row, minlength=len(self.code)).cumsum(0)
 
 
 class TemperedSMC:
@@ -165,8 +112,8 @@ class TemperedSMC:
         frugal = budget is not None
         self.polish = policy.polish_rounds_within_budget if frugal else policy.polish_rounds
         self.gradients = target.differentiable if gradients is None else gradients
-        rows = max(len(code), 1) * policy.usual_temperatures
-        self.keep = max(particles, policy.most_stored_points // rows)
+        each = policy.most_stored_points // (max(len(code), 1) * policy.usual_temperatures)
+        self._store = Store(max(particles, each), policy.most_stored_numbers)
         self.evaluations = 0
         self.temperatures = 0
         self.hurried = False
@@ -175,7 +122,6 @@ class TemperedSMC:
         self._active = target.space.active(code)[:, None]
         self._step_size = torch.full((m, 1, 1), FIRST_STEP, dtype=target.dtype, device=device)
         self._trajectories_pay: bool | None = None
-        self._store: list[_Stored] = []
         self._last: Population | None = None  # of the last temperature, until chains leave it
         self._now: Generation | None = None  # of the present one
         self._polished = 0
@@ -200,7 +146,7 @@ class TemperedSMC:
         ):
             if self._last is None and self._now is None:
                 self._last = self._prior_population()
-                self._keep(self._last)
+                self._store.put(self._last, self.log_evidence, self.generator)
             while True:
                 if self._last is not None:
                     if self._arrived(self._last):
@@ -208,10 +154,11 @@ class TemperedSMC:
                     self._now, self._last = self._next_generation(self._last), None
                 assert self._now is not None
                 self._make_moves(self._now)
-                self._keep(self._now)
+                self._store.put(self._now, self.log_evidence, self.generator)
                 bar.update(float(self._now.temper.min()) - bar.n)
                 self._now, self._last = None, self._now
-        return self._collect()
+        log_model = self.target.space.log_prior(self.code).double()
+        return self._store.weighed(self.code, log_model, self.log_evidence, self.evaluations)
 
     def _arrived(self, last: Population) -> bool:
         """Whether the posterior is reached, and polished unless there was no time."""
@@ -398,95 +345,6 @@ class TemperedSMC:
         self._evaluated = []
         log_prior = log_prior - self.target.space.log_prior(self.code)[:, None]
         return log_prior, torch.where(log_prior == -math.inf, -math.inf, log_likelihood)
-
-    # ---- what remains -----------------------------------------------------------------------
-
-    def _keep(self, now: Population) -> None:
-        """Put the points of a temperature aside, thinned where there are very many."""
-        weight, n = now.weight, now.weight.shape[1]
-        index = torch.arange(n, device=weight.device).expand(len(weight), -1)
-        share = weight
-        if n > self.keep:
-            index = systematic(weight, self.keep, self.generator)
-            share = torch.full_like(index, 1 / self.keep, dtype=weight.dtype)
-        rows = torch.arange(len(weight), device=weight.device)[:, None].expand_as(index)
-        used = (share > 0) & (now.log_likelihood.gather(1, index) > -math.inf)
-        flat = now.theta.flatten(0, 1)
-        where = (index + n * torch.arange(len(weight), device=index.device)[:, None])[used]
-        self._store.append(
-            _Stored(
-                rows[used],
-                flat[where],
-                now.log_prior.flatten()[where],
-                now.log_likelihood.flatten()[where],
-                share[used].log() + math.log(n),
-                now.ancestor.gather(1, index)[used],
-                now.temper[:, 0],
-                self.log_evidence.clone(),
-                n,
-            )
-        )
-        each = self.target.dim + BESIDE
-        if sum(len(s.row) for s in self._store) * each > self.policy.most_stored_numbers:
-            self._store = [s.halved() for s in self._store]
-            self.keep = max(1, self.keep // 2)
-
-    def _collect(self) -> Particles:
-        """Weigh the points of all temperatures to the posterior, row by row."""
-        m = len(self.code)
-        row, theta, log_prior, log_likelihood, log_count, ancestor = (
-            torch.cat([getattr(s, name) for s in self._store])
-            for name in ("row", "theta", "log_prior", "log_likelihood", "log_count", "ancestor")
-        )
-        mixture = torch.full_like(log_likelihood, -math.inf)
-        for s in self._store:  # log sum over temperatures of n L^beta / Z_beta
-            offset = math.log(s.size) - s.log_evidence
-            mixture = torch.logaddexp(mixture, s.temper[row] * log_likelihood + offset[row])
-        log_weight = log_count + log_likelihood - mixture
-        order = torch.argsort(row, stable=True)
-        row, log_weight = row[order], log_weight[order]
-        log_weight = log_weight - group_logsumexp(log_weight, row, m)[row]
-        log_model = self.target.space.log_prior(self.code).double()
-        return Particles(
-            self.code,
-            row,
-            theta[order],
-            (log_prior + log_likelihood)[order] + log_model[row],
-            log_weight,
-            ancestor[order],
-            self.log_evidence.clone(),
-            self.evaluations,
-        )
-
-
-@dataclass(frozen=True)
-class _Stored:
-    """Points of one temperature: flat, with the number of draws that each stands for."""
-
-    row: Tensor
-    theta: Tensor
-    log_prior: Tensor
-    log_likelihood: Tensor
-    log_count: Tensor
-    ancestor: Tensor
-    temper: Tensor
-    log_evidence: Tensor
-    size: int
-
-    def halved(self) -> _Stored:
-        """Every other point, each for two."""
-        some = slice(None, None, 2)
-        columns = self.row, self.theta, self.log_prior, self.log_likelihood
-        row, theta, log_prior, log_likelihood = (x[some].clone() for x in columns)
-        return replace(
-            self,
-            row=row,
-            theta=theta,
-            log_prior=log_prior,
-            log_likelihood=log_likelihood,
-            log_count=self.log_count[some] + math.log(2),
-            ancestor=self.ancestor[some].clone(),
-        )
 
 
 def _forced(temper: Tensor, left: float) -> Tensor:
