@@ -38,7 +38,7 @@ matplotlib.use("Agg")
 def result():
     target = toys.gaussians()
     sampler = trj.TRJSampler(target, toys.gaussian_map(target), seed=1)
-    sampler._recipe.trace = trj.fit.FitTrace(
+    trace = trj.fit.FitTrace(
         step=[50, 100, 150],
         objective=[3.0, 2.0, 1.5],
         temper=[0.5, 1.0, 1.0],
@@ -46,6 +46,7 @@ def result():
         draws=100,
         best_step=150,
     )
+    sampler._recipe.keep(dataclasses.replace(sampler._recipe.fitted, trace=trace))
     return sampler.run(200, chains=48, progress=False)
 
 

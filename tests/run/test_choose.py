@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import torch
 from torch.distributions import Normal
+from trjmcmc.run.look import Segment, indicator_times
 
 import trjmcmc as trj
 from tests import toys
@@ -19,7 +20,6 @@ from trjmcmc.errors import ConfigurationError, TRJWarning
 from trjmcmc.estimate import progress_of
 from trjmcmc.kernel import HMC, Informed, Jump, adapting, start
 from trjmcmc.run import choose as auto
-from trjmcmc.run.look import Segment, indicator_times
 from trjmcmc.run.stop import Enough
 from trjmcmc.transport import Identity
 
@@ -182,7 +182,7 @@ def test_one_model_and_models_without_parameters():
 
 def test_a_dear_likelihood_gets_a_small_survey(monkeypatch):
     sampler = trj.TRJSampler(toys.gaussians(), seed=1)
-    monkeypatch.setattr(sampler._recipe, "price", lambda codes: 0.1)
+    monkeypatch.setattr(sampler._recipe.pilot, "price", lambda codes: 0.1)
     sampler._recipe.survey()
     assert sampler.target.evaluations < 5000
 
@@ -191,9 +191,9 @@ def test_models_in_doubt_are_looked_at_again(monkeypatch):
     monkeypatch.setattr(auto, "DOUBTFUL", 1e-9)
     sampler = trj.TRJSampler(toys.gaussians(), seed=1)
     sampler.fit(steps=20, progress=False)
-    rounds = len(sampler._recipe.audit.rounds)
+    rounds = len(sampler._recipe.fitted.audit.rounds)
     check(sampler.run(300, chains=128, progress=False))
-    assert len(sampler._recipe.audit.rounds) > rounds
+    assert len(sampler._recipe.fitted.audit.rounds) > rounds
 
 
 def test_a_space_of_hundreds_of_items_starts(monkeypatch):

@@ -17,6 +17,7 @@ from tests import toys
 from trjmcmc.draws import Recorder
 from trjmcmc.errors import InterruptedWarning
 from trjmcmc.pilot.audit import Audit
+from trjmcmc.pilot.policy import TemperingPolicy
 from trjmcmc.pilot.smc import TemperedSMC
 
 GRACE = 1.5  # seconds: these tests share their machine
@@ -124,23 +125,25 @@ def test_moves_that_were_not_made_leave_the_weights_whole(generator):
     smc = TemperedSMC(
         target, target.space.enumerate(), particles=50, gradients=False, generator=generator
     )
-    now = smc._generation = smc._prior_generation()
-    smc._advance(now)
-    now = smc._next_generation(now)
+    now = smc._next_generation(smc._prior_population())
     for _ in range(7):
-        smc._advance(now)
+        smc._move(now, "walk")
     now.cut()
     assert now.complete and now.theta.shape[1] == 50 * 8
     assert torch.allclose(now.weight.sum(1), torch.ones(2, dtype=torch.float64))
 
 
-def test_stored_points_are_bounded(monkeypatch, generator):
+def test_stored_points_are_bounded(generator):
     target = trj.problems.sinh_arcsinh()
 
     def evidence(most):
-        monkeypatch.setattr(trj.pilot.smc, "MOST_NUMBERS", most)
         smc = TemperedSMC(
-            target, target.space.enumerate(), particles=200, moves=10, generator=generator
+            target,
+            target.space.enumerate(),
+            particles=200,
+            moves=10,
+            generator=generator,
+            policy=TemperingPolicy(most_stored_numbers=most),
         )
         run = smc.run()
         index = run.draw(torch.ones(2000, dtype=torch.long), generator)

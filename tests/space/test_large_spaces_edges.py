@@ -225,11 +225,10 @@ def test_an_audit_of_what_is_visited_holds_its_time():
     sampler.fit(steps=20, progress=False)
     recipe, code = sampler._recipe, torch.zeros(100, 8, dtype=torch.long)
     for seconds in (-1.0, 0.0):
-        recipe.spot_check(code, seconds, progress=False)
-        assert recipe.spot is None
+        assert recipe.spot_check(code, seconds, progress=False).spot is None
     begun = time.monotonic()
-    recipe.spot_check(code, 1.0, progress=False)
-    assert recipe.spot is not None and time.monotonic() - begun < 5
+    spot = recipe.spot_check(code, 1.0, progress=False).spot
+    assert spot is not None and time.monotonic() - begun < 5
 
 
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # it is a short run

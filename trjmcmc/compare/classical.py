@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -14,11 +14,13 @@ from torch import Tensor
 from .. import clock
 from ..draws import Pool
 from ..errors import ConfigurationError
+from ..fit.fitted import Fitted
 from ..fit.objective import ForwardKL
 from ..fit.reverse import ReverseKL
+from ..fit.standardise import moments
 from ..fit.trace import FitTrace
 from ..fit.train import train
-from ..fit.trainer import Recipe
+from ..fit.trainer import Trainer
 from ..kernel.base import Kernel
 from ..kernel.between.birth_death import BirthDeath
 from ..kernel.between.independence import IndependenceJump, NormalInverseGamma
@@ -115,33 +117,32 @@ class Classical(Strategy):
 
     def fit(
         self,
-        trainer: Recipe,
+        trainer: Trainer,
         *,
         deadline: float = math.inf,
         progress: bool = True,
         **settings: Any,
-    ) -> FitTrace:
+    ) -> Fitted:
         """Fit the jump; of the settings only a deadline and the bar matter."""
         begun, target, method = clock.now(), trainer.target, METHODS[self.method]
-        trainer.survey(progress=progress)
+        known = trainer.survey(progress=progress)
         pool = None
         if method.pilot:
-            if trainer.audit is None:
+            if known.audit is None:
                 raise ConfigurationError(f"{self.method}: no pilot run was possible")
-            pool = trainer.audit.pool()
+            pool = known.audit.pool()
         fit = {"steps": STEPS, "deadline": deadline}
         self._jump = method.make(target, pool, trainer.generator, fit)
-        trainer.trace = FitTrace()
-        spent = clock.now() - begun - trainer.seconds.get("survey", 0.0)
-        trainer.seconds["fit"] = spent
-        return trainer.trace
+        spent = clock.now() - begun - known.seconds.get("survey", 0.0)
+        seconds = {**known.seconds, "fit": spent}
+        return trainer.keep(replace(known, trace=FitTrace(), seconds=seconds))
 
     def kernel(
-        self, target: Target, transport: Transport, trainer: Recipe, guess: Tensor | None
+        self, target: Target, transport: Transport, fitted: Fitted, guess: Tensor | None
     ) -> Kernel:
         """The fitted jump and random walks; before the fit, births and deaths."""
         if self._jump is not None:
-            return Cycle([self._jump, (RandomWalk(target, scale=trainer.scale), WALKS)])
+            return Cycle([self._jump, (RandomWalk(target, scale=fitted.scale), WALKS)])
         births = [BirthDeath(target, proposal(target))] if several(target.space) else []
         return Cycle([*births, RandomWalk(target)])
 
@@ -193,11 +194,7 @@ def on_draws(
     def kernel(target: Target, pool: Pool, generator: torch.Generator, fit: Fit) -> Kernel:
         flow = make(target.space).to(target.device, target.dtype)
         codes = target.space.enumerate()
-        moments = [pool.theta[(pool.code == c).all(-1)] for c in codes]
-        loc = torch.stack([x.mean(0) for x in moments])
-        scale = torch.stack([x.std(0).clamp(min=1e-6) for x in moments])
-        active = target.space.active(codes)
-        flow.calibrate(codes, torch.where(active, loc, 0.0), torch.where(active, scale, 1.0))
+        flow.calibrate(codes, *moments(pool, codes, target.space.active(codes)))
         objective = ForwardKL(pool.code, pool.theta, generator=generator)
         train(flow, objective, generator=generator, progress=False, **fit)
         return Jump(target, flow, proposal(target), name=name)

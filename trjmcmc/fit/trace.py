@@ -1,4 +1,4 @@
-"""What a training run left behind: losses, rates, seconds."""
+"""What a training run left behind: its objective by window, what it left out, its time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-@dataclass
+@dataclass(frozen=True)
 class FitTrace:
     """What happened in a fit.
 
@@ -25,7 +25,9 @@ class FitTrace:
         skipped: Steps left out because their gradient was not finite.
         seconds: Wall time.
         best_step: The step whose map was kept.
-        stopped: ``"steps"``, ``"plateau"``, ``"budget"``, ``"out of time"`` or ``"interrupted"``.
+        stopped: What ended it: ``"steps"``, all were made; ``"plateau"``, the objective did not
+            improve any more; ``"budget"``, evaluations ran out; ``"out of time"``, the deadline
+            passed; ``"interrupted"``, by Ctrl-C.
     """
 
     step: list[int] = field(default_factory=list)

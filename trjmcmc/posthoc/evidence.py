@@ -19,6 +19,7 @@ from ..estimate.estimate import Estimate
 from ..estimate.importance import MOST_DRAWS, enough_weights, log_mean_weight, log_weights, pareto_k
 from ..estimate.routes import through_the_map
 from ..fit.objective import ForwardKL
+from ..fit.standardise import moments
 from ..fit.train import train
 from ..target.blackbox import BlackBox
 from ..target.model import Model
@@ -234,9 +235,8 @@ def _best_map(
     if len(kept) >= FEW_A_DIMENSION * target.dim and steps:
         flow = mixture_flow(space, seed=int(torch.randint(2**31, (), generator=generator)))
         flow = flow.to(dtype=target.dtype)
-        flow.calibrate(
-            mine.code[:1], mine.theta.mean(0)[None], mine.theta.std(0).clamp(min=1e-9)[None]
-        )
+        one = mine.code[:1]
+        flow.calibrate(one, *moments(mine, one, space.active(one), smallest=1e-9))
         objective = ForwardKL(mine.code, mine.theta, generator=generator)
         train(flow, objective, steps=steps, generator=generator, progress=progress)
         maps.append(flow)

@@ -18,6 +18,7 @@ from ..estimate.estimate import Estimate
 from ..estimate.importance import HIGH_K, tail_shape
 from ..estimate.mean import mean_error_where
 from ..estimate.visits import visit_probability
+from ..pilot.report import FEWEST_UNSCREENED_ANCESTORS
 from ..target.resolution import EXAMINED, resolution_doubts
 from ..target.target import Target
 from .convergence import EVERY, IN, INCLUDES, REST, Convergence
@@ -143,7 +144,7 @@ class Doubts:
         return [
             Doubt(m.model, f"a pilot run that rests on {m.ancestors:.1f} draws", math.nan, True)
             for m in (audit.models if audit is not None else ())
-            if m.matters and m.ancestors < FEW_STARTS / 2
+            if m.matters and m.ancestors < FEWEST_UNSCREENED_ANCESTORS
         ]
 
     def _matters(self, label: str, share: float) -> bool:

@@ -15,7 +15,7 @@ from .. import clock
 from ..draws import Pool
 from ..errors import ConfigurationError
 from ..estimate.precision import FORGOTTEN
-from ..fit.trainer import Recipe
+from ..fit.trainer import Trainer
 from ..kernel.base import Kernel, State
 from ..kernel.between.jump import Jump
 from ..kernel.between.split import SplitMerge
@@ -117,7 +117,7 @@ class Chooser:
     def __init__(
         self,
         request: Request,
-        trainer: Recipe,
+        trainer: Trainer,
         transport: Transport,
         state: State,
         ancestor: Tensor,
@@ -130,7 +130,7 @@ class Chooser:
         self.trainer, self.target, self.transport = trainer, trainer.target, transport
         self.guess, self.generator = guess, trainer.generator
         self.by = request.choice_by(policy.shares.sampling)
-        self.fills = request.fills and trainer.few  # a map of very many models is a gamble
+        self.fills = request.fills and trainer.fitted.few  # a map of very many models is a gamble
         self.plan = Plan(automatic=True)
         self.bench = Bench(
             self.target,
@@ -187,10 +187,9 @@ class Chooser:
         """
         few = slice(self.request.chains)  # efficiencies are of as many
         self.bench.state = State(state.code[few], state.theta[few], state.log_joint[few])
-        self.trainer.extra = seen
         first = self.policy.training.first_round_steps
         with self._with_bar():
-            self._round(first)
+            self._round(first, seen)
             best = self._train(self._race(), 2 * first)
         return self._chosen(best)
 
@@ -244,7 +243,7 @@ class Chooser:
         if self._pilot_contradicts_itself():  # these models again, with twice the particles
             gap = self.policy.moves.contradiction_nats
             self.trainer.survey_again(gap, progress=self.request.progress)
-        if self.trainer.audit is not None:
+        if self.trainer.fitted.audit is not None:
             self._offer_normals()
         else:
             with suppress(ConfigurationError):  # where it does not fit
@@ -265,27 +264,27 @@ class Chooser:
         """The kernel where there is nothing to choose: one model, or no parameters."""
         if several(self.target.space):
             return birth_death(self.target, self.guess())
-        kernels: list[Kernel] = [RandomWalk(self.target, scale=self.trainer.scale)]
+        kernels: list[Kernel] = [RandomWalk(self.target, scale=self.trainer.fitted.scale)]
         kernels += component_walks(self.target, components_of(self.target))
         if self.request.chains > 2 * self.target.dim:
             kernels.append(Stretch(self.target))
         if self.ready:
-            return trained_kernel(self.target, self.transport, self.trainer, self.guess())
-        if self.trainer.audit is not None:
+            return trained_kernel(self.target, self.transport, self.trainer.fitted, self.guess())
+        if self.trainer.fitted.audit is not None:
             self._map = self._fitted(components=self.policy.normals.quick_components[0])
-            kernels += inside(self.target, self._map, self.trainer)
+            kernels += inside(self.target, self._map, self.trainer.fitted)
         return Cycle(kernels)
 
     def _inside(self) -> list[Kernel]:
         """Moves inside models that owe nothing to a map."""
         walks = self._walks()
-        if modes := between_modes(self.target, self.trainer):  # expensive beside a walk
+        if modes := between_modes(self.target, self.trainer.fitted):  # expensive beside a walk
             share = self.policy.moves.modes_share
             walks = [Mixture([Cycle(walks), *modes], [1 - share, share])]
         return walks
 
     def _walks(self) -> list[Kernel]:
-        return [RandomWalk(self.target, scale=self.trainer.scale)]
+        return [RandomWalk(self.target, scale=self.trainer.fitted.scale)]
 
     def _race(self) -> Names:
         """The best move, or all useful ones in turn, after segments that are long enough.
@@ -411,7 +410,7 @@ class Chooser:
     def _offer_better(self, normals: Transport) -> Segment:
         """Jumps through these normals if they are better than those before."""
         before, last = self.bench.moves.get("normals"), self.bench.found.get(("normals",))
-        to = proposal(self.target.space, self.trainer.few, self.guess())
+        to = proposal(self.target.space, self.trainer.fitted.few, self.guess())
         now = self._offer("normals", Jump(self.target, normals, to, name="normals"))
         if before is not None and last is not None and now.efficiency < last.efficiency:
             self.bench.withdraw("normals", before, last)
@@ -447,7 +446,7 @@ class Chooser:
             self._offer(name, moves)
 
     def _jump(self) -> Kernel:
-        return trained_kernel(self.target, self.transport, self.trainer, self.guess())
+        return trained_kernel(self.target, self.transport, self.trainer.fitted, self.guess())
 
     # ---- training ---------------------------------------------------------------------------
 
@@ -472,8 +471,7 @@ class Chooser:
             saves = self._saving(self.bench.found[best], hoped) > price
             if not (saves or doubtful) or price > training.round_share * self._room:
                 return best
-            self.trainer.extra = self.bench.seen()
-            now = self._round(steps)
+            now = self._round(steps, self.bench.seen())
             best, doubtful = self._race(), False
             hoped = hope_after_a_round(now, last)
             last, steps = now, 2 * steps
@@ -484,9 +482,9 @@ class Chooser:
         wait = self._wait(found)
         return seconds_saved(found, hoped, max(wait, self.request.left()) if self.fills else wait)
 
-    def _round(self, steps: int) -> float:
-        """Train, and measure the jump through the map."""
-        audit, room, training = self.trainer.audit, self._room, self.policy.training
+    def _round(self, steps: int, seen: Pool | None) -> float:
+        """Train, on what chains have seen too, and measure the jump through the map."""
+        audit, room, training = self.trainer.fitted.audit, self._room, self.policy.training
         limits: dict[str, Any] = {}
         if audit is not None and not math.isinf(room):
             pace = audit.evaluations / max(audit.seconds, 1e-9)
@@ -494,13 +492,13 @@ class Chooser:
             limits["mend_until"] = clock.now() + training.mending_share * room
         if not math.isinf(room):
             limits["deadline"] = clock.now() + room
-        self.trainer.fit(steps=steps, progress=self.request.progress, **limits)
+        self.trainer.fit(steps=steps, extra=seen, progress=self.request.progress, **limits)
         self.plan.rounds.append(steps)
         return self._offer("jump", self._jump()).efficiency
 
     def _pilot_contradicts_itself(self) -> bool:
         """Whether the halves of the small pilot run are apart, so that modes may have been lost."""
-        audit = self.trainer.audit
+        audit = self.trainer.fitted.audit
         if audit is None:
             return False
         gap = audit.gap[audit.matters]

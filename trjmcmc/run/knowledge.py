@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,8 +15,9 @@ from .. import clock
 from ..draws import Draws, Pool
 from ..errors import TRJError
 from ..estimate.importance import FIRST_DRAWS, MOST_DRAWS
+from ..fit.fitted import Fitted
 from ..fit.trace import FitTrace
-from ..fit.trainer import Recipe
+from ..fit.trainer import Trainer
 from ..kernel.base import Kernel
 from ..pilot.report import AuditReport
 from ..result.variational import Variational, variational
@@ -46,6 +48,7 @@ class Knowledge:
         normals: Normals fitted to draws that evidences go through in place of the map, if any.
         audit_report: What the audit said of the map, or None.
         variational: The answer of the fit alone, where it learnt a distribution over models.
+        passed: Points that the chains of the last run have passed, which a fit may learn from.
         spending: Seconds and likelihood calls since the last report.
     """
 
@@ -62,24 +65,30 @@ class Knowledge:
     ) -> None:
         self.target, self.transport, self.strategy = target, transport, strategy
         self.generator, self.policy, self.given_map = generator, policy, given_map
-        self.trainer = Recipe(target, transport, generator, make_weights)
+        self.trainer = Trainer(target, transport, generator, make_weights)
         self.normals: Transport | None = None
         self.audit_report: AuditReport | None = None
         self.variational: Variational | None = None
         self.spending = Spending()
+        self.passed: Pool | None = None
         self._weighing: Weighing | None = None
 
     def begin(self) -> None:
         """Count from here if what was spent so far has been reported."""
         if self.spending.begin():
-            self.trainer.seconds = {}
+            self.trainer.keep(replace(self.fitted, seconds={}))
 
     # ---- the map ----------------------------------------------------------------------------
 
     @property
+    def fitted(self) -> Fitted:
+        """What fits have found so far."""
+        return self.trainer.fitted
+
+    @property
     def trace(self) -> FitTrace | None:
         """Trace of the training, once there was one."""
-        return self.trainer.trace
+        return self.fitted.trace
 
     @property
     def ready(self) -> bool:
@@ -103,28 +112,31 @@ class Knowledge:
         Raises:
             ConfigurationError: It can't move between models, or inside them.
         """
-        made = self.strategy.kernel(self.target, transport, self.trainer, self.guess())
+        made = self.strategy.kernel(self.target, transport, self.fitted, self.guess())
         return check_kernel(self.target, made)
 
     def fit(self, *, max_evaluations: int | None = None, **settings: Any) -> FitTrace:
         """Train the map, and weigh models through it; see :meth:`trjmcmc.TRJSampler.fit`."""
         self.begin()
         with limited(self.target, self.spending.account, max_evaluations) as left:
+            settings |= {"max_evaluations": max_evaluations, "extra": self.passed}
+            if self.strategy.weighs:
+                self.audit_report = None
+            trace = self.strategy.fit(self.trainer, **settings).trace
+            assert trace is not None
             if not self.strategy.weighs:
-                return self.strategy.fit(self.trainer, max_evaluations=max_evaluations, **settings)
-            self.audit_report = None
-            trace = self.strategy.fit(self.trainer, max_evaluations=max_evaluations, **settings)
+                return trace
             self.normals = None
-            if self.trainer.weights is not None:
+            if self.fitted.weights is not None:
                 self.variational = self.variational_answer(None)
-            if self.trainer.score is not None:
+            if self.fitted.score is not None:
                 share = self.policy.shares.warm_up
                 self.weigh(left(), clock.part_of_the_time_left(share, self.trainer.deadline))
         return trace
 
     def variational_answer(self, draws: Draws | None) -> Variational | None:
         """The answer of the fit alone, beside the draws if there are any; None without a q(m)."""
-        weights = self.trainer.weights
+        weights = self.fitted.weights
         if weights is None:
             return None
         with suppress(TRJError):  # no evaluations are left, or the likelihood fails out there
@@ -144,7 +156,7 @@ class Knowledge:
             most = MOST_DRAWS
             if self.normals is not None:  # not worth more: they were made to jump through
                 most = FIRST_DRAWS
-            elif not self.trainer.few:  # one of many
+            elif not self.fitted.few:  # one of many
                 most = 2 * FIRST_DRAWS
             self._weighing = Weighing(self.target, self.map, self.generator, most)
         return self._weighing
@@ -157,7 +169,7 @@ class Knowledge:
     def guess(self) -> Tensor | None:
         """Log-probabilities of the models of a small space as far as they are known, (M,)."""
         known = {} if self._weighing is None else self._weighing.log_mass
-        return log_guess(self.trainer, known)
+        return log_guess(self.fitted, known, self.target.device)
 
     def weigh(self, evaluations: int | None = None, until: float = math.inf) -> None:
         """Weigh every model of a small space.
@@ -170,7 +182,7 @@ class Knowledge:
         if not self.strategy.weighs:
             return
         weighing = self.weighing()
-        if not self.trainer.few:
+        if not self.fitted.few:
             return
         begun, space = clock.now(), self.target.space
         codes = space.enumerate()
@@ -194,7 +206,7 @@ class Knowledge:
         for code, label in zip(codes, labels, strict=True):
             weighing.weigh(code, label, each)
         self.spending.seconds["importance"] = clock.now() - begun
-        if self.trainer.score is not None:
+        if self.fitted.score is not None:
             self.audit_report = self._report()
 
     def weigh_visited(self, codes: Tensor) -> None:
@@ -222,19 +234,19 @@ class Knowledge:
 
     # ---- the audit --------------------------------------------------------------------------
 
-    def spot_check(self, visited: Pool | None, deadline: float, progress: bool) -> None:
+    def spot_check(self, deadline: float, progress: bool) -> None:
         """Audit the models of a large space that chains visit most."""
-        if visited is None:
+        if self.passed is None:
             return
         seconds = self.policy.shares.spot_audit * (deadline - clock.now())
-        self.trainer.spot_check(visited.code, seconds, progress)
-        if self.trainer.spot is not None and self.audit_report is None:
+        self.trainer.spot_check(self.passed.code, seconds, progress)
+        if self.fitted.spot is not None and self.audit_report is None:
             self.audit_report = self._report()
 
     def _report(self) -> AuditReport:
         """The audit beside what the map says."""
-        trainer, space, weighing = self.trainer, self.target.space, self.weighing()
-        audit, score = trainer.audit or trainer.spot, trainer.score
+        fitted, space, weighing = self.fitted, self.target.space, self.weighing()
+        audit, score = fitted.audit or fitted.spot, fitted.score
         assert audit is not None and score is not None
         labels = space.label(audit.code)
         for code, label in zip(audit.code, labels, strict=True):
@@ -243,9 +255,9 @@ class Knowledge:
         found = [weighing.log_mass[label] for label in labels]
         return audit.report(
             score,
-            [len(m) for m in trainer.modes],
+            [len(m) for m in fitted.modes],
             [e.value - prior for e, prior in zip(found, log_prior, strict=True)],
             [e.std_error for e in found],
-            trainer.mended,
+            fitted.mended,
             self.normals is not None,
         )

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..errors import ConfigurationError
 from ..estimate.estimate import Estimate
-from ..fit.trainer import Recipe
+from ..fit.fitted import Fitted
 from ..kernel.base import Kernel
 from ..kernel.between.birth_death import BirthDeath
 from ..kernel.between.informed import InformedBirthDeath
@@ -54,16 +54,16 @@ SWAP = 0.3  # share of the swaps among neighbours in a space of subsets
 LOCAL = 0.5  # share of the births and deaths that lead to neighbours
 
 
-def log_guess(recipe: Recipe, log_mass: dict[str, Estimate]) -> Tensor | None:
+def log_guess(fitted: Fitted, log_mass: dict[str, Estimate], device: torch.device) -> Tensor | None:
     """Log-probabilities of the models of a small space as far as they are known yet, (M,)."""
-    if not recipe.few:
+    if not fitted.few:
         return None
-    if recipe.audit is not None:
-        if recipe.audit.hurried:  # nor would what rests on its draws be better
+    if fitted.audit is not None:
+        if fitted.audit.hurried:  # nor would what rests on its draws be better
             return None
-        known = recipe.audit.log_mass.to(recipe.target.device)
+        known = fitted.audit.log_mass.to(device)
     elif log_mass:
-        known = torch.tensor([e.value for e in log_mass.values()], device=recipe.target.device)
+        known = torch.tensor([e.value for e in log_mass.values()], device=device)
     else:
         return None
     if not bool((known > -torch.inf).any()):
@@ -80,16 +80,16 @@ def proposal(space: Space, few: bool, guess: Tensor | None) -> IndexProposal:
 
 
 def trained_kernel(
-    target: Target, transport: Transport, recipe: Recipe, guess: Tensor | None
+    target: Target, transport: Transport, fitted: Fitted, guess: Tensor | None
 ) -> Kernel:
     """A jump, a Crank-Nicolson move and random walks; moves between modes if there are any."""
     space = target.space
     kernels: list[Kernel | tuple[Kernel, int]] = []
     if several(space):
-        to = proposal(space, recipe.few, guess)
+        to = proposal(space, fitted.few, guess)
         kernels.append(Jump(target, transport, to, rho=JUMP_RHO, fresh=FRESH))
-        if recipe.weights is not None:
-            learnt = Learnt(recipe.weights)
+        if fitted.weights is not None:
+            learnt = Learnt(fitted.weights)
             kernels.append(Jump(target, transport, learnt, rho=JUMP_RHO, fresh=FRESH, name="q(m)"))
         if isinstance(transport, Laplace):
             with suppress(ConfigurationError):  # where it does not fit
@@ -97,22 +97,22 @@ def trained_kernel(
                 kernels.append(
                     Jump(target, transport, walk, rho=JUMP_RHO, fresh=FRESH, name="sweep")
                 )
-    kernels += inside(target, transport, recipe)
+    kernels += inside(target, transport, fitted)
     if (parts := components_of(target)) and several(space):
         kernels += [component_births(target, parts), *component_walks(target, parts)]
-    return Cycle([*kernels, (RandomWalk(target, scale=recipe.scale), WALKS)])
+    return Cycle([*kernels, (RandomWalk(target, scale=fitted.scale), WALKS)])
 
 
-def inside(target: Target, transport: Transport, recipe: Recipe) -> list[Kernel]:
+def inside(target: Target, transport: Transport, fitted: Fitted) -> list[Kernel]:
     """Moves through a trained map, and between the modes that the audit has found."""
-    return [CrankNicolson(target, transport, fresh=FRESH), *between_modes(target, recipe)]
+    return [CrankNicolson(target, transport, fresh=FRESH), *between_modes(target, fitted)]
 
 
-def between_modes(target: Target, recipe: Recipe) -> list[Kernel]:
+def between_modes(target: Target, fitted: Fitted) -> list[Kernel]:
     """A move between the modes that the audit has found, if it found several of any model."""
-    if not recipe.few or all(len(m) < 2 for m in recipe.modes):
+    if not fitted.few or all(len(m) < 2 for m in fitted.modes):
         return []
-    modes = matching(mode_map(target.space, recipe.modes), target)
+    modes = matching(mode_map(target.space, fitted.modes), target)
     return [CrankNicolson(target, modes, name="modes")]
 
 

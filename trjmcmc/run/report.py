@@ -41,7 +41,7 @@ def routes_of(
     target, space = known.target, known.target.space
     spent = known.spending.evaluations
     healthy = weighs and chain.error is None and chain.stopped != "interrupted"
-    if healthy and not known.trainer.few and known.mapped:
+    if healthy and not known.fitted.few and known.mapped:
         codes, _, counts = distinct(record.flat()[0])
         top = codes[counts.argsort(descending=True)[:MODELS_SHOWN]].to(target.device)
         known.weigh_visited(top)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .. import clock
-from ..draws import Draws, Pool, Recorder
+from ..draws import Draws, Recorder
 from ..errors import InterruptedWarning, TRJError, warn_user
 from ..estimate.mean import MANY_CHAINS
 from ..estimate.routes import MIRRORED
@@ -64,7 +64,6 @@ class Runner:
         self.screening: tuple[Screening, ...] = ()
         self.missed = ""
         self.rescued = False  # whether it has been interrupted
-        self._seen: Pool | None = None  # points that the chains have passed
         self._bridge_seconds = 0.0  # kept for the symmetrised bridge; infinite: it is left out
         self._late = False  # whether sampling was ended by its time
         self._overflows = 0  # of the warm-up, which are forgiven
@@ -78,8 +77,7 @@ class Runner:
         """
         self.known.begin()
         request, trainer = self.request, self.known.trainer
-        trainer.deadline = request.deadline
-        try:
+        with trainer.within(request.deadline):
             account = self.known.spending.account
             with limited(self.target, account, request.max_evaluations) as left:
                 try:
@@ -92,8 +90,6 @@ class Runner:
                         raise
                     self._rescue()
                 return self._finish()
-        finally:
-            trainer.deadline = math.inf
 
     def _sample(self, left: Callable[[], int | None]) -> None:
         """All but the summing up.
@@ -113,7 +109,7 @@ class Runner:
         self.stage = "the screening"
         spent = clock.now() - request.begun
         seconds = screening_seconds(spent, request.deadline - clock.now(), self.policy.screening)
-        self.screening = screen_models(known, seconds, self._seen, self.seed)
+        self.screening = screen_models(known, seconds, self.known.passed, self.seed)
         if choice is not None and choice.trainable:
             self.stop.look_back(choice.hoped_seconds, request.error)
         if self._record() is Verdict.RETHINK:
@@ -198,17 +194,17 @@ class Runner:
         self.state = start(self.target, choice.state.code[few], choice.state.theta[few])
         self.ancestor = choice.ancestor[few]
         self._settle(choice, request.warmup)
-        trained = known.trainer.seconds.get("fit", 0.0) if choice.plan.rounds else 0.0
+        trained = known.fitted.seconds.get("fit", 0.0) if choice.plan.rounds else 0.0
         known.spending.seconds["warmup"] = clock.now() - begun - trained
         return choice
 
     def _settle(self, choice: Choice, warmup: int | None) -> None:
         """Warm up with the kernel that was chosen, and weigh models through its map."""
-        known, chooser, trainer = self.known, self.chooser, self.known.trainer
+        known, chooser, trace = self.known, self.chooser, self.known.trace
         assert chooser is not None and self.state is not None
         self.kernel = choice.kernel
         here = bool(choice.plan.rounds)  # else the trace is of an earlier fit
-        if here and trainer.trace is not None and trainer.trace.stopped == "interrupted":
+        if here and trace is not None and trace.stopped == "interrupted":
             raise KeyboardInterrupt
         self.stage = "the warm-up"
         check_kernel(self.target, self.kernel)
@@ -217,21 +213,21 @@ class Runner:
         steps = max(choice.burn_in, choice.steps - made, 0 if warmup is None else warmup - made)
         until = clock.part_of_the_time_left(self.policy.shares.settling, chooser.by)
         self._advance(crowd, steps, until)
-        self._seen = self._seen or choice.seen
-        trainer.extra = self._seen
+        known.passed = known.passed or choice.seen
         known.normals = None if known.ready else choice.map
         counts = isinstance(chooser, ComponentChooser)
-        if trainer.few and (known.mapped or not counts) and not known.is_weighed:
-            trainer.score = trainer.scored(known.map)
+        if known.fitted.few and (known.mapped or not counts) and not known.is_weighed:
+            score = known.trainer.scored(known.map)
+            known.trainer.keep(replace(known.fitted, score=score))
             known.weigh(until=chooser.by)
         if known.trace is not None:
-            known.spot_check(self._seen, self.request.deadline, self.request.progress)
+            known.spot_check(self.request.deadline, self.request.progress)
 
     def _crowd(self, choice: Choice, state: State) -> State:
         """More chains where that pays, which start like the others did."""
         chooser = self.chooser
         assert chooser is not None and self.ancestor is not None
-        if self.known.trainer.audit is None or chooser.request.most_chains <= len(state.code):
+        if self.known.fitted.audit is None or chooser.request.most_chains <= len(state.code):
             return state
         more = chooser.chains_for(choice, state) - len(state.code)
         if not more:
@@ -274,16 +270,15 @@ class Runner:
         pace = (clock.now() - begun) / max(warmup, 1)
         if more := int(max(0.0, least / max(pace, 1e-12) - warmup)) if warmup else 0:
             self._advance(self.state, more, until)
-        known.trainer.extra = self._seen
         known.spending.seconds["warmup"] = clock.now() - begun
         if remaining is None:
-            known.spot_check(self._seen, request.deadline, request.progress)
+            known.spot_check(request.deadline, request.progress)
 
     def _advance(self, state: State, steps: int, until: float) -> None:
         """Warm-up steps, recorded for training alone."""
         assert self.kernel is not None
         with progress_bar(self.request.progress, total=steps, desc="warm-up", unit="step") as bar:
-            self.state, self._seen = warm_up(
+            self.state, self.known.passed = warm_up(
                 self.kernel, state, steps, self.target, self.generator, bar.update, until
             )
 
@@ -319,7 +314,7 @@ class Runner:
         kept = self._bridge_seconds if math.isfinite(self._bridge_seconds) else 0.0
         begun, self._overflows = clock.now(), int(self.known.spending.account.overflows)
         tally, crossings, visits = Tally(self.target), None, None
-        if self.known.trainer.few and several(self.target.space):
+        if self.known.fitted.few and several(self.target.space):
             names = {k.name for k in kernel.parts() if k.between}
             crossings = Crossings(self.target, len(state.code), names)
             many = len(state.code) >= MANY_CHAINS  # of few, errors rest on autocorrelations
@@ -398,8 +393,8 @@ class Runner:
             return
         deadline = clock.now() + self.policy.summing_up.interrupted_seconds
         self.stop = Stop(self.stop.space, None, deadline)
-        known.trainer.deadline = deadline
-        known.trainer.salvage()
+        with known.trainer.within(deadline):
+            known.trainer.salvage()
         if self.kernel is None and self.chooser is not None:
             self.kernel = self.chooser.so_far()
         if self.kernel is None:
@@ -420,7 +415,7 @@ class Runner:
 
     def _first_state(self) -> State:
         """Where chains start if the user has no patience: from a pilot run, or the prior."""
-        audit, chains = self.known.trainer.audit, self.request.chains
+        audit, chains = self.known.fitted.audit, self.request.chains
         if self.chooser is not None:
             bench, few = self.chooser.bench, slice(chains)
             self.ancestor = bench.ancestor[few]
@@ -444,7 +439,7 @@ class Runner:
         report = RunReport(
             acceptance=self.tally.rates(),
             fit=known.spending.news(trace),
-            seconds={**known.trainer.seconds, **known.spending.seconds},
+            seconds={**known.fitted.seconds, **known.spending.seconds},
             steps=record.n_draws * record.thin,
             seed=self.seed,
             interrupted=self.rescued or chain.stopped == "interrupted",
@@ -456,7 +451,7 @@ class Runner:
             missed=self.missed,
             screening=self.screening,
         )
-        if chain.error is None and not self.rescued and known.trainer.weights is not None:
+        if chain.error is None and not self.rescued and known.fitted.weights is not None:
             report = replace(report, variational=known.variational_answer(record))
         result = self._sum_up(record, chain, report)
         known.spending.close(trace)

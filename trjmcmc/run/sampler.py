@@ -143,7 +143,7 @@ class TRJSampler:
     @property
     def models(self) -> ModelWeights | None:
         """The distribution over models, once :meth:`fit` has learnt one."""
-        return self._known.trainer.weights
+        return self._known.fitted.weights
 
     @property
     def fit_trace(self) -> FitTrace | None:

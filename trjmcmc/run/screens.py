@@ -29,9 +29,9 @@ def screen_models(
         seen: Points that chains have passed: what they know is not lost.
         seed: Of a source of randomness of its own.
     """
-    target, trainer, policy = known.target, known.trainer, known.policy.screening
+    target, fitted, policy = known.target, known.fitted, known.policy.screening
     space = target.space
-    if not trainer.few or not math.isinf(known.spending.account.limit) or not seconds > 0:
+    if not fitted.few or not math.isinf(known.spending.account.limit) or not seconds > 0:
         return ()
     codes = space.enumerate()
     codes = codes[space.active(codes).any(-1) & (space.log_prior(codes) > -math.inf)]
@@ -42,14 +42,14 @@ def screen_models(
         return ()
     begun = clock.now()
     end = begun + seconds
-    price = trainer.price(codes)
+    price = known.trainer.pilot.price(codes)
     most = policy.most_draws if target.differentiable else policy.most_without_gradients
     generator = torch.Generator(target.device).manual_seed(seed)
     maps: list[Callable[[], Transport]] = [lambda: known.map]
     if seen is not None:
         maps.append(cache(lambda: gaussian_mixture(space, seen, generator)))
     none = torch.zeros(0, target.dim, dtype=target.dtype, device=target.device)
-    audit, audited = trainer.audit, {}
+    audit, audited = fitted.audit, {}
     if audit is not None:  # a poor map may have next to nothing of an evidence
         audited = dict(zip(space.label(audit.code), audit.log_mass.tolist(), strict=True))
     found = []

@@ -83,10 +83,10 @@ def carried_starts(
     Returns:
         Shapes (C, D) and (C,); None where carrying would cost evaluations that are limited.
     """
-    target, trainer, generator = known.target, known.trainer, known.generator
+    target, fitted, generator = known.target, known.fitted, known.generator
     space, policy = target.space, known.policy.starts
-    if trainer.audit is not None:
-        drawn, _, ancestor = trainer.audit.draw(space.index(code))
+    if fitted.audit is not None:
+        drawn, _, ancestor = fitted.audit.draw(space.index(code))
         return drawn, ancestor
     if not math.isinf(known.spending.account.limit):
         return None

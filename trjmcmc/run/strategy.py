@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigurationError
-from ..fit.trace import FitTrace
-from ..fit.trainer import Recipe
+from ..fit.fitted import Fitted
+from ..fit.trainer import Trainer
 from ..kernel.base import Kernel
 from ..space.base import several
 from ..target.target import Target
@@ -42,20 +42,20 @@ class Strategy(ABC):
         """Share of the time of a run that its fit may take."""
         return shares.fit
 
-    def fit(self, trainer: Recipe, **settings: Any) -> FitTrace:
-        """Fit the map; settings as of :meth:`trjmcmc.TRJSampler.fit`, and a ``deadline``."""
+    def fit(self, trainer: Trainer, **settings: Any) -> Fitted:
+        """Fit the map; settings as of :meth:`~trjmcmc.TRJSampler.fit`, a deadline and draws."""
         return trainer.fit(**settings)
 
     @abstractmethod
     def kernel(
-        self, target: Target, transport: Transport, trainer: Recipe, guess: Tensor | None
+        self, target: Target, transport: Transport, fitted: Fitted, guess: Tensor | None
     ) -> Kernel:
         """The kernel, of the map as it is.
 
         Arguments:
             target: The target.
             transport: The map.
-            trainer: What is known of the target.
+            fitted: What is known of the target.
             guess: Log-probabilities of the models so far, shape (M,), or None.
         """
 
@@ -66,9 +66,9 @@ class ThroughTheMap(Strategy):
     chooses = True
 
     def kernel(
-        self, target: Target, transport: Transport, trainer: Recipe, guess: Tensor | None
+        self, target: Target, transport: Transport, fitted: Fitted, guess: Tensor | None
     ) -> Kernel:
-        return trained_kernel(target, transport, trainer, guess)
+        return trained_kernel(target, transport, fitted, guess)
 
 
 class GivenKernel(Strategy):
@@ -87,7 +87,7 @@ class GivenKernel(Strategy):
         self._given = kernel
 
     def kernel(
-        self, target: Target, transport: Transport, trainer: Recipe, guess: Tensor | None
+        self, target: Target, transport: Transport, fitted: Fitted, guess: Tensor | None
     ) -> Kernel:
         return self._given if isinstance(self._given, Kernel) else self._given(target, transport)
 
