@@ -17,6 +17,7 @@ from ..fit.objective import ForwardKL
 from ..fit.reverse import ReverseKL
 from ..fit.trace import FitTrace
 from ..fit.train import train
+from ..fit.units import calibrate
 from ..kernel.base import Kernel
 from ..kernel.between.birth_death import BirthDeath
 from ..kernel.between.independence import IndependenceJump, NormalInverseGamma
@@ -177,7 +178,7 @@ def on_draws(
         loc = torch.stack([x.mean(0) for x in moments])
         scale = torch.stack([x.std(0).clamp(min=1e-6) for x in moments])
         active = target.space.active(codes)
-        flow.calibrate(codes, torch.where(active, loc, 0.0), torch.where(active, scale, 1.0))
+        calibrate(flow, codes, torch.where(active, loc, 0.0), torch.where(active, scale, 1.0))
         objective = ForwardKL(pool.code, pool.theta, generator=generator)
         train(flow, objective, generator=generator, progress=False, **fit)
         return Jump(target, flow, proposal(target), name=name)

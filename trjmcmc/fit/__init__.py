@@ -20,6 +20,7 @@ from .reverse import ReverseKL, reverse_kl
 from .trace import FitTrace
 from .train import train
 from .trainer import FEW_MODELS, Recipe
+from .units import calibrate, unwrap
 
 __all__ = [
     "FEW_MODELS",
@@ -44,6 +45,7 @@ __all__ = [
     "Screening",
     "TemperedSMC",
     "Uniform",
+    "calibrate",
     "emcee_pool",
     "find_modes",
     "forward_kl",
@@ -54,5 +56,6 @@ __all__ = [
     "screen",
     "tempered_draws",
     "train",
+    "unwrap",
     "user_pool",
 ]

@@ -38,6 +38,7 @@ from .objective import ForwardKL, Objective
 from .reverse import ReverseKL
 from .trace import FitTrace
 from .train import train
+from .units import calibrate, unwrap
 
 FEW_MODELS = 64  # most models that are audited one by one
 
@@ -429,11 +430,11 @@ class Recipe:
             return
         transport = self.transport
         if pool is not None:
-            transport, theta = transport.unwrap(pool.code, pool.theta)
+            transport, theta = unwrap(transport, pool.code, pool.theta)
             if transport is not self.transport:
                 loc, scale = self._moments(codes, Pool(pool.code, theta, pool.log_joint))
                 loc, scale = torch.where(active, loc, 0.0), torch.where(active, scale, 1.0)
-        transport.calibrate(codes, loc, scale)
+        calibrate(transport, codes, loc, scale)
 
     def _moments(self, codes: Tensor, pool: Pool) -> tuple[Tensor, Tensor]:
         """Means and standard deviations of the draws of each model, shape (M, D)."""

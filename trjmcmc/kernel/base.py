@@ -12,23 +12,7 @@ import torch
 from torch import Tensor
 
 from ..target.target import Target
-from ..transport.base import Transport, log_weight
-
-
-class Point(NamedTuple):
-    """Where the chains lie under one transport.
-
-    Attributes:
-        transport: The map that ``z`` belongs to.
-        z: Reference coordinates, shape (C, D + auxiliary); entries of spare slots have no
-            meaning.
-        log_weight: Log joint minus the map's log density, up to nothing: the importance
-            weight of the point, shape (C,), nats.
-    """
-
-    transport: Transport
-    z: Tensor
-    log_weight: Tensor
+from ..transport.base import Point, Transport, pulled
 
 
 class State(NamedTuple):
@@ -135,14 +119,10 @@ def locate(state: State, transport: Transport, generator: torch.Generator) -> Po
     If it moves spare coordinates they are drawn afresh and belong to the point; else their
     entries have no meaning.
     """
-    theta = state.theta
-    if not transport.spares_pass:
-        spare = transport.sample_reference(len(theta), generator, theta.dtype)
-        theta = torch.where(transport.space.active(state.code), theta, spare)
-    elif state.point is not None and state.point.transport is transport:
-        return state.point
-    z, log_q = transport.pull(theta, state.code, generator)
-    return Point(transport, z, log_weight(state.log_joint, log_q, math.inf))
+    known = state.point
+    if known is not None and known.transport is transport and transport.spares_pass:
+        return known
+    return pulled(transport, state.theta, state.code, state.log_joint, generator)
 
 
 def settle(state: State) -> State:

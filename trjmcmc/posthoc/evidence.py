@@ -20,6 +20,7 @@ from ..estimate.importance import MOST_DRAWS, enough_weights, log_mean_weight, l
 from ..estimate.routes import through_the_map
 from ..fit.objective import ForwardKL
 from ..fit.train import train
+from ..fit.units import calibrate
 from ..target.blackbox import BlackBox
 from ..target.model import Model
 from ..target.target import Target
@@ -234,8 +235,8 @@ def _best_map(
     if len(kept) >= FEW_A_DIMENSION * target.dim and steps:
         flow = mixture_flow(space, seed=int(torch.randint(2**31, (), generator=generator)))
         flow = flow.to(dtype=target.dtype)
-        flow.calibrate(
-            mine.code[:1], mine.theta.mean(0)[None], mine.theta.std(0).clamp(min=1e-9)[None]
+        calibrate(
+            flow, mine.code[:1], mine.theta.mean(0)[None], mine.theta.std(0).clamp(min=1e-9)[None]
         )
         objective = ForwardKL(mine.code, mine.theta, generator=generator)
         train(flow, objective, steps=steps, generator=generator, progress=progress)

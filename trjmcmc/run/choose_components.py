@@ -143,11 +143,11 @@ class AutoComponents(Auto):
         """Jumps of all components at once, through normals fitted to draws in canonical order."""
         space = self.target.space
         order = Ordered(Identity(space))
-        _, u = order.unwrap(pool.code, pool.theta)
+        _, u = order.arrange(pool.code, pool.theta)
         draws = Pool(pool.code, u, pool.log_joint)
         normals = gaussian_mixture(space, draws, self.generator, components=NORMALS)
         flow = Ordered(normals, by=int(order.key))
-        flow.unwrap(pool.code, pool.theta)  # the same units
+        flow.arrange(pool.code, pool.theta)  # the same units
         seen = torch.bincount(space.index(pool.code), minlength=int(space.size or 0)).double()
         prior = space.log_prior(space.enumerate()).double().exp()
         share = seen.sqrt()  # the rare ones too often, for they are the slowest to be left

@@ -546,7 +546,9 @@ class TRJSampler:
                 theta = self.target.sample_prior(code, self._generator)
                 if isinstance(self.transport, Laplace):
                     flow = self.transport.bare()
-                    z = flow.sample_reference(len(code), self._generator, self.target.dtype)
+                    z = flow.reference.sample(
+                        (len(code), self.target.dim), self._generator, self.target.dtype
+                    )
                     theta, _ = flow.push(z, code)
             codes = codes[:: -(-len(codes) // FEW_MODELS)]
         alone = None if theta is None else (theta, own)
@@ -1161,7 +1163,9 @@ class TRJSampler:
         """Refuse a map whose two directions are not each other's inverse."""
         code = self.target.space.sample_prior(PROBES, self._generator)
         with torch.no_grad():
-            z = self.transport.sample_reference(PROBES, self._generator, self.target.dtype)
+            z = self.transport.reference.sample(
+                (PROBES, self.target.dim), self._generator, self.target.dtype
+            )
             theta, log_q = self.transport.push(z, code)
             z, back_log_q = self.transport.pull(theta, code, self._generator)
             again, _ = self.transport.push(z, code)

@@ -49,7 +49,7 @@ def starting_state(
             drawn, ancestor = start(target, code, carried[0]), carried[1]
         pushed = drawn
         if transport is not None:
-            z = transport.sample_reference(chains, generator, target.dtype)
+            z = transport.reference.sample((chains, target.dim), generator, target.dtype)
             pushed = start(target, code, transport.push(z, code)[0])
         from_map = torch.arange(chains, device=device) % 2 == 0
         use_map = torch.where(from_map, pushed.log_joint > -math.inf, drawn.log_joint == -math.inf)

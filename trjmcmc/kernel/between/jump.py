@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ...errors import ConfigurationError
 from ...target.target import Target
-from ...transport.base import Transport, log_weight
-from ..base import Info, Kernel, Point, State, accept, locate
+from ...transport.base import Point, Transport, log_weight
+from ..base import Info, Kernel, State, accept, locate
 from ..proposal.base import IndexProposal, Stay
 
 Rho = float | tuple[float, float]
@@ -81,11 +81,11 @@ class Jump(Kernel):
 
     def _refresh(self, z: Tensor, generator: torch.Generator) -> Tensor:
         low, high = self.rho
-        if low == 1 and not self.fresh and not self.transport.auxiliary:
+        if low == 1 and not self.fresh and not self.transport.reference.auxiliary:
             return z
         u, v = torch.rand(2, len(z), 1, generator=generator, device=z.device, dtype=z.dtype)
         rho = torch.where(v < self.fresh, 0.0, low + (high - low) * u)
-        return self.transport.refresh(z, rho, generator)
+        return self.transport.reference.refresh(z, rho, generator)
 
     def locate(self, state: State, generator: torch.Generator) -> State:
         """The state with its point under the map."""
@@ -97,9 +97,10 @@ class Jump(Kernel):
         assert point is not None
         z = point.z
         if transport.spares_pass:
-            spare = transport.sample_reference(len(state.code), generator, state.theta.dtype)
+            theta, reference = state.theta, transport.reference
+            spare = reference.sample(tuple(theta.shape), generator, theta.dtype)
             active = target.space.active(state.code)
-            used = torch.nn.functional.pad(active, (0, transport.auxiliary), value=True)
+            used = torch.nn.functional.pad(active, (0, reference.auxiliary), value=True)
             z = torch.where(used, z, spare)
         code, log_ratio = self.proposal.propose(state.code, generator)
         z = self._refresh(z, generator)

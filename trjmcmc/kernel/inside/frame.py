@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ...target.target import Target
-from ...transport.base import Transport, log_weight
-from ..base import Point, State, locate
+from ...transport.base import Point, Transport, log_weight
+from ..base import State, locate
 
 GROUPS = 64  # most models that have settings of their own
 
@@ -44,7 +44,7 @@ class Frame:
             return state, state.theta, state.log_joint
         point = locate(state, transport, generator)
         active = self.active(state.code)
-        z = torch.where(pad(active, (0, transport.auxiliary), value=True), point.z, 0.0)
+        z = torch.where(pad(active, (0, transport.reference.auxiliary), value=True), point.z, 0.0)
         point = Point(transport, z, point.log_weight)
         x = z[:, : active.shape[1]]
         return state._replace(point=point), x, self._log_nu(x, active) + point.log_weight

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from ...errors import ConfigurationError
 from ...target.target import Target
-from ...transport.base import Transport
-from ..base import Info, Kernel, Point, State, accept
+from ...transport.base import Point, Transport
+from ..base import Info, Kernel, State, accept
 from .frame import Frame
 
 
