@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 
 
 @contextmanager
@@ -34,3 +35,26 @@ class HostRandom:
             seed = torch.randint(2**62, (), generator=generator, device=generator.device)
             self._random = random.Random(int(seed))
         return self._random
+
+
+def categorical(log_weight: Tensor, generator: torch.Generator) -> Tensor:
+    """An index of each row in proportion to exp(log_weight), by the Gumbel maximum.
+
+    Nothing is added up and nothing is waited for; 0 where all weights are zero.
+
+    Arguments:
+        log_weight: Shape (C, K), nats, -inf for what can not be drawn.
+        generator: Source of randomness.
+
+    Returns:
+        Shape (C,), int64.
+
+    Example:
+        >>> log_weight = torch.tensor([[-torch.inf, 0.0], [3.0, -torch.inf]])
+        >>> categorical(log_weight, torch.Generator().manual_seed(0)).tolist()
+        [1, 0]
+    """
+    u = torch.rand(
+        log_weight.shape, generator=generator, device=log_weight.device, dtype=torch.float64
+    )
+    return (log_weight - torch.log(-u.log())).argmax(-1)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..errors import TargetError
 from ..kernel.base import State, start
+from ..rng import categorical
 from ..target.target import Target
 from ..transport.base import Transport
 
@@ -81,8 +82,7 @@ def _from_prior(target: Target, code: Tensor, generator: torch.Generator) -> Sta
     usable &= log_prior > -math.inf
     target.check_finite(many, theta, torch.where(usable, log_likelihood, 0.0))
     score = torch.where(usable, log_likelihood, -math.inf).view(chains, CANDIDATES)
-    u = torch.rand(score.shape, generator=generator, device=target.device, dtype=torch.float64)
-    best = (score - torch.log(-u.log())).argmax(-1)  # Gumbel maximum: a categorical draw
+    best = categorical(score, generator)
     rows = torch.arange(chains, device=target.device) * CANDIDATES + best
     log_joint = torch.where(usable, log_prior + log_likelihood, -math.inf)
     return State(code, theta[rows], log_joint[rows])

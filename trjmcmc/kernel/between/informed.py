@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from ...errors import ConfigurationError
+from ...rng import categorical
 from ...space.subsets import Subsets
 from ...target.target import Target
 from ...target.units import STEP, WIDEST, check_absent_is_zero, prior_units
@@ -124,10 +125,7 @@ class InformedBirthDeath(Kernel):
         self, state: State, here: _Look, generator: torch.Generator
     ) -> tuple[State, _Look, Tensor]:
         target, theta = self.target, state.theta
-        u = torch.rand(
-            here.log_q.shape, generator=generator, device=theta.device, dtype=here.log_q.dtype
-        )
-        unit = (here.log_q - torch.log(-u.log())).argmax(1, keepdim=True)
+        unit = categorical(here.log_q, generator)[:, None]
         noise = torch.randn(theta.shape, generator=generator, device=theta.device)
         born = here.mean + noise.to(theta.dtype) / self._precision.sqrt()
         slots, on = self._slots[unit[:, 0]], state.code.gather(1, unit).bool()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ...errors import ConfigurationError
-from ...rng import HostRandom
+from ...rng import HostRandom, categorical
 from ...target.exchangeable import Components, components
 from ...target.target import Target
 from ...transport.normals import NormalMixture
@@ -104,7 +104,7 @@ class ComponentBirthDeath(Kernel):
         u = torch.rand(2, n, generator=generator, device=code.device)
         up = u[0] < 0.5
         weights = self._log_weights(code, state.theta)
-        chosen = _categorical(weights, generator)
+        chosen = categorical(weights, generator)
         theta = parts.swapped(state.theta, chosen, (k - 1).clamp(min=0))
         state = State(code, theta, state.log_joint, None, total)
         possible = torch.where(up, k < parts.kind.max, k > parts.kind.min)
@@ -196,11 +196,3 @@ class ComponentBirthDeath(Kernel):
 
     def adapted(self) -> dict[str, Any]:
         return {} if self._born is None else {"births learned from": len(self._changed[0])}
-
-
-def _categorical(log_weight: Tensor, generator: torch.Generator) -> Tensor:
-    """An index of each row in proportion to the weights, 0 where there are none, (C, K) -> (C,)."""
-    u = torch.rand(
-        log_weight.shape, generator=generator, device=log_weight.device, dtype=torch.float64
-    )
-    return (log_weight - torch.log(-u.log())).argmax(1)

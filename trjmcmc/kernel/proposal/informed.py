@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ...errors import ConfigurationError
+from ...rng import categorical
 from ...space.base import Space, check_enumerable
 from ...space.model_list import ModelList
 from ...space.subsets import Subsets
@@ -89,8 +90,7 @@ class Informed(IndexProposal):
 
     def _sample(self, code: Tensor, generator: torch.Generator) -> Tensor:
         near, log_p = self._log_weights(code)
-        u = torch.rand(log_p.shape, generator=generator, device=code.device, dtype=log_p.dtype)
-        pick = (log_p - torch.log(-u.log())).argmax(1)
+        pick = categorical(log_p, generator)
         return near.gather(1, pick[:, None, None].expand(-1, 1, code.shape[1]))[:, 0]
 
     def log_prob(self, new: Tensor, code: Tensor) -> Tensor:
