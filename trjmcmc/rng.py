@@ -1,8 +1,8 @@
-"""Randomness beside the stream of a device's generator."""
+"""Draws that torch has no function of a generator for."""
 
 from __future__ import annotations
 
-import random
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -21,20 +21,22 @@ def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
         yield
 
 
-class HostRandom:
-    """Random numbers on the host that follow from a device's generator, without waiting for it.
+def host_number(generator: torch.Generator) -> int:
+    """A number below 2^62 from a generator, on the host: a seed, or a choice for all chains.
 
-    Seeded by a draw from the generator at the first call: each object has a stream of its own.
+    A device is not waited for: its generator keeps seed and counter on the host. These are hashed,
+    and a draw that nobody reads moves the counter on.
+
+    Example:
+        >>> g = torch.Generator().manual_seed(0)
+        >>> host_number(g) == host_number(g), host_number(g.manual_seed(0)) < 2**62
+        (False, True)
     """
-
-    def __init__(self) -> None:
-        self._random: random.Random | None = None
-
-    def __call__(self, generator: torch.Generator) -> random.Random:
-        if self._random is None:
-            seed = torch.randint(2**62, (), generator=generator, device=generator.device)
-            self._random = random.Random(int(seed))
-        return self._random
+    if generator.device.type == "cpu":
+        return int(torch.randint(2**62, (), generator=generator))
+    state = generator.get_state().numpy().tobytes()
+    torch.rand((), generator=generator, device=generator.device)
+    return int.from_bytes(hashlib.blake2b(state, digest_size=8).digest(), "little") >> 2
 
 
 def categorical(log_weight: Tensor, generator: torch.Generator) -> Tensor:

@@ -8,7 +8,7 @@ import time
 import torch
 from torch import Tensor
 
-from ..kernel.base import Kernel, State, adapting, start
+from ..kernel.base import Kernel, State, start
 from ..pilot.generation import systematic
 from ..pilot.smc import next_step
 from ..target.target import Target
@@ -28,7 +28,7 @@ def carry(
     generator: torch.Generator,
     tally: Tally,
     deadline: float = math.inf,
-) -> tuple[State, Tensor]:
+) -> tuple[Kernel, State, Tensor]:
     """Raise the likelihood's power from 0 to 1, choosing chains by weight and moving them.
 
     Chains that the prior has left in a corner are dropped on the way, not carried along for
@@ -37,14 +37,15 @@ def carry(
     Arguments:
         target: The target.
         state: Draws from the prior over models and parameters.
-        kernel: Moves the chains; it adapts.
+        kernel: Moves the chains; it learns at each step.
         generator: Source of randomness.
         tally: Counts what is accepted.
         deadline: Time by ``time.monotonic`` by which the power has to be 1; then it rises as
             fast as it must.
 
     Returns:
-        The chains, and the row of ``state`` that each descends from, shape (chain,).
+        The kernel that has learned, the chains, and the row of ``state`` that each descends from,
+        shape (chain,).
 
     Source:
         Tempering across dimensions: Jasra, Doucet, Stephens & Holmes (2008),
@@ -53,7 +54,7 @@ def carry(
     """
     n, power, seconds, steps = len(state.code), 0.0, 0.0, FEWEST
     ancestor = torch.arange(n, device=state.code.device)
-    with torch.no_grad(), adapting(kernel):
+    with torch.no_grad():
         while power < 1:
             begun = time.monotonic()
             _, value = target.log_prior_and_likelihood(state.code, state.theta)
@@ -73,11 +74,11 @@ def carry(
                 for _ in range(steps):
                     if time.monotonic() > deadline:
                         break
-                    state, infos = kernel.step(state, generator)
+                    kernel, state, infos = kernel.adapt(state, generator)
                     tally.add(infos)
             tally.check()
             seconds = time.monotonic() - begun
             pace, room = seconds / steps, max(0.0, deadline - time.monotonic())
             steps = int(min(STEPS, max(FEWEST, room / (POWERS * pace))))
             seconds = steps * pace
-    return start(target, state.code, state.theta), ancestor
+    return kernel.frozen(), start(target, state.code, state.theta), ancestor

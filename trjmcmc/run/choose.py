@@ -15,7 +15,7 @@ from ..draws import Pool
 from ..errors import ConfigurationError
 from ..estimate.precision import FORGOTTEN, features
 from ..fit.trainer import Recipe
-from ..kernel.base import Kernel, State, adapting
+from ..kernel.base import Kernel, State
 from ..kernel.between.jump import Jump
 from ..kernel.between.split import SplitMerge
 from ..kernel.compose import Cycle, Mixture
@@ -192,9 +192,17 @@ class Auto:
     # ---- measuring --------------------------------------------------------------------------
 
     def measure(
-        self, name: str, kernel: Kernel, steps: int | None = None, most: float = math.inf
-    ) -> Segment:
-        """Go on with a kernel, and find how fast the model indicator forgets.
+        self, name: str, moves: list[Kernel], steps: int | None = None, most: float = math.inf
+    ) -> tuple[Segment, list[Kernel]]:
+        """Go on with moves between models: what was found, and the moves that have learned."""
+        found, kernel = self._advance(self._step(moves), steps, most)
+        assert isinstance(kernel, Cycle)
+        return found, [move for move, _ in kernel.kernels[: len(moves)]]
+
+    def _advance(
+        self, kernel: Kernel, steps: int | None = None, most: float = math.inf
+    ) -> tuple[Segment, Kernel]:
+        """Go on with a kernel that learns, and find the model indicator's autocorrelation time.
 
         A first look, of no given length, ends when it has taken its share of the time, any look
         after ``most`` seconds.
@@ -204,10 +212,10 @@ class Auto:
         codes, log_joints, states = [], [], []
         state = self.state
         every = max(1, steps // self.snapshots)
-        with torch.no_grad(), adapting(kernel):
+        with torch.no_grad():
             begun = time.perf_counter()
             for i in range(steps):
-                state, infos = kernel.step(state, self.generator)
+                kernel, state, infos = kernel.adapt(state, self.generator)
                 self._tally.add(infos)
                 codes.append(state.code)
                 log_joints.append(state.log_joint)
@@ -240,7 +248,7 @@ class Auto:
             dear=dear,
             drift=drift_of(stacked, torch.stack(log_joints)),
         )
-        return found
+        return found, kernel.frozen()
 
     # ---- choosing ---------------------------------------------------------------------------
 
@@ -253,9 +261,7 @@ class Auto:
     def _choose(self) -> Kernel:
         space = self.target.space
         if not several(space) or not self.target.dim:
-            kernel = self._only()
-            self.measure("only", kernel)
-            return kernel
+            return self._advance(self._only())[1]
         self._offer("birth-death", birth_death(self.target, self.guess()))
         if SplitMerge.fits(self.target):
             self._offer("split-merge", SplitMerge(self.target))
@@ -329,7 +335,7 @@ class Auto:
 
     def _offer(self, name: str, move: Kernel) -> Segment:
         """Take up a move between models, after a first look at it."""
-        found = self.measure(name, self._step([move]))
+        found, (move,) = self.measure(name, [move])
         if not found.dear or not self._moves:
             for joint in [n for n in self._found if name in n.split(JOIN)]:
                 del self._found[joint]  # with the move of that name before
@@ -357,7 +363,8 @@ class Auto:
             known = not now.varied or now.steps > TRUSTED * now.time or self._settled(best)
             if known or steps > LONGEST or steps * now.step > patience:
                 return best
-            self._found[best] = self.measure(best, self._step(self._members(best)), steps)
+            self._found[best], moves = self.measure(best, self._members(best), steps)
+            self._learned(best, moves)
 
     def _leader(self) -> str:
         """The best so far, all useful moves in turn among them."""
@@ -391,8 +398,13 @@ class Auto:
         useful = [n for n in self._moves if self._found[n].efficiency > least]
         self._together = JOIN.join(useful)
         if len(useful) > 1:
-            kernel = self._step([self._moves[n] for n in useful])
-            self._found[self._together] = self.measure(self._together, kernel)
+            moves = [self._moves[n] for n in useful]
+            self._found[self._together], moves = self.measure(self._together, moves)
+            self._learned(self._together, moves)
+
+    def _learned(self, name: str, moves: list[Kernel]) -> None:
+        """Go on with what moves have learned together."""
+        self._moves.update(zip(name.split(JOIN), moves, strict=True))
 
     def _members(self, name: str) -> list[Kernel]:
         return [self._moves[n] for n in name.split(JOIN)]
@@ -480,8 +492,8 @@ class Auto:
             walks["laplace"] = ScoreWalk(space, flow.log_evidence, steps=steps)
         for name, walk in walks.items():
             moves = laplace_moves(self.target, flow, walk, name)
-            self.measure(name, self._step([moves]))  # most models are new to it: too dear
-            self._offer(name, moves)
+            _, (learned,) = self.measure(name, [moves])  # most models are new to it: too dear
+            self._offer(name, learned)
 
     def _jump(self) -> Kernel:
         return trained_kernel(self.target, self.transport, self.recipe, self.guess())

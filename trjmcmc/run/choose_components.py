@@ -74,14 +74,19 @@ class AutoComponents(Auto):
         splits = [ComponentSplitMerge(self.target, part) for part in counted]
         every = moves | ({"splits": Cycle(splits)} if counted else {})
         kernel = self._step(list(every.values()))
-        self.state, origin = carry(
+        kernel, self.state, origin = carry(
             self.target, self.state, kernel, self.generator, Tally(self.target), self._by(0.5)
         )
+        assert isinstance(kernel, Cycle)
+        every = {name: kernel.kernels[i][0] for i, name in enumerate(every)}
         self.ancestor = self.ancestor[origin]
         if counted:
             self._look(every, SEGMENT, self._end)
-            moves = every if self._taken(splits) > TAKEN else moves
             self._moves, self._found = {}, {}
+        if not counted or self._taken(splits) > TAKEN:
+            moves = every
+        else:
+            moves = {"components": every["components"]}
         if self.ready:
             moves |= {"jump": self._jump()}
         fits = FITS if self._affordable else 0
@@ -116,14 +121,16 @@ class AutoComponents(Auto):
             steps = min(2 * steps, LONGEST)
 
     def _look(self, moves: dict[str, Kernel], steps: int, end: float) -> Segment:
-        """Go on with some moves, all together, and see how fast they forget."""
+        """Go on with some moves, all together: what is found, and in place what they learned."""
         name = JOIN.join(moves)
         self._moves |= moves
         self._together = name
         left = max(end - time.monotonic(), LEAST * min(self._left, LONG))
-        kernel = self._step(list(moves.values()))
-        self._found[name] = self.measure(name, kernel, steps, left)
-        return self._found[name]
+        found, learned = self.measure(name, list(moves.values()), steps, left)
+        moves.update(zip(moves, learned, strict=True))
+        self._moves |= moves
+        self._found[name] = found
+        return found
 
     def _walks(self) -> list[Kernel]:
         return component_walks(self.target, components_of(self.target))

@@ -826,7 +826,9 @@ class TRJSampler:
         made = auto.steps if len(crowd.code) == len(state.code) else 0  # of new chains none
         steps = max(auto.burn_in, auto.steps - made, 0 if warmup is None else warmup - made)
         until = _from_now(SETTLE_SHARE, auto.by)
-        self._way.state, recipe.extra = self._advance(kernel, crowd, steps, progress, until)
+        self._way.kernel, self._way.state, recipe.extra = self._advance(
+            kernel, crowd, steps, progress, until
+        )
         recipe.extra = recipe.extra or auto.seen()
         trained = self.fit_trace is not None or self._given_map
         self._simple = None if trained else auto.simple
@@ -894,19 +896,21 @@ class TRJSampler:
         timed = free and math.isfinite(deadline)
         until = _from_now(WARM_SHARE, deadline) if timed else deadline
         least = until - time.monotonic() if timed else 0.0
-        state, self._recipe.extra = self._advance(way.kernel, state, warmup, progress, until)
-        way.state = state
+        way.kernel, way.state, self._recipe.extra = self._advance(
+            way.kernel, state, warmup, progress, until
+        )
         pace = (time.perf_counter() - begun) / max(warmup, 1)
         if more := int(max(0.0, least / pace - warmup)) if warmup else 0:
-            state, self._recipe.extra = self._advance(way.kernel, state, more, progress, until)
-            way.state = state
+            way.kernel, way.state, self._recipe.extra = self._advance(
+                way.kernel, way.state, more, progress, until
+            )
         self._seconds["warmup"] = time.perf_counter() - begun
         if self._recipe.extra is not None and remaining is None:
             self._spot_check(SPOT_SHARE * (deadline - time.monotonic()), progress)
 
     def _advance(
         self, kernel: Kernel, state: State, steps: int, progress: bool, until: float
-    ) -> tuple[State, Pool | None]:
+    ) -> tuple[Kernel, State, Pool | None]:
         with progress_bar(progress, total=steps, desc="warm-up", unit="step") as bar:
             return warm_up(kernel, state, steps, self.target, self._generator, bar.update, until)
 

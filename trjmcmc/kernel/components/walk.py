@@ -11,6 +11,7 @@ from ...target.target import Target
 from ...target.units import prior_units
 from ..base import Info, Kernel, State, accept
 from ..steps import LogUniformSteps
+from .sums import known_total, memo_of
 
 LENGTHS = (0.003, 3.0)  # of walks, in standard deviations of the prior
 
@@ -55,13 +56,13 @@ class ComponentWalk(Kernel):
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         parts, code, theta = self.components, state.code, state.theta
-        total = parts.total(code, theta, state.total)
+        total = known_total(parts, state)
         index = parts.some(code, generator)
         x = parts.one(theta, index)
         y = x + self.steps.draw(x, generator)
         some = parts.count(code) > 0
         y = torch.where(some[:, None], y, x)
-        state = State(code, theta, state.log_joint, None, total)
+        state = State(code, theta, state.log_joint, memo_of(parts, total))
         moved = parts.put(theta, index, y)
         if total is None:
             log_joint = self.target.log_joint(code, moved)
@@ -70,5 +71,5 @@ class ComponentWalk(Kernel):
             change = parts.times(some, change)
             log_joint, total = parts.log_joint(code, moved, state.log_joint, total, change)
         log_ratio = torch.where(some, log_joint - state.log_joint, -math.inf)
-        proposed = State(code, moved, log_joint, None, total)
+        proposed = State(code, moved, log_joint, memo_of(parts, total))
         return accept(self.name, state, proposed, log_ratio, generator)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from typing import Any
@@ -108,9 +109,12 @@ class Informed(IndexProposal):
     def _any(self, code: Tensor) -> bool:
         return self.space.size is None or self.space.size > 1
 
-    def learn(self, code: Tensor) -> None:
-        if self._learner is not None:
-            self._learner.learn(code)
+    def adapted_to(self, code: Tensor) -> Informed:
+        if self._learner is None:
+            return self
+        found = copy.copy(self)
+        found._score = found._learner = self._learner.learned(code)
+        return found
 
     def learnt(self) -> dict[str, Any]:
         return {} if self._learner is None else {"score": self._learner.table.tolist()}
@@ -132,13 +136,15 @@ class _VisitScore:
             return (self._on / (self._seen - self._on)).log()
         return (self._on / self._on.sum()).log()
 
-    def learn(self, code: Tensor) -> None:
+    def learned(self, code: Tensor) -> _VisitScore:
+        found = copy.copy(self)
         if isinstance(self.space, Subsets):
-            self._on = self._on + code.sum(0)
+            found._on = self._on + code.sum(0)
         else:
             one = torch.ones(len(code), dtype=self._on.dtype, device=code.device)
-            self._on = self._on.index_add(0, self.space.index(code), one)
-        self._seen = self._seen + len(code)
+            found._on = self._on.index_add(0, self.space.index(code), one)
+        found._seen = self._seen + len(code)
+        return found
 
     def __call__(self, code: Tensor) -> Tensor:
         if isinstance(self.space, Subsets):

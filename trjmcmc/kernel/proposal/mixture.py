@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -57,9 +58,10 @@ class MixtureProposal(IndexProposal):
         ]
         return torch.stack(terms).logsumexp(0)
 
-    def learn(self, code: Tensor) -> None:
-        for proposal in self.proposals:
-            proposal.learn(code)
+    def adapted_to(self, code: Tensor) -> MixtureProposal:
+        found = copy.copy(self)
+        found.proposals = [proposal.adapted_to(code) for proposal in self.proposals]
+        return found
 
     def learnt(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
