@@ -36,10 +36,8 @@ from trjmcmc.kernel import (
     saturated_switch,
     start,
 )
-from trjmcmc.kernel.between import birth_death as baselines
-from trjmcmc.kernel.between import jump, split
-from trjmcmc.kernel.inside import hmc
-from trjmcmc.kernel.inside import random_walk as within
+from trjmcmc.kernel.between import birth_death, independence, jump, split
+from trjmcmc.kernel.inside import hmc, random_walk, stretch
 from trjmcmc.problems import SinhArcsinhMap
 from trjmcmc.transport import Identity, StudentT
 
@@ -254,14 +252,14 @@ def log_weight(state):
 
 
 WRONG = {  # name: (module, kernel, what goes wrong in its ratio)
-    "random walk": (within, RandomWalk, lambda s, p, r: r.clamp(max=0) / 2),
+    "random walk": (random_walk, RandomWalk, lambda s, p, r: r.clamp(max=0) / 2),
     "random walk in reference space": (
-        within,
+        random_walk,
         lambda t: RandomWalk(t, rough_flow(t)),
         lambda s, p, r: log_weight(p) - log_weight(s),  # the reference is forgotten
     ),
     "stretch": (
-        within,
+        stretch,
         Stretch,
         lambda s, p, r: p.log_joint - s.log_joint,  # the power of the stretch is forgotten
     ),
@@ -271,12 +269,12 @@ WRONG = {  # name: (module, kernel, what goes wrong in its ratio)
         lambda s, p, r: p.log_joint - s.log_joint,  # the kinetic energy is forgotten
     ),
     "birth-death": (
-        baselines,
+        birth_death,
         lambda t: BirthDeath(t, Fixed(t.space)),
         lambda s, p, r: p.log_joint - s.log_joint,  # what is born has no density
     ),
     "normal independence": (
-        baselines,
+        independence,
         lambda t: IndependenceJump(t, rough_normal(t), Fixed(t.space)),
         lambda s, p, r: p.log_joint - s.log_joint,  # nor has what is proposed
     ),

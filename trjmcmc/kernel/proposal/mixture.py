@@ -26,6 +26,7 @@ class MixtureProposal(IndexProposal):
 
     Example:
         >>> from trjmcmc import Subsets
+        >>> from trjmcmc.kernel import Fixed, Neighbours
         >>> space = Subsets(["a", "b", "c"], of="beta")
         >>> both = MixtureProposal([Neighbours(space), Fixed(space)], [0.9, 0.1])
         >>> new, ratio = both.propose(torch.zeros(4, 3).long(), torch.Generator())
