@@ -420,7 +420,7 @@ def test_the_audit_can_be_larger_or_off():
 def test_large_spaces_are_audited_where_the_chains_go(trained):
     target = toys.conjugate_subsets(p=7, n=30)
     sampler = trj.TRJSampler(target, None if trained else trj.transport.Identity, seed=2)
-    sampler._recipe.pilot.policy = SurveyPolicy(
+    sampler._known.trainer.pilot.policy = SurveyPolicy(
         most_visited_models=3, audit=AuditPolicy(particles_in_all=3000)
     )
     sampler.fit(steps=200, batch=256, progress=False)

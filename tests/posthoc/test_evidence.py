@@ -639,7 +639,7 @@ def test_weights_belong_to_the_map_of_the_moment():
     sampler.transport.loc.data += 0.5  # behind torch's back
     second = sampler.run(draws=50, chains=64, fit=False, progress=False)
     assert first.routes["importance"]["three"] != second.routes["importance"]["three"]
-    sampler._log_mass.pop("one")  # as if the user had pressed Ctrl-C in between
+    sampler._known.weighing().log_mass.pop("one")  # as if the user had pressed Ctrl-C in between
     assert "one" in sampler.run(draws=9, chains=64, fit=False, progress=False).log_mass
 
 

@@ -230,7 +230,7 @@ def test_ctrl_c_while_summing_up_keeps_all_draws(monkeypatch):
         raise KeyboardInterrupt
 
     sampler = trj.TRJSampler(toys.gaussians(), seed=1)
-    monkeypatch.setattr(trj.run.sampler, "through_the_map", stops)
+    monkeypatch.setattr(trj.run.report, "through_the_map", stops)
     with pytest.warns(InterruptedWarning, match="interrupted in the summing up.* 50 draws"):
         result = sampler.run(50, chains=64, progress=False)
     assert result.raw.n_draws == 50 and result.report.interrupted

@@ -222,7 +222,7 @@ def test_nothing_is_copied_to_the_host_inside_a_step():
     for target in (trj.problems.robust_regression(), trj.problems.coal_mining(1, 3)):
         sampler = trj.TRJSampler(target, seed=1)
         sampler.fit(steps=2, particles=100, moves=1, audit=False, progress=False)
-        kernel = sampler._default_kernel(sampler.target, sampler.transport)
+        kernel = sampler._known.kernel(sampler.transport)
         generator = torch.Generator().manual_seed(1)
         code = target.space.sample_prior(32, generator)
         with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
@@ -827,7 +827,7 @@ def test_a_run_keeps_the_normals_of_the_one_before_and_reports_itself_alone():
     assert sampler.fit_trace is None and first.report.seconds["survey"] > 0
     spent = sampler.target.evaluations
     second = sampler.run(draws=50, chains=64, warmup=50, fit=False, progress=False)
-    assert sampler._simple is not None
+    assert sampler._known.normals is not None
     assert second.report.acceptance["jump"]["between"] > 0.2  # through the identity: less
     assert "survey" not in second.report.seconds
     assert second.report.evaluations == sampler.target.evaluations - spent

@@ -223,7 +223,7 @@ def test_shares_of_weighed_models_carry_the_error_of_what_they_share():
 def test_an_audit_of_what_is_visited_holds_its_time():
     sampler = trj.TRJSampler(trj.problems.conjugate_selection(p=8), seed=1)
     sampler.fit(steps=20, progress=False)
-    recipe, code = sampler._recipe, torch.zeros(100, 8, dtype=torch.long)
+    recipe, code = sampler._known.trainer, torch.zeros(100, 8, dtype=torch.long)
     for seconds in (-1.0, 0.0):
         assert recipe.spot_check(code, seconds, progress=False).spot is None
     begun = time.monotonic()

@@ -25,6 +25,7 @@ from trjmcmc.fit import ReverseKL, calibrate, unwrap
 from trjmcmc.fit.train import train
 from trjmcmc.kernel import HMC, CrankNicolson, Cycle, Fixed, Jump
 from trjmcmc.run.maps import default_map
+from trjmcmc.run.strategy import check_round_trip
 from trjmcmc.transport import CosmicFlow, Gaussians, Identity, Mixture, Ordered
 
 SPACE = prior_only(True).space  # a shared slot, then two coordinates of three components
@@ -271,10 +272,10 @@ def test_a_map_that_disowns_points_is_used_for_the_rest():
     """And one that knows none of its points is refused."""
     target = prior_only(True)
     sampler = trj.TRJSampler(target, lambda s: Ordered(ill_conditioned(s), by=1), seed=1)
-    sampler._check_round_trip()
-    code = target.space.sample_prior(500, sampler._generator)
+    check_round_trip(target, sampler.transport, sampler._known.generator)
+    code = target.space.sample_prior(500, sampler._known.generator)
     z = sampler.transport.reference.sample(
-        (500, sampler.transport.space.n_slots), sampler._generator, target.dtype
+        (500, sampler.transport.space.n_slots), sampler._known.generator, target.dtype
     )
     lost = sampler.transport.push(z, code)[1] == math.inf
     assert 0 < int(lost.sum()) < 500

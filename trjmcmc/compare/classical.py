@@ -32,7 +32,7 @@ from ..kernel.inside.random_walk import RandomWalk
 from ..kernel.proposal.base import IndexProposal
 from ..kernel.proposal.fixed import Fixed
 from ..kernel.proposal.neighbours import Neighbours
-from ..run.policy import Shares
+from ..run.policy import SharePolicy
 from ..run.sampler import TRJSampler
 from ..run.strategy import Strategy
 from ..space.base import Space, several
@@ -112,7 +112,7 @@ class Classical(Strategy):
         self.method = method
         self._jump: Kernel | None = None
 
-    def fit_share(self, shares: Shares) -> float:
+    def fit_share(self, shares: SharePolicy) -> float:
         """All of it: the published fit, in full or not at all."""
         return 1.0
 

@@ -174,16 +174,16 @@ class Bench:
             most_seconds: That it may take.
         """
         if self.combined is None:
-            _, names = useful_moves(self.found, self.moves, self.policy.moves)
+            names = useful_moves(self.found, self.moves, self.policy.choice)
             self.combined = names
             if len(names) > 1:
                 self.measure_named(names, steps, most_seconds)
-        return leader(self.found, self.combined, self.policy.moves)
+        return leader(self.found, self.combined, self.policy.choice)
 
     def best_known(self) -> Names | None:
         """The best of what has been measured; None if nothing was."""
         known = [n for n in self.found if set(n) <= set(self.moves)]
-        moves = self.policy.moves
+        moves = self.policy.choice
         return max(
             known, key=lambda names: rank(self.found, names, self.combined, moves), default=None
         )
@@ -191,7 +191,7 @@ class Bench:
     def mixed(self, best: Names) -> tuple[Kernel, dict[str, float]]:
         """The best, and now and then each of the rest: a kernel, and shares of the steps."""
         rest = [n for n in self.moves if n not in best]
-        shares = step_shares(len(rest), self.policy.moves)
+        shares = step_shares(len(rest), self.policy.choice)
         kernels = [self.kernel_of(self.named(best))]
         kernels += [self.kernel_of([self.moves[n]]) for n in rest]
         return Mixture(kernels, shares), dict(zip([spelled(best), *rest], shares, strict=True))

@@ -12,7 +12,7 @@ from ..errors import ConfigurationError
 from ..fit.trace import FitTrace
 from ..target.account import Account
 from ..target.target import Target
-from .policy import Screening, SummingUp
+from .policy import ScreeningBudget, SummingUpPolicy
 from .stop import Stop
 
 
@@ -88,7 +88,7 @@ class Spending:
         self._reported, self._told = True, trace
 
 
-def screening_seconds(spent: float, left: float, policy: Screening) -> float:
+def screening_seconds(spent: float, left: float, policy: ScreeningBudget) -> float:
     """Seconds that climbs of prior draws may take: little of a run, less the shorter it is."""
     ahead = policy.left_share * left if math.isfinite(left) else 0.0
     wanted = max(policy.spent_share * spent, ahead, policy.least_seconds)
@@ -110,7 +110,7 @@ class SummingUpInTime:
         sum_up: Callable[[Recorder], None],
         stop: Stop,
         end: float,
-        policy: SummingUp,
+        policy: SummingUpPolicy,
     ) -> None:
         self._sum_up, self._stop, self._end, self._policy = sum_up, stop, end, policy
         self._known: list[tuple[int, float]] = []  # draws a chain, and seconds

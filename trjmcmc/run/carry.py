@@ -13,7 +13,7 @@ from ..pilot.generation import systematic
 from ..pilot.smc import next_step
 from ..target.tempered import Tempered
 from .count import Tally
-from .policy import Tempering
+from .policy import CarryPolicy
 
 
 def carry(
@@ -23,7 +23,7 @@ def carry(
     generator: torch.Generator,
     tally: Tally,
     deadline: float = math.inf,
-    policy: Tempering | None = None,
+    policy: CarryPolicy | None = None,
 ) -> tuple[Kernel, State, Tensor]:
     """Raise the likelihood's power from 0 to 1, choosing chains by weight and moving them.
 
@@ -45,11 +45,11 @@ def carry(
         shape (chain,).
 
     Source:
-        Tempering across dimensions: Jasra, Doucet, Stephens & Holmes (2008),
+        CarryPolicy across dimensions: Jasra, Doucet, Stephens & Holmes (2008),
         https://doi.org/10.1016/j.csda.2007.09.009; steps: Jasra et al. (2011),
         https://doi.org/10.1111/j.1467-9469.2010.00723.x
     """
-    policy = Tempering() if policy is None else policy
+    policy = CarryPolicy() if policy is None else policy
     n, power, seconds, steps = len(state.code), 0.0, 0.0, policy.least_steps
     ancestor = torch.arange(n, device=state.code.device)
     try:

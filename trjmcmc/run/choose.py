@@ -153,7 +153,7 @@ class Chooser:
 
     @property
     def _burn_in_times(self) -> float:
-        return self.policy.moves.burn_in_autocorrelation_times
+        return self.policy.choice.burn_in_autocorrelation_times
 
     def _advance_bar(self, steps: int) -> None:
         if self._bar is not None:
@@ -222,7 +222,7 @@ class Chooser:
             except torch.OutOfMemoryError:
                 break
             steps = max(
-                choice.steps, policy.moves.burn_in_autocorrelation_times * found.time
+                choice.steps, policy.choice.burn_in_autocorrelation_times * found.time
             )  # before the first draw
             steps += max(FORGOTTEN * found.time, wanted / len(state.code))
             ends[len(state.code)] = pace * steps
@@ -236,18 +236,18 @@ class Chooser:
         if not several(self.target.space) or not self.target.dim:
             _, kernel = self.bench.measure(self._only(), *self._first())
             return self._choice(kernel, None)
-        self._offer("birth-death", birth_death(self.target, self.guess()))
+        self._offer("birth-death", birth_death(self.target, self.guess(), self.policy.kernels))
         if SplitMerge.fits(self.target):
             self._offer("split-merge", SplitMerge(self.target))
         if self._pilot_contradicts_itself():  # these models again, with twice the particles
-            gap = self.policy.moves.contradiction_nats
+            gap = self.policy.choice.contradiction_nats
             self.trainer.survey_again(gap, progress=self.request.progress)
         if self.trainer.fitted.audit is not None:
             self._offer_normals()
         else:
             with suppress(ConfigurationError):  # where it does not fit
-                self._offer("informed", informed_moves(self.target))
-            if laplace_fits(self.target):
+                self._offer("informed", informed_moves(self.target, self.policy.kernels))
+            if laplace_fits(self.target, self.policy.maps):
                 self._offer_laplace()
         if self.ready:
             self._offer("jump", self._jump())
@@ -262,23 +262,23 @@ class Chooser:
     def _only(self) -> Kernel:
         """The kernel where there is nothing to choose: one model, or no parameters."""
         if several(self.target.space):
-            return birth_death(self.target, self.guess())
+            return birth_death(self.target, self.guess(), self.policy.kernels)
         kernels: list[Kernel] = [RandomWalk(self.target, scale=self.trainer.fitted.scale)]
         kernels += component_walks(self.target, components_of(self.target))
         if self.request.chains > 2 * self.target.dim:
             kernels.append(Stretch(self.target))
         if self.ready:
-            return trained_kernel(self.target, self.transport, self.trainer.fitted, self.guess())
+            return self._jump()
         if self.trainer.fitted.audit is not None:
             self._map = self._fitted(components=self.policy.normals.quick_components[0])
-            kernels += inside(self.target, self._map, self.trainer.fitted)
+            kernels += inside(self.target, self._map, self.trainer.fitted, self.policy.kernels)
         return Cycle(kernels)
 
     def _inside(self) -> list[Kernel]:
         """Moves inside models that owe nothing to a map."""
         walks = self._walks()
         if modes := between_modes(self.target, self.trainer.fitted):  # expensive beside a walk
-            share = self.policy.moves.modes_share
+            share = self.policy.choice.modes_share
             walks = [Mixture([Cycle(walks), *modes], [1 - share, share])]
         return walks
 
@@ -331,7 +331,7 @@ class Chooser:
                 found,
                 room=self._room,
                 times=self._burn_in_times,
-                moves=policy.moves,
+                moves=policy.choice,
                 segments=policy.segments,
             )
         return Choice(
@@ -438,13 +438,14 @@ class Chooser:
             steps = None if all_of_them else int(models / asked)
             walks["laplace"] = ScoreWalk(space, flow.log_evidence, steps=steps)
         for name, walk in walks.items():
-            moves = laplace_moves(self.target, flow, walk, name)
+            moves = laplace_moves(self.target, flow, walk, name, self.policy.kernels)
             # most models are new to the walk at first: too expensive to be measured
             _, (learned,) = self.bench.measure_moves([moves], *self._first())
             self._offer(name, learned)
 
     def _jump(self) -> Kernel:
-        return trained_kernel(self.target, self.transport, self.trainer.fitted, self.guess())
+        fitted, kernels = self.trainer.fitted, self.policy.kernels
+        return trained_kernel(self.target, self.transport, fitted, self.guess(), kernels)
 
     # ---- training ---------------------------------------------------------------------------
 
@@ -500,7 +501,7 @@ class Chooser:
         if audit is None:
             return False
         gap = audit.gap[audit.matters]
-        return bool((gap > self.policy.moves.contradiction_nats).any())
+        return bool((gap > self.policy.choice.contradiction_nats).any())
 
     def _step_with_map(self) -> float:
         """Seconds of a step through the map, trained or not."""

@@ -58,7 +58,9 @@ class ComponentChooser(Chooser):
         parts = components_of(tempered)
         kinds = [part for part in parts if part.kind.max > max(1, part.kind.min)]
         splits = [ComponentSplitMerge(self.target, part) for part in kinds]
-        every: dict[str, Kernel] = {"components": component_births(self.target, parts)}
+        every: dict[str, Kernel] = {
+            "components": component_births(self.target, parts, self.policy.kernels)
+        }
         every |= {"splits": Cycle(splits)} if splits else {}
         kernel, bench.state, origin = carry(
             tempered,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 
-from .policy import Chains, Moves, Policy, Segments, Training
+from .policy import ChainPolicy, ChoicePolicy, Policy, RoundPolicy, SegmentPolicy
 from .segment import Segment
 
 Names = tuple[str, ...]  # of moves between models that take turns
@@ -40,7 +40,7 @@ def seconds_saved(found: Segment, hoped: float, wait: float) -> float:
     return wait * (1 - found.efficiency / better) if better else 0.0
 
 
-def leader(found: Mapping[Names, Segment], combined: Names | None, moves: Moves) -> Names:
+def leader(found: Mapping[Names, Segment], combined: Names | None, moves: ChoicePolicy) -> Names:
     """The most efficient moves; all useful ones in turn win unless clearly worse.
 
     Arguments:
@@ -52,7 +52,7 @@ def leader(found: Mapping[Names, Segment], combined: Names | None, moves: Moves)
 
 
 def rank(
-    found: Mapping[Names, Segment], names: Names, combined: Names | None, moves: Moves
+    found: Mapping[Names, Segment], names: Names, combined: Names | None, moves: ChoicePolicy
 ) -> float:
     """Efficiency, raised for all useful moves in turn."""
     efficiency = found[names].efficiency
@@ -60,12 +60,12 @@ def rank(
 
 
 def useful_moves(
-    found: Mapping[Names, Segment], names: Collection[str], moves: Moves
-) -> tuple[str, Names]:
-    """The best single move, and all whose efficiency is a share of its."""
+    found: Mapping[Names, Segment], names: Collection[str], moves: ChoicePolicy
+) -> Names:
+    """All moves whose efficiency is a share of the best one's."""
     first = max(names, key=lambda name: found[name,].efficiency)
     least = moves.useful_share * found[first,].efficiency
-    return first, tuple(n for n in names if found[n,].efficiency > least)
+    return tuple(n for n in names if found[n,].efficiency > least)
 
 
 def longer_segment(
@@ -93,13 +93,13 @@ def longer_segment(
     return steps
 
 
-def is_trusted(found: Segment, segments: Segments) -> bool:
+def is_trusted(found: Segment, segments: SegmentPolicy) -> bool:
     """Whether a segment is so many autocorrelation times long that it can be relied on."""
     return found.steps > segments.trusted_autocorrelation_times * found.time
 
 
 def clearly_best(
-    found: Mapping[Names, Segment], best: Names, combined: Names | None, segments: Segments
+    found: Mapping[Names, Segment], best: Names, combined: Names | None, segments: SegmentPolicy
 ) -> bool:
     """Whether the best moves would still be the best if their segment overstated them."""
     now = found[best]
@@ -113,7 +113,9 @@ def rivals(found: Mapping[Names, Segment], best: Names) -> list[float]:
     return [f.efficiency for names, f in found.items() if not set(names) & set(best)]
 
 
-def burn_in(found: Segment, *, room: float, times: float, moves: Moves, segments: Segments) -> int:
+def burn_in(
+    found: Segment, *, room: float, times: float, moves: ChoicePolicy, segments: SegmentPolicy
+) -> int:
     """Steps of the chosen kernel until the chains have forgotten where they were.
 
     Arguments:
@@ -127,12 +129,12 @@ def burn_in(found: Segment, *, room: float, times: float, moves: Moves, segments
     return int(max(0.0, min(times * found.time - done, most)))
 
 
-def step_shares(rest: int, moves: Moves) -> list[float]:
+def step_shares(rest: int, moves: ChoicePolicy) -> list[float]:
     """Shares of the steps: of the chosen moves, then of each that was not."""
     return [1 - moves.least_share * rest] + [moves.least_share] * rest
 
 
-def no_time_to_train(room: float, priced: bool, training: Training) -> bool:
+def no_time_to_train(room: float, priced: bool, training: RoundPolicy) -> bool:
     """Whether the fastest training would take too much of the time left, its pricing included."""
     pricing = 0.0 if priced else training.pricing_seconds
     return (
@@ -141,18 +143,18 @@ def no_time_to_train(room: float, priced: bool, training: Training) -> bool:
     )
 
 
-def seconds_to_meet_models(price: float, steps: int, training: Training) -> float:
+def seconds_to_meet_models(price: float, steps: int, training: RoundPolicy) -> float:
     """Seconds that a map needs for models that are new to it, in some steps of its training.
 
     Arguments:
         price: Seconds that a new model costs the map.
-        steps: Training steps.
+        steps: RoundPolicy steps.
         training: The policy.
     """
     return price * training.new_models_a_step * steps
 
 
-def too_soon_to_train(wait: float, training: Training) -> bool:
+def too_soon_to_train(wait: float, training: RoundPolicy) -> bool:
     """Whether sampling will be over before the fastest first round of training."""
     return wait < training.first_round_steps * training.least_step_seconds
 
@@ -162,14 +164,16 @@ def hope_after_a_round(now: float, last: float) -> float:
     return now * min(2.0, now / last if last else 2.0)
 
 
-def may_have_more_chains(found: Segment | None, chains: Chains, segments: Segments) -> bool:
+def may_have_more_chains(
+    found: Segment | None, chains: ChainPolicy, segments: SegmentPolicy
+) -> bool:
     """Whether more chains could pay: new ones must burn in, for a time that has to be known."""
     if found is None or not found.varied or found.step > chains.busy_step_seconds:
         return False
     return is_trusted(found, segments)
 
 
-def number_of_chains(ends: Mapping[int, float], chains: Chains) -> int:
+def number_of_chains(ends: Mapping[int, float], chains: ChainPolicy) -> int:
     """The fewest chains that end nearly as soon as the soonest.
 
     Arguments:
@@ -177,7 +181,7 @@ def number_of_chains(ends: Mapping[int, float], chains: Chains) -> int:
         chains: The policy.
 
     Example:
-        >>> number_of_chains({256: 10.0, 512: 6.0, 1024: 5.8}, Chains())
+        >>> number_of_chains({256: 10.0, 512: 6.0, 1024: 5.8}, ChainPolicy())
         512
     """
     soonest = min(ends.values())

@@ -65,7 +65,7 @@ class Knowledge:
     ) -> None:
         self.target, self.transport, self.strategy = target, transport, strategy
         self.generator, self.policy, self.given_map = generator, policy, given_map
-        self.trainer = Trainer(target, transport, generator, make_weights)
+        self.trainer = Trainer(target, transport, generator, make_weights, policy.fit)
         self.normals: Transport | None = None
         self.audit_report: AuditReport | None = None
         self.variational: Variational | None = None
@@ -169,7 +169,7 @@ class Knowledge:
     def guess(self) -> Tensor | None:
         """Log-probabilities of the models of a small space as far as they are known, (M,)."""
         known = {} if self._weighing is None else self._weighing.log_mass
-        return log_guess(self.fitted, known, self.target.device)
+        return log_guess(self.fitted, known, self.target.device, self.policy.kernels)
 
     def weigh(self, evaluations: int | None = None, until: float = math.inf) -> None:
         """Weigh every model of a small space.

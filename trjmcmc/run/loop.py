@@ -18,8 +18,6 @@ from .count import Crossings, Tally, Visits
 
 CHECK_EVERY = 25  # warm-up steps between looks at the count of undefined densities
 
-REPLAYED = 20_000  # points of a warm-up that are kept to train on, about
-
 
 def warm_up(
     kernel: Kernel,
@@ -29,6 +27,7 @@ def warm_up(
     generator: torch.Generator,
     on_step: Callable[[], object] | None = None,
     deadline: float = math.inf,
+    points: int = 20_000,
 ) -> tuple[Kernel, State, Pool | None]:
     """Advance chains without recording them as results; the kernel learns at each step.
 
@@ -42,8 +41,8 @@ def warm_up(
         NonFiniteError: A density was NaN or +inf.
     """
     tally = Tally(target)
-    every = min(max(1, steps * len(state.code) // (2 * REPLAYED)), max(1, steps // 4))
-    some = slice(None, None, -(-len(state.code) // REPLAYED))
+    every = min(max(1, steps * len(state.code) // (2 * points)), max(1, steps // 4))
+    some = slice(None, None, -(-len(state.code) // points))
     kept: list[State] = []
     with torch.no_grad():
         for i in range(steps):

@@ -15,28 +15,27 @@ from ..transport.ordered import Ordered
 from ..weights.base import ModelWeights
 from ..weights.made import Made
 from ..weights.score_gradient import Categorical
+from .policy import MapPolicy
 
-MOST_LAPLACE = 64  # coordinates: curvatures cost their cube
-
-LAYERS_INSIDE = 4  # couplings of the flow inside Laplace's map
+DEFAULT = MapPolicy()
 
 
-def default_map(target: Target, seed: int) -> Transport:
+def default_map(target: Target, seed: int, policy: MapPolicy = DEFAULT) -> Transport:
     """A flow: of components in order where like ones are counted; around Laplace's normals where
     the models are many and differentiable."""
     space = target.space
-    if not laplace_fits(target):
+    if not laplace_fits(target, policy):
         if len(components_of(target)) == 1 == len(space.kinds):
             return Ordered(mixture_flow(space, seed=seed))
         return mixture_flow(space, seed=seed)
-    return Laplace(target, CosmicFlow(space, layers=LAYERS_INSIDE, seed=seed))
+    return Laplace(target, CosmicFlow(space, layers=policy.layers_in_laplace, seed=seed))
 
 
-def laplace_fits(target: Target) -> bool:
+def laplace_fits(target: Target, policy: MapPolicy = DEFAULT) -> bool:
     """Whether the models are many, have gradients, and curvatures are not too large."""
     space = target.space
     many = space.has_items and not space.few
-    return many and target.differentiable and 0 < target.dim <= MOST_LAPLACE
+    return many and target.differentiable and 0 < target.dim <= policy.most_laplace_coordinates
 
 
 def default_weights(space: Space) -> ModelWeights:

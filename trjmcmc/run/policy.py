@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ..fit.policy import TrainerPolicy
+from ..pilot.policy import ScreeningPolicy
+
 
 @dataclass(frozen=True)
-class Chains:
+class ChainPolicy:
     """How many chains a run has.
 
     Attributes:
@@ -42,7 +45,7 @@ class Chains:
 
 
 @dataclass(frozen=True)
-class Starts:
+class StartPolicy:
     """Where chains start.
 
     Attributes:
@@ -63,7 +66,7 @@ class Starts:
 
 
 @dataclass(frozen=True)
-class Shares:
+class SharePolicy:
     """What parts of a limited run its stages may take.
 
     Attributes:
@@ -87,7 +90,7 @@ class Shares:
 
 
 @dataclass(frozen=True)
-class Segments:
+class SegmentPolicy:
     """Pilot segments: stretches of warm-up over which a kernel's efficiency is measured.
 
     Attributes:
@@ -126,7 +129,7 @@ class Segments:
 
 
 @dataclass(frozen=True)
-class Moves:
+class ChoicePolicy:
     """How moves are chosen and mixed, and how long they burn in.
 
     Attributes:
@@ -156,7 +159,51 @@ class Moves:
 
 
 @dataclass(frozen=True)
-class Normals:
+class KernelPolicy:
+    """What the kernels of a run are made of.
+
+    Attributes:
+        births_a_walk: Births or deaths a walk of a component: two are jointly best on pulses and
+            galaxies.
+        walks: Random walks a step: cheap, and four halve the autocorrelation time.
+        uniform_share: Share of the proposals between models that ignores evidences, so that no
+            model is starved.
+        jump_rho: Correlation of the reference between two jumps of the default kernel: best of
+            .8, .95 and 1 on coal mining.
+        laplace_rho: The same through Laplace's normals: as good as 0 on exact maps, better on
+            the robust regression.
+        fresh_share: Share of jumps and moves with independent reference noise: an untrained map
+            mixes through nothing else.
+        swap_share: Share of the proposals among neighbours that exchange two items.
+        local_share: Share of births and deaths that lead to neighbours, where models are few.
+    """
+
+    births_a_walk: int = 2
+    walks: int = 4
+    uniform_share: float = 0.2
+    jump_rho: float = 0.95
+    laplace_rho: float = 0.7
+    fresh_share: float = 0.1
+    swap_share: float = 0.3
+    local_share: float = 0.5
+
+
+@dataclass(frozen=True)
+class MapPolicy:
+    """Which map a sampler takes where none is given.
+
+    Attributes:
+        most_laplace_coordinates: Coordinates up to which many models are mapped by Laplace's
+            method: curvatures cost their cube.
+        layers_in_laplace: Couplings of the flow inside Laplace's map.
+    """
+
+    most_laplace_coordinates: int = 64
+    layers_in_laplace: int = 4
+
+
+@dataclass(frozen=True)
+class NormalsPolicy:
     """Maps that need no training: normals fitted to draws, and Laplace's method.
 
     Attributes:
@@ -182,7 +229,7 @@ class Normals:
 
 
 @dataclass(frozen=True)
-class Training:
+class RoundPolicy:
     """When a map is trained, and for how long.
 
     Attributes:
@@ -200,6 +247,7 @@ class Training:
         mending_share: Of the time left, after which no mending begins.
         new_models_a_step: Models that are new to a map in a step of its training.
         taught_draws: Draws of a run that a map may be trained on.
+        replayed_points: Points of a warm-up that are kept to train on, about.
     """
 
     first_round_steps: int = 500
@@ -212,10 +260,11 @@ class Training:
     mending_share: float = 0.3
     new_models_a_step: int = 100
     taught_draws: int = 20_000
+    replayed_points: int = 20_000
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountedPolicy:
     """The warm-up of runs that count components.
 
     Attributes:
@@ -260,7 +309,7 @@ class Counted:
 
 
 @dataclass(frozen=True)
-class Tempering:
+class CarryPolicy:
     """How chains that count components are carried from the prior to the posterior.
 
     Attributes:
@@ -277,7 +326,7 @@ class Tempering:
 
 
 @dataclass(frozen=True)
-class Stopping:
+class StoppingPolicy:
     """When precision is looked at, and when a run looks back.
 
     Attributes:
@@ -296,7 +345,7 @@ class Stopping:
 
 
 @dataclass(frozen=True)
-class Screening:
+class ScreeningBudget:
     """How much a run spends on climbs of prior draws, which find modes that it has lost.
 
     Attributes:
@@ -309,6 +358,7 @@ class Screening:
         most_draws: Most prior draws a model; 40 000 met the lost mode of 9 of 10 runs in 3 to 10
             dimensions.
         most_without_gradients: Most prior draws a model where they can't climb.
+        climbs: How they climb.
     """
 
     spent_share: float = 0.2
@@ -319,10 +369,11 @@ class Screening:
     least_draws: int = 1000
     most_draws: int = 1_000_000
     most_without_gradients: int = 2048
+    climbs: ScreeningPolicy = field(default_factory=ScreeningPolicy)
 
 
 @dataclass(frozen=True)
-class SummingUp:
+class SummingUpPolicy:
     """How a run that is limited by time keeps some for its result.
 
     Attributes:
@@ -342,6 +393,19 @@ class SummingUp:
 
 
 @dataclass(frozen=True)
+class ThreadPolicy:
+    """How a run finds out whether one thread is faster than many.
+
+    Attributes:
+        trials: Trials of each number of threads, the fastest of which counts.
+        trial_share: Of the time left, for all of them.
+    """
+
+    trials: int = 3
+    trial_share: float = 0.05
+
+
+@dataclass(frozen=True)
 class Policy:
     """How a run is planned: :class:`~trjmcmc.TRJSampler` takes one as ``policy``.
 
@@ -350,7 +414,9 @@ class Policy:
         starts: Where they start.
         shares: What parts of a limited run its stages may take.
         segments: How kernels are measured.
-        moves: How moves are chosen and mixed.
+        choice: How moves are chosen and mixed.
+        kernels: What the kernels are made of.
+        maps: Which map is the default.
         normals: Maps that need no training.
         training: When a map is trained.
         counted: The warm-up of runs that count components.
@@ -358,22 +424,28 @@ class Policy:
         stopping: When precision is looked at.
         screening: What is spent on climbs of prior draws.
         summing_up: What time is kept for the result.
+        threads: How many threads are tried.
+        fit: What a fit spends where, pilot runs and audits included.
 
     Example:
-        >>> policy = Policy(training=Training(first_round_steps=200, rounds=1))
+        >>> policy = Policy(training=RoundPolicy(first_round_steps=200, rounds=1))
         >>> policy.training.rounds, policy.segments.steps
         (1, 40)
     """
 
-    chains: Chains = field(default_factory=Chains)
-    starts: Starts = field(default_factory=Starts)
-    shares: Shares = field(default_factory=Shares)
-    segments: Segments = field(default_factory=Segments)
-    moves: Moves = field(default_factory=Moves)
-    normals: Normals = field(default_factory=Normals)
-    training: Training = field(default_factory=Training)
-    counted: Counted = field(default_factory=Counted)
-    tempering: Tempering = field(default_factory=Tempering)
-    stopping: Stopping = field(default_factory=Stopping)
-    screening: Screening = field(default_factory=Screening)
-    summing_up: SummingUp = field(default_factory=SummingUp)
+    chains: ChainPolicy = field(default_factory=ChainPolicy)
+    starts: StartPolicy = field(default_factory=StartPolicy)
+    shares: SharePolicy = field(default_factory=SharePolicy)
+    segments: SegmentPolicy = field(default_factory=SegmentPolicy)
+    choice: ChoicePolicy = field(default_factory=ChoicePolicy)
+    kernels: KernelPolicy = field(default_factory=KernelPolicy)
+    maps: MapPolicy = field(default_factory=MapPolicy)
+    normals: NormalsPolicy = field(default_factory=NormalsPolicy)
+    training: RoundPolicy = field(default_factory=RoundPolicy)
+    counted: CountedPolicy = field(default_factory=CountedPolicy)
+    tempering: CarryPolicy = field(default_factory=CarryPolicy)
+    stopping: StoppingPolicy = field(default_factory=StoppingPolicy)
+    screening: ScreeningBudget = field(default_factory=ScreeningBudget)
+    summing_up: SummingUpPolicy = field(default_factory=SummingUpPolicy)
+    threads: ThreadPolicy = field(default_factory=ThreadPolicy)
+    fit: TrainerPolicy = field(default_factory=TrainerPolicy)

@@ -140,7 +140,7 @@ class Runner:
         def work() -> None:
             target.log_joint(code, torch.where(theta.isfinite(), theta, 0.0))
 
-        with fastest_threads(work, self.request.deadline - clock.now()):
+        with fastest_threads(work, self.request.deadline - clock.now(), self.policy.threads):
             yield
 
     # ---- before sampling --------------------------------------------------------------------
@@ -279,7 +279,14 @@ class Runner:
         assert self.kernel is not None
         with progress_bar(self.request.progress, total=steps, desc="warm-up", unit="step") as bar:
             self.kernel, self.state, self.known.passed = warm_up(
-                self.kernel, state, steps, self.target, self.generator, bar.update, until
+                self.kernel,
+                state,
+                steps,
+                self.target,
+                self.generator,
+                on_step=bar.update,
+                deadline=until,
+                points=self.policy.training.replayed_points,
             )
 
     def _starts(self, code: Tensor, through: Transport | None) -> tuple[State, Tensor]:
@@ -400,7 +407,9 @@ class Runner:
         if self.kernel is None:
             plain = known.strategy.chooses and known.trace is None
             self.kernel = (
-                plain_kernel(self.target, known.guess()) if plain else known.kernel(known.transport)
+                plain_kernel(self.target, known.guess(), self.policy.kernels)
+                if plain
+                else known.kernel(known.transport)
             )
         if self.state is None:
             self.state = self._first_state()

@@ -109,13 +109,14 @@ class TRJSampler:
             raise ConfigurationError(f"device: {device!r} is not there ({error})") from None
         if strategy is not None and kernel is not None:
             raise ConfigurationError("strategy: it makes the kernel; leave kernel out")
+        policy = Policy() if policy is None else policy
         if strategy is None:
-            strategy = ThroughTheMap() if kernel is None else GivenKernel(kernel)
+            strategy = ThroughTheMap(policy.kernels) if kernel is None else GivenKernel(kernel)
         self.target = target.to(dtype=dtype, device=device)
         self.seed = secrets.randbits(31) if seed is None else int(seed)
         given_map = transport is not None
         if transport is None:
-            transport = default_map(self.target, self.seed)
+            transport = default_map(self.target, self.seed, policy.maps)
         elif not isinstance(transport, Transport):
             transport = transport(self.target.space)
         self.transport = matching(transport, self.target)
@@ -124,7 +125,7 @@ class TRJSampler:
             self.transport,
             strategy,
             torch.Generator(self.target.device).manual_seed(self.seed),
-            policy=Policy() if policy is None else policy,
+            policy=policy,
             given_map=given_map,
             make_weights=_weights_maker(self.target, models),
         )
@@ -324,7 +325,7 @@ class TRJSampler:
             warmup=warmup,
             fit=fit,
             until=stop.until,
-            error=stop.error or policy.moves.proposed_precision,
+            error=stop.error or policy.choice.proposed_precision,
             begun=begun,
             deadline=deadline,
             max_evaluations=max_evaluations,

@@ -63,6 +63,8 @@ def screen_models(
         level = height - float(space.log_prior(code[None])[0])
         with suppress(TRJError):  # the likelihood fails out there
             mine = none if seen is None else seen.theta[(seen.code == code).all(-1)]
-            found.append(screen(target, code, level, maps, mine, most, generator, now + share))
+            found.append(
+                screen(target, code, level, maps, mine, most, generator, now + share, policy.climbs)
+            )
     known.spending.seconds["screening"] = clock.now() - begun
     return tuple(found)

@@ -13,7 +13,7 @@ from ..draws import Recorder
 from ..errors import ConfigurationError
 from ..estimate.precision import COUNTED, FEWEST, FORGOTTEN, Progress, progress_of
 from ..space.base import Space
-from .policy import Stopping
+from .policy import StoppingPolicy
 
 
 class Verdict(Enum):
@@ -71,11 +71,11 @@ class Stop:
         space: Space,
         until: Mapping[str, float] | None,
         deadline: float = math.inf,
-        policy: Stopping | None = None,
+        policy: StoppingPolicy | None = None,
     ) -> None:
         self.until = check_until(space, until)
         self.space, self.deadline, self.reached = space, deadline, False
-        self.policy = Stopping() if policy is None else policy
+        self.policy = StoppingPolicy() if policy is None else policy
         self.seconds_to_go = math.inf
         self.progress = ""
         self._next = FEWEST
@@ -177,7 +177,9 @@ class Stop:
         if time < self._said + self.policy.message_seconds:
             return
         self._said = time
-        left = min((time - self._begun) * (self._length_to_go - 1), self.deadline - time)
+        left = self.deadline - time
+        if math.isfinite(self._length_to_go):
+            left = min(left, (time - self._begun) * (self._length_to_go - 1))
         words = [] if now is None else [self._in_words(now)]
         if math.isfinite(left):
             words.append(f"about {max(left, 0.0):.0f} s left")

@@ -18,7 +18,7 @@ from ..space.base import several
 from ..target.target import Target
 from ..transport.base import Transport
 from .moves import trained_kernel
-from .policy import Shares
+from .policy import KernelPolicy, SharePolicy
 
 PROBES = 64  # points at which a map is checked
 
@@ -38,7 +38,7 @@ class Strategy(ABC):
     chooses = False
     weighs = True
 
-    def fit_share(self, shares: Shares) -> float:
+    def fit_share(self, shares: SharePolicy) -> float:
         """Share of the time of a run that its fit may take."""
         return shares.fit
 
@@ -61,14 +61,21 @@ class Strategy(ABC):
 
 
 class ThroughTheMap(Strategy):
-    """Transport jumps, moves through the map and random walks: what a sampler does by default."""
+    """Transport jumps, moves through the map and random walks: what a sampler does by default.
+
+    Arguments:
+        policy: What the kernels are made of.
+    """
 
     chooses = True
+
+    def __init__(self, policy: KernelPolicy) -> None:
+        self.policy = policy
 
     def kernel(
         self, target: Target, transport: Transport, fitted: Fitted, guess: Tensor | None
     ) -> Kernel:
-        return trained_kernel(target, transport, fitted, guess)
+        return trained_kernel(target, transport, fitted, guess, self.policy)
 
 
 class GivenKernel(Strategy):

@@ -8,15 +8,14 @@ from contextlib import contextmanager
 import torch
 
 from .. import clock
-
-TRIAL_SHARE = 0.05  # of the time left
-
-TRIALS = 3  # of each number of threads; the fastest counts
+from .policy import ThreadPolicy
 
 
 @contextmanager
 def fastest_threads(
-    work: Callable[[], object], seconds_left: float = float("inf")
+    work: Callable[[], object],
+    seconds_left: float = float("inf"),
+    policy: ThreadPolicy | None = None,
 ) -> Iterator[int]:
     """Compute with one thread if a sample of the work is done sooner by it, as long as this lasts.
 
@@ -25,7 +24,8 @@ def fastest_threads(
 
     Arguments:
         work: Does a sample of what will be done; called a few times.
-        seconds_left: Of which trials may take a twentieth, about.
+        seconds_left: Of which trials may take a share, about.
+        policy: How many trials, and their share.
 
     Returns:
         The number of threads.
@@ -37,14 +37,15 @@ def fastest_threads(
         >>> torch.get_num_threads() == before
         True
     """
+    policy = ThreadPolicy() if policy is None else policy
     before = torch.get_num_threads()
     if before == 1:
         yield 1
         return
     seconds = dict.fromkeys((before, 1), float("inf"))
-    end = clock.now() + TRIAL_SHARE * seconds_left
+    end = clock.now() + policy.trial_share * seconds_left
     try:
-        for _ in range(TRIALS):
+        for _ in range(policy.trials):
             if clock.now() > end:
                 break
             for threads in seconds:
