@@ -96,7 +96,7 @@ def test_a_run_further_off_than_hoped_trains_if_that_is_sooner(price, monkeypatc
     sampler = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1, policy=policy)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TRJWarning)
-        result = sampler.run(until={"probability": 1e-5}, max_seconds=8)
+        result = sampler.run(2000, chains=64, until={"probability": 1e-5})
     trained = price < math.inf
     assert ("sample, set aside to train first" in capsys.readouterr().err) is trained
     assert result.report.plan.rounds == ([60] if trained else [])
