@@ -34,7 +34,7 @@ from .indicator import ModelIndicator
 from .parameters import Parameters, Values
 from .predict import Prediction, predict
 from .probabilities import Probabilities
-from .relabel import LEAST
+from .relabel import LEAST_SHARE
 from .report import RunReport
 from .reweight import Reweighted, reweighted
 from .to_arviz import check_chains, of_all, of_model
@@ -473,7 +473,7 @@ class Result:
         kind: str | int | None = None,
         *,
         interval: float = INTERVAL,
-        least: float = LEAST,
+        least: float = LEAST_SHARE,
     ) -> pd.DataFrame:
         """The components that were found, the most probable first; spaces of counts only.
 
@@ -519,7 +519,7 @@ class Result:
         return self._catalogue.table(kind, interval, least)
 
     def components(
-        self, kind: str | int | None = None, *, least: float = LEAST
+        self, kind: str | int | None = None, *, least: float = LEAST_SHARE
     ) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.int64]]:
         """All components of all draws in a row, and which entry of :meth:`catalogue` each is.
 
