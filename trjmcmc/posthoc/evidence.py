@@ -23,6 +23,7 @@ from ..fit.objective import ForwardKL
 from ..fit.standardise import moments
 from ..fit.train import train
 from ..fit.units import calibrate
+from ..promises import PARETO_K_FINITE_VARIANCE
 from ..target.blackbox import BlackBox
 from ..target.model import Model
 from ..target.target import Target
@@ -51,8 +52,6 @@ FLOW_STEPS = 1500  # training steps of the flow
 JUDGING_DRAWS = 2048  # of a normal mixture, by whose weights it is judged
 
 GOOD_SHARE = 0.8  # effective share of the weights from which a light tail needs no flow
-
-GOOD_K = 0.5  # Pareto shape of the weights below which their tail is light
 
 PERFECT_SHARE = 0.98  # effective share of the weights from which their tail can't matter
 
@@ -277,7 +276,8 @@ def _best_map(
         maps.append(gaussian_mixture(space, mine, generator, components=components))
         log_w = log_weights(target, maps[-1], pool.code[0], JUDGING_DRAWS, generator)
         share = log_mean_weight(log_w).ess / JUDGING_DRAWS
-        if share > PERFECT_SHARE or (share > GOOD_SHARE and pareto_k(log_w) < GOOD_K):
+        light = pareto_k(log_w) < PARETO_K_FINITE_VARIANCE
+        if share > PERFECT_SHARE or (share > GOOD_SHARE and light):
             return maps[-1]
     if len(kept) >= FLOW_DRAWS * target.dim and steps:
         flow = mixture_flow(space, seed=int(torch.randint(2**31, (), generator=generator)))
