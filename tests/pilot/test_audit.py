@@ -12,8 +12,9 @@ from trjmcmc.errors import ConfigurationError, CoverageWarning, TargetError
 from trjmcmc.estimate import log_mean_weight, log_weights
 from trjmcmc.fit import Audit, TemperedSMC, find_modes
 from trjmcmc.pilot.policy import AuditPolicy, SurveyPolicy
-from trjmcmc.pilot.report import AGREEMENT, COVERED, ModelAudit
+from trjmcmc.pilot.report import ModelAudit
 from trjmcmc.problems.four_modes import WEIGHTS, four_modes, mode_centres
+from trjmcmc.promises import LOG_EVIDENCES_AGREE, POSTERIOR_COVERED
 
 
 def two_modes(weight=0.2, gap=5.0):
@@ -253,7 +254,7 @@ def test_it_grows_until_its_halves_agree(generator):
     assert len(audit.rounds) > 1
     sizes = [size for _, size, _ in audit.rounds]
     assert sizes == [60 * 2**i for i in range(len(sizes))]
-    agreed = bool((audit.gap.abs() <= AGREEMENT).all())
+    agreed = bool((audit.gap.abs() <= LOG_EVIDENCES_AGREE).all())
     assert agreed or audit.evaluations > 1_000_000
     truth = torch.tensor(list(target.truth.log_evidence.values()), dtype=torch.float64)
     assert bool(((audit.log_evidence - truth).abs() < 6 * audit.std_error + 0.05).all())
@@ -296,7 +297,7 @@ def test_a_lost_mode_is_caught_by_the_audit_and_by_nothing_else():
     audit.grow(10**6)
     score = audit.score(sampler.transport)
     covered = float(score.covered[0])
-    assert covered < COVERED
+    assert covered < POSTERIOR_COVERED
     assert abs(float(score.lost[0]) - 0.2) < 0.08
     assert abs(covered - 0.8) < 0.08
     tail = audit.shortfall(sampler.transport)[0]

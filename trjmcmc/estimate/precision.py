@@ -8,10 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..promises import MODELS_ONE_BY_ONE
 from ..space.base import Space
 from .mean import mean_error
-
-COUNTED = 64  # most models whose probabilities are watched one by one
 
 FEWEST = 20  # draws a chain before precision is looked at
 
@@ -40,11 +39,12 @@ def features(space: Space, code: Tensor) -> Tensor:
         return space.items(code.flatten(0, -2)).unflatten(0, code.shape[:-1]).double()
     index = space.index(code.reshape(-1, code.shape[-1]))
     size = int(space.size or 0)
-    if size > COUNTED:
+    if size > MODELS_ONE_BY_ONE:
         often = torch.bincount(index, minlength=size).argsort(descending=True)
-        rank = torch.full_like(often, COUNTED - 1)
-        rank[often[: COUNTED - 1]] = torch.arange(COUNTED - 1, device=index.device)
-        index, size = rank[index], COUNTED
+        watched = MODELS_ONE_BY_ONE - 1  # and all others together
+        rank = torch.full_like(often, watched)
+        rank[often[:watched]] = torch.arange(watched, device=index.device)
+        index, size = rank[index], MODELS_ONE_BY_ONE
     return torch.nn.functional.one_hot(index.reshape(code.shape[:-1]), size).double()
 
 

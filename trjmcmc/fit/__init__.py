@@ -12,7 +12,7 @@ from ..pilot.report import AuditReport, ModelAudit
 from ..pilot.screening import Screening, screen
 from ..pilot.smc import TemperedSMC
 from ..pilot.through_emcee import emcee_pool
-from ..space.codes import FEW_MODELS
+from ..promises import MODELS_ONE_BY_ONE as FEW_MODELS
 from ..transport.normals import NormalMixture, gaussian_mixture
 from ..weights.base import ModelWeights, Uniform
 from ..weights.belief import GaussianProcess, GaussianSurrogate

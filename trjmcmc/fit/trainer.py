@@ -17,10 +17,11 @@ from ..draws import Pool
 from ..errors import BudgetError, ConfigurationError, ConvergenceWarning, warn_user
 from ..pilot.audit import Audit
 from ..pilot.given import user_pool
-from ..pilot.report import AGREEMENT, Score
+from ..pilot.report import Score
 from ..pilot.survey import PilotRuns, part_of_the_time_left
 from ..pilot.through_emcee import emcee_pool
-from ..space.codes import FEW_MODELS, distinct
+from ..promises import LOG_EVIDENCES_AGREE, MODELS_ONE_BY_ONE
+from ..space.codes import distinct
 from ..target.target import Target
 from ..transport.base import Transport
 from ..transport.laplace import Laplace
@@ -197,8 +198,8 @@ class Trainer:
     def _check_pilot(self, pilot: Pilot, objective: Objective | None) -> None:
         if pilot is True and not self._fitted.few:
             raise ConfigurationError(
-                f"pilot: a pilot run visits each model and takes {FEW_MODELS} at most; this space "
-                f"has {self.target.space.size}"
+                f"pilot: a pilot run visits each model and takes {MODELS_ONE_BY_ONE} at most; this "
+                f"space has {self.target.space.size}"
             )
         if pilot is False and objective is None and not self.target.differentiable:
             raise ConfigurationError(
@@ -215,7 +216,7 @@ class Trainer:
             return space.enumerate()
         some = space.sample_prior(self.policy.standardised_models, self.generator)
         models = distinct(some)[0]
-        return models[:FEW_MODELS] if own else models
+        return models[:MODELS_ONE_BY_ONE] if own else models
 
     def _planned(
         self,
@@ -468,4 +469,4 @@ class Trainer:
         worst = float(gap.nan_to_num(1.0, 1.0).max()) if len(gap) else 0.0
         budget = self.policy.evaluations_a_training_draw * steps * batch
         most = budget / max(audit.evaluations, 1)
-        return audit.seconds * min(most, max(0.0, (worst / AGREEMENT) ** 2 - 1))
+        return audit.seconds * min(most, max(0.0, (worst / LOG_EVIDENCES_AGREE) ** 2 - 1))

@@ -11,11 +11,12 @@ from torch import Tensor
 
 from ..draws import Pool
 from ..errors import ConfigurationError
+from ..promises import LOG_EVIDENCES_AGREE
 from ..target.target import Target
 from ..transport.base import Transport
 from .particles import ROW, Particles
 from .policy import AuditPolicy
-from .report import AGREEMENT, COVERED_NATS, LOST_NATS, AuditReport, ModelAudit, Score
+from .report import COVERED_NATS, LOST_NATS, AuditReport, ModelAudit, Score
 from .smc import TemperedSMC
 
 REPLICATES = 4  # independent runs of each model, in two halves; maps never learn from the last
@@ -166,7 +167,7 @@ class Audit:
         return (budget is None or spent <= budget) and patient and soon
 
     def _disagreeing(self) -> Tensor:
-        rough = ~(self.gap.abs() <= AGREEMENT) & self.matters
+        rough = ~(self.gap.abs() <= LOG_EVIDENCES_AGREE) & self.matters
         return rough.nonzero()[:, 0].cpu()
 
     # ---- evidences --------------------------------------------------------------------------

@@ -12,11 +12,8 @@ from torch import Tensor
 from ..estimate.convergence import FEW_STARTS
 from ..estimate.estimate import Estimate
 from ..estimate.routes import MORE
+from ..promises import LOG_EVIDENCES_AGREE, POSTERIOR_COVERED
 from ..space.base import Space
-
-AGREEMENT = 0.1  # nats between the log evidences of an audit's two halves: more is too rough
-
-COVERED = 0.95  # share of a posterior that a map must cover
 
 COVERED_NATS = 5.0  # of log pi - log q up to which a draw counts as covered
 
@@ -42,7 +39,7 @@ def by_audit(space: Space, report: AuditReport) -> dict[str, Estimate]:
     found = {}
     for m in report.models:
         prior = float(space.log_prior(space.code_of(m.model)[None])[0])
-        doubt = "" if abs(m.gap) <= AGREEMENT else "rough"
+        doubt = "" if abs(m.gap) <= LOG_EVIDENCES_AGREE else "rough"
         if m.ancestors < FEWEST_ANCESTORS:
             doubt = f"rests on {m.ancestors:.1f} draws of the prior"
         error = max(m.std_error, abs(m.gap))
@@ -97,7 +94,7 @@ class ModelAudit:
     @property
     def uncovered(self) -> bool:
         """Whether the map misses a part of the posterior."""
-        return self.covered < COVERED or self.lost > LOST
+        return self.covered < POSTERIOR_COVERED or self.lost > LOST
 
     @property
     def verdict(self) -> str:
@@ -106,9 +103,9 @@ class ModelAudit:
         if self.uncovered:
             return "uncovered"
         error = max(self.difference_se, abs(self.gap))  # four replicates may agree by chance
-        if abs(self.difference) > max(AGREEMENT, SIGMAS * error):
+        if abs(self.difference) > max(LOG_EVIDENCES_AGREE, SIGMAS * error):
             return "evidences differ"
-        return "covered" if abs(self.gap) <= AGREEMENT else "rough"
+        return "covered" if abs(self.gap) <= LOG_EVIDENCES_AGREE else "rough"
 
 
 @dataclass(frozen=True)
@@ -177,4 +174,4 @@ class Score(NamedTuple):
     @property
     def short(self) -> Tensor:
         """Models of which the map misses a part, shape (M,), bool."""
-        return (self.covered < COVERED) | (self.lost > LOST)
+        return (self.covered < POSTERIOR_COVERED) | (self.lost > LOST)

@@ -19,7 +19,7 @@ from ..estimate.visits import visit_probability
 from ..space.base import Kind, Space
 from .indicator import Mask
 from .parameters import Parameters
-from .relabel import LEAST, Relabelling, relabel
+from .relabel import LEAST_SHARE, Relabelling, relabel
 
 INTERVAL = 0.9  # probability of credible intervals
 
@@ -101,7 +101,7 @@ class Catalogue:
         of = space.kinds[space.place_of(kind)]
         return Drawn.of(space, of, self.indicator.draws, self.parameters.values)
 
-    def entries(self, drawn: Drawn, least: float = LEAST) -> Relabelling:
+    def entries(self, drawn: Drawn, least: float = LEAST_SHARE) -> Relabelling:
         """Which entry each component is; of one kind and ``least`` found once."""
         known = *drawn.values, least
         if known not in self._entries:

@@ -13,16 +13,17 @@ import torch
 from numpy.typing import NDArray
 
 from ..estimate.agreement import usable
-from ..estimate.convergence import FEW_STARTS, HIGH_RHAT, LEAST_DRAWS, start_error
+from ..estimate.convergence import FEW_STARTS, LEAST_DRAWS, start_error
 from ..estimate.estimate import Estimate
-from ..estimate.importance import HIGH_K, tail_shape
+from ..estimate.importance import tail_shape
 from ..estimate.mean import mean_error_where
 from ..estimate.visits import visit_probability
 from ..pilot.report import FEWEST_UNSCREENED_ANCESTORS
+from ..promises import PARETO_K_RELIABLE, RHAT_CONVERGED
 from ..target.resolution import EXAMINED, resolution_doubts
 from ..target.target import Target
 from .convergence import EVERY, IN, INCLUDES, REST, Convergence
-from .indicator import MODELS_COUNTED, Mask, ModelIndicator
+from .indicator import Mask, ModelIndicator
 from .report import RunReport
 
 Routes = Mapping[str, Mapping[str, Estimate]]
@@ -174,7 +175,7 @@ class Doubts:
         """Models that chains never or hardly entered, and that no other route tells of."""
         space, routes = self.indicator.space, self._routes.values()
         related = space.has_items  # models next to each other are alike
-        if space.size is None or space.size > MODELS_COUNTED or related:
+        if not space.few or related:
             possible = space.size != 1 and not routes
             return [] if len(self.indicator.visited) > 1 or not possible else ["any other model"]
         labels = space.label(space.enumerate())
@@ -200,7 +201,9 @@ class Doubts:
     def remembered(self, series: NDArray[Any]) -> list[Doubt]:
         """What chains remember of their start, by R-hat of a series, (chain, draw)."""
         rhat = self.indicator.rhat_of(series)
-        return [Doubt(EVERY, f"R-hat {rhat:.2f}", start_error(rhat))] if rhat > HIGH_RHAT else []
+        if not rhat > RHAT_CONVERGED:
+            return []
+        return [Doubt(EVERY, f"R-hat {rhat:.2f}", start_error(rhat))]
 
     def share(self, e: Estimate, inside: Mask) -> Estimate:
         """A share of the draws whose error counts what is flagged about any model.
@@ -253,7 +256,7 @@ class Doubts:
             wide = math.nan
         note = doubts[0].note if doubts else ""
         k = tail_shape(series if inside is None else series[inside])
-        if k > HIGH_K:  # the largest values decide, and larger ones were not met
+        if k > PARETO_K_RELIABLE:  # the largest values decide, and larger ones were not met
             return math.nan, note or f"tail too heavy for an error (Pareto k {k:.2f})"
         return wide, note
 

@@ -18,6 +18,7 @@ from ..errors import TRJError
 from ..estimate.convergence import families, split_rhats
 from ..estimate.mean import autocorrelation_time, mean_error
 from ..estimate.visits import second_eigenvalue, transition_matrix
+from ..promises import MODELS_ONE_BY_ONE
 from ..space.base import Space
 from ..space.codes import distinct
 
@@ -26,8 +27,6 @@ Mask = NDArray[np.bool_]
 MODELS_SHOWN = 20  # models in the tables of a large space
 
 MODELS_NUMBERED = 1000  # size of a space up to which draws show the position of their model in it
-
-MODELS_COUNTED = 64  # size of a space up to which transitions between models are counted
 
 
 class ModelIndicator:
@@ -150,8 +149,8 @@ class ModelIndicator:
         return self.space.label(self.space.enumerate()) if self._numbered else self.visited
 
     def _few_models(self, what: str) -> Tensor:
-        if self.space.size is None or self.space.size > MODELS_COUNTED:
-            raise TRJError(f"{what}: this is for up to {MODELS_COUNTED} models")
+        if not self.space.few:
+            raise TRJError(f"{what}: this is for up to {MODELS_ONE_BY_ONE} models")
         return self.space.enumerate()
 
     @cached_property
@@ -176,6 +175,6 @@ class ModelIndicator:
             "rhat": max((r for r in rhat if not math.isnan(r)), default=math.nan),
             "autocorrelation_time": self.autocorrelation_time(),
         }
-        if self.space.size is not None and self.space.size <= MODELS_COUNTED:
+        if self.space.few:
             found["second_eigenvalue"] = second_eigenvalue(self.transitions.to_numpy())
         return pd.Series(found)

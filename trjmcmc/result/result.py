@@ -16,10 +16,10 @@ from ..draws import Draws
 from ..errors import ConfigurationError, TRJError, warn_user
 from ..estimate.agreement import Clash
 from ..estimate.estimate import Estimate
-from ..estimate.importance import ENDLESS_K
 from ..plot.components import plot_averaged, plot_components
 from ..plot.evidences import plot_evidence, plot_jumps, plot_pareto
 from ..plot.models import plot_inclusion, plot_models, plot_running
+from ..promises import PARETO_K_FINITE_VARIANCE
 from ..space.base import Space
 from ..target.model import Truth
 from ..target.prior import PriorSpec
@@ -34,7 +34,7 @@ from .indicator import ModelIndicator
 from .parameters import Parameters, Values
 from .predict import Prediction, predict
 from .probabilities import Probabilities
-from .relabel import LEAST
+from .relabel import LEAST_SHARE
 from .report import RunReport
 from .reweight import Reweighted, reweighted
 from .to_arviz import check_chains, of_all, of_model
@@ -473,7 +473,7 @@ class Result:
         kind: str | int | None = None,
         *,
         interval: float = INTERVAL,
-        least: float = LEAST,
+        least: float = LEAST_SHARE,
     ) -> pd.DataFrame:
         """The components that were found, the most probable first; spaces of counts only.
 
@@ -519,7 +519,7 @@ class Result:
         return self._catalogue.table(kind, interval, least)
 
     def components(
-        self, kind: str | int | None = None, *, least: float = LEAST
+        self, kind: str | int | None = None, *, least: float = LEAST_SHARE
     ) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.int64]]:
         """All components of all draws in a row, and which entry of :meth:`catalogue` each is.
 
@@ -711,7 +711,7 @@ class Result:
     def plot_pareto(self, ax: Axes | None = None) -> Axes:
         """Pareto shape of the importance weights by model."""
         shapes = {m: self.pareto_k[m] for m in self.models if m in self.pareto_k}
-        return plot_pareto(shapes, ENDLESS_K, ax)
+        return plot_pareto(shapes, PARETO_K_FINITE_VARIANCE, ax)
 
     def plot_inclusion(self, ax: Axes | None = None) -> Axes:
         """Inclusion probabilities with their errors; spaces of items only.

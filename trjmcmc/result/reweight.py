@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigurationError, ConvergenceWarning, TRJError, warn_user
-from ..estimate.importance import HIGH_K, pareto_k
+from ..estimate.importance import pareto_k
+from ..promises import PARETO_K_RELIABLE
 from ..space.base import Space
 from ..space.codes import distinct
 from ..space.prior import normalised_log_prior
@@ -105,7 +106,7 @@ class Reweighted:
         k = pareto_k(torch.as_tensor(self.log_weights[inside]))
         self.pareto_k = max(self.pareto_k, k)
         few = ess < min(n, max(LEAST_DRAWS, LEAST_SHARE * n))
-        if few or (k > HIGH_K and ess < EVEN_SHARE * n):
+        if few or (k > PARETO_K_RELIABLE and ess < EVEN_SHARE * n):
             self._doubt(ess, n, repr(label), k)
 
     def _share(self, inside: Mask) -> tuple[float, float, str]:

@@ -10,8 +10,9 @@ from torch import Tensor
 from ..errors import ConvergenceError, TargetError
 from ..kernel.base import State, start
 from ..pilot.smc import TemperedSMC
+from ..promises import MODELS_ONE_BY_ONE
 from ..rng import categorical
-from ..space.codes import FEW_MODELS, distinct
+from ..space.codes import distinct
 from ..target.target import Target
 from ..transport.base import Transport
 from ..transport.laplace import Laplace
@@ -94,14 +95,14 @@ def carried_starts(
     codes, index, _ = distinct(code)
     theta: Tensor | None = None
     own = -1 - torch.arange(len(code), device=code.device)
-    if len(codes) > FEW_MODELS:
+    if len(codes) > MODELS_ONE_BY_ONE:
         with torch.no_grad():
             theta = target.sample_prior(code, generator)
             if isinstance(known.transport, Laplace):
                 flow = known.transport.bare()
                 z = flow.reference.sample((len(code), target.dim), generator, target.dtype)
                 theta, _ = flow.push(z, code)
-        codes = codes[:: -(-len(codes) // FEW_MODELS)]
+        codes = codes[:: -(-len(codes) // MODELS_ONE_BY_ONE)]
     alone = None if theta is None else (theta, own)
     if len(codes) * target.dim**3 > policy.covariance_cost:
         return alone

@@ -11,7 +11,8 @@ from torch import Tensor
 from .. import clock
 from ..draws import Recorder
 from ..errors import ConfigurationError
-from ..estimate.precision import COUNTED, FEWEST, FORGOTTEN, Progress, progress_of
+from ..estimate.precision import FEWEST, FORGOTTEN, Progress, progress_of
+from ..promises import MODELS_ONE_BY_ONE
 from ..space.base import Space
 from .policy import StoppingPolicy
 
@@ -202,8 +203,8 @@ def check_until(space: Space, until: Mapping[str, float] | None) -> dict[str, fl
         if not 0 < error < (1 if kind == "probability" else math.inf):
             limit = "between 0 and 1" if kind == "probability" else "above 0"
             raise ConfigurationError(f"until: expected an error {limit}, got {error}")
-    if "log_bayes_factor" in wanted and (space.size is None or not 1 < space.size <= COUNTED):
+    if "log_bayes_factor" in wanted and not (space.few and space.several):
         raise ConfigurationError(
-            f"until: log_bayes_factor is for 2 to {COUNTED} models; use probability"
+            f"until: log_bayes_factor is for 2 to {MODELS_ONE_BY_ONE} models; use probability"
         )
     return wanted

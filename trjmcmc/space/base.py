@@ -35,7 +35,8 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ConfigurationError, ShapeError, TargetError
-from .codes import ENUMERABLE, FEW_MODELS
+from ..promises import MODELS_ONE_BY_ONE
+from .codes import ENUMERABLE
 
 
 def several(space: Space) -> bool:
@@ -168,7 +169,7 @@ class Space(nn.Module, ABC):
     @property
     def few(self) -> bool:
         """Whether models are few enough (64) to be fitted, weighed and reported one by one."""
-        return self.size is not None and self.size <= FEW_MODELS
+        return self.size is not None and self.size <= MODELS_ONE_BY_ONE
 
     @property
     def several(self) -> bool:

@@ -8,11 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from ...promises import MODELS_ONE_BY_ONE
 from ...target.target import Target
 from ...transport.base import Transport, log_weight
 from ..base import Memo, State, locate
-
-GROUPS = 64  # most models that have settings of their own
 
 
 class Frame:
@@ -84,7 +83,7 @@ class Frame:
     def groups(self) -> int:
         """How many groups of chains have settings of their own: one a model, if they are few."""
         size = self.target.space.size
-        return size if size is not None and size <= GROUPS else 1
+        return size if size is not None and size <= MODELS_ONE_BY_ONE else 1
 
     def group(self, code: Tensor) -> Tensor:
         """Group of each chain, shape (C,)."""
