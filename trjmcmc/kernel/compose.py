@@ -57,7 +57,7 @@ class Cycle(Kernel):
         return state, infos
 
 
-class Mixture(Kernel):
+class MixtureKernel(Kernel):
     """At each step one kernel, drawn by weight, for all chains.
 
     Arguments:
@@ -75,8 +75,9 @@ class Mixture(Kernel):
         >>> from trjmcmc.kernel import Fixed, Jump, RandomWalk
         >>> target = problems.sinh_arcsinh()
         >>> flow = problems.SinhArcsinhMap(target.space)
-        >>> kernel = Mixture([Jump(target, flow, Fixed(target.space)), RandomWalk(target)],
-        ...                  [0.7, 0.3])
+        >>> kernel = MixtureKernel(
+        ...     [Jump(target, flow, Fixed(target.space)), RandomWalk(target)], [0.7, 0.3]
+        ... )
         >>> kernel.between, kernel.within
         (True, True)
     """

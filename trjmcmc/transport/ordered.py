@@ -21,7 +21,7 @@ KNOWN = 0.05  # nats that rounding of a gap may change the density by
 GUESSES = 256  # draws of a model from a location and a scale
 
 
-class Ordered(Transport):
+class OrderedComponents(Transport):
     r"""A map of the components in increasing order of a key, and a random order after it.
 
     Names of like components mean nothing, so that a posterior over k of them has k! copies of
@@ -60,7 +60,7 @@ class Ordered(Transport):
         >>> from trjmcmc import problems
         >>> from trjmcmc.transport import CosmicFlow
         >>> space = problems.pulses(most=3).space
-        >>> flow = Ordered(CosmicFlow(space, layers=2, hidden=(8,)), by=1)
+        >>> flow = OrderedComponents(CosmicFlow(space, layers=2, hidden=(8,)), by=1)
         >>> z = flow.sample_reference(5, torch.Generator().manual_seed(0), torch.float32)
         >>> code = torch.tensor([[0], [1], [2], [3], [3]])
         >>> theta, log_q = flow.push(z, code)
@@ -80,7 +80,7 @@ class Ordered(Transport):
         counted = (space.slot_item < space.n_items).any()
         if not space.counts or len(space.kinds) != 1 or not bool(counted):
             raise ConfigurationError(
-                "Ordered: expected a space of Counts, of one kind, with components to count"
+                "OrderedComponents: expected a space of Counts, of one kind, with components"
             )
         super().__init__(space, base.reference)
         slots = space.slots_of(space.kinds[0])
