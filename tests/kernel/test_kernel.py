@@ -23,7 +23,7 @@ from trjmcmc.kernel import (
     Informed,
     Jump,
     Kernel,
-    Mixture,
+    MixtureKernel,
     MixtureProposal,
     Neighbours,
     NormalInverseGamma,
@@ -170,7 +170,7 @@ CASES = {
     ),
     "delayed rejection": lambda t: bold_then_careful(t, rough_flow(t)),
     "delayed rejection through a mixture": lambda t: bold_then_careful(t, shaken_mixture(t.space)),
-    "mixture of kernels": lambda t: Mixture(
+    "mixture of kernels": lambda t: MixtureKernel(
         [Jump(t, rough_flow(t), Fixed(t.space)), RandomWalk(t), HMC(t, leaps=2)], [0.5, 0.2, 0.3]
     ),
     "birth-death": lambda t: BirthDeath(t, Fixed(t.space)),
@@ -573,9 +573,9 @@ def test_points_outside_the_support_are_rejected_and_nan_is_never_accepted(gener
         (lambda t, f: Neighbours(trj.Counts(3, of="w"), swap=0.5), "swap: expected a share"),
         (lambda t, f: MixtureProposal([]), "at least one"),
         (lambda t, f: MixtureProposal([Fixed(t.space)] * 2, [0.5, 0.4]), "sum to 1"),
-        (lambda t, f: Mixture([]), "at least one"),
-        (lambda t, f: Mixture([RandomWalk(t)] * 2, [1.5, -0.5]), "none negative"),
-        (lambda t, f: Mixture([RandomWalk(t)] * 2, [1.0]), "expected 2 probabilities"),
+        (lambda t, f: MixtureKernel([]), "at least one"),
+        (lambda t, f: MixtureKernel([RandomWalk(t)] * 2, [1.5, -0.5]), "none negative"),
+        (lambda t, f: MixtureKernel([RandomWalk(t)] * 2, [1.0]), "expected 2 probabilities"),
         (lambda t, f: Stretch(t, stretch=1.0), "factor above 1"),
         (lambda t, f: HMC(t, leaps=0), "leaps >= 1"),
         (

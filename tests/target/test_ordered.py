@@ -26,7 +26,8 @@ from trjmcmc.fit.train import train
 from trjmcmc.kernel import HMC, CrankNicolson, Cycle, Fixed, Jump
 from trjmcmc.run.maps import default_map
 from trjmcmc.run.strategy import check_round_trip
-from trjmcmc.transport import CosmicFlow, Gaussians, Identity, Mixture, Ordered
+from trjmcmc.transport import CosmicFlow, Gaussians, Identity, Mixture
+from trjmcmc.transport import OrderedComponents as Ordered
 
 SPACE = prior_only(True).space  # a shared slot, then two coordinates of three components
 

@@ -78,7 +78,7 @@ class Cycle(Kernel):
         return found
 
 
-class Mixture(Kernel):
+class MixtureKernel(Kernel):
     """At each step one kernel, drawn by weight, for all chains.
 
     Arguments:
@@ -96,8 +96,9 @@ class Mixture(Kernel):
         >>> from trjmcmc.kernel import Fixed, Jump, RandomWalk
         >>> target = problems.sinh_arcsinh()
         >>> flow = problems.SinhArcsinhMap(target.space)
-        >>> kernel = Mixture([Jump(target, flow, Fixed(target.space)), RandomWalk(target)],
-        ...                  [0.7, 0.3])
+        >>> kernel = MixtureKernel(
+        ...     [Jump(target, flow, Fixed(target.space)), RandomWalk(target)], [0.7, 0.3]
+        ... )
         >>> kernel.between, kernel.within
         (True, True)
     """
@@ -119,12 +120,14 @@ class Mixture(Kernel):
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         return self.kernels[self._chosen(generator)].step(state, generator)
 
-    def adapt(self, state: State, generator: torch.Generator) -> tuple[Mixture, State, list[Info]]:
+    def adapt(
+        self, state: State, generator: torch.Generator
+    ) -> tuple[MixtureKernel, State, list[Info]]:
         i = self._chosen(generator)
         kernel, state, infos = self.kernels[i].adapt(state, generator)
         return self._of([*self.kernels[:i], kernel, *self.kernels[i + 1 :]]), state, infos
 
-    def frozen(self) -> Mixture:
+    def frozen(self) -> MixtureKernel:
         return self._of([kernel.frozen() for kernel in self.kernels])
 
     def _chosen(self, generator: torch.Generator) -> int:
@@ -132,7 +135,7 @@ class Mixture(Kernel):
         edges = list(accumulate(self.weights))
         return bisect(edges, host_number(generator) * 2.0**-62 * edges[-1])
 
-    def _of(self, kernels: list[Kernel]) -> Mixture:
+    def _of(self, kernels: list[Kernel]) -> MixtureKernel:
         found = copy.copy(self)
         found.kernels = kernels
         return found

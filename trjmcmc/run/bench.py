@@ -11,7 +11,7 @@ from torch import Tensor
 from .. import clock
 from ..draws import Pool
 from ..kernel.base import Kernel, State
-from ..kernel.compose import Cycle, Mixture
+from ..kernel.compose import Cycle, MixtureKernel
 from ..target.target import Target
 from .count import Tally
 from .decide import Names, leader, rank, step_shares, useful_moves
@@ -194,7 +194,9 @@ class Bench:
         shares = step_shares(len(rest), self.policy.choice)
         kernels = [self.kernel_of(self.named(best))]
         kernels += [self.kernel_of([self.moves[n]]) for n in rest]
-        return Mixture(kernels, shares), dict(zip([spelled(best), *rest], shares, strict=True))
+        return MixtureKernel(kernels, shares), dict(
+            zip([spelled(best), *rest], shares, strict=True)
+        )
 
     def efficiencies(self) -> dict[str, float]:
         """Effective draws a second by what was measured."""

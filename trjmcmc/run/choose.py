@@ -19,7 +19,7 @@ from ..fit.trainer import Trainer
 from ..kernel.base import Kernel, State
 from ..kernel.between.jump import Jump
 from ..kernel.between.split import SplitMerge
-from ..kernel.compose import Cycle, Mixture
+from ..kernel.compose import Cycle, MixtureKernel
 from ..kernel.inside.random_walk import RandomWalk
 from ..kernel.inside.stretch import Stretch
 from ..kernel.proposal.base import IndexProposal
@@ -279,7 +279,7 @@ class Chooser:
         walks = self._walks()
         if modes := between_modes(self.target, self.trainer.fitted):  # expensive beside a walk
             share = self.policy.choice.modes_share
-            walks = [Mixture([Cycle(walks), *modes], [1 - share, share])]
+            walks = [MixtureKernel([Cycle(walks), *modes], [1 - share, share])]
         return walks
 
     def _walks(self) -> list[Kernel]:

@@ -18,7 +18,7 @@ from ..target.exchangeable import components_of
 from ..target.tempered import Tempered
 from ..transport.base import Identity
 from ..transport.normals import gaussian_mixture
-from ..transport.ordered import Ordered
+from ..transport.ordered import OrderedComponents
 from .carry import carry
 from .choose import Choice, Chooser
 from .count import Tally
@@ -139,11 +139,11 @@ class ComponentChooser(Chooser):
     def _jump_between(self, pool: Pool) -> Kernel:
         """Jumps of all components at once, through normals fitted to draws in canonical order."""
         space, counted = self.target.space, self.policy.counted
-        order = Ordered(Identity(space))
+        order = OrderedComponents(Identity(space))
         _, u = order.arrange(pool.code, pool.theta)
         draws = Pool(pool.code, u, pool.log_joint)
         normals = gaussian_mixture(space, draws, self.generator, components=counted.components)
-        flow = Ordered(normals, by=int(order.key))
+        flow = OrderedComponents(normals, by=int(order.key))
         flow.arrange(pool.code, pool.theta)  # the same units
         seen = torch.bincount(space.index(pool.code), minlength=int(space.size or 0)).double()
         prior = space.log_prior(space.enumerate()).double().exp()

@@ -11,7 +11,7 @@ from ..transport.base import Transport
 from ..transport.cosmic import CosmicFlow
 from ..transport.laplace import Laplace
 from ..transport.mixture import mixture_flow
-from ..transport.ordered import Ordered
+from ..transport.ordered import OrderedComponents
 from ..weights.base import ModelWeights
 from ..weights.made import Made
 from ..weights.score_gradient import Categorical
@@ -26,7 +26,7 @@ def default_map(target: Target, seed: int, policy: MapPolicy = DEFAULT) -> Trans
     space = target.space
     if not laplace_fits(target, policy):
         if len(components_of(target)) == 1 == len(space.kinds):
-            return Ordered(mixture_flow(space, seed=seed))
+            return OrderedComponents(mixture_flow(space, seed=seed))
         return mixture_flow(space, seed=seed)
     return Laplace(target, CosmicFlow(space, layers=policy.layers_in_laplace, seed=seed))
 

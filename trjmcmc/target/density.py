@@ -19,9 +19,9 @@ from .likelihood import Active, Likelihood, LogLikelihood, each_kind
 from .prior import Prior, PriorSpec
 from .support import log_density_of, unchecked, within_support
 
-PROBES = 5  # points at which priors and likelihoods are looked at, at construction
+PROBES = 5  # prior draws at which priors and likelihoods are tried at construction
 
-FAR = 30.0  # nats below typical prior draws, from where overflow in a likelihood is forgiven
+FAR = 30.0  # log prior below that of typical draws, nats, where overflow is not an error
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,10 @@ class Density:
         return {k: _masked(v, items[:, masked[k]]) if k in masked else v for k, v in values.items()}
 
     def sample(self, n: int, items: Tensor | None) -> dict[str, Tensor]:
-        """Prior draws from the global generator; unused items hold draws too."""
+        """``n`` prior draws from torch's global generator, by name (n, *shape).
+
+        Items that are not in use, (n, n_items), hold draws too.
+        """
         values: dict[str, Tensor] = {}
         for block in self.blocks:
             prior = block.prior
@@ -121,6 +124,7 @@ class Density:
         return values
 
     def constrain(self, theta: Tensor, items: Tensor | None) -> dict[str, Tensor]:
+        """Values by name, (C, *shape), of coordinates (C, D) with items (C, n_items) in use."""
         values: dict[str, Tensor] = {}
         for block in self.blocks:
             prior = block.prior
@@ -129,10 +133,11 @@ class Density:
         return values
 
     def shown(self, theta: Tensor, items: Tensor) -> dict[str, Tensor]:
-        """Constrained parameters as the likelihood sees them: unused items are zero."""
+        """Values by name, (C, *shape), as the likelihood sees them: unused items are zero."""
         return self._entries(theta, items)[1]
 
     def unconstrain(self, values: dict[str, Tensor], items: Tensor | None, dim: int) -> Tensor:
+        """Padded coordinates (C, dim) of values (C, *shape) with items (C, n_items) in use."""
         first = next(iter(values.values())) if values else torch.zeros(1)
         theta = first.new_zeros(len(first), dim)
         for block in self.blocks:

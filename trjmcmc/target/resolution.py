@@ -11,39 +11,39 @@ from torch import Tensor
 from ..errors import TRJError
 from .target import Target
 
-COARSE = 1 / 20  # spacing in standard deviations from which a posterior is not resolved
+COARSE = 1 / 20  # spacing of numbers, posterior standard deviations, that is too coarse
 
-WIDE = 64.0  # spacings that a fitted normal is wide at least: pull finds what was pushed
+WIDE = 64.0  # least standard deviation of a fitted normal, in spacings of numbers
 
-LOST = 1e-3  # share of a posterior beyond the last number, from where it matters
+LOST = 1e-3  # share of a posterior beyond the last number that is reported
 
-MOST = 2000  # draws of a model that are looked at
+MOST = 2000  # most draws of a model that are examined
 
-PRIOR_DRAWS = 256  # that tell the width of a prior
+PRIOR_DRAWS = 256  # draws from which the spread of a prior is computed
 
-FEWEST = 20  # draws from which a spread can be told
+FEWEST = 20  # fewest draws whose spread is computed
 
-NEAR = 0.1  # share of the draws in a neighbourhood
+NEAR = 0.1  # share of a model's draws in the neighbourhood of a draw
 
-SHARE = 0.25  # standard deviations of a normal's central tenth, about
+SHARE = 0.25  # width of a normal's central tenth, standard deviations, about
 
-FULL = 4.0  # spacings between neighbouring draws, up to which all numbers there are taken
+FULL = 4.0  # distance of neighbouring draws, spacings, up to which no number lies unused
 
-REACH = 4.0  # units of a coordinate next to its end, in which draws are counted
+REACH = 4.0  # units of a coordinate next to its end in which draws are counted
 
-SLOWEST = 0.02  # rate by unit at which a density falls towards an end, at least
+SLOWEST = 0.02  # least rate at which a density falls towards an end, nats a unit
 
-PART = 0.2  # share of the draws that lie among too few numbers, from where it matters
+PART = 0.2  # share of the draws among too few numbers that is reported
 
-SAID = 3  # parameters of a model that a message names
+NAMED = 3  # most parameters of a model that a message names
 
-SLOPE = 3.0  # units over which that rate is taken: values come in steps there
+SLOPE = 3.0  # units of a coordinate over which the fall of a density is measured
 
-FURTHER = (16.0, 100.0)  # units that double precision may reach further than single
+FURTHER = (16.0, 100.0)  # units of a coordinate that double precision may reach beyond single
 
-EXAMINED = 20  # models, the most frequent ones
+EXAMINED = 20  # most frequent models that are examined
 
-RARE = 0.01  # share of all draws up to which a model is left alone
+RARE = 0.01  # share of all draws up to which a model is not examined
 
 
 def spacing(x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
@@ -97,8 +97,8 @@ class Coarse(NamedTuple):
     prior: float
     bounded: bool
 
-    def said(self, dtype: torch.dtype) -> str:
-        """The doubt and its remedy, in words."""
+    def in_words(self, dtype: torch.dtype) -> str:
+        """What is not resolved and its remedy, in a sentence, for draws of a precision."""
         much = f"{self.gap / self.spread:.2g}" if self.spread else "many"
         remedies = ["use dtype=torch.float64"] * (dtype != torch.float64)
         if self.bounded:  # its values are reckoned from the bound: near zero they are as coarse
@@ -125,8 +125,8 @@ class Beyond(NamedTuple):
     share: float
     finer: float
 
-    def said(self, dtype: torch.dtype) -> str:
-        """The doubt and its remedy, in words."""
+    def in_words(self, dtype: torch.dtype) -> str:
+        """What is not resolved and its remedy, in a sentence, for draws of a precision."""
         remedy = (
             "use dtype=torch.float64"
             if self.finer < LOST
@@ -144,7 +144,7 @@ def resolution_doubts(
 ) -> dict[str, str]:
     """Models with a parameter that the working precision does not resolve, and what to do.
 
-    Two things are looked at. Neighbouring numbers must lie closer than a twentieth of the
+    Two conditions are checked. Neighbouring numbers must lie closer than a twentieth of the
     posterior's standard deviation where a fifth of the draws are, both in the unconstrained
     coordinate and in the value that it becomes (whose rounding is measured against double
     precision). And next to nothing of the posterior may lie beyond the last number at which a
@@ -192,9 +192,9 @@ def resolution_doubts(
         doubts: list[Coarse | Beyond] = [*_coarse(target, twin, code, flat[rows], used)]
         doubts += _beyond(target, twin, code, flat[rows], used)
         if doubts:
-            said = "; ".join(d.said(target.dtype) for d in doubts[:SAID])
-            more = f"; and {len(doubts) - SAID} more" if len(doubts) > SAID else ""
-            found[target.space.label(code[None])[0]] = said + more
+            text = "; ".join(d.in_words(target.dtype) for d in doubts[:NAMED])
+            more = f"; and {len(doubts) - NAMED} more" if len(doubts) > NAMED else ""
+            found[target.space.label(code[None])[0]] = text + more
     return found
 
 

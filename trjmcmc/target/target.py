@@ -182,7 +182,7 @@ class Target(Counted):
         Arguments:
             code: Models, shape (C, L), int64.
             theta: Padded unconstrained coordinates, shape (C, D); spare slots are ignored.
-            surrogate: Use the models' smooth surrogates where they have one.
+            surrogate: Take the models' smooth surrogates of their likelihoods, where they have one.
             total: What the components add up to, (C, *data), if the likelihood is
                 :class:`Additive` and that is known.
 
@@ -257,7 +257,7 @@ class Target(Counted):
             code: Models, shape (C, L).
             theta: Padded coordinates, shape (C, D).
             temper: Exponent of the likelihood in [0, 1], one number or shape (C,).
-            surrogate: Use the models' smooth surrogates where they have one.
+            surrogate: Take the models' smooth surrogates of their likelihoods, where they have one.
 
         Returns:
             Values, shape (C,), nats, and gradients, shape (C, D), zero in spare slots.

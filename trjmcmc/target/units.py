@@ -1,4 +1,4 @@
-"""What maps and kernels ask about a target's coordinates."""
+"""Units of a target's coordinates: median and spread of their prior."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..errors import ConfigurationError
 from ..rng import seeded
 from .target import Target
 
-STEP = 0.02  # prior standard deviations between gradients whose difference is taken
+STEP = 0.02  # step of a finite difference of gradients, prior standard deviations
 
-WIDEST = 4.0  # prior standard deviations that a posterior is taken to have at most
+WIDEST = 4.0  # largest standard deviation assumed of a posterior, prior standard deviations
 
-PRIOR_DRAWS = 1024  # that tell where the prior lies
+PRIOR_DRAWS = 1024  # draws from which median and spread of the prior are computed
 
 
 def prior_units(target: Target) -> tuple[Tensor, Tensor]:

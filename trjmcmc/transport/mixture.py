@@ -12,7 +12,7 @@ from ..errors import ConfigurationError
 from ..space.base import Space
 from .base import Bijection, Choosing, Standardisable, Transport
 from .cosmic import CosmicFlow
-from .parts import Components, Diagonals, Maps
+from .parts import Diagonals, Maps, Parts
 from .reference import Extended, Reference
 from .standard import TABLE
 
@@ -34,7 +34,7 @@ class Mixture(Choosing):
 
     Arguments:
         components: Bijections of one space that pass spare coordinates, with one reference; or
-            a :class:`Components` that evaluates them together.
+            a :class:`Parts` that evaluates them together.
         outer: A bijection T that all components share; the identity if omitted.
         log_weights: Shape (M, K) by model, or (1, K); not normalised; equal if omitted.
         sticky: Whether small moves tend to keep the component; otherwise each proposal
@@ -58,13 +58,13 @@ class Mixture(Choosing):
 
     def __init__(
         self,
-        components: Components | Sequence[Bijection],
+        components: Parts | Sequence[Bijection],
         outer: Bijection | None = None,
         *,
         log_weights: Tensor | None = None,
         sticky: bool = True,
     ) -> None:
-        if not isinstance(components, Components):
+        if not isinstance(components, Parts):
             if not components or not all(c.spares_pass for c in components):
                 raise ConfigurationError("Mixture: expected components that pass spare coordinates")
             components = Maps(components)

@@ -21,7 +21,7 @@ KNOWN = 0.05  # nats that rounding of a gap may change the density by
 GUESSES = 256  # draws of a model from a location and a scale
 
 
-class Ordered(Choosing):
+class OrderedComponents(Choosing):
     r"""A map of the components in increasing order of a key, and a random order after it.
 
     Names of like components mean nothing, so that a posterior over k of them has k! copies of
@@ -60,7 +60,7 @@ class Ordered(Choosing):
         >>> from trjmcmc import problems
         >>> from trjmcmc.transport import CosmicFlow
         >>> space = problems.pulses(most=3).space
-        >>> flow = Ordered(CosmicFlow(space, layers=2, hidden=(8,)), by=1)
+        >>> flow = OrderedComponents(CosmicFlow(space, layers=2, hidden=(8,)), by=1)
         >>> z = flow.reference.sample((5, 9), torch.Generator().manual_seed(0), torch.float32)
         >>> code = torch.tensor([[0], [1], [2], [3], [3]])
         >>> theta, log_q = flow.push(z, code)
@@ -80,7 +80,7 @@ class Ordered(Choosing):
         counted = (space.slot_item < space.n_items).any()
         if not space.counts or len(space.kinds) != 1 or not bool(counted):
             raise ConfigurationError(
-                "Ordered: expected a space of Counts, of one kind, with components to count"
+                "OrderedComponents: expected a space of Counts, of one kind, with components"
             )
         super().__init__(space, Extended(base.reference, space.n_items))
         slots = space.slots_of(space.kinds[0])
@@ -213,7 +213,11 @@ class Ordered(Choosing):
         if len(gaps) and float(gaps.mean()) > 0:
             self.unit.copy_(gaps.mean())
         u = self._ordered(theta, code)[0]
-        return self.base.arrange(code, u) if isinstance(self.base, Ordered) else (self.base, u)
+        return (
+            self.base.arrange(code, u)
+            if isinstance(self.base, OrderedComponents)
+            else (self.base, u)
+        )
 
     def unwrap(self, code: Tensor, theta: Tensor) -> tuple[Transport, Tensor]:
         """The name of :meth:`arrange` up to version 0.10."""

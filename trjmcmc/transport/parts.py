@@ -21,7 +21,7 @@ SMALL = 40  # dimensions up to which a matrix a row may be copied: as fast as so
 Way = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of a bijection, either
 
 
-class Components(nn.Module, ABC):
+class Parts(nn.Module, ABC):
     """Several maps to one reference, evaluated together."""
 
     def __init__(self, space: Space, reference: Reference, number: int) -> None:
@@ -41,7 +41,7 @@ class Components(nn.Module, ABC):
         """Reference points (C, D), each through the map that ``pick`` (C,) names."""
 
 
-class Maps(Components):
+class Maps(Parts):
     """Any bijections that pass spare coordinates."""
 
     def __init__(self, maps: Sequence[Bijection]) -> None:
@@ -79,7 +79,7 @@ class Maps(Components):
         return torch.cat(found)[torch.argsort(order)] if found else x
 
 
-class Gaussians(Components):
+class Gaussians(Parts):
     """K affine maps a model from tables: the components of Gaussian mixtures.
 
     Arguments:
@@ -149,7 +149,7 @@ class Gaussians(Components):
         return apply_by_group(which, functions, x, torch.zeros_like(table[..., 0].flatten(0, 1)))[0]
 
 
-class Diagonals(Components):
+class Diagonals(Parts):
     """Diagonal affine maps whose shifts and log-scales are linear in the model's context.
 
     Arguments:

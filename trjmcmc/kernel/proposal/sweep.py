@@ -44,7 +44,7 @@ class SweepWalk(Walk):
 
     Source:
         Sweep operator: Goodnight (1979), https://doi.org/10.1080/00031305.1979.10482685;
-        surrogate transitions: Liu (2001), section 9.4.3
+        walks under a score: Liu (2001), section 9.4.3
 
     Example:
         >>> from trjmcmc import problems

@@ -29,7 +29,7 @@ class Walk(IndexProposal):
     def log_prob(self, new: Tensor, code: Tensor) -> Tensor:
         raise ConfigurationError(
             f"{type(self).__name__}: its probabilities are known in ratios only; mix it with "
-            "others as kernels (trj.kernel.Cycle or Mixture) and not in a MixtureProposal"
+            "others as kernels (trj.kernel.Cycle or MixtureKernel) and not in a MixtureProposal"
         )
 
 
@@ -57,8 +57,8 @@ class ScoreWalk(Walk):
         ConfigurationError: The space has no neighbours; ``steps`` below 1.
 
     Source:
-        Surrogate transitions: Liu, "Monte Carlo Strategies in Scientific Computing" (2001),
-        section 9.4.3
+        Such walks ("surrogate transitions" there): Liu, "Monte Carlo Strategies in Scientific
+        Computing" (2001), section 9.4.3
 
     Example:
         >>> from trjmcmc import Subsets
