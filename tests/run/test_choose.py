@@ -280,7 +280,7 @@ def test_a_dear_newcomer_does_not_drive_out_what_was_better_without_it(monkeypat
     monkeypatch.setattr(
         auto.Auto,
         "measure",
-        lambda self, name, moves: (Segment(rates[name], 10.0, 0.01, True, 40), moves),
+        lambda self, name, kernel: Segment(rates[name], 10.0, 0.01, True, 40),
     )
     found = auto.Auto.__new__(auto.Auto)
     found._moves, found._found, found._together = {}, {}, None

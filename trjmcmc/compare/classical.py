@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import zuko
+from torch import Tensor
 
+from .. import clock
 from ..draws import Pool
 from ..errors import ConfigurationError
 from ..fit.objective import ForwardKL
 from ..fit.reverse import ReverseKL
 from ..fit.trace import FitTrace
 from ..fit.train import train
+from ..fit.trainer import FEW_MODELS, Recipe
 from ..fit.units import calibrate
 from ..kernel.base import Kernel
 from ..kernel.between.birth_death import BirthDeath
@@ -28,7 +30,9 @@ from ..kernel.inside.random_walk import RandomWalk
 from ..kernel.proposal.base import IndexProposal
 from ..kernel.proposal.fixed import Fixed
 from ..kernel.proposal.neighbours import Neighbours
+from ..run.policy import Shares
 from ..run.sampler import TRJSampler
+from ..run.strategy import Strategy
 from ..space.base import Space, several
 from ..space.model_list import ModelList
 from ..target.target import Target
@@ -81,50 +85,68 @@ class ClassicalSampler(TRJSampler):
         500
     """
 
-    fit_share = 1.0  # the published fit, in full or not at all
-
     def __init__(self, target: Target, method: str, **options: Any) -> None:
         if method not in METHODS:
             raise ConfigurationError(f"method: expected one of {list(METHODS)}, got {method!r}")
         self.method = method
-        super().__init__(target, kernel=self._placeholder, **options)
-        if METHODS[method].each and not self._recipe.few:
+        super().__init__(target, strategy=Classical(method), **options)
+        few = target.space.size is not None and target.space.size <= FEW_MODELS
+        if METHODS[method].each and not few:
             raise ConfigurationError(
                 f"{method}: it fits something to each model, and there are too many models"
             )
         if METHODS[method].gradient and not self.target.differentiable:
             raise ConfigurationError(f"{method}: reverse KL needs the likelihood's gradient")
 
-    def _placeholder(self, target: Target, transport: Transport) -> Kernel:
-        to = proposal(target) if several(target.space) else None
-        kernels: list[Kernel] = [] if to is None else [BirthDeath(target, to)]
-        return Cycle([*kernels, RandomWalk(target)])
 
-    def _weigh(self, evaluations: int | None = None, until: float = math.inf) -> None:
-        """The classical samplers count visits."""
+class Classical(Strategy):
+    """Fits a classical jump to a pilot run, and samples with it and random walks.
 
-    def _train_and_weigh(
+    Arguments:
+        method: One of :data:`METHODS`.
+    """
+
+    weighs = False  # the classical samplers count visits
+
+    def __init__(self, method: str) -> None:
+        self.method = method
+        self._jump: Kernel | None = None
+
+    def fit_share(self, shares: Shares) -> float:
+        """All of it: the published fit, in full or not at all."""
+        return 1.0
+
+    def fit(
         self,
+        trainer: Recipe,
         *,
-        max_evaluations: int | None = None,
         deadline: float = math.inf,
         progress: bool = True,
         **settings: Any,
     ) -> FitTrace:
-        begun = time.perf_counter()
-        recipe, target, method = self._recipe, self.target, METHODS[self.method]
-        recipe.survey(progress=progress)
+        """Fit the jump; of the settings only a deadline and the bar matter."""
+        begun, target, method = clock.now(), trainer.target, METHODS[self.method]
+        trainer.survey(progress=progress)
         pool = None
         if method.pilot:
-            if recipe.audit is None:
+            if trainer.audit is None:
                 raise ConfigurationError(f"{self.method}: no pilot run was possible")
-            pool = recipe.audit.pool()
+            pool = trainer.audit.pool()
         fit = {"steps": STEPS, "deadline": deadline}
-        jump = method.make(target, pool, self._generator, fit)
-        self._make_kernel = lambda t, m: Cycle([jump, (RandomWalk(t, scale=recipe.scale), WALKS)])
-        recipe.trace = FitTrace()
-        recipe.seconds["fit"] = time.perf_counter() - begun - recipe.seconds.get("survey", 0.0)
-        return recipe.trace
+        self._jump = method.make(target, pool, trainer.generator, fit)
+        trainer.trace = FitTrace()
+        spent = clock.now() - begun - trainer.seconds.get("survey", 0.0)
+        trainer.seconds["fit"] = spent
+        return trainer.trace
+
+    def kernel(
+        self, target: Target, transport: Transport, trainer: Recipe, guess: Tensor | None
+    ) -> Kernel:
+        """The fitted jump and random walks; before the fit, births and deaths."""
+        if self._jump is not None:
+            return Cycle([self._jump, (RandomWalk(target, scale=trainer.scale), WALKS)])
+        births = [BirthDeath(target, proposal(target))] if several(target.space) else []
+        return Cycle([*births, RandomWalk(target)])
 
 
 def proposal(target: Target) -> IndexProposal:
