@@ -106,8 +106,7 @@ class Bench:
     ) -> tuple[Segment, list[Kernel]]:
         """Go on with moves between models in turn; their segment, and what they have become."""
         found, learned = self.measure(self.kernel_of(moves), steps, most_seconds)
-        assert isinstance(learned, Cycle)
-        return found, [move for move, _ in learned.kernels[: len(moves)]]
+        return found, moves_of(learned)[: len(moves)]
 
     def measure_named(self, names: Names, steps: int, most_seconds: float = math.inf) -> Segment:
         """Measure moves that have been taken up, in turn, and keep what they have learned."""
@@ -201,6 +200,12 @@ class Bench:
     def efficiencies(self) -> dict[str, float]:
         """Effective draws a second by what was measured."""
         return {spelled(names): f.efficiency for names, f in self.found.items()}
+
+
+def moves_of(kernel: Kernel) -> list[Kernel]:
+    """The moves of a kernel of :meth:`Bench.kernel_of`: those between models, then those inside."""
+    assert isinstance(kernel, Cycle)
+    return [move for move, _ in kernel.kernels]
 
 
 def spelled(names: Names) -> str:

@@ -19,6 +19,7 @@ from ..target.tempered import Tempered
 from ..transport.base import Identity
 from ..transport.normals import gaussian_mixture
 from ..transport.ordered import OrderedComponents
+from .bench import moves_of
 from .carry import carry
 from .choose import Choice, Chooser
 from .count import Tally
@@ -71,9 +72,8 @@ class ComponentChooser(Chooser):
             self._by(0.5),
             self.policy.tempering,
         )
-        assert isinstance(kernel, Cycle)
-        every = {name: kernel.kernels[i][0] for i, name in enumerate(every)}
         bench.ancestor = bench.ancestor[origin]
+        every = dict(zip(every, moves_of(kernel), strict=False))
         if splits:
             self._look(every, self.policy.segments.steps, self._end)
             bench.clear()
