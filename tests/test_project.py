@@ -3,7 +3,6 @@ import json
 import re
 import runpy
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
@@ -99,20 +98,6 @@ def test_imports_point_one_way():
             other = node.module.split(".")[0] if depth == 0 else room
             assert other not in allowed_late, (path, other)
             assert order.index(other) <= order.index(room), (path, other)
-
-
-def test_the_readme_example_runs(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    text = (ROOT / "README.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert blocks
-    scope = {}
-    for block in blocks:
-        with warnings.catch_warnings():
-            if "max_seconds" in block:  # how far it comes is a matter of the machine
-                warnings.simplefilter("ignore", trj.errors.ConvergenceWarning)
-            exec(compile(block, "README.md", "exec"), scope)
-    assert "visits" in capsys.readouterr().out
 
 
 SCRIPTS = [p for d in ("examples", "benchmarks") for p in sorted((ROOT / d).glob("*.py"))]
