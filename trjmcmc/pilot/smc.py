@@ -1,4 +1,4 @@
-"""Tempered sequential Monte Carlo from the prior, many models at once; nothing is thrown away."""
+"""Tempered sequential Monte Carlo from the prior, many models at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BISECTIONS = 40  # of the log of a step of the temperature
 
 LOG_SMALLEST_STEP = -200.0  # where that bisection begins
 
-MAX_TEMPERATURES = 500
+MAX_TEMPERATURES = 500  # after which a run that has not reached the posterior is given up
 
 CHUNK = 16_384  # points evaluated at once: fits the caches
 
