@@ -14,8 +14,12 @@ from trjmcmc.fit.trainer import Trainer
 from trjmcmc.pilot.policy import AuditPolicy, SurveyPolicy
 
 SMALL = TrainerPolicy(
+    most_mends=0,
     training=TrainingPolicy(window_steps=10),
-    survey=SurveyPolicy(mode_draws=100, audit=AuditPolicy(most_particles=100, scored_draws=200)),
+    survey=SurveyPolicy(
+        mode_draws=100,
+        audit=AuditPolicy(most_particles=100, scored_draws=200, draws_per_model=2000),
+    ),
 )
 
 
@@ -63,7 +67,7 @@ def test_draws_from_elsewhere_join_in(trainer, generator, monkeypatch):
     extra = Pool(code, theta, torch.zeros(150, dtype=torch.float64))
     seen.clear()
     quick(trainer, extra=extra)
-    assert len(seen[0].code) == alone + 150
+    assert alone == 6000 and len(seen[0].code) == alone + 150
 
 
 def test_a_deadline_holds_as_long_as_it_is_set(trainer):
