@@ -21,7 +21,6 @@ import torch
 from matplotlib import pyplot as plt
 
 import trjmcmc as trj
-from trjmcmc.plot.models import plot_models, plot_running
 from trjmcmc.plot.style import PALETTE
 from trjmcmc.problems.coal_mining import DAYS, LENGTH
 
@@ -72,9 +71,9 @@ def draw(result: trj.Result, path: Path) -> None:
     )
     left.set(xlabel="year", ylabel="rate (disasters a year)", xlim=(1851, 1963))
     left.legend(frameon=False, fontsize=8)
-    plot_models(result, middle)
+    result.plot_models(middle)
     middle.set(xlabel="number of change points")
-    plot_running(result, right)
+    result.plot_running(right)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
     plt.close(figure)

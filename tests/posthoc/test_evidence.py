@@ -513,7 +513,7 @@ def test_a_disagreement_names_models_and_routes_and_says_what_to_do(regression):
     other = trj.Result(
         result.space,
         result.raw,
-        result._values,
+        result._parameters.values,
         wrong,
         result.report,
         crossings=result.crossings,
@@ -581,7 +581,7 @@ def test_jumps_of_few_chains_are_counted_in_stretches_of_time(chains):
     crossings, stays = result.crossings
     assert 16 <= len(stays) <= 200 and float(stays.sum()) == chains * 3000
     assert crossings.shape == (len(stays), 3, 3)
-    for label, e in result._bartolucci.items():
+    for label, e in result._visits.by_jumps.items():
         assert abs(e.value - target.truth.probabilities[label]) < 5 * e.std_error < 0.2
 
 
@@ -844,7 +844,7 @@ def test_inclusion_probabilities_combine_what_was_weighed_and_what_was_visited()
     target = trj.problems.conjugate_selection()
     assert target.space.size == 1024
     result = trj.TRJSampler(target, seed=1).run(draws=100, chains=64, progress=False)
-    assert result._partial and 0.05 < result._whole.value < 1
+    assert result._evidences.partial and 0.05 < result._evidences.whole.value < 1
     found = result.inclusion_probabilities()
     gap = found["combined"] - target.inclusion.numpy()
     assert (gap.abs() < 4 * found["combined_se"]).all()

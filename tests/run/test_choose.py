@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import torch
 from torch.distributions import Normal
+from trjmcmc.run.look import Segment, indicator_times
 
 import trjmcmc as trj
 from tests import toys
@@ -19,7 +20,6 @@ from trjmcmc.errors import ConfigurationError, TRJWarning
 from trjmcmc.estimate import progress_of
 from trjmcmc.kernel import HMC, Informed, Jump, adapting, start
 from trjmcmc.run import choose as auto
-from trjmcmc.run.look import Segment, indicator_times
 from trjmcmc.run.stop import Enough
 from trjmcmc.transport import Identity
 

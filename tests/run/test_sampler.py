@@ -341,7 +341,7 @@ def far_intercept():
 def intercept_density(x, y):
     """Posterior of the intercept-only model on a grid, normalised."""
     grid = torch.linspace(-4, 9, 4001, dtype=torch.float64)
-    likelihood = trj.problems.robust_regression(x, y)._densities[0].likelihood.function
+    likelihood = trj.problems.robust_regression(x, y)._densities.each[0].likelihood.function
     params = {"beta": torch.nn.functional.pad(grid[:, None], (0, 3))}
     log_p = likelihood(params) + Normal(0.0, 10.0).log_prob(grid)
     return grid, log_p.softmax(0)

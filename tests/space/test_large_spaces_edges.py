@@ -212,7 +212,7 @@ def test_shares_of_weighed_models_carry_the_error_of_what_they_share():
     table = result.model_probabilities()
     weighed = table["combined"].notna()
     assert 2 < weighed.sum() < len(table)
-    whole = result._whole
+    whole = result._evidences.whole
     assert 0 < whole.value < 1 and whole.std_error > 0
     for route in ("combined", "importance"):
         assert table[route][weighed].sum() == pytest.approx(whole.value, rel=0.05)

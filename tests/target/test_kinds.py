@@ -276,7 +276,7 @@ def test_a_result_has_tables_pictures_and_files_of_both_kinds(result, tmp_path):
     def product(p, active):
         return p["a"].sum(-1) * active["lines"].sum(-1)
 
-    assert set(result.predict(product).by_model) == set(result._visited)
+    assert set(result.predict(product).by_model) == set(result._indicator.visited)
     ratio = float(
         result.reweight(lambda code: -1.0 * code[:, 1]).model_probabilities().sum().iloc[0]
     )

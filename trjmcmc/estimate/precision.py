@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from ..space.base import Space
-from ..space.subsets import Subsets
 from .mean import mean_error
 
 COUNTED = 64  # most models whose probabilities are watched one by one
@@ -22,7 +21,7 @@ COMMON = 0.01  # probability of a model from which its Bayes factor is watched
 
 
 def features(space: Space, code: Tensor) -> Tensor:
-    """Indicators whose means are watched: one a model, or in a large space one a unit.
+    """Indicators whose means are watched: one a model, or in a large space one a unit or item.
 
     Of a long list or range, the models that occur most have one each, the rest one together.
 
@@ -35,8 +34,10 @@ def features(space: Space, code: Tensor) -> Tensor:
     """
     if space.size == 1:
         return torch.ones(*code.shape[:-1], 1, dtype=torch.float64, device=code.device)
-    if isinstance(space, Subsets) and (space.size is None or space.size > COUNTED):
+    if space.units and not space.few:
         return code.double()
+    if space.size is None:
+        return space.items(code.flatten(0, -2)).unflatten(0, code.shape[:-1]).double()
     index = space.index(code.reshape(-1, code.shape[-1]))
     size = int(space.size or 0)
     if size > COUNTED:

@@ -12,6 +12,7 @@ from ..pilot.report import AuditReport, ModelAudit
 from ..pilot.screening import Screening, screen
 from ..pilot.smc import TemperedSMC
 from ..pilot.through_emcee import emcee_pool
+from ..space.codes import FEW_MODELS
 from ..transport.normals import NormalMixture, gaussian_mixture
 from ..weights.base import ModelWeights, Uniform
 from ..weights.belief import GaussianProcess, GaussianSurrogate
@@ -24,7 +25,7 @@ from .objective import ForwardKL, Objective, forward_kl
 from .reverse import ReverseKL, reverse_kl
 from .trace import FitTrace
 from .train import train
-from .trainer import FEW_MODELS, Trainer
+from .trainer import Trainer
 
 __all__ = [
     "FEW_MODELS",

@@ -11,7 +11,6 @@ from torch import Tensor
 from ..errors import ConfigurationError
 from ..grouping import group_means
 from ..space.codes import distinct
-from ..space.subsets import Subsets
 from ..target.target import Target
 from ..transport.base import Transport
 from ..weights.base import ModelWeights
@@ -171,7 +170,6 @@ def present_loss(
         Premchandar, "Normalizing flows aided variational inference", eq. 4.3
     """
     code, space = bits.detach().long(), target.space
-    assert isinstance(space, Subsets)
     with torch.no_grad():
         theta, log_q = transport.push(z, code)
         everything, _ = transport.push(z, torch.ones_like(code))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ..plot.training import plot_fit
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -40,6 +42,4 @@ class FitTrace:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Objective against step; the part with a tempered likelihood is dashed."""
-        from ..plot.training import plot_fit
-
-        return plot_fit(self, ax)
+        return plot_fit(self.step, self.objective, self.temper, self.best_step, ax)

@@ -20,7 +20,7 @@ from ..pilot.given import user_pool
 from ..pilot.report import AGREEMENT, Score
 from ..pilot.survey import PilotRuns, part_of_the_time_left
 from ..pilot.through_emcee import emcee_pool
-from ..space.codes import distinct
+from ..space.codes import FEW_MODELS, distinct
 from ..target.target import Target
 from ..transport.base import Transport
 from ..transport.laplace import Laplace
@@ -33,8 +33,6 @@ from .reverse import ReverseKL
 from .standardise import moments, standardise, typical_scale
 from .trace import FitTrace
 from .train import train
-
-FEW_MODELS = 64  # most models that are audited one by one
 
 Pilot = bool | str | Mapping[Any, Mapping[str, Any]] | Pool | None
 
@@ -74,8 +72,7 @@ class Trainer:
         self.target, self.transport, self.generator = target, transport, generator
         self.policy, self._make_weights = policy, weights
         self.pilot = PilotRuns(target, generator, policy.survey)
-        size = target.space.size
-        self._fitted = Fitted(transport, few=size is not None and size <= FEW_MODELS)
+        self._fitted = Fitted(transport, few=target.space.few)
         self._deadline = math.inf
         self._audits = False  # whether the last fit was to be audited
 

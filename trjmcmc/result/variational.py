@@ -13,7 +13,6 @@ from ..draws import Draws
 from ..estimate.estimate import Estimate
 from ..estimate.mean import mean_error
 from ..space.codes import distinct
-from ..space.subsets import Subsets
 from ..target.target import Target
 from ..transport.base import Transport
 from ..weights.base import ModelWeights
@@ -131,7 +130,7 @@ def variational(
         log_p[top].exp().tolist(), index=space.label(models[top]), name="probability"
     )
     inclusion = None
-    if isinstance(space, Subsets):
+    if space.has_named_items:
         shares = space.items(code).double().mean(0).tolist()
         inclusion = _inclusion(dict(zip(space.names, shares, strict=True)))
     answer = Variational(type(weights).__name__, probabilities, inclusion, elbo)

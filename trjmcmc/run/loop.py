@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from .. import clock
 from ..draws import Draws, Pool, Recorder
 from ..errors import BudgetError, InterruptedWarning, TRJError, warn_user
 from ..kernel.base import Kernel, State, adapting
@@ -32,7 +32,7 @@ def warm_up(
 ) -> tuple[State, Pool | None]:
     """Advance chains without recording them as results; kernels adapt here and nowhere else.
 
-    It ends early at ``deadline``, a time by ``time.monotonic``.
+    It ends early at ``deadline``, a time by :func:`trjmcmc.clock.now`.
 
     Returns:
         Where they are, and a selection of their second half that a map may be trained on.
@@ -54,7 +54,7 @@ def warm_up(
                 kept.append(State(state.code[some], state.theta[some], state.log_joint[some]))
             if on_step is not None:
                 on_step()
-            if time.monotonic() >= deadline:
+            if clock.now() >= deadline:
                 tally.check()
                 break
     return state, pooled(kept)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 
-from ..fit.trainer import FEW_MODELS
 from ..space.base import Space
-from ..space.model_list import ModelList
 from ..target.exchangeable import components_of
 from ..target.target import Target
 from ..transport.base import Transport
@@ -28,7 +26,7 @@ def default_map(target: Target, seed: int) -> Transport:
     the models are many and differentiable."""
     space = target.space
     if not laplace_fits(target):
-        if len(components_of(target)) == 1 == len(getattr(space, "kinds", ())):
+        if len(components_of(target)) == 1 == len(space.kinds):
             return Ordered(mixture_flow(space, seed=seed))
         return mixture_flow(space, seed=seed)
     return Laplace(target, CosmicFlow(space, layers=LAYERS_INSIDE, seed=seed))
@@ -37,13 +35,13 @@ def default_map(target: Target, seed: int) -> Transport:
 def laplace_fits(target: Target) -> bool:
     """Whether the models are many, have gradients, and curvatures are not too large."""
     space = target.space
-    few = isinstance(space, ModelList) or (space.size is not None and space.size <= FEW_MODELS)
-    return not few and target.differentiable and 0 < target.dim <= MOST_LAPLACE
+    many = space.has_items and not space.few
+    return many and target.differentiable and 0 < target.dim <= MOST_LAPLACE
 
 
 def default_weights(space: Space) -> ModelWeights:
     """A table of few models; an autoregressive network over the codes of many."""
-    if space.size is not None and space.size <= FEW_MODELS:
+    if space.few:
         return Categorical(space)
     return Made(space)
 

@@ -29,9 +29,6 @@ from ..kernel.proposal.neighbours import Neighbours
 from ..kernel.proposal.sweep import SweepWalk
 from ..pilot.modes import mode_map
 from ..space.base import Space, several
-from ..space.counts import Counts
-from ..space.model_list import ModelList
-from ..space.subsets import Subsets
 from ..target.exchangeable import Components, components_of
 from ..target.target import Target
 from ..transport.base import Transport
@@ -77,7 +74,7 @@ def log_guess(fitted: Fitted, log_mass: dict[str, Estimate], device: torch.devic
 
 def proposal(space: Space, few: bool, guess: Tensor | None) -> IndexProposal:
     """By evidences where the models are few, else to neighbours."""
-    if not few and not isinstance(space, ModelList):
+    if not few and space.has_items:
         return Neighbours(space)
     return Fixed(space, guess, other=True)
 
@@ -122,10 +119,10 @@ def between_modes(target: Target, fitted: Fitted) -> list[Kernel]:
 def birth_death(target: Target, guess: Tensor | None) -> Kernel:
     """The classical move: to neighbours, and where models are few to any."""
     space = target.space
-    if not isinstance(space, Subsets | Counts) or (space.gaps and space.enumerable):
+    if not space.has_items or (space.gaps and space.enumerable):
         return BirthDeath(target, Fixed(space, guess, other=True))
     near: IndexProposal = Neighbours(space, swap=swaps(space))
-    if guess is not None and not isinstance(space, Counts):
+    if guess is not None and not space.counts:
         near = MixtureProposal([near, Fixed(space, guess, other=True)], [LOCAL, 1 - LOCAL])
     return BirthDeath(target, near)
 
@@ -174,4 +171,4 @@ def plain_kernel(target: Target, guess: Tensor | None) -> Kernel:
 
 def swaps(space: Space) -> float:
     """Share of the swaps among neighbours."""
-    return SWAP if isinstance(space, Subsets) and space.code_width > 1 else 0.0
+    return SWAP if space.units > 1 else 0.0

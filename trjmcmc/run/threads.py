@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
+
+from .. import clock
 
 TRIAL_SHARE = 0.05  # of the time left
 
@@ -41,16 +42,16 @@ def fastest_threads(
         yield 1
         return
     seconds = dict.fromkeys((before, 1), float("inf"))
-    end = time.perf_counter() + TRIAL_SHARE * seconds_left
+    end = clock.now() + TRIAL_SHARE * seconds_left
     try:
         for _ in range(TRIALS):
-            if time.perf_counter() > end:
+            if clock.now() > end:
                 break
             for threads in seconds:
                 torch.set_num_threads(threads)
-                begun = time.perf_counter()
+                begun = clock.now()
                 work()
-                seconds[threads] = min(seconds[threads], time.perf_counter() - begun)
+                seconds[threads] = min(seconds[threads], clock.now() - begun)
         chosen = min(seconds, key=lambda threads: seconds[threads])
         torch.set_num_threads(chosen)
         yield chosen

@@ -9,6 +9,8 @@ from torch import Tensor
 
 ENUMERABLE = 1 << 16  # largest space that anything in the package lists model by model
 
+FEW_MODELS = 64  # models up to which each is fitted, weighed and reported by itself
+
 
 def distinct(code: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Distinct codes (U, L), which of them each row is (N,), and how often each occurs (U,)."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,7 +24,7 @@ PROBES = 5  # points at which priors and likelihoods are looked at, at construct
 FAR = 30.0  # nats below typical prior draws, from where overflow in a likelihood is forgiven
 
 
-@dataclass
+@dataclass(frozen=True)
 class Block:
     """One parameter of one model (or of all, in a large space) and its slots."""
 
@@ -40,6 +41,22 @@ class Block:
     def entry_size(self) -> int:
         """Slots of one entry: of what has a density of its own."""
         return max(1, self.prior.size // max(1, math.prod(self.prior.batch_shape)))
+
+
+class Evaluation(NamedTuple):
+    """What a density is at C points.
+
+    Attributes:
+        log_prior: Of the parameters, with the Jacobian, shape (C,), nats.
+        log_likelihood: Shape (C,), nats; without meaning where the log prior is -inf.
+        forgiven: Where numbers overflowed and the point counts as impossible, shape (C,), bool.
+        calls: Evaluations of the likelihood that this took; none of its smooth surrogate.
+    """
+
+    log_prior: Tensor
+    log_likelihood: Tensor
+    forgiven: Tensor
+    calls: int
 
 
 class Density:
@@ -70,8 +87,7 @@ class Density:
             self.blocks.append(Block(prior, start, prior.typical(example[1]), items))
             start += prior.size
         self.width = start
-        self.evaluations = 0
-        self.space, self.shared = space, space is not None
+        self.space = space
         self.likelihood = Likelihood(log_likelihood, vectorized, owner, "log_likelihood")
         self.surrogate = (
             None if surrogate is None else Likelihood(surrogate, vectorized, owner, "surrogate")
@@ -217,10 +233,14 @@ class Density:
         items: Tensor | None,
         surrogate: bool,
         total: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Log prior of the parameters, log likelihood, and where overflow was forgiven, (C,).
+    ) -> Evaluation:
+        """The density at C points.
 
-        ``total`` is what the active components add up to, where that is known.
+        Arguments:
+            theta: Padded coordinates, shape (C, D).
+            items: Items in use, shape (C, n_items), where models share the density.
+            surrogate: Take the smooth surrogate of the likelihood, if there is one.
+            total: What the components in use add up to, where that is known.
         """
         values, shown, log_densities = self._entries(theta, items)
         items = None if items is None else items.bool()  # from here on present is present
@@ -235,9 +255,10 @@ class Density:
             log_likelihood, calls = _where_possible(function, shown, active, log_prior)
         else:
             log_likelihood = function(shown, len(theta), self.by_kind(items)).to(theta.dtype)
-        self.evaluations += calls * (function is self.likelihood)
+        calls *= function is self.likelihood
         if on_host(theta) and bool((log_prior + log_likelihood < math.inf).all()):  # the usual case
-            return log_prior, log_likelihood, torch.zeros_like(log_prior, dtype=torch.bool)
+            none = torch.zeros_like(log_prior, dtype=torch.bool)
+            return Evaluation(log_prior, log_likelihood, none, calls)
         sound, typical = self._soundness(log_densities, items, theta)
         undefined = undefined_values(log_likelihood)
         broken = undefined_values(log_prior)  # a density's own arithmetic overflows
@@ -246,7 +267,8 @@ class Density:
         lost = broken & (extreme | (sound < typical - FAR))
         log_prior = torch.where(lost, -math.inf, log_prior)
         far = far | (undefined & lost)
-        return log_prior, torch.where(far, -math.inf, log_likelihood), far | lost
+        log_likelihood = torch.where(far, -math.inf, log_likelihood)
+        return Evaluation(log_prior, log_likelihood, far | lost, calls)
 
     def _soundness(
         self, log_densities: list[Tensor], items: Tensor | None, theta: Tensor
@@ -263,11 +285,18 @@ class Density:
         return sound, typical
 
     def to(self, dtype: torch.dtype, device: torch.device) -> Density:
+        """A copy whose priors are in another precision or on another device."""
         new = copy.copy(self)
         new.blocks = [
-            Block(b.prior.to(dtype, device), b.start, b.typical.to(device, dtype), b.items)
+            replace(b, prior=b.prior.to(dtype, device), typical=b.typical.to(device, dtype))
             for b in self.blocks
         ]
+        return new
+
+    def placed(self, starts: Mapping[str, int]) -> Density:
+        """A copy whose parameters begin at given slots, by name."""
+        new = copy.copy(self)
+        new.blocks = [replace(b, start=starts[b.prior.name]) for b in self.blocks]
         return new
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+import copy
 
 import torch
 from torch import Tensor
 
 from ..errors import ConfigurationError
-from ..space.counts import Counts
 from ..space.prior import gap_in
 from .target import Target
+from .tempered import Tempered
 
 ROWS = 32  # prior draws that are looked at
 
@@ -64,7 +64,7 @@ class Components:
 
     def __init__(self, target: Target, kind: int | str | None = None) -> None:
         space = target.space
-        if not isinstance(space, Counts) or not target.dim:
+        if not space.counts or not target.dim:
             raise ConfigurationError("expected a space of Counts with components to count")
         self.target, self.space = target, space
         self.place = space.place_of(kind)
@@ -94,6 +94,12 @@ class Components:
                 "the prior leaves out numbers of components between others, so that births and "
                 "deaths can't reach every model; give those a little mass"
             )
+
+    def on(self, target: Tempered) -> Components:
+        """The same components of a tempered target."""
+        new = copy.copy(self)
+        new.target = target
+        return new
 
     def _examples(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         code = self._full.expand(8, -1)
@@ -282,10 +288,18 @@ class Components:
         return f"{name}: {self.kind.name}" if len(self.space.kinds) > 1 else name
 
 
-@lru_cache(maxsize=1)  # looking costs likelihoods, and a run asks often; more would hold targets
 def components_of(target: Target) -> tuple[Components, ...]:
-    """The components that a target counts, one entry a kind; none if not exchangeable."""
-    kinds = target.space.kinds if isinstance(target.space, Counts) else ()
+    """The components that a target counts, one entry a kind; none if not exchangeable.
+
+    That costs likelihoods, and a run asks often: the target remembers the answer.
+    """
+    return target.once(_all_components)
+
+
+def _all_components(target: Target) -> tuple[Components, ...]:
+    if isinstance(target, Tempered):  # like components stay alike at any power
+        return tuple(part.on(target) for part in components_of(target.target))
+    kinds = target.space.kinds if target.space.counts else ()
     try:
         return tuple(Components(target, kind.name) for kind in kinds if kind.max)
     except ConfigurationError:

@@ -216,7 +216,7 @@ def _coarse(
     bounded = target.bounded(code)
     for i in coarse.nonzero()[:, 0].tolist():  # values after coordinates: they say more
         name, size = columns.names[i], float(columns.values[:, i].median())
-        ends = name.split("[")[0] in bounded
+        ends = columns.owners[i] in bounded
         found[name] = Coarse(
             name,
             size,
@@ -229,17 +229,27 @@ def _coarse(
 
 
 class _Columns(NamedTuple):
-    """Coordinates of points in a model, and the values they stand for, (n, K), float64."""
+    """Coordinates of points in a model, and the values they stand for.
+
+    Attributes:
+        names: Of the columns, K.
+        owners: The parameter that each column belongs to, K.
+        parameters: Those whose values are among the columns.
+        values: Shape (n, K), float64.
+    """
 
     names: list[str]
+    owners: list[str]
     parameters: list[str]
     values: Tensor
 
 
 def _columns(target: Target, code: Tensor, theta: Tensor, used: Tensor) -> _Columns:
     """Coordinates in use, then the values of parameters, those on a simplex left out."""
-    names, parameters = [target.slot_names[j] for j in used.tolist()], []
-    values, layout = [theta[:, used].double()], target.layout(code)
+    layout, parameters = target.layout(code), []
+    owner = {j: name for name, (at, _, _) in layout.items() for j in range(at.start, at.stop)}
+    names = [target.slot_names[j] for j in used.tolist()]
+    owners, values = [owner[j] for j in used.tolist()], [theta[:, used].double()]
     for name, value in target.constrain(code, theta).items():
         if layout[name][1] == "simplex":  # what is next to one is known by the rest
             continue
@@ -247,7 +257,8 @@ def _columns(target: Target, code: Tensor, theta: Tensor, used: Tensor) -> _Colu
         values.append(v)
         parameters.append(name)
         names += [f"{name}[{i}]" if v.shape[1] > 1 else name for i in range(v.shape[1])]
-    return _Columns(names, parameters, torch.cat(values, 1))
+        owners += [name] * v.shape[1]
+    return _Columns(names, owners, parameters, torch.cat(values, 1))
 
 
 def _rounding(target: Target, twin: Target, code: Tensor, theta: Tensor) -> dict[str, Tensor]:

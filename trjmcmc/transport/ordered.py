@@ -11,7 +11,6 @@ from torch.nn.functional import logsigmoid, softplus
 from ..errors import ConfigurationError
 from ..grouping import on_host
 from ..space.codes import distinct
-from ..space.counts import Counts
 from .base import Transport
 from .reference import Gaussian
 
@@ -79,7 +78,7 @@ class Ordered(Transport):
     def __init__(self, base: Transport, by: int | None = None) -> None:
         space = base.space
         counted = (space.slot_item < space.n_items).any()
-        if not isinstance(space, Counts) or len(space.kinds) != 1 or not bool(counted):
+        if not space.counts or len(space.kinds) != 1 or not bool(counted):
             raise ConfigurationError(
                 "Ordered: expected a space of Counts, of one kind, with components to count"
             )

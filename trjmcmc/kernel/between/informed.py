@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from ...errors import ConfigurationError
-from ...space.subsets import Subsets
 from ...target.target import Target
 from ...target.units import STEP, WIDEST, check_absent_is_zero, prior_units
 from ..base import Info, Kernel, State, accept
@@ -81,7 +80,7 @@ class InformedBirthDeath(Kernel):
 
     def __init__(self, target: Target, *, flips: int = FLIPS, name: str = "informed") -> None:
         space = target.space
-        if not isinstance(space, Subsets) or not space.code_width:
+        if not space.units:
             raise ConfigurationError(
                 f"InformedBirthDeath: expected a space of Subsets with items to choose, got {space}"
             )

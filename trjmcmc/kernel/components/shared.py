@@ -7,7 +7,6 @@ import math
 import torch
 
 from ...errors import ConfigurationError
-from ...space.counts import Counts
 from ...target.target import Target
 from ...target.units import prior_units
 from ..base import Info, Kernel, State, accept
@@ -48,7 +47,7 @@ class SharedWalk(Kernel):
             raise ConfigurationError(f"lengths: expected 0 < shortest <= longest, got {lengths}")
         space = target.space
         self.slots = (space.slot_item == space.n_items).nonzero()[:, 0]
-        if not isinstance(space, Counts) or not len(self.slots):
+        if not space.counts or not len(self.slots):
             raise ConfigurationError("shared walk: the components of this target share nothing")
         self.target, self.name = target, name
         self.scale = prior_units(target)[1][self.slots]

@@ -12,8 +12,6 @@ from torch import Tensor
 
 from ...errors import ConfigurationError
 from ...space.base import Space, check_enumerable
-from ...space.counts import Counts
-from ...space.subsets import Subsets
 
 
 class IndexProposal(ABC):
@@ -77,7 +75,8 @@ def check_weights(weights: Sequence[float] | None, number: int) -> list[float]:
 
 
 def check_neighbours(space: Space, what: str) -> None:
-    if not isinstance(space, Subsets | Counts):
+    """Refuse lists of models, in which any other model is a neighbour."""
+    if not space.has_items:
         raise ConfigurationError(
             f"{what}: expected Subsets or Counts, got {type(space).__name__}; use Fixed"
         )

@@ -11,9 +11,7 @@ from torch import Tensor
 
 from ...errors import ConfigurationError
 from ...space.base import Space, check_enumerable
-from ...space.model_list import ModelList
-from ...space.subsets import Subsets
-from .base import IndexProposal, check_neighbours, checked_table
+from .base import IndexProposal, checked_table
 
 LOG_LEAST = 30.0  # nats; no neighbour is less likely than this, so that each can be left again
 
@@ -58,10 +56,8 @@ class Informed(IndexProposal):
     ) -> None:
         if balance not in {"sqrt", "barker"}:
             raise ConfigurationError(f'balance: expected "sqrt" or "barker", got {balance!r}')
-        if isinstance(space, ModelList):
+        if not space.has_items:
             check_enumerable(space)
-        else:
-            check_neighbours(space, "Informed")
         self.space, self.balance = space, balance
         self._learner = _VisitScore(space) if score is None else None
         self._score = self._learner or _as_function(score, space)
@@ -78,7 +74,7 @@ class Informed(IndexProposal):
 
     def _portion(self, code: Tensor) -> int:
         """Chains whose neighbours fit into memory at once."""
-        units = code.shape[1] if isinstance(self.space, Subsets) else int(self.space.size or 2)
+        units = self.space.units or int(self.space.size or 2)
         return max(1, CELLS // max(1, units * code.shape[1]))
 
     def sample(self, code: Tensor, generator: torch.Generator) -> Tensor:
@@ -106,7 +102,7 @@ class Informed(IndexProposal):
         return torch.where(same, log_p, -math.inf).logsumexp(1)
 
     def _any(self, code: Tensor) -> bool:
-        return self.space.size is None or self.space.size > 1
+        return self.space.several
 
     def learn(self, code: Tensor) -> None:
         if self._learner is not None:
@@ -121,19 +117,21 @@ class _VisitScore:
 
     def __init__(self, space: Space) -> None:
         self.space = space
-        width = space.code_width if isinstance(space, Subsets) else int(space.size or 0)
+        if space.size is None and not space.units:
+            raise ConfigurationError("score: give one, for no table holds all models of this space")
+        width = space.units or int(space.size or 0)
         device = _device(space)
         self._on = torch.full((width,), 0.5, dtype=torch.float64, device=device)
         self._seen = torch.ones((), dtype=torch.float64, device=device)
 
     @property
     def table(self) -> Tensor:
-        if isinstance(self.space, Subsets):
+        if self.space.units:
             return (self._on / (self._seen - self._on)).log()
         return (self._on / self._on.sum()).log()
 
     def learn(self, code: Tensor) -> None:
-        if isinstance(self.space, Subsets):
+        if self.space.units:
             self._on = self._on + code.sum(0)
         else:
             one = torch.ones(len(code), dtype=self._on.dtype, device=code.device)
@@ -141,7 +139,7 @@ class _VisitScore:
         self._seen = self._seen + len(code)
 
     def __call__(self, code: Tensor) -> Tensor:
-        if isinstance(self.space, Subsets):
+        if self.space.units:
             return code.to(self._on.dtype) @ self.table
         return self.table[self.space.index(code)]
 

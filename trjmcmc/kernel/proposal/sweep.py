@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from ...errors import ConfigurationError
-from ...space.subsets import Subsets
 from ...target.units import check_absent_is_zero
 from ...transport.laplace import Laplace
 from .walk import Walk, n_swaps, scan, units_of
@@ -59,7 +58,7 @@ class SweepWalk(Walk):
 
     def __init__(self, flow: Laplace, *, scans: int = 1) -> None:
         space = flow.space
-        if not isinstance(space, Subsets) or not space.code_width:
+        if not space.units:
             raise ConfigurationError("SweepWalk: expected a space of Subsets with items to choose")
         if scans < 1:
             raise ConfigurationError(f"scans: expected 1 or more, got {scans}")
