@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -13,12 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import clock
 from ..draws import Pool
 from ..errors import BudgetError, ConfigurationError, ConvergenceWarning, warn_user
 from ..pilot.audit import Audit
 from ..pilot.given import user_pool
 from ..pilot.report import AGREEMENT, Score
-from ..pilot.survey import PilotRuns, part_of_the_time_left
+from ..pilot.survey import PilotRuns
 from ..pilot.through_emcee import emcee_pool
 from ..space.codes import FEW_MODELS, distinct
 from ..target.target import Target
@@ -96,7 +96,7 @@ class Trainer:
 
     @property
     def deadline(self) -> float:
-        """Time by ``time.monotonic`` at which the run that asks must be over, or infinity."""
+        """Time by :func:`trjmcmc.clock.now` at which the run that asks must be over."""
         return self._deadline
 
     @contextmanager
@@ -104,7 +104,7 @@ class Trainer:
         """Keep what has no deadline of its own small against the time left until this one.
 
         Arguments:
-            deadline: Time by ``time.monotonic``.
+            deadline: Time by :func:`trjmcmc.clock.now`.
         """
         before, self._deadline = self._deadline, deadline
         try:
@@ -136,7 +136,7 @@ class Trainer:
         Arguments:
             extra: Draws from elsewhere to train on beside the audit's, such as those that chains
                 have passed.
-            mend_until: Time by ``time.monotonic`` after which no mending begins.
+            mend_until: Time by :func:`trjmcmc.clock.now` after which no mending begins.
             deadline: The same by which all is to be done; an audit that has to be hurried for it
                 gives draws and no verdict.
         """
@@ -151,7 +151,7 @@ class Trainer:
         own = own and (few or not self.target.differentiable)
         self._check_pilot(pilot, objective)
         codes = self._models(own)
-        until = part_of_the_time_left(self.policy.audit_time, deadline)
+        until = clock.part_of_the_time_left(self.policy.audit_time, deadline)
         draft, limit = self._planned(codes, particles, moves, max_evaluations, until)
         each = self.policy.evaluations_a_training_draw
         budget = each * steps * batch if isinstance(audit, bool) else audit
@@ -182,7 +182,7 @@ class Trainer:
         if own and pool is not None and pool.distinct < self.policy.fewest_training_draws * shaped:
             steps = 0  # too few to learn a shape from: location and scale must do
         settings = {"steps": steps, "batch": batch, "progress": progress, **options}
-        settings["deadline"] = part_of_the_time_left(self.policy.training_time, deadline)
+        settings["deadline"] = clock.part_of_the_time_left(self.policy.training_time, deadline)
         trace = self._train(objective, settings)
         self._learn(trace=trace, audit=None)
         self._spend("fit", trace.seconds)
@@ -331,14 +331,14 @@ class Trainer:
             settings: Of the training.
             extra: Draws beside those of the audit, or None.
             larger: Whether the audit of what falls short is enlarged first.
-            until: Time by ``time.monotonic`` after which no mending begins.
+            until: Time by :func:`trjmcmc.clock.now` after which no mending begins.
         """
         trace = self._fitted.trace
         assert trace is not None
         score = self.scored(self.transport)
         steps = int(settings["steps"] * self.policy.mending_share)
         while steps and self._fitted.mended < self.policy.most_mends:
-            if score is None or trace.stopped == "interrupted" or time.monotonic() > until:
+            if score is None or trace.stopped == "interrupted" or clock.now() > until:
                 break
             short = score.short & audit.matters
             if not bool(short.any()):
@@ -367,27 +367,27 @@ class Trainer:
         if not known.few or not self.target.dim or known.audit is not None:
             return known
         codes = self.target.space.enumerate()
-        until = part_of_the_time_left(self.policy.survey.time_share, self._deadline)
-        begun = time.perf_counter()
+        until = clock.part_of_the_time_left(self.policy.survey.time_share, self._deadline)
+        begun = clock.now()
         audit = self.pilot.survey(codes, deadline=until, progress=progress)
         if audit is not None:
             self._adopt(audit)
             active = self.target.space.active(codes)
             _, scale = moments(self.draws(), codes, active)
             self._learn(scale=typical_scale(scale, active))
-        self._spend("survey", time.perf_counter() - begun)
+        self._spend("survey", clock.now() - begun)
         return self._fitted
 
     def survey_again(self, gap: float, *, progress: bool = False) -> Fitted:
         """Enlarge the survey of models whose halves differ by more than ``gap`` nats."""
         audit = self._fitted.audit
         assert audit is not None
-        begun = time.perf_counter()
-        until = part_of_the_time_left(self.policy.survey.time_share, self._deadline)
+        begun = clock.now()
+        until = clock.part_of_the_time_left(self.policy.survey.time_share, self._deadline)
         self.pilot.enlarge(audit, gap, deadline=until, progress=progress)
         self._adopt(audit)
         before = self._fitted.seconds.get("survey", 0.0)
-        self._spend("survey", before + time.perf_counter() - begun)
+        self._spend("survey", before + clock.now() - begun)
         return self._fitted
 
     def salvage(self) -> Fitted:
@@ -425,9 +425,9 @@ class Trainer:
             return None
         if math.isinf(self._deadline):
             return audit.score(transport)
-        policy, begun = self.policy, time.monotonic()
+        policy, begun = self.policy, clock.now()
         audit.score(transport, policy.tried_draws)
-        each = (time.monotonic() - begun) / policy.tried_draws  # seconds of one a model
+        each = max(clock.now() - begun, 1e-9) / policy.tried_draws  # seconds of one a model
         affordable = policy.scoring_share * max(0.0, self._deadline - begun) / each
         if affordable < policy.fewest_scored_draws:
             return None
@@ -450,9 +450,9 @@ class Trainer:
         steps = self.policy.priced_steps
         with torch.enable_grad():  # a run may ask in its midst
             self._train(objective, {"steps": 1, "progress": False}, transport=trial)
-            begun = time.perf_counter()  # the first optimiser of a process takes a second to load
+            begun = clock.now()  # the first optimiser of a process takes a second to load
             self._train(objective, {"steps": steps, "progress": False}, transport=trial)
-        return (time.perf_counter() - begun) / steps
+        return (clock.now() - begun) / steps
 
     def audit_cost(self, steps: int, batch: int = 512) -> float:
         """Seconds until the halves of the audit agree, or its budget is spent, by guess.

@@ -11,8 +11,6 @@ from ..draws import Pool
 from ..errors import ConvergenceWarning, TargetError, warn_user
 from ..target.target import Target
 
-MOST_NAMED = 64  # models of a space in which those without draws are named
-
 
 def user_pool(target: Target, draws: Mapping[Any, Mapping[str, Any]]) -> Pool:
     """The user's own posterior draws.
@@ -64,7 +62,7 @@ def user_pool(target: Target, draws: Mapping[Any, Mapping[str, Any]]) -> Pool:
 def _warn_of_missing(target: Target, pool: Pool) -> None:
     """Warn where models have no draws: the map learns nothing of those."""
     space = target.space
-    if space.size is None or space.size > MOST_NAMED:
+    if not space.few:
         return
     codes = space.enumerate()
     shaped = space.active(codes).any(-1)
