@@ -81,3 +81,11 @@ def skewed_pair() -> trj.Target:
         model_prior=[0.3, 0.7],
         truth=trj.Truth({"a": 0.3, "b": 0.7}, {"a": 0.0, "b": 0.0}, "prior only"),
     )
+
+
+def warmed(kernel, state, generator, steps):
+    """The kernel that has learned from some steps, and where they have led."""
+    with torch.no_grad():
+        for _ in range(steps):
+            kernel, state, _ = kernel.adapt(state, generator)
+    return kernel.frozen(), state

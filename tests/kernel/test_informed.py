@@ -18,7 +18,7 @@ from tests.space.test_large_spaces import (
     model_scores,
 )
 from trjmcmc.errors import ConfigurationError
-from trjmcmc.kernel import HMC, Cycle, InformedBirthDeath, adapting, start
+from trjmcmc.kernel import HMC, Cycle, InformedBirthDeath, start
 
 STEPS = 2
 
@@ -96,8 +96,7 @@ def test_blocks_items_that_are_always_in_and_parameters_beside_them(generator):
     theta, _ = laplace.push(torch.randn(N // 4, target.dim, generator=generator).double(), code)
     state = start(target, code, theta)
     kernel = InformedBirthDeath(target, flips=3)
-    with adapting(kernel):
-        kernel.step(state, generator)
+    kernel, _ = toys.warmed(kernel, state, generator, 1)
     state, infos = moved(target, kernel, state, generator, 3)
     seen = torch.bincount(target.space.index(state.code), minlength=len(p)).double() / len(code)
     z = (seen - p) / (p * (1 - p) / len(code)).sqrt()
@@ -114,8 +113,7 @@ def test_precisions_are_measured_and_the_choice_is_the_conditional_posterior(gen
     kernel = InformedBirthDeath(target)
     state = exactly_distributed(toys.conjugate_subsets(), 50, generator)
     state = start(target, state.code, state.theta.double())
-    with adapting(kernel):
-        kernel.step(state, generator)
+    kernel, _ = toys.warmed(kernel, state, generator, 1)
     assert torch.allclose(kernel._precision, curvatures(target.to(dtype=torch.float32)), rtol=1e-3)
     look = kernel._look(state.code, state.theta)
     for unit in range(3):
@@ -171,8 +169,7 @@ def test_outliers_and_a_prior_with_a_kink(generator):
     p = torch.stack(log_z).softmax(0)
     state = start(target, torch.zeros(400, 2, dtype=torch.long), torch.zeros(400, 2))
     kernel = Cycle([InformedBirthDeath(target), HMC(target)])
-    with adapting(kernel):
-        state, _ = moved(target, kernel, state, generator, 60)
+    kernel, state = toys.warmed(kernel, state, generator, 60)
     shares = []
     for _ in range(150):
         state, _ = moved(target, kernel, state, generator, 1)

@@ -36,10 +36,8 @@ from trjmcmc.kernel import (
     saturated_switch,
     start,
 )
-from trjmcmc.kernel.between import birth_death as baselines
-from trjmcmc.kernel.between import jump, split
-from trjmcmc.kernel.inside import hmc
-from trjmcmc.kernel.inside import random_walk as within
+from trjmcmc.kernel.between import birth_death, independence, jump, split
+from trjmcmc.kernel.inside import hmc, random_walk, stretch
 from trjmcmc.problems import SinhArcsinhMap
 from trjmcmc.transport import Identity, StudentT
 
@@ -248,15 +246,20 @@ def broken(module, monkeypatch, change):
     monkeypatch.setattr(module, "accept", wrong)
 
 
+def log_weight(state):
+    """The log importance weight that a jump has left in the state."""
+    return state.memo.values[1]
+
+
 WRONG = {  # name: (module, kernel, what goes wrong in its ratio)
-    "random walk": (within, RandomWalk, lambda s, p, r: r.clamp(max=0) / 2),
+    "random walk": (random_walk, RandomWalk, lambda s, p, r: r.clamp(max=0) / 2),
     "random walk in reference space": (
-        within,
+        random_walk,
         lambda t: RandomWalk(t, rough_flow(t)),
-        lambda s, p, r: p.point.log_weight - s.point.log_weight,  # the reference is forgotten
+        lambda s, p, r: log_weight(p) - log_weight(s),  # the reference is forgotten
     ),
     "stretch": (
-        within,
+        stretch,
         Stretch,
         lambda s, p, r: p.log_joint - s.log_joint,  # the power of the stretch is forgotten
     ),
@@ -266,12 +269,12 @@ WRONG = {  # name: (module, kernel, what goes wrong in its ratio)
         lambda s, p, r: p.log_joint - s.log_joint,  # the kinetic energy is forgotten
     ),
     "birth-death": (
-        baselines,
+        birth_death,
         lambda t: BirthDeath(t, Fixed(t.space)),
         lambda s, p, r: p.log_joint - s.log_joint,  # what is born has no density
     ),
     "normal independence": (
-        baselines,
+        independence,
         lambda t: IndependenceJump(t, rough_normal(t), Fixed(t.space)),
         lambda s, p, r: p.log_joint - s.log_joint,  # nor has what is proposed
     ),
@@ -283,12 +286,12 @@ WRONG = {  # name: (module, kernel, what goes wrong in its ratio)
     "weighted proposal": (
         jump,
         lambda t: Jump(t, rough_affine(t), Fixed(t.space, torch.tensor([0.0, 1.0, -1.0]))),
-        lambda s, p, r: p.point.log_weight - s.point.log_weight,  # the proposal's is forgotten
+        lambda s, p, r: log_weight(p) - log_weight(s),  # the proposal's is forgotten
     ),
     "informed proposal": (
         jump,
         lambda t: Jump(t, rough_affine(t), Informed(t.space, torch.tensor([0.0, 1.5, -1.5]))),
-        lambda s, p, r: p.point.log_weight - s.point.log_weight,
+        lambda s, p, r: log_weight(p) - log_weight(s),
     ),
     "mixture of proposals": (
         jump,
@@ -297,15 +300,13 @@ WRONG = {  # name: (module, kernel, what goes wrong in its ratio)
             rough_affine(t),
             MixtureProposal([Informed(t.space, torch.tensor([0.0, 2.0, -2.0])), Fixed(t.space)]),
         ),
-        lambda s, p, r: p.point.log_weight - s.point.log_weight,
+        lambda s, p, r: log_weight(p) - log_weight(s),
     ),
     "delayed rejection": (
         compose,
         lambda t: bold_then_careful(t, rough_affine(t)),
         # the chance to be refused at the first stage, there and back, with the wrong sign
-        lambda s, p, r: torch.where(
-            r > -math.inf, 2 * (p.point.log_weight - s.point.log_weight) - r, r
-        ),
+        lambda s, p, r: torch.where(r > -math.inf, 2 * (log_weight(p) - log_weight(s)) - r, r),
     ),
 }
 
@@ -535,12 +536,15 @@ def test_the_place_under_a_map_is_remembered_and_forgotten(generator):
         z, ladj = flow.to_reference(state.theta, state.code)
         active = target.space.active(state.code)
         assert torch.allclose(
-            torch.where(active, state.point.z, 0.0), torch.where(active, z, 0.0), atol=1e-4
+            torch.where(active, state.recall(flow)[0], 0.0), torch.where(active, z, 0.0), atol=1e-4
         )
-        weight = state.log_joint - ladj - flow.log_nu(z, state.code)
-        assert torch.allclose(state.point.log_weight, weight, atol=1e-3)
+        weight = (
+            state.log_joint - ladj - flow.reference.log_density(z, flow.space.active(state.code))
+        )
+        assert torch.allclose(log_weight(state), weight, atol=1e-3)
+        assert state.recall(rough_flow(target)) is None  # of another map
         state, _ = walk.step(state, generator)
-        assert state.point is None
+        assert state.memo is None
 
 
 def test_points_outside_the_support_are_rejected_and_nan_is_never_accepted(generator):

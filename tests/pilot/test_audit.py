@@ -369,7 +369,9 @@ def test_four_modes_get_their_weights(dim):
     generator = torch.Generator().manual_seed(2)
     code = torch.zeros(20_000, 1, dtype=torch.long)
     with torch.no_grad():
-        z = sampler.transport.sample_reference(len(code), generator, torch.float32)
+        z = sampler.transport.reference.sample(
+            (len(code), sampler.transport.space.n_slots), generator, torch.float32
+        )
         theta, log_q = sampler.transport.push(z, code)
         weight = (target.log_joint(code, theta) - log_q).double().softmax(0)
     nearest = torch.cdist(theta, centre).argmin(1)

@@ -18,7 +18,7 @@ from tests import toys
 from trjmcmc.compare.classical import METHODS
 from trjmcmc.errors import ConfigurationError, TRJWarning
 from trjmcmc.estimate import progress_of
-from trjmcmc.kernel import HMC, Informed, Jump, adapting, start
+from trjmcmc.kernel import HMC, Informed, Jump, start
 from trjmcmc.run import choose as auto
 from trjmcmc.run.stop import Enough
 from trjmcmc.transport import Identity
@@ -280,7 +280,7 @@ def test_a_dear_newcomer_does_not_drive_out_what_was_better_without_it(monkeypat
     monkeypatch.setattr(
         auto.Auto,
         "measure",
-        lambda self, name, kernel: Segment(rates[name], 10.0, 0.01, True, 40),
+        lambda self, name, moves: (Segment(rates[name], 10.0, 0.01, True, 40), moves),
     )
     found = auto.Auto.__new__(auto.Auto)
     found._moves, found._found, found._together = {}, {}, None
@@ -424,16 +424,15 @@ def test_kernels_adapt_in_warm_up_and_nowhere_else(generator):
                 here, infos = kernel.step(here, generator)
         return infos
 
-    before = hmc.adapted(), jump.adapted()
+    before = [part.adapted() for part in kernel.parts()]
     steps(3)
-    assert (hmc.adapted(), jump.adapted()) == before
-    with adapting(kernel):
-        steps(80)
-    after = hmc.adapted(), jump.adapted()
+    first, (kernel, _) = kernel, toys.warmed(kernel, state, generator, 80)
+    assert [part.adapted() for part in first.parts()] == before
+    after = [part.adapted() for part in kernel.parts()]
     assert after[0] != before[0] and after[1] != before[1]
     rates = steps(30)[0].accepted.double().mean()
     assert 0.6 < float(rates) < 0.97  # aims at 0.8
-    assert (hmc.adapted(), jump.adapted()) == after
+    assert [part.adapted() for part in kernel.parts()] == after
 
 
 def test_what_was_adapted_is_reported():

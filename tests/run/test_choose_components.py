@@ -27,7 +27,7 @@ def carried(target, generator, **settings):
     code = target.space.sample_prior(CHAINS, generator)
     state = start(target, code, target.sample_prior(code, generator))
     kernel = Cycle([ComponentBirthDeath(target), ComponentWalk(target)])
-    return carry(target, state, kernel, generator, Tally(target), **settings)[0]
+    return carry(target, state, kernel, generator, Tally(target), **settings)[1]
 
 
 def test_chains_are_carried_to_near_the_posterior(generator):

@@ -284,7 +284,9 @@ def test_robust_regression(data):
     # a posterior mean against importance sampling by hand
     generator = torch.Generator().manual_seed(5)
     code = target.space.code_of("x1+x3+x4").expand(20_000, -1)
-    z = sampler.transport.sample_reference(20_000, generator, torch.float32)
+    z = sampler.transport.reference.sample(
+        (20_000, sampler.transport.space.n_slots), generator, torch.float32
+    )
     with torch.no_grad():
         theta, log_q = sampler.transport.push(z, code)
         log_w = target.log_joint(code, theta) - log_q
@@ -368,7 +370,9 @@ def evidences_and_share(sampler, target, share):
     grid, p = intercept_density(target.x.numpy(), target.y.numpy())
     peak = float(grid[int(p.argmax())])
     generator = torch.Generator().manual_seed(3)
-    z = sampler.transport.sample_reference(40_000, generator, torch.float32)
+    z = sampler.transport.reference.sample(
+        (40_000, sampler.transport.space.n_slots), generator, torch.float32
+    )
     code = target.space.code_of("x1").expand(40_000, -1)
     with torch.no_grad():
         beta = sampler.transport.push(z, code)[0][:, 0]
@@ -443,7 +447,9 @@ def test_factor_analysis_of_the_exchange_rates():
         assert gap < 0.05
         assert gap < 3 * math.hypot(row["map_se"], 0.003)
         assert abs(row["log_evidence"] - log_z) < 0.1
-    z = sampler.transport.sample_reference(40_000, torch.Generator().manual_seed(3), torch.float32)
+    z = sampler.transport.reference.sample(
+        (40_000, sampler.transport.space.n_slots), torch.Generator().manual_seed(3), torch.float32
+    )
     with torch.no_grad():
         theta, _ = sampler.transport.push(z, torch.zeros(40_000, 1, dtype=torch.long))
     negative = float((theta[:, target.slot_names.index("loading[6]")] < 0).double().mean())

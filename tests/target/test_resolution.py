@@ -121,7 +121,7 @@ def test_normals_are_wider_than_the_numbers_they_emit():
     pool = Pool(torch.zeros(2000, 1).long(), theta, torch.zeros(2000))
     flow = gaussian_mixture(space, pool, generator, components=4)
     code = torch.zeros(40_000, 1).long()
-    z = flow.sample_reference(len(code), generator, torch.float32)
+    z = flow.reference.sample((len(code), flow.space.n_slots), generator, torch.float32)
     x, log_q = flow.push(z, code)
     assert (log_q < math.inf).all()  # none is disowned: a move back would find no way
     numbers = x.unique()

@@ -21,6 +21,7 @@ from ..fit.standardise import moments
 from ..fit.trace import FitTrace
 from ..fit.train import train
 from ..fit.trainer import Trainer
+from ..fit.units import calibrate
 from ..kernel.base import Kernel
 from ..kernel.between.birth_death import BirthDeath
 from ..kernel.between.independence import IndependenceJump, NormalInverseGamma
@@ -194,7 +195,7 @@ def on_draws(
     def kernel(target: Target, pool: Pool, generator: torch.Generator, fit: Fit) -> Kernel:
         flow = make(target.space).to(target.device, target.dtype)
         codes = target.space.enumerate()
-        flow.calibrate(codes, *moments(pool, codes, target.space.active(codes)))
+        calibrate(flow, codes, *moments(pool, codes, target.space.active(codes)))
         objective = ForwardKL(pool.code, pool.theta, generator=generator)
         train(flow, objective, generator=generator, progress=False, **fit)
         return Jump(target, flow, proposal(target), name=name)

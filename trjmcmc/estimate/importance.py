@@ -68,7 +68,7 @@ def weighted_points(
     with torch.no_grad():
         for size in [CHUNK] * (n // CHUNK) + ([n % CHUNK] if n % CHUNK else []):
             codes = code.expand(size, -1)
-            z = transport.sample_reference(size, generator, target.dtype)
+            z = transport.reference.sample((size, target.dim), generator, target.dtype)
             theta, log_q = transport.push(z, codes)
             log_joint = target.log_joint(codes, theta)
             target.check_finite(codes, theta, log_joint)

@@ -26,6 +26,7 @@ from .reverse import ReverseKL, reverse_kl
 from .trace import FitTrace
 from .train import train
 from .trainer import Trainer
+from .units import calibrate, unwrap
 
 __all__ = [
     "FEW_MODELS",
@@ -51,6 +52,7 @@ __all__ = [
     "TemperedSMC",
     "Trainer",
     "Uniform",
+    "calibrate",
     "emcee_pool",
     "find_modes",
     "forward_kl",
@@ -61,6 +63,7 @@ __all__ = [
     "screen",
     "tempered_draws",
     "train",
+    "unwrap",
     "user_pool",
 ]
 

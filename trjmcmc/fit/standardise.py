@@ -9,6 +9,7 @@ from ..draws import Pool
 from ..grouping import same_rows
 from ..target.resolution import WIDE, spacing
 from ..transport.base import Transport
+from .units import calibrate, unwrap
 
 FEWEST_DISTINCT = 20  # draws of a model from which they tell its scale
 
@@ -77,8 +78,8 @@ def standardise(
     """
     inner = transport
     if pool is not None:
-        inner, theta = transport.unwrap(pool.code, pool.theta)
+        inner, theta = unwrap(transport, pool.code, pool.theta)
         if inner is not transport:
             carried = Pool(pool.code, theta, pool.log_joint)
             loc, scale = moments(carried, codes, transport.space.active(codes))
-    inner.calibrate(codes, loc, scale)
+    calibrate(inner, codes, loc, scale)

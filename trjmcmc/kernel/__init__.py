@@ -1,6 +1,7 @@
 """Markov kernels: transport jumps, moves inside a model, and their composition."""
 
-from .base import Info, Kernel, Point, State, accept, adapting, locate, start
+from ..transport.base import Point
+from .base import Info, Kernel, State, accept, adapting, locate, start
 from .between.birth_death import BirthDeath
 from .between.independence import IndependenceJump, Independent, NormalInverseGamma
 from .between.informed import InformedBirthDeath

@@ -21,6 +21,7 @@ from ..estimate.routes import through_the_map
 from ..fit.objective import ForwardKL
 from ..fit.standardise import moments
 from ..fit.train import train
+from ..fit.units import calibrate
 from ..target.blackbox import BlackBox
 from ..target.model import Model
 from ..target.target import Target
@@ -236,7 +237,7 @@ def _best_map(
         flow = mixture_flow(space, seed=int(torch.randint(2**31, (), generator=generator)))
         flow = flow.to(dtype=target.dtype)
         one = mine.code[:1]
-        flow.calibrate(one, *moments(mine, one, space.active(one), smallest=1e-9))
+        calibrate(flow, one, *moments(mine, one, space.active(one), smallest=1e-9))
         objective = ForwardKL(mine.code, mine.theta, generator=generator)
         train(flow, objective, steps=steps, generator=generator, progress=progress)
         maps.append(flow)

@@ -114,7 +114,7 @@ def variational(
     """
     space = target.space
     code = weights.sample(DRAWS, generator)
-    z = transport.sample_reference(len(code), generator, target.dtype)
+    z = transport.reference.sample((len(code), target.dim), generator, target.dtype)
     theta, log_q = transport.push(z, code)
     theta = torch.where(space.active(code), theta, 0.0)
     log_w = target.log_joint(code, theta).double() - log_q - weights.log_prob(code)

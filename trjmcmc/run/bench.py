@@ -81,9 +81,11 @@ class Bench:
 
     # ---- measuring --------------------------------------------------------------------------
 
-    def measure(self, kernel: Kernel, steps: int, most_seconds: float = math.inf) -> Segment:
-        """Go on with a kernel for a segment; see :func:`run_segment`."""
-        found, self.state, states = run_segment(
+    def measure(
+        self, kernel: Kernel, steps: int, most_seconds: float = math.inf
+    ) -> tuple[Segment, Kernel]:
+        """Go on with a kernel for a segment; it, and what the kernel has become."""
+        found, learned, self.state, states = run_segment(
             kernel,
             self.state,
             steps,
@@ -97,11 +99,26 @@ class Bench:
         self.steps += found.steps
         self._states += states
         self.on_steps(found.steps)
+        return found, learned
+
+    def measure_moves(
+        self, moves: list[Kernel], steps: int, most_seconds: float = math.inf
+    ) -> tuple[Segment, list[Kernel]]:
+        """Go on with moves between models in turn; their segment, and what they have become."""
+        found, learned = self.measure(self.kernel_of(moves), steps, most_seconds)
+        assert isinstance(learned, Cycle)
+        return found, [move for move, _ in learned.kernels[: len(moves)]]
+
+    def measure_named(self, names: Names, steps: int, most_seconds: float = math.inf) -> Segment:
+        """Measure moves that have been taken up, in turn, and keep what they have learned."""
+        found, learned = self.measure_moves([self.moves[n] for n in names], steps, most_seconds)
+        self.moves.update(zip(names, learned, strict=True))
+        self.found[names] = found
         return found
 
     def offer(self, name: str, move: Kernel, steps: int, most_seconds: float) -> Segment:
         """Take up a move between models after a first segment, unless that was cut short."""
-        found = self.measure(self.kernel_of([move]), steps, most_seconds)
+        found, (move,) = self.measure_moves([move], steps, most_seconds)
         if not found.cut_short or not self.moves:
             for names in [n for n in self.found if name in n]:
                 del self.found[names]  # with the move of that name before
@@ -113,16 +130,11 @@ class Bench:
         """Give a name back to the move that had it before."""
         self.moves[name], self.found[name,] = move, found
 
-    def look_together(
-        self, moves: Mapping[str, Kernel], steps: int, most_seconds: float
-    ) -> Segment:
+    def take_up(self, moves: Mapping[str, Kernel], steps: int, most_seconds: float) -> Segment:
         """Take up several moves at once, by one segment of all in turn."""
-        names = tuple(moves)
         self.moves |= moves
-        self.combined = names
-        kernel = self.kernel_of(list(moves.values()))
-        self.found[names] = self.measure(kernel, steps, most_seconds)
-        return self.found[names]
+        self.combined = tuple(moves)
+        return self.measure_named(self.combined, steps, most_seconds)
 
     def clear(self) -> None:
         """Forget moves and segments; the chains stay where they are."""
@@ -165,8 +177,7 @@ class Bench:
             _, names = useful_moves(self.found, self.moves, self.policy.moves)
             self.combined = names
             if len(names) > 1:
-                kernel = self.kernel_of(self.named(names))
-                self.found[names] = self.measure(kernel, steps, most_seconds)
+                self.measure_named(names, steps, most_seconds)
         return leader(self.found, self.combined, self.policy.moves)
 
     def best_known(self) -> Names | None:

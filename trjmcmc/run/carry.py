@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .. import clock
-from ..kernel.base import Kernel, State, adapting, start
+from ..kernel.base import Kernel, State, start
 from ..pilot.generation import systematic
 from ..pilot.smc import next_step
 from ..target.tempered import Tempered
@@ -24,7 +24,7 @@ def carry(
     tally: Tally,
     deadline: float = math.inf,
     policy: Tempering | None = None,
-) -> tuple[State, Tensor]:
+) -> tuple[Kernel, State, Tensor]:
     """Raise the likelihood's power from 0 to 1, choosing chains by weight and moving them.
 
     Chains that the prior has left in a corner are dropped on the way, not carried along for
@@ -33,7 +33,7 @@ def carry(
     Arguments:
         target: The target, tempered; its power is 1 afterwards, even if this is interrupted.
         state: Draws from the prior over models and parameters.
-        kernel: Moves the chains and is built on the tempered target; it adapts.
+        kernel: Moves the chains and is built on the tempered target; it learns at each step.
         generator: Source of randomness.
         tally: Counts what is accepted.
         deadline: Time by :func:`trjmcmc.clock.now` by which the power has to be 1; then it rises as
@@ -41,7 +41,8 @@ def carry(
         policy: How many steps each power has.
 
     Returns:
-        The chains, and the row of ``state`` that each descends from, shape (chain,).
+        The kernel that has learned, the chains, and the row of ``state`` that each descends from,
+        shape (chain,).
 
     Source:
         Tempering across dimensions: Jasra, Doucet, Stephens & Holmes (2008),
@@ -52,7 +53,7 @@ def carry(
     n, power, seconds, steps = len(state.code), 0.0, 0.0, policy.least_steps
     ancestor = torch.arange(n, device=state.code.device)
     try:
-        with torch.no_grad(), adapting(kernel):
+        with torch.no_grad():
             while power < 1:
                 begun = clock.now()
                 _, value = target.target.log_prior_and_likelihood(state.code, state.theta)
@@ -74,7 +75,7 @@ def carry(
                 for _ in range(steps):
                     if clock.now() > deadline:
                         break
-                    state, infos = kernel.step(state, generator)
+                    kernel, state, infos = kernel.adapt(state, generator)
                     tally.add(infos)
                 tally.check()
                 seconds = clock.now() - begun
@@ -84,4 +85,4 @@ def carry(
                 seconds = steps * pace
     finally:
         target.power = 1.0  # whatever has interrupted it
-    return start(target, state.code, state.theta), ancestor
+    return kernel.frozen(), start(target, state.code, state.theta), ancestor

@@ -234,8 +234,7 @@ class Chooser:
 
     def _choose(self) -> Choice:
         if not several(self.target.space) or not self.target.dim:
-            kernel = self._only()
-            self.bench.measure(kernel, *self._first())
+            _, kernel = self.bench.measure(self._only(), *self._first())
             return self._choice(kernel, None)
         self._offer("birth-death", birth_death(self.target, self.guess()))
         if SplitMerge.fits(self.target):
@@ -305,8 +304,7 @@ class Chooser:
             )
             if steps is None or self._decided(best):
                 return best
-            kernel = self.bench.kernel_of(self.bench.named(best))
-            self.bench.found[best] = self.bench.measure(kernel, steps)
+            self.bench.measure_named(best, steps)
 
     def _decided(self, best: Names) -> bool:
         """Whether the best would be chosen, and nothing trained, if it were much worse."""
@@ -441,9 +439,9 @@ class Chooser:
             walks["laplace"] = ScoreWalk(space, flow.log_evidence, steps=steps)
         for name, walk in walks.items():
             moves = laplace_moves(self.target, flow, walk, name)
-            first = self.bench.kernel_of([moves])
-            self.bench.measure(first, *self._first())  # most models are new to it: too expensive
-            self._offer(name, moves)
+            # most models are new to the walk at first: too expensive to be measured
+            _, (learned,) = self.bench.measure_moves([moves], *self._first())
+            self._offer(name, learned)
 
     def _jump(self) -> Kernel:
         return trained_kernel(self.target, self.transport, self.trainer.fitted, self.guess())

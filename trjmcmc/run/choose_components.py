@@ -56,11 +56,11 @@ class ComponentChooser(Chooser):
         self._end = clock.now() + (counted.most_seconds if math.isinf(room) else room)
         self.target = tempered = Tempered(self.target)  # its power is 1 once chains are carried
         parts = components_of(tempered)
-        moves: dict[str, Kernel] = {"components": component_births(self.target, parts)}
         kinds = [part for part in parts if part.kind.max > max(1, part.kind.min)]
         splits = [ComponentSplitMerge(self.target, part) for part in kinds]
-        every = moves | ({"splits": Cycle(splits)} if splits else {})
-        bench.state, origin = carry(
+        every: dict[str, Kernel] = {"components": component_births(self.target, parts)}
+        every |= {"splits": Cycle(splits)} if splits else {}
+        kernel, bench.state, origin = carry(
             tempered,
             bench.state,
             bench.kernel_of(list(every.values())),
@@ -69,11 +69,14 @@ class ComponentChooser(Chooser):
             self._by(0.5),
             self.policy.tempering,
         )
+        assert isinstance(kernel, Cycle)
+        every = {name: kernel.kernels[i][0] for i, name in enumerate(every)}
         bench.ancestor = bench.ancestor[origin]
         if splits:
             self._look(every, self.policy.segments.steps, self._end)
-            moves = every if self._accepted(splits) > counted.accepted_splits else moves
             bench.clear()
+        taken = not splits or self._accepted(splits) > counted.accepted_splits
+        moves = every if taken else {"components": every["components"]}
         if self.ready:
             moves |= {"jump": self._jump()}
         fits = counted.fits if self._affordable else 0
@@ -110,10 +113,12 @@ class ComponentChooser(Chooser):
             steps = min(2 * steps, segments.most_steps)
 
     def _look(self, moves: dict[str, Kernel], steps: int, end: float) -> Segment:
-        """Go on with some moves, all together, and see how fast they forget."""
+        """Go on with some moves, all together; in place what they have learned."""
         counted = self.policy.counted
         least = counted.segment_share * min(self.request.left(), counted.assumed_seconds)
-        return self.bench.look_together(moves, steps, max(end - clock.now(), least))
+        found = self.bench.take_up(moves, steps, max(end - clock.now(), least))
+        moves.update({name: self.bench.moves[name] for name in moves})
+        return found
 
     def _accepted(self, moves: Sequence[Kernel]) -> float:
         """Share of the proposals of the best of some moves that was accepted so far."""
@@ -133,11 +138,11 @@ class ComponentChooser(Chooser):
         """Jumps of all components at once, through normals fitted to draws in canonical order."""
         space, counted = self.target.space, self.policy.counted
         order = Ordered(Identity(space))
-        _, u = order.unwrap(pool.code, pool.theta)
+        _, u = order.arrange(pool.code, pool.theta)
         draws = Pool(pool.code, u, pool.log_joint)
         normals = gaussian_mixture(space, draws, self.generator, components=counted.components)
         flow = Ordered(normals, by=int(order.key))
-        flow.unwrap(pool.code, pool.theta)  # the same units
+        flow.arrange(pool.code, pool.theta)  # the same units
         seen = torch.bincount(space.index(pool.code), minlength=int(space.size or 0)).double()
         prior = space.log_prior(space.enumerate()).double().exp()
         share = seen.sqrt()  # the rare ones too often, for they are the slowest to be left

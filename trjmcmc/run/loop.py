@@ -12,7 +12,7 @@ from torch import Tensor
 from .. import clock
 from ..draws import Draws, Pool, Recorder
 from ..errors import BudgetError, InterruptedWarning, TRJError, warn_user
-from ..kernel.base import Kernel, State, adapting
+from ..kernel.base import Kernel, State
 from ..target.target import Target
 from .count import Crossings, Tally, Visits
 
@@ -29,13 +29,14 @@ def warm_up(
     generator: torch.Generator,
     on_step: Callable[[], object] | None = None,
     deadline: float = math.inf,
-) -> tuple[State, Pool | None]:
-    """Advance chains without recording them as results; kernels adapt here and nowhere else.
+) -> tuple[Kernel, State, Pool | None]:
+    """Advance chains without recording them as results; the kernel learns at each step.
 
     It ends early at ``deadline``, a time by :func:`trjmcmc.clock.now`.
 
     Returns:
-        Where they are, and a selection of their second half that a map may be trained on.
+        The kernel that has learned, where the chains are, and a selection of their second half
+        that a map may be trained on.
 
     Raises:
         NonFiniteError: A density was NaN or +inf.
@@ -44,9 +45,9 @@ def warm_up(
     every = min(max(1, steps * len(state.code) // (2 * REPLAYED)), max(1, steps // 4))
     some = slice(None, None, -(-len(state.code) // REPLAYED))
     kept: list[State] = []
-    with torch.no_grad(), adapting(kernel):
+    with torch.no_grad():
         for i in range(steps):
-            state, infos = kernel.step(state, generator)
+            kernel, state, infos = kernel.adapt(state, generator)
             tally.add(infos)
             if i % CHECK_EVERY == 0 or i == steps - 1:
                 tally.check()
@@ -57,7 +58,7 @@ def warm_up(
             if clock.now() >= deadline:
                 tally.check()
                 break
-    return state, pooled(kept)
+    return kernel.frozen(), state, pooled(kept)
 
 
 def joined(a: State, b: State) -> State:

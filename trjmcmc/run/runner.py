@@ -278,7 +278,7 @@ class Runner:
         """Warm-up steps, recorded for training alone."""
         assert self.kernel is not None
         with progress_bar(self.request.progress, total=steps, desc="warm-up", unit="step") as bar:
-            self.state, self.known.passed = warm_up(
+            self.kernel, self.state, self.known.passed = warm_up(
                 self.kernel, state, steps, self.target, self.generator, bar.update, until
             )
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .. import clock
 from ..estimate.precision import features
-from ..kernel.base import Kernel, State, adapting
+from ..kernel.base import Kernel, State
 from ..target.target import Target
 from .count import Tally
 
@@ -57,8 +57,8 @@ def run_segment(
     most_seconds: float,
     least_completed: float,
     states_kept: int,
-) -> tuple[Segment, State, list[State]]:
-    """Advance chains by a kernel, which adapts, and measure how fast it forgets the model.
+) -> tuple[Segment, Kernel, State, list[State]]:
+    """Advance chains by a kernel that learns, and measure the indicators' autocorrelation time.
 
     Arguments:
         kernel: The kernel.
@@ -72,17 +72,18 @@ def run_segment(
         states_kept: States to keep on the way, evenly spaced.
 
     Returns:
-        What was measured, where the chains are, and the later half of the states kept.
+        What was measured, the kernel that has learned, where the chains are, and the later half
+        of the states kept.
 
     Raises:
         NonFiniteError: A density was NaN or +inf.
     """
     codes, log_joints, states = [], [], []
     every = max(1, steps // states_kept)
-    with torch.no_grad(), adapting(kernel):
+    with torch.no_grad():
         begun = clock.now()
         for i in range(steps):
-            state, infos = kernel.step(state, generator)
+            kernel, state, infos = kernel.adapt(state, generator)
             tally.add(infos)
             codes.append(state.code)
             log_joints.append(state.log_joint)
@@ -110,7 +111,7 @@ def run_segment(
         cut_short=cut_short,
         drift=drift_of(stacked, torch.stack(log_joints)),
     )
-    return found, state, states[len(states) // 2 :]
+    return found, kernel.frozen(), state, states[len(states) // 2 :]
 
 
 def indicator_times(seen: Tensor) -> Tensor:

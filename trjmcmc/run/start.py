@@ -10,6 +10,7 @@ from torch import Tensor
 from ..errors import ConvergenceError, TargetError
 from ..kernel.base import State, start
 from ..pilot.smc import TemperedSMC
+from ..rng import categorical
 from ..space.codes import FEW_MODELS, distinct
 from ..target.target import Target
 from ..transport.base import Transport
@@ -98,7 +99,7 @@ def carried_starts(
             theta = target.sample_prior(code, generator)
             if isinstance(known.transport, Laplace):
                 flow = known.transport.bare()
-                z = flow.sample_reference(len(code), generator, target.dtype)
+                z = flow.reference.sample((len(code), target.dim), generator, target.dtype)
                 theta, _ = flow.push(z, code)
         codes = codes[:: -(-len(codes) // FEW_MODELS)]
     alone = None if theta is None else (theta, own)
@@ -163,7 +164,7 @@ def starting_state(
             drawn, ancestor = start(target, code, carried[0]), carried[1]
         pushed = drawn
         if transport is not None:
-            z = transport.sample_reference(chains, generator, target.dtype)
+            z = transport.reference.sample((chains, target.dim), generator, target.dtype)
             pushed = start(target, code, transport.push(z, code)[0])
         from_map = torch.arange(chains, device=device) % 2 == 0
         use_map = torch.where(from_map, pushed.log_joint > -math.inf, drawn.log_joint == -math.inf)
@@ -195,8 +196,7 @@ def _from_prior(target: Target, code: Tensor, generator: torch.Generator, candid
     usable &= log_prior > -math.inf
     target.check_finite(many, theta, torch.where(usable, log_likelihood, 0.0))
     score = torch.where(usable, log_likelihood, -math.inf).view(chains, candidates)
-    u = torch.rand(score.shape, generator=generator, device=target.device, dtype=torch.float64)
-    best = (score - torch.log(-u.log())).argmax(-1)  # Gumbel maximum: a categorical draw
+    best = categorical(score, generator)
     rows = torch.arange(chains, device=target.device) * candidates + best
     log_joint = torch.where(usable, log_prior + log_likelihood, -math.inf)
     return State(code, theta[rows], log_joint[rows])

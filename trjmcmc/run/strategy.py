@@ -120,7 +120,7 @@ def check_round_trip(target: Target, transport: Transport, generator: torch.Gene
     """
     code = target.space.sample_prior(PROBES, generator)
     with torch.no_grad():
-        z = transport.sample_reference(PROBES, generator, target.dtype)
+        z = transport.reference.sample((PROBES, target.dim), generator, target.dtype)
         theta, log_q = transport.push(z, code)
         z, back_log_q = transport.pull(theta, code, generator)
         again, _ = transport.push(z, code)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..grouping import apply_by_group, on_host
 from ..rng import seeded
 from ..space.base import Space, check_enumerable
-from .base import Bijection
+from .base import Bijection, Standardisable
 from .reference import Gaussian, Reference
 
 SMALL = 40  # dimensions up to which a matrix a row may be copied: as fast as sorting by matrix
@@ -51,9 +51,10 @@ class Maps(Components):
     def _maps(self) -> list[Bijection]:
         return [m for m in self.maps if isinstance(m, Bijection)]
 
-    def calibrate(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
+    def standardise(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
         for each in self._maps():
-            each.calibrate(code, loc, scale)
+            if isinstance(each, Standardisable):
+                each.standardise(code, loc, scale)
 
     def log_prob(self, x: Tensor, code: Tensor) -> Tensor:
         active, terms = self.space.active(code), []

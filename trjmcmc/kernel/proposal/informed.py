@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ...errors import ConfigurationError
+from ...rng import categorical
 from ...space.base import Space, check_enumerable
 from .base import IndexProposal, checked_table
 
@@ -85,8 +87,7 @@ class Informed(IndexProposal):
 
     def _sample(self, code: Tensor, generator: torch.Generator) -> Tensor:
         near, log_p = self._log_weights(code)
-        u = torch.rand(log_p.shape, generator=generator, device=code.device, dtype=log_p.dtype)
-        pick = (log_p - torch.log(-u.log())).argmax(1)
+        pick = categorical(log_p, generator)
         return near.gather(1, pick[:, None, None].expand(-1, 1, code.shape[1]))[:, 0]
 
     def log_prob(self, new: Tensor, code: Tensor) -> Tensor:
@@ -104,9 +105,12 @@ class Informed(IndexProposal):
     def _any(self, code: Tensor) -> bool:
         return self.space.several
 
-    def learn(self, code: Tensor) -> None:
-        if self._learner is not None:
-            self._learner.learn(code)
+    def adapted_to(self, code: Tensor) -> Informed:
+        if self._learner is None:
+            return self
+        found = copy.copy(self)
+        found._score = found._learner = self._learner.learned(code)
+        return found
 
     def learnt(self) -> dict[str, Any]:
         return {} if self._learner is None else {"score": self._learner.table.tolist()}
@@ -130,13 +134,15 @@ class _VisitScore:
             return (self._on / (self._seen - self._on)).log()
         return (self._on / self._on.sum()).log()
 
-    def learn(self, code: Tensor) -> None:
+    def learned(self, code: Tensor) -> _VisitScore:
+        found = copy.copy(self)
         if self.space.units:
-            self._on = self._on + code.sum(0)
+            found._on = self._on + code.sum(0)
         else:
             one = torch.ones(len(code), dtype=self._on.dtype, device=code.device)
-            self._on = self._on.index_add(0, self.space.index(code), one)
-        self._seen = self._seen + len(code)
+            found._on = self._on.index_add(0, self.space.index(code), one)
+        found._seen = self._seen + len(code)
+        return found
 
     def __call__(self, code: Tensor) -> Tensor:
         if self.space.units:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -85,14 +86,15 @@ class SweepWalk(Walk):
         if not self._expanded:
             self._expand(self._centre)
 
-    def learn(self, code: Tensor) -> None:
-        """Expand around the median probability model of the visits so far."""
-        self._on += code.sum(0)
-        self._seen += len(code)
-        centre = (self._on > 0.5 * self._seen).long()
+    def adapted_to(self, code: Tensor) -> SweepWalk:
+        """Expanded around the median probability model of the visits so far."""
+        found = copy.copy(self)
+        found._on, found._seen = self._on + code.sum(0), self._seen + len(code)
+        centre = (found._on > 0.5 * found._seen).long()
         if not torch.equal(centre, self._centre):
-            self._centre = centre
-            self._expand(centre)
+            found._centre = centre
+            found._expand(centre)
+        return found
 
     def learnt(self) -> dict[str, Any]:
         return {"centre": self._centre.tolist()}
