@@ -65,7 +65,7 @@ class Knowledge:
     ) -> None:
         self.target, self.transport, self.strategy = target, transport, strategy
         self.generator, self.policy, self.given_map = generator, policy, given_map
-        self.trainer = Trainer(target, transport, generator, make_weights)
+        self.trainer = Trainer(target, transport, generator, make_weights, policy.fit)
         self.normals: Transport | None = None
         self.audit_report: AuditReport | None = None
         self.variational: Variational | None = None

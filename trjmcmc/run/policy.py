@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ..fit.policy import TrainerPolicy
+from ..pilot.policy import ScreeningPolicy
+
 
 @dataclass(frozen=True)
 class Chains:
@@ -353,10 +356,12 @@ class Policy:
         moves: How moves are chosen and mixed.
         normals: Maps that need no training.
         training: When a map is trained.
+        fit: How a map is trained: pilot runs, audit, training runs, scores.
         counted: The warm-up of runs that count components.
         tempering: How their chains are carried from the prior.
         stopping: When precision is looked at.
         screening: What is spent on climbs of prior draws.
+        climbs: How these go, and how what they find is weighed.
         summing_up: What time is kept for the result.
 
     Example:
@@ -372,8 +377,10 @@ class Policy:
     moves: Moves = field(default_factory=Moves)
     normals: Normals = field(default_factory=Normals)
     training: Training = field(default_factory=Training)
+    fit: TrainerPolicy = field(default_factory=TrainerPolicy)
     counted: Counted = field(default_factory=Counted)
     tempering: Tempering = field(default_factory=Tempering)
     stopping: Stopping = field(default_factory=Stopping)
     screening: Screening = field(default_factory=Screening)
+    climbs: ScreeningPolicy = field(default_factory=ScreeningPolicy)
     summing_up: SummingUp = field(default_factory=SummingUp)

@@ -63,6 +63,7 @@ def screen_models(
         level = height - float(space.log_prior(code[None])[0])
         with suppress(TRJError):  # the likelihood fails out there
             mine = none if seen is None else seen.theta[(seen.code == code).all(-1)]
-            found.append(screen(target, code, level, maps, mine, most, generator, now + share))
+            until, how = now + share, known.policy.climbs
+            found.append(screen(target, code, level, maps, mine, most, generator, until, how))
     known.spending.seconds["screening"] = clock.now() - begun
     return tuple(found)
