@@ -139,6 +139,13 @@ class Trainer:
             mend_until: Time by :func:`trjmcmc.clock.now` after which no mending begins.
             deadline: The same by which all is to be done; an audit that has to be hurried for it
                 gives draws and no verdict.
+
+        Returns:
+            All that is known then; also what earlier fits and runs have found.
+
+        Raises:
+            ConfigurationError: Settings that contradict each other.
+            TargetError: Pilot draws outside a prior's support.
         """
         self._learn(score=None, mended=0, spot=None)
         self._audits = audit is not False and max_evaluations is None
@@ -160,24 +167,13 @@ class Trainer:
             auditing &= self.pilot.grow(
                 draft, budget, limit=limit, deadline=until, progress=progress
             )
-        if auditing and draft.hurried:
-            warn_user(
-                "there was no time to audit the map: what it has lost would not be seen. Give the "
-                "run more max_seconds, or fit() first",
-                ConvergenceWarning,
-            )
-            auditing = False
+        auditing = auditing and _unhurried(draft)
         pool = self._pool(draft, pilot, extra, progress, own)
         self._place(codes, pool)
-        if objective is None and pool is None and not self.target.differentiable:
-            warn_user(
-                "the map was not trained: there are neither pilot draws nor gradients. Sampling "
-                'goes on with random walks; fit(pilot="emcee") or your own draws would help',
-                ConvergenceWarning,
-            )
-            return self._learn(trace=FitTrace())
         if objective is None:
-            objective = self._reverse(learnt=True) if pool is None else self._covering(pool)
+            objective = self._objective(pool)
+        if objective is None:
+            return self._learn(trace=FitTrace())
         shaped = int(self.target.space.active(codes).any(-1).sum())  # models with parameters
         if own and pool is not None and pool.distinct < self.policy.fewest_training_draws * shaped:
             steps = 0  # too few to learn a shape from: location and scale must do
@@ -278,6 +274,19 @@ class Trainer:
         self._learn(scale=typical_scale(scale, active))
         if self._fitted.trace is None:
             standardise(self.transport, codes, loc, scale, pool)
+
+    def _objective(self, pool: Pool | None) -> Objective | None:
+        """By draws where there are any, else by gradients; None, with a warning, without both."""
+        if pool is not None:
+            return self._covering(pool)
+        if self.target.differentiable:
+            return self._reverse(learnt=True)
+        warn_user(
+            "the map was not trained: there are neither pilot draws nor gradients. Sampling "
+            'goes on with random walks; fit(pilot="emcee") or your own draws would help',
+            ConvergenceWarning,
+        )
+        return None
 
     def _reverse(self, learnt: bool) -> ReverseKL:
         """Reverse KL, beside which q(m) is learnt if that was asked for."""
@@ -469,3 +478,14 @@ class Trainer:
         budget = self.policy.evaluations_a_training_draw * steps * batch
         most = budget / max(audit.evaluations, 1)
         return audit.seconds * min(most, max(0.0, (worst / AGREEMENT) ** 2 - 1))
+
+
+def _unhurried(audit: Audit) -> bool:
+    """Whether an audit can judge a map; where there was no time for it, a warning says so."""
+    if audit.hurried:
+        warn_user(
+            "there was no time to audit the map: what it has lost would not be seen. Give the "
+            "run more max_seconds, or fit() first",
+            ConvergenceWarning,
+        )
+    return not audit.hurried
