@@ -67,7 +67,7 @@ def main() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TRJWarning)
         sampler.fit(progress=False)
-    audit, flow = sampler._known.trainer.fitted.audit, sampler.transport
+    audit, flow = sampler._known.fitted.audit, sampler.transport
     rows = {}
     for m, label in enumerate(target.space.label(audit.code)):
         theta, *_ = audit.draw(torch.full((CHAINS,), m))

@@ -11,10 +11,12 @@ from tests import toys
 from trjmcmc.errors import ConfigurationError, CoverageWarning, TargetError
 from trjmcmc.estimate import log_mean_weight, log_weights
 from trjmcmc.fit import Audit, TemperedSMC, find_modes
+from trjmcmc.fit.policy import TrainerPolicy
 from trjmcmc.pilot.policy import AuditPolicy, SurveyPolicy
 from trjmcmc.pilot.report import ModelAudit
 from trjmcmc.problems.four_modes import WEIGHTS, four_modes, mode_centres
 from trjmcmc.promises import LOG_EVIDENCES_AGREE, POSTERIOR_COVERED
+from trjmcmc.run.policy import Policy
 
 
 def two_modes(weight=0.2, gap=5.0):
@@ -420,10 +422,10 @@ def test_the_audit_can_be_larger_or_off():
 @pytest.mark.parametrize("trained", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_large_spaces_are_audited_where_the_chains_go(trained):
     target = toys.conjugate_subsets(p=7, n=30)
-    sampler = trj.TRJSampler(target, None if trained else trj.transport.Identity, seed=2)
-    sampler._known.trainer.pilot.policy = SurveyPolicy(
-        most_visited_models=3, audit=AuditPolicy(particles_in_all=3000)
-    )
+    survey = SurveyPolicy(most_visited_models=3, audit=AuditPolicy(particles_in_all=3000))
+    policy = Policy(fit=TrainerPolicy(survey=survey))
+    given = None if trained else trj.transport.Identity
+    sampler = trj.TRJSampler(target, given, seed=2, policy=policy)
     sampler.fit(steps=200, batch=256, progress=False)
     assert sampler.audit_report is None  # nobody knows yet which models matter
     with warnings.catch_warnings(record=True) as caught:

@@ -46,7 +46,7 @@ def result():
         draws=100,
         best_step=150,
     )
-    sampler._known.trainer.keep(dataclasses.replace(sampler._known.trainer.fitted, trace=trace))
+    sampler._known.trainer.keep(dataclasses.replace(sampler._known.fitted, trace=trace))
     return sampler.run(200, chains=48, progress=False)
 
 

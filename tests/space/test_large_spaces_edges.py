@@ -223,11 +223,11 @@ def test_shares_of_weighed_models_carry_the_error_of_what_they_share():
 def test_an_audit_of_what_is_visited_holds_its_time():
     sampler = trj.TRJSampler(trj.problems.conjugate_selection(p=8), seed=1)
     sampler.fit(steps=20, progress=False)
-    recipe, code = sampler._known.trainer, torch.zeros(100, 8, dtype=torch.long)
+    trainer, code = sampler._known.trainer, torch.zeros(100, 8, dtype=torch.long)
     for seconds in (-1.0, 0.0):
-        assert recipe.spot_check(code, seconds, progress=False).spot is None
+        assert trainer.spot_check(code, seconds, progress=False).spot is None
     begun = time.monotonic()
-    spot = recipe.spot_check(code, 1.0, progress=False).spot
+    spot = trainer.spot_check(code, 1.0, progress=False).spot
     assert spot is not None and time.monotonic() - begun < 5
 
 

@@ -14,9 +14,9 @@ from ..space.codes import distinct
 from ..transport.base import Transport
 from .policy import CoveringPolicy
 
-OUT_OF_REACH = 1e6  # nats that a held-out draw counts for where the map has no density
+OUT_OF_REACH = 1e6  # loss of a held-out draw where the map has no density, nats
 
-CAP = 6.0  # nats above its model's mean at which a log ratio pi / q is cut in training
+CAP = 6.0  # most that log pi / q may exceed its model's mean in training, nats
 
 
 class Losses(NamedTuple):
@@ -141,7 +141,7 @@ class ForwardKL(Objective):
         kept_back, train = held.nonzero()[:, 0], (~held).nonzero()[:, 0]
         self._train, self._edges = train, weight[train].cumsum(0)
         self._held = kept_back
-        if len(kept_back):  # as many as are worth looking at, drawn by weight
+        if len(kept_back):  # a bounded number of them, drawn by weight
             n = min(len(kept_back), policy.most_validation_draws)
             pick = torch.multinomial(weight[kept_back].clamp(min=0), n, True, generator=generator)
             self._held = kept_back[pick]
@@ -166,7 +166,7 @@ class ForwardKL(Objective):
         return self._train[place.clamp(max=len(self._train) - 1)]
 
     def _tilted(self, value: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Powers of pi / q (log, capped) and the logs of their means by model, row by row."""
+        """Log of (pi / q)^(order - 1), capped, and the log of its mean by model; each (n,)."""
         assert self.log_joint is not None
         model, a = self.model[rows], self.order - 1
         log_ratio = self.log_joint[rows].double() + value

@@ -40,7 +40,7 @@ class CoveringPolicy:
             held-out share that is covered of coal mining, k = 6, from .64 to .84.
         full_share_draws: Effective draws from which a model has its full share of a batch: of
             fewer, a map learns each by heart.
-        most_validation_draws: Held-out draws that are looked at for each window: time against the
+        most_validation_draws: Held-out draws that validate each window: time against the
             noise that hides a plateau.
     """
 
@@ -65,7 +65,7 @@ class LocatingPolicy:
 
 @dataclass(frozen=True)
 class TrainerPolicy:
-    """What a fit spends on its audit, on training and on looking at the map.
+    """What a fit spends on its audit, on training and on scoring the map.
 
     Attributes:
         standardised_models: Models of a large space whose coordinates are located before training.
@@ -74,7 +74,7 @@ class TrainerPolicy:
         audit_share: Share of a limit on evaluations for the audit; the rest of a fit's goes to
             importance sampling.
         audit_time: Share of the time of a limited fit for its audit.
-        training_time: Share of what is left after that for training; the rest looks at the map.
+        training_time: Share of what is left after that for training; the rest scores the map.
         fewest_training_draws: Distinct draws a model below which location and scale are all that
             is learnt from them: a flow would fit each draw.
         most_mends: Times that a map is trained again because the audit finds it short.

@@ -19,7 +19,7 @@ from .objective import Losses, Objective
 
 ModelDraws = Callable[[int, torch.Generator], Tensor]
 
-OUTSIDE = 5.0  # nats by which a draw outside the support counts as worse than the others
+OUTSIDE = 5.0  # excess loss of a draw outside the support, over the mean of the others, nats
 
 
 class ReverseKL(Objective):

@@ -66,8 +66,8 @@ def standardise(
 ) -> None:
     """Let a map start from the location and scale of each model.
 
-    Where a fixed map is wrapped about the one that learns, draws are carried through the former,
-    and the latter is standardised by what they are there.
+    A map that puts components in order chooses its order by the draws; the map inside it is then
+    standardised by the draws in that order.
 
     Arguments:
         transport: The map, changed in place.

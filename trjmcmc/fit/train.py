@@ -6,7 +6,6 @@ import copy
 import math
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from .. import clock
 from ..errors import (
     BudgetError,
     ConfigurationError,
@@ -60,7 +60,7 @@ def train(
         learning_rate: Peak learning rate of Adam.
         clip: Largest gradient norm.
         patience: Windows of 50 steps without improvement before the fall begins.
-        deadline: Time by ``time.monotonic`` after which no step begins.
+        deadline: Time by :func:`trjmcmc.clock.now` after which no step begins.
         generator: The only source of randomness.
         progress: Show a bar with the objective and the time left.
         label: What the bar is called.
@@ -86,7 +86,7 @@ def train(
         return FitTrace()
     settings = _Settings(steps, batch, learning_rate, clip, patience, deadline, policy)
     run = _Training(transport, objective, settings, generator)
-    begun = time.perf_counter()
+    begun = clock.now()
     with progress_bar(progress, total=steps, desc=label, unit="step") as bar:
         try:
             stopped = run.descend(bar)
@@ -99,7 +99,7 @@ def train(
                 InterruptedWarning,
             )
     run.best.restore()
-    trace = run.trace(stopped, time.perf_counter() - begun)
+    trace = run.trace(stopped, clock.now() - begun)
     _warn_of_losses(trace, policy.reported_share)
     return trace
 
@@ -143,7 +143,7 @@ class _Training:
             temper = self.objective.temper(i / s.steps)
             size = self._step(i)
             bar.update()
-            late = time.monotonic() > s.deadline
+            late = clock.now() > s.deadline
             if i % s.policy.window_steps and i < s.steps:
                 if late and self.best.known:  # a part of a window says little
                     return "out of time"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -13,12 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import clock
 from ..draws import Pool
 from ..errors import BudgetError, ConfigurationError, ConvergenceWarning, warn_user
 from ..pilot.audit import Audit
 from ..pilot.given import user_pool
 from ..pilot.report import Score
-from ..pilot.survey import PilotRuns, part_of_the_time_left
+from ..pilot.survey import PilotRuns
 from ..pilot.through_emcee import emcee_pool
 from ..promises import LOG_EVIDENCES_AGREE, MODELS_ONE_BY_ONE
 from ..space.codes import distinct
@@ -97,7 +97,7 @@ class Trainer:
 
     @property
     def deadline(self) -> float:
-        """Time by ``time.monotonic`` at which the run that asks must be over, or infinity."""
+        """Time by :func:`trjmcmc.clock.now` at which the run that asks must be over."""
         return self._deadline
 
     @contextmanager
@@ -105,7 +105,7 @@ class Trainer:
         """Keep what has no deadline of its own small against the time left until this one.
 
         Arguments:
-            deadline: Time by ``time.monotonic``.
+            deadline: Time by :func:`trjmcmc.clock.now`.
         """
         before, self._deadline = self._deadline, deadline
         try:
@@ -137,9 +137,16 @@ class Trainer:
         Arguments:
             extra: Draws from elsewhere to train on beside the audit's, such as those that chains
                 have passed.
-            mend_until: Time by ``time.monotonic`` after which no mending begins.
+            mend_until: Time by :func:`trjmcmc.clock.now` after which no mending begins.
             deadline: The same by which all is to be done; an audit that has to be hurried for it
                 gives draws and no verdict.
+
+        Returns:
+            All that is known then; also what earlier fits and runs have found.
+
+        Raises:
+            ConfigurationError: Settings that contradict each other.
+            TargetError: Pilot draws outside a prior's support.
         """
         self._learn(score=None, mended=0, spot=None)
         self._audits = audit is not False and max_evaluations is None
@@ -152,7 +159,7 @@ class Trainer:
         own = own and (few or not self.target.differentiable)
         self._check_pilot(pilot, objective)
         codes = self._models(own)
-        until = part_of_the_time_left(self.policy.audit_time, deadline)
+        until = clock.part_of_the_time_left(self.policy.audit_time, deadline)
         draft, limit = self._planned(codes, particles, moves, max_evaluations, until)
         each = self.policy.evaluations_a_training_draw
         budget = each * steps * batch if isinstance(audit, bool) else audit
@@ -161,29 +168,18 @@ class Trainer:
             auditing &= self.pilot.grow(
                 draft, budget, limit=limit, deadline=until, progress=progress
             )
-        if auditing and draft.hurried:
-            warn_user(
-                "there was no time to audit the map: what it has lost would not be seen. Give the "
-                "run more max_seconds, or fit() first",
-                ConvergenceWarning,
-            )
-            auditing = False
+        auditing = auditing and _unhurried(draft)
         pool = self._pool(draft, pilot, extra, progress, own)
         self._place(codes, pool)
-        if objective is None and pool is None and not self.target.differentiable:
-            warn_user(
-                "the map was not trained: there are neither pilot draws nor gradients. Sampling "
-                'goes on with random walks; fit(pilot="emcee") or your own draws would help',
-                ConvergenceWarning,
-            )
-            return self._learn(trace=FitTrace())
         if objective is None:
-            objective = self._reverse(learnt=True) if pool is None else self._covering(pool)
+            objective = self._objective(pool)
+        if objective is None:
+            return self._learn(trace=FitTrace())
         shaped = int(self.target.space.active(codes).any(-1).sum())  # models with parameters
         if own and pool is not None and pool.distinct < self.policy.fewest_training_draws * shaped:
             steps = 0  # too few to learn a shape from: location and scale must do
         settings = {"steps": steps, "batch": batch, "progress": progress, **options}
-        settings["deadline"] = part_of_the_time_left(self.policy.training_time, deadline)
+        settings["deadline"] = clock.part_of_the_time_left(self.policy.training_time, deadline)
         trace = self._train(objective, settings)
         self._learn(trace=trace, audit=None)
         self._spend("fit", trace.seconds)
@@ -280,6 +276,19 @@ class Trainer:
         if self._fitted.trace is None:
             standardise(self.transport, codes, loc, scale, pool)
 
+    def _objective(self, pool: Pool | None) -> Objective | None:
+        """By draws where there are any, else by gradients; None, with a warning, without both."""
+        if pool is not None:
+            return self._covering(pool)
+        if self.target.differentiable:
+            return self._reverse(learnt=True)
+        warn_user(
+            "the map was not trained: there are neither pilot draws nor gradients. Sampling "
+            'goes on with random walks; fit(pilot="emcee") or your own draws would help',
+            ConvergenceWarning,
+        )
+        return None
+
     def _reverse(self, learnt: bool) -> ReverseKL:
         """Reverse KL, beside which q(m) is learnt if that was asked for."""
         settings: dict[str, Any] = {}
@@ -332,14 +341,14 @@ class Trainer:
             settings: Of the training.
             extra: Draws beside those of the audit, or None.
             larger: Whether the audit of what falls short is enlarged first.
-            until: Time by ``time.monotonic`` after which no mending begins.
+            until: Time by :func:`trjmcmc.clock.now` after which no mending begins.
         """
         trace = self._fitted.trace
         assert trace is not None
         score = self.scored(self.transport)
         steps = int(settings["steps"] * self.policy.mending_share)
         while steps and self._fitted.mended < self.policy.most_mends:
-            if score is None or trace.stopped == "interrupted" or time.monotonic() > until:
+            if score is None or trace.stopped == "interrupted" or clock.now() > until:
                 break
             short = score.short & audit.matters
             if not bool(short.any()):
@@ -368,27 +377,27 @@ class Trainer:
         if not known.few or not self.target.dim or known.audit is not None:
             return known
         codes = self.target.space.enumerate()
-        until = part_of_the_time_left(self.policy.survey.time_share, self._deadline)
-        begun = time.perf_counter()
+        until = clock.part_of_the_time_left(self.policy.survey.time_share, self._deadline)
+        begun = clock.now()
         audit = self.pilot.survey(codes, deadline=until, progress=progress)
         if audit is not None:
             self._adopt(audit)
             active = self.target.space.active(codes)
             _, scale = moments(self.draws(), codes, active)
             self._learn(scale=typical_scale(scale, active))
-        self._spend("survey", time.perf_counter() - begun)
+        self._spend("survey", clock.now() - begun)
         return self._fitted
 
     def survey_again(self, gap: float, *, progress: bool = False) -> Fitted:
         """Enlarge the survey of models whose halves differ by more than ``gap`` nats."""
         audit = self._fitted.audit
         assert audit is not None
-        begun = time.perf_counter()
-        until = part_of_the_time_left(self.policy.survey.time_share, self._deadline)
+        begun = clock.now()
+        until = clock.part_of_the_time_left(self.policy.survey.time_share, self._deadline)
         self.pilot.enlarge(audit, gap, deadline=until, progress=progress)
         self._adopt(audit)
         before = self._fitted.seconds.get("survey", 0.0)
-        self._spend("survey", before + time.perf_counter() - begun)
+        self._spend("survey", before + clock.now() - begun)
         return self._fitted
 
     def salvage(self) -> Fitted:
@@ -426,9 +435,9 @@ class Trainer:
             return None
         if math.isinf(self._deadline):
             return audit.score(transport)
-        policy, begun = self.policy, time.monotonic()
+        policy, begun = self.policy, clock.now()
         audit.score(transport, policy.tried_draws)
-        each = (time.monotonic() - begun) / policy.tried_draws  # seconds of one a model
+        each = max(clock.now() - begun, 1e-9) / policy.tried_draws  # seconds of one a model
         affordable = policy.scoring_share * max(0.0, self._deadline - begun) / each
         if affordable < policy.fewest_scored_draws:
             return None
@@ -451,9 +460,9 @@ class Trainer:
         steps = self.policy.priced_steps
         with torch.enable_grad():  # a run may ask in its midst
             self._train(objective, {"steps": 1, "progress": False}, transport=trial)
-            begun = time.perf_counter()  # the first optimiser of a process takes a second to load
+            begun = clock.now()  # the first optimiser of a process takes a second to load
             self._train(objective, {"steps": steps, "progress": False}, transport=trial)
-        return (time.perf_counter() - begun) / steps
+        return (clock.now() - begun) / steps
 
     def audit_cost(self, steps: int, batch: int = 512) -> float:
         """Seconds until the halves of the audit agree, or its budget is spent, by guess.
@@ -470,3 +479,14 @@ class Trainer:
         budget = self.policy.evaluations_a_training_draw * steps * batch
         most = budget / max(audit.evaluations, 1)
         return audit.seconds * min(most, max(0.0, (worst / LOG_EVIDENCES_AGREE) ** 2 - 1))
+
+
+def _unhurried(audit: Audit) -> bool:
+    """Whether an audit can judge a map; where there was no time for it, a warning says so."""
+    if audit.hurried:
+        warn_user(
+            "there was no time to audit the map: what it has lost would not be seen. Give the "
+            "run more max_seconds, or fit() first",
+            ConvergenceWarning,
+        )
+    return not audit.hurried

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from .. import clock
 from ..draws import Pool
 from ..errors import ConfigurationError
 from ..promises import LOG_EVIDENCES_AGREE
@@ -100,7 +100,7 @@ class Audit:
         Arguments:
             budget: Evaluations after which it does not grow again.
             limit: Evaluations that even the first round must not exceed, about.
-            deadline: Time by ``time.monotonic`` by which the first round is over, about, and
+            deadline: Time by :func:`trjmcmc.clock.now` by which the first round is over, about, and
                 later ones are expected to be.
             progress: Show a bar.
 
@@ -122,7 +122,7 @@ class Audit:
 
         Arguments:
             models: Positions in ``code``, shape (n,).
-            deadline: Time by ``time.monotonic`` by which it must be expected to be done.
+            deadline: Time by :func:`trjmcmc.clock.now` by which it must be expected to be done.
             progress: Show a bar.
         """
         if self._begin(models.cpu(), None, None, deadline):
@@ -147,13 +147,13 @@ class Audit:
 
     def _finish_round(self, deadline: float, progress: bool) -> None:
         assert self._running is not None
-        begun = time.perf_counter()
+        begun = clock.now()
         todo, size, smc = self._running
         try:
             run = smc.run(deadline=deadline, progress=progress)
             self.rounds.append((todo, size, run))
         finally:
-            self.seconds += time.perf_counter() - begun
+            self.seconds += clock.now() - begun
         self.evaluations += smc.evaluations
         self.hurried |= smc.hurried
         self._running = None
@@ -162,7 +162,7 @@ class Audit:
         _, last_size, last = self.rounds[-1]
         cost = last.evaluations * size / last_size * len(todo) / len(self.rounds[-1][0])
         spent = self.evaluations + cost
-        soon = time.monotonic() + cost * self.seconds / max(self.evaluations, 1) < deadline
+        soon = clock.now() + cost * self.seconds / max(self.evaluations, 1) < deadline
         patient = self.seconds < self.policy.longest_seconds
         return (budget is None or spent <= budget) and patient and soon
 

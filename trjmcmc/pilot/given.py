@@ -60,7 +60,7 @@ def user_pool(target: Target, draws: Mapping[Any, Mapping[str, Any]]) -> Pool:
 
 
 def _warn_of_missing(target: Target, pool: Pool) -> None:
-    """Say so where draws of some models are missing: the map learns nothing of those."""
+    """Warn where models have no draws: the map learns nothing of those."""
     space = target.space
     if not space.few:
         return

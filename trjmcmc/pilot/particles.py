@@ -13,7 +13,7 @@ from .generation import Population, systematic
 
 BESIDE = 8  # float32 numbers that are stored of a point beside its coordinates
 
-ROW = 2**32  # more than the prior draws of a row
+ROW = 2**32  # distance between the numbers of two rows' ancestors: more than a row has
 
 
 @dataclass(frozen=True)

@@ -126,9 +126,9 @@ class SurveyPolicy:
         planned_temperatures: Temperatures, the prior included, that a limited audit is planned for.
         overhead: Price of a tempered run over that of its likelihoods alone, gradients included.
         priced_evaluations: Evaluations whose price is taken, in one batch as large as the chains'.
-        mode_draws: Draws of a model among which modes are looked for: a mode of one percent has 20.
+        mode_draws: Draws of a model in which modes are searched: a mode of one percent has 20.
         fewest_mode_draws: The same once ``mode_share`` of the time left is spent.
-        mode_share: Share of the time left in which modes are looked for among ``mode_draws``.
+        mode_share: Share of the time left in which modes are searched in so many draws.
         most_visited_models: Models of a large space that are audited; each takes its time.
         visited_share: Share of the visits from which a model of a large space is audited.
         draws_per_second: Draws of an audit taken for training for each second left: as many as a

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import clock
 from ..target.target import Target
 from ..transport.base import Transport
 from .policy import ScreeningPolicy
@@ -91,7 +91,7 @@ def screen(
             lost, however poor the maps.
         n: Prior draws, at most.
         generator: Source of randomness.
-        deadline: Time by ``time.monotonic`` after which no further batch of them begins.
+        deadline: Time by :func:`trjmcmc.clock.now` after which no further batch of them begins.
         policy: How far draws climb, and how summits are weighed.
     """
     (label,) = target.space.label(code[None])
@@ -100,7 +100,7 @@ def screen(
     likely: list[tuple[Tensor, Tensor]] = []
     high: list[tuple[Tensor, Tensor]] = []
     drawn = 0
-    while drawn < n and not (drawn and time.monotonic() > deadline):
+    while drawn < n and not (drawn and clock.now() > deadline):
         size = min(CHUNK, n - drawn)
         drawn += size
         theta, log_likelihood, usable = search.prior_draws(size)

@@ -1,14 +1,14 @@
-"""Tempered sequential Monte Carlo from the prior, many models at once; nothing is thrown away."""
+"""Tempered sequential Monte Carlo from the prior, many models at once."""
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from .. import clock
 from ..errors import ConfigurationError, ConvergenceError, UnreachableError
 from ..progress import progress_bar
 from ..target.target import Target
@@ -22,7 +22,7 @@ BISECTIONS = 40  # of the log of a step of the temperature
 
 LOG_SMALLEST_STEP = -200.0  # where that bisection begins
 
-MAX_TEMPERATURES = 500
+MAX_TEMPERATURES = 500  # after which a run that has not reached the posterior is given up
 
 CHUNK = 16_384  # points evaluated at once: fits the caches
 
@@ -55,7 +55,7 @@ class TemperedSMC:
         gradients: Whether to use them; None asks the target.
         budget: Most evaluations, about; temperatures are fewer where it runs out, and there is
             one round of polish at most.
-        deadline: Time by ``time.monotonic`` at which to be done, about: moves, then
+        deadline: Time by :func:`trjmcmc.clock.now` at which to be done, about: moves, then
             temperatures become fewer where time is short.
         generator: Source of randomness.
         policy: How memory, evaluations and time are spent.
@@ -135,7 +135,7 @@ class TemperedSMC:
         """Go on to the posterior.
 
         Arguments:
-            deadline: Time by ``time.monotonic`` at which to be done from now on; that of the
+            deadline: Time by :func:`trjmcmc.clock.now` at which to be done from now on; that of the
                 constructor if omitted.
             progress: Show a bar.
         """
@@ -163,7 +163,7 @@ class TemperedSMC:
     def _arrived(self, last: Population) -> bool:
         """Whether the posterior is reached, and polished unless there was no time."""
         coldest = float(last.temper.min())
-        late = time.monotonic() > self.deadline
+        late = clock.now() > self.deadline
         if coldest >= 1 and (late or self._polished == self.polish):
             return True
         self._polished += coldest >= 1
@@ -179,7 +179,7 @@ class TemperedSMC:
         if self._proposal is None:  # else a likelihood failed here before
             theta = self.target.sample_prior(self.code.repeat_interleave(n, 0), self.generator)
             self._proposal = Proposal(theta.view(m, n, -1))
-        begun = time.monotonic()
+        begun = clock.now()
         theta = self._proposal.theta
         usable = theta.isfinite().all(-1)
         theta = torch.where(usable[..., None], theta, 0.0)
@@ -188,7 +188,7 @@ class TemperedSMC:
         log_likelihood = torch.where(usable, log_likelihood, -math.inf)
         found = Population.of_draws(theta, log_prior, log_likelihood)
         self._proposal = None
-        self._pace["prior"] = time.monotonic() - begun
+        self._pace["prior"] = clock.now() - begun
         return found
 
     def _next_generation(self, last: Population) -> Generation:
@@ -236,7 +236,7 @@ class TemperedSMC:
             return schedule
         usual = self.policy.usual_temperatures - self.temperatures
         ahead = max(self.policy.fewest_temperatures_ahead, usual)
-        each = max(0.0, self.deadline - time.monotonic()) / ahead
+        each = max(0.0, self.deadline - clock.now()) / ahead
         if self._seconds(schedule) <= each:
             return schedule
         if self._seconds(["trajectory"]) > each / 2:
@@ -260,7 +260,7 @@ class TemperedSMC:
             spent = len(self.code) * self.particles * each
             left = (self.budget - self.evaluations) // spent - self.polish
         if not math.isinf(self.deadline):
-            room = self.deadline - time.monotonic()
+            room = self.deadline - clock.now()
             left = min(left, room // max(self._seconds(schedule), 1e-9))
         return left
 
@@ -269,11 +269,11 @@ class TemperedSMC:
     def _make_moves(self, now: Generation) -> None:
         """The moves of a temperature, or as many as there is time for."""
         while not now.complete:
-            begun = time.monotonic()
+            begun = clock.now()
             kind = now.schedule[now.done]
             self._move(now, kind)
-            self._pace[kind] = time.monotonic() - begun
-            if time.monotonic() > self.deadline:
+            self._pace[kind] = clock.now() - begun
+            if clock.now() > self.deadline:
                 now.cut()
         pay = now.trajectories_pay
         self._trajectories_pay = self._trajectories_pay if pay is None else pay

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import time
 from contextlib import suppress
 
 import torch
 from torch import Tensor
 
+from .. import clock
 from ..draws import Pool
 from ..errors import (
     BudgetError,
@@ -59,10 +59,10 @@ class PilotRuns:
         code = codes[torch.arange(n, device=codes.device) % len(codes)]
         theta = self.target.sample_prior(code, self.generator)
         theta = torch.where(theta.isfinite(), theta, 0.0)
-        begun = time.perf_counter()
+        begun = clock.now()
         with torch.no_grad():
             self.target.log_joint(code, theta)
-        return (time.perf_counter() - begun) / n
+        return max(clock.now() - begun, 1e-9) / n
 
     # ---- audits -----------------------------------------------------------------------------
 
@@ -73,14 +73,14 @@ class PilotRuns:
 
         Arguments:
             codes: Models, shape (M, L).
-            deadline: Time by ``time.monotonic`` by which it is over, about.
+            deadline: Time by :func:`trjmcmc.clock.now` by which it is over, about.
             progress: Show a bar.
 
         Returns:
             None, with a warning, where a posterior can't be reached.
         """
         policy = self.policy
-        seconds = min(policy.longest_seconds, (deadline - time.monotonic()) / policy.overhead)
+        seconds = min(policy.longest_seconds, (deadline - clock.now()) / policy.overhead)
         most, moves = self._sizes_within(seconds / self.price(codes), len(codes), policy.moves)
         audit = Audit(
             self.target,
@@ -108,7 +108,8 @@ class PilotRuns:
             particles: Chains a model and replicate, or None.
             moves: Moves of each at each temperature, or None.
             evaluations: Most evaluations, about, or None.
-            deadline: Time by ``time.monotonic`` by which its first round has to be over, about.
+            deadline: Time by :func:`trjmcmc.clock.now` by which its first round has to be over,
+                about.
         """
         usual = self.policy.audit
         sizes = particles, moves or usual.moves
@@ -120,7 +121,7 @@ class PilotRuns:
             if not asked or (known.particles, known.moves) == sizes:
                 return known
         if particles is None and evaluations is None and math.isfinite(deadline):
-            seconds = (deadline - time.monotonic()) / self.policy.overhead
+            seconds = (deadline - clock.now()) / self.policy.overhead
             affordable = seconds / self.price(codes)
             fewer = self._sizes_within(affordable, len(codes), moves or usual.moves)
             if fewer[0] < usual.particles(REPLICATES * len(codes)):
@@ -169,7 +170,7 @@ class PilotRuns:
         Arguments:
             audit: The audit, changed in place.
             gap: Difference of the halves' log evidences from which a model is run again, nats.
-            deadline: Time by ``time.monotonic`` by which it must be expected to be done.
+            deadline: Time by :func:`trjmcmc.clock.now` by which it must be expected to be done.
             progress: Show a bar.
         """
         with suppress(UnreachableError, ConvergenceError, BudgetError):
@@ -213,7 +214,7 @@ class PilotRuns:
             policy=policy.audit,
         )
         try:
-            audit.grow(0, deadline=time.monotonic() + seconds, progress=progress)
+            audit.grow(0, deadline=clock.now() + seconds, progress=progress)
         except (UnreachableError, ConvergenceError):
             return None
         return None if audit.hurried else audit
@@ -231,22 +232,16 @@ class PilotRuns:
         """Draws of an audit to train on, fewer where the time until a deadline is short."""
         if math.isinf(deadline):
             return audit.pool()
-        left = max(0.0, deadline - time.monotonic())
+        left = max(0.0, deadline - clock.now())
         fewest = self.policy.fewest_draws_per_model * len(audit.code)
         return audit.pool(max(fewest, self.policy.draws_per_second * left))
 
     def modes(self, audit: Audit, deadline: float = math.inf) -> tuple[Modes, ...]:
         """The modes of each audited model, among fewer draws once time gets short."""
         found, policy = [], self.policy
-        until = part_of_the_time_left(policy.mode_share, deadline)
+        until = clock.part_of_the_time_left(policy.mode_share, deadline)
         for m, active in enumerate(self.target.space.active(audit.code)):
-            draws = policy.mode_draws if time.monotonic() < until else policy.fewest_mode_draws
+            draws = policy.mode_draws if clock.now() < until else policy.fewest_mode_draws
             theta, *_ = audit.draw(torch.full((draws,), m, device=self.target.device))
             found.append(find_modes(theta, active))
         return tuple(found)
-
-
-def part_of_the_time_left(share: float, deadline: float) -> float:
-    """When a share of the time left will have passed, by ``time.monotonic``."""
-    now = time.monotonic()
-    return now + share * max(0.0, deadline - now)

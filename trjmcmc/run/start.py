@@ -114,6 +114,7 @@ def carried_starts(
             moves=policy.tempered_moves,
             deadline=deadline,
             generator=generator,
+            policy=known.policy.fit.survey.audit.tempering,
         ).run()
     except (TargetError, ConvergenceError):
         return alone
