@@ -7,7 +7,13 @@ warns.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+
+import pandas as pd
 
 from ..fit.policy import TrainerPolicy
 from ..pilot.policy import ScreeningPolicy
@@ -431,6 +437,8 @@ class Policy:
         >>> policy = Policy(training=RoundPolicy(first_round_steps=200, rounds=1))
         >>> policy.training.rounds, policy.segments.steps
         (1, 40)
+        >>> policy.table().loc["training.first_round_steps", "value"]
+        200
     """
 
     chains: ChainPolicy = field(default_factory=ChainPolicy)
@@ -449,3 +457,27 @@ class Policy:
     summing_up: SummingUpPolicy = field(default_factory=SummingUpPolicy)
     threads: ThreadPolicy = field(default_factory=ThreadPolicy)
     fit: TrainerPolicy = field(default_factory=TrainerPolicy)
+
+    def table(self) -> pd.DataFrame:
+        """Every number of the policy.
+
+        Returns:
+            Indexed by name, such as ``"training.rounds"``, with the columns ``value`` and
+            ``meaning``.
+        """
+        rows = {name: (value, text) for name, value, text in _numbers(self, "")}
+        return pd.DataFrame.from_dict(rows, orient="index", columns=["value", "meaning"])
+
+
+def _numbers(policy: Any, prefix: str) -> Iterator[tuple[str, Any, str]]:
+    """Names, values and meanings of a policy's numbers and of those nested in it."""
+    text = inspect.getdoc(type(policy)) or ""
+    listed = re.search(r"^Attributes:\n((?:    .*\n?|\n)+)", text, re.MULTILINE)
+    entries = re.findall(r"^    (\w+): ((?:.|\n     )+)", listed[1] if listed else "", re.MULTILINE)
+    meaning = {name: " ".join(words.split()) for name, words in entries}
+    for item in fields(policy):
+        value = getattr(policy, item.name)
+        if is_dataclass(value):
+            yield from _numbers(value, f"{prefix}{item.name}.")
+        else:
+            yield f"{prefix}{item.name}", value, meaning[item.name]
