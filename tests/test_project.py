@@ -22,18 +22,6 @@ def test_the_namespace_shows_what_is_public():
     assert {name for name in dir(trj) if not name.startswith("__")} == set(trj.__all__)
 
 
-@pytest.mark.parametrize(
-    ("module", "old", "new"),
-    [(trj.transport, "Ordered", "OrderedComponents"), (trj.kernel, "Mixture", "MixtureKernel")],
-)
-def test_old_names_work_and_warn_once(module, old, new):
-    with pytest.warns(FutureWarning, match=f"{old} is now {module.__name__}.{new}") as said:
-        assert getattr(module, old) is getattr(module, new) is getattr(module, old)
-    assert len(said) == 1 and said[0].filename == __file__
-    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
-        _ = module.Nothing
-
-
 def test_the_torch_pin_lies_in_the_supported_range():
     pinned = re.search(
         r"^torch==(\d+)\.(\d+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE

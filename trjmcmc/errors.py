@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from types import FrameType
 from typing import Any
 
@@ -112,7 +113,7 @@ def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
 
     Arguments:
         module: Name of the module.
-        names: By old name the new one.
+        names: By old name the new one; with its module where that is another.
 
     Returns:
         A function of a name; each old name warns once.
@@ -122,10 +123,12 @@ def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
     def look_up(name: str) -> Any:
         if name not in names:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        where, _, new = names[name].rpartition(".")
+        place = where or module
         if name not in told:
             told.add(name)
-            warn_user(f"{module}.{name} is now {module}.{names[name]}", FutureWarning)
-        return getattr(sys.modules[module], names[name])
+            warn_user(f"{module}.{name} is now {place}.{new}", FutureWarning)
+        return getattr(import_module(place), new)
 
     return look_up
 

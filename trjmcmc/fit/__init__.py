@@ -1,9 +1,7 @@
 """Training of transport maps, and the audit of what they have learnt."""
 
-import warnings
-from typing import Any
-
 from ..draws import Pool
+from ..errors import renamed as _renamed
 from ..pilot.audit import Audit, tempered_draws
 from ..pilot.given import user_pool
 from ..pilot.modes import Modes, find_modes, mode_map
@@ -67,9 +65,4 @@ __all__ = [
     "user_pool",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name == "Recipe":
-        warnings.warn("trj.fit.Recipe is now trj.fit.Trainer", FutureWarning, stacklevel=2)
-        return Trainer
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = _renamed(__name__, {"Recipe": "Trainer"})

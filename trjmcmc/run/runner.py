@@ -353,7 +353,7 @@ class Runner:
                         found = stop.so_far()
                     bar.unpause()  # training was priced meanwhile
                 verdict = found
-                return verdict is not Verdict.GO_ON
+                return bool(verdict)
 
             self.chain = run_chains(
                 kernel,

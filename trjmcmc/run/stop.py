@@ -18,7 +18,7 @@ from .policy import StoppingPolicy
 
 
 class Verdict(Enum):
-    """What a stopping rule says of a run so far.
+    """What a stopping rule says of a run so far; true unless the run goes on.
 
     Attributes:
         GO_ON: Neither precise nor late.
@@ -31,6 +31,9 @@ class Verdict(Enum):
     RETHINK = "rethink"
     PRECISE = "precise"
     LATE = "late"
+
+    def __bool__(self) -> bool:
+        return self is not Verdict.GO_ON
 
 
 class Stop:
