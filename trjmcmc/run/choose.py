@@ -27,7 +27,6 @@ from ..kernel.proposal.sweep import SweepWalk
 from ..kernel.proposal.walk import ScoreWalk
 from ..progress import progress_bar
 from ..result.report import Plan
-from ..space.base import several
 from ..target.exchangeable import components_of
 from ..transport.base import Transport
 from ..transport.laplace import Laplace
@@ -233,7 +232,7 @@ class Chooser:
     # ---- choosing ---------------------------------------------------------------------------
 
     def _choose(self) -> Choice:
-        if not several(self.target.space) or not self.target.dim:
+        if not self.target.space.several or not self.target.dim:
             _, kernel = self.bench.measure(self._only(), *self._first())
             return self._choice(kernel, None)
         self._offer("birth-death", birth_death(self.target, self.guess(), self.policy.kernels))
@@ -261,7 +260,7 @@ class Chooser:
 
     def _only(self) -> Kernel:
         """The kernel where there is nothing to choose: one model, or no parameters."""
-        if several(self.target.space):
+        if self.target.space.several:
             return birth_death(self.target, self.guess(), self.policy.kernels)
         kernels: list[Kernel] = [RandomWalk(self.target, scale=self.trainer.fitted.scale)]
         kernels += component_walks(self.target, components_of(self.target))

@@ -21,7 +21,6 @@ from ..pilot.screening import Screening
 from ..progress import progress_bar
 from ..result.report import Plan, RunReport
 from ..result.result import Result
-from ..space.base import several
 from ..target.exchangeable import components_of
 from ..transport.base import Transport
 from .budget import SummingUpInTime, limited, screening_seconds
@@ -162,7 +161,7 @@ class Runner:
     def _choose(self) -> Choice:
         """Find the kernel by measurement, training while that pays; warm chains up by it."""
         known, request, policy = self.known, self.request, self.policy
-        counts = bool(components_of(self.target)) and several(self.target.space)
+        counts = bool(components_of(self.target)) and self.target.space.several
         if not counts:
             self.stage = "the pilot run"
             known.trainer.survey(progress=request.progress)
@@ -321,7 +320,7 @@ class Runner:
         kept = self._bridge_seconds if math.isfinite(self._bridge_seconds) else 0.0
         begun, self._overflows = clock.now(), int(self.known.spending.account.overflows)
         tally, crossings, visits = Tally(self.target), None, None
-        if self.known.fitted.few and several(self.target.space):
+        if self.known.fitted.few and self.target.space.several:
             names = {k.name for k in kernel.parts() if k.between}
             crossings = Crossings(self.target, len(state.code), names)
             many = len(state.code) >= MANY_CHAINS  # of few, errors rest on autocorrelations

@@ -41,7 +41,7 @@ class Components:
         kind: Name or position of the kind, where there are several.
 
     Attributes:
-        kind: The kind, a :class:`~trjmcmc.space.Kind`.
+        kind: The kind, a :class:`~trjmcmc.space.base.Kind`.
         place: Its position in a code.
         number: K, its largest number of components.
         slots: Slots of each component's coordinates, shape (K, P).
