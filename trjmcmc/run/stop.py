@@ -11,7 +11,7 @@ from torch import Tensor
 from .. import clock
 from ..draws import Recorder
 from ..errors import ConfigurationError
-from ..estimate.precision import FEWEST, FORGOTTEN, Progress, progress_of
+from ..estimate.precision import FORGOTTEN, LEAST_DRAWS, Progress, progress_of
 from ..promises import MODELS_ONE_BY_ONE
 from ..space.base import Space
 from .policy import StoppingPolicy
@@ -82,7 +82,7 @@ class Stop:
         self.policy = StoppingPolicy() if policy is None else policy
         self.seconds_to_go = math.inf
         self.progress = ""
-        self._next = FEWEST
+        self._next = LEAST_DRAWS
         self._begun, self._length_to_go, self._said = clock.now(), math.inf, 0.0
         self._look_back: tuple[float, float, float] | None = None
 
@@ -98,7 +98,7 @@ class Stop:
     def again(self) -> None:
         """Begin anew, for a record that begins anew."""
         self.reached = False
-        self._next, self._begun, self._length_to_go = FEWEST, clock.now(), math.inf
+        self._next, self._begun, self._length_to_go = LEAST_DRAWS, clock.now(), math.inf
         self._look_back = None
 
     def look_back(self, hoped: float, error: float) -> None:
@@ -166,7 +166,7 @@ class Stop:
         """
         if not self.until or self.reached:
             return ""
-        if len(code) < FEWEST:
+        if len(code) < LEAST_DRAWS:
             return f"{len(code)} draws a chain"
         now = progress_of(self.space, code, log_joint)
         if self._length(now, self.until, len(code)) <= 1:
