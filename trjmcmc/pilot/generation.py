@@ -15,8 +15,9 @@ WHOLE = 0.3  # share of those that are as long as the difference: they lead betw
 
 JITTER = 0.02  # noise beside a difference, in units of a walk
 
-WORTH = 2.0  # walks that a trajectory must outdo in the worst coordinate: measured 4 to 60 on
-# factor analysis (errors ten times smaller), below 1 on coal mining (nothing gained)
+# Least ratio, in the worst coordinate, of how far a trajectory and a walk of equal price move.
+# Measured 4 to 60 on factor analysis (errors ten times smaller), below 1 on coal mining.
+WORTH = 2.0
 
 
 class Generation:

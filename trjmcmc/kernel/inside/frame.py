@@ -12,7 +12,7 @@ from ...target.target import Target
 from ...transport.base import Transport, log_weight
 from ..base import Memo, State, locate
 
-GROUPS = 64  # most models that have settings of their own
+GROUPS = 64  # largest number of models that have step sizes of their own
 
 
 class Frame:
