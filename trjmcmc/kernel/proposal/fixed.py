@@ -1,4 +1,4 @@
-"""Proposals that do not look at where a chain is: a table, or learnt weights."""
+"""Proposals that do not depend on the current model: a table, or learnt weights."""
 
 from __future__ import annotations
 
