@@ -22,6 +22,7 @@ import matplotlib
 import pytest
 
 import trjmcmc as trj
+from trjmcmc import promises
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -145,6 +146,14 @@ def test_links_lead_somewhere(path):
         assert (ROOT / file.rstrip(".")).exists(), f"{path.name} names {file}"
     for name in re.findall(r"`trj\.(\w+)", text):
         assert hasattr(trj, name), f"{path.name} names trj.{name}"
+
+
+def test_promises_are_kept_to_the_letter():
+    """The limits that the docs state are those that the package has."""
+    text = (ROOT / "docs" / "accuracy.md").read_text()
+    stated = dict(re.findall(r"^\| `([A-Z_]+)` \| ([\d.]+) \|", text, re.MULTILINE))
+    kept = {name: value for name, value in vars(promises).items() if name.isupper()}
+    assert {name: float(value) for name, value in stated.items()} == kept
 
 
 def test_the_readme_leads_to_every_page():
