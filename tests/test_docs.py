@@ -14,6 +14,7 @@ by five of their standard errors at most.
 import functools
 import itertools
 import math
+import operator
 import re
 import warnings
 from pathlib import Path
@@ -144,8 +145,10 @@ def test_links_lead_somewhere(path):
         assert not anchor or anchor in anchors(there), f"{path.name}: {link}"
     for file in re.findall(r"`((?:trjmcmc|examples|benchmarks|tests|docs)/[\w./]+)", text):
         assert (ROOT / file.rstrip(".")).exists(), f"{path.name} names {file}"
-    for name in re.findall(r"`trj\.(\w+)", text):
-        assert hasattr(trj, name), f"{path.name} names trj.{name}"
+    if path.stem == "migration":  # has former names too, which warn
+        return
+    for name in re.findall(r"`trj\.(\w+(?:\.\w+)*)", text):
+        operator.attrgetter(name)(trj)
 
 
 def test_promises_are_kept_to_the_letter():
