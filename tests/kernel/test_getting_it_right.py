@@ -13,7 +13,7 @@ from scipy.stats import gamma, norm
 from torch.distributions import Gamma, Normal
 
 import trjmcmc as trj
-from tests.kernel.test_components import learned, learned_split
+from tests.cases import learned, learned_split
 from trjmcmc.fit import Pool, gaussian_mixture
 from trjmcmc.kernel import (
     HMC,

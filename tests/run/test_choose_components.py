@@ -9,8 +9,8 @@ import torch
 from torch.distributions import Gamma, Normal, Uniform
 
 import trjmcmc as trj
-from tests.kernel.test_components import PRIOR, exact_counts, seen_sum
-from tests.space.test_large_spaces import limit
+from tests.battery import limit
+from tests.toys import PRIOR, exact_counts, seen_sum
 from trjmcmc.errors import ConfigurationError, NonFiniteError
 from trjmcmc.kernel import ComponentBirthDeath, ComponentWalk, Cycle, start
 from trjmcmc.run.carry import carry

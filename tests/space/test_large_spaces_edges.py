@@ -10,7 +10,7 @@ from torch.distributions import Normal
 
 import trjmcmc as trj
 from tests import toys
-from tests.space.test_large_spaces import limit
+from tests.battery import limit
 from trjmcmc.errors import ConfigurationError, TRJError
 from trjmcmc.kernel import Cycle, RandomWalk, ScoreWalk
 from trjmcmc.result.variational import variational
