@@ -19,16 +19,16 @@ class Clock:
     Arguments:
         call: Seconds that a batch of likelihoods takes, however large.
         point: Seconds that each point in it takes on top.
+        reading: Seconds that a look at the clock takes: a loop that waits must come to an end,
+            and a training step that needs no likelihood has to cost something.
     """
 
-    READING = 1e-5  # seconds that a look at the clock takes: a loop that waits must come to an end
-
-    def __init__(self, call: float = 4e-3, point: float = 0.0) -> None:
-        self.call, self.point = call, point
+    def __init__(self, call: float = 4e-3, point: float = 0.0, reading: float = 1e-5) -> None:
+        self.call, self.point, self.reading = call, point, reading
         self.now = 1e3
 
     def monotonic(self) -> float:
-        self.now += self.READING
+        self.now += self.reading
         return self.now
 
     perf_counter = monotonic

@@ -3,8 +3,6 @@ import signal
 import pytest
 import torch
 
-from tests.clock import clock  # noqa: F401
-
 torch.set_num_threads(1)  # no barriers to wait at on a busy machine
 
 

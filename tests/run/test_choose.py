@@ -465,7 +465,8 @@ def test_every_classical_sampler_is_right(method, monkeypatch):
     check(result)
 
 
-def test_samplers_are_compared():
+def test_samplers_are_compared(clock):
+    clock.call = 0.01
     found = trj.compare_samplers(
         toys.gaussians(),
         {"ours": "default", "classic": "birth-death", "own": lambda t: trj.TRJSampler(t, seed=8)},
@@ -482,7 +483,7 @@ def test_samplers_are_compared():
     assert isinstance(table, pd.DataFrame)
 
 
-def test_a_stuck_sampler_has_no_effective_draws():
+def test_a_stuck_sampler_has_no_effective_draws(clock):
     def stuck(target):
         sampler = trj.TRJSampler(
             target,
