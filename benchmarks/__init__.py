@@ -1,1 +1,1 @@
-"""Claims of the README as scripts: ``python -m benchmarks``."""
+"""Claims of the README and of docs/ as scripts: ``python -m benchmarks``."""

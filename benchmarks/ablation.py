@@ -26,6 +26,7 @@ from trjmcmc.estimate import log_mean_weight, log_weights
 from trjmcmc.fit import Audit, ForwardKL, Objective, ReverseKL
 from trjmcmc.fit.locate import locate
 from trjmcmc.fit.train import train
+from trjmcmc.fit.units import calibrate
 from trjmcmc.transport import Transport
 
 DRAWS = 16_384  # for the evidence of each model
@@ -86,7 +87,7 @@ class Bench:
         self.seconds = 0.0
 
     def reverse(self, flow: Transport, anneal: float, share: float = 1.0) -> None:
-        flow.calibrate(self.codes, *locate(self.target, self.codes, self.generator))
+        calibrate(flow, self.codes, *locate(self.target, self.codes, self.generator))
         self.train(flow, ReverseKL(self.target, anneal=anneal), share)
 
     def forward(
@@ -96,7 +97,7 @@ class Bench:
             each = self.pool.theta.view(len(self.codes), -1, self.target.dim)
             active = self.target.space.active(self.codes)
             scale = torch.where(active, each.std(1), 1.0)
-            flow.calibrate(self.codes, torch.where(active, each.mean(1), 0.0), scale)
+            calibrate(flow, self.codes, torch.where(active, each.mean(1), 0.0), scale)
         log_joint = None if order == 1 else self.pool.log_joint
         objective = ForwardKL(
             self.pool.code,

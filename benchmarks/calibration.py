@@ -90,7 +90,7 @@ def scores(
         table, agree = result.evidence(), not result.clashes
         shares = {
             "visits": {m: result.visits(m) for m in table.index},
-            "bartolucci": result._bartolucci,
+            "bartolucci": result._visits.by_jumps,
         }
         for model in table.index:
             p = exact.probabilities[model]

@@ -22,6 +22,7 @@ from trjmcmc.estimate import log_mean_weight, log_weights
 from trjmcmc.fit import ReverseKL
 from trjmcmc.fit.locate import locate
 from trjmcmc.fit.train import train
+from trjmcmc.fit.units import calibrate
 from trjmcmc.transport import Bijection
 
 DRAWS = 4096  # of each model, for the bound and the effective share
@@ -71,13 +72,13 @@ def score(
     codes = target.space.enumerate()
     generator = torch.Generator().manual_seed(seed)
     begun = time.perf_counter()
-    flow.calibrate(codes, *locate(target, codes, generator))
+    calibrate(flow, codes, *locate(target, codes, generator))
     train(flow, ReverseKL(target), steps=steps, batch=batch, generator=generator, progress=False)
     seconds = time.perf_counter() - begun
     found = [log_weights(target, flow, code, DRAWS, generator) for code in codes]
     code = codes.repeat(POINTS // len(codes) + 1, 1)[:POINTS]
     with torch.no_grad():
-        z = flow.sample_reference(POINTS, generator, target.dtype)
+        z = flow.reference.sample((POINTS, target.dim), generator, target.dtype)
         theta, _ = flow.push(z, code)
         return {
             "training, s": seconds,

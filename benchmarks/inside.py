@@ -21,7 +21,7 @@ import torch
 import trjmcmc as trj
 from trjmcmc.arviz_bridge import effective_sample_size
 from trjmcmc.errors import TRJWarning
-from trjmcmc.kernel import HMC, CrankNicolson, Kernel, RandomWalk, Stretch, adapting, start
+from trjmcmc.kernel import HMC, CrankNicolson, Kernel, RandomWalk, Stretch, start
 
 CHAINS = 128
 WARM_UP = 200  # steps; the metric changes after 25, 50, 100 and 200
@@ -30,9 +30,9 @@ WARM_UP = 200  # steps; the metric changes after 25, 50, 100 and 200
 def run(target: trj.Target, kernel: Kernel, state: object, seconds: float) -> dict[str, float]:
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
-        with adapting(kernel):
-            for _ in range(WARM_UP):
-                state, _ = kernel.step(state, generator)
+        for _ in range(WARM_UP):
+            kernel, state, _ = kernel.adapt(state, generator)
+        kernel = kernel.frozen()
         calls, gradients = target.evaluations, target.gradients
         kept, heights, accepted, begun = [], [], [], time.perf_counter()
         while time.perf_counter() - begun < seconds:
@@ -67,7 +67,7 @@ def main() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TRJWarning)
         sampler.fit(progress=False)
-    audit, flow = sampler._recipe.audit, sampler.transport
+    audit, flow = sampler._known.fitted.audit, sampler.transport
     rows = {}
     for m, label in enumerate(target.space.label(audit.code)):
         theta, *_ = audit.draw(torch.full((CHAINS,), m))

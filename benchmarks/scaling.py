@@ -127,7 +127,7 @@ def jump_cost(target: trj.Target, chains: int, repeats: int) -> dict[str, Any]:
     jump = Jump(target, flow, Fixed(target.space, other=True), rho=0.95, fresh=0.1)
     generator = torch.Generator().manual_seed(1)
     code = target.space.sample_prior(chains, generator)
-    z = flow.sample_reference(chains, generator, target.dtype)
+    z = flow.reference.sample((chains, target.dim), generator, target.dtype)
     tally = Tally(target)
     with torch.no_grad():
         theta, _ = flow.push(z, code)

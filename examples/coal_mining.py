@@ -21,7 +21,6 @@ import torch
 from matplotlib import pyplot as plt
 
 import trjmcmc as trj
-from trjmcmc.plot.models import plot_models, plot_running
 from trjmcmc.plot.style import PALETTE
 from trjmcmc.problems.coal_mining import DAYS, LENGTH
 
@@ -52,10 +51,11 @@ def rate_by_year(result: trj.Result, years: np.ndarray, most: int = 4000) -> np.
     return np.concatenate(rates)
 
 
-def draw(result: trj.Result, path: Path) -> None:
-    """Rate over the years, p(k), running estimates."""
-    figure, (left, middle, right) = plt.subplots(
-        1, 3, figsize=(13, 3.8), layout="constrained", width_ratios=(1.4, 1, 1)
+def draw(result: trj.Result, path: Path, panels: int = 3) -> None:
+    """Rate over the years, p(k), and in a third panel running estimates."""
+    size, widths = ((13, 3.8), (1.4, 1, 1)) if panels == 3 else ((8.5, 3.4), (1.4, 1))
+    figure, (left, middle, *right) = plt.subplots(
+        1, panels, figsize=size, layout="constrained", width_ratios=widths
     )
     years = np.linspace(1851, 1963, 300)
     rates = rate_by_year(result, years)
@@ -72,9 +72,10 @@ def draw(result: trj.Result, path: Path) -> None:
     )
     left.set(xlabel="year", ylabel="rate (disasters a year)", xlim=(1851, 1963))
     left.legend(frameon=False, fontsize=8)
-    plot_models(result, middle)
+    result.plot_models(middle)
     middle.set(xlabel="number of change points")
-    plot_running(result, right)
+    if right:
+        result.plot_running(*right)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
     plt.close(figure)
@@ -88,6 +89,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="more only if cores are idle")
     parser.add_argument("--quick", action="store_true", help="fewer draws")
     parser.add_argument("--fit", action="store_true", help="train a map in full first")
+    parser.add_argument(
+        "--panels", type=int, choices=(2, 3), default=3, help="2: no running estimates"
+    )
     parser.add_argument("--output", type=Path, default=Path("output/coal_mining.png"))
     arguments = parser.parse_args()
     begun = time.perf_counter()
@@ -141,7 +145,7 @@ def main() -> None:
         + ", ".join(f"{stage} {s:.1f}" for stage, s in report.seconds.items())
     )
     print(f"likelihood evaluations           {report.evaluations:,}")
-    draw(result, arguments.output)
+    draw(result, arguments.output, arguments.panels)
     print(f"total                            {time.perf_counter() - begun:.0f} s")
     print(f"picture                          {arguments.output}")
     visited = table[table["visits"] > 0]

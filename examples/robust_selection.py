@@ -192,7 +192,9 @@ def pairs_figure(target, answers, result, path: Path) -> None:
     axes[0].set_ylabel(f"{names[1]} coefficient")
     for ax, name in zip(axes[1:], ("diagonal normal", "couplings"), strict=True):
         sampler = answers[name][1]
-        z = sampler.transport.sample_reference(3000, torch.Generator().manual_seed(2), target.dtype)
+        z = sampler.transport.reference.sample(
+            (3000, target.dim), torch.Generator().manual_seed(2), target.dtype
+        )
         with torch.no_grad():
             theta, _ = sampler.transport.push(z, code.expand(3000, -1))
         ax.plot(theta[:, slots[0]], theta[:, slots[1]], ".", ms=2, alpha=0.4)

@@ -9,7 +9,7 @@ from torch.distributions import Gamma, LogNormal, Normal
 import trjmcmc as trj
 from tests import toys
 from tests.battery import Case
-from trjmcmc.kernel import ComponentBirthDeath, ComponentSplitMerge, adapting, start
+from trjmcmc.kernel import ComponentBirthDeath, ComponentSplitMerge, start
 
 
 def frequencies(space, code, p):
@@ -161,8 +161,4 @@ def learned_split(target):
 
 def taught(kernel, target, steps):
     generator = torch.Generator().manual_seed(9)
-    state = from_prior(target, 400, generator)
-    with torch.no_grad(), adapting(kernel):
-        for _ in range(steps):
-            state, _ = kernel.step(state, generator)
-    return kernel
+    return toys.warmed(kernel, from_prior(target, 400, generator), generator, steps)[0]

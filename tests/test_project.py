@@ -1,14 +1,13 @@
-import ast
 import json
 import re
 import runpy
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
 
 import trjmcmc as trj
+from tests.imports import arrows, circle, floors, graph_of, modules, room
 
 ROOT = Path(__file__).parents[1]
 
@@ -23,6 +22,18 @@ def test_the_namespace_shows_what_is_public():
     assert {name for name in dir(trj) if not name.startswith("__")} == set(trj.__all__)
 
 
+@pytest.mark.parametrize(
+    ("module", "old", "new"),
+    [(trj.transport, "Ordered", "OrderedComponents"), (trj.kernel, "Mixture", "MixtureKernel")],
+)
+def test_old_names_work_and_warn_once(module, old, new):
+    with pytest.warns(FutureWarning, match=f"{old} is now {module.__name__}.{new}") as said:
+        assert getattr(module, old) is getattr(module, new) is getattr(module, old)
+    assert len(said) == 1 and said[0].filename == __file__
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        _ = module.Nothing
+
+
 def test_the_torch_pin_lies_in_the_supported_range():
     pinned = re.search(
         r"^torch==(\d+)\.(\d+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE
@@ -30,77 +41,82 @@ def test_the_torch_pin_lies_in_the_supported_range():
     assert (int(pinned[1]), int(pinned[2])) >= (2, 6)
 
 
-def test_imports_point_one_way():
-    """target -> transport -> fit -> kernel -> draws -> estimates -> result -> sampler."""
-    order = [
-        "errors",
-        "rng",
-        "progress",
-        "threads",
-        "grouping",
-        "space",
-        "memory",
-        "prior",
-        "blackbox",
-        "additive",
-        "density",
-        "target",
-        "resolution",
-        "coordinates",
-        "components",
-        "transport",
-        "fit",
-        "kernel",
-        "draws",
-        "export",
-        "estimate",
-        "variational",
-        "sample",
-        "carry",
-        "reweight",
-        "relabel",
-        "catalogue",
-        "doubts",
-        "alarms",
-        "result",
-        "defaults",
-        "look",
-        "auto",
-        "auto_components",
-        "sampler",
-        "compare",
-        "evidence",
+PACKAGE = ROOT / "trjmcmc"
+
+
+def rooms_import():
+    """Which rooms import from which; what the top of the package shows does not count."""
+    pairs = [(room(a), room(b)) for a, b, _ in arrows(PACKAGE)]
+    known = {room(name) for name in modules(PACKAGE)} - {""}
+    return graph_of([(a, b) for a, b in pairs if a and b], known)
+
+
+def documented_floors():
+    """Floor of each room by the table of docs/internals.md."""
+    text = (ROOT / "docs" / "internals.md").read_text()
+    found = {}
+    for floor, names in re.findall(r"^\| (\d+) \| (.+?) \|", text, re.MULTILINE):
+        for name in re.findall(r"`(?:trjmcmc/)?(\w+)/?`", names):
+            found[name] = int(floor)
+    return found
+
+
+def test_every_import_points_to_a_lower_floor():
+    """Imports for types and inside functions too: the floors are those that the manual shows."""
+    graph = rooms_import()
+    assert circle(graph) is None
+    shown = documented_floors()
+    assert set(shown) == set(graph)
+    upward = [(a, b) for a in graph for b in graph[a] if shown[b] >= shown[a]]
+    assert not upward, upward
+    assert all(shown[name] >= floor for name, floor in floors(graph).items())
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    graph = graph_of((a, b) for a, b, _ in arrows(PACKAGE) if a != "trjmcmc")
+    assert circle(graph) is None
+
+
+def test_modules_import_names_from_where_they_are_defined():
+    """Not from a package's face, which would tie a file to the whole package."""
+    faces = {name for name, (_, face) in modules(PACKAGE).items() if face}
+    through = [
+        (a, b, line)
+        for a, b, line in arrows(PACKAGE)
+        if b in faces and a not in faces and b != "trjmcmc.problems"
     ]
-    package = ROOT / "trjmcmc"
-    allowed_late = {"plot", "problems"}
-    for path in package.rglob("*.py"):
-        room = path.relative_to(package).parts[0].removesuffix(".py")
-        if room in allowed_late | {"__init__"}:
-            continue
-        assert room in order, f"say where {path} stands"
-        for node in ast.parse(path.read_text()).body:  # top-level imports only
-            if not isinstance(node, ast.ImportFrom) or not node.level:
-                continue
-            depth = len(path.relative_to(package).parts) - node.level
-            if depth < 0 or (depth == 0 and not node.module):
-                continue
-            other = node.module.split(".")[0] if depth == 0 else room
-            assert other not in allowed_late, (path, other)
-            assert order.index(other) <= order.index(room), (path, other)
+    assert not through, through
 
 
-def test_the_readme_example_runs(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    text = (ROOT / "README.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert blocks
-    scope = {}
-    for block in blocks:
-        with warnings.catch_warnings():
-            if "max_seconds" in block:  # how far it comes is a matter of the machine
-                warnings.simplefilter("ignore", trj.errors.ConvergenceWarning)
-            exec(compile(block, "README.md", "exec"), scope)
-    assert "visits" in capsys.readouterr().out
+def test_a_circle_or_an_upward_import_would_be_found(tmp_path):
+    files = {
+        "low/__init__.py": "",
+        "low/a.py": "x = 1",
+        "high/__init__.py": "",
+        "high/b.py": "from ..low.a import x",
+        "__init__.py": "from .high.b import x",
+    }
+    for name, text in files.items():
+        (tmp_path / "toy" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "toy" / name).write_text(text)
+
+    def graph():
+        return graph_of((room(a), room(b)) for a, b, _ in arrows(tmp_path / "toy") if "." in a)
+
+    assert circle(graph()) is None and floors(graph()) == {"low": 1, "high": 2}
+    late = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ..high.b import x\n"
+    for text in (late, "def f():\n    from ..high import b\n"):
+        (tmp_path / "toy" / "low" / "a.py").write_text(text)
+        assert circle(graph()) is not None
+
+
+def test_files_hold_one_idea():
+    """Longer ones have one clear reason: a facade of documented one-line methods."""
+    lines = {
+        name: len(path.read_text().splitlines()) for name, (path, _) in modules(PACKAGE).items()
+    }
+    long = {name for name, n in lines.items() if n > 540}
+    assert long <= {"trjmcmc.result.result"}, {name: lines[name] for name in long}
 
 
 SCRIPTS = [p for d in ("examples", "benchmarks") for p in sorted((ROOT / d).glob("*.py"))]

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import torch
-from torch.distributions import Gamma, LogNormal, Normal
+from torch.distributions import Dirichlet, Gamma, LogNormal, Normal
 
 import trjmcmc as trj
 
@@ -82,6 +82,14 @@ def skewed_pair() -> trj.Target:
         model_prior=[0.3, 0.7],
         truth=trj.Truth({"a": 0.3, "b": 0.7}, {"a": 0.0, "b": 0.0}, "prior only"),
     )
+
+
+def warmed(kernel, state, generator, steps):
+    """The kernel that has learned from some steps, and where they have led."""
+    with torch.no_grad():
+        for _ in range(steps):
+            kernel, state, _ = kernel.adapt(state, generator)
+    return kernel.frozen(), state
 
 
 def blocks_and_fixed() -> trj.Target:
@@ -166,3 +174,17 @@ def scattered(share, mean, sd, *, n=3000, clutter=0.0, seed=0, slots=None):
         x[i, : len(order)] = np.concatenate([own, rest])[order]
         who[i, : len(order)] = np.concatenate([mine, np.full(len(rest), -1)])[order]
     return x, active, who
+
+
+def vectors(simplex=True, positive=True):
+    """Models with vectors of two, three and four entries; prior only, so that draws are exact."""
+    height = Gamma(2.0, 1.0) if positive else Normal(1.0, 2.0)
+
+    def model(n):
+        priors = {"width": Dirichlet(torch.full((n,), 2.0))} if simplex else {}
+        priors["height"] = height.expand([n])
+        priors["level"] = Normal(0.0, 1.0)
+        return trj.Model(f"n={n}", priors, lambda p: torch.zeros(len(p["level"])))
+
+    truth = trj.Truth({"n=2": 0.2, "n=3": 0.5, "n=4": 0.3})
+    return trj.Target([model(n) for n in (2, 3, 4)], model_prior=[0.2, 0.5, 0.3], truth=truth)

@@ -50,6 +50,20 @@ class Draws:
         n = self.n_chains * self.n_draws
         return self.code.reshape(n, -1), self.theta.reshape(n, self.theta.shape[2])
 
+    def second_half(self, most: int, device: torch.device) -> Pool:
+        """Later draws to train on, evenly thinned.
+
+        Arguments:
+            most: Draws at most, about.
+            device: Where they are wanted.
+        """
+        half, some = self.n_draws // 2, -(-self.n_chains // most)
+        every = max(1, (self.n_draws - half) * self.n_chains // most)
+        code, theta, log_joint = (
+            x[::some, half::every].flatten(0, 1) for x in (self.code, self.theta, self.log_joint)
+        )
+        return Pool(code.to(device), theta.to(device), log_joint.double().to(device))
+
 
 class Recorder:
     """Collects states into :class:`Draws`, of a fixed number or of as many as come.

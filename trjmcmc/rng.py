@@ -1,12 +1,13 @@
-"""Randomness beside the stream of a device's generator."""
+"""Draws that torch has no function of a generator for."""
 
 from __future__ import annotations
 
-import random
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 
 
 @contextmanager
@@ -20,17 +21,42 @@ def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
         yield
 
 
-class HostRandom:
-    """Random numbers on the host that follow from a device's generator, without waiting for it.
+def host_number(generator: torch.Generator) -> int:
+    """A number below 2^62 from a generator, on the host: a seed, or a choice for all chains.
 
-    Seeded by a draw from the generator at the first call: each object has a stream of its own.
+    A device is not waited for: its generator keeps seed and counter on the host. These are hashed,
+    and a draw that nobody reads moves the counter on.
+
+    Example:
+        >>> g = torch.Generator().manual_seed(0)
+        >>> host_number(g) == host_number(g), host_number(g.manual_seed(0)) < 2**62
+        (False, True)
     """
+    if generator.device.type == "cpu":
+        return int(torch.randint(2**62, (), generator=generator))
+    state = generator.get_state().numpy().tobytes()
+    torch.rand((), generator=generator, device=generator.device)
+    return int.from_bytes(hashlib.blake2b(state, digest_size=8).digest(), "little") >> 2
 
-    def __init__(self) -> None:
-        self._random: random.Random | None = None
 
-    def __call__(self, generator: torch.Generator) -> random.Random:
-        if self._random is None:
-            seed = torch.randint(2**62, (), generator=generator, device=generator.device)
-            self._random = random.Random(int(seed))
-        return self._random
+def categorical(log_weight: Tensor, generator: torch.Generator) -> Tensor:
+    """An index of each row in proportion to exp(log_weight), by the Gumbel maximum.
+
+    Nothing is added up and nothing is waited for; 0 where all weights are zero.
+
+    Arguments:
+        log_weight: Shape (C, K), nats, -inf for what can not be drawn.
+        generator: Source of randomness.
+
+    Returns:
+        Shape (C,), int64.
+
+    Example:
+        >>> log_weight = torch.tensor([[-torch.inf, 0.0], [3.0, -torch.inf]])
+        >>> categorical(log_weight, torch.Generator().manual_seed(0)).tolist()
+        [1, 0]
+    """
+    u = torch.rand(
+        log_weight.shape, generator=generator, device=log_weight.device, dtype=torch.float64
+    )
+    return (log_weight - torch.log(-u.log())).argmax(-1)

@@ -10,17 +10,13 @@ import trjmcmc as trj
 from tests import cases, toys
 from tests.battery import is_caught, limit, stays_exact
 from tests.cases import frequencies, learned, learned_split
+from tests.kernels import COMPONENT_KERNELS
 from trjmcmc.errors import ConfigurationError, ShapeError, TargetError
 from trjmcmc.kernel import (
-    BirthDeath,
     ComponentBirthDeath,
     ComponentSplitMerge,
     ComponentWalk,
     Cycle,
-    Neighbours,
-    RandomWalk,
-    SharedWalk,
-    adapting,
     start,
 )
 from trjmcmc.problems.mixtures import GALAXIES
@@ -29,29 +25,12 @@ from trjmcmc.target.exchangeable import Components
 N, SPLITS = 40_000, 160_000  # chains; of splits, whose wrong ratio shows least
 
 
-def classical(target):
-    return BirthDeath(target, Neighbours(target.space))
-
-
-MOVES = {
-    "births from the prior": lambda t: ComponentBirthDeath(t, prior_share=1.0),
-    "learned births": learned,
-    "walk": ComponentWalk,
-    "splits": ComponentSplitMerge,
-    "learned splits": learned_split,
-    "shared": lambda t: Cycle([learned(t), SharedWalk(t)]),
-    "all": lambda t: Cycle(
-        [learned(t), learned_split(t), (ComponentWalk(t), 2), classical(t), RandomWalk(t)]
-    ),
-}
-
-
 @pytest.mark.parametrize("additive", [True, False], ids=["sums", "whole"])
-@pytest.mark.parametrize("name", MOVES)
+@pytest.mark.parametrize("name", COMPONENT_KERNELS)
 def test_where_data_say_nothing_the_prior_stays(name, additive, generator):
     """k, and every parameter: marginals of all components, and of what they share."""
     case = cases.silent_components(additive)
-    seen = stays_exact(MOVES[name](case.target), case, generator)
+    seen = stays_exact(COMPONENT_KERNELS[name](case.target), case, generator)
     assert float(seen.infos[0].accepted.double().mean()) > 0.1
 
 
@@ -90,7 +69,7 @@ def test_a_sum_of_what_is_never_there_is_refused():
 def test_counts_are_those_of_integration(name, additive, generator):
     case = cases.seen_sum(additive)
     chains = SPLITS if name == "learned splits" else N
-    seen = stays_exact(MOVES[name](case.target), case, generator, chains=chains)
+    seen = stays_exact(COMPONENT_KERNELS[name](case.target), case, generator, chains=chains)
     assert float(seen.infos[0].accepted.double().mean()) > 0.02
 
 
@@ -126,7 +105,8 @@ def test_sums_are_kept_and_are_those_of_the_components(generator):
             state, _ = kernel.step(state, generator)
         fresh = target.total(state.code, state.theta)
         exact = target.log_joint(state.code, state.theta)
-    assert float((state.total - fresh).abs().max()) < 1e-4
+    (total,) = state.recall(target)
+    assert float((total - fresh).abs().max()) < 1e-4
     assert torch.allclose(state.log_joint, exact, atol=1e-2)
     params = target.constrain(torch.tensor([8]), state.theta)
     t = target.t.float()
@@ -207,9 +187,9 @@ def test_few_components_and_none(most, generator):
     )
     state = start(target, torch.zeros(4000, 1).long(), torch.zeros(4000, most))
     kernel = Cycle([ComponentBirthDeath(target), ComponentWalk(target)])
-    with torch.no_grad(), adapting(kernel):
+    with torch.no_grad():
         for _ in range(40):
-            state, infos = kernel.step(state, generator)
+            kernel, state, infos = kernel.adapt(state, generator)
             assert not any(bool(i.log_ratio.isnan().any()) for i in infos)
     p = torch.full((most + 1,), 1 / (most + 1), dtype=torch.float64)
     assert float(frequencies(target.space, state.code, p).abs().max()) < limit(3)
@@ -296,9 +276,7 @@ def test_a_component_is_taken_away_from_a_sum_without_loss(generator):
     theta = target.sample_prior(code, generator)
     state = start(target, code, theta)
     kernel = Cycle([ComponentBirthDeath(target), (ComponentWalk(target), 3)])
-    with torch.no_grad(), adapting(kernel):
-        for _ in range(200):
-            state, _ = kernel.step(state, generator)
+    _, state = toys.warmed(kernel, state, generator, 200)
     exact = target.log_joint(state.code, state.theta)
     assert torch.allclose(state.log_joint, exact, rtol=1e-5)
     assert int((state.code == 3).sum()) > 50
@@ -334,7 +312,7 @@ def test_what_is_left_of_a_sum_is_no_rounding():
             state, _ = moves.step(state, generator)
             seen.append((state.code[:, 0] == 1).double())
             exact = target.total(state.code, state.theta)
-            assert torch.allclose(state.total[:, 0], exact, rtol=0.01, atol=0)
+            assert torch.allclose(state.recall(target)[0][:, 0], exact, rtol=0.01, atol=0)
             assert torch.allclose(
                 state.log_joint, target.log_joint(state.code, state.theta), atol=0.01
             )

@@ -26,7 +26,7 @@ from trjmcmc.kernel import (
     IndependenceJump,
     Informed,
     Jump,
-    Mixture,
+    MixtureKernel,
     MixtureProposal,
     Neighbours,
     NormalInverseGamma,
@@ -35,7 +35,7 @@ from trjmcmc.kernel import (
     saturated_switch,
     start,
 )
-from trjmcmc.transport import Ordered
+from trjmcmc.transport import OrderedComponents as Ordered
 
 ALPHA = 1e-5
 CHAINS, ROUNDS = 40_000, 8
@@ -140,7 +140,7 @@ KERNELS = {
     "components": lambda t: Cycle(
         [learned(t), learned_split(t), ComponentWalk(t), Jump(t, Ordered(flow(t)), Fixed(t.space))]
     ),
-    "mixture of kernels": lambda t: Mixture(
+    "mixture of kernels": lambda t: MixtureKernel(
         [BirthDeath(t, Neighbours(t.space)), RandomWalk(t), Jump(t, flow(t), Fixed(t.space))]
     ),
 }

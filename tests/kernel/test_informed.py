@@ -12,7 +12,7 @@ import trjmcmc as trj
 from tests import cases, toys
 from tests.battery import is_caught, limit, moved, stays_exact
 from trjmcmc.errors import ConfigurationError
-from trjmcmc.kernel import HMC, Cycle, InformedBirthDeath, adapting, start
+from trjmcmc.kernel import HMC, Cycle, InformedBirthDeath, start
 
 
 def with_precision(target, factor, **settings):
@@ -64,8 +64,7 @@ def test_blocks_items_that_are_always_in_and_parameters_beside_them(generator):
     """Against probabilities of all models: a block has two slots, one column never leaves."""
     case = cases.blocks()
     kernel = InformedBirthDeath(case.target, flips=3)
-    with adapting(kernel):
-        kernel.step(case.draw(10_000, generator), generator)
+    kernel, _ = toys.warmed(kernel, case.draw(10_000, generator), generator, 1)
     infos = stays_exact(kernel, case, generator, chains=10_000).infos
     assert float(torch.stack([i.accepted.double().mean() for i in infos]).min()) > 0.3
 
@@ -76,8 +75,7 @@ def test_precisions_are_measured_and_the_choice_is_the_conditional_posterior(gen
     kernel = InformedBirthDeath(target)
     state = cases.subsets().draw(50, generator)
     state = start(target, state.code, state.theta.double())
-    with adapting(kernel):
-        kernel.step(state, generator)
+    kernel, _ = toys.warmed(kernel, state, generator, 1)
     assert torch.allclose(kernel._precision, curvatures(target.to(dtype=torch.float32)), rtol=1e-3)
     look = kernel._look(state.code, state.theta)
     for unit in range(3):
@@ -133,8 +131,7 @@ def test_outliers_and_a_prior_with_a_kink(generator):
     p = torch.stack(log_z).softmax(0)
     state = start(target, torch.zeros(400, 2, dtype=torch.long), torch.zeros(400, 2))
     kernel = Cycle([InformedBirthDeath(target), HMC(target)])
-    with adapting(kernel):
-        state, _ = moved(kernel, state, generator, 60)
+    kernel, state = toys.warmed(kernel, state, generator, 60)
     shares = []
     for _ in range(150):
         state, _ = moved(kernel, state, generator, 1)

@@ -4,20 +4,19 @@ import sys
 import pytest
 import torch
 import zuko
-from torch.distributions import Dirichlet, Gamma, Normal
+from torch.distributions import Dirichlet, Normal
 
 import trjmcmc as trj
 from tests import cases, toys
 from tests.battery import Case, is_caught, stays_exact
 from tests.cases import frequencies, from_prior
-from tests.maps import MovesSpares, NoJacobian, rough_affine, rough_flow, shaken, shaken_mixture
+from tests.kernels import KERNELS, bold_then_careful, rough_normal, rough_realnvp
+from tests.maps import MovesSpares, NoJacobian, rough_affine, rough_flow
 from trjmcmc.errors import ConfigurationError
 from trjmcmc.estimate import autocorrelation_time
-from trjmcmc.fit import Modes, Pool, gaussian_mixture, mode_map
 from trjmcmc.kernel import (
     HMC,
     BirthDeath,
-    CrankNicolson,
     Cycle,
     DelayedRejection,
     Fixed,
@@ -25,10 +24,9 @@ from trjmcmc.kernel import (
     Informed,
     Jump,
     Kernel,
-    Mixture,
+    MixtureKernel,
     MixtureProposal,
     Neighbours,
-    NormalInverseGamma,
     RandomWalk,
     SplitMerge,
     State,
@@ -43,120 +41,10 @@ from trjmcmc.transport import Identity, StudentT
 CHAINS, STEPS = 30_000, 15  # of the check and of its negative controls alike
 
 
-def rough_realnvp(target):
-    return shaken(trj.ConditionalRealNVP(target.space, layers=3, hidden=(16,)))
-
-
-def two_modes(target):
-    """A wrong idea of where two modes of each model are; the point in each is kept."""
-    loc = torch.full((2, 3), 0.8)
-    loc[1] = -0.3
-    modes = Modes(torch.tensor([0.5, 0.5]), loc, 0.7 * torch.eye(3).repeat(2, 1, 1))
-    return mode_map(target.space, [modes] * 3)
-
-
-def some_draws(target, n):
-    """Draws near those of the posterior, wider and shifted."""
-    generator = torch.Generator().manual_seed(2)
-    code = torch.arange(3).repeat(n)[:, None]
-    with torch.no_grad():
-        theta = rough_affine(target).push(torch.randn(3 * n, 3, generator=generator), code)[0]
-    return code, torch.where(target.space.active(code), theta, 0.0)
-
-
-def rough_normal(target):
-    return NormalInverseGamma(target, *some_draws(target, 500))
-
-
-def fitted_normals(target):
-    code, theta = some_draws(target, 500)
-    pool = Pool(code, theta, torch.zeros(len(code)))
-    return gaussian_mixture(target.space, pool, torch.Generator().manual_seed(1), components=3)
-
-
-def bold_then_careful(target, flow):
-    bold = Jump(target, flow, Fixed(target.space, other=True), rho=0.0, name="bold")
-    return DelayedRejection(bold, Jump(target, flow, Fixed(target.space), rho=0.9))
-
-
-# name: (target, function of the target that makes the kernel under test)
-CASES = {
-    "TRJ, rough affine": lambda t: Jump(t, rough_affine(t), Fixed(t.space)),
-    "refreshed jump, flow": lambda t: Jump(t, rough_flow(t), Fixed(t.space), rho=0.7),
-    "independence jump": lambda t: Jump(t, rough_affine(t), Fixed(t.space, other=True), rho=0.0),
-    "random rho": lambda t: Jump(t, rough_flow(t), Fixed(t.space, other=True), rho=(0.2, 1.0)),
-    "Student-t reference": lambda t: Jump(
-        t, rough_flow(t, reference=StudentT(4)), Fixed(t.space), rho=0.5
-    ),
-    "a share of fresh proposals": lambda t: Jump(
-        t, rough_flow(t), Fixed(t.space, other=True), rho=0.95, fresh=0.3
-    ),
-    "weighted proposal": lambda t: Jump(
-        t, rough_affine(t), Fixed(t.space, torch.tensor([0.1, 0.6, 0.3]).log(), other=True)
-    ),
-    "conditional RealNVP": lambda t: Jump(t, rough_realnvp(t), Fixed(t.space), rho=0.8),
-    "map that moves spare slots": lambda t: Jump(t, MovesSpares(t.space), Fixed(t.space), rho=0.8),
-    "jump through a mixture": lambda t: Jump(
-        t, shaken_mixture(t.space), Fixed(t.space, other=True), rho=0.6
-    ),
-    "jump through a mixture of flows": lambda t: Jump(
-        t, shaken_mixture(t.space, outer=False), Fixed(t.space), rho=0.9, fresh=0.2
-    ),
-    "pCN through a mixture": lambda t: CrankNicolson(
-        t, shaken_mixture(t.space, reference=StudentT(4))
-    ),
-    "from mode to mode": lambda t: Jump(t, two_modes(t), rho=1.0),
-    "pCN": lambda t: CrankNicolson(t, rough_flow(t)),
-    "pCN, spare slots move": lambda t: CrankNicolson(t, MovesSpares(t.space), rho=0.5),
-    "random walk": lambda t: RandomWalk(t),
-    "random walk in reference space": lambda t: RandomWalk(t, shaken_mixture(t.space)),
-    "random walk, spare slots move": lambda t: RandomWalk(t, MovesSpares(t.space)),
-    "stretch": lambda t: Stretch(t),
-    "stretch in reference space": lambda t: Stretch(t, rough_flow(t), stretch=3.0),
-    "stretch, spare slots move": lambda t: Stretch(t, MovesSpares(t.space)),
-    "HMC": lambda t: HMC(t, leaps=3, step_size=0.6),
-    "HMC in reference space": lambda t: HMC(t, rough_flow(t), leaps=3, step_size=0.6),
-    "HMC through a mixture": lambda t: HMC(
-        t, shaken_mixture(t.space, reference=StudentT(4)), leaps=2, step_size=0.6
-    ),
-    "HMC, spare slots move": lambda t: HMC(t, MovesSpares(t.space), leaps=2, step_size=0.4),
-    "informed jump": lambda t: Jump(
-        t, rough_affine(t), Informed(t.space, torch.tensor([0.3, -0.2, 1.0])), rho=0.9
-    ),
-    "mixture of proposals": lambda t: Jump(
-        t,
-        rough_flow(t),
-        MixtureProposal([Informed(t.space, torch.tensor([0.3, -0.2, 1.0])), Fixed(t.space)]),
-    ),
-    "delayed rejection": lambda t: bold_then_careful(t, rough_flow(t)),
-    "delayed rejection through a mixture": lambda t: bold_then_careful(t, shaken_mixture(t.space)),
-    "mixture of kernels": lambda t: Mixture(
-        [Jump(t, rough_flow(t), Fixed(t.space)), RandomWalk(t), HMC(t, leaps=2)], [0.5, 0.2, 0.3]
-    ),
-    "birth-death": lambda t: BirthDeath(t, Fixed(t.space)),
-    "birth-death, informed": lambda t: BirthDeath(
-        t, Informed(t.space, torch.tensor([0.3, -0.2, 1.0]))
-    ),
-    "two births and deaths": lambda t: Cycle(
-        [BirthDeath(t, Fixed(t.space)), BirthDeath(t, Fixed(t.space))]
-    ),
-    "saturated switch": lambda t: saturated_switch(t, Fixed(t.space, other=True), scale=0.7),
-    "normal independence": lambda t: IndependenceJump(t, rough_normal(t), Fixed(t.space)),
-    "jump through fitted normals": lambda t: Jump(t, fitted_normals(t), Fixed(t.space), rho=0.8),
-    "cycle": lambda t: Cycle(
-        [
-            Jump(t, rough_flow(t), Fixed(t.space), rho=0.9),
-            (CrankNicolson(t, rough_affine(t)), 2),
-            RandomWalk(t, scale=2.0),
-        ]
-    ),
-}
-
-
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", KERNELS)
 def test_exactly_distributed_chains_stay_so(name, generator):
     case = cases.gaussians()
-    kernel = CASES[name](case.target)
+    kernel = KERNELS[name](case.target)
     seen = stays_exact(kernel, case, generator, chains=CHAINS, steps=STEPS)
     assert all(0.02 < float(i.accepted.double().mean()) <= 1 for i in seen.infos)
 
@@ -174,11 +62,16 @@ def broken(kernel, monkeypatch, change):
     return kernel
 
 
+def log_weight(state):
+    """The log importance weight that a jump has left in the state."""
+    return state.memo.values[1]
+
+
 WRONG = {  # name: (kernel, what goes wrong in its ratio)
     "random walk": (RandomWalk, lambda s, p, r: r.clamp(max=0) / 2),
     "random walk in reference space": (
         lambda t: RandomWalk(t, rough_flow(t)),
-        lambda s, p, r: p.point.log_weight - s.point.log_weight,  # the reference is forgotten
+        lambda s, p, r: log_weight(p) - log_weight(s),  # the reference is forgotten
     ),
     "stretch": (
         Stretch,
@@ -202,11 +95,11 @@ WRONG = {  # name: (kernel, what goes wrong in its ratio)
     ),
     "weighted proposal": (
         lambda t: Jump(t, rough_affine(t), Fixed(t.space, torch.tensor([0.0, 1.0, -1.0]))),
-        lambda s, p, r: p.point.log_weight - s.point.log_weight,  # the proposal's is forgotten
+        lambda s, p, r: log_weight(p) - log_weight(s),  # the proposal's is forgotten
     ),
     "informed proposal": (
         lambda t: Jump(t, rough_affine(t), Informed(t.space, torch.tensor([0.0, 1.5, -1.5]))),
-        lambda s, p, r: p.point.log_weight - s.point.log_weight,
+        lambda s, p, r: log_weight(p) - log_weight(s),
     ),
     "mixture of proposals": (
         lambda t: Jump(
@@ -214,14 +107,12 @@ WRONG = {  # name: (kernel, what goes wrong in its ratio)
             rough_affine(t),
             MixtureProposal([Informed(t.space, torch.tensor([0.0, 2.0, -2.0])), Fixed(t.space)]),
         ),
-        lambda s, p, r: p.point.log_weight - s.point.log_weight,
+        lambda s, p, r: log_weight(p) - log_weight(s),
     ),
     "delayed rejection": (
         lambda t: bold_then_careful(t, rough_affine(t, 0.65)),
         # the chance to be refused at the first stage, there and back, with the wrong sign
-        lambda s, p, r: torch.where(
-            r > -math.inf, 2 * (p.point.log_weight - s.point.log_weight) - r, r
-        ),
+        lambda s, p, r: torch.where(r > -math.inf, 2 * (log_weight(p) - log_weight(s)) - r, r),
     ),
 }
 
@@ -433,12 +324,15 @@ def test_the_place_under_a_map_is_remembered_and_forgotten(generator):
         z, ladj = flow.to_reference(state.theta, state.code)
         active = target.space.active(state.code)
         assert torch.allclose(
-            torch.where(active, state.point.z, 0.0), torch.where(active, z, 0.0), atol=1e-4
+            torch.where(active, state.recall(flow)[0], 0.0), torch.where(active, z, 0.0), atol=1e-4
         )
-        weight = state.log_joint - ladj - flow.log_nu(z, state.code)
-        assert torch.allclose(state.point.log_weight, weight, atol=1e-3)
+        weight = (
+            state.log_joint - ladj - flow.reference.log_density(z, flow.space.active(state.code))
+        )
+        assert torch.allclose(log_weight(state), weight, atol=1e-3)
+        assert state.recall(rough_flow(target)) is None  # of another map
         state, _ = walk.step(state, generator)
-        assert state.point is None
+        assert state.memo is None
 
 
 def test_points_outside_the_support_are_rejected_and_nan_is_never_accepted(generator):
@@ -467,9 +361,9 @@ def test_points_outside_the_support_are_rejected_and_nan_is_never_accepted(gener
         (lambda t, f: Neighbours(trj.Counts(3, of="w"), swap=0.5), "swap: expected a share"),
         (lambda t, f: MixtureProposal([]), "at least one"),
         (lambda t, f: MixtureProposal([Fixed(t.space)] * 2, [0.5, 0.4]), "sum to 1"),
-        (lambda t, f: Mixture([]), "at least one"),
-        (lambda t, f: Mixture([RandomWalk(t)] * 2, [1.5, -0.5]), "none negative"),
-        (lambda t, f: Mixture([RandomWalk(t)] * 2, [1.0]), "expected 2 probabilities"),
+        (lambda t, f: MixtureKernel([]), "at least one"),
+        (lambda t, f: MixtureKernel([RandomWalk(t)] * 2, [1.5, -0.5]), "none negative"),
+        (lambda t, f: MixtureKernel([RandomWalk(t)] * 2, [1.0]), "expected 2 probabilities"),
         (lambda t, f: Stretch(t, stretch=1.0), "factor above 1"),
         (lambda t, f: HMC(t, leaps=0), "leaps >= 1"),
         (
@@ -489,20 +383,6 @@ def test_stay_stays(generator):
     new, ratio = Stay(trj.Counts(3, of="w")).propose(code, generator)
     assert torch.equal(new, code)
     assert not bool(ratio.any())
-
-
-def vectors(simplex=True, positive=True):
-    """Models with vectors of two, three and four entries; prior only, so that draws are exact."""
-    height = Gamma(2.0, 1.0) if positive else Normal(1.0, 2.0)
-
-    def model(n):
-        priors = {"width": Dirichlet(torch.full((n,), 2.0))} if simplex else {}
-        priors["height"] = height.expand([n])
-        priors["level"] = Normal(0.0, 1.0)
-        return trj.Model(f"n={n}", priors, lambda p: torch.zeros(len(p["level"])))
-
-    truth = trj.Truth({"n=2": 0.2, "n=3": 0.5, "n=4": 0.3})
-    return trj.Target([model(n) for n in (2, 3, 4)], model_prior=[0.2, 0.5, 0.3], truth=truth)
 
 
 def as_the_prior(target, fresh_draws=100_000):
@@ -539,7 +419,7 @@ def as_the_prior(target, fresh_draws=100_000):
 @pytest.mark.parametrize("simplex", [True, False])
 @pytest.mark.parametrize("right", [True, False])
 def test_split_and_merge_keep_the_prior(simplex, positive, right, generator, monkeypatch):
-    case = as_the_prior(vectors(simplex, positive))
+    case = as_the_prior(toys.vectors(simplex, positive))
     kernel = SplitMerge(case.target)
     if right:
         seen = stays_exact(kernel, case, generator, steps=STEPS)
@@ -606,7 +486,7 @@ def test_draws_through_exact_maps_are_independent(generator):
 
 
 def test_split_and_merge_need_vectors_that_grow():
-    assert SplitMerge.fits(vectors()) and not SplitMerge.fits(toys.conjugate_subsets())
+    assert SplitMerge.fits(toys.vectors()) and not SplitMerge.fits(toys.conjugate_subsets())
     with pytest.raises(ConfigurationError, match="use BirthDeath"):
         SplitMerge(toys.gaussians())
     two = trj.Target(

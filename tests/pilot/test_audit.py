@@ -11,8 +11,12 @@ from tests import toys
 from trjmcmc.errors import ConfigurationError, CoverageWarning, TargetError
 from trjmcmc.estimate import log_mean_weight, log_weights
 from trjmcmc.fit import Audit, TemperedSMC, find_modes
-from trjmcmc.pilot.report import AGREEMENT, COVERED, ModelAudit
+from trjmcmc.fit.policy import TrainerPolicy
+from trjmcmc.pilot.policy import AuditPolicy, SurveyPolicy
+from trjmcmc.pilot.report import ModelAudit
 from trjmcmc.problems.four_modes import WEIGHTS, four_modes, mode_centres
+from trjmcmc.promises import LOG_EVIDENCES_AGREE, POSTERIOR_COVERED
+from trjmcmc.run.policy import Policy
 
 
 def two_modes(weight=0.2, gap=5.0):
@@ -252,7 +256,7 @@ def test_it_grows_until_its_halves_agree(generator):
     assert len(audit.rounds) > 1
     sizes = [size for _, size, _ in audit.rounds]
     assert sizes == [60 * 2**i for i in range(len(sizes))]
-    agreed = bool((audit.gap.abs() <= AGREEMENT).all())
+    agreed = bool((audit.gap.abs() <= LOG_EVIDENCES_AGREE).all())
     assert agreed or audit.evaluations > 1_000_000
     truth = torch.tensor(list(target.truth.log_evidence.values()), dtype=torch.float64)
     assert bool(((audit.log_evidence - truth).abs() < 6 * audit.std_error + 0.05).all())
@@ -295,7 +299,7 @@ def test_a_lost_mode_is_caught_by_the_audit_and_by_nothing_else():
     audit.grow(10**6)
     score = audit.score(sampler.transport)
     covered = float(score.covered[0])
-    assert covered < COVERED
+    assert covered < POSTERIOR_COVERED
     assert abs(float(score.lost[0]) - 0.2) < 0.08
     assert abs(covered - 0.8) < 0.08
     tail = audit.shortfall(sampler.transport)[0]
@@ -368,7 +372,9 @@ def test_four_modes_get_their_weights(dim):
     generator = torch.Generator().manual_seed(2)
     code = torch.zeros(20_000, 1, dtype=torch.long)
     with torch.no_grad():
-        z = sampler.transport.sample_reference(len(code), generator, torch.float32)
+        z = sampler.transport.reference.sample(
+            (len(code), sampler.transport.space.n_slots), generator, torch.float32
+        )
         theta, log_q = sampler.transport.push(z, code)
         weight = (target.log_joint(code, theta) - log_q).double().softmax(0)
     nearest = torch.cdist(theta, centre).argmin(1)
@@ -414,11 +420,12 @@ def test_the_audit_can_be_larger_or_off():
 
 
 @pytest.mark.parametrize("trained", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_large_spaces_are_audited_where_the_chains_go(trained, monkeypatch):
-    monkeypatch.setattr(trj.fit.trainer, "SPOTS", 3)
-    monkeypatch.setattr(trj.pilot.audit, "PARTICLES", 3000)
+def test_large_spaces_are_audited_where_the_chains_go(trained):
     target = toys.conjugate_subsets(p=7, n=30)
-    sampler = trj.TRJSampler(target, None if trained else trj.transport.Identity, seed=2)
+    survey = SurveyPolicy(most_visited_models=3, audit=AuditPolicy(particles_in_all=3000))
+    policy = Policy(fit=TrainerPolicy(survey=survey))
+    given = None if trained else trj.transport.Identity
+    sampler = trj.TRJSampler(target, given, seed=2, policy=policy)
     sampler.fit(steps=200, batch=256, progress=False)
     assert sampler.audit_report is None  # nobody knows yet which models matter
     with warnings.catch_warnings(record=True) as caught:

@@ -507,7 +507,7 @@ def test_a_disagreement_names_models_and_routes_and_says_what_to_do(regression):
     other = trj.Result(
         result.space,
         result.raw,
-        result._values,
+        result._parameters.values,
         wrong,
         result.report,
         crossings=result.crossings,
@@ -575,7 +575,7 @@ def test_jumps_of_few_chains_are_counted_in_stretches_of_time(chains):
     crossings, stays = result.crossings
     assert 16 <= len(stays) <= 200 and float(stays.sum()) == chains * 3000
     assert crossings.shape == (len(stays), 3, 3)
-    for label, e in result._bartolucci.items():
+    for label, e in result._visits.by_jumps.items():
         assert abs(e.value - target.truth.probabilities[label]) < 5 * e.std_error < 0.2
 
 
@@ -633,7 +633,7 @@ def test_weights_belong_to_the_map_of_the_moment():
     sampler.transport.loc.data += 0.5  # behind torch's back
     second = sampler.run(draws=50, chains=64, fit=False, progress=False)
     assert first.routes["importance"]["three"] != second.routes["importance"]["three"]
-    sampler._log_mass.pop("one")  # as if the user had pressed Ctrl-C in between
+    sampler._known.weighing().log_mass.pop("one")  # as if the user had pressed Ctrl-C in between
     assert "one" in sampler.run(draws=9, chains=64, fit=False, progress=False).log_mass
 
 
@@ -838,7 +838,7 @@ def test_inclusion_probabilities_combine_what_was_weighed_and_what_was_visited()
     target = trj.problems.conjugate_selection()
     assert target.space.size == 1024
     result = trj.TRJSampler(target, seed=1).run(draws=100, chains=64, progress=False)
-    assert result._partial and 0.05 < result._whole.value < 1
+    assert result._evidences.partial and 0.05 < result._evidences.whole.value < 1
     found = result.inclusion_probabilities()
     gap = found["combined"] - target.inclusion.numpy()
     assert (gap.abs() < 4 * found["combined_se"]).all()

@@ -89,7 +89,7 @@ def test_the_catalogue_is_true(run):
 def test_without_relabelling_the_same_numbers_are_wrong(run):
     """The control: the first slot's mean is that of no component."""
     result, _ = run
-    first = result._values["place"][..., 0]
+    first = result._parameters.values["place"][..., 0]
     assert abs(float(first.nanmean()) - PLACE).min() > 0.1  # its standard error is 0.02
 
 

@@ -18,12 +18,14 @@ from trjmcmc.estimate.convergence import normal_scores, rank_rhats, split_rhats,
 from trjmcmc.estimate.mean import spread_error
 from trjmcmc.fit import Audit, AuditReport, ModelAudit, Pool, gaussian_mixture, screen
 from trjmcmc.pilot.report import by_audit
-from trjmcmc.result.doubts import EVERY, Convergence
+from trjmcmc.result.convergence import EVERY, Convergence
 from trjmcmc.result.evidences import NOTHING
+from trjmcmc.result.indicator import ModelIndicator
 from trjmcmc.result.report import RunReport
 from trjmcmc.result.result import Result
 from trjmcmc.run.carry import carry
 from trjmcmc.run.count import Tally
+from trjmcmc.target.tempered import Tempered
 
 
 def said_by(result):
@@ -473,9 +475,8 @@ def test_convergence_is_known_of_every_kind_of_space():
         assert {"rhat", "ess_bulk", "ess_tail", "share"} == set(table.columns)
         assert ("(all models)", "log joint") in table.index
         assert table["rhat"].max() < 1.2 and (table["ess_bulk"].dropna() > 50).all()
-        quick = Convergence(
-            result.space, result.raw, result._model, result._visited, result.slot_names
-        ).table(quick=True)
+        indicator = ModelIndicator(result.space, result.raw)
+        quick = Convergence(indicator, result.slot_names).table(quick=True)
         assert set(quick.index) == set(table.index)
 
 
@@ -559,11 +560,12 @@ def test_the_tempering_of_components_knows_ancestors(generator):
         {"place": torch.distributions.Uniform(0.0, 1000.0)},
         lambda p, active: active[:, 0] * (50.0 - (p["place"][:, 0] - 500.0).square()),
     )
+    target = Tempered(target)
     code = target.space.sample_prior(256, generator)
     state = trj.kernel.start(target, code, target.sample_prior(code, generator))
     kernel = trj.kernel.Cycle(
         [trj.kernel.ComponentBirthDeath(target), trj.kernel.ComponentWalk(target)]
     )
-    state, ancestor = carry(target, state, kernel, generator, Tally(target))
+    _, state, ancestor = carry(target, state, kernel, generator, Tally(target))
     assert len(ancestor) == 256 and ancestor.max() < 256
     assert len(ancestor.unique()) < 128  # of 256

@@ -38,7 +38,7 @@ matplotlib.use("Agg")
 def result():
     target = toys.gaussians()
     sampler = trj.TRJSampler(target, toys.gaussian_map(target), seed=1)
-    sampler._recipe.trace = trj.fit.FitTrace(
+    trace = trj.fit.FitTrace(
         step=[50, 100, 150],
         objective=[3.0, 2.0, 1.5],
         temper=[0.5, 1.0, 1.0],
@@ -46,6 +46,7 @@ def result():
         draws=100,
         best_step=150,
     )
+    sampler._known.trainer.keep(dataclasses.replace(sampler._known.fitted, trace=trace))
     return sampler.run(200, chains=48, progress=False)
 
 
@@ -237,10 +238,12 @@ def test_only_one_file_imports_arviz():
 
 
 def test_advice_is_by_what_the_run_did(result):
-    doubtful = copy.copy(result)
-    doubtful._cache = {"one": Estimate(0.4, 0.1, 5.0, "R-hat 1.30")}
+    raw = result.raw  # moved by three in every other chain: R-hat is far from one
+    moved = raw.theta + 3.0 * (torch.arange(raw.n_chains) % 2)[:, None, None]
+    stuck = trj.Result(result.space, dataclasses.replace(raw, theta=moved), {}, {}, result.report)
 
     def advice(**report):
+        doubtful = copy.copy(stuck)
         doubtful.report = dataclasses.replace(result.report, **report)
         with pytest.warns(trj.errors.ConvergenceWarning, match="not converged") as said:
             doubtful.warn()
@@ -301,7 +304,8 @@ def test_a_fresh_result_can_be_pickled_without_its_target(small):
     assert again.target is None and small.target is not None
     assert again.model_probabilities().equals(small.model_probabilities())
     assert all(
-        np.array_equal(again._values[k], v, equal_nan=True) for k, v in small._values.items()
+        np.array_equal(again._parameters.values[k], v, equal_nan=True)
+        for k, v in small._parameters.values.items()
     )
     with pytest.raises(trj.errors.TRJError, match="target="):
         again.predict(lambda p: p["x"])
@@ -332,7 +336,7 @@ def test_codes_are_saved_in_few_bytes(small, tmp_path):
     small.save(tmp_path / "run.trj")
     again = trj.load(tmp_path / "run.trj")
     assert torch.equal(again.raw.code, small.raw.code)
-    numbers = sum(v.numel() for v in small._values.values())
+    numbers = sum(v.numel() for v in small._parameters.values.values())
     numbers += small.raw.theta.numel() + small.raw.log_joint.numel()
     assert (tmp_path / "run.trj").stat().st_size < 4 * numbers + 10_000
 

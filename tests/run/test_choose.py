@@ -1,7 +1,6 @@
 """The default run: moves chosen by measurement, training only while it pays."""
 
 import math
-import sys
 import time
 import warnings
 
@@ -17,10 +16,9 @@ from tests import toys
 from trjmcmc.compare.classical import METHODS
 from trjmcmc.errors import ConfigurationError, TRJWarning
 from trjmcmc.estimate import progress_of
-from trjmcmc.kernel import HMC, Informed, Jump, adapting, start
-from trjmcmc.run import choose as auto
-from trjmcmc.run.look import Segment, indicator_times
-from trjmcmc.run.stop import Enough
+from trjmcmc.kernel import HMC, Informed, Jump, start
+from trjmcmc.run.policy import ChoicePolicy, Policy
+from trjmcmc.run.segment import indicator_times
 from trjmcmc.transport import Identity
 
 
@@ -80,11 +78,11 @@ def test_a_model_that_has_all_the_mass_ends_the_run(clock):
             trj.Model("b", {"x": Normal(0.0, 1.0)}, lambda p: 0 * p["x"] - 1000.0),
         ]
     )
-    begun = clock.now
+    begun = clock.seconds
     result = trj.TRJSampler(target, seed=1).run(
         until={"probability": 0.01}, max_seconds=60, progress=False
     )
-    assert clock.now - begun < 40
+    assert clock.seconds - begun < 40
     assert result.model_probabilities().loc["a", "visits"] == 1
 
 
@@ -104,49 +102,6 @@ def test_an_easy_target_is_sampled_without_training():
     check(result)
     again = sampler.run(200, chains=64, progress=False)  # the survey is kept
     check(again)
-
-
-def test_training_goes_on_only_while_it_saves_time(monkeypatch):
-    """The same target, with precision so dear that training pays, and training that costs."""
-    monkeypatch.setattr(auto, "ROUND", 50)
-    monkeypatch.setattr(auto, "HOPE", 1e3)
-    target = trj.problems.sinh_arcsinh()
-    calls = []
-
-    def rounds(cost, error):
-        calls.clear()
-        monkeypatch.setattr(auto.Auto, "_cost", lambda self, steps: cost)
-        sampler = trj.TRJSampler(target, seed=1)
-        fit = sampler._recipe.fit
-        sampler._recipe.fit = lambda **o: (calls.append(o["steps"]), fit(**o, audit=False))[1]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TRJWarning)
-            result = sampler.run(draws=50, chains=64, until={"probability": error}, progress=False)
-        assert result.report.plan.rounds == calls
-        return list(calls)
-
-    assert rounds(cost=0.0, error=1e-5)[:1] == [50]
-    assert rounds(cost=math.inf, error=1e-5) == []
-    assert rounds(cost=0.1, error=0.05) == []
-
-
-@pytest.mark.slow
-def test_a_run_that_disappoints_trains_after_all(monkeypatch, capsys):
-    """Sampling shows that the precision is far off: the map is trained, and the run begins anew."""
-    monkeypatch.setattr(auto, "ROUND", 60)
-    monkeypatch.setattr(auto, "ROUNDS", 1)
-    monkeypatch.setattr(auto.Auto, "_train", lambda self, best, steps=None: best)
-    monkeypatch.setattr(trj.run.stop, "PATIENCE", 1.0)
-    monkeypatch.setattr(auto.Auto, "price", lambda self: 1.0)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)  # bars want a terminal
-    sampler = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TRJWarning)
-        result = sampler.run(until={"probability": 1e-5}, max_seconds=15)
-    assert "sample, set aside to train first" in capsys.readouterr().err
-    assert result.report.plan.rounds == [60]
-    assert "jump" in result.report.acceptance and result.report.fit is not None
-    check(result)
 
 
 @pytest.mark.parametrize("chains", [1, 2, 7])
@@ -182,18 +137,18 @@ def test_one_model_and_models_without_parameters():
 
 def test_a_dear_likelihood_gets_a_small_survey(monkeypatch):
     sampler = trj.TRJSampler(toys.gaussians(), seed=1)
-    monkeypatch.setattr(sampler._recipe, "price", lambda codes: 0.1)
-    sampler._recipe.survey()
+    monkeypatch.setattr(sampler._known.trainer.pilot, "price", lambda codes: 0.1)
+    sampler._known.trainer.survey()
     assert sampler.target.evaluations < 5000
 
 
-def test_models_in_doubt_are_looked_at_again(monkeypatch):
-    monkeypatch.setattr(auto, "DOUBTFUL", 1e-9)
-    sampler = trj.TRJSampler(toys.gaussians(), seed=1)
+def test_models_whose_pilot_run_contradicts_itself_get_a_larger_one():
+    policy = Policy(choice=ChoicePolicy(contradiction_nats=1e-9))
+    sampler = trj.TRJSampler(toys.gaussians(), seed=1, policy=policy)
     sampler.fit(steps=20, progress=False)
-    rounds = len(sampler._recipe.audit.rounds)
+    rounds = len(sampler._known.trainer.fitted.audit.rounds)
     check(sampler.run(300, chains=128, progress=False))
-    assert len(sampler._recipe.audit.rounds) > rounds
+    assert len(sampler._known.trainer.fitted.audit.rounds) > rounds
 
 
 def test_a_space_of_hundreds_of_items_starts(clock):
@@ -202,11 +157,11 @@ def test_a_space_of_hundreds_of_items_starts(clock):
         {"w": Normal(0.0, 1.0)},
         lambda p, active: -0.5 * (p["w"].sum(-1) - 1).square(),
     )
-    begun = clock.now
+    begun = clock.seconds
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TRJWarning)
         result = trj.TRJSampler(target, seed=1).run(20, chains=32, max_seconds=5, progress=False)
-    assert result.raw.n_draws >= 1 and clock.now - begun < 6
+    assert result.raw.n_draws >= 1 and clock.seconds - begun < 6
 
 
 def test_the_plan_is_saved(tmp_path):
@@ -227,12 +182,12 @@ def test_a_run_stops_when_it_is_precise_enough():
 
 
 def test_a_run_stops_when_its_time_is_up(clock):
-    begun = clock.now
+    begun = clock.seconds
     with pytest.warns(TRJWarning, match="until was not reached"):
         result = trj.TRJSampler(toys.gaussians(), seed=4).run(
             until={"probability": 1e-6}, max_seconds=4, progress=False
         )
-    assert 3 < clock.now - begun < 4.2
+    assert 3 < clock.seconds - begun < 4.2
     assert result.raw.n_draws > 10
 
 
@@ -242,124 +197,6 @@ def test_memory_is_bounded_where_the_number_of_draws_is_open(clock, monkeypatch)
     assert result.raw.n_draws <= 200 and result.raw.thin > 1
     assert result.report.steps == result.raw.n_draws * result.raw.thin
     check(result)
-
-
-@pytest.mark.parametrize(
-    ("quick", "other", "room", "made"),
-    [
-        ((10.0, 200.0), 5.0, 30.0, 3),
-        ((10.0, 200.0), 50.0, 30.0, 2),  # another move is better than they may become
-        ((10.0, 200.0), 5.0, 0.3, 2),  # no time
-        ((10.0, 200.0), 5.0, 0.001, 1),  # not even for a second quick fit
-        ((10.0, 1.0), 5.0, 30.0, 2),  # they forget at once already
-    ],
-)
-def test_normals_are_fitted_finely_where_that_may_pay(quick, other, room, made, monkeypatch):
-    """Efficiency and autocorrelation time of normals fitted quickly, efficiency of another move."""
-    found = auto.Auto.__new__(auto.Auto)
-    found.fill, found.error = True, 0.01
-    found.latest = found.deadline = time.monotonic() + room
-    found._found = {"other": Segment(other, 10.0, 0.01, True, 40)}
-    found._found["normals"] = normals = Segment(*quick, 0.01, True, 40)
-    fits = []
-
-    def fitted(self, **sizes):
-        fits.append(sizes)
-        time.sleep(5e-3)
-
-    monkeypatch.setattr(auto.Auto, "_fitted", fitted)
-    monkeypatch.setattr(auto.Auto, "_offer_better", lambda self, flow: normals)
-    found._offer_normals()
-    expected = [*auto.NORMALS, auto.FINE["components"]]
-    assert [f["components"] for f in fits] == expected[:made]
-
-
-def test_a_dear_newcomer_does_not_drive_out_what_was_better_without_it(monkeypatch):
-    rates = {"a": 4.0, "b": 3.0, "a + b": 6.0, "jump": 2.0, "a + b + jump": 4.0}
-    monkeypatch.setattr(auto.Auto, "_step", lambda self, moves: moves)
-    monkeypatch.setattr(
-        auto.Auto,
-        "measure",
-        lambda self, name, kernel: Segment(rates[name], 10.0, 0.01, True, 40),
-    )
-    found = auto.Auto.__new__(auto.Auto)
-    found._moves, found._found, found._together = {}, {}, None
-    for name in ("a", "b"):
-        found._offer(name, name)
-    assert found._leader() == "a + b"
-    found._offer("jump", "jump")
-    assert found._leader() == "a + b" and "a + b + jump" in found._found
-    rates["a + b + jump"] = 8.0
-    found._offer("b", "better b")  # what was seen with the old one is forgotten
-    assert "a + b" not in found._found and found._leader() == "a + b + jump"
-
-
-def chooser(pace, *, time_of=2.0, steps=400, most=8192, room=20.0):
-    """A chooser that has chosen, of 512 chains."""
-    found = auto.Auto.__new__(auto.Auto)
-    found.most, found.fill, found.steps, found.error = most, True, steps, 0.01
-    found.latest = found.deadline = time.monotonic() + room
-    found._pace = pace
-    found._chosen = Segment(1e3, time_of, pace(None, CROWD), True, steps)
-    return found
-
-
-CROWD = trj.kernel.State(torch.zeros(512, 1), torch.zeros(512, 2), torch.zeros(512))
-OVERHEAD = lambda kernel, state: 1e-3 * (1 + len(state.code) / 4096)  # noqa: E731
-WORK = lambda kernel, state: 1e-5 * len(state.code)  # noqa: E731
-
-
-def full(kernel, state):
-    """The memory of a device, not more than 1024 chains large."""
-    if len(state.code) > 1024:
-        raise torch.OutOfMemoryError
-    return OVERHEAD(kernel, state)
-
-
-@pytest.mark.parametrize(
-    ("pace", "options", "expected"),
-    [
-        (OVERHEAD, {}, {4096, 8192}),
-        (OVERHEAD, {"most": 1024}, {1024}),
-        (OVERHEAD, {"room": 0.5}, {512}),  # new chains would only burn in
-        (OVERHEAD, {"time_of": math.inf}, {512}),  # stuck
-        (OVERHEAD, {"time_of": 100.0}, {512}),  # looked at for four times as long: not trusted
-        (WORK, {}, {512}),
-        (full, {}, {1024}),
-    ],
-)
-def test_more_chains_where_a_step_of_many_is_hardly_dearer(pace, options, expected):
-    assert chooser(pace, **options).crowd(None, CROWD) in expected
-
-
-def test_steps_known_to_be_dear_are_not_made_to_count_chains():
-    dear = chooser(lambda kernel, state: 2 * auto.BUSY)
-    dear._pace = None
-    assert dear.crowd(None, CROWD) == 512
-
-
-@pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # short runs
-def test_a_run_goes_on_with_more_chains(clock, monkeypatch):
-    steps = []
-    advance = trj.TRJSampler._advance
-
-    def warmed(self, kernel, state, n, progress, until):
-        steps.append(n)
-        return advance(self, kernel, state, n, progress, until)
-
-    monkeypatch.setattr(trj.TRJSampler, "_advance", warmed)
-    monkeypatch.setattr(auto.Auto, "crowd", lambda self, kernel, state: 2048)
-    sampler = trj.TRJSampler(toys.gaussians(), seed=4)
-    result = sampler.run(max_seconds=4, progress=False)
-    assert result.raw.n_chains == 2048
-    check(result)
-    # new chains make the steps that others have made
-    assert steps[-1] >= sampler._way.chooser.steps >= auto.SHORTEST
-    sampler.run(max_seconds=2, warmup=300, progress=False)
-    assert steps[-1] >= 300
-    # a number that is given is kept, and so is one of so many draws
-    assert sampler.run(max_seconds=2, chains=100, progress=False).raw.n_chains == 100
-    assert sampler.run(50, progress=False).raw.n_chains == 256
 
 
 def test_thinning_costs_no_precision_of_the_models(tmp_path):
@@ -400,12 +237,6 @@ def test_wrong_settings_of_a_run_say_what_is_wrong(options, message):
         trj.TRJSampler(toys.gaussians(), seed=1).run(10, progress=False, **options)
 
 
-def test_enough_looks_at_both_precision_and_time():
-    space = toys.gaussians().space
-    assert Enough(space, None, time.monotonic() - 1)(None)
-    assert Enough(space, {"probability": 0.1}).error == 0.1
-
-
 # ---- adaptation -----------------------------------------------------------------------------
 
 
@@ -424,16 +255,15 @@ def test_kernels_adapt_in_warm_up_and_nowhere_else(generator):
                 here, infos = kernel.step(here, generator)
         return infos
 
-    before = hmc.adapted(), jump.adapted()
+    before = [part.adapted() for part in kernel.parts()]
     steps(3)
-    assert (hmc.adapted(), jump.adapted()) == before
-    with adapting(kernel):
-        steps(80)
-    after = hmc.adapted(), jump.adapted()
+    first, (kernel, _) = kernel, toys.warmed(kernel, state, generator, 80)
+    assert [part.adapted() for part in first.parts()] == before
+    after = [part.adapted() for part in kernel.parts()]
     assert after[0] != before[0] and after[1] != before[1]
     rates = steps(30)[0].accepted.double().mean()
     assert 0.6 < float(rates) < 0.97  # aims at 0.8
-    assert (hmc.adapted(), jump.adapted()) == after
+    assert [part.adapted() for part in kernel.parts()] == after
 
 
 def test_what_was_adapted_is_reported():
@@ -517,39 +347,6 @@ def test_samplers_refuse_what_they_can_not_fit():
     )
     with pytest.raises(ConfigurationError, match="gradient"):
         trj.ClassicalSampler(dark, "VI CTP")
-
-
-@pytest.mark.parametrize(
-    ("rate", "time", "wait", "settled"),
-    [(100.0, 10.0, 1e-4, True), (100.0, 30.0, 1e-4, False), (8.0, 10.0, 1e-4, False)],
-)
-def test_a_kernel_far_ahead_needs_no_longer_look(rate, time, wait, settled):
-    """Of 40 steps: two autocorrelation times long, and three times ahead of the others."""
-    found = auto.Auto.__new__(auto.Auto)
-    found.error, found.ready = 0.5, False
-    found = {"a": 4.0, "b": 3.0, "a + b": rate, "c": 5.0}
-    found._found = {
-        name: Segment(efficiency=e * 1e4, time=time, step=0.01, varied=True, steps=40)
-        for name, e in found.items()
-    }
-    found._together = "a + b"
-    assert found._wait(found._found["a + b"]) < wait
-    assert found._settled("a + b") is settled
-    assert found._settled("a") is False
-
-
-@pytest.mark.parametrize(("price", "settled"), [(6.0, True), (4.0, False)])
-def test_no_look_decides_anything_where_nothing_else_is_to_be_had(price, settled, monkeypatch):
-    """Ten seconds left, of which a round of training may take half."""
-    found = auto.Auto.__new__(auto.Auto)
-    found.error, found.ready, found.latest = 0.5, False, time.monotonic() + 10
-    found._training_step = 1e-3  # no optimiser has to be imported
-    found._price = 0.0  # of a model that is new to the map
-    monkeypatch.setattr(auto.Auto, "price", lambda self: price)
-    slow = Segment(efficiency=1.0, time=1e4, step=0.01, varied=True, steps=40)
-    found._found = dict.fromkeys(["a", "b", "a + b"], slow)
-    found._together = "a + b"
-    assert found._settled("a + b") is settled
 
 
 def test_samplers_that_do_not_apply_are_named():
@@ -636,13 +433,6 @@ def test_a_precision_that_was_missed_is_said(tmp_path):
     assert sampler.run(200, until={"probability": 0.2}, progress=False).report.missed == ""
 
 
-def test_a_look_that_told_nothing_saves_nothing():
-    """Neither what is there nor what is hoped for has any efficiency: time was too short."""
-    found = chooser(WORK)
-    assert found._saving(Segment(0.0, 1.0, 0.01, True, 40), 0.0) == 0.0
-    assert found._saving(Segment(1.0, 1.0, 0.01, True, 40), 0.0) == 0.0
-
-
 def test_a_comparison_keeps_to_its_budget(monkeypatch):
     """Maps that would train for longer are left half trained, and the note says so."""
     traces, train = [], trj.compare.classical.train
@@ -655,14 +445,3 @@ def test_a_comparison_keeps_to_its_budget(monkeypatch):
     (trace,) = traces
     assert trace.stopped == "out of time" and trace.step[-1] <= trj.compare.classical.STEPS / 2
     assert "left time for" in found.table.loc["spline TRJ", "note"]
-
-
-def test_training_leaves_time_to_sample(monkeypatch):
-    seen = {}
-    monkeypatch.setattr(
-        trj.TRJSampler, "_train_and_weigh", lambda self, **limits: seen.update(limits) or 1 / 0
-    )
-    with pytest.raises(ZeroDivisionError):
-        trj.TRJSampler(toys.gaussians()).run(fit=True, max_seconds=100, progress=False)
-    assert seen["deadline"] == seen["mend_until"]
-    assert abs(seen["deadline"] - time.monotonic() - 75) < 5

@@ -212,7 +212,7 @@ def test_nothing_is_copied_to_the_host_inside_a_step():
     for target in (trj.problems.robust_regression(), trj.problems.coal_mining(1, 3)):
         sampler = trj.TRJSampler(target, seed=1)
         sampler.fit(steps=2, particles=100, moves=1, audit=False, progress=False)
-        kernel = sampler._default_kernel(sampler.target, sampler.transport)
+        kernel = sampler._known.kernel(sampler.transport)
         generator = torch.Generator().manual_seed(1)
         code = target.space.sample_prior(32, generator)
         with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
@@ -274,7 +274,9 @@ def test_robust_regression(data):
     # a posterior mean against importance sampling by hand
     generator = torch.Generator().manual_seed(5)
     code = target.space.code_of("x1+x3+x4").expand(20_000, -1)
-    z = sampler.transport.sample_reference(20_000, generator, torch.float32)
+    z = sampler.transport.reference.sample(
+        (20_000, sampler.transport.space.n_slots), generator, torch.float32
+    )
     with torch.no_grad():
         theta, log_q = sampler.transport.push(z, code)
         log_w = target.log_joint(code, theta) - log_q
@@ -331,7 +333,7 @@ def far_intercept():
 def intercept_density(x, y):
     """Posterior of the intercept-only model on a grid, normalised."""
     grid = torch.linspace(-4, 9, 4001, dtype=torch.float64)
-    likelihood = trj.problems.robust_regression(x, y)._densities[0].likelihood.function
+    likelihood = trj.problems.robust_regression(x, y)._densities.each[0].likelihood.function
     params = {"beta": torch.nn.functional.pad(grid[:, None], (0, 3))}
     log_p = likelihood(params) + Normal(0.0, 10.0).log_prob(grid)
     return grid, log_p.softmax(0)
@@ -358,7 +360,9 @@ def evidences_and_share(sampler, target, share):
     grid, p = intercept_density(target.x.numpy(), target.y.numpy())
     peak = float(grid[int(p.argmax())])
     generator = torch.Generator().manual_seed(3)
-    z = sampler.transport.sample_reference(40_000, generator, torch.float32)
+    z = sampler.transport.reference.sample(
+        (40_000, sampler.transport.space.n_slots), generator, torch.float32
+    )
     code = target.space.code_of("x1").expand(40_000, -1)
     with torch.no_grad():
         beta = sampler.transport.push(z, code)[0][:, 0]
@@ -433,7 +437,9 @@ def test_factor_analysis_of_the_exchange_rates():
         assert gap < 0.05
         assert gap < 3 * math.hypot(row["map_se"], 0.003)
         assert abs(row["log_evidence"] - log_z) < 0.1
-    z = sampler.transport.sample_reference(40_000, torch.Generator().manual_seed(3), torch.float32)
+    z = sampler.transport.reference.sample(
+        (40_000, sampler.transport.space.n_slots), torch.Generator().manual_seed(3), torch.float32
+    )
     with torch.no_grad():
         theta, _ = sampler.transport.push(z, torch.zeros(40_000, 1, dtype=torch.long))
     negative = float((theta[:, target.slot_names.index("loading[6]")] < 0).double().mean())
@@ -811,7 +817,7 @@ def test_a_run_keeps_the_normals_of_the_one_before_and_reports_itself_alone():
     assert sampler.fit_trace is None and first.report.seconds["survey"] > 0
     spent = sampler.target.evaluations
     second = sampler.run(draws=50, chains=64, warmup=50, fit=False, progress=False)
-    assert sampler._simple is not None
+    assert sampler._known.normals is not None
     assert second.report.acceptance["jump"]["between"] > 0.2  # through the identity: less
     assert "survey" not in second.report.seconds
     assert second.report.evaluations == sampler.target.evaluations - spent

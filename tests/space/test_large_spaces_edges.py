@@ -212,7 +212,7 @@ def test_shares_of_weighed_models_carry_the_error_of_what_they_share():
     table = result.model_probabilities()
     weighed = table["combined"].notna()
     assert 2 < weighed.sum() < len(table)
-    whole = result._whole
+    whole = result._evidences.whole
     assert 0 < whole.value < 1 and whole.std_error > 0
     for route in ("combined", "importance"):
         assert table[route][weighed].sum() == pytest.approx(whole.value, rel=0.05)
@@ -223,13 +223,12 @@ def test_shares_of_weighed_models_carry_the_error_of_what_they_share():
 def test_an_audit_of_what_is_visited_holds_its_time():
     sampler = trj.TRJSampler(trj.problems.conjugate_selection(p=8), seed=1)
     sampler.fit(steps=20, progress=False)
-    recipe, code = sampler._recipe, torch.zeros(100, 8, dtype=torch.long)
+    trainer, code = sampler._known.trainer, torch.zeros(100, 8, dtype=torch.long)
     for seconds in (-1.0, 0.0):
-        recipe.spot_check(code, seconds, progress=False)
-        assert recipe.spot is None
+        assert trainer.spot_check(code, seconds, progress=False).spot is None
     begun = time.monotonic()
-    recipe.spot_check(code, 1.0, progress=False)
-    assert recipe.spot is not None and time.monotonic() - begun < 5
+    spot = trainer.spot_check(code, 1.0, progress=False).spot
+    assert spot is not None and time.monotonic() - begun < 5
 
 
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # it is a short run

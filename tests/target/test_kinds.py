@@ -10,6 +10,7 @@ import torch
 from torch.distributions import Gamma, LogNormal, MultivariateNormal, Normal, Uniform
 
 import trjmcmc as trj
+from tests import toys
 from tests.battery import Case, is_caught, limit, moved, stays_exact
 from tests.cases import frequencies, from_prior, mean_score, resampled, taught
 from trjmcmc.errors import (
@@ -30,7 +31,6 @@ from trjmcmc.kernel import (
     Neighbours,
     RandomWalk,
     ScoreWalk,
-    adapting,
     start,
 )
 from trjmcmc.run.moves import component_walks
@@ -110,6 +110,7 @@ def components(target, **settings):
     births = [ComponentBirthDeath(target, kind, normals=3, **settings) for kind in (0, "lines")]
     walks = [(ComponentWalk(target, kind), 2) for kind in ("lumps", 1)]
     kernel = taught(Cycle([*births, *walks]), target, 33)
+    births = kernel.parts()[: len(births)]
     assert all(birth.adapted() for birth in births) == (settings.get("prior_share", 0) < 1)
     return kernel
 
@@ -269,7 +270,7 @@ def test_a_result_has_tables_pictures_and_files_of_both_kinds(result, tmp_path):
     def product(p, active):
         return p["a"].sum(-1) * active["lines"].sum(-1)
 
-    assert set(result.predict(product).by_model) == set(result._visited)
+    assert set(result.predict(product).by_model) == set(result._indicator.visited)
     ratio = float(
         result.reweight(lambda code: -1.0 * code[:, 1]).model_probabilities().sum().iloc[0]
     )
@@ -359,16 +360,16 @@ def test_sums_of_both_kinds_are_the_plain_likelihood(generator):
     state = start(target, code, torch.where(target.space.active(code), theta, 0.0))
     kernel = Cycle([ComponentBirthDeath(target, "pulses"), ComponentBirthDeath(target, "waves")])
     kernel = Cycle([kernel, ComponentWalk(target, 0), ComponentWalk(target, 1)])
-    with torch.no_grad(), adapting(kernel):
+    with torch.no_grad():
         for _ in range(100):
-            state, infos = kernel.step(state, generator)
+            kernel, state, infos = kernel.adapt(state, generator)
     names = ["components: pulses", "components: waves"]
     assert [i.kernel for i in infos[:2]] == names
     assert infos[2].kernel == "component walk: pulses"
-    assert state.total is not None
+    (total,) = state.recall(target)
     exact = target.log_joint(state.code, state.theta)
     assert torch.allclose(state.log_joint, exact, rtol=1e-4, atol=1e-2)
-    assert float((state.total - target.total(state.code, state.theta)).abs().max()) < 1e-4
+    assert float((total - target.total(state.code, state.theta)).abs().max()) < 1e-4
 
 
 def test_one_kind_that_changes_the_other_is_no_sum(generator):
@@ -391,9 +392,7 @@ def test_one_kind_that_changes_the_other_is_no_sum(generator):
     state = start(target, code, target.sample_prior(code, generator))
     moves = [ComponentBirthDeath(target, i) for i in (1, 0)] + [ComponentWalk(target, 0)]
     kernel = Cycle(moves)
-    with torch.no_grad(), adapting(kernel):
-        for _ in range(40):
-            state, _ = kernel.step(state, generator)
+    _, state = toys.warmed(kernel, state, generator, 40)
     assert torch.allclose(state.log_joint, target.log_joint(state.code, state.theta), atol=1e-4)
 
 

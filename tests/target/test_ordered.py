@@ -14,11 +14,13 @@ from tests.battery import Case, is_caught, limit, stays_exact
 from tests.maps import MovesSpares, shaken, shaken_mixture
 from tests.toys import PRIOR, exact_counts, seen_sum, silent_components
 from trjmcmc.errors import ConfigurationError
-from trjmcmc.fit import ReverseKL
+from trjmcmc.fit import ReverseKL, calibrate, unwrap
 from trjmcmc.fit.train import train
 from trjmcmc.kernel import HMC, CrankNicolson, Cycle, Fixed, Jump
 from trjmcmc.run.maps import default_map
-from trjmcmc.transport import CosmicFlow, Gaussians, Identity, Mixture, Ordered
+from trjmcmc.run.strategy import check_round_trip
+from trjmcmc.transport import CosmicFlow, Gaussians, Identity, Mixture
+from trjmcmc.transport import OrderedComponents as Ordered
 
 SPACE = silent_components().space  # a shared slot, then two coordinates of three components
 
@@ -56,11 +58,11 @@ def test_contract(name, dtype, generator, device):
     """One density both ways, pulled points lead back, spares and shared slots pass."""
     flow = MAPS[name](copy.deepcopy(SPACE)).to(device, dtype)
     code = flow.space.enumerate().repeat(400, 1)
-    z = flow.sample_reference(len(code), generator, dtype)
+    z = flow.reference.sample((len(code), flow.space.n_slots), generator, dtype)
     close = 1e-6 if dtype == torch.float64 else 1e-3
     theta, log_q = flow.push(z, code)
-    assert z.shape == (len(code), 7 + flow.base.auxiliary + 3) and theta.dtype == dtype
-    assert z.shape[1] == 7 + flow.auxiliary
+    assert z.shape == (len(code), 7 + flow.base.reference.auxiliary + 3) and theta.dtype == dtype
+    assert z.shape[1] == 7 + flow.reference.auxiliary
     back, again_q = flow.pull(theta, code, generator)
     assert torch.allclose(again_q, log_q, atol=close)
     assert torch.allclose(flow.push(back, code)[0], theta, atol=close)
@@ -80,7 +82,7 @@ def test_log_determinants_are_those_of_autograd(name, generator):
     flow = MAPS[name](copy.deepcopy(SPACE)).double()
     for k in range(4):
         code = torch.tensor([[k]])
-        z = flow.sample_reference(1, generator, torch.float64)
+        z = flow.reference.sample((1, flow.space.n_slots), generator, torch.float64)
         u, log_base = flow.base.push(z[:, : flow._inner], code)
         jacobian = torch.autograd.functional.jacobian(lambda u, c=code: flow._apart(u, c)[0][0], u)
         ladj = torch.linalg.slogdet(jacobian[:, 0]).logabsdet
@@ -96,7 +98,7 @@ def test_log_determinants_are_those_of_autograd(name, generator):
 def test_gradients_reach_every_parameter(generator):
     flow = MAPS["mixture"](copy.deepcopy(SPACE)).double()
     code = SPACE.enumerate().repeat(50, 1)
-    z = flow.sample_reference(len(code), generator, torch.float64)
+    z = flow.reference.sample((len(code), flow.space.n_slots), generator, torch.float64)
     theta, log_q = flow.push(z, code)
     for loss in (
         theta.square().sum() + log_q.sum() + flow.log_choice(z, code).sum(),
@@ -132,7 +134,7 @@ def test_every_order_is_as_likely_and_pulls_lead_to_theirs(generator):
     n, code = 12_000, torch.full((12_000, 1), 3)
     place = torch.tensor([9, 3, 1])
     for source in ("reference", "pulled"):
-        z = flow.sample_reference(n, generator, torch.float32)
+        z = flow.reference.sample((n, flow.space.n_slots), generator, torch.float32)
         theta, _ = flow.push(z, code)
         if source == "pulled":
             z, _ = flow.pull(theta, code, generator)
@@ -160,7 +162,7 @@ def test_every_order_is_as_likely_and_pulls_lead_to_theirs(generator):
 def test_ties_are_out_of_reach_and_round_trips_hold(dtype, generator):
     flow = Ordered(shaken_flow(copy.deepcopy(SPACE)), by=1).to(dtype=dtype)
     code = torch.full((200, 1), 3)
-    z = flow.sample_reference(200, generator, dtype)
+    z = flow.reference.sample((200, flow.space.n_slots), generator, dtype)
     z[:, 5] = torch.linspace(-60, 0, 200)  # what the second gap is made of
     z[:, 4] += 7
     theta, log_q = flow.push(z, code)
@@ -230,9 +232,11 @@ def test_a_map_that_disowns_points_is_used_for_the_rest():
     """And one that knows none of its points is refused."""
     target = silent_components()
     sampler = trj.TRJSampler(target, lambda s: Ordered(ill_conditioned(s), by=1), seed=1)
-    sampler._check_round_trip()
-    code = target.space.sample_prior(500, sampler._generator)
-    z = sampler.transport.sample_reference(500, sampler._generator, target.dtype)
+    check_round_trip(target, sampler.transport, sampler._known.generator)
+    code = target.space.sample_prior(500, sampler._known.generator)
+    z = sampler.transport.reference.sample(
+        (500, sampler.transport.space.n_slots), sampler._known.generator, target.dtype
+    )
     lost = sampler.transport.push(z, code)[1] == math.inf
     assert 0 < int(lost.sum()) < 500
     pairs = trj.Target(
@@ -323,12 +327,12 @@ def test_the_key_is_the_one_that_tells_components_apart(generator):
     theta = torch.randn(600, 7, generator=generator)
     places = torch.tensor([-6.0, 0.0, 6.0])[torch.rand(600, 3, generator=generator).argsort(1)]
     theta[:, flow.slots[:, 1]] = places + 0.1 * theta[:, flow.slots[:, 1]]
-    inner, u = flow.unwrap(code, theta)
+    inner, u = unwrap(flow, code, theta)
     assert int(flow.key) == 1 and inner is flow.base
     assert float(flow.unit) == pytest.approx(6, abs=0.1)
     assert float(u[:, flow.slots[:, 1]].std(0).max()) < 0.3
     fixed = Ordered(Identity(copy.deepcopy(SPACE)), by=0)
-    fixed.unwrap(code, theta)
+    unwrap(fixed, code, theta)
     assert int(fixed.key) == 0
     # what a fit has found is saved and loaded
     fresh = Ordered(shaken_mixture(copy.deepcopy(SPACE)))
@@ -342,9 +346,11 @@ def test_a_location_and_a_scale_are_those_of_theta(generator):
     codes = flow.space.enumerate()
     active = flow.space.active(codes)
     loc = torch.where(active, 40.0, 0.0)
-    flow.calibrate(codes, loc, torch.where(active, 3.0, 1.0))
+    calibrate(flow, codes, loc, torch.where(active, 3.0, 1.0))
     code = codes.repeat(3000, 1)
-    theta, _ = flow.push(flow.sample_reference(len(code), generator, torch.float32), code)
+    theta, _ = flow.push(
+        flow.reference.sample((len(code), flow.space.n_slots), generator, torch.float32), code
+    )
     found = theta[flow.space.active(code)]
     assert float(found.mean()) == pytest.approx(40, abs=0.5)
     assert float(found.std()) == pytest.approx(3, abs=0.6)

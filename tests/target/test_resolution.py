@@ -121,7 +121,7 @@ def test_normals_are_wider_than_the_numbers_they_emit():
     pool = Pool(torch.zeros(2000, 1).long(), theta, torch.zeros(2000))
     flow = gaussian_mixture(space, pool, generator, components=4)
     code = torch.zeros(40_000, 1).long()
-    z = flow.sample_reference(len(code), generator, torch.float32)
+    z = flow.reference.sample((len(code), flow.space.n_slots), generator, torch.float32)
     x, log_q = flow.push(z, code)
     assert (log_q < math.inf).all()  # none is disowned: a move back would find no way
     numbers = x.unique()
@@ -215,6 +215,18 @@ def test_ordinary_priors_raise_no_alarm(distribution, dtype):
 def test_what_numbers_do_not_resolve_is_said(distribution, dtype, said):
     found = doubts_of_prior(distribution, dtype)
     assert said in found if said else not found
+
+
+def test_a_bounded_parameter_may_have_a_bracket_in_its_name():
+    """Its remedy is that of a bounded one: a prior much narrower."""
+    start = {"t[days]": Uniform(0.0, 1e6)}
+    model = trj.Model("m", start, lambda p: Normal(5e5, 0.02).log_prob(p["t[days]"].double()))
+    target = trj.Target([model])
+    code = torch.zeros(2000, 1, dtype=torch.long)
+    near = 5e5 + 0.02 * torch.randn(2000, generator=torch.Generator().manual_seed(1))
+    theta = target.unconstrain("m", {"t[days]": near})
+    said = resolution_doubts(target, code[:1], code.view(10, 200), theta.view(10, 200, 1))["m"]
+    assert "near t[days] = 500000" in said and "a prior much narrower" in said
 
 
 def test_chains_that_stand_still_raise_no_alarm():

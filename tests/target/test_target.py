@@ -1,4 +1,5 @@
 import math
+import warnings
 
 import pytest
 import torch
@@ -31,7 +32,9 @@ from torch.distributions import (
 import trjmcmc as trj
 from tests import toys
 from trjmcmc import grouping
-from trjmcmc.errors import NonFiniteError, ShapeError, TargetError
+from trjmcmc.errors import BudgetError, NonFiniteError, ShapeError, TargetError, TRJWarning
+from trjmcmc.target.exchangeable import components_of
+from trjmcmc.target.tempered import Tempered
 
 PRIORS = {
     "real": Normal(1.0, 2.0),
@@ -81,7 +84,7 @@ def test_every_support_round_trips_and_carries_its_jacobian(name, generator):
 
 
 def cast_to(prior):
-    return trj.target.support._cast(prior, torch.float64, torch.device("cpu"))
+    return trj.target.support.cast_to(prior, torch.float64, torch.device("cpu"))
 
 
 def _independent_rows(jacobian, name):
@@ -129,7 +132,7 @@ def test_the_large_form_equals_the_list_form(generator):
     shared = toys.conjugate_subsets()
     codes = shared.space.enumerate()
     theta = torch.randn(8, 3, generator=generator)
-    likelihood = shared._densities[0].likelihood.function
+    likelihood = shared._densities.each[0].likelihood.function
 
     def one_model(code):
         on = code.bool()
@@ -297,7 +300,7 @@ def test_both_ways_of_grouping_give_the_same_values_and_gradients(dense, generat
     value_0, gradient_0 = target.log_joint_and_grad(code, theta, surrogate=True)
     original = grouping.apply_by_group
     monkeypatch.setattr(
-        "trjmcmc.target.target.apply_by_group", lambda *a: original(*a, dense=dense)
+        "trjmcmc.target.densities.apply_by_group", lambda *a: original(*a, dense=dense)
     )
     assert torch.equal(target.log_joint(code, theta), reference)
     value, gradient = target.log_joint_and_grad(code, theta, surrogate=True)
@@ -581,10 +584,123 @@ def test_a_distribution_without_expand_is_told_to_write_one():
         trj.Target(trj.Counts(2, of="k"), {"k": Halved()}, lambda p, active: p["k"].sum(-1))
 
 
-def test_gradients_are_tempered_as_values_are():
-    target = trj.Target([trj.Model("a", {"x": Normal(0.0, 1.0)}, lambda p: -p["x"].square())])
-    code, theta = torch.zeros(3, 1, dtype=torch.long), torch.tensor([[-1.0], [0.5], [2.0]])
-    with target.tempered(0.3):
-        value, gradient = target.log_joint_and_grad(code, theta)
-        assert torch.allclose(value, target.log_joint(code, theta))
-    assert torch.allclose(gradient, -theta - 0.3 * 2 * theta)
+def tempered_kinds():
+    smooth = {"surrogate": lambda p: -0.7 * (p["x"] - 0.3).square()}
+    models = [
+        trj.Model("a", {"x": Normal(0.0, 1.0)}, lambda p: -p["x"].square(), **smooth),
+        trj.Model(
+            "b",
+            {"x": Normal(0.0, 1.0), "s": Gamma(2.0, 1.0)},
+            lambda p: torch.where(p["x"] < 1.5, -p["s"] * p["x"].square(), -math.inf),
+            **smooth,
+        ),
+    ]
+    return {"list": trj.Target(models), "space": toys.conjugate_subsets()}
+
+
+@pytest.mark.parametrize("power", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("kind", ["list", "space"])
+def test_all_densities_of_a_tempered_target_agree(kind, power, generator):
+    target = tempered_kinds()[kind]
+    tempered = Tempered(Tempered(target, 0.9), power)
+    code = target.space.sample_prior(40, generator)
+    theta = target.sample_prior(code, generator)
+    assert densities_agree(tempered, code, theta)
+    prior, likelihood = target.log_prior_and_likelihood(code, theta)
+    expected = prior + (0.0 if power == 0 else power * likelihood)
+    assert torch.equal(tempered.log_joint(code, theta), expected)
+    assert torch.equal(target.log_joint(code, theta), prior + likelihood)
+
+
+def densities_agree(target, code, theta):
+    """Whether values, gradients and the two parts of a density are those of one function."""
+    found = True
+    for surrogate in (False, True):
+        prior, likelihood = target.log_prior_and_likelihood(code, theta, surrogate=surrogate)
+        value, gradient = target.log_joint_and_grad(code, theta, surrogate=surrogate)
+        found &= torch.allclose(value, prior + likelihood)
+        leaf = theta.clone().requires_grad_()
+        parts = target.log_prior_and_likelihood(code, leaf, surrogate=surrogate)
+        (slope,) = torch.autograd.grad(sum(x.sum() for x in parts), leaf)
+        slope = torch.where(target.space.active(code), slope, 0.0)
+        found &= torch.allclose(gradient, slope, atol=1e-5)
+        if not surrogate:
+            found &= torch.allclose(target.log_joint(code, theta), prior + likelihood)
+        half = target.log_joint_and_grad(code, theta, temper=0.5, surrogate=surrogate)[0]
+        found &= torch.allclose(half, prior + 0.5 * likelihood)
+    return bool(found)
+
+
+def test_a_density_that_forgets_the_power_is_found_out(generator):
+    """Negative control: an exponent that the values heed and the parts do not."""
+
+    class Forgetful(Tempered):
+        def log_prior_and_likelihood(self, code, theta, **options):
+            return self.target.log_prior_and_likelihood(code, theta, **options)
+
+        def log_joint(self, code, theta, total=None):
+            log_prior, log_likelihood = self.log_prior_and_likelihood(code, theta, total=total)
+            return log_prior + self.power * log_likelihood
+
+    target = tempered_kinds()["space"]
+    code = target.space.sample_prior(40, generator)
+    theta = target.sample_prior(code, generator)
+    assert densities_agree(Forgetful(target, 1.0), code, theta)
+    assert not densities_agree(Forgetful(target, 0.3), code, theta)
+
+
+def test_components_of_a_tempered_target_follow_its_power(generator):
+    target = trj.Target(
+        trj.Counts(2, 1, of="a"),
+        {"a": Normal(0.0, 1.0)},
+        trj.Additive(lambda p: p["a"][:, None], lambda s, p: -s.square().sum(-1)),
+    )
+    before = target.evaluations
+    (part,) = components_of(target)
+    assert components_of(target)[0] is part
+    spent = target.evaluations - before
+    tempered = Tempered(target, 0.25)
+    (own,) = components_of(tempered)
+    assert own.target is tempered and part.target is target
+    assert target.evaluations - before == spent > 0  # they are not looked at again
+    code, theta = torch.full((3, 1), 2), torch.randn(3, 2, generator=generator)
+    nothing = torch.zeros(3, 1, dtype=torch.float64)
+    log_joint, _ = own.log_joint(code, theta, nothing[:, 0], own.total(code, theta), nothing)
+    assert torch.allclose(log_joint, tempered.log_joint(code, theta))
+
+
+def test_each_run_has_an_account_of_its_own():
+    target = toys.gaussians()
+    first, second = (trj.TRJSampler(target, seed=s) for s in (1, 2))
+    assert first.target is second.target is target
+    settings = {"chains": 8, "fit": False, "progress": False, "warmup": 10}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TRJWarning)
+        before = target.evaluations
+        one = second.run(20, **settings)
+        spent = target.evaluations
+        both = first.run(20, **settings)
+        again = first.run(20, max_evaluations=5000, **settings)
+    assert one.report.evaluations == spent - before == second.account.evaluations
+    assert both.report.evaluations + again.report.evaluations == target.evaluations - spent
+    assert first.account.evaluations == target.evaluations - spent
+    assert math.isinf(target.limit) and math.isinf(first.account.limit)
+    target.limit = target.evaluations + 30
+    with pytest.raises(BudgetError, match="likelihood evaluations are needed"):
+        second.run(20, **settings)
+
+
+def test_a_limit_holds_for_kernels_on_the_callers_target():
+    """They hold the target that they were built on, and the run counts them."""
+    target = toys.gaussians()
+    kernel = trj.kernel.Cycle(
+        [
+            trj.kernel.BirthDeath(target, trj.kernel.Fixed(target.space, other=True)),
+            trj.kernel.RandomWalk(target),
+        ]
+    )
+    sampler = trj.TRJSampler(target, kernel=kernel, seed=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TRJWarning)
+        result = sampler.run(50, chains=8, fit=False, max_evaluations=300, progress=False, warmup=5)
+    assert 0 < result.report.evaluations <= 300

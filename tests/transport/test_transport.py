@@ -13,7 +13,7 @@ import trjmcmc as trj
 from tests import toys
 from tests.maps import MovesSpares, shaken_mixture
 from trjmcmc.errors import ConfigurationError, ShapeError
-from trjmcmc.fit import ReverseKL
+from trjmcmc.fit import ReverseKL, calibrate
 from trjmcmc.fit.train import train
 from trjmcmc.problems import SinhArcsinhMap
 from trjmcmc.transport import Gaussian, Gaussians, Identity, Mixture, StudentT
@@ -89,7 +89,7 @@ def test_mixtures(name, space_name, generator):
     space = SPACES[space_name]()
     mixture = MIXTURES[name](space).double()
     code = space.enumerate().repeat(200, 1)
-    z = mixture.sample_reference(len(code), generator, torch.float64)
+    z = mixture.reference.sample((len(code), mixture.space.n_slots), generator, torch.float64)
     theta, log_q = mixture.push(z, code)
     assert z.shape == (len(code), space.n_slots + 1)
     assert torch.allclose(mixture.log_prob(theta, code), log_q, atol=1e-6)
@@ -119,7 +119,7 @@ def test_a_mixture_normalises_and_its_choices_have_their_weights(generator):
     theta = torch.stack([x, torch.zeros_like(x)], 1)
     with torch.no_grad():
         total = torch.trapezoid(mixture.log_prob(theta, code).exp(), x)
-        z = mixture.sample_reference(4001, generator, torch.float64)
+        z = mixture.reference.sample((4001, mixture.space.n_slots), generator, torch.float64)
         found = mixture.log_choice(z, code).exp()
         weights = mixture.log_weights[0].softmax(0)
         # pulled back, the choices of the map's own draws come at their weights again
@@ -145,7 +145,7 @@ def build(name, space, dtype=torch.float64):
     if name.startswith(("cosmic", "autoregressive", "one flow")):
         codes = space.enumerate()
         loc = torch.randn(len(codes), space.n_slots, generator=generator, dtype=dtype)
-        transport.calibrate(codes, loc, loc.exp())
+        calibrate(transport, codes, loc, loc.exp())
     return transport
 
 
@@ -364,7 +364,7 @@ def test_autoregressive_flows_of_nothing(kind):
 def elbo(target, flow, code):
     with torch.no_grad():
         generator = torch.Generator().manual_seed(9)
-        z = flow.sample_reference(4000, generator, torch.float32)
+        z = flow.reference.sample((4000, flow.space.n_slots), generator, torch.float32)
         theta, log_q = flow.push(z, code.expand(4000, -1))
         return float((target.log_joint(code.expand(4000, -1), theta) - log_q).mean())
 
@@ -424,7 +424,11 @@ def test_the_affine_map_is_exact_on_gaussians(generator):
     code = torch.arange(3).repeat(50)[:, None]
     z = torch.randn(150, 3, generator=generator)
     theta, ladj = exact.from_reference(z, code)
-    log_w = target.log_joint(code, theta) + ladj - exact.log_nu(z, code)
+    log_w = (
+        target.log_joint(code, theta)
+        + ladj
+        - exact.reference.log_density(z, exact.space.active(code))
+    )
     expected = torch.tensor(
         [target.truth.log_evidence[m] for m in target.space.names]
     ) + target.space.log_prior(target.space.enumerate())
@@ -437,7 +441,11 @@ def test_the_sinh_arcsinh_map_is_exact(generator):
     code = torch.arange(2).repeat(50)[:, None]
     z = torch.randn(100, 2, generator=generator, dtype=torch.float64)
     theta, ladj = exact.from_reference(z, code)
-    log_w = target.log_joint(code, theta) + ladj - exact.log_nu(z, code)
+    log_w = (
+        target.log_joint(code, theta)
+        + ladj
+        - exact.reference.log_density(z, exact.space.active(code))
+    )
     assert torch.allclose(log_w.exp(), torch.tensor([0.25, 0.75]).double().repeat(50), atol=1e-6)
 
 
@@ -466,7 +474,9 @@ def test_a_student_map_counts_its_density_right(generator):
     flow = trj.CosmicFlow(space, reference=StudentT(3))
     z = torch.tensor([[0.5, 1.0, 2.0]])
     expected = torch.distributions.StudentT(3.0).log_prob(z[0, 0])
-    assert float(flow.log_nu(z, torch.tensor([[1]]))) == pytest.approx(float(expected), abs=1e-6)
+    assert float(
+        flow.reference.log_density(z, flow.space.active(torch.tensor([[1]])))
+    ) == pytest.approx(float(expected), abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -520,7 +530,7 @@ def test_normals_of_no_weight_are_never_chosen(generator):
         log_weights=table,
     )
     code = torch.ones(2000, 1, dtype=torch.long)
-    z = flow.sample_reference(2000, generator, torch.float32)
+    z = flow.reference.sample((2000, flow.space.n_slots), generator, torch.float32)
     z[:, -1] = torch.linspace(-6.0, 9.0, 2000)
     x, log_q = flow.push(z, code)
     assert float(x.mean(1).max()) < 22 + 5 and bool(log_q.isfinite().all())
@@ -592,7 +602,7 @@ def test_components_share_the_reference_of_the_first_and_need_no_points(generato
     log_weights = torch.tensor([[0.0, -math.inf]])
     flow = Mixture(maps, log_weights=log_weights)
     code = torch.ones(10, 1, dtype=torch.long)
-    z = flow.sample_reference(10, generator, torch.float32)
+    z = flow.reference.sample((10, flow.space.n_slots), generator, torch.float32)
     x, log_q = flow.push(z, code)
     assert torch.allclose(log_q, StudentT(3).log_prob(z[:, :2]).sum(-1), atol=1e-5)
     assert torch.allclose(flow.pull(x, code, generator)[0][:, :2], z[:, :2])
@@ -600,3 +610,44 @@ def test_components_share_the_reference_of_the_first_and_need_no_points(generato
     assert torch.allclose(both, log_q, atol=1e-5)  # the same map twice, and the same reference
     whole = Mixture([Identity(space), Identity(space)])
     assert whole.push(z[:0], code[:0])[0].shape == (0, 2)
+
+
+def test_names_up_to_version_0_10_work_and_say_the_new_ones(generator):
+    space = mixed_space()
+    mixture, flow = shaken_mixture(space), trj.CosmicFlow(space, layers=2, hidden=(8,))
+    codes, again = space.enumerate(), torch.Generator()
+    shape, ones = (len(codes), space.n_slots), torch.ones(len(codes), space.n_slots)
+
+    with pytest.warns(FutureWarning, match=r"write reference\.auxiliary"):
+        assert mixture.auxiliary == 1
+    again.set_state(generator.get_state())
+    with pytest.warns(FutureWarning, match=r"sample_reference: write reference\.sample"):
+        z = mixture.sample_reference(len(codes), generator, torch.float32)
+    assert torch.equal(z, mixture.reference.sample(shape, again, torch.float32))
+    with pytest.warns(FutureWarning, match=r"reference\.refresh"):
+        z = mixture.refresh(z, 0.5, generator)
+    assert torch.equal(z, mixture.reference.refresh(z, 1.0, again))
+    with pytest.warns(FutureWarning, match=r"reference\.log_density"):
+        found = flow.log_nu(ones, codes)
+    assert torch.equal(found, flow.reference.log_density(ones, space.active(codes)))
+    with pytest.warns(FutureWarning, match=r"trjmcmc\.fit\.calibrate"):
+        flow.calibrate(codes, 3 * ones, ones)
+    assert float(flow.loc.max()) == 3.0
+    with pytest.warns(FutureWarning, match=r"trjmcmc\.fit\.unwrap"):
+        assert flow.unwrap(codes, ones) == (flow, ones)
+    with pytest.warns(FutureWarning, match="Choosing"):
+        assert not bool(flow.log_choice(z, codes).any())
+
+
+def test_a_map_written_for_version_0_10_is_still_calibrated():
+    seen = []
+
+    class Own(Identity):
+        def calibrate(self, code, loc, scale):
+            seen.append(code)
+
+    space = mixed_space()
+    ones = torch.ones(4, space.n_slots)
+    calibrate(Own(space), space.enumerate(), ones, ones)
+    calibrate(Identity(space), space.enumerate(), ones, ones)
+    assert len(seen) == 1

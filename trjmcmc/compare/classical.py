@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 import zuko
+from torch import Tensor
 
+from .. import clock
 from ..draws import Pool
 from ..errors import ConfigurationError
+from ..fit.fitted import Fitted
 from ..fit.objective import ForwardKL
 from ..fit.reverse import ReverseKL
+from ..fit.standardise import moments
 from ..fit.trace import FitTrace
 from ..fit.train import train
+from ..fit.trainer import Trainer
+from ..fit.units import calibrate
 from ..kernel.base import Kernel
 from ..kernel.between.birth_death import BirthDeath
 from ..kernel.between.independence import IndependenceJump, NormalInverseGamma
@@ -27,9 +32,10 @@ from ..kernel.inside.random_walk import RandomWalk
 from ..kernel.proposal.base import IndexProposal
 from ..kernel.proposal.fixed import Fixed
 from ..kernel.proposal.neighbours import Neighbours
+from ..run.policy import SharePolicy
 from ..run.sampler import TRJSampler
+from ..run.strategy import Strategy
 from ..space.base import Space, several
-from ..space.model_list import ModelList
 from ..target.target import Target
 from ..transport.base import Transport
 from ..transport.cosmic import CosmicFlow
@@ -80,55 +86,71 @@ class ClassicalSampler(TRJSampler):
         500
     """
 
-    fit_share = 1.0  # the published fit, in full or not at all
-
     def __init__(self, target: Target, method: str, **options: Any) -> None:
         if method not in METHODS:
             raise ConfigurationError(f"method: expected one of {list(METHODS)}, got {method!r}")
         self.method = method
-        super().__init__(target, kernel=self._placeholder, **options)
-        if METHODS[method].each and not self._recipe.few:
+        super().__init__(target, strategy=Classical(method), **options)
+        if METHODS[method].each and not target.space.few:
             raise ConfigurationError(
                 f"{method}: it fits something to each model, and there are too many models"
             )
         if METHODS[method].gradient and not self.target.differentiable:
             raise ConfigurationError(f"{method}: reverse KL needs the likelihood's gradient")
 
-    def _placeholder(self, target: Target, transport: Transport) -> Kernel:
-        to = proposal(target) if several(target.space) else None
-        kernels: list[Kernel] = [] if to is None else [BirthDeath(target, to)]
-        return Cycle([*kernels, RandomWalk(target)])
 
-    def _weigh(self, evaluations: int | None = None, until: float = math.inf) -> None:
-        """The classical samplers count visits."""
+class Classical(Strategy):
+    """Fits a classical jump to a pilot run, and samples with it and random walks.
 
-    def _train_and_weigh(
+    Arguments:
+        method: One of :data:`METHODS`.
+    """
+
+    weighs = False  # the classical samplers count visits
+
+    def __init__(self, method: str) -> None:
+        self.method = method
+        self._jump: Kernel | None = None
+
+    def fit_share(self, shares: SharePolicy) -> float:
+        """All of it: the published fit, in full or not at all."""
+        return 1.0
+
+    def fit(
         self,
+        trainer: Trainer,
         *,
-        max_evaluations: int | None = None,
         deadline: float = math.inf,
         progress: bool = True,
         **settings: Any,
-    ) -> FitTrace:
-        begun = time.perf_counter()
-        recipe, target, method = self._recipe, self.target, METHODS[self.method]
-        recipe.survey(progress=progress)
+    ) -> Fitted:
+        """Fit the jump; of the settings only a deadline and the bar matter."""
+        begun, target, method = clock.now(), trainer.target, METHODS[self.method]
+        known = trainer.survey(progress=progress)
         pool = None
         if method.pilot:
-            if recipe.audit is None:
+            if known.audit is None:
                 raise ConfigurationError(f"{self.method}: no pilot run was possible")
-            pool = recipe.audit.pool()
+            pool = known.audit.pool()
         fit = {"steps": STEPS, "deadline": deadline}
-        jump = method.make(target, pool, self._generator, fit)
-        self._make_kernel = lambda t, m: Cycle([jump, (RandomWalk(t, scale=recipe.scale), WALKS)])
-        recipe.trace = FitTrace()
-        recipe.seconds["fit"] = time.perf_counter() - begun - recipe.seconds.get("survey", 0.0)
-        return recipe.trace
+        self._jump = method.make(target, pool, trainer.generator, fit)
+        spent = clock.now() - begun - known.seconds.get("survey", 0.0)
+        seconds = {**known.seconds, "fit": spent}
+        return trainer.keep(replace(known, trace=FitTrace(), seconds=seconds))
+
+    def kernel(
+        self, target: Target, transport: Transport, fitted: Fitted, guess: Tensor | None
+    ) -> Kernel:
+        """The fitted jump and random walks; before the fit, births and deaths."""
+        if self._jump is not None:
+            return Cycle([self._jump, (RandomWalk(target, scale=fitted.scale), WALKS)])
+        births = [BirthDeath(target, proposal(target))] if several(target.space) else []
+        return Cycle([*births, RandomWalk(target)])
 
 
 def proposal(target: Target) -> IndexProposal:
     """Uniform over the other models of a list, else to neighbours."""
-    if isinstance(target.space, ModelList):
+    if not target.space.has_items:
         return Fixed(target.space, other=True)
     return Neighbours(target.space)
 
@@ -173,11 +195,7 @@ def on_draws(
     def kernel(target: Target, pool: Pool, generator: torch.Generator, fit: Fit) -> Kernel:
         flow = make(target.space).to(target.device, target.dtype)
         codes = target.space.enumerate()
-        moments = [pool.theta[(pool.code == c).all(-1)] for c in codes]
-        loc = torch.stack([x.mean(0) for x in moments])
-        scale = torch.stack([x.std(0).clamp(min=1e-6) for x in moments])
-        active = target.space.active(codes)
-        flow.calibrate(codes, torch.where(active, loc, 0.0), torch.where(active, scale, 1.0))
+        calibrate(flow, codes, *moments(pool, codes, target.space.active(codes)))
         objective = ForwardKL(pool.code, pool.theta, generator=generator)
         train(flow, objective, generator=generator, progress=False, **fit)
         return Jump(target, flow, proposal(target), name=name)

@@ -15,6 +15,7 @@ from ..arviz_bridge import split_rhat
 from ..errors import ConfigurationError, TRJError, TRJWarning
 from ..estimate.mean import mean_error, spread_error
 from ..estimate.precision import features
+from ..plot.samplers import plot_comparison
 from ..result.result import Result
 from ..run.sampler import TRJSampler
 from ..target.target import Target
@@ -51,9 +52,7 @@ class Comparison:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Effective draws of the indicator a second, fit included."""
-        from ..plot.samplers import plot_comparison
-
-        return plot_comparison(self, ax)
+        return plot_comparison(self.table, ax)
 
 
 def compare_samplers(

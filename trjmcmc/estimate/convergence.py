@@ -11,8 +11,6 @@ from scipy.stats import rankdata
 
 from .mean import Ancestors, mean_error
 
-HIGH_RHAT = 1.05  # from where chains have not forgotten their start: 20 autocorrelation times
-
 LOST_RHAT = 1.2  # from where nothing tells how far off their mean may be: 5 of them
 
 LEAST_DRAWS = 4  # a chain, for R-hat

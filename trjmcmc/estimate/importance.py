@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .. import arviz_bridge as export
+from ..promises import PARETO_K_FINITE_VARIANCE
 from ..target.target import Target
 from ..transport.base import Transport
 from .estimate import Estimate
@@ -23,11 +24,7 @@ MOST_DRAWS = 65_536
 
 PRECISE = 0.005  # nats of standard error at which there are enough draws
 
-HIGH_K = 0.7  # Pareto shape beyond which weights can't be averaged
-
 LOOKED_AT = 20_000  # values that the tail of a mean is taken from
-
-ENDLESS_K = 0.5  # Pareto shape beyond which their variance is infinite
 
 EVEN = 0.8  # effective share of the weights beyond which their tail can't matter
 
@@ -68,7 +65,7 @@ def weighted_points(
     with torch.no_grad():
         for size in [CHUNK] * (n // CHUNK) + ([n % CHUNK] if n % CHUNK else []):
             codes = code.expand(size, -1)
-            z = transport.sample_reference(size, generator, target.dtype)
+            z = transport.reference.sample((size, target.dim), generator, target.dtype)
             theta, log_q = transport.push(z, codes)
             log_joint = target.log_joint(codes, theta)
             target.check_finite(codes, theta, log_joint)
@@ -120,7 +117,7 @@ def smoothed(log_w: Tensor) -> Estimate:
     e = log_mean_weight(smooth)
     if e.ess > EVEN * len(log_w):  # so even that no tail matters
         return e
-    return replace(e, warning=f"Pareto k {k:.2f}" if k > ENDLESS_K else e.warning)
+    return replace(e, warning=f"Pareto k {k:.2f}" if k > PARETO_K_FINITE_VARIANCE else e.warning)
 
 
 def pareto_k(log_w: Tensor) -> float:

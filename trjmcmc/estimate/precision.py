@@ -8,11 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..promises import MODELS_ONE_BY_ONE
 from ..space.base import Space
-from ..space.subsets import Subsets
 from .mean import mean_error
-
-COUNTED = 64  # most models whose probabilities are watched one by one
 
 FEWEST = 20  # draws a chain before precision is looked at
 
@@ -22,7 +20,7 @@ COMMON = 0.01  # probability of a model from which its Bayes factor is watched
 
 
 def features(space: Space, code: Tensor) -> Tensor:
-    """Indicators whose means are watched: one a model, or in a large space one a unit.
+    """Indicators whose means are watched: one a model, or in a large space one a unit or item.
 
     Of a long list or range, the models that occur most have one each, the rest one together.
 
@@ -35,15 +33,18 @@ def features(space: Space, code: Tensor) -> Tensor:
     """
     if space.size == 1:
         return torch.ones(*code.shape[:-1], 1, dtype=torch.float64, device=code.device)
-    if isinstance(space, Subsets) and (space.size is None or space.size > COUNTED):
+    if space.units and not space.few:
         return code.double()
+    if space.size is None:
+        return space.items(code.flatten(0, -2)).unflatten(0, code.shape[:-1]).double()
     index = space.index(code.reshape(-1, code.shape[-1]))
     size = int(space.size or 0)
-    if size > COUNTED:
+    if size > MODELS_ONE_BY_ONE:
         often = torch.bincount(index, minlength=size).argsort(descending=True)
-        rank = torch.full_like(often, COUNTED - 1)
-        rank[often[: COUNTED - 1]] = torch.arange(COUNTED - 1, device=index.device)
-        index, size = rank[index], COUNTED
+        watched = MODELS_ONE_BY_ONE - 1  # and all others together
+        rank = torch.full_like(often, watched)
+        rank[often[:watched]] = torch.arange(watched, device=index.device)
+        index, size = rank[index], MODELS_ONE_BY_ONE
     return torch.nn.functional.one_hot(index.reshape(code.shape[:-1]), size).double()
 
 

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from ..draws import Draws
-from ..kernel.base import State, locate
 from ..target.target import Target
-from ..transport.base import Transport
+from ..transport.base import Transport, pulled
 from .bridge import bridge
 from .estimate import Estimate
 from .importance import CHUNK, log_mean_weight, rounded, smoothed, weighted_points
@@ -52,15 +51,17 @@ def chain_weights(
     code, theta = draws.code[:, ::every].flatten(0, 1), draws.theta[:, ::every].flatten(0, 1)
     log_joint = draws.log_joint[:, ::every].flatten()
     wanted = torch.zeros_like(log_joint, dtype=torch.bool)
-    for one in among.to(code.device):  # a map of very many models is dear where one is new to it
+    for one in among.to(
+        code.device
+    ):  # a map of very many models is expensive where one is new to it
         wanted |= (code == one).all(-1)
     device, place = target.device, wanted.nonzero()[:, 0]
-    z = theta.new_zeros(len(theta), target.dim + transport.auxiliary)
+    z = theta.new_zeros(len(theta), target.dim + transport.reference.auxiliary)
     log_w = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
     with torch.no_grad():
         for rows in place.split(CHUNK):
-            here = State(*(t[rows].to(device) for t in (code, theta, log_joint)))  # type: ignore[arg-type]
-            point = locate(here, transport, generator)
+            here, model, value = (t[rows].to(device) for t in (theta, code, log_joint))
+            point = pulled(transport, here, model, value, generator)
             z[rows], log_w[rows] = point.z.to(z), point.log_weight.to(log_w)
     shape = draws.n_chains, len(code) // draws.n_chains
     return code.view(*shape, code.shape[1]), z.view(*shape, z.shape[1]), log_w.view(shape)

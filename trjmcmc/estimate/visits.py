@@ -7,7 +7,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from .convergence import HIGH_RHAT, families, split_rhats, start_error
+from ..promises import RHAT_CONVERGED
+from .convergence import families, split_rhats, start_error
 from .estimate import Estimate
 from .mean import MANY_CHAINS, Ancestors, mean_error, spread_error
 
@@ -59,7 +60,7 @@ def visit_probability(
         error = math.hypot(error, moved)
     first = families(ancestor, len(indicator))
     rhat = float(split_rhats(indicator[first, :, None].astype(float))[0])
-    if rhat > HIGH_RHAT:
+    if rhat > RHAT_CONVERGED:
         warning = warning or f"R-hat {rhat:.2f}"
         error = math.hypot(error, start_error(rhat) * math.sqrt(p * (1 - p)))
     if warning:

@@ -1,25 +1,32 @@
 """Training of transport maps, and the audit of what they have learnt."""
 
+import warnings
+from typing import Any
+
 from ..draws import Pool
 from ..pilot.audit import Audit, tempered_draws
 from ..pilot.given import user_pool
 from ..pilot.modes import Modes, find_modes, mode_map
+from ..pilot.particles import Particles
 from ..pilot.report import AuditReport, ModelAudit
 from ..pilot.screening import Screening, screen
-from ..pilot.smc import Particles, TemperedSMC
+from ..pilot.smc import TemperedSMC
 from ..pilot.through_emcee import emcee_pool
+from ..promises import MODELS_ONE_BY_ONE as FEW_MODELS
 from ..transport.normals import NormalMixture, gaussian_mixture
 from ..weights.base import ModelWeights, Uniform
 from ..weights.belief import GaussianProcess, GaussianSurrogate
 from ..weights.made import Made
 from ..weights.mean_field import MeanField
 from ..weights.score_gradient import Categorical
+from .fitted import Fitted
 from .locate import locate
 from .objective import ForwardKL, Objective, forward_kl
 from .reverse import ReverseKL, reverse_kl
 from .trace import FitTrace
 from .train import train
-from .trainer import FEW_MODELS, Recipe
+from .trainer import Trainer
+from .units import calibrate, unwrap
 
 __all__ = [
     "FEW_MODELS",
@@ -27,6 +34,7 @@ __all__ = [
     "AuditReport",
     "Categorical",
     "FitTrace",
+    "Fitted",
     "ForwardKL",
     "GaussianProcess",
     "GaussianSurrogate",
@@ -39,11 +47,12 @@ __all__ = [
     "Objective",
     "Particles",
     "Pool",
-    "Recipe",
     "ReverseKL",
     "Screening",
     "TemperedSMC",
+    "Trainer",
     "Uniform",
+    "calibrate",
     "emcee_pool",
     "find_modes",
     "forward_kl",
@@ -54,5 +63,13 @@ __all__ = [
     "screen",
     "tempered_draws",
     "train",
+    "unwrap",
     "user_pool",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Recipe":
+        warnings.warn("trj.fit.Recipe is now trj.fit.Trainer", FutureWarning, stacklevel=2)
+        return Trainer
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,13 +6,15 @@ import torch
 from torch import Tensor
 
 from ..target.target import Target
-
-DRAWS = 64  # antithetic draws a model
-
-ITERATIONS = 150
+from .policy import LocatingPolicy
 
 
-def locate(target: Target, code: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def locate(
+    target: Target,
+    code: Tensor,
+    generator: torch.Generator,
+    policy: LocatingPolicy = LocatingPolicy(),
+) -> tuple[Tensor, Tensor]:
     """Mean-field Gaussian approximation of each model by variational online Newton steps.
 
     Starts from a standard normal in unconstrained coordinates, never from prior moments (which
@@ -23,6 +25,7 @@ def locate(target: Target, code: Tensor, generator: torch.Generator) -> tuple[Te
         target: The target; surrogates are used where there are any.
         code: Models, shape (M, L).
         generator: Source of randomness.
+        policy: How many draws and iterations.
 
     Returns:
         Location and scale, each of shape (M, D): 0 and 1 in spare slots and in models where no
@@ -38,29 +41,27 @@ def locate(target: Target, code: Tensor, generator: torch.Generator) -> tuple[Te
         >>> round(loc[0, 0].exp().item(), 4)  # height given no change: Gamma(192, 41107 days)
         0.0047
     """
-    m, d = len(code), target.dim
+    m, d, n = len(code), target.dim, policy.draws_per_model
     loc = torch.zeros(m, d, dtype=target.dtype, device=target.device)
     precision = torch.ones_like(loc)
-    many = code.repeat_interleave(DRAWS, 0)
-    for i in range(ITERATIONS):
-        progress = i / ITERATIONS
+    many = code.repeat_interleave(n, 0)
+    for i in range(policy.iterations):
+        progress = i / policy.iterations
         temper = min(1.0, 0.1 ** (1 - 2 * progress))
         rate = 0.3 if progress < 0.7 else 0.1
         scale = precision.rsqrt()
-        half = torch.randn(
-            m, DRAWS // 2, d, generator=generator, dtype=loc.dtype, device=loc.device
-        )
+        half = torch.randn(m, n // 2, d, generator=generator, dtype=loc.dtype, device=loc.device)
         z = torch.cat([half, -half], 1)
         theta = (loc[:, None] + scale[:, None] * z).reshape(-1, d)
         value, gradient = target.log_joint_and_grad(many, theta, temper=temper, surrogate=True)
-        usable = (gradient.isfinite().all(-1) & value.isfinite()).view(m, DRAWS, 1)
-        gradient = torch.where(usable, gradient.view(m, DRAWS, d), 0.0)
+        usable = (gradient.isfinite().all(-1) & value.isfinite()).view(m, n, 1)
+        gradient = torch.where(usable, gradient.view(m, n, d), 0.0)
         count = usable.sum(1).clamp(min=1)
         slope = gradient.sum(1) / count
         curvature = (-(z * gradient).sum(1) / count / scale).clamp(min=0)
         new = torch.clamp((1 - rate) * precision + rate * curvature, precision / 4, precision * 4)
         step, bound = rate * slope / new, 2 * new.rsqrt()
-        # a Newton step longer than that says that the posterior is far away: stride out
+        # a Newton step beyond two standard deviations: the posterior is far away, so widen
         newton = slope / torch.maximum(curvature, precision)
         far = newton.abs() > 2 * precision.rsqrt()
         precision = torch.where(far, precision / 4, new).clamp(1e-14, 1e14)

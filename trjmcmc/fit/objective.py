@@ -12,16 +12,11 @@ from ..errors import ConfigurationError
 from ..grouping import group_logsumexp, group_means, same_rows
 from ..space.codes import distinct
 from ..transport.base import Transport
+from .policy import CoveringPolicy
 
-LARGEST_HOLD_OUT = 4096
+OUT_OF_REACH = 1e6  # loss of a held-out draw where the map has no density, nats
 
-COVERING_ORDER = 1.5
-
-ENOUGH_DRAWS = 1000.0  # effective draws from which a model has its full share of a batch
-
-OUT_OF_REACH = 1e6  # nats that a held-out draw counts for where the map has no density
-
-CAP = 6.0  # nats above its model's mean at which a log ratio pi / q is cut in training
+CAP = 6.0  # most that log pi / q may exceed its model's mean in training, nats
 
 
 class Losses(NamedTuple):
@@ -93,6 +88,7 @@ class ForwardKL(Objective):
             omitted.
         hold_out: Share of the draws kept for validation.
         generator: Chooses the held-out draws.
+        policy: Order, and sizes of batches and validation.
 
     Raises:
         ConfigurationError: Fewer than two draws, a share outside [0, 1), an order below 1.
@@ -114,13 +110,14 @@ class ForwardKL(Objective):
         order: float | None = None,
         hold_out: float = 0.1,
         generator: torch.Generator,
+        policy: CoveringPolicy = CoveringPolicy(),
     ) -> None:
         if len(code) < 2 or not 0 <= hold_out < 1:
             raise ConfigurationError(
                 f"ForwardKL: expected 2 draws or more and 0 <= hold_out < 1, got {len(code)} and "
                 f"{hold_out}"
             )
-        order = order or (1.0 if log_joint is None else COVERING_ORDER)
+        order = order or (1.0 if log_joint is None else policy.order)
         if order < 1 or (order > 1 and log_joint is None):
             raise ConfigurationError(
                 f"order: expected 1, or more with log_joint, got {order} "
@@ -132,7 +129,7 @@ class ForwardKL(Objective):
         log_w = log_w.double()
         log_w = log_w - group_logsumexp(log_w, self.model, len(models))[self.model]
         ess = (-group_logsumexp(2 * log_w, self.model, len(models))).exp()
-        share = ess.clamp(max=ENOUGH_DRAWS)
+        share = ess.clamp(max=policy.full_share_draws)
         weight = (log_w.exp() * (share / share.sum())[self.model]).nan_to_num(0.0)
         group = same_rows(theta)  # copies of a draw must not lie on both sides
         kept = torch.rand(
@@ -144,8 +141,8 @@ class ForwardKL(Objective):
         kept_back, train = held.nonzero()[:, 0], (~held).nonzero()[:, 0]
         self._train, self._edges = train, weight[train].cumsum(0)
         self._held = kept_back
-        if len(kept_back):  # as many as are worth looking at, drawn by weight
-            n = min(len(kept_back), LARGEST_HOLD_OUT)
+        if len(kept_back):  # a bounded number of them, drawn by weight
+            n = min(len(kept_back), policy.most_validation_draws)
             pick = torch.multinomial(weight[kept_back].clamp(min=0), n, True, generator=generator)
             self._held = kept_back[pick]
         self.code, self.theta, self.log_joint = code, theta, log_joint
@@ -169,7 +166,7 @@ class ForwardKL(Objective):
         return self._train[place.clamp(max=len(self._train) - 1)]
 
     def _tilted(self, value: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Powers of pi / q (log, capped) and the logs of their means by model, row by row."""
+        """Log of (pi / q)^(order - 1), capped, and the log of its mean by model; each (n,)."""
         assert self.log_joint is not None
         model, a = self.model[rows], self.order - 1
         log_ratio = self.log_joint[rows].double() + value

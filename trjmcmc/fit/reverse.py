@@ -11,16 +11,15 @@ from torch import Tensor
 from ..errors import ConfigurationError
 from ..grouping import group_means
 from ..space.codes import distinct
-from ..space.subsets import Subsets
 from ..target.target import Target
-from ..transport.base import Transport
+from ..transport.base import Choosing, Transport
 from ..weights.base import ModelWeights
 from ..weights.mean_field import MeanField
 from .objective import Losses, Objective
 
 ModelDraws = Callable[[int, torch.Generator], Tensor]
 
-OUTSIDE = 5.0  # nats by which a draw outside the support counts as worse than the others
+OUTSIDE = 5.0  # excess loss of a draw outside the support, over the mean of the others, nats
 
 
 class ReverseKL(Objective):
@@ -70,7 +69,7 @@ class ReverseKL(Objective):
         if self.weights is not None:
             return self._with_weights(self.weights, transport, self.temper(progress), n, generator)
         code = self.models(n, generator)
-        z = transport.sample_reference(len(code), generator, self.target.dtype)
+        z = transport.reference.sample((len(code), self.target.dim), generator, self.target.dtype)
         return reverse_kl(self.target, transport, code, z, temper=self.temper(progress))
 
     def _with_weights(
@@ -86,7 +85,7 @@ class ReverseKL(Objective):
         if isinstance(weights, MeanField) and weights.straight_through:
             bits = weights.relaxed(n, generator)
         code = weights.explore(n, generator) if bits is None else bits.detach().long()
-        z = transport.sample_reference(n, generator, self.target.dtype)
+        z = transport.reference.sample((n, self.target.dim), generator, self.target.dtype)
         found = reverse_kl(self.target, transport, code, z, temper=temper)
         value = torch.where(found.finite, found.value.detach(), math.inf)
         with torch.no_grad():
@@ -138,7 +137,7 @@ def reverse_kl(
     log_joint = torch.where(finite, value, 0.0) + ((theta - theta.detach()) * gradient).sum(-1)
     loss = torch.where(finite, log_q - log_joint, 0.0)
     usual = loss.detach()[finite].mean()
-    if transport.auxiliary:
+    if isinstance(transport, Choosing):
         _, which, _ = distinct(code)
         worse = torch.where(finite, loss.detach() - group_means(loss.detach(), which, finite), 0.0)
         choice = transport.log_choice(z, code)
@@ -171,7 +170,6 @@ def present_loss(
         Premchandar, "Normalizing flows aided variational inference", eq. 4.3
     """
     code, space = bits.detach().long(), target.space
-    assert isinstance(space, Subsets)
     with torch.no_grad():
         theta, log_q = transport.push(z, code)
         everything, _ = transport.push(z, torch.ones_like(code))

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 
-WARM_STEPS = 0.05  # share of the steps in which the learning rate rises
-
-COOL_STEPS = 0.3  # share in which it falls to nothing
+from .policy import TrainingPolicy
 
 
 class Rate:
-    """Learning rate factor: rises, stays at 1, falls to 0 along a half cosine."""
+    """Learning rate factor: rises, stays at 1, falls to 0 along a half cosine.
 
-    def __init__(self, steps: int) -> None:
-        self.rise = max(1, round(WARM_STEPS * steps))
-        self.length = max(1, round(COOL_STEPS * steps))
+    Arguments:
+        steps: Steps of the whole run.
+        policy: In what shares of them it rises and falls.
+    """
+
+    def __init__(self, steps: int, policy: TrainingPolicy = TrainingPolicy()) -> None:
+        self.rise = max(1, round(policy.warming_share * steps))
+        self.length = max(1, round(policy.cooling_share * steps))
         self.start = steps - self.length
 
     def __call__(self, step: int) -> float:
@@ -29,4 +32,5 @@ class Rate:
         return True
 
     def done(self, step: int) -> bool:
+        """Whether the rate has fallen to 0."""
         return step >= self.start + self.length

@@ -1,15 +1,17 @@
-"""What a training run left behind: losses, rates, seconds."""
+"""What a training run left behind: its objective by window, what it left out, its time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ..plot.training import plot_fit
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-@dataclass
+@dataclass(frozen=True)
 class FitTrace:
     """What happened in a fit.
 
@@ -23,7 +25,9 @@ class FitTrace:
         skipped: Steps left out because their gradient was not finite.
         seconds: Wall time.
         best_step: The step whose map was kept.
-        stopped: ``"steps"``, ``"plateau"``, ``"budget"``, ``"out of time"`` or ``"interrupted"``.
+        stopped: What ended it: ``"steps"``, all were made; ``"plateau"``, the objective did not
+            improve any more; ``"budget"``, evaluations ran out; ``"out of time"``, the deadline
+            passed; ``"interrupted"``, by Ctrl-C.
     """
 
     step: list[int] = field(default_factory=list)
@@ -38,6 +42,4 @@ class FitTrace:
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Objective against step; the part with a tempered likelihood is dashed."""
-        from ..plot.training import plot_fit
-
-        return plot_fit(self, ax)
+        return plot_fit(self.step, self.objective, self.temper, self.best_step, ax)

@@ -6,13 +6,15 @@ import copy
 import math
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from .. import clock
 from ..errors import (
     BudgetError,
     ConfigurationError,
@@ -22,13 +24,10 @@ from ..errors import (
 )
 from ..progress import progress_bar
 from ..transport.base import Transport
-from .objective import Objective
+from .objective import Losses, Objective
+from .policy import TrainingPolicy
 from .schedule import Rate
 from .trace import FitTrace
-
-WINDOW = 50  # steps that the objective is averaged over
-
-LOUD = 0.01  # share of non-finite draws that is worth a warning
 
 
 def train(
@@ -44,6 +43,7 @@ def train(
     generator: torch.Generator,
     progress: bool = True,
     label: str = "fit",
+    policy: TrainingPolicy = TrainingPolicy(),
 ) -> FitTrace:
     """Train a map by stochastic gradients.
 
@@ -60,10 +60,11 @@ def train(
         learning_rate: Peak learning rate of Adam.
         clip: Largest gradient norm.
         patience: Windows of 50 steps without improvement before the fall begins.
-        deadline: Time by ``time.monotonic`` after which no step begins.
+        deadline: Time by :func:`trjmcmc.clock.now` after which no step begins.
         generator: The only source of randomness.
         progress: Show a bar with the objective and the time left.
         label: What the bar is called.
+        policy: Windows, and shares of the steps in which the learning rate rises and falls.
 
     Returns:
         The trace. Ctrl-C ends the fit, keeps the best map so far and warns.
@@ -80,103 +81,219 @@ def train(
             f"steps={steps}, batch={batch}, patience={patience}, learning_rate={learning_rate}, "
             f"clip={clip}"
         )
-    trace = FitTrace()
-    parameters = [p for p in transport.parameters() if p.requires_grad]
-    learns = bool(parameters) or objective.learns
+    learns = objective.learns or any(p.requires_grad for p in transport.parameters())
     if not learns or not steps or not transport.space.n_slots:
-        return trace
-    with _whole():
-        optimiser = (
-            torch.optim.Adam(parameters, lr=learning_rate, fused=True) if parameters else None
-        )
-    rate = Rate(steps)
-    best: dict[str, Tensor] | None = None
-    best_objective, best_error = math.inf, 0.0
-    stale = 0
-    window: list[Tensor] = []
-    begun = time.perf_counter()
-    bar = progress_bar(progress, total=steps, desc=label, unit="step")
-    try:
-        for i in range(1, steps + 1):
-            temper = objective.temper(i / steps)
-            value, finite = objective.losses(transport, i / steps, batch, generator)
-            loss = value.mean()
-            if optimiser is not None:
-                optimiser.zero_grad(set_to_none=True)
-                loss.backward()
-                norm = torch.nn.utils.clip_grad_norm_(parameters, clip)
-                for group in optimiser.param_groups:
-                    group["lr"] = learning_rate * rate(i)
-                if bool(norm.isfinite()):
-                    optimiser.step()
-                else:
-                    trace.skipped += 1
-            seen = torch.where(finite, value.detach(), 0.0).sum() / finite.sum().clamp(min=1)
-            window.append(torch.stack([seen, (~finite).sum().to(seen)]))
+        return FitTrace()
+    settings = _Settings(steps, batch, learning_rate, clip, patience, deadline, policy)
+    run = _Training(transport, objective, settings, generator)
+    begun = clock.now()
+    with progress_bar(progress, total=steps, desc=label, unit="step") as bar:
+        try:
+            stopped = run.descend(bar)
+        except BudgetError:
+            stopped = "budget"
+        except KeyboardInterrupt:
+            stopped = "interrupted"
+            warn_user(
+                "fit interrupted; the best map so far is kept, and runs use it",
+                InterruptedWarning,
+            )
+    run.best.restore()
+    trace = run.trace(stopped, clock.now() - begun)
+    _warn_of_losses(trace, policy.reported_share)
+    return trace
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """Those of :func:`train`."""
+
+    steps: int
+    batch: int
+    learning_rate: float
+    clip: float
+    patience: int
+    deadline: float
+    policy: TrainingPolicy
+
+
+class _Training:
+    """One training run: its descent, the window it is in, and the windows behind it."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        objective: Objective,
+        settings: _Settings,
+        generator: torch.Generator,
+    ) -> None:
+        self.transport, self.objective = transport, objective
+        self.settings, self.generator = settings, generator
+        self.rate = Rate(settings.steps, settings.policy)
+        self.descent = _Descent(transport, settings.learning_rate, settings.clip)
+        self.best = _Best(transport)
+        self.window: list[Tensor] = []  # of each step, the mean of finite losses and the rest
+        self.windows: list[_Window] = []
+        self.draws = 0
+
+    def descend(self, bar: Any) -> str:
+        """Make the steps; returns what ended them, in the words of :class:`FitTrace`."""
+        s, stopped = self.settings, "steps"
+        for i in range(1, s.steps + 1):
+            temper = self.objective.temper(i / s.steps)
+            size = self._step(i)
             bar.update()
-            late = time.monotonic() > deadline
-            if i % WINDOW and i < steps:
-                if late and best is not None:  # a part of a window says little
-                    trace.stopped = "out of time"
-                    break
+            late = clock.now() > s.deadline
+            if i % s.policy.window_steps and i < s.steps:
+                if late and self.best.known:  # a part of a window says little
+                    return "out of time"
                 if not late:
                     continue
-            values = torch.stack(window).double().cpu()
-            objective_mean, lost = float(values[:, 0].mean()), int(values[:, 1].sum())
-            error = float(values[:, 0].std(correction=0)) / len(values) ** 0.5
-            held_out = objective.validate(transport)
-            objective_now = objective_mean if held_out is None else held_out
-            if lost == len(window) * len(value):
-                raise ConfigurationError(
-                    f"fit: no finite log density among {lost} draws of steps up to {i}; is the "
-                    "posterior reachable from a standard normal in unconstrained coordinates?"
-                )
-            window.clear()
-            trace.step.append(i)
-            trace.objective.append(objective_now)
-            trace.temper.append(temper)
-            trace.non_finite.append(lost)
-            trace.draws = i * len(value)
-            bar.set_postfix({objective.shown: f"{-objective_now:.3f}", "temper": f"{temper:.2f}"})
+            window = self._close_window(i, size, temper)
+            shown = {self.objective.shown: f"{-window.objective:.3f}", "temper": f"{temper:.2f}"}
+            bar.set_postfix(shown)
             if temper < 1 and not late:
                 continue
-            stale = 0 if objective_now < best_objective - max(error, best_error) else stale + 1
-            if objective_now < best_objective:
-                best_objective, best_error = objective_now, error
-                best = copy.deepcopy(transport.state_dict())
-                trace.best_step = i
-            if stale >= patience and rate.cool_from(i):
-                trace.stopped = "plateau"
-            if late and not rate.done(i):
-                trace.stopped = "out of time"
-            if late or rate.done(i):
-                break
-    except BudgetError:
-        trace.stopped = "budget"
-    except KeyboardInterrupt:
-        trace.stopped = "interrupted"
-        warn_user(
-            "fit interrupted; the best map so far is kept, and runs use it",
-            InterruptedWarning,
+            self.best.offer(window)
+            if self.best.stale >= s.patience and self.rate.cool_from(i):
+                stopped = "plateau"
+            if self.rate.done(i):
+                return stopped
+            if late:
+                return "out of time"
+        return stopped
+
+    def _step(self, i: int) -> int:
+        """One step, counted from 1; returns the number of its draws."""
+        s = self.settings
+        losses = self.objective.losses(self.transport, i / s.steps, s.batch, self.generator)
+        self.descent.step(losses.value.mean(), self.rate(i))
+        self.window.append(_sums(losses))
+        return len(losses.value)
+
+    def _close_window(self, i: int, size: int, temper: float) -> _Window:
+        """Average the objective over the window that ends with a step of ``size`` draws."""
+        values = torch.stack(self.window).double().cpu()
+        mean, lost = float(values[:, 0].mean()), int(values[:, 1].sum())
+        error = float(values[:, 0].std(correction=0)) / len(values) ** 0.5
+        held_out = self.objective.validate(self.transport)
+        if lost == len(self.window) * size:
+            raise ConfigurationError(
+                f"fit: no finite log density among {lost} draws of steps up to {i}; is the "
+                "posterior reachable from a standard normal in unconstrained coordinates?"
+            )
+        self.window.clear()
+        self.draws = i * size
+        window = _Window(i, mean if held_out is None else held_out, error, temper, lost)
+        self.windows.append(window)
+        return window
+
+    def trace(self, stopped: str, seconds: float) -> FitTrace:
+        return FitTrace(
+            step=[w.step for w in self.windows],
+            objective=[w.objective for w in self.windows],
+            temper=[w.temper for w in self.windows],
+            non_finite=[w.lost for w in self.windows],
+            draws=self.draws,
+            skipped=self.descent.skipped,
+            seconds=seconds,
+            best_step=self.best.step,
+            stopped=stopped,
         )
-    finally:
-        bar.close()
-    if best is not None:
-        transport.load_state_dict(best)
-    trace.seconds = time.perf_counter() - begun
-    if trace.skipped > LOUD * (trace.step or [1])[-1]:
+
+
+class _Window(NamedTuple):
+    """A window of steps: its last one, objective, standard error of it, and draws lost."""
+
+    step: int
+    objective: float
+    error: float
+    temper: float
+    lost: int
+
+
+class _Descent:
+    """Adam on the parameters of a map; steps whose gradient is not finite are left out."""
+
+    def __init__(self, transport: Transport, learning_rate: float, clip: float) -> None:
+        self.parameters = [p for p in transport.parameters() if p.requires_grad]
+        self.learning_rate, self.clip = learning_rate, clip
+        self.skipped = 0
+        self.optimiser: torch.optim.Adam | None = None
+        if self.parameters:
+            with _whole():
+                self.optimiser = torch.optim.Adam(self.parameters, lr=learning_rate, fused=True)
+
+    def step(self, loss: Tensor, factor: float) -> None:
+        """One step down the loss, at a factor of the peak learning rate."""
+        if self.optimiser is None:
+            return
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.clip)
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.learning_rate * factor
+        if bool(norm.isfinite()):
+            self.optimiser.step()
+        else:
+            self.skipped += 1
+
+
+class _Best:
+    """The best map so far.
+
+    Attributes:
+        step: The last step of its window.
+        stale: Windows since the objective improved by more than its standard error.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._state: dict[str, Tensor] | None = None
+        self._objective, self._error = math.inf, 0.0
+        self.step, self.stale = 0, 0
+
+    @property
+    def known(self) -> bool:
+        """Whether any window was at full likelihood."""
+        return self._state is not None
+
+    def offer(self, window: _Window) -> None:
+        """Keep the map of this window if it is better than the best."""
+        better = window.objective < self._objective - max(window.error, self._error)
+        self.stale = 0 if better else self.stale + 1
+        if window.objective < self._objective:
+            self._objective, self._error = window.objective, window.error
+            self._state = copy.deepcopy(self._transport.state_dict())
+            self.step = window.step
+
+    def restore(self) -> None:
+        """Give the map the parameters of the best window."""
+        if self._state is not None:
+            self._transport.load_state_dict(self._state)
+
+
+def _sums(losses: Losses) -> Tensor:
+    """Mean of the finite losses of a step, and the number of the others, shape (2,)."""
+    value, finite = losses
+    seen = torch.where(finite, value.detach(), 0.0).sum() / finite.sum().clamp(min=1)
+    return torch.stack([seen, (~finite).sum().to(seen)])
+
+
+def _warn_of_losses(trace: FitTrace, share: float) -> None:
+    """Warn where more than a share of the steps or draws had to be left out."""
+    if trace.skipped > share * (trace.step or [1])[-1]:
         warn_user(
             f"fit: {trace.skipped} steps had no finite gradient and were left out",
             ConvergenceWarning,
         )
-    share = sum(trace.non_finite) / max(trace.draws, 1)
-    if share > LOUD:
+    lost = sum(trace.non_finite)
+    if lost > share * max(trace.draws, 1):
         warn_user(
-            f"fit: {sum(trace.non_finite)} of {trace.draws} draws ({share:.1%}) had no finite log "
+            f"fit: {lost} of {trace.draws} draws ({lost / trace.draws:.1%}) had no finite log "
             "density or gradient and were left out; the map may not cover the posterior",
             ConvergenceWarning,
         )
-    return trace
 
 
 @contextmanager

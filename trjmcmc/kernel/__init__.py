@@ -1,6 +1,8 @@
 """Markov kernels: transport jumps, moves inside a model, and their composition."""
 
-from .base import Info, Kernel, Point, State, accept, adapting, locate, start
+from ..errors import renamed as _renamed
+from ..transport.base import Point
+from .base import Info, Kernel, State, accept, adapting, locate, start
 from .between.birth_death import BirthDeath
 from .between.independence import IndependenceJump, Independent, NormalInverseGamma
 from .between.informed import InformedBirthDeath
@@ -11,7 +13,7 @@ from .components.births import ComponentBirthDeath
 from .components.shared import SharedWalk
 from .components.split import ComponentSplitMerge
 from .components.walk import ComponentWalk
-from .compose import Cycle, DelayedRejection, Mixture
+from .compose import Cycle, DelayedRejection, MixtureKernel
 from .inside.crank_nicolson import CrankNicolson
 from .inside.hmc import HMC
 from .inside.random_walk import RandomWalk
@@ -43,7 +45,7 @@ __all__ = [
     "Jump",
     "Kernel",
     "Learnt",
-    "Mixture",
+    "MixtureKernel",
     "MixtureProposal",
     "Neighbours",
     "NormalInverseGamma",
@@ -62,3 +64,5 @@ __all__ = [
     "saturated_switch",
     "start",
 ]
+
+__getattr__ = _renamed(__name__, {"Mixture": "MixtureKernel"})

@@ -1,34 +1,68 @@
-"""State, Info, the kernel interface and the one accept/reject step."""
+"""The kernel interface: State, Info, and the one accept/reject step.
+
+What do I write to add a move? A class with ``step``: propose, state the log acceptance ratio, and
+let :func:`accept` decide. A step is a function of its arguments: all randomness comes from the
+generator, and nothing is remembered outside the state it returns. A move that learns in warm-up
+also writes ``adapted_to``, which returns a new kernel. A random walk that learns its length:
+
+    >>> import copy, torch
+    >>> from trjmcmc import problems
+    >>> class Walk(Kernel):
+    ...     name, within = "my walk", True
+    ...     def __init__(self, target, size=1.0):
+    ...         self.target, self.size = target, size
+    ...     def step(self, state, generator):
+    ...         noise = torch.randn(state.theta.shape, generator=generator)
+    ...         active = self.target.space.active(state.code)  # spare slots stay zero
+    ...         theta = torch.where(active, state.theta + self.size * noise, 0.0)
+    ...         log_joint = self.target.log_joint(state.code, theta)
+    ...         log_ratio = log_joint - state.log_joint  # there as likely as back
+    ...         proposed = State(state.code, theta, log_joint)
+    ...         return accept(self.name, state, proposed, log_ratio, generator)
+    ...     def adapted_to(self, infos, generator):
+    ...         found = copy.copy(self)
+    ...         found.size = self.size * float((infos[0].chance.mean() - 0.3).exp())
+    ...         return found
+    >>> target = problems.robust_regression()
+    >>> walk, generator = Walk(target, 9.0), torch.Generator().manual_seed(0)
+    >>> state = start(target, torch.zeros(50, 2, dtype=torch.long), torch.zeros(50, 4))
+    >>> for _ in range(100):  # a warm-up
+    ...     walk, state, infos = walk.adapt(state, generator)
+    >>> walk.size < 1
+    True
+"""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from ..errors import warn_user
 from ..target.target import Target
-from ..transport.base import Transport, log_weight
+from ..transport.base import Point, Transport, pulled
 
 
-class Point(NamedTuple):
-    """Where the chains lie under one transport.
+class Memo(NamedTuple):
+    """What the last kernel knew of the place where the chains are.
 
     Attributes:
-        transport: The map that ``z`` belongs to.
-        z: Reference coordinates, shape (C, D + auxiliary); entries of spare slots have no
-            meaning.
-        log_weight: Log joint minus the map's log density, up to nothing: the importance
-            weight of the point, shape (C,), nats.
+        owner: The object that it holds for, told by identity: a map, of whose reference point and
+            log importance weight it consists; a target, of whose components' sum.
+        values: Tensors of leading size C.
     """
 
-    transport: Transport
-    z: Tensor
-    log_weight: Tensor
+    owner: object
+    values: tuple[Tensor, ...]
+
+    def rows(self, rows: slice) -> Memo:
+        """That of some chains."""
+        return Memo(self.owner, tuple(value[rows] for value in self.values))
 
 
 class State(NamedTuple):
@@ -38,16 +72,35 @@ class State(NamedTuple):
         code: Models, shape (C, L), int64.
         theta: Padded unconstrained coordinates, spare slots zero, shape (C, D).
         log_joint: Shape (C,), nats.
-        point: The same place under the transport that the last kernel used, if it did.
-        total: What the components add up to, as from ``Components.total``, if the last kernel
-            knew.
+        memo: What the last kernel knew of this place; a kernel that moves chains otherwise leaves
+            it out.
     """
 
     code: Tensor
     theta: Tensor
     log_joint: Tensor
-    point: Point | None = None
-    total: Tensor | None = None
+    memo: Memo | None = None
+
+    def recall(self, owner: object) -> tuple[Tensor, ...] | None:
+        """The memo's values if they are the owner's, else None."""
+        known = self.memo
+        return known.values if known is not None and known.owner is owner else None
+
+    @property
+    def point(self) -> Point | None:
+        """The name of a map's memo up to version 0.10."""
+        warn_user("State.point: write State.recall(transport) instead", FutureWarning)
+        known = self.memo
+        if known is None or not isinstance(known.owner, Transport):
+            return None
+        return Point(known.owner, *known.values)
+
+    @property
+    def total(self) -> Tensor | None:
+        """The name of a sum's memo up to version 0.10."""
+        warn_user("State.total: write State.recall(target) instead", FutureWarning)
+        known = self.memo
+        return known.values[0] if known is not None and isinstance(known.owner, Target) else None
 
 
 class Info(NamedTuple):
@@ -59,6 +112,7 @@ class Info(NamedTuple):
         proposed: The proposed state.
         accepted: Shape (C,), bool.
         log_ratio: Log acceptance ratio, not cut at 0, shape (C,), nats.
+        note: What the kernel itself wants to learn from, if anything.
     """
 
     kernel: str
@@ -66,6 +120,7 @@ class Info(NamedTuple):
     proposed: State
     accepted: Tensor
     log_ratio: Tensor
+    note: Any = None
 
     @property
     def chance(self) -> Tensor:
@@ -73,25 +128,36 @@ class Info(NamedTuple):
         chance = self.log_ratio.double().nan_to_num(-math.inf).clamp(max=0).exp()
         return torch.where(self.proposed.log_joint.abs() < math.inf, chance, 0.0)
 
+    @property
+    def code(self) -> Tensor:
+        """Models after the step, shape (C, L)."""
+        return torch.where(self.accepted[:, None], self.proposed.code, self.before.code)
+
+    @property
+    def theta(self) -> Tensor:
+        """Coordinates after the step, shape (C, D)."""
+        return torch.where(self.accepted[:, None], self.proposed.theta, self.before.theta)
+
 
 class Kernel(ABC):
     """A Markov kernel on batches of chains that leaves the target invariant.
+
+    Kernels do not change: a step returns a state, adaptation another kernel. So chains go on
+    exactly as they would have from a state, a kernel and the generator's state.
 
     Attributes:
         name: Shown in tables of acceptance rates.
         between: Whether it can change the model.
         within: Whether it can move inside a model.
-        adapting: Whether it may change its settings at each step; set during warm-up only.
     """
 
     name: str
     between: bool = False
     within: bool = False
-    adapting: bool = False
 
     @abstractmethod
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
-        """One step of every chain.
+        """One step of every chain, a function of its arguments.
 
         Arguments:
             state: C chains.
@@ -101,6 +167,24 @@ class Kernel(ABC):
             The next state, and one :class:`Info` an accept/reject step.
         """
 
+    def adapted_to(self, infos: list[Info], generator: torch.Generator) -> Kernel:
+        """The kernel that has learned from a step of its own; itself if it learns nothing.
+
+        Arguments:
+            infos: Of its last step.
+            generator: Source of randomness.
+        """
+        return self
+
+    def adapt(self, state: State, generator: torch.Generator) -> tuple[Kernel, State, list[Info]]:
+        """A step of the warm-up: the step, and the kernel that has learned from it."""
+        after, infos = self.step(state, generator)
+        return self.adapted_to(infos, generator), after, infos
+
+    def frozen(self) -> Kernel:
+        """The kernel to go on with after warm-up: settings that it was trying out are settled."""
+        return self
+
     def parts(self) -> list[Kernel]:
         """The kernels that it is made of; itself, if it is not."""
         return [self]
@@ -109,47 +193,60 @@ class Kernel(ABC):
         """What warm-up has set, by name, in plain numbers."""
         return {}
 
+    @property
+    def adapting(self) -> bool:
+        """False: up to version 0.10, whether a step may change the kernel."""
+        warn_user("Kernel.adapting: a kernel learns in Kernel.adapted_to", FutureWarning)
+        return False
+
 
 @contextmanager
 def adapting(kernel: Kernel) -> Iterator[None]:
-    """Let a kernel, and what it is made of, adapt; freeze all of it afterwards."""
-    touched = [kernel, *kernel.parts()]
-    for part in touched:
-        part.adapting = True
+    """Let the parts of a kernel learn in place at each step: the warm-up up to version 0.10."""
+    new = "kernel, state, infos = kernel.adapt(state, generator), then kernel.frozen()"
+    warn_user(f"trj.kernel.adapting: write {new}", FutureWarning)
+    parts = kernel.parts() if type(kernel).adapt is not Kernel.adapt else [kernel]
+    for part in parts:
+        part.__dict__["step"] = _in_place(part)
     try:
         yield
     finally:
-        for part in touched:
-            part.adapting = False
+        for part in parts:
+            part.__dict__.pop("step", None)
+            part.__dict__.update(part.frozen().__dict__)
+
+
+def _in_place(part: Kernel) -> Callable[[State, torch.Generator], tuple[State, list[Info]]]:
+    def step(state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
+        after, infos = type(part).step(part, state, generator)
+        part.__dict__.update(part.adapted_to(infos, generator).__dict__)
+        return after, infos
+
+    return step
 
 
 def start(target: Target, code: Tensor, theta: Tensor) -> State:
-    """The state of chains that sit at given points."""
+    """The state of chains that sit at given points.
+
+    Arguments:
+        target: The target.
+        code: Models, shape (C, L), int64.
+        theta: Padded unconstrained coordinates, shape (C, D); spare slots are set to zero.
+    """
     theta = torch.where(target.space.active(code), theta, 0.0)
     return State(code, theta, target.log_joint(code, theta))
 
 
 def locate(state: State, transport: Transport, generator: torch.Generator) -> Point:
-    """Where the chains lie under a transport.
+    """Where the chains lie under a transport: as remembered, else as pulled back.
 
     If it moves spare coordinates they are drawn afresh and belong to the point; else their
     entries have no meaning.
     """
-    theta = state.theta
-    if not transport.spares_pass:
-        spare = transport.sample_reference(len(theta), generator, theta.dtype)
-        theta = torch.where(transport.space.active(state.code), theta, spare)
-    elif state.point is not None and state.point.transport is transport:
-        return state.point
-    z, log_q = transport.pull(theta, state.code, generator)
-    return Point(transport, z, log_weight(state.log_joint, log_q, math.inf))
-
-
-def settle(state: State) -> State:
-    """Forget a point whose spare coordinates are part of it and not of the state."""
-    if state.point is not None and not state.point.transport.spares_pass:
-        return state._replace(point=None)
-    return state
+    known = state.recall(transport)
+    if known is not None and transport.spares_pass:
+        return Point(transport, *known)
+    return pulled(transport, state.theta, state.code, state.log_joint, generator)
 
 
 def accept(
@@ -162,7 +259,8 @@ def accept(
     Arguments:
         kernel: Name for the record.
         state: Current state.
-        proposed: Proposed state; it carries a point if, and only if, the next state can.
+        proposed: Proposed state. The next state has a memo where both of these have one of the
+            same owner.
         log_ratio: Shape (C,), nats.
         generator: Source of randomness.
     """
@@ -170,22 +268,19 @@ def accept(
         log_ratio.shape, generator=generator, device=log_ratio.device, dtype=torch.float64
     )
     accepted = (u.log() < log_ratio) & (proposed.log_joint.abs() < math.inf)
-    point = None
-    if state.point is not None and proposed.point is not None:
-        point = Point(
-            proposed.point.transport,
-            torch.where(accepted[:, None], proposed.point.z, state.point.z),
-            torch.where(accepted, proposed.point.log_weight, state.point.log_weight),
-        )
-    total = None
-    if state.total is not None and proposed.total is not None:
-        rows = accepted.view(-1, *[1] * (proposed.total.ndim - 1))
-        total = torch.where(rows, proposed.total, state.total)
+    here, there, memo = state.memo, proposed.memo, None
+    if here is not None and there is not None and here.owner is there.owner:
+        pairs = zip(here.values, there.values, strict=True)
+        memo = Memo(here.owner, tuple(_chosen(accepted, new, old) for old, new in pairs))
     after = State(
-        code=torch.where(accepted[:, None], proposed.code, state.code),
-        theta=torch.where(accepted[:, None], proposed.theta, state.theta),
+        code=_chosen(accepted, proposed.code, state.code),
+        theta=_chosen(accepted, proposed.theta, state.theta),
         log_joint=torch.where(accepted, proposed.log_joint, state.log_joint),
-        point=point,
-        total=total,
+        memo=memo,
     )
-    return settle(after), [Info(kernel, state, proposed, accepted, log_ratio)]
+    return after, [Info(kernel, state, proposed, accepted, log_ratio)]
+
+
+def _chosen(accepted: Tensor, new: Tensor, old: Tensor) -> Tensor:
+    """Chain by chain the new or the old, (C,) and (C, ...)."""
+    return torch.where(accepted.view(-1, *[1] * (new.ndim - 1)), new, old)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from bisect import bisect
 from collections.abc import Sequence
+from itertools import accumulate
 
 import torch
 from torch import Tensor
 
 from ..errors import ConfigurationError
-from ..rng import HostRandom
+from ..rng import host_number
 from .base import Info, Kernel, State, accept
 from .between.jump import Jump
 from .proposal.base import check_weights
@@ -56,8 +59,26 @@ class Cycle(Kernel):
                 infos += info
         return state, infos
 
+    def adapt(self, state: State, generator: torch.Generator) -> tuple[Cycle, State, list[Info]]:
+        infos, kernels = [], []
+        for kernel, repeats in self.kernels:
+            for _ in range(repeats):
+                kernel, state, info = kernel.adapt(state, generator)
+                infos += info
+            kernels.append(kernel)
+        return self._of(kernels), state, infos
 
-class Mixture(Kernel):
+    def frozen(self) -> Cycle:
+        return self._of([kernel.frozen() for kernel, _ in self.kernels])
+
+    def _of(self, kernels: list[Kernel]) -> Cycle:
+        found = copy.copy(self)
+        repeats = [repeats for _, repeats in self.kernels]
+        found.kernels = list(zip(kernels, repeats, strict=True))
+        return found
+
+
+class MixtureKernel(Kernel):
     """At each step one kernel, drawn by weight, for all chains.
 
     Arguments:
@@ -75,8 +96,9 @@ class Mixture(Kernel):
         >>> from trjmcmc.kernel import Fixed, Jump, RandomWalk
         >>> target = problems.sinh_arcsinh()
         >>> flow = problems.SinhArcsinhMap(target.space)
-        >>> kernel = Mixture([Jump(target, flow, Fixed(target.space)), RandomWalk(target)],
-        ...                  [0.7, 0.3])
+        >>> kernel = MixtureKernel(
+        ...     [Jump(target, flow, Fixed(target.space)), RandomWalk(target)], [0.7, 0.3]
+        ... )
         >>> kernel.between, kernel.within
         (True, True)
     """
@@ -91,14 +113,32 @@ class Mixture(Kernel):
         used = [k for k, w in zip(self.kernels, self.weights, strict=True) if w]
         self.between = any(k.between for k in used)
         self.within = any(k.within for k in used)
-        self._random = HostRandom()
 
     def parts(self) -> list[Kernel]:
         return [part for kernel in self.kernels for part in kernel.parts()]
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
-        (kernel,) = self._random(generator).choices(self.kernels, self.weights)
-        return kernel.step(state, generator)
+        return self.kernels[self._chosen(generator)].step(state, generator)
+
+    def adapt(
+        self, state: State, generator: torch.Generator
+    ) -> tuple[MixtureKernel, State, list[Info]]:
+        i = self._chosen(generator)
+        kernel, state, infos = self.kernels[i].adapt(state, generator)
+        return self._of([*self.kernels[:i], kernel, *self.kernels[i + 1 :]]), state, infos
+
+    def frozen(self) -> MixtureKernel:
+        return self._of([kernel.frozen() for kernel in self.kernels])
+
+    def _chosen(self, generator: torch.Generator) -> int:
+        """The place of the kernel that moves all chains now."""
+        edges = list(accumulate(self.weights))
+        return bisect(edges, host_number(generator) * 2.0**-62 * edges[-1])
+
+    def _of(self, kernels: list[Kernel]) -> MixtureKernel:
+        found = copy.copy(self)
+        found.kernels = kernels
+        return found
 
 
 class DelayedRejection(Kernel):
@@ -161,10 +201,13 @@ class DelayedRejection(Kernel):
         second_ratio = second_ratio + _log_refused(ghost_ratio) - _log_refused(log_ratio)
         second_ratio = torch.where(accepted, -math.inf, second_ratio)
         after, infos = accept(self.second.name, after, second, second_ratio, generator)
-        for jump in self.parts():
-            if jump.adapting and isinstance(jump, Jump):
-                jump.proposal.learn(after.code)
         return after, first + infos
+
+    def adapted_to(self, infos: list[Info], generator: torch.Generator) -> Kernel:
+        found = copy.copy(self)
+        found.first = self.first.adapted_to(infos, generator)
+        found.second = self.second.adapted_to(infos, generator)
+        return found
 
 
 def _log_refused(log_ratio: Tensor) -> Tensor:

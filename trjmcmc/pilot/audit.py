@@ -1,40 +1,27 @@
-"""What a map does not know: evidences, draws and modes that owe nothing to it."""
+"""Audits: evidences and draws of each model that owe nothing to a map."""
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from .. import clock
 from ..draws import Pool
 from ..errors import ConfigurationError
+from ..promises import LOG_EVIDENCES_AGREE
 from ..target.target import Target
 from ..transport.base import Transport
-from .report import AGREEMENT, AuditReport, ModelAudit, Score
-from .smc import ROW, Particles, TemperedSMC
+from .particles import ROW, Particles
+from .policy import AuditPolicy
+from .report import COVERED_NATS, LOST_NATS, AuditReport, ModelAudit, Score
+from .smc import TemperedSMC
 
-REPLICATES = 4  # independent runs of each model; the last one is never trained on
+REPLICATES = 4  # independent runs of each model, in two halves; maps never learn from the last
 
-PARTICLES = 24_000  # chains of the first round, over all models and replicates
-
-MATTERS = 0.01  # posterior probability from which a model must agree
-
-LONGEST = 120.0  # seconds of audit after which it does not grow again
-
-AT_ONCE = 65_536  # that are carried through a map at once
-
-SCORED = 4000  # held-out draws a model that are scored under a map
-
-SHORTFALL = 5.0  # nats that log pi - log q may reach where the map counts as covering
-
-HOPELESS = 10.0  # nats from which no importance draw would ever land there
-
-POOL = 50_000  # draws a model for training,
-
-POOL_IN_ALL = 1_000_000  # but no more than these over all models
+AT_ONCE = 65_536  # points that go through a map at once: memory
 
 
 class Audit:
@@ -51,9 +38,17 @@ class Audit:
         code: Models, shape (M, L).
         particles: Chains a model and replicate in the first round; 24 000 shared among all,
             but 100 to 1000 each, if omitted.
-        moves: Moves of each chain at each temperature.
+        moves: Moves of each chain at each temperature, 30 if omitted.
         gradients: Whether to use them; None asks the target.
         generator: Source of randomness.
+        policy: How large it is.
+
+    Attributes:
+        rounds: The models of each round as positions in ``code``, its particles a model and
+            replicate, and what it found.
+        seconds: Wall time so far.
+        evaluations: Evaluations of the likelihood so far.
+        hurried: Whether a round came to temperature 1 too soon, for lack of time.
 
     Raises:
         ConfigurationError: A setting out of range.
@@ -74,18 +69,18 @@ class Audit:
         code: Tensor,
         *,
         particles: int | None = None,
-        moves: int = 30,
+        moves: int | None = None,
         gradients: bool | None = None,
         generator: torch.Generator,
+        policy: AuditPolicy = AuditPolicy(),
     ) -> None:
-        m = len(code)
-        each = min(1000, max(100, PARTICLES // max(REPLICATES * m, 1)))
+        each = policy.particles(REPLICATES * len(code))
         self.target, self.code, self.generator = target, code, generator
         self.particles = each if particles is None else particles
-        self.moves, self.gradients = moves, gradients
-        self.rounds: list[tuple[Tensor, int, Particles]] = []  # models, particles, draws
-        self.seconds, self.evaluations = 0.0, 0
-        self.hurried = False  # whether a round came to temperature 1 too soon for lack of time
+        self.moves = policy.moves if moves is None else moves
+        self.gradients, self.policy = gradients, policy
+        self.rounds: list[tuple[Tensor, int, Particles]] = []
+        self.seconds, self.evaluations, self.hurried = 0.0, 0, False
         self._running: tuple[Tensor, int, TemperedSMC] | None = None
         if particles is not None and particles < 2:
             raise ConfigurationError(f"particles: expected 2 or more, got {particles}")
@@ -105,7 +100,7 @@ class Audit:
         Arguments:
             budget: Evaluations after which it does not grow again.
             limit: Evaluations that even the first round must not exceed, about.
-            deadline: Time by ``time.monotonic`` by which the first round is over, about, and
+            deadline: Time by :func:`trjmcmc.clock.now` by which the first round is over, about, and
                 later ones are expected to be.
             progress: Show a bar.
 
@@ -127,7 +122,7 @@ class Audit:
 
         Arguments:
             models: Positions in ``code``, shape (n,).
-            deadline: Time by ``time.monotonic`` by which it must be expected to be done.
+            deadline: Time by :func:`trjmcmc.clock.now` by which it must be expected to be done.
             progress: Show a bar.
         """
         if self._begin(models.cpu(), None, None, deadline):
@@ -145,19 +140,20 @@ class Audit:
             gradients=self.gradients,
             budget=limit,
             generator=self.generator,
+            policy=self.policy.tempering,
         )
         self._running = (todo, size, smc)
         return True
 
     def _finish_round(self, deadline: float, progress: bool) -> None:
         assert self._running is not None
-        begun = time.perf_counter()
+        begun = clock.now()
         todo, size, smc = self._running
-        smc.deadline = deadline
         try:
-            self.rounds.append((todo, size, smc.run(progress=progress)))
+            run = smc.run(deadline=deadline, progress=progress)
+            self.rounds.append((todo, size, run))
         finally:
-            self.seconds += time.perf_counter() - begun
+            self.seconds += clock.now() - begun
         self.evaluations += smc.evaluations
         self.hurried |= smc.hurried
         self._running = None
@@ -166,27 +162,31 @@ class Audit:
         _, last_size, last = self.rounds[-1]
         cost = last.evaluations * size / last_size * len(todo) / len(self.rounds[-1][0])
         spent = self.evaluations + cost
-        soon = time.monotonic() + cost * self.seconds / max(self.evaluations, 1) < deadline
-        return (budget is None or spent <= budget) and self.seconds < LONGEST and soon
+        soon = clock.now() + cost * self.seconds / max(self.evaluations, 1) < deadline
+        patient = self.seconds < self.policy.longest_seconds
+        return (budget is None or spent <= budget) and patient and soon
 
     def _disagreeing(self) -> Tensor:
-        rough = ~(self.gap.abs() <= AGREEMENT) & self.matters
+        rough = ~(self.gap.abs() <= LOG_EVIDENCES_AGREE) & self.matters
         return rough.nonzero()[:, 0].cpu()
 
     # ---- evidences --------------------------------------------------------------------------
 
     def _by_replicate(self) -> Tensor:
         """Log evidences over all rounds, shape (replicates, M)."""
-        m = len(self.code)
-        terms, sizes = [], []
+        terms = []
         for todo, size, run in self.rounds:
-            log_z = torch.full((REPLICATES, m), -math.inf, dtype=torch.float64)
+            log_z = torch.full((REPLICATES, len(self.code)), -math.inf, dtype=torch.float64)
             log_z[:, todo] = run.log_evidence.view(REPLICATES, -1).cpu() + math.log(size)
-            weight = torch.zeros(m, dtype=torch.float64)
-            weight[todo] = size
             terms.append(log_z)
-            sizes.append(weight)
-        return torch.stack(terms).logsumexp(0) - torch.stack(sizes).sum(0).log()
+        return torch.stack(terms).logsumexp(0) - self._particles().log()
+
+    def _particles(self) -> Tensor:
+        """Particles of each model in a replicate over all rounds, shape (M,), float64."""
+        found = torch.zeros(len(self.code), dtype=torch.float64)
+        for todo, size, _ in self.rounds:
+            found[todo] += size
+        return found
 
     @property
     def log_evidence(self) -> Tensor:
@@ -216,26 +216,14 @@ class Audit:
     @property
     def matters(self) -> Tensor:
         """Models with a share of the posterior, shape (M,), bool."""
-        return self.log_mass.softmax(0) > MATTERS
+        return self.log_mass.softmax(0) > self.policy.relevant_probability
 
     @property
     def ancestors(self) -> Tensor:
         """Prior draws that each model's draws descend from, in effect, shape (M,)."""
         squares = torch.zeros(len(self.code), dtype=torch.float64)
         by_round = [run.log_evidence.view(REPLICATES, -1).cpu() for _, _, run in self.rounds]
-        whole = (
-            self._by_replicate().logsumexp(0)
-            + torch.stack(
-                [
-                    torch.zeros(len(self.code), dtype=torch.float64).index_fill(
-                        0, todo, float(size)
-                    )
-                    for todo, size, _ in self.rounds
-                ]
-            )
-            .sum(0)
-            .log()
-        )
+        whole = self._by_replicate().logsumexp(0) + self._particles().log()
         for (todo, size, run), log_z in zip(self.rounds, by_round, strict=True):
             model = todo.repeat(REPLICATES)  # of each row
             share = (log_z.flatten() + math.log(size) - whole[model]).exp()
@@ -294,26 +282,31 @@ class Audit:
             start += len(run.code)
         return theta, log_joint, ancestor
 
-    def pool(self, most: float = POOL_IN_ALL) -> Pool:
+    def pool(self, most: float = math.inf) -> Pool:
         """Draws of every model for training, from all replicates but the last.
 
         Arguments:
-            most: Draws over all models, about.
+            most: Draws over all models, about; a million or fewer in any case.
         """
-        each = min(POOL, max(1, int(min(most, POOL_IN_ALL)) // len(self.code)))
+        most = min(most, self.policy.draws_in_all)
+        each = min(self.policy.draws_per_model, max(1, int(most) // len(self.code)))
         model = torch.arange(len(self.code), device=self.target.device).repeat_interleave(each)
         theta, log_joint, _ = self.draw(model, range(REPLICATES - 1))
         return Pool(self.code[model], theta, log_joint)
 
     # ---- the map ----------------------------------------------------------------------------
 
-    def shortfall(self, transport: Transport, each: int = SCORED) -> Tensor:
-        """log pi - log q at ``each`` held-out posterior draws, shape (M, draws), nats.
+    def shortfall(self, transport: Transport, each: int | None = None) -> Tensor:
+        """log pi - log q at held-out posterior draws, shape (M, draws), nats.
 
         It scatters about zero where the map fits; a mode that the map lacks shows as a heavy
         tail on the right.
+
+        Arguments:
+            transport: The map whose density is q.
+            each: Draws a model, 4000 if omitted.
         """
-        m = len(self.code)
+        m, each = len(self.code), self.policy.scored_draws if each is None else each
         model = torch.arange(m, device=self.target.device).repeat_interleave(each)
         theta, log_joint, _ = self.draw(model, [REPLICATES - 1])
         with torch.no_grad():
@@ -331,7 +324,16 @@ class Audit:
         mended: int,
         normals: bool = False,
     ) -> AuditReport:
-        """What the audit found beside what the map says, in the order of ``code``."""
+        """What the audit found beside what a map says.
+
+        Arguments:
+            score: Of the map.
+            modes: Modes of each model, in the order of ``code``.
+            map_log_evidence: Log evidences through the map, p(model) not included, nats.
+            map_std_error: Their standard errors.
+            mended: How often the map was trained again because of the audit.
+            normals: Whether the map is of normals fitted to the audit's own draws.
+        """
         columns = (
             self.target.space.label(self.code),
             *(x.tolist() for x in (self.log_evidence, self.std_error, self.gap)),
@@ -351,12 +353,17 @@ class Audit:
             normals=normals,
         )
 
-    def score(self, transport: Transport, each: int = SCORED) -> Score:
-        """What share of each posterior the map covers, and what share it has lost."""
+    def score(self, transport: Transport, each: int | None = None) -> Score:
+        """What share of each posterior a map covers, and what share it has lost.
+
+        Arguments:
+            transport: The map.
+            each: Held-out draws a model, 4000 if omitted.
+        """
         shortfall = self.shortfall(transport, each)
         return Score(
-            (shortfall < SHORTFALL).double().mean(1).cpu(),
-            (shortfall > HOPELESS).double().mean(1).cpu(),
+            (shortfall < COVERED_NATS).double().mean(1).cpu(),
+            (shortfall > LOST_NATS).double().mean(1).cpu(),
         )
 
 

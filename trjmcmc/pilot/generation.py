@@ -1,81 +1,140 @@
-"""The chains of one temperature of a tempered run: what they have visited, how they move."""
+"""The points of one temperature of a tempered run, and the chains that move through them."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-STEP_SPREAD = 1.0  # standard deviation of the log length of a walk
+from .policy import MovePolicy
 
-DIFFERENCES = 0.5  # share of the walks along the difference of two particles
+LEAST_PAIRS = 1000  # points that the pairs of a walk are drawn from, for each row, at least
 
-WHOLE = 0.3  # share of those that are as long as the difference: they lead between modes
-
-JITTER = 0.02  # noise beside a difference, in units of a walk
-
-WORTH = 2.0  # walks that a trajectory must outdo in the worst coordinate: measured 4 to 60 on
-# factor analysis (errors ten times smaller), below 1 on coal mining (nothing gained)
+OPTIMAL_WALK = 2.38  # over the root of the dimension: length of a walk in standard deviations
 
 
-class Generation:
-    """The chains of one temperature: what they have visited and where they are."""
+class Proposal(NamedTuple):
+    """Where the chains of a generation may go next.
 
+    Attributes:
+        theta: Proposed points, shape (M, C, D).
+        log_ratio: Log of what the acceptance ratio counts beside the densities, shape (M, C).
+        gradients: Gradients at the chains' points and at the proposed ones, each of shape
+            (M, C, D), where a trajectory has found them.
+    """
+
+    theta: Tensor
+    log_ratio: Tensor | float = 0.0
+    gradients: tuple[Tensor, Tensor] | None = None
+
+
+@dataclass
+class Population:
+    """Weighted points of one temperature, for each of M rows.
+
+    Attributes:
+        temper: Exponent of the likelihood, shape (M, 1).
+        theta: Padded coordinates, shape (M, N, D).
+        log_prior: Log prior density, p(model) not included, shape (M, N), nats.
+        log_likelihood: Shape (M, N), nats.
+        weight: Share of the row that each point stands for, shape (M, N).
+        ancestor: The prior draw, of those of its row, that each point descends from, (M, N).
+    """
+
+    temper: Tensor
     theta: Tensor
     log_prior: Tensor
     log_likelihood: Tensor
     weight: Tensor
-    ancestor: Tensor  # the prior draw, of those of its row, that each point descends from
+    ancestor: Tensor
 
-    def __init__(self, temper: Tensor, active: Tensor, schedule: list[str]) -> None:
-        self.temper, self.active, self.schedule = temper, active, schedule
+    @classmethod
+    def of_draws(cls, theta: Tensor, log_prior: Tensor, log_likelihood: Tensor) -> Population:
+        """Independent prior draws, equally weighted but where their likelihood is zero."""
+        m, n = log_likelihood.shape
+        weight = torch.full_like(log_likelihood, 1 / n)
+        weight = torch.where(log_likelihood > -math.inf, weight, 0.0)
+        drawn = torch.arange(n, device=log_likelihood.device).expand(m, -1)
+        temper = torch.zeros(m, 1, dtype=torch.float64, device=theta.device)
+        return cls(temper, theta, log_prior, log_likelihood, weight, drawn)
+
+
+class Generation(Population):
+    """Chains that move at one temperature; every point they try is kept with its share.
+
+    Chains begin at points of the last temperature that are resampled by weight. Pairs of further
+    such points give the directions of walks.
+
+    Arguments:
+        last: The last temperature.
+        temper: Exponent of the likelihood, shape (M, 1).
+        weight: Weights of the last temperature's points at this one, shape (M, N).
+        chains: Chains of each row, C.
+        schedule: What each move is, ``"walk"`` or ``"trajectory"``.
+        active: Coordinates that each row's model uses, shape (M, 1, D), bool.
+        generator: Source of randomness.
+        policy: How chains move.
+
+    Attributes:
+        done: Moves made.
+        here: Place of each chain among the points, shape (M, C).
+        factor: Factors of the rows' covariances, scaled for walks, shape (M, D, D).
+        gradient: Gradient at each chain's point where it is known, shape (M, C, D).
+    """
+
+    def __init__(
+        self,
+        last: Population,
+        temper: Tensor,
+        weight: Tensor,
+        chains: int,
+        *,
+        schedule: list[str],
+        active: Tensor,
+        generator: torch.Generator,
+        policy: MovePolicy = MovePolicy(),
+    ) -> None:
+        self.schedule, self.active, self.chains, self.policy = schedule, active, chains, policy
         self.size = active.sum(-1, keepdim=True).clamp(min=1)
         self.done = 0
-        self.proposed: tuple[Tensor, Tensor | None, Tensor | float] | None = None
         self.gradient: Tensor | None = None
         self._gains: dict[str, list[Tensor]] = {"walk": [], "trajectory": []}
+        self.factor, self.scale = covariance_factor(last.theta, weight, active)
+        start = systematic(weight, chains, generator)
+        pairs = systematic(weight, max(chains, LEAST_PAIRS), generator)
+        shuffled = torch.randperm(pairs.shape[1], generator=generator, device=pairs.device)
+        self._pairs = rows(last.theta, pairs[:, shuffled])
+        m, _, d = last.theta.shape
+        total, like = chains * (1 + len(schedule)), last.log_prior
+        super().__init__(
+            temper,
+            last.theta.new_zeros(m, total, d),
+            like.new_zeros(m, total),
+            like.new_zeros(m, total),
+            like.new_zeros(m, total),
+            last.ancestor.gather(1, start).repeat(1, total // chains),
+        )
+        self.here = torch.arange(chains, device=like.device).expand(m, -1)
+        self.theta[:, :chains] = rows(last.theta, start)
+        self.log_prior[:, :chains] = last.log_prior.gather(1, start)
+        self.log_likelihood[:, :chains] = last.log_likelihood.gather(1, start)
 
     @property
     def complete(self) -> bool:
+        """Whether all moves of the schedule are made."""
         return self.done == len(self.schedule)
-
-    def fill(self, theta: Tensor, log_prior: Tensor, log_likelihood: Tensor) -> None:
-        """Take independent draws as they are."""
-        self.theta, self.log_prior, self.log_likelihood = theta, log_prior, log_likelihood
-        self.weight = torch.full_like(log_likelihood, 1 / log_likelihood.shape[1])
-        self.weight = torch.where(log_likelihood > -math.inf, self.weight, 0.0)
-        drawn = torch.arange(log_likelihood.shape[1], device=log_likelihood.device)
-        self.ancestor = drawn.expand(len(log_likelihood), -1)
-        self.done += 1
-
-    def begin(self, last: Generation, p: Tensor, chains: int, generator: torch.Generator) -> None:
-        """Choose the chains' first points, and the pairs of points that walks go along."""
-        m, _, d = last.theta.shape
-        self.factor, self.scale = covariance_factor(last.theta, p, self.active)
-        index = systematic(p, chains, generator)
-        pool = systematic(p, max(chains, 1000), generator)
-        shuffled = torch.randperm(pool.shape[1], generator=generator, device=pool.device)
-        self.pool = rows(last.theta, pool[:, shuffled])
-        total = chains * (1 + len(self.schedule))
-        like = last.log_prior
-        self.theta = last.theta.new_zeros(m, total, d)
-        self.log_prior, self.log_likelihood = like.new_zeros(m, total), like.new_zeros(m, total)
-        self.weight = like.new_zeros(m, total)
-        self.chains = chains
-        self.here = torch.arange(chains, device=like.device).expand(m, -1)
-        self.theta[:, :chains] = rows(last.theta, index)
-        self.log_prior[:, :chains] = last.log_prior.gather(1, index)
-        self.log_likelihood[:, :chains] = last.log_likelihood.gather(1, index)
-        self.ancestor = last.ancestor.gather(1, index).repeat(1, total // chains)
 
     @property
     def theta_now(self) -> Tensor:
+        """Where the chains are, shape (M, C, D)."""
         return rows(self.theta, self.here)
 
-    def walk(self, generator: torch.Generator) -> Tensor:
+    def walk(self, generator: torch.Generator) -> Proposal:
         """Symmetric proposals: along the covariance, or the difference of two particles."""
-        theta = self.theta_now
+        theta, policy = self.theta_now, self.policy
         m, n, _ = theta.shape
 
         def uniform() -> Tensor:
@@ -85,32 +144,42 @@ class Generation:
             theta.shape, generator=generator, dtype=theta.dtype, device=theta.device
         )
         spread = torch.randn(m, n, 1, generator=generator, dtype=theta.dtype, device=theta.device)
-        length = torch.exp(STEP_SPREAD * spread - 0.5 * STEP_SPREAD)
+        length = torch.exp(policy.log_length_sd * spread - 0.5 * policy.log_length_sd)
         along = noise @ self.factor.mT
-        size = self.pool.shape[1]
+        size = self._pairs.shape[1]
         a = torch.randint(size, (m, n), generator=generator, device=theta.device)
         other = torch.randint(1, size, (m, n), generator=generator, device=theta.device)
-        difference = rows(self.pool, a) - rows(self.pool, (a + other) % size)
-        part = length * 2.38 / (2 * self.size).to(theta.dtype).sqrt()
-        times = torch.where(uniform() < WHOLE, 1.0, part)
+        difference = rows(self._pairs, a) - rows(self._pairs, (a + other) % size)
+        part = length * OPTIMAL_WALK / (2 * self.size).to(theta.dtype).sqrt()
+        times = torch.where(uniform() < policy.whole_difference_share, 1.0, part)
         move = torch.where(
-            uniform() < DIFFERENCES, times * difference + JITTER * along, length * along
+            uniform() < policy.difference_share,
+            times * difference + policy.difference_noise * along,
+            length * along,
         )
-        return torch.where(self.active, theta + move, 0.0)
+        return Proposal(torch.where(self.active, theta + move, 0.0))
 
     def move(
         self,
-        theta: Tensor,
+        proposal: Proposal,
         log_prior: Tensor,
         log_likelihood: Tensor,
-        log_ratio: Tensor | float,
-        gradient: Tensor | None,
         generator: torch.Generator,
     ) -> Tensor:
-        """Accept or reject; both points keep their share of a draw. Returns the chances."""
-        n, here = self.chains, self.here
+        """Accept or reject; both points keep their share of a draw.
+
+        Arguments:
+            proposal: Where to, from the chains' present points.
+            log_prior: At the proposed points, p(model) not included, shape (M, C), nats.
+            log_likelihood: At the proposed points, shape (M, C), nats.
+            generator: Source of randomness.
+
+        Returns:
+            Acceptance probabilities, shape (M, C).
+        """
+        n, here, theta = self.chains, self.here, proposal.theta
         old_prior, old = self.log_prior.gather(1, here), self.log_likelihood.gather(1, here)
-        ratio = log_prior - old_prior + self.temper * (log_likelihood - old) + log_ratio
+        ratio = log_prior - old_prior + self.temper * (log_likelihood - old) + proposal.log_ratio
         chance = ratio.clamp(max=0).exp().nan_to_num(0.0)
         chance = torch.where(log_likelihood > -math.inf, chance, 0.0)
         u = torch.rand(chance.shape, generator=generator, dtype=chance.dtype, device=chance.device)
@@ -129,8 +198,10 @@ class Generation:
         self.weight.scatter_add_(1, there, chance / total)
         taken = u < chance
         self.here = torch.where(taken, there, here)
-        if gradient is not None and self.gradient is not None:
-            self.gradient = torch.where(taken[..., None], gradient, self.gradient)
+        self.gradient = None
+        if proposal.gradients is not None:
+            before, after = proposal.gradients
+            self.gradient = torch.where(taken[..., None], after, before)
         return chance
 
     def cut(self) -> None:
@@ -145,10 +216,15 @@ class Generation:
         self.weight = self.weight[:, :total] * (planned / made)
 
     @property
-    def trajectories_pay(self) -> bool:
-        """Whether trajectories move the worst coordinate much further than walks."""
+    def trajectories_pay(self) -> bool | None:
+        """Whether trajectories move the worst coordinate much further than walks.
+
+        None where not both were made.
+        """
+        if not all(self._gains.values()):
+            return None
         walk, trajectory = (torch.stack(self._gains[k]).mean(0) for k in ("walk", "trajectory"))
-        return bool((trajectory > WORTH * walk).double().mean() > 0.5)
+        return bool((trajectory > self.policy.trajectory_gain * walk).double().mean() > 0.5)
 
 
 def rows(x: Tensor, index: Tensor) -> Tensor:
@@ -174,5 +250,5 @@ def covariance_factor(theta: Tensor, p: Tensor, active: Tensor) -> tuple[Tensor,
     eye = torch.eye(theta.shape[2], dtype=torch.float64, device=theta.device)
     values, vectors = torch.linalg.eigh(correlation + 1e-5 * eye)
     size = active.sum(-1, keepdim=True).clamp(min=1)
-    factor = vectors * values.clamp(min=0).sqrt()[:, None, :] * (2.38 / size.sqrt())
+    factor = vectors * values.clamp(min=0).sqrt()[:, None, :] * (OPTIMAL_WALK / size.sqrt())
     return (factor * scale[:, :, None]).to(theta.dtype), scale[:, None].to(theta.dtype)

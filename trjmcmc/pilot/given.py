@@ -11,8 +11,6 @@ from ..draws import Pool
 from ..errors import ConvergenceWarning, TargetError, warn_user
 from ..target.target import Target
 
-LISTED = 64  # most models of which missing ones are named
-
 
 def user_pool(target: Target, draws: Mapping[Any, Mapping[str, Any]]) -> Pool:
     """The user's own posterior draws.
@@ -62,9 +60,9 @@ def user_pool(target: Target, draws: Mapping[Any, Mapping[str, Any]]) -> Pool:
 
 
 def _warn_of_missing(target: Target, pool: Pool) -> None:
-    """Say so where draws of some models are missing: the map learns nothing of those."""
+    """Warn where models have no draws: the map learns nothing of those."""
     space = target.space
-    if space.size is None or space.size > LISTED:
+    if not space.few:
         return
     codes = space.enumerate()
     shaped = space.active(codes).any(-1)

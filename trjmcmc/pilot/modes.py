@@ -17,11 +17,11 @@ from ..target.resolution import resolved
 from ..transport.mixture import Mixture
 from ..transport.parts import Gaussians
 
-NEIGHBOURS = 10  # a mode holds together through each draw's nearest fellows,
+NEIGHBOURS = 10  # nearest draws that a draw is joined to
 
-NEIGHBOURS_IN_A_LINE = 20  # more of them in one dimension, where gaps come by chance
+NEIGHBOURS_IN_A_LINE = 20  # the same in one dimension, where gaps come by chance
 
-SMALLEST = 0.01  # share of the draws from which a group is a mode
+SMALLEST_MODE = 0.01  # share of the draws from which a group of them is a mode
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def find_modes(theta: Tensor, active: Tensor) -> Modes:
     label = _groups(x / (x.std(0) + 1e-300))
     share = np.bincount(label, weights=counts.cpu().numpy()) / len(theta)
     ranked = np.argsort(-share, kind="stable")
-    order = [g for i, g in enumerate(ranked) if not i or share[g] >= SMALLEST]
+    order = [g for i, g in enumerate(ranked) if not i or share[g] >= SMALLEST_MODE]
     loc = theta.new_zeros(len(order), d)
     tril = torch.eye(d, dtype=theta.dtype, device=theta.device).repeat(len(order), 1, 1)
     for k, g in enumerate(order):
@@ -94,6 +94,9 @@ def mode_map(space: Space, modes: Sequence[Modes]) -> Mixture:
     Arguments:
         space: A bound space of few models.
         modes: The modes of each, in the order of ``space.enumerate()``.
+
+    Returns:
+        A mixture with a component a mode, all equally probable.
     """
     k, d = max(len(m) for m in modes), space.n_slots
     like = modes[0].loc
@@ -103,7 +106,7 @@ def mode_map(space: Space, modes: Sequence[Modes]) -> Mixture:
     for m, found in enumerate(modes):
         n = len(found)
         loc[m, :n], tril[m, :n] = found.loc, found.scale_tril
-        # equal weights: the way to a small mode should be as short as the way back
+        # equal weights: the move to a small mode is as probable as the move back
         log_weights[m, :n] = 0.0
     return Mixture(Gaussians(space, loc, tril), log_weights=log_weights, sticky=False)
 

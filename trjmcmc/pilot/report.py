@@ -12,11 +12,24 @@ from torch import Tensor
 from ..estimate.convergence import FEW_STARTS
 from ..estimate.estimate import Estimate
 from ..estimate.routes import MORE
+from ..promises import LOG_EVIDENCES_AGREE, POSTERIOR_COVERED
 from ..space.base import Space
+
+COVERED_NATS = 5.0  # of log pi - log q up to which a draw counts as covered
+
+LOST = 0.01  # share of a posterior that a map may have lost
+
+LOST_NATS = 10.0  # of log pi - log q beyond which no draw of the map would ever land there
+
+SIGMAS = 5.0  # standard errors between the log evidences of map and audit that contradict
+
+FEWEST_ANCESTORS = FEW_STARTS  # effective prior draws behind an audited evidence: fewer are flagged
+
+FEWEST_UNSCREENED_ANCESTORS = FEW_STARTS / 2  # the same of a model that no climbs have checked
 
 
 def by_audit(space: Space, report: AuditReport) -> dict[str, Estimate]:
-    """Log of p(model) times the evidence of each model that was audited, nats.
+    """Log of p(model) times the evidence of each model that was audited, nats, by label.
 
     The error is at least the gap between the halves (``halves_differ`` in the audit's own table,
     whose error is that of the replicates alone): few replicates may agree by chance. Importance
@@ -26,8 +39,8 @@ def by_audit(space: Space, report: AuditReport) -> dict[str, Estimate]:
     found = {}
     for m in report.models:
         prior = float(space.log_prior(space.code_of(m.model)[None])[0])
-        doubt = "" if abs(m.gap) <= AGREEMENT else "rough"
-        if m.ancestors < FEW_STARTS:
+        doubt = "" if abs(m.gap) <= LOG_EVIDENCES_AGREE else "rough"
+        if m.ancestors < FEWEST_ANCESTORS:
             doubt = f"rests on {m.ancestors:.1f} draws of the prior"
         error = max(m.std_error, abs(m.gap))
         if m.difference > MORE * m.difference_se:
@@ -35,15 +48,6 @@ def by_audit(space: Space, report: AuditReport) -> dict[str, Estimate]:
             doubt = doubt or f"{m.difference:.1f} nats below the map's"
         found[m.model] = Estimate(m.log_evidence + prior, error, warning=doubt)
     return found
-
-
-AGREEMENT = 0.1  # nats between the log evidences of the two halves at which growth ends
-
-COVERED = 0.95  # share of the mass that must be covered
-
-LOST = 0.01  # share of the mass that may be out of reach like that
-
-SIGMAS = 5.0  # of the difference between two evidences
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,8 @@ class ModelAudit:
 
     @property
     def uncovered(self) -> bool:
-        return self.covered < COVERED or self.lost > LOST
+        """Whether the map misses a part of the posterior."""
+        return self.covered < POSTERIOR_COVERED or self.lost > LOST
 
     @property
     def verdict(self) -> str:
@@ -98,9 +103,9 @@ class ModelAudit:
         if self.uncovered:
             return "uncovered"
         error = max(self.difference_se, abs(self.gap))  # four replicates may agree by chance
-        if abs(self.difference) > max(AGREEMENT, SIGMAS * error):
+        if abs(self.difference) > max(LOG_EVIDENCES_AGREE, SIGMAS * error):
             return "evidences differ"
-        return "covered" if abs(self.gap) <= AGREEMENT else "rough"
+        return "covered" if abs(self.gap) <= LOG_EVIDENCES_AGREE else "rough"
 
 
 @dataclass(frozen=True)
@@ -169,4 +174,4 @@ class Score(NamedTuple):
     @property
     def short(self) -> Tensor:
         """Models of which the map misses a part, shape (M,), bool."""
-        return (self.covered < COVERED) | (self.lost > LOST)
+        return (self.covered < POSTERIOR_COVERED) | (self.lost > LOST)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,41 +10,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import clock
 from ..target.target import Target
 from ..transport.base import Transport
-from .audit import HOPELESS
+from .policy import ScreeningPolicy
+from .report import LOST_NATS
 
 Maps = Sequence[Callable[[], Transport]]
 
 CHUNK = 8192  # draws evaluated at once
 
-TOP = 512  # draws of the most mass, or that have climbed highest, that are looked at under the maps
+LOST_SHARE = 0.05  # of the known mass, from which a part that no map knows is reported as lost
 
-LOST = 0.05  # share of the known mass from which a part matters
-
-LENGTHS = (4.0, 1.0, 0.25, 0.06, 0.015)  # of a climb's steps, in units of the last one
-
-FIRST_LENGTHS = (1.0, 0.25)  # of the step that every draw makes
-
-GO_ON = 8  # one of so many draws that have made a step uphill goes on
-
-CLIMBED, FINISHED = 2, 12  # further steps of these, and of the highest
-
-WALKERS, WALKED, SEEN = 256, 80, 30  # chains about a summit, their steps, those that are kept
-
-WEIGHED = 2048  # draws by which what lies about a summit is weighed
-
-FLATTER = 1.3  # times as wide as what these chains have seen, are those draws
-
-FIRST_STEP, CHANGES = 0.01, (1.3, 0.9)  # of the walks; if one is taken, and if not
-
-NEAR = 3.0  # standard deviations of a squared distance, within which a point is part of it
-
-KNOWN = 0.1  # of the share that it should have among the run's draws: then they know it
-
-LEAST_SCALE = 1e-6
-
-NAMED = 3  # parameters, and entries of one, by which a place is named
+LEAST_SCALE = 1e-6  # of a coordinate
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -74,7 +51,7 @@ class Screening:
     @property
     def lost(self) -> bool:
         """Whether a part of the posterior that matters is missing from the maps."""
-        return not self.share <= LOST
+        return not self.share <= LOST_SHARE
 
     @property
     def note(self) -> str:
@@ -95,6 +72,7 @@ def screen(
     n: int,
     generator: torch.Generator,
     deadline: float = math.inf,
+    policy: ScreeningPolicy = ScreeningPolicy(),
 ) -> Screening:
     """Look for posterior mass that maps have lost, from prior draws.
 
@@ -113,53 +91,186 @@ def screen(
             lost, however poor the maps.
         n: Prior draws, at most.
         generator: Source of randomness.
-        deadline: Time by ``time.monotonic`` after which no further batch of them begins.
+        deadline: Time by :func:`trjmcmc.clock.now` after which no further batch of them begins.
+        policy: How far draws climb, and how summits are weighed.
     """
     (label,) = target.space.label(code[None])
     level = log_evidence + float(target.space.log_prior(code[None])[0])
+    search = _Search(target, code, level, transports, generator, policy)
+    likely: list[tuple[Tensor, Tensor]] = []
     high: list[tuple[Tensor, Tensor]] = []
-    mass: list[tuple[Tensor, Tensor]] = []
     drawn = 0
-    while drawn < n and not (drawn and time.monotonic() > deadline):
+    while drawn < n and not (drawn and clock.now() > deadline):
         size = min(CHUNK, n - drawn)
         drawn += size
-        codes = code.expand(size, -1)
-        theta = target.sample_prior(codes, generator)
-        usable = theta.isfinite().all(-1)
-        theta = torch.where(usable[:, None], theta, 0.0)
-        log_prior, log_likelihood = target.log_prior_and_likelihood(codes, theta)
-        usable &= log_prior > -math.inf
-        mass.append(_best(theta, torch.where(usable, log_likelihood.double(), -math.inf)))
+        theta, log_likelihood, usable = search.prior_draws(size)
+        likely.append(search.best(theta, log_likelihood))
         scale = theta[usable].std(0).nan_to_num(1.0).clamp(min=LEAST_SCALE)
         if target.differentiable and target.space.active(code[None]).any():
-            theta = _drawn_in(theta, usable, generator)
-            theta, height = _climbed(target, codes, theta, scale, 1, FIRST_LENGTHS)
-            theta, _ = _best(theta, height, max(TOP, size // GO_ON))
-            theta, height = _climbed(target, codes[: len(theta)], theta, scale, CLIMBED)
-            high.append(_best(theta, height))
-    theta, _ = _best(torch.cat([x for x, _ in mass]), torch.cat([y for _, y in mass]))
+            high.append(search.highest(_drawn_in(theta, usable, generator), scale))
+    theta = search.best_of(likely)
     candidates = theta
     if high:
-        theta, _ = _best(torch.cat([x for x, _ in high]), torch.cat([y for _, y in high]))
-        theta, _ = _climbed(target, code.expand(len(theta), -1), theta, scale, FINISHED)
+        theta, _ = search.climbed(search.best_of(high), scale, policy.summit_steps, policy.lengths)
         candidates = torch.cat([theta, candidates])
-    lost = _unknown(target, code, candidates, level, transports)
+    lost = search.lost(candidates)
     if not bool(lost.any()):
         return Screening(label, drawn, 0, 0.0)
     height = target.log_joint(code.expand(len(candidates), -1), candidates)
     summit = candidates[torch.where(lost, height, -math.inf).argmax()]
-    share = _about(target, code, summit, scale, level, transports, seen, generator)
-    return Screening(label, drawn, int(lost.sum()), share, _in_words(target, code, summit))
+    share = search.share_about(summit, scale, seen)
+    return Screening(label, drawn, int(lost.sum()), share, search.words(summit))
 
 
-def _in_words(target: Target, code: Tensor, theta: Tensor) -> str:
-    """A point by the names of its first parameters, in the user's units."""
-    words = []
-    for name, value in target.constrain(code, theta[None]).items():
-        entries = value.flatten().tolist()
-        some = [f"{x:.3g}" for x in entries[:NAMED]] + ["..."] * (len(entries) > NAMED)
-        words.append(f"{name} = {', '.join(some)}")
-    return "; ".join([*words[:NAMED], *["..."] * (len(words) > NAMED)])
+@dataclass(frozen=True)
+class _Search:
+    """The search for lost mass of one model.
+
+    Attributes:
+        target: The target.
+        code: The model, shape (L,).
+        level: Its log evidence plus the log of p(model), as known, nats.
+        transports: Functions that give maps of its posterior.
+        generator: Source of randomness.
+        policy: How far draws climb, and how summits are weighed.
+    """
+
+    target: Target
+    code: Tensor
+    level: float
+    transports: Maps
+    generator: torch.Generator
+    policy: ScreeningPolicy
+
+    def codes(self, n: int) -> Tensor:
+        """The model for n points, shape (n, L)."""
+        return self.code.expand(n, -1)
+
+    def prior_draws(self, n: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Prior draws (n, D), log likelihoods (n,) in nats, and which draws are finite (n,)."""
+        codes = self.codes(n)
+        theta = self.target.sample_prior(codes, self.generator)
+        usable = theta.isfinite().all(-1)
+        theta = torch.where(usable[:, None], theta, 0.0)
+        log_prior, log_likelihood = self.target.log_prior_and_likelihood(codes, theta)
+        usable &= log_prior > -math.inf
+        return theta, torch.where(usable, log_likelihood.double(), -math.inf), usable
+
+    def best(self, theta: Tensor, score: Tensor, least: int = 0) -> tuple[Tensor, Tensor]:
+        """The points that score highest, ``kept_draws`` or ``least`` of them, and their scores."""
+        most = min(max(least, self.policy.kept_draws), len(score))
+        best = score.nan_to_num(-math.inf, -math.inf, -math.inf).topk(most).indices
+        return theta[best], score[best]
+
+    def best_of(self, batches: list[tuple[Tensor, Tensor]]) -> Tensor:
+        """The points of all batches that score highest."""
+        theta, score = (torch.cat(x) for x in zip(*batches, strict=True))
+        return self.best(theta, score)[0]
+
+    def highest(self, theta: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        """The highest of a batch of points that have made their first steps, and log joints."""
+        policy, share = self.policy, int(len(theta) * self.policy.climbing_share)
+        theta, height = self.climbed(theta, scale, 1, policy.first_lengths)
+        theta, _ = self.best(theta, height, share)
+        return self.best(*self.climbed(theta, scale, policy.climbing_steps, policy.lengths))
+
+    def climbed(
+        self, theta: Tensor, scale: Tensor, steps: int, lengths: tuple[float, ...]
+    ) -> tuple[Tensor, Tensor]:
+        """Points some steps uphill, each by a search along the gradient, and their log joints.
+
+        Arguments:
+            theta: Where they start, shape (n, D).
+            scale: Standard deviations of prior draws, shape (D,).
+            steps: Steps of each.
+            lengths: Lengths that each step tries, in units of the last one.
+        """
+        code = self.codes(len(theta))
+        length = torch.full_like(theta[:, :1], 0.5)
+        for _ in range(steps):
+            height, gradient = self.target.log_joint_and_grad(code, theta)
+            along = (gradient * scale).nan_to_num(0.0, 0.0, 0.0)
+            along = along / along.norm(dim=1, keepdim=True).clamp(min=1e-12) * scale
+            here, used = theta, length * lengths[-1]
+            for times in lengths:
+                there = theta + times * length * along
+                value = self.target.log_joint(code, there)
+                better = value > height
+                here = torch.where(better[:, None], there, here)
+                used = torch.where(better[:, None], times * length, used)
+                height = torch.where(better, value, height)
+            theta, length = here, used
+        return theta, height
+
+    def lost(self, theta: Tensor) -> Tensor:
+        """Points that matter to the posterior and that no map would ever propose, shape (n,)."""
+        codes = self.codes(len(theta))
+        log_pi = self.target.log_joint(codes, theta).double() - self.level
+        lost = log_pi > -math.inf
+        for transport in self.transports:
+            if bool(lost.any()):
+                log_q = transport().log_prob(theta, codes).double().nan_to_num(-math.inf)
+                lost &= log_pi - log_q > LOST_NATS
+        return lost
+
+    def walked_from(self, summit: Tensor, scale: Tensor) -> Tensor:
+        """Points of chains that walk from a summit: they tell its extent, shape (k, D)."""
+        policy = self.policy
+        like: dict[str, Any] = {
+            "generator": self.generator,
+            "device": summit.device,
+            "dtype": summit.dtype,
+        }
+        used = self.target.space.active(self.code[None])[0]
+        codes, theta = self.codes(policy.walkers), summit.expand(policy.walkers, -1)
+        height = self.target.log_joint(codes, theta)
+        size, kept = torch.full_like(theta[:, :1], policy.first_walk), []
+        for step in range(policy.walker_steps):
+            there = theta + size * scale * used * torch.randn(theta.shape, **like)
+            value = self.target.log_joint(codes, there)
+            taken = torch.rand(len(theta), **like).log() < value - height
+            theta = torch.where(taken[:, None], there, theta)
+            height = torch.where(taken, value, height)
+            size = size * torch.where(taken[:, None], policy.growth, policy.shrinkage)
+            if step >= policy.walker_steps - policy.recorded_steps:
+                kept.append(theta)
+        return torch.cat(kept)
+
+    def share_about(self, summit: Tensor, scale: Tensor, seen: Tensor) -> float:
+        """Mass about a summit that no map knows, over the known mass; 0 where chains know it.
+
+        Draws of a normal as wide as the summit weigh it.
+        """
+        policy, target = self.policy, self.target
+        used = target.space.active(self.code[None])[0]
+        points = self.walked_from(summit, scale)[:, used].double()
+        centre, spread = points.mean(0), torch.cov(points.T).reshape(points.shape[1], -1)
+        least = LEAST_SCALE**2 * torch.eye(len(spread), device=spread.device)
+        factor, failed = torch.linalg.cholesky_ex(policy.weighing_width**2 * spread + least)
+        if bool(failed) or not bool(spread.isfinite().all()):  # all chains stood still
+            return 0.0
+        gap = (seen[:, used].double() - centre).mT
+        gap = torch.linalg.solve_triangular(factor, gap, upper=False)
+        d, n = len(centre), policy.weighing_draws
+        inside = gap.square().sum(0) < d + policy.neighbourhood_sds * (2 * d) ** 0.5
+        z = torch.randn(n, d, generator=self.generator, device=summit.device).double()
+        log_near = -0.5 * z.square().sum(1) - factor.diagonal().log().sum() - LOG_2PI / 2 * d
+        theta = torch.zeros(n, target.dim, dtype=summit.dtype, device=summit.device)
+        theta[:, used] = (centre + z @ factor.mT).to(summit.dtype)
+        lost = self.lost(theta)
+        log_w = target.log_joint(self.codes(n), theta).double() - self.level - log_near
+        share = float(torch.where(lost, log_w.exp(), 0.0).mean())
+        known = float(inside.double().mean()) if len(inside) else 0.0
+        return 0.0 if known > policy.known_fraction * share / (1 + share) else share
+
+    def words(self, theta: Tensor) -> str:
+        """A point by the names of its first parameters, in the user's units."""
+        words, most = [], self.policy.named_parameters
+        for name, value in self.target.constrain(self.code, theta[None]).items():
+            entries = value.flatten().tolist()
+            some = [f"{x:.3g}" for x in entries[:most]] + ["..."] * (len(entries) > most)
+            words.append(f"{name} = {', '.join(some)}")
+        return "; ".join([*words[:most], *["..."] * (len(words) > most)])
 
 
 def _drawn_in(theta: Tensor, usable: Tensor, generator: torch.Generator) -> Tensor:
@@ -171,99 +282,3 @@ def _drawn_in(theta: Tensor, usable: Tensor, generator: torch.Generator) -> Tens
     share[::2] = 1.0
     middle = theta[usable].mean(0).nan_to_num(0.0)
     return middle + share * (theta - middle)
-
-
-def _best(theta: Tensor, score: Tensor, most: int = TOP) -> tuple[Tensor, Tensor]:
-    """The points that score highest."""
-    best = score.nan_to_num(-math.inf, -math.inf, -math.inf).topk(min(most, len(score))).indices
-    return theta[best], score[best]
-
-
-def _unknown(target: Target, code: Tensor, theta: Tensor, level: float, transports: Maps) -> Tensor:
-    """Points at which no map has anything to speak of although the posterior has, shape (n,)."""
-    codes = code.expand(len(theta), -1)
-    log_pi = target.log_joint(codes, theta).double() - level
-    lost = log_pi > -math.inf
-    for transport in transports:
-        if bool(lost.any()):
-            log_q = transport().log_prob(theta, codes).double().nan_to_num(-math.inf)
-            lost &= log_pi - log_q > HOPELESS
-    return lost
-
-
-def _climbed(
-    target: Target,
-    code: Tensor,
-    theta: Tensor,
-    scale: Tensor,
-    steps: int,
-    lengths: tuple[float, ...] = LENGTHS,
-) -> tuple[Tensor, Tensor]:
-    """Points some steps uphill, each by a search along the gradient, and their log joints."""
-    length = torch.full_like(theta[:, :1], 0.5)
-    for _ in range(steps):
-        height, gradient = target.log_joint_and_grad(code, theta)
-        along = (gradient * scale).nan_to_num(0.0, 0.0, 0.0)
-        along = along / along.norm(dim=1, keepdim=True).clamp(min=1e-12) * scale
-        here, used = theta, length * lengths[-1]
-        for times in lengths:
-            there = theta + times * length * along
-            value = target.log_joint(code, there)
-            better = value > height
-            here = torch.where(better[:, None], there, here)
-            used = torch.where(better[:, None], times * length, used)
-            height = torch.where(better, value, height)
-        theta, length = here, used
-    return theta, height
-
-
-def _about(
-    target: Target,
-    code: Tensor,
-    summit: Tensor,
-    scale: Tensor,
-    level: float,
-    transports: Maps,
-    seen: Tensor,
-    generator: torch.Generator,
-) -> float:
-    """Mass about a summit that no map knows, over the known mass.
-
-    Chains that walk from there tell its extent; draws of a normal as wide weigh it.
-    """
-    like: dict[str, Any] = {
-        "generator": generator,
-        "device": summit.device,
-        "dtype": summit.dtype,
-    }
-    used = target.space.active(code[None])[0]
-    codes, theta = code.expand(WALKERS, -1), summit.expand(WALKERS, -1)
-    height = target.log_joint(codes, theta)
-    size, kept = torch.full_like(theta[:, :1], FIRST_STEP), []
-    for step in range(WALKED):
-        there = theta + size * scale * used * torch.randn(theta.shape, **like)
-        value = target.log_joint(codes, there)
-        taken = torch.rand(len(theta), **like).log() < value - height
-        theta = torch.where(taken[:, None], there, theta)
-        height = torch.where(taken, value, height)
-        size = size * torch.where(taken[:, None], *CHANGES)
-        if step >= WALKED - SEEN:
-            kept.append(theta)
-    points = torch.cat(kept)[:, used].double()
-    centre, spread = points.mean(0), torch.cov(points.T).reshape(points.shape[1], -1)
-    spread = FLATTER**2 * spread + LEAST_SCALE**2 * torch.eye(len(spread), device=spread.device)
-    factor, failed = torch.linalg.cholesky_ex(spread)
-    if bool(failed) or not bool(spread.isfinite().all()):  # all chains stood still
-        return 0.0
-    gap = torch.linalg.solve_triangular(factor, (seen[:, used].double() - centre).mT, upper=False)
-    inside = gap.square().sum(0) < len(centre) + NEAR * (2 * len(centre)) ** 0.5
-    z = torch.randn(WEIGHED, len(centre), generator=generator, device=summit.device).double()
-    some = centre + z @ factor.mT
-    log_near = -0.5 * z.square().sum(1) - factor.diagonal().log().sum() - LOG_2PI / 2 * len(centre)
-    theta = torch.zeros(WEIGHED, target.dim, dtype=summit.dtype, device=summit.device)
-    theta[:, used] = some.to(summit.dtype)
-    lost = _unknown(target, code, theta, level, transports)
-    log_w = target.log_joint(code.expand(WEIGHED, -1), theta).double() - level - log_near
-    share = float(torch.where(lost, log_w.exp(), 0.0).mean())
-    known = float(inside.double().mean()) if len(inside) else 0.0
-    return 0.0 if known > KNOWN * share / (1 + share) else share

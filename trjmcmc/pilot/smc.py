@@ -1,104 +1,36 @@
-"""Tempered sequential Monte Carlo from the prior, many models at once; nothing is thrown away."""
+"""Tempered sequential Monte Carlo from the prior, many models at once."""
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from .. import clock
 from ..errors import ConfigurationError, ConvergenceError, UnreachableError
-from ..grouping import group_logsumexp
 from ..progress import progress_bar
 from ..target.target import Target
-from .generation import Generation, systematic
+from .generation import OPTIMAL_WALK, Generation, Population, Proposal
+from .particles import Particles, Store
+from .policy import TemperingPolicy
 
 BAR = "{l_bar}{bar}| temperature {n:.3f}, {elapsed}"
 
-BISECTIONS = 40
+BISECTIONS = 40  # of the log of a step of the temperature
 
-LOG_SMALLEST_STEP = -200.0
+LOG_SMALLEST_STEP = -200.0  # where that bisection begins
 
-MAX_TEMPERATURES = 500
+MAX_TEMPERATURES = 500  # after which a run that has not reached the posterior is given up
 
 CHUNK = 16_384  # points evaluated at once: fits the caches
 
-STORED = 4_000_000  # points kept over all models and temperatures, about
+NEGLIGIBLE = 30.0  # nats below the likelihood of the best prior draw
 
-MOST_NUMBERS = 128_000_000  # of all stored points, beyond which every other one is dropped
+STEP_RANGE = 0.3  # standard deviation of the log of a trajectory's step size
 
-BESIDE = 8  # float32 numbers that are stored of a point beside its coordinates
-
-USUAL_TEMPERATURES = 20
-
-POLISH = 3
-
-ROW = 2**32  # more than the prior draws of a row
-
-LEAST_AHEAD = 4  # temperatures that are reckoned with until the end, at least
-
-LEAST_MOVES = 2  # at each temperature where time is short
-
-GRADIENT_PRICE = 3  # evaluations that a gradient costs, where it is not known yet
-
-NEGLIGIBLE = 30.0  # nats below the best prior draw
-
-LEAPS = 8  # most leapfrog steps of a trajectory
-
-HMC_SHARE = 5  # walks that are given up for a trajectory
-
-TARGET_ACCEPTANCE = 0.75  # of trajectories
-
-
-@dataclass(frozen=True)
-class Particles:
-    """Weighted draws from the posteriors of several models, every evaluated point among them.
-
-    Points of all temperatures are weighted to the posterior by the mixture of all tempered
-    densities; a rejected proposal counts by the probability that it had.
-
-    Attributes:
-        code: Models, shape (M, L). The same model may stand in several rows.
-        row: Row of ``code`` that each point belongs to, ascending, shape (S,).
-        theta: Padded coordinates, shape (S, D).
-        log_joint: Log joint density, shape (S,), nats.
-        log_weight: Log weight, normalised within each row, shape (S,).
-        ancestor: The prior draw, of those of its row, that each point descends from, shape (S,).
-        log_evidence: Log evidence of each row (p(model) not included), shape (M,), nats. A
-            single run's own error bar is too small, so none is given; repeat rows instead.
-        evaluations: Evaluations of the likelihood, gradients included.
-    """
-
-    code: Tensor
-    row: Tensor
-    theta: Tensor
-    log_joint: Tensor
-    log_weight: Tensor
-    ancestor: Tensor
-    log_evidence: Tensor
-    evaluations: int
-
-    def draw(self, row: Tensor, generator: torch.Generator) -> Tensor:
-        """Indices of points drawn by weight from the given rows, (n,) -> (n,)."""
-        edges = self.log_weight.exp().cumsum(0)
-        ends = self._ends()
-        starts = torch.cat([edges.new_zeros(1), edges[ends[:-1] - 1]])
-        u = torch.rand(len(row), generator=generator, dtype=edges.dtype, device=edges.device)
-        place = starts[row] + u * (edges[ends - 1] - starts)[row]
-        found = torch.searchsorted(edges, place)
-        first = torch.cat([ends.new_zeros(1), ends[:-1]])
-        return torch.minimum(torch.maximum(found, first[row]), ends[row] - 1)
-
-    @property
-    def origin(self) -> Tensor:
-        """The prior draw that each point descends from, as a number of its own, shape (S,)."""
-        return self.row * ROW + self.ancestor
-
-    def _ends(self) -> Tensor:
-        return torch.bincount(self.row, minlength=len(self.code)).cumsum(0)
+FIRST_STEP = 0.4  # size of it, until acceptance rates have tuned it
 
 
 class TemperedSMC:
@@ -123,9 +55,15 @@ class TemperedSMC:
         gradients: Whether to use them; None asks the target.
         budget: Most evaluations, about; temperatures are fewer where it runs out, and there is
             one round of polish at most.
-        deadline: Time by ``time.monotonic`` at which to be done, about: moves, then
+        deadline: Time by :func:`trjmcmc.clock.now` at which to be done, about: moves, then
             temperatures become fewer where time is short.
         generator: Source of randomness.
+        policy: How memory, evaluations and time are spent.
+
+    Attributes:
+        hurried: Whether a temperature came sooner than ``ess`` allows, for lack of time.
+        temperatures: Steps of the temperature so far.
+        evaluations: Evaluations of the likelihood so far, gradients included.
 
     Source:
         Del Moral, Doucet & Jasra (2006), https://doi.org/10.1111/j.1467-9868.2006.00553.x;
@@ -161,6 +99,7 @@ class TemperedSMC:
         budget: int | None = None,
         deadline: float = math.inf,
         generator: torch.Generator,
+        policy: TemperingPolicy = TemperingPolicy(),
     ) -> None:
         if particles < 2 or moves < 1 or not 0 < ess < 1:
             raise ConfigurationError(
@@ -169,69 +108,92 @@ class TemperedSMC:
             )
         self.target, self.code, self.generator = target, code, generator
         self.particles, self.moves, self.ess, self.budget = particles, moves, ess, budget
-        self.deadline = deadline
-        self.polish = POLISH if budget is None else 1
+        self.deadline, self.policy = deadline, policy
+        frugal = budget is not None
+        self.polish = policy.polish_rounds_within_budget if frugal else policy.polish_rounds
         self.gradients = target.differentiable if gradients is None else gradients
-        self.keep = max(particles, STORED // (max(len(code), 1) * USUAL_TEMPERATURES))
+        each = policy.most_stored_points // (max(len(code), 1) * policy.usual_temperatures)
+        self._store = Store(max(particles, each), policy.most_stored_numbers)
         self.evaluations = 0
+        self.temperatures = 0
+        self.hurried = False
         m, device = len(code), target.device
         self.log_evidence = torch.zeros(m, dtype=torch.float64, device=device)
-        self._step_size = torch.full((m, 1, 1), 0.4, dtype=target.dtype, device=device)
+        self._active = target.space.active(code)[:, None]
+        self._step_size = torch.full((m, 1, 1), FIRST_STEP, dtype=target.dtype, device=device)
         self._trajectories_pay: bool | None = None
-        self._store: list[_Stored] = []
-        self._generation: Generation | None = None
+        self._last: Population | None = None  # of the last temperature, until chains leave it
+        self._now: Generation | None = None  # of the present one
         self._polished = 0
-        self._finished: list[tuple[Tensor, Tensor]] = []  # chunks of an evaluation under way
+        self._proposal: Proposal | None = None  # whose evaluation is under way
+        self._evaluated: list[tuple[Tensor, Tensor]] = []  # chunks of it that are done
         self._pace: dict[str, float] = {}  # seconds of a move by kind
-        self.hurried = False  # whether a temperature came sooner than ``ess`` allows
-        self.temperatures = 0
 
     # ---- the loop ---------------------------------------------------------------------------
 
-    def run(self, *, progress: bool = False) -> Particles:
-        """Go on to the posterior."""
+    def run(self, *, deadline: float | None = None, progress: bool = False) -> Particles:
+        """Go on to the posterior.
+
+        Arguments:
+            deadline: Time by :func:`trjmcmc.clock.now` at which to be done from now on; that of the
+                constructor if omitted.
+            progress: Show a bar.
+        """
+        self.deadline = self.deadline if deadline is None else deadline
         with (
             torch.no_grad(),
             progress_bar(progress, total=1.0, desc="pilot", bar_format=BAR) as bar,
         ):
-            if self._generation is None:
-                self._generation = self._prior_generation()
+            if self._last is None and self._now is None:
+                self._last = self._prior_population()
+                self._store.put(self._last, self.log_evidence, self.generator)
             while True:
-                generation = self._generation
-                while not generation.complete:
-                    begun = time.monotonic()
-                    self._advance(generation)
-                    generation.proposed = None
-                    self._pace[generation.schedule[generation.done - 1]] = time.monotonic() - begun
-                    if time.monotonic() > self.deadline:
-                        generation.cut()
-                bar.update(float(generation.temper.min()) - bar.n)
-                self._keep(generation)
-                cold = bool((generation.temper >= 1).all())
-                late = time.monotonic() > self.deadline
-                if cold and (late or self._polished == self.polish):
-                    break
-                self._polished += cold
-                if self.temperatures == MAX_TEMPERATURES:
-                    raise ConvergenceError(
-                        f"tempering reached only {float(generation.temper.min()):.3g} in "
-                        f"{MAX_TEMPERATURES} steps"
-                    )
-                self._generation = self._next_generation(generation)
-        return self._collect()
+                if self._last is not None:
+                    if self._arrived(self._last):
+                        break
+                    self._now, self._last = self._next_generation(self._last), None
+                assert self._now is not None
+                self._make_moves(self._now)
+                self._store.put(self._now, self.log_evidence, self.generator)
+                bar.update(float(self._now.temper.min()) - bar.n)
+                self._now, self._last = None, self._now
+        log_model = self.target.space.log_prior(self.code).double()
+        return self._store.weighed(self.code, log_model, self.log_evidence, self.evaluations)
 
-    def _prior_generation(self) -> Generation:
-        m, n = len(self.code), self.particles
-        size = n * (1 + self.moves)
-        theta = self.target.sample_prior(self.code.repeat_interleave(size, 0), self.generator)
-        temper = torch.zeros(m, 1, dtype=torch.float64, device=self.target.device)
-        first = Generation(temper, self.target.space.active(self.code)[:, None], ["prior"])
-        first.proposed = (theta.view(m, size, -1), None, 0.0)
-        return first
+    def _arrived(self, last: Population) -> bool:
+        """Whether the posterior is reached, and polished unless there was no time."""
+        coldest = float(last.temper.min())
+        late = clock.now() > self.deadline
+        if coldest >= 1 and (late or self._polished == self.polish):
+            return True
+        self._polished += coldest >= 1
+        if self.temperatures == MAX_TEMPERATURES:
+            raise ConvergenceError(
+                f"tempering reached only {coldest:.3g} in {MAX_TEMPERATURES} steps"
+            )
+        return False
 
-    def _next_generation(self, last: Generation) -> Generation:
+    def _prior_population(self) -> Population:
+        """Prior draws: as many as chains visit points at a later temperature."""
+        m, n = len(self.code), self.particles * (1 + self.moves)
+        if self._proposal is None:  # else a likelihood failed here before
+            theta = self.target.sample_prior(self.code.repeat_interleave(n, 0), self.generator)
+            self._proposal = Proposal(theta.view(m, n, -1))
+        begun = clock.now()
+        theta = self._proposal.theta
+        usable = theta.isfinite().all(-1)
+        theta = torch.where(usable[..., None], theta, 0.0)
+        log_prior, log_likelihood = self._evaluate(theta)
+        usable &= ~_piled(theta, log_likelihood)
+        log_likelihood = torch.where(usable, log_likelihood, -math.inf)
+        found = Population.of_draws(theta, log_prior, log_likelihood)
+        self._proposal = None
+        self._pace["prior"] = clock.now() - begun
+        return found
+
+    def _next_generation(self, last: Population) -> Generation:
         log_likelihood, weight = last.log_likelihood, last.weight
-        if last.schedule == ["prior"] and not bool((weight > 0).any(1).all()):
+        if not self.temperatures and not bool((weight > 0).any(1).all()):
             bad = int((weight > 0).any(1).logical_not().nonzero()[0, 0])
             label = self.target.space.label(self.code[bad : bad + 1])[0]
             raise UnreachableError(
@@ -246,17 +208,24 @@ class TemperedSMC:
         log_weight = weight.log() + torch.where(weight > 0, step * log_likelihood, 0.0)
         self.log_evidence += log_weight.logsumexp(1)
         self.temperatures += 1
-        p = log_weight.softmax(1)
-        new = Generation((last.temper + step).clamp(max=1), last.active, schedule)
-        new.begin(last, p, self.particles, self.generator)
-        return new
+        return Generation(
+            last,
+            (last.temper + step).clamp(max=1),
+            log_weight.softmax(1),
+            self.particles,
+            schedule=schedule,
+            active=self._active,
+            generator=self.generator,
+            policy=self.policy.moves,
+        )
 
     def _schedule(self) -> list[str]:
         if not self.gradients:
             return ["walk"] * self.moves
-        few = max(1, self.moves // HMC_SHARE)
+        each = self.policy.walks_a_trajectory
+        few = max(1, self.moves // each)
         if self._trajectories_pay is None:
-            return ["trajectory", *["walk"] * HMC_SHARE] * max(1, few // 2)
+            return ["trajectory", *["walk"] * each] * max(1, few // 2)
         if self._trajectories_pay:
             return ["trajectory", "walk"] * few
         return ["walk"] * self.moves + ["trajectory"]
@@ -265,75 +234,77 @@ class TemperedSMC:
         """As many of the moves as there is time for at each of the temperatures ahead."""
         if math.isinf(self.deadline):
             return schedule
-        ahead = max(LEAST_AHEAD, USUAL_TEMPERATURES - self.temperatures)
-        each = max(0.0, self.deadline - time.monotonic()) / ahead
+        usual = self.policy.usual_temperatures - self.temperatures
+        ahead = max(self.policy.fewest_temperatures_ahead, usual)
+        each = max(0.0, self.deadline - clock.now()) / ahead
         if self._seconds(schedule) <= each:
             return schedule
         if self._seconds(["trajectory"]) > each / 2:
             schedule = ["walk"] * self.moves
         moves = int(len(schedule) * each / self._seconds(schedule))
-        return schedule[: max(LEAST_MOVES, moves)]
+        return schedule[: max(self.policy.fewest_moves, moves)]
 
     def _seconds(self, schedule: list[str]) -> float:
         """Seconds that some moves take, from those made so far."""
         walk = self._pace.get("walk", self._pace.get("prior", 0.0) / (1 + self.moves))
-        guess = {"walk": walk, "trajectory": GRADIENT_PRICE * LEAPS * walk}
+        gradients = self.policy.most_leapfrog_steps * self.policy.gradient_price
+        guess = {"walk": walk, "trajectory": gradients * walk}
         return sum(self._pace.get(kind, guess[kind]) for kind in schedule)
 
     def _temperatures_left(self, schedule: list[str]) -> float:
         """How many temperatures budget and deadline leave room for, those at 1 not counted."""
         left = math.inf
         if self.budget is not None:
-            each = sum(LEAPS + 2 if kind == "trajectory" else 1 for kind in schedule)
+            leaps = self.policy.most_leapfrog_steps + 2
+            each = sum(leaps if kind == "trajectory" else 1 for kind in schedule)
             spent = len(self.code) * self.particles * each
             left = (self.budget - self.evaluations) // spent - self.polish
         if not math.isinf(self.deadline):
-            room = self.deadline - time.monotonic()
+            room = self.deadline - clock.now()
             left = min(left, room // max(self._seconds(schedule), 1e-9))
         return left
 
     # ---- moves ------------------------------------------------------------------------------
 
-    def _advance(self, now: Generation) -> None:
-        kind = now.schedule[now.done]
-        if now.proposed is None:  # else a likelihood failed here before
-            if kind == "trajectory":
-                now.proposed = self._trajectory(now)
-            else:
-                now.proposed = (now.walk(self.generator), None, 0.0)
-        theta, gradient, log_ratio = now.proposed
-        if kind == "prior":
-            usable = theta.isfinite().all(-1)
-            theta = torch.where(usable[..., None], theta, 0.0)
-            log_prior, log_likelihood = self._evaluate(now, theta)
-            usable &= ~_piled(theta, log_likelihood)
-            now.fill(theta, log_prior, torch.where(usable, log_likelihood, -math.inf))
-            return
-        log_prior, log_likelihood = self._evaluate(now, theta)
-        chance = now.move(theta, log_prior, log_likelihood, log_ratio, gradient, self.generator)
-        if kind == "trajectory":
-            rate = chance.mean(1).to(self._step_size.dtype) - TARGET_ACCEPTANCE
-            self._step_size *= torch.exp(0.5 * rate)[:, None, None]
-        elif "trajectory" in now.schedule:
-            now.gradient = None
+    def _make_moves(self, now: Generation) -> None:
+        """The moves of a temperature, or as many as there is time for."""
+        while not now.complete:
+            begun = clock.now()
+            kind = now.schedule[now.done]
+            self._move(now, kind)
+            self._pace[kind] = clock.now() - begun
+            if clock.now() > self.deadline:
+                now.cut()
+        pay = now.trajectories_pay
+        self._trajectories_pay = self._trajectories_pay if pay is None else pay
 
-    def _trajectory(self, now: Generation) -> tuple[Tensor, Tensor, Tensor]:
+    def _move(self, now: Generation, kind: str) -> None:
+        """One move of every chain; goes on with the same proposal if a likelihood failed."""
+        if self._proposal is None:
+            walks = kind == "walk"
+            self._proposal = now.walk(self.generator) if walks else self._trajectory(now)
+        log_prior, log_likelihood = self._evaluate(self._proposal.theta)
+        chance = now.move(self._proposal, log_prior, log_likelihood, self.generator)
+        self._proposal = None
+        if kind == "trajectory":
+            rate = chance.mean(1).to(self._step_size.dtype) - self.policy.trajectory_acceptance
+            self._step_size *= torch.exp(0.5 * rate)[:, None, None]
+
+    def _trajectory(self, now: Generation) -> Proposal:
         """A Hamiltonian trajectory of random length, in the coordinates of the particles."""
         like, generator = now.theta_now, self.generator
-        if now.gradient is None:
-            now.gradient = self._gradient(now, like)
-        factor = now.factor * now.size.sqrt() / 2.38
+        start = self._gradient(now, like) if now.gradient is None else now.gradient
+        factor = now.factor * now.size.sqrt() / OPTIMAL_WALK
         spread = torch.randn(*like.shape[:2], 1, generator=generator, device=like.device)
-        size = self._step_size * torch.exp(0.3 * spread.to(like.dtype))
+        size = self._step_size * torch.exp(STEP_RANGE * spread.to(like.dtype))
         momentum = torch.randn(
             like.shape, generator=generator, dtype=like.dtype, device=like.device
         )
         begun = momentum.square().sum(-1)
-        theta, gradient = like, now.gradient
-        leaps = int(
-            torch.randint(LEAPS // 2, LEAPS + 1, (), generator=generator, device=like.device)
-        )
-        for _ in range(leaps):
+        theta, gradient = like, start
+        most = self.policy.most_leapfrog_steps
+        leaps = torch.randint(most // 2, most + 1, (), generator=generator, device=like.device)
+        for _ in range(int(leaps)):
             momentum = momentum + 0.5 * size * (gradient @ factor)
             theta = theta + size * (momentum @ factor.mT)
             gradient = self._gradient(now, theta)
@@ -341,7 +312,7 @@ class TemperedSMC:
         lost = ~(theta.isfinite().all(-1) & momentum.isfinite().all(-1))
         energy = 0.5 * (begun - momentum.square().sum(-1))
         theta = torch.where(lost[..., None] | ~now.active, like, theta)
-        return theta, gradient, torch.where(lost, -math.inf, energy)
+        return Proposal(theta, torch.where(lost, -math.inf, energy), (start, gradient))
 
     def _gradient(self, now: Generation, theta: Tensor) -> Tensor:
         m, n, d = theta.shape
@@ -357,114 +328,23 @@ class TemperedSMC:
         self.evaluations += len(flat)
         return torch.cat(parts).nan_to_num(0.0, 0.0, 0.0).view(m, n, d)
 
-    def _evaluate(self, now: Generation, theta: Tensor) -> tuple[Tensor, Tensor]:
+    def _evaluate(self, theta: Tensor) -> tuple[Tensor, Tensor]:
         """Log prior (p(model) not included) and log likelihood, -inf where impossible."""
         m, n, d = theta.shape
         code = self.code.repeat_interleave(n, 0)
         chunks = list(zip(code.split(CHUNK), theta.reshape(m * n, d).split(CHUNK), strict=True))
-        for rows in chunks[len(self._finished) :]:
+        for rows in chunks[len(self._evaluated) :]:
             log_prior, log_likelihood = self.target.log_prior_and_likelihood(*rows)
             total = torch.where(log_prior == -math.inf, log_prior, log_prior + log_likelihood)
             self.target.check_finite(*rows, total)
-            self._finished.append((log_prior, log_likelihood))
+            self._evaluated.append((log_prior, log_likelihood))
             self.evaluations += len(log_prior)
         log_prior, log_likelihood = (
-            torch.cat(x).view(m, n).double() for x in zip(*self._finished, strict=True)
+            torch.cat(x).view(m, n).double() for x in zip(*self._evaluated, strict=True)
         )
-        self._finished = []
+        self._evaluated = []
         log_prior = log_prior - self.target.space.log_prior(self.code)[:, None]
         return log_prior, torch.where(log_prior == -math.inf, -math.inf, log_likelihood)
-
-    # ---- what remains -----------------------------------------------------------------------
-
-    def _keep(self, now: Generation) -> None:
-        """Put the points of a temperature aside, thinned where there are very many."""
-        if {"trajectory", "walk"} <= set(now.schedule) and self.target.dim:
-            self._trajectories_pay = now.trajectories_pay
-        weight, n = now.weight, now.weight.shape[1]
-        index = torch.arange(n, device=weight.device).expand(len(weight), -1)
-        share = weight
-        if n > self.keep:
-            index = systematic(weight, self.keep, self.generator)
-            share = torch.full_like(index, 1 / self.keep, dtype=weight.dtype)
-        rows = torch.arange(len(weight), device=weight.device)[:, None].expand_as(index)
-        used = (share > 0) & (now.log_likelihood.gather(1, index) > -math.inf)
-        flat = now.theta.flatten(0, 1)
-        where = (index + n * torch.arange(len(weight), device=index.device)[:, None])[used]
-        self._store.append(
-            _Stored(
-                rows[used],
-                flat[where],
-                now.log_prior.flatten()[where],
-                now.log_likelihood.flatten()[where],
-                share[used].log() + math.log(n),
-                now.ancestor.gather(1, index)[used],
-                now.temper[:, 0],
-                self.log_evidence.clone(),
-                n,
-            )
-        )
-        each = self.target.dim + BESIDE
-        if sum(len(s.row) for s in self._store) * each > MOST_NUMBERS:
-            self._store = [s.halved() for s in self._store]
-            self.keep = max(1, self.keep // 2)
-
-    def _collect(self) -> Particles:
-        """Weigh the points of all temperatures to the posterior, row by row."""
-        m = len(self.code)
-        row, theta, log_prior, log_likelihood, log_count, ancestor = (
-            torch.cat([getattr(s, name) for s in self._store])
-            for name in ("row", "theta", "log_prior", "log_likelihood", "log_count", "ancestor")
-        )
-        mixture = torch.full_like(log_likelihood, -math.inf)
-        for s in self._store:  # log sum over temperatures of n L^beta / Z_beta
-            offset = math.log(s.size) - s.log_evidence
-            mixture = torch.logaddexp(mixture, s.temper[row] * log_likelihood + offset[row])
-        log_weight = log_count + log_likelihood - mixture
-        order = torch.argsort(row, stable=True)
-        row, log_weight = row[order], log_weight[order]
-        log_weight = log_weight - group_logsumexp(log_weight, row, m)[row]
-        log_model = self.target.space.log_prior(self.code).double()
-        return Particles(
-            self.code,
-            row,
-            theta[order],
-            (log_prior + log_likelihood)[order] + log_model[row],
-            log_weight,
-            ancestor[order],
-            self.log_evidence.clone(),
-            self.evaluations,
-        )
-
-
-@dataclass(frozen=True)
-class _Stored:
-    """Points of one temperature: flat, with the number of draws that each stands for."""
-
-    row: Tensor
-    theta: Tensor
-    log_prior: Tensor
-    log_likelihood: Tensor
-    log_count: Tensor
-    ancestor: Tensor
-    temper: Tensor
-    log_evidence: Tensor
-    size: int
-
-    def halved(self) -> _Stored:
-        """Every other point, each for two."""
-        some = slice(None, None, 2)
-        columns = self.row, self.theta, self.log_prior, self.log_likelihood
-        row, theta, log_prior, log_likelihood = (x[some].clone() for x in columns)
-        return replace(
-            self,
-            row=row,
-            theta=theta,
-            log_prior=log_prior,
-            log_likelihood=log_likelihood,
-            log_count=self.log_count[some] + math.log(2),
-            ancestor=self.ancestor[some].clone(),
-        )
 
 
 def _forced(temper: Tensor, left: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""Posterior draws to train on that come from elsewhere: emcee, or the user's own arrays."""
+"""Posterior draws to train on, by emcee's affine-invariant ensembles."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..draws import Pool
 from ..errors import ConfigurationError, ConvergenceWarning, TargetError, warn_user
 from ..target.target import Target
 
-CANDIDATES = 50  # prior draws for each walker that starts at one of them
+CANDIDATES = 50  # prior draws a walker, among which starts are chosen by likelihood
 
-FEW = 500  # effective draws below which there is a warning
+FEWEST_DRAWS = 500  # effective ones of a model, below which there is a warning
 
 
 def emcee_pool(
@@ -41,7 +41,8 @@ def emcee_pool(
         progress: Show emcee's bar.
 
     Raises:
-        TargetError: A model has no prior draw of finite density.
+        ConfigurationError: Fewer than ten steps, or than four walkers.
+        TargetError: A model has too few prior draws of finite density.
 
     Source:
         Foreman-Mackey et al. (2013), https://doi.org/10.1086/670067
@@ -108,10 +109,10 @@ def _one_model(
     kept = ensemble.get_chain(discard=steps // 2)
     with np.errstate(invalid="ignore", divide="ignore"):  # walkers that never moved
         tau = float(np.max(emcee.autocorr.integrated_time(kept, tol=0, quiet=True)))
-    if not kept.shape[0] * walkers > FEW * tau:
+    if not kept.shape[0] * walkers > FEWEST_DRAWS * tau:
         warn_user(
             f"emcee: {steps} steps of {walkers} walkers in model {label!r} are worth fewer than "
-            f"{FEW} draws (autocorrelation time {tau:.0f}): poor ones to train on",
+            f"{FEWEST_DRAWS} draws (autocorrelation time {tau:.0f}): poor ones to train on",
             ConvergenceWarning,
         )
     thin = max(1, int(tau / 2)) if math.isfinite(tau) else 1

@@ -1,1 +1,21 @@
-"""Pictures: tables and arrays in, axes out."""
+"""Pictures: tables and arrays in, axes out; matplotlib is imported when one is drawn."""
+
+from .components import plot_averaged, plot_components
+from .evidences import plot_evidence, plot_jumps, plot_pareto
+from .models import plot_inclusion, plot_models, plot_running
+from .samplers import plot_comparison, plot_repeats
+from .training import plot_fit
+
+__all__ = [
+    "plot_averaged",
+    "plot_comparison",
+    "plot_components",
+    "plot_evidence",
+    "plot_fit",
+    "plot_inclusion",
+    "plot_jumps",
+    "plot_models",
+    "plot_pareto",
+    "plot_repeats",
+    "plot_running",
+]

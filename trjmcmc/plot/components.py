@@ -2,46 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib import pyplot as plt
-from numpy.typing import ArrayLike
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ConfigurationError
-from .style import GREY, PALETTE
+from .style import GREY, PALETTE, axes_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from ..result.result import Result
 
+Array = NDArray[np.floating]
 
-MOST_POINTS = 20_000
+MOST_POINTS = 20_000  # components drawn as points, of each entry
 
-BINS = 120
+BINS = 120  # of the intensity
 
-LABEL = 34.0  # points that the probability beside an interval takes, the gap after it included
+LABEL = 34.0  # points of type that a probability beside its interval takes, with a gap after it
 
 
 def plot_components(
-    result: Result,
+    table: pd.DataFrame,
+    parts: Mapping[str, Array],
+    entry: NDArray[np.integer],
+    draws: int,
     x: str,
     y: str | None = None,
     ax: Axes | None = None,
     *,
-    kind: str | int | None,
     interval: float,
 ) -> Axes:
     """Where components are, in the colours of their entries; grey ones belong to none.
 
     Bars are the intervals of the catalogue, with the probability of each entry.
+
+    Arguments:
+        table: The catalogue: indexed by entry, from 1; ``probability``, and for each parameter
+            the columns ``_mean``, ``_low`` and ``_high``.
+        parts: The components of all draws: by parameter, shape (n,).
+        entry: Entry of each component, 0 where it belongs to none, shape (n,).
+        draws: Number of draws that they are from.
+        x: A parameter. Of this alone, its intensity: components per unit, on average over draws.
+        y: Another parameter: components as points in the plane.
+        ax: Where to draw.
+        interval: Probability of the intervals in the table.
+
+    Raises:
+        ConfigurationError: No such parameter.
     """
-    size = (6, 3.5) if y is None else (5.5, 4.5)
-    ax = ax if ax is not None else plt.subplots(figsize=size, layout="constrained")[1]
-    table = result.catalogue(kind, interval=interval)
-    parts, entry = result.components(kind)
+    ax = axes_of(ax, *((6, 3.5) if y is None else (5.5, 4.5)))
     for name in (x,) if y is None else (x, y):
         if name not in parts:
             raise ConfigurationError(f"plot_components: no {name!r}; there are {sorted(parts)}")
@@ -49,7 +62,7 @@ def plot_components(
     shown = [(0, GREY), *colours.items()]
     low, high = _frame(parts[x], table, x)
     if y is None:
-        top = _draw_intensity(ax, result, [parts[x][entry == e] for e, _ in shown], (low, high))
+        top = _draw_intensity(ax, draws, [parts[x][entry == e] for e, _ in shown], (low, high))
         _lay_out(ax, table, x, colours, top, (low, high))
         ax.set_ylabel(f"components per unit of {x}")
     else:
@@ -80,10 +93,12 @@ def _frame(values: Any, table: Any, name: str) -> tuple[float, float]:
     return min(ends) - edge, max(ends) + edge
 
 
-def _draw_intensity(ax: Axes, result: Result, values: Any, limits: tuple[float, float]) -> float:
+def _draw_intensity(
+    ax: Axes, draws: int, values: Sequence[Array], limits: tuple[float, float]
+) -> float:
     """Stacked bars whose area is the mean number of components a draw; returns their height."""
     bins = np.linspace(*limits, BINS + 1)
-    each = 1 / (result.raw.code[..., 0].numel() * (bins[1] - bins[0]))
+    each = 1 / (draws * (bins[1] - bins[0]))
     height = np.zeros(BINS)
     for i, own in enumerate(values):
         colour = GREY if i == 0 else PALETTE[(i - 1) % (len(PALETTE) - 1)]
@@ -119,28 +134,37 @@ def _lay_out(
 
 
 def plot_averaged(
-    result: Result,
     grid: ArrayLike,
-    f: Callable[..., Any] | Mapping[str, Callable[..., Any]],
+    mean: Array,
+    lower: Array,
+    upper: Array,
     data: Any = None,
     ax: Axes | None = None,
-    **settings: Any,
 ) -> Axes:
-    """A function on a grid, averaged over models, with its pointwise band and data behind."""
-    ax = ax if ax is not None else plt.subplots(figsize=(6, 3.5), layout="constrained")[1]
+    """A curve, averaged over models, with its pointwise 90 % band and data behind.
+
+    Arguments:
+        grid: Where the curve is known, shape (n,).
+        mean, lower, upper: Mean, 5 % and 95 % quantile of the curve there, shape (n,).
+        data: A tuple of arrays (x, y) as points, one array as a histogram of area 1.
+        ax: Where to draw.
+
+    Raises:
+        ConfigurationError: The curve does not fit the grid.
+    """
     at = np.asarray(grid, dtype=float)
-    said = result.predict(f, **settings)
-    if at.ndim != 1 or said.mean.shape != at.shape:
+    if at.ndim != 1 or mean.shape != at.shape:
         raise ConfigurationError(
             f"plot_averaged: expected a grid (n,) and values (draws, n), got {at.shape} and "
-            f"(draws, {', '.join(map(str, said.mean.shape))})"
+            f"(draws, {', '.join(map(str, mean.shape))})"
         )
+    ax = axes_of(ax, 6, 3.5)
     if isinstance(data, tuple):
         ax.plot(*data, ".", ms=3, color=GREY, label="data")
     elif data is not None:
         edges = np.histogram_bin_edges(np.asarray(data), "fd").tolist()
         ax.hist(np.asarray(data), edges, density=True, color="lightgrey", label="data")
-    ax.fill_between(at, said.lower, said.upper, color=PALETTE[5], alpha=0.5, lw=0, label="90 %")
-    ax.plot(at, said.mean, color=PALETTE[0], lw=1.5, label="mean over all models")
+    ax.fill_between(at, lower, upper, color=PALETTE[5], alpha=0.5, lw=0, label="90 %")
+    ax.plot(at, mean, color=PALETTE[0], lw=1.5, label="mean over all models")
     ax.legend(frameon=False, fontsize=8)
     return ax

@@ -2,42 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib import pyplot as plt
+import pandas as pd
 
 from ..errors import TRJError
-from ..estimate.importance import ENDLESS_K
-from .style import COLOUR_OF, PALETTE, ROUTES, spread_labels
+from .style import COLOUR_OF, PALETTE, ROUTES, axes_of, spread_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from ..result.result import Result
+
+MOST_MODELS = 16  # models in a picture
+
+TOO_WIDE = 5.0  # smallest errors of a route; one with a larger error would dwarf the others
 
 
-MOST_MODELS = 16
-
-TOO_WIDE = 5.0  # times the smallest error: a route that would dwarf the others
-
-
-def plot_evidence(result: Result, ax: Axes | None = None) -> Axes:
+def plot_evidence(
+    table: pd.DataFrame, exact: Mapping[str, float] | None = None, ax: Axes | None = None
+) -> Axes:
     """Log evidence of each model by every route, less the combined one, two standard errors.
 
     Estimates that carry a warning are hollow. The frame is that of the routes whose errors are of
     one size; triangles at its edge show where bars of the others run out of it.
+
+    Arguments:
+        table: One row a model, with a column of log evidences and a column ``_se`` for each
+            route, nats, and ``combined``, ``probability`` and ``note``.
+        exact: Log evidences by label, nats, where they are known.
+        ax: Where to draw.
     """
-    table = result.evidence()
     found = table[np.isfinite(table["combined"])].nlargest(MOST_MODELS, "probability").index
     unknown = table.index[~np.isfinite(table["combined"])][: MOST_MODELS - len(found)]
     table = table[table.index.isin(found) | table.index.isin(unknown)]
-    size = (max(6.0, 1.1 + 0.8 * len(table)), 3.5)
-    ax = ax if ax is not None else plt.subplots(figsize=size, layout="constrained")[1]
+    ax = axes_of(ax, max(6.0, 1.1 + 0.8 * len(table)), 3.5)
     routes = [r for r in ROUTES if r in table and np.isfinite(table[f"{r}_se"]).any()]
     x = np.arange(len(table))
-    exact = result.truth.log_evidence if result.truth is not None else {}
-    gap = np.array([exact.get(str(m), np.nan) for m in table.index]) - table["combined"]
+    gap = np.array([(exact or {}).get(str(m), np.nan) for m in table.index]) - table["combined"]
     low, high = _within_reach(table, routes)
     doubted = False
     for i, route in enumerate(routes):
@@ -84,16 +87,19 @@ def _within_reach(table: Any, routes: list[str]) -> tuple[float, float]:
     return -most, 1.9 * most
 
 
-def plot_jumps(result: Result, ax: Axes | None = None) -> Axes:
-    """Chance that a jump goes from row to column and is accepted, as a heat map."""
-    rates = result.jumps()
-    share = {m: float(result.visited(str(m)).mean()) for m in rates.index}
+def plot_jumps(rates: pd.DataFrame, share: Mapping[str, float], ax: Axes | None = None) -> Axes:
+    """Chance that a jump goes from row to column and is accepted, as a heat map.
+
+    Arguments:
+        rates: Those chances, from row to column, by label.
+        share: Share of the draws in each model, by label; the most visited models are shown.
+        ax: Where to draw.
+    """
     often = sorted((m for m in share if share[m]), key=lambda m: -share[m])[:MOST_MODELS]
     seen = [m for m in rates.index if m in often]
     rates = rates.loc[seen, seen]
     n = len(rates)
-    size = (2.4 + 0.62 * max(n, 3), 1.4 + 0.5 * max(n, 3))
-    ax = ax if ax is not None else plt.subplots(figsize=size, layout="constrained")[1]
+    ax = axes_of(ax, 2.4 + 0.62 * max(n, 3), 1.4 + 0.5 * max(n, 3))
     image = ax.imshow(rates, cmap="cividis", vmin=0)
     top = float(np.nanmax(rates.to_numpy(), initial=0.0))
     for i, j in np.ndindex(n, n):
@@ -109,23 +115,29 @@ def plot_jumps(result: Result, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def plot_pareto(result: Result, ax: Axes | None = None) -> Axes:
-    """Pareto shape of the importance weights by model; above 0.5 they have no variance.
+def plot_pareto(shape: Mapping[str, float], endless: float, ax: Axes | None = None) -> Axes:
+    """Pareto shape of the importance weights by model.
 
     Shapes below -1 and above 2 are drawn there.
+
+    Arguments:
+        shape: Pareto shape by label.
+        endless: Pareto shape above which weights have no variance.
+        ax: Where to draw.
+
+    Raises:
+        TRJError: There is none.
     """
-    found = result.pareto_k
-    if not found:
+    if not shape:
         raise TRJError("plot_pareto: no map has weighed the models")
-    labels = [m for m in result.models if m in found]
-    size = (max(4.0, 1.1 + 0.5 * len(labels)), 3.0)
-    ax = ax if ax is not None else plt.subplots(figsize=size, layout="constrained")[1]
-    k = np.clip([found[m] for m in labels], -1.0, 2.0)
+    labels = list(shape)
+    ax = axes_of(ax, max(4.0, 1.1 + 0.5 * len(labels)), 3.0)
+    k = np.clip(list(shape.values()), -1.0, 2.0)
     x = np.arange(len(labels))
-    colours = [PALETTE[1] if value > ENDLESS_K else PALETTE[0] for value in k]
+    colours = [PALETTE[1] if value > endless else PALETTE[0] for value in k]
     ax.scatter(x, k, c=colours, s=28, zorder=3)
-    ax.axhline(ENDLESS_K, color="black", lw=1, ls="--", label="no variance above")
-    low, high = min(float(k.min()), ENDLESS_K), max(float(k.max()), ENDLESS_K)
+    ax.axhline(endless, color="black", lw=1, ls="--", label="no variance above")
+    low, high = min(float(k.min()), endless), max(float(k.max()), endless)
     edge = 0.15 * max(high - low, 0.5)
     ax.set_xlim(-0.6, len(labels) - 0.4)
     ax.set_ylim(low - edge, high + 2 * edge)  # room for the legend

@@ -1,23 +1,23 @@
-"""Pictures of fits and results; Okabe and Ito's colour-blind-safe palette."""
+"""Pictures of the probabilities of models and items."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib import pyplot as plt
-from matplotlib.ticker import MaxNLocator
+import pandas as pd
+from numpy.typing import NDArray
 
-from ..space.counts import Counts
-from .style import COLOUR_OF, PALETTE, reach_of, spread_labels
+from .style import COLOUR_OF, PALETTE, axes_of, reach_of, spread_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from ..result.result import Result
 
+Exact = Mapping[str, float]
 
-MOST_LINES = 8
+MOST_LINES = 8  # models in a picture of running estimates
 
 
 def _hollow(bars: Any, se: Any) -> None:
@@ -29,12 +29,14 @@ def _hollow(bars: Any, se: Any) -> None:
         unknown[0].set_label("error not known")
 
 
-def plot_inclusion(result: Result, ax: Axes | None = None) -> Axes:
-    """Bars of the probability that each item is in, with two standard errors."""
-    table = result.inclusion_probabilities()
-    if ax is None:
-        size = (5, 1 + 0.22 * len(table))
-        ax = plt.subplots(figsize=size, layout="constrained")[1]
+def plot_inclusion(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """Bars of the probability that each item is in the model, with two standard errors.
+
+    Arguments:
+        table: Indexed by item, with the columns ``probability`` and ``se``.
+        ax: Where to draw.
+    """
+    ax = axes_of(ax, 5, 1 + 0.22 * len(table))
     place, reach = np.arange(len(table)), reach_of(table["probability"], table["se"])
     bars = ax.barh(place, table["probability"], color=PALETTE[5])
     _hollow(bars, table["se"])
@@ -47,14 +49,17 @@ def plot_inclusion(result: Result, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def plot_models(result: Result, ax: Axes | None = None) -> Axes:
+def plot_models(table: pd.DataFrame, exact: Exact | None = None, ax: Axes | None = None) -> Axes:
     """Bars of model probabilities with two standard errors, beside combined ones and truth.
 
-    Numbers of components stand on an axis of numbers, with their prior.
+    Arguments:
+        table: Indexed by model, with the columns ``visits``, ``combined``, ``importance``, and
+            the standard error ``_se`` of each. With a column ``prior`` it is indexed by numbers
+            of components, which stand on an axis of numbers with their prior.
+        exact: Probabilities by label, where they are known; None draws no legend for them.
+        ax: Where to draw.
     """
-    ax = ax if ax is not None else plt.subplots(figsize=(6, 3.5), layout="constrained")[1]
-    counts = isinstance(result.space, Counts) and len(result.space.kinds) == 1
-    table = _of_counts(result) if counts else result.model_probabilities()
+    ax, counts = axes_of(ax, 6, 3.5), "prior" in table
     x = table.index.to_numpy() if counts else np.arange(len(table))
     bars = ax.bar(x, table["visits"], color=PALETTE[5], label="visits, ± 2 standard errors")
     _hollow(bars, table["visits_se"])
@@ -68,11 +73,13 @@ def plot_models(result: Result, ax: Axes | None = None) -> Axes:
         known = error.notna().to_numpy()
         label = f"{route} evidences"
         ax.plot(x[known] + 0.22, table[route][known], "D", ms=4, color=colour, label=label)
-    if result.truth is not None:
-        known = [result.truth.probabilities.get(str(label), np.nan) for label in table.index]
+    if exact is not None:
+        known = [exact.get(str(label), np.nan) for label in table.index]
         ax.plot(x, known, "_", ms=22, mew=2, color="black", label="exact")
     if counts:
         ax.plot(x, table["prior"], color="black", lw=1, ls=":", label="prior")
+        from matplotlib.ticker import MaxNLocator
+
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ax.set_xlim(x[0] - 1, x[-1] + 1)
     else:
@@ -84,42 +91,39 @@ def plot_models(result: Result, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def plot_running(result: Result, ax: Axes | None = None, *, chains: int = 0) -> Axes:
-    """Share of the visits so far of the most probable models, over all chains.
+def plot_running(
+    visited: Mapping[str, NDArray[np.bool_]],
+    thin: int = 1,
+    exact: Exact | None = None,
+    ax: Axes | None = None,
+    *,
+    chains: int = 0,
+) -> Axes:
+    """Share of the visits so far of the most visited models, over all chains.
 
     Arguments:
-        result: The run.
+        visited: By label, whether each draw is in the model, shape (chain, draw).
+        thin: Kernel steps between draws.
+        exact: Probabilities by label, where they are known.
         ax: Where to draw.
         chains: Show so many single chains as thin lines beside their mean.
     """
-    ax = ax if ax is not None else plt.subplots(figsize=(6, 3.5), layout="constrained")[1]
-    table = result.model_probabilities()
-    labels = [label for label in result.models if table.loc[label, "visits"] > 0]
-    labels = sorted(labels, key=lambda label: -float(table.loc[label, "visits"]))[:MOST_LINES]
-    steps = np.arange(1, result.raw.n_draws + 1) * result.raw.thin
-    for i, label in enumerate(label for label in result.models if label in labels):
-        share = result.visited(label).mean(0).cumsum() / np.arange(1, result.raw.n_draws + 1)
-        colour = PALETTE[i % len(PALETTE)]
-        ax.plot(steps, share, color=colour, lw=1.4, label=label)
-        single = result.visited(label)[:chains].cumsum(1) / np.arange(1, result.raw.n_draws + 1)
-        for line in single:
-            ax.plot(steps, line, color=colour, lw=0.5, alpha=0.5)
-        if result.truth is not None and label in result.truth.probabilities:
-            ax.axhline(result.truth.probabilities[label], color=colour, lw=0.8, ls="--")
-    title = f"mean of {result.raw.n_chains} chains"
-    title += f", thin: {min(chains, result.raw.n_chains)} of them" if chains else ""
+    ax = axes_of(ax, 6, 3.5)
+    share = {label: float(inside.mean()) for label, inside in visited.items() if inside.any()}
+    often = sorted(share, key=lambda label: -share[label])[:MOST_LINES]
+    n_chains, n_draws = next(iter(visited.values())).shape
+    so_far = np.arange(1, n_draws + 1)
+    for i, label in enumerate(label for label in visited if label in often):
+        inside, colour = visited[label], PALETTE[i % len(PALETTE)]
+        ax.plot(so_far * thin, inside.mean(0).cumsum() / so_far, color=colour, lw=1.4, label=label)
+        for line in inside[:chains].cumsum(1) / so_far:
+            ax.plot(so_far * thin, line, color=colour, lw=0.5, alpha=0.5)
+        if exact is not None and label in exact:
+            ax.axhline(exact[label], color=colour, lw=0.8, ls="--")
+    title = f"mean of {n_chains} chains"
+    title += f", thin: {min(chains, n_chains)} of them" if chains else ""
     ax.set_xlabel("steps after warm-up")
     ax.set_ylabel("p(model | data) so far")
-    ax.set_title(title + (", dashed: exact" if result.truth is not None else ""), fontsize=9)
+    ax.set_title(title + (", dashed: exact" if exact is not None else ""), fontsize=9)
     ax.legend(frameon=False, fontsize=8, ncols=2)
     return ax
-
-
-def _of_counts(result: Result) -> Any:
-    """Probabilities of the numbers between those that were visited."""
-    table = result.counts().droplevel("kind")
-    seen = table.index[table["probability"] > 0]
-    table = table.loc[seen.min() : seen.max()]
-    if any(result._best_route(m).warning for m in result._weighed):
-        table[["combined", "combined_se"]] = np.nan
-    return table.rename(columns={"probability": "visits", "se": "visits_se"})

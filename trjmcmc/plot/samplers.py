@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib import pyplot as plt
+import pandas as pd
 from numpy.typing import ArrayLike
 
-from .style import PALETTE, spread_labels
+from .style import PALETTE, axes_of, spread_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from ..compare.compare import Comparison
 
 
 def plot_repeats(
@@ -32,8 +30,7 @@ def plot_repeats(
         ax: Where to draw.
         colours: By name.
     """
-    size = (max(4.0, 1.2 + 0.9 * len(repeats)), 3.5)
-    ax = ax if ax is not None else plt.subplots(figsize=size, layout="constrained")[1]
+    ax = axes_of(ax, max(4.0, 1.2 + 0.9 * len(repeats)), 3.5)
     x = np.arange(len(repeats))
     drawn = ax.violinplot(
         [np.asarray(v, dtype=float) for v in repeats.values()], x, widths=0.8, showmedians=True
@@ -53,11 +50,15 @@ def plot_repeats(
     return ax
 
 
-def plot_comparison(comparison: Comparison, ax: Axes | None = None) -> Axes:
-    """Bars of effective draws of the model indicator a second, fit included."""
-    table = comparison.table.dropna(subset=["ess_per_s"]).sort_values("ess_per_s")
-    size = (6, 1.2 + 0.35 * len(table))
-    ax = ax if ax is not None else plt.subplots(figsize=size, layout="constrained")[1]
+def plot_comparison(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """Bars of effective draws of the model indicator a second, fit included.
+
+    Arguments:
+        table: Indexed by sampler, with the column ``ess_per_s``; rows without it are left out.
+        ax: Where to draw.
+    """
+    table = table.dropna(subset=["ess_per_s"]).sort_values("ess_per_s")
+    ax = axes_of(ax, 6, 1.2 + 0.35 * len(table))
     y = np.arange(len(table))
     colours = [PALETTE[1] if name == "default" else PALETTE[5] for name in table.index]
     ax.barh(y, table["ess_per_s"], color=colours)

@@ -17,6 +17,20 @@ GREY = "#999999"
 CROWDED = 0.35  # inches a label under which long ones stand on end
 
 
+def axes_of(ax: Axes | None, width: float, height: float) -> Axes:
+    """The axes that are given, or those of a new figure.
+
+    Arguments:
+        ax: Where to draw, if that is decided.
+        width, height: Of a new figure, inches.
+    """
+    if ax is not None:
+        return ax
+    from matplotlib import pyplot as plt  # seconds to import, and only pictures need it
+
+    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+
+
 def reach_of(p: Any, se: Any) -> Any:
     """Two standard errors of probabilities down and up, no further than 0 and 1, (2, n)."""
     return np.stack([(2 * se).clip(upper=p), (2 * se).clip(upper=1 - p)])

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.distributions import Distribution
 
@@ -19,30 +20,42 @@ from ..estimate.estimate import Estimate
 from ..estimate.importance import MOST_DRAWS, enough_weights, log_mean_weight, log_weights, pareto_k
 from ..estimate.routes import through_the_map
 from ..fit.objective import ForwardKL
+from ..fit.standardise import moments
 from ..fit.train import train
+from ..fit.units import calibrate
+from ..promises import PARETO_K_FINITE_VARIANCE
 from ..target.blackbox import BlackBox
 from ..target.model import Model
 from ..target.target import Target
 from ..transport.base import Transport
 from ..transport.mixture import mixture_flow
 from ..transport.normals import gaussian_mixture
-from .inputs import ARRAY, Supports, _array, _check, _compare, _constraints, _rows, as_dict
+from .inputs import (
+    ARRAY,
+    Supports,
+    as_dict,
+    check_density,
+    check_draws,
+    constraints_of,
+    rows_of,
+    to_numpy,
+)
 
-NAME = "posterior"
+NAME = "posterior"  # label of the one model
 
-NORMALS = (1, 4)  # components of the mixtures that the flow must beat
+NORMALS = (1, 4)  # components of the normal mixtures that are tried before a flow
 
-HELD = 0.1  # share of the draws to train on that choose between maps
+HELD_SHARE = 0.1  # of the draws to train on, which choose between maps
 
-FLOW_STEPS = 1500
+FLOW_STEPS = 1500  # training steps of the flow
 
-TRIED = 2048  # draws by which normals are judged
+JUDGING_DRAWS = 2048  # of a normal mixture, by whose weights it is judged
 
-GOOD, GOOD_K = 0.8, 0.5  # effective share and Pareto shape at which no flow is needed
+GOOD_SHARE = 0.8  # effective share of the weights from which a light tail needs no flow
 
-PERFECT = 0.98  # effective share at which the tail can't matter
+PERFECT_SHARE = 0.98  # effective share of the weights from which their tail can't matter
 
-FEW_A_DIMENSION = 20  # draws to train on, under which a flow is not tried
+FLOW_DRAWS = 20  # draws to train on by dimension, under which a flow is not tried
 
 
 @dataclass(frozen=True)
@@ -156,26 +169,14 @@ def evidence(
         'agree'
     """
     named, stored, plain = as_dict(draws, log_density)
-    chains, n = _check(named)
+    chains, n = check_draws(named)
     generator = torch.Generator().manual_seed(seed)
-    bounds = _constraints(named, supports, plain)
-    flat = {k: torch.as_tensor(v.reshape(-1, *v.shape[2:]).copy()) for k, v in named.items()}
-    for name, value in flat.items():
-        if not bool(bounds[name].check(value).all()):
-            raise ConfigurationError(
-                f"draws: some of {name!r} lie outside the support that was given for it"
-            )
-    for name, array in named.items():
-        if (np.ptp(array, axis=(0, 1)) == 0).any():
-            raise ConfigurationError(f"draws: {name!r} never changes in some of its entries")
-    function = (lambda p: log_joint(p[ARRAY])) if plain else log_joint
-    box = BlackBox(lambda p: _array(function(p)), vectorized=vectorized)
-    priors = {k: _Given(bounds[k], v) for k, v in flat.items()}
-    target = Target([Model(NAME, priors, box)], dtype=torch.float64)
-    code = torch.zeros(len(next(iter(flat.values()))), 1, dtype=torch.long)
-    theta = target.unconstrain(NAME, flat)
+    target, theta = _density(
+        named, constraints_of(named, supports, plain), log_joint, vectorized, plain
+    )
+    code = torch.zeros(len(theta), 1, dtype=torch.long)
     half = n // 2
-    late = _rows(chains, n, slice(half, n))
+    late = rows_of(chains, n, slice(half, n))
     with torch.no_grad():
         height = target.log_joint(code[late], theta[late])
     if not bool(height.isfinite().all()):
@@ -189,8 +190,8 @@ def evidence(
             raise ConfigurationError(
                 f"log_density: expected shape ({chains}, {n}), (chain, draw), got {stored.shape}"
             )
-        _compare(target, code[late], theta[late], height, stored.reshape(-1)[late])
-    early = _rows(chains, n, slice(0, half))
+        check_density(target, code[late], theta[late], height, stored.reshape(-1)[late])
+    early = rows_of(chains, n, slice(0, half))
     pool = Pool(code[early], theta[early], torch.zeros(len(early), dtype=torch.float64))
     transport = _best_map(target, pool, steps, generator, progress)
     log_w = enough_weights(target, transport, code[0], generator, most=MOST_DRAWS)
@@ -215,28 +216,74 @@ def evidence(
     return result
 
 
+def _density(
+    named: dict[str, NDArray[np.float64]],
+    bounds: dict[str, Any],
+    log_joint: Callable[..., Any],
+    vectorized: bool,
+    plain: bool,
+) -> tuple[Target, Tensor]:
+    """The user's density as a target of one model, and the draws in its coordinates, (n, D).
+
+    Arguments:
+        named: Draws by parameter, (chain, draw, *shape).
+        bounds: Constraint of each parameter.
+        log_joint: The user's function.
+        vectorized: Whether it takes batches.
+        plain: Whether it takes one array in place of a dict.
+
+    Raises:
+        ConfigurationError: Draws are outside their support, or never change.
+    """
+    flat = {k: torch.as_tensor(v.reshape(-1, *v.shape[2:]).copy()) for k, v in named.items()}
+    for name, value in flat.items():
+        if not bool(bounds[name].check(value).all()):
+            raise ConfigurationError(
+                f"draws: some of {name!r} lie outside the support that was given for it"
+            )
+    for name, array in named.items():
+        if (np.ptp(array, axis=(0, 1)) == 0).any():
+            raise ConfigurationError(f"draws: {name!r} never changes in some of its entries")
+    function = (lambda p: log_joint(p[ARRAY])) if plain else log_joint
+    box = BlackBox(lambda p: to_numpy(function(p)), vectorized=vectorized)
+    priors = {k: _Given(bounds[k], v) for k, v in flat.items()}
+    target = Target([Model(NAME, priors, box)], dtype=torch.float64)
+    return target, target.unconstrain(NAME, flat)
+
+
 def _best_map(
     target: Target, pool: Pool, steps: int, generator: torch.Generator, progress: bool
 ) -> Transport:
-    """A mixture of normals if that is good, else what holds draws kept back most probable."""
+    """A mixture of normals if that is good, else the map under which draws kept back are likeliest.
+
+    Arguments:
+        target: The density.
+        pool: Draws to train on and to choose by.
+        steps: Training steps of a flow; 0 tries none.
+        generator: Source of randomness.
+        progress: Show a progress bar.
+
+    Raises:
+        TargetError: No map could be fitted.
+    """
     space = target.space
     order = torch.randperm(len(pool.code), generator=generator)
-    n = max(1, int(HELD * len(order)))
+    n = max(1, int(HELD_SHARE * len(order)))
     held, kept = order[:n], order[n:]
     mine = Pool(pool.code[kept], pool.theta[kept], pool.log_joint[kept])
     maps: list[Transport] = []
     for components in NORMALS:
         maps.append(gaussian_mixture(space, mine, generator, components=components))
-        log_w = log_weights(target, maps[-1], pool.code[0], TRIED, generator)
-        share = log_mean_weight(log_w).ess / TRIED
-        if share > PERFECT or (share > GOOD and pareto_k(log_w) < GOOD_K):
+        log_w = log_weights(target, maps[-1], pool.code[0], JUDGING_DRAWS, generator)
+        share = log_mean_weight(log_w).ess / JUDGING_DRAWS
+        light = pareto_k(log_w) < PARETO_K_FINITE_VARIANCE
+        if share > PERFECT_SHARE or (share > GOOD_SHARE and light):
             return maps[-1]
-    if len(kept) >= FEW_A_DIMENSION * target.dim and steps:
+    if len(kept) >= FLOW_DRAWS * target.dim and steps:
         flow = mixture_flow(space, seed=int(torch.randint(2**31, (), generator=generator)))
         flow = flow.to(dtype=target.dtype)
-        flow.calibrate(
-            mine.code[:1], mine.theta.mean(0)[None], mine.theta.std(0).clamp(min=1e-9)[None]
-        )
+        one = mine.code[:1]
+        calibrate(flow, one, *moments(mine, one, space.active(one), smallest=1e-9))
         objective = ForwardKL(mine.code, mine.theta, generator=generator)
         train(flow, objective, steps=steps, generator=generator, progress=progress)
         maps.append(flow)

@@ -17,13 +17,13 @@ from ..target.target import Target
 
 ARRAY = "x"  # what the parameters of plain arrays are called inside
 
-CHECKED = 32  # points at which stored values are compared with the function's
+POINTS_CHECKED = 32  # at which stored values are compared with the function's
 
-TOLERANCE = 1e-3  # nats
+TOLERANCE = 1e-3  # nats that a stored value may differ by
 
-ROUNDING = 1e-6  # relative, of values stored in float32
+RELATIVE_TOLERANCE = 1e-6  # of a stored value, likewise: it may be in float32
 
-FEWEST = 20  # draws that anything can be said of
+LEAST_DRAWS = 20  # in the half of the draws that a map is fitted to
 
 Supports = Mapping[str, Any]
 
@@ -31,7 +31,19 @@ Supports = Mapping[str, Any]
 def as_dict(
     draws: Any, log_density: Any
 ) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.float64] | None, bool]:
-    """Arrays by name, (chain, draw, *shape), stored values (chain, draw), and if it was one."""
+    """Draws as users have them, by name.
+
+    Arguments:
+        draws: As :func:`trjmcmc.evidence` takes them.
+        log_density: Values of the density that the user's sampler stored, (chain, draw), or None.
+
+    Returns:
+        Arrays by parameter, (chain, draw, *shape); stored values, (chain, draw), or None; and
+        whether the draws were one array without names.
+
+    Raises:
+        ConfigurationError: The arrays have no axes (chain, draw).
+    """
     stored = None if log_density is None else np.asarray(log_density, dtype=float)
     if hasattr(draws, "get_chain"):  # emcee: (step, walker, d)
         if stored is None:
@@ -57,8 +69,12 @@ def as_dict(
     return {ARRAY: x[None] if x.ndim == 2 else x}, stored, True
 
 
-def _check(named: dict[str, NDArray[np.float64]]) -> tuple[int, int]:
-    """Numbers of chains and of draws a chain, of draws that can be used."""
+def check_draws(named: dict[str, NDArray[np.float64]]) -> tuple[int, int]:
+    """Numbers of chains and of draws a chain.
+
+    Raises:
+        ConfigurationError: Draws are too few, not finite, or of different numbers.
+    """
     if not named:
         raise ConfigurationError("draws: there is no parameter in them")
     shapes = {v.shape[:2] for v in named.values()}
@@ -69,17 +85,22 @@ def _check(named: dict[str, NDArray[np.float64]]) -> tuple[int, int]:
         if bad := int((~np.isfinite(value)).sum()):
             raise ConfigurationError(f"draws: {bad} values of {name!r} are NaN or infinite")
     d = sum(math.prod(v.shape[2:]) for v in named.values())
-    if chains * (n // 2) <= max(d + 1, FEWEST) or n < 4:
+    if chains * (n // 2) <= max(d + 1, LEAST_DRAWS) or n < 4:
         raise ConfigurationError(
             f"draws: {chains} chains of {n} draws are too few for {d} parameters: half of them "
-            f"must be more than the parameters and than {FEWEST}, with four a chain"
+            f"must be more than the parameters and than {LEAST_DRAWS}, with four a chain"
         )
     return chains, n
 
 
-def _constraints(
+def constraints_of(
     named: dict[str, NDArray[np.float64]], supports: Any, plain: bool
 ) -> dict[str, Any]:
+    """A constraint for each parameter, as a user has given supports; ``plain`` for one array.
+
+    Raises:
+        ConfigurationError: No such parameter or support.
+    """
     given: dict[str, Any] = {}
     if plain:
         d = named[ARRAY].shape[2]
@@ -130,27 +151,37 @@ def _constraint(spec: Any, rank: int) -> Any:
     )
 
 
-def _rows(chains: int, n: int, some: slice) -> Tensor:
-    """Positions of some draws of every chain among all, chain by chain."""
+def rows_of(chains: int, n: int, some: slice) -> Tensor:
+    """Positions of some draws of every chain in the order chain by chain, shape (m,)."""
     return torch.arange(chains * n).reshape(chains, n)[:, some].reshape(-1)
 
 
-def _array(value: Any) -> Any:
-    """What a function in torch or NumPy returned, for NumPy."""
+def to_numpy(value: Any) -> Any:
+    """What a function in torch or NumPy returned, as NumPy has it."""
     return value.detach().cpu().numpy() if isinstance(value, Tensor) else value
 
 
-def _compare(
+def check_density(
     target: Target, code: Tensor, theta: Tensor, height: Tensor, stored: NDArray[np.float64]
 ) -> None:
-    """Refuse a function that is not what the sampler used."""
-    pick = torch.linspace(0, len(code) - 1, min(CHECKED, len(code))).long()
+    """Compare a density with the values that the user's sampler stored.
+
+    Arguments:
+        target: The density in unconstrained coordinates, with its Jacobian.
+        code, theta: Draws, shapes (n, L) and (n, D).
+        height: Log density of the target there, shape (n,), nats.
+        stored: What the sampler stored, in the user's units, shape (n,), nats.
+
+    Raises:
+        ConfigurationError: They differ.
+    """
+    pick = torch.linspace(0, len(code) - 1, min(POINTS_CHECKED, len(code))).long()
     # the target's own density holds the Jacobian of the supports
     jacobian, _ = target.log_prior_and_likelihood(code[pick], theta[pick])
     here = (height[pick] - jacobian).numpy()
     there = stored[pick.numpy()]
     gap = np.abs(here - there)
-    if not (gap <= TOLERANCE + ROUNDING * np.abs(there)).all():
+    if not (gap <= TOLERANCE + RELATIVE_TOLERANCE * np.abs(there)).all():
         worst = int(np.nanargmax(gap)) if np.isfinite(gap).any() else 0
         raise ConfigurationError(
             f"log_joint: gives {here[worst]:.6g} where the stored value is {there[worst]:.6g}; "

@@ -21,7 +21,9 @@ SHAPE, SCALE = 1.1, 0.05  # of the inverse-gamma prior of the uniquenesses
 ROWS, COLUMNS = 143, 6  # of the simulated data
 
 
-def factor_analysis(y: Any = None, factors: Sequence[int] = (2, 3), *, seed: int = 1) -> Target:
+def factor_analysis(
+    y: Any = None, factors: Sequence[int] = (2, 3), *, seed: int = 1
+) -> FactorTarget:
     """Normal data with covariance B B' + diag(uniqueness), B lower triangular with k columns.
 
     Diagonal entries of B are half-normal, entries below N(0, 1), uniquenesses
@@ -67,13 +69,20 @@ def factor_analysis(y: Any = None, factors: Sequence[int] = (2, 3), *, seed: int
         priors["uniqueness"] = InverseGamma(torch.full((p,), SHAPE), torch.full((p,), SCALE))
         name = "1 factor" if k == 1 else f"{k} factors"
         models.append(Model(name, priors, FactorLikelihood(data, k)))
-    target = _FactorAnalysis(models)
-    target.y = data
-    return target
+    return FactorTarget(models, y=data)
 
 
-class _FactorAnalysis(Target):
-    y: Tensor
+class FactorTarget(Target):
+    """A target that holds its data.
+
+    Arguments:
+        models: The models.
+        y: The data, shape (n, p), float64.
+    """
+
+    def __init__(self, models: Sequence[Model], *, y: Tensor) -> None:
+        super().__init__(models)
+        self.y = y
 
 
 def loading_matrix(params: Mapping[str, Any], p: int) -> Tensor:

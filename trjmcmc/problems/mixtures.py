@@ -37,10 +37,24 @@ GALAXIES = [
 
 
 class MixtureTarget(Target):
-    """With the data as ``y``, and what was simulated as ``means_true``."""
+    """A target that holds its data.
 
-    y: Tensor
-    means_true: Tensor | None = None
+    Arguments:
+        model: What a target is made of.
+        y: The data, shape (n, ...).
+        means_true: Means that the data were simulated with, if they were, shape (k, ...).
+        dtype: Precision.
+    """
+
+    def __init__(
+        self,
+        *model: Any,
+        y: Tensor,
+        means_true: Tensor | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(*model, dtype=dtype)
+        self.y, self.means_true = y, means_true
 
 
 def mixture_1d(y: Any = None, *, most: int = 30) -> MixtureTarget:
@@ -91,7 +105,7 @@ def mixture_1d(y: Any = None, *, most: int = 30) -> MixtureTarget:
         each = torch.cat([log_density.exp(), torch.ones_like(gap[:, :1])], 1)
         return p["mass"].double()[:, None] * each
 
-    target = MixtureTarget(
+    return MixtureTarget(
         Counts(most, 1, of=("mass", "mean", "precision")),
         {
             "rate": Gamma(RATE_SHAPE, RATE_FACTOR / spread**2),
@@ -100,9 +114,8 @@ def mixture_1d(y: Any = None, *, most: int = 30) -> MixtureTarget:
             "precision": lambda p: Gamma(SHAPE, p["rate"][:, None]),
         },
         Additive(contribution, _of_weighted(0.5 * math.log(2 * math.pi))),  # type: ignore[arg-type]
+        y=torch.tensor(values),
     )
-    target.y = torch.tensor(values)
-    return target
 
 
 def gaussian_mixture_2d(
@@ -179,18 +192,17 @@ def gaussian_mixture_2d(
         return torch.cat([density, torch.ones_like(gap[:, :1])], 1)
 
     step = 0.5 * penalty * math.log(len(values))
-    target = MixtureTarget(
+    return MixtureTarget(
         Counts(most, 1, of=("x", "y"), prior=LogWeights([-step * k for k in range(most)])),
         {
             name: Uniform(float(a), float(b))
             for name, a, b in zip(("x", "y"), low, high, strict=True)
         },
         Additive(contribution, _of_weighted(math.log(2 * math.pi * sigma**2))),  # type: ignore[arg-type]
+        y=torch.tensor(values),
+        means_true=None if means is None else torch.tensor(means),
         dtype=dtype,
     )
-    target.y = torch.tensor(values)
-    target.means_true = None if means is None else torch.tensor(means)
-    return target
 
 
 def _of_weighted(constant: float) -> Any:

@@ -22,11 +22,19 @@ NOISE_SD = 2.0
 
 
 class PulsesTarget(Target):
-    """With the data as ``t`` and ``y``, and the simulated pulses as ``pulses_true`` (k, 3)."""
+    """A target that holds its data.
 
-    t: Tensor
-    y: Tensor
-    pulses_true: Tensor | None
+    Arguments:
+        model: What a target is made of.
+        t: Times, shape (n,).
+        y: Values at these, shape (n,).
+        pulses_true: Amplitudes, centres and widths that the data were simulated with, if they
+            were, shape (k, 3).
+    """
+
+    def __init__(self, *model: Any, t: Tensor, y: Tensor, pulses_true: Tensor | None) -> None:
+        super().__init__(*model)
+        self.t, self.y, self.pulses_true = t, y, pulses_true
 
 
 def pulses(
@@ -100,11 +108,11 @@ def pulses(
         gap = seen - total
         return constant - 0.5 / noise_sd**2 * torch.linalg.vecdot(gap, gap)
 
-    target = PulsesTarget(
+    return PulsesTarget(
         Counts(most, of=("amplitude", "centre", "width")),
         {"amplitude": Uniform(*AMPLITUDE), "centre": Uniform(*CENTRE), "width": Uniform(*WIDTH)},
         Additive(contribution, combine),  # type: ignore[arg-type]
+        t=times,
+        y=values,
+        pulses_true=None if found is None else torch.tensor(found),
     )
-    target.t, target.y = times, values
-    target.pulses_true = None if found is None else torch.tensor(found)
-    return target

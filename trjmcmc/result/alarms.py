@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
+from ..draws import Draws
 from ..errors import (
     ConvergenceWarning,
     CoverageWarning,
@@ -17,66 +17,72 @@ from ..errors import (
     warn_user,
 )
 from ..pilot.report import AuditReport
-from ..space.counts import Counts
-from ..space.subsets import Subsets
-from .catalogue import runs_into_limit
-
-if TYPE_CHECKING:
-    from .result import Result
-
+from ..pilot.screening import Screening
+from .doubts import COMMON_PROBABILITY, Doubts
+from .limit import runs_into_limit
+from .probabilities import Probabilities
+from .report import RunReport
 
 Alarm = tuple[str, type[Warning]]
 
-WORTH = 0.01  # probability from which a flag is said aloud
+SHORT_CHAIN = 20  # draws a chain, under which a run that ran out of time says so
 
-FEWEST = 20  # draws a chain, under which a run that ran out of time says so
+MODELS_NAMED = 5  # models in a message
 
-NAMED = 5  # models in a message
-
-ROUNDING = 0.03  # nats of rounding error in a log density that begin to matter
+ROUNDING_ERROR = 0.03  # nats of rounding error in a log density that begin to matter
 
 
-def alarms(result: Result) -> Iterator[Alarm]:
+def alarms(probabilities: Probabilities, doubts: Doubts, report: RunReport) -> Iterator[Alarm]:
     """Messages and categories, the gravest first.
 
     Arguments:
-        result: Of a run.
+        probabilities: Of models and items, and the evidences behind them.
+        doubts: What is known against the draws.
+        report: How the run went.
     """
-    yield from _convergence(result)
-    yield from _lost(result)
-    yield from _length(result)
-    if (audit := result.report.audit) is not None:  # normals need not cover, draws must
-        yield from _pilot(result)
+    draws = doubts.indicator.draws
+    yield from _convergence(probabilities, doubts, report)
+    yield from _lost(report.screening)
+    yield from _length(report, draws.n_draws)
+    if (audit := report.audit) is not None:  # normals need not cover, draws must
+        yield from _pilot(audit, doubts.halves_apart)
         yield from () if audit.normals else coverage(audit)
-    yield from _limits(result)
-    yield from _numbers(result)
-    yield from _disagreement(result)
+    yield from _limits(probabilities, doubts)
+    yield from _numbers(draws, doubts.coarse, report)
+    yield from _disagreement(probabilities, report)
 
 
-def _convergence(result: Result) -> Iterator[Alarm]:
-    elsewhere = {d.note for d in result.doubts if d.said}
-    notes = dict.fromkeys(d.note for d in result.doubts if not d.said)
-    flagged = [
-        (label, e.value, e.warning) for label in result.models for e in [result.visits(label)]
-    ]
-    if isinstance(result.space, Subsets):
-        items = result.inclusion_probabilities()
+def _convergence(
+    probabilities: Probabilities, doubts: Doubts, report: RunReport
+) -> Iterator[Alarm]:
+    elsewhere = {d.note for d in doubts.found if d.said}
+    notes = dict.fromkeys(d.note for d in doubts.found if not d.said)
+    visits = {label: probabilities.visits.of(label) for label in doubts.indicator.models}
+    flagged = [(label, e.value, e.warning) for label, e in visits.items()]
+    if doubts.indicator.space.has_named_items:
+        items = probabilities.of_items()
         flagged += zip(items.index, items["probability"], items["note"], strict=True)
     for label, p, note in flagged:
-        if note and note not in notes and note not in elsewhere and WORTH < p < 1 - WORTH:
+        if (
+            note
+            and note not in notes
+            and note not in elsewhere
+            and COMMON_PROBABILITY < p < 1 - COMMON_PROBABILITY
+        ):
             notes[f"{label!r} ({note})"] = None
     if not notes:
         return
     said = list(notes)
-    more = f", and {len(said) - NAMED} more" if len(said) > NAMED else ""
-    advice = [f"run longer ({_longer(result)})", _better_map(result)]
-    short = result.report.out_of_time or result.report.interrupted
-    if not short and any(math.isnan(d.size) for d in result.doubts):  # long-remembered starts
+    more = f", and {len(said) - MODELS_NAMED} more" if len(said) > MODELS_NAMED else ""
+    longer = f"run longer ({_longer(report, doubts.indicator.draws.n_draws)})"
+    advice = [longer, _better_map(report)]
+    short = report.out_of_time or report.interrupted
+    if not short and any(math.isnan(d.size) for d in doubts.found):  # long-remembered starts
         advice.reverse()
-    advice = [d.remedy for d in result.doubts if d.remedy] + advice
+    advice = [d.remedy for d in doubts.found if d.remedy] + advice
     yield (
         "the run has not converged: "
-        + "; ".join(said[:NAMED])
+        + "; ".join(said[:MODELS_NAMED])
         + more
         + ". Errors are wide, or NaN where nothing tells them. What may help, in this order: "
         + f"{', '.join(advice)}, another kernel; see convergence().",
@@ -84,12 +90,12 @@ def _convergence(result: Result) -> Iterator[Alarm]:
     )
 
 
-def _lost(result: Result) -> Iterator[Alarm]:
+def _lost(screening: Sequence[Screening]) -> Iterator[Alarm]:
     """Parts of a posterior that climbs of prior draws have met and nothing else."""
-    lost = [s.note for s in result.report.screening if s.lost]
+    lost = [s.note for s in screening if s.lost]
     if lost:
         yield (
-            "; ".join(lost[:NAMED])
+            "; ".join(lost[:MODELS_NAMED])
             + ". No number here counts it. A prior with more of its mass there lets the pilot run "
             "find it; or train on draws of your own of all parts (fit(pilot={model: {name: "
             "draws}})).",
@@ -97,9 +103,8 @@ def _lost(result: Result) -> Iterator[Alarm]:
         )
 
 
-def _length(result: Result) -> Iterator[Alarm]:
-    report, draws = result.report, result.raw.n_draws
-    if report.out_of_time and draws < FEWEST:
+def _length(report: RunReport, draws: int) -> Iterator[Alarm]:
+    if report.out_of_time and draws < SHORT_CHAIN:
         yield (
             f"max_seconds left time for {draws} draws a chain after pilot, fit and warm-up "
             f"({sum(report.seconds.values()):.0f} s in all): give it more",
@@ -119,7 +124,7 @@ def coverage(audit: AuditReport) -> Iterator[Alarm]:
         shares = {m.model: min(m.covered, 1 - m.lost) for m in audit.models}
         yield (
             "the map misses a part of the posterior of "
-            + ", ".join(f"{m!r} (covers {shares[m]:.1%})" for m in missed[:NAMED])
+            + ", ".join(f"{m!r} (covers {shares[m]:.1%})" for m in missed[:MODELS_NAMED])
             + (f", after {audit.mended} attempts to mend it" if audit.mended else "")
             + ". Evidences and draws that come from the map alone are wrong there; only the chains "
             "may be right. Train longer (fit(steps=...)) or use a larger map.",
@@ -129,17 +134,15 @@ def coverage(audit: AuditReport) -> Iterator[Alarm]:
         gaps = {m.model: m.difference for m in audit.models}
         yield (
             "log evidences through the map differ from the audit's on "
-            + ", ".join(f"{m!r} ({gaps[m]:+.2f})" for m in differing[:NAMED])
+            + ", ".join(f"{m!r} ({gaps[m]:+.2f})" for m in differing[:MODELS_NAMED])
             + ": see result.audit(); a larger audit (fit(audit=...)) may tell which is right.",
             CoverageWarning,
         )
 
 
-def _pilot(result: Result) -> Iterator[Alarm]:
+def _pilot(audit: AuditReport, apart: Mapping[str, float]) -> Iterator[Alarm]:
     """Tempered runs that contradict each other, whatever the map that is held against them."""
-    if apart := result.halves_apart:
-        audit = result.report.audit
-        assert audit is not None
+    if apart:
         more = f"fit(audit={_round_up(4 * audit.evaluations)}) lets it grow further."
         if audit.normals:
             more = "run(fit=True) lets it grow until its halves agree."
@@ -152,12 +155,13 @@ def _pilot(result: Result) -> Iterator[Alarm]:
         )
 
 
-def _limits(result: Result) -> Iterator[Alarm]:
+def _limits(probabilities: Probabilities, doubts: Doubts) -> Iterator[Alarm]:
     """Counts that pile up at their largest; of chains that do not mix this says nothing."""
-    if not isinstance(result.space, Counts) or result.doubts:
+    space = doubts.indicator.space
+    if not space.counts or doubts.found:
         return
-    counts = result.counts()
-    for kind in result.space.kinds:
+    counts = probabilities.of_counts()
+    for kind in space.kinds:
         table = counts.loc[kind.name]
         if table["note"].iloc[-1] == "" and runs_into_limit(kind, table):
             yield (
@@ -168,11 +172,11 @@ def _limits(result: Result) -> Iterator[Alarm]:
             )
 
 
-def _numbers(result: Result) -> Iterator[Alarm]:
-    dtype = result.raw.log_joint.dtype
-    size = float(result.raw.log_joint.abs().median())
+def _numbers(draws: Draws, coarse: Mapping[str, str], report: RunReport) -> Iterator[Alarm]:
+    dtype = draws.log_joint.dtype
+    size = float(draws.log_joint.abs().median())
     lost = torch.finfo(dtype).eps * size
-    if lost > ROUNDING:
+    if lost > ROUNDING_ERROR:
         finer = "use dtype=torch.float64, or " if dtype != torch.float64 else ""
         yield (
             f"log densities of size {size:.3g} lose digits that matter in {dtype}, {lost:.2g} "
@@ -180,16 +184,16 @@ def _numbers(result: Result) -> Iterator[Alarm]:
             "leave out the same)",
             PrecisionWarning,
         )
-    if result.coarse:
+    if coarse:
         yield (
             "rounding decides: "
-            + "; ".join(f"model {label!r}: {said}" for label, said in result.coarse.items())
+            + "; ".join(f"model {label!r}: {said}" for label, said in coarse.items())
             + ". Probabilities of these models are not to be trusted.",
             PrecisionWarning,
         )
-    if result.report.overflows:
+    if report.overflows:
         yield (
-            f"{result.report.overflows} of {result.report.evaluations} points, far out in the "
+            f"{report.overflows} of {report.evaluations} points, far out in the "
             "prior's tail, had a likelihood that was NaN or +inf, or parameters whose square "
             "overflows, and counted as impossible: the answer stands unless the posterior lies "
             "there. Return finite values or -inf to be sure.",
@@ -197,37 +201,38 @@ def _numbers(result: Result) -> Iterator[Alarm]:
         )
 
 
-def _disagreement(result: Result) -> Iterator[Alarm]:
-    if not result.clashes:
+def _disagreement(probabilities: Probabilities, report: RunReport) -> Iterator[Alarm]:
+    clashes = probabilities.evidences.clashes
+    if not clashes:
         return
-    worst = sorted(result.clashes, key=lambda c: -c.sigmas)
+    longer = _longer(report, probabilities.indicator.draws.n_draws)
+    worst = sorted(clashes, key=lambda c: -c.sigmas)
     more = f"; and {len(worst) - 3} more" if len(worst) > 3 else ""
     yield (
         "routes to the evidences disagree on "
         + "; ".join(f"{c.model!r}: {c.text}" for c in worst[:3])
         + more
-        + f". Either the chains have not converged (run longer: {_longer(result)}), or the map "
-        f"misses part of a posterior ({_better_map(result)}). The combined errors count the "
+        + f". Either the chains have not converged (run longer: {longer}), or the map "
+        f"misses part of a posterior ({_better_map(report)}). The combined errors count the "
         "difference. See evidence().",
         DisagreementWarning,
     )
 
 
-def _longer(result: Result) -> str:
-    """How the run could be made longer."""
-    if result.report.interrupted:
+def _longer(report: RunReport, draws: int) -> str:
+    """How the run could be made longer than so many draws a chain."""
+    if report.interrupted:
         return "let it come to its end"
-    if result.report.out_of_time:
+    if report.out_of_time:
         return "give it more max_seconds"
-    if result.report.budget_spent:
+    if report.budget_spent:
         return "give it more max_evaluations"
-    draws = _round_up(4 * result.raw.n_draws)
+    draws = _round_up(4 * draws)
     return f"draws={draws} with as many chains, and a longer warmup"
 
 
-def _better_map(result: Result) -> str:
+def _better_map(report: RunReport) -> str:
     """How the run could have a better map, or moves that need none."""
-    report = result.report
     steps = report.fit.step if report.fit is not None else []
     if steps:
         return f"train the map longer (fit(steps={_round_up(4 * steps[-1])}))"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,27 +12,29 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..draws import Draws
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, TRJError
 from ..estimate.estimate import Estimate
-from ..space.base import Kind
-from ..space.counts import Counts
-from .relabel import Relabelling
+from ..estimate.mean import mean_error
+from ..estimate.visits import visit_probability
+from ..space.base import Kind, Space
+from .indicator import Mask
+from .parameters import Parameters
+from .relabel import LEAST_SHARE, Relabelling, relabel
 
-Mask = NDArray[np.bool_]
+INTERVAL = 0.9  # probability of credible intervals
 
-INTERVAL = 0.9
+PARTS = ("mean", "mcse", "sd", "low", "high")  # columns of a parameter
 
-PARTS = ("mean", "mcse", "sd", "low", "high")
 
-OFTEN = 0.05  # p(k = max) from which counts may have run into their limit
+def numbers_of(name: str, shape: Sequence[int]) -> list[str]:
+    """Names of the numbers of a parameter of some shape.
 
-MOVED = 0.1  # probability that data must have moved between counts, beyond chance
-
-FALLEN = 0.25  # evidence of the largest count against the best one, under which it is no limit
-
-SEEN = 0.01  # probability of a count from which its evidence means something
-
-CHANCE = 3.0  # standard errors
+    Example:
+        >>> numbers_of("x", ()), numbers_of("x", (2,))
+        (['x'], ['x[0]', 'x[1]'])
+    """
+    places = (", ".join(map(str, position)) for position in np.ndindex(*shape))
+    return [f"{name}[{place}]" if place else name for place in places]
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Drawn:
     active: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, space: Counts, kind: Kind, draws: Draws, values: Mapping[str, Any]) -> Drawn:
+    def of(cls, space: Space, kind: Kind, draws: Draws, values: Mapping[str, Any]) -> Drawn:
         """The components of a kind in a run over counts."""
         x = draws.theta.numpy()[:, :, space.slots_of(kind).numpy()]
         there = space.items(draws.code.flatten(0, 1))[:, kind.items]
@@ -60,11 +62,8 @@ class Drawn:
     @property
     def numbers(self) -> list[str]:
         """Names of the numbers that describe a component."""
-        return [
-            name + (f"[{', '.join(map(str, position))}]" if position else "")
-            for name, value in self.values.items()
-            for position in np.ndindex(value.shape[3:])
-        ]
+        shapes = {name: value.shape[3:] for name, value in self.values.items()}
+        return [number for name, shape in shapes.items() for number in numbers_of(name, shape)]
 
     def described(self, rows: NDArray[np.bool_]) -> dict[str, NDArray[np.float64]]:
         """Those numbers of some components, (chain, draw, K) bool -> by name, shape (n,)."""
@@ -74,52 +73,104 @@ class Drawn:
         return dict(zip(self.numbers, columns, strict=True))
 
 
-def tabled(
-    drawn: Drawn,
-    found: Relabelling,
-    interval: float,
-    share: Callable[[Mask], Estimate],
-    error_where: Callable[[NDArray[np.floating], Mask], tuple[float, float, str]],
-    rhat_of: Callable[[NDArray[np.floating]], float],
-) -> pd.DataFrame:
-    """One row an entry; see :meth:`Result.catalogue`.
+class Catalogue:
+    """Components of a run over unknown numbers of them, named by where they are.
 
     Arguments:
-        drawn: The components.
-        found: Which is which.
-        interval: Probability of the intervals.
-        share: Gives the share of some draws, a mask (chain, draw), with its error.
-        error_where: Gives the standard error of a mean over such draws, effective draws, and a
-            note.
-        rhat_of: Gives R-hat of a series, (chain, draw).
+        parameters: Draws of the parameters, of which some belong to components.
     """
-    if not 0 < interval < 1:
-        raise ConfigurationError(f"interval: expected a probability in (0, 1), got {interval}")
-    tails = (1 - interval) / 2, (1 + interval) / 2
-    rows = []
-    for e in range(len(found.probability)):
-        mine = found.entry == e
-        inside = mine.any(-1)
-        p = share(inside)
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.parameters, self.indicator = parameters, parameters.indicator
+        self.doubts = parameters.doubts
+        self._entries: dict[tuple[Any, ...], Relabelling] = {}
+
+    def drawn(self, what: str, kind: str | int | None) -> Drawn:
+        """The components of a kind.
+
+        Arguments:
+            what: Who asks, for messages.
+            kind: A name or a position.
+
+        Raises:
+            TRJError: The space is not one of counts.
+        """
+        space = self.indicator.space
+        if not space.counts:
+            raise TRJError(f"{what}: this is for an unknown number of components, trj.Counts")
+        of = space.kinds[space.place_of(kind)]
+        return Drawn.of(space, of, self.indicator.draws, self.parameters.values)
+
+    def entries(self, drawn: Drawn, least: float = LEAST_SHARE) -> Relabelling:
+        """Which entry each component is; of one kind and ``least`` found once."""
+        known = *drawn.values, least
+        if known not in self._entries:
+            log_joint = self.indicator.draws.log_joint.numpy()
+            self._entries[known] = relabel(drawn.x, drawn.active, log_joint, least=least)
+        return self._entries[known]
+
+    def kind_of(self, parameter: str) -> str | int | None:
+        """The kind of components that a parameter describes, the first where none has it."""
+        if not self.indicator.space.counts:
+            return None
+        for kind in self.indicator.space.kinds:
+            if any(parameter in self._numbers(name) for name in kind.of):
+                return kind.name
+        return 0
+
+    def _numbers(self, name: str) -> list[str]:
+        """A parameter of components by itself, and by its entries."""
+        shape = self.parameters.values[name].shape[3:]
+        return [name, *numbers_of(name, shape)]
+
+    def components(
+        self, kind: str | int | None, least: float
+    ) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.int64]]:
+        """Components of all draws in a row, and the entry of each, 0 where it has none."""
+        drawn = self.drawn("components", kind)
+        rows = drawn.active
+        return drawn.described(rows), self.entries(drawn, least).entry[rows] + 1
+
+    def table(self, kind: str | int | None, interval: float, least: float) -> pd.DataFrame:
+        """One row an entry; see :meth:`trjmcmc.Result.catalogue`."""
+        drawn = self.drawn("catalogue", kind)
+        found = self.entries(drawn, least)
+        if not 0 < interval < 1:
+            raise ConfigurationError(f"interval: expected a probability in (0, 1), got {interval}")
+        rows = [self._row(drawn, found.entry == e, interval) for e in range(len(found.probability))]
+        columns = [f"{name}_{part}" for name in drawn.numbers for part in PARTS]
+        index = pd.RangeIndex(1, len(rows) + 1, name="entry")
+        table = pd.DataFrame(
+            rows, index, columns=["probability", "se", "ess", *columns, "rhat", "note"]
+        )
+        spare = drawn.active & (found.entry < 0)
+        table.attrs["unassigned"] = float(spare.sum(-1).mean())
+        return table
+
+    def _row(self, drawn: Drawn, mine: Mask, interval: float) -> dict[str, Any]:
+        """The row of an entry whose components are where ``mine`` (chain, draw, K) is True."""
+        inside, rhat_of = np.asarray(mine.any(-1)), self.indicator.rhat_of
+        p = self._share(inside)
         row: dict[str, Any] = {"probability": p.value, "se": p.std_error, "ess": p.ess}
         note, rhats = p.warning, [rhat_of(inside.astype(float))]
+        tails = (1 - interval) / 2, (1 + interval) / 2
         for name, x in drawn.described(mine).items():
-            error, _, said = error_where(x, inside)
-            note, series = note or said, np.zeros(inside.shape)
+            error, _, why = self.doubts.error_where(x, inside)
+            note, series = note or why, np.zeros(inside.shape)
             series[inside] = x - x.mean()
             rhats.append(rhat_of(series))
             parts = (x.mean(), error, x.std(), *np.quantile(x, tails))
             row |= {f"{name}_{part}": v for part, v in zip(PARTS, parts, strict=True)}
         rhat = max((r for r in rhats if not math.isnan(r)), default=math.nan)
-        rows.append({**row, "rhat": rhat, "note": note})
-    columns = [f"{name}_{part}" for name in drawn.numbers for part in PARTS]
-    index = pd.RangeIndex(1, len(rows) + 1, name="entry")
-    table = pd.DataFrame(
-        rows, index, columns=["probability", "se", "ess", *columns, "rhat", "note"]
-    )
-    spare = drawn.active & (found.entry < 0)
-    table.attrs["unassigned"] = float(spare.sum(-1).mean())
-    return table
+        return {**row, "rhat": rhat, "note": note}
+
+    def _share(self, inside: Mask) -> Estimate:
+        """Share of the draws that hold an entry."""
+        ess, ancestor = self.indicator.ess, self.indicator.ancestor
+        if not ess:  # the number of components never changes; their places do
+            ess = mean_error(self.indicator.draws.log_joint.numpy().astype(float))[1]
+        ess = ess if math.isfinite(ess) else 0.0
+        return self.doubts.share(visit_probability(inside, ess, None, ancestor), inside)
 
 
 def by_entry(drawn: Drawn, found: Relabelling) -> dict[str, NDArray[Any]]:
@@ -137,23 +188,3 @@ def by_entry(drawn: Drawn, found: Relabelling) -> dict[str, NDArray[Any]]:
         filled[name] = np.full((*shape, *value.shape[3:]), np.nan, dtype=value.dtype)
         filled[name][at] = value[chain, draw, place]
     return {"present": present, **filled}
-
-
-def runs_into_limit(kind: Kind, table: pd.DataFrame) -> bool:
-    """Whether data want the largest count there may be, and the prior is not why.
-
-    Posterior over prior is the evidence of a count. Where that of the largest count is not small
-    against the best one, more components would do as well. Where data say nothing the posterior
-    is the prior, and its limit is meant; and 0 or 1 component is a question of yes or no.
-
-    Arguments:
-        kind: The kind.
-        table: Its rows of :meth:`Result.counts`.
-    """
-    if kind.max < 2 or len(table) == 1:
-        return False
-    p, error, prior = (table[name].to_numpy() for name in ("probability", "se", "prior"))
-    moved = np.maximum(np.abs(p - prior) - np.where(p > 0, CHANCE * error, 0.0), 0.0).sum() / 2
-    with np.errstate(divide="ignore", invalid="ignore"):
-        evidence = np.where(p > SEEN, p / prior, 0.0)
-    return bool(p[-1] > OFTEN and moved > MOVED and evidence[-1] >= FALLEN * evidence.max())

@@ -1,46 +1,44 @@
-"""What the draws of a run say against it: chains that have not forgotten where they began."""
+"""What is known against a run's draws, and what it adds to the errors of what they tell."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from ..draws import Draws
-from ..estimate.convergence import (
-    FEW_STARTS,
-    LEAST_DRAWS,
-    effective_draws,
-    families,
-    rank_rhats,
-    start_error,
-)
-from ..space.base import Space
-from ..space.counts import Counts
-from ..space.subsets import Subsets
+from ..estimate.agreement import usable
+from ..estimate.convergence import FEW_STARTS, LEAST_DRAWS, start_error
+from ..estimate.estimate import Estimate
+from ..estimate.importance import tail_shape
+from ..estimate.mean import mean_error_where
+from ..estimate.visits import visit_probability
+from ..pilot.report import FEWEST_UNSCREENED_ANCESTORS
+from ..promises import PARETO_K_RELIABLE, RHAT_CONVERGED
+from ..target.resolution import EXAMINED, resolution_doubts
+from ..target.target import Target
+from .convergence import EVERY, IN, INCLUDES, REST, Convergence
+from .indicator import Mask, ModelIndicator
+from .report import RunReport
 
-EVERY = "(all models)"
+Routes = Mapping[str, Mapping[str, Estimate]]
 
-REST = "(other models)"
+SLOW_RHAT = 1.1  # R-hat of a parameter above which its model is flagged
 
-IN, INCLUDES = "in model ", "includes "
+HALVES_APART = 2.0  # nats between the halves of a pilot run that may have lost a mode
 
-WORTH = 0.01  # share of the draws from which a model's parameters are looked at one by one
+NAMED_PART = 0.1  # of an error: what widens it by more is named
 
-SLOW_RHAT = 1.1  # of a parameter, from where its model is in doubt
+SELDOM_SHARE = 0.05  # share of the draws below which a model can't spoil all the others
 
-NUMBERS = 1_000_000  # that a quick look takes R-hat of, all quantities together
+REACH_ERRORS = 5.0  # standard errors that a flagged log evidence may be off
 
-CHAINS, DRAWS, LEAST = 128, 100, 20  # chains and draws of it at most, draws at least
-
-Array = NDArray[np.float64]
-
-Mask = NDArray[np.bool_]
+COMMON_PROBABILITY = 0.01  # probability of a model or an item from which its flags are said aloud
 
 
 @dataclass(frozen=True)
@@ -48,11 +46,11 @@ class Doubt:
     """A reason not to trust what chains say of a model.
 
     Attributes:
-        model: Label, or :data:`EVERY`.
+        model: Label, or :data:`~trjmcmc.result.convergence.EVERY`.
         note: In words.
         size: By how much the log evidence, in nats, or any mean, in standard deviations, may be
             off; NaN where nothing tells.
-        everywhere: Whether what was fitted to the same draws is in doubt with the chains.
+        everywhere: Whether it also concerns what was fitted to the same draws.
         said: Whether it has a warning of its own.
         remedy: What helps against this above all, if that is known.
     """
@@ -65,176 +63,245 @@ class Doubt:
     remedy: str = ""
 
 
-@dataclass(frozen=True)
-class Part:
-    """Quantities that exist in the same draws.
-
-    Attributes:
-        model: The model that they belong to, or :data:`EVERY`, or :data:`REST`.
-        names: Of the quantities.
-        x: Shape (chain, draw, Q).
-        inside: Draws at which they exist, shape (chain, draw).
-    """
-
-    model: str
-    names: list[str]
-    x: Array
-    inside: Mask
-
-    @property
-    def share(self) -> float:
-        """Share of the draws."""
-        return float(self.inside.mean())
-
-
-class Convergence:
-    """R-hat and effective draws of all that chains pass: models, log joint, parameters.
-
-    Components of an unknown number have no names, so that it is the smallest, the mean and the
-    largest of their parameters that are looked at.
+class Doubts:
+    """What is known against a run's draws.
 
     Arguments:
-        space: The space, on the CPU.
-        draws: The record.
-        model: Each draw's position among ``labels``, shape (chain, draw).
-        labels: Models that were visited, the most frequent first.
-        names: Of the coordinates.
+        indicator: Which model each draw is in.
+        convergence: R-hat of what chains pass.
+        report: How the run went; what it says of pilot run and screening.
+        routes: By route and model label, log of p(model) times its evidence, nats.
+        target: The target, on the CPU, which tells what the working precision does not resolve.
+        coarse: By model label, parameters that it does not resolve, in words, where that is
+            known already.
     """
 
     def __init__(
         self,
-        space: Space,
-        draws: Draws,
-        model: NDArray[np.integer],
-        labels: Sequence[str],
-        names: Sequence[str],
+        indicator: ModelIndicator,
+        convergence: Convergence,
+        report: RunReport,
+        routes: Routes,
+        target: Target | None = None,
+        coarse: Mapping[str, str] | None = None,
     ) -> None:
-        self.space, self.labels, self.names = space, labels, names
-        self.draws, self.model = draws, model
-        ancestor = None if draws.ancestor is None else draws.ancestor.numpy()
-        self.first = families(ancestor, draws.n_chains)
-        self.ancestor = ancestor
+        self.indicator, self.convergence, self.report = indicator, convergence, report
+        self._routes, self._target, self._known_coarse = routes, target, coarse
 
-    def table(self, quick: bool = False) -> pd.DataFrame:
-        """Indexed by model and quantity; ``rhat``, ``ess_bulk``, ``ess_tail``, ``share``.
+    @cached_property
+    def coarse(self) -> dict[str, str]:
+        """By model label, parameters that the working precision does not resolve, in words."""
+        if self._known_coarse is not None:
+            return dict(self._known_coarse)
+        indicator, theta = self.indicator, self.indicator.draws.theta
+        if self._target is None or self._target.dtype != theta.dtype:
+            return {}
+        first = indicator.visited[:EXAMINED]
+        codes = torch.stack([indicator.space.code_of(label) for label in first])
+        return resolution_doubts(self._target, codes, torch.as_tensor(indicator.place), theta)
+
+    @cached_property
+    def found(self) -> list[Doubt]:
+        """All of them, the gravest first."""
+        share_of = {m: self.indicator.inside(m).mean() for m in self.coarse}
+        found = [*of_chains(self.convergence), *self._lost_modes]
+        found += [
+            Doubt(label, note, math.nan, everywhere=True, said=True)
+            for label, note in self.coarse.items()
+            if share_of[label] > COMMON_PROBABILITY
+        ]
+        found += self._few_ancestors
+        for model, gap in self.halves_apart.items():
+            note = f"halves of the pilot run differ by {gap:.1f} nats"
+            found.append(Doubt(model, note, math.nan, everywhere=True, said=True))
+        if self.unknown:
+            some = ", ".join(map(repr, self.unknown[:3]))
+            note = f"nothing sound tells the probability of {some}"
+            found.append(Doubt(EVERY, note, math.nan))
+        return sorted(found, key=lambda d: (d.model != EVERY, not math.isnan(d.size)))
+
+    def about(self, *labels: str) -> list[Doubt]:
+        """Those about some models, or about all."""
+        return [d for d in self.found if d.model in {*labels, EVERY}]
+
+    @property
+    def _lost_modes(self) -> list[Doubt]:
+        """Modes that plain prior draws climb to, and that nothing else has met."""
+        found = []
+        for s in self.report.screening:
+            if s.lost:
+                seldom = self.indicator.inside(s.model).mean() < SELDOM_SHARE
+                place = EVERY if seldom and self._matters(s.model, s.share) else s.model
+                found.append(Doubt(place, s.note, math.nan, everywhere=True, said=True))
+        return found
+
+    @property
+    def _few_ancestors(self) -> list[Doubt]:
+        """Models whose pilot run rests on few draws of the prior, in a run without screening.
+
+        Twenty families of random sizes count as ten of one size.
+        """
+        audit = None if self.report.screening else self.report.audit
+        return [
+            Doubt(m.model, f"a pilot run that rests on {m.ancestors:.1f} draws", math.nan, True)
+            for m in (audit.models if audit is not None else ())
+            if m.matters and m.ancestors < FEWEST_UNSCREENED_ANCESTORS
+        ]
+
+    def _matters(self, label: str, share: float) -> bool:
+        """Whether a model would be common if its evidence rose by this share of itself."""
+        known = {
+            m: max(e.value for r in self._routes.values() if (e := r.get(m)) is not None)
+            for m in self._routes.get("importance", {})
+        }
+        top = max(known.values(), default=-math.inf)
+        raised = known.get(label, -math.inf) + math.log1p(share)
+        return not raised <= top + math.log(COMMON_PROBABILITY)
+
+    @property
+    def halves_apart(self) -> dict[str, float]:
+        """By model, nats between the halves of the pilot run that chains start from, if many."""
+        audit = self.report.audit
+        if audit is None:
+            return {}
+        return {
+            m.model: abs(m.gap)
+            for m in audit.models
+            if m.matters and not abs(m.gap) <= HALVES_APART
+        }
+
+    @cached_property
+    def unknown(self) -> list[str]:
+        """Models that chains never or hardly entered, and that no other route tells of."""
+        space, routes = self.indicator.space, self._routes.values()
+        related = space.has_items  # models next to each other are alike
+        if not space.few or related:
+            possible = space.size != 1 and not routes
+            return [] if len(self.indicator.visited) > 1 or not possible else ["any other model"]
+        labels = space.label(space.enumerate())
+        log_prior = self.indicator.log_prior(labels)
+        labels = [m for m, p in zip(labels, log_prior, strict=True) if p > -math.inf]
+        log_mass = {m: [r[m] for r in routes if m in r] for m in labels}
+        finite = {m: [e.value for e in x if math.isfinite(e.value)] for m, x in log_mass.items()}
+        top = max((v for x in finite.values() for v in x), default=math.nan)
+        found = []
+        for m in labels:
+            inside = self.indicator.inside(m)
+            seen = visit_probability(inside, self.indicator.ess)
+            sound = any(map(usable, log_mass[m])) or usable(seen)
+            if sound or inside.mean() > COMMON_PROBABILITY:
+                continue
+            reach = max((abs(v - w) for v in finite[m] for w in finite[m]), default=math.inf)
+            error = max((e.std_error for e in log_mass[m] if math.isfinite(e.value)), default=0.0)
+            reach = max(1.0, reach, REACH_ERRORS * error)
+            if not finite[m] or not max(finite[m]) + reach < top + math.log(COMMON_PROBABILITY):
+                found.append(m)
+        return found
+
+    def remembered(self, series: NDArray[Any]) -> list[Doubt]:
+        """What chains remember of their start, by R-hat of a series, (chain, draw)."""
+        rhat = self.indicator.rhat_of(series)
+        if not rhat > RHAT_CONVERGED:
+            return []
+        return [Doubt(EVERY, f"R-hat {rhat:.2f}", start_error(rhat))]
+
+    def share(self, e: Estimate, inside: Mask) -> Estimate:
+        """A share of the draws whose error counts what is flagged about any model.
 
         Arguments:
-            quick: Of fewer draws, and R-hat alone.
+            e: The share and its error by the draws alone.
+            inside: Which draws it is of, shape (chain, draw).
         """
-        rows, index = [], []
-        for part in self.parts(self._few() if quick else slice(None), self._step(quick)):
-            chains = slice(None) if quick else self.first
-            rhat = rank_rhats(part.x[chains], part.inside[chains])
-            if quick:
-                bulk = tail = np.full(len(rhat), math.nan)
+        error, p, notes = e.std_error, e.value, []
+        for d in self.found:
+            if d.model == EVERY:
+                size = d.size * math.sqrt(max(p * (1 - p), 0.0))
             else:
-                bulk, tail = effective_draws(part.x, part.inside, self.ancestor)
-            for q, name in enumerate(part.names):
-                rows.append((rhat[q], bulk[q], tail[q], part.share))
-                index.append((part.model, name))
-        columns = ["rhat", "ess_bulk", "ess_tail", "share"]
-        multi = pd.MultiIndex.from_tuples(index, names=["model", "quantity"])
-        return pd.DataFrame(rows, columns=columns, index=multi)
+                here = self.indicator.inside(d.model)
+                part = here.mean()
+                within = float((here & inside).sum() / here.sum()) if part else p
+                # of a model seldom visited an unknown error is no more than all it has
+                most = 1.0 if math.isnan(d.size) and part < SELDOM_SHARE else d.size
+                size = most * part * abs(within - p)
+            if not size <= NAMED_PART * error:
+                notes.append(d.note)
+            error = math.hypot(error, size)
+        if not notes:
+            return e
+        ess = min(e.ess, p * (1 - p) / error**2) if error > 0 else math.nan
+        return replace(e, std_error=error, ess=ess, warning=e.warning or notes[0])
 
-    def _few(self) -> NDArray[np.intp]:
-        """Chains of a quick look, of independent starts."""
-        return self.first[:: -(-len(self.first) // CHAINS)]
+    def widened(
+        self, error: float, series: NDArray[np.floating], inside: Mask | None = None
+    ) -> tuple[float, str]:
+        """The error of a mean with what chains remember of their start, and why.
 
-    def _step(self, quick: bool) -> int:
-        if not quick:
-            return 1
-        shown = min(len(self.labels), round(1 / WORTH))
-        each = NUMBERS // (len(self._few()) * (1 + shown + self.draws.theta.shape[2] * shown))
-        return max(1, self.draws.n_draws // min(DRAWS, max(LEAST, each)))
+        Arguments:
+            error: Standard error of the mean of independent or autocorrelated draws.
+            series: What each draw adds to the mean, shape (chain, draw).
+            inside: Draws that the mean is of, shape (chain, draw); all if omitted.
 
-    def parts(self, chains: slice | NDArray[np.intp], step: int) -> Iterator[Part]:
-        """Quantities of every ``step``-th draw of some chains."""
-        code = self.draws.code[chains][:, ::step]
-        theta = self.draws.theta[chains][:, ::step].double().numpy()
-        height = self.draws.log_joint[chains][:, ::step].double().numpy()[..., None]
-        model = self.model[chains][:, ::step]
-        everywhere = np.ones(model.shape, dtype=bool)
-        yield Part(EVERY, ["log joint"], height, everywhere)
-        if isinstance(self.space, Counts):
-            yield from self._components(self.space, code, theta)
-            return
-        rest = everywhere
-        for place, label in enumerate(self.labels):
-            inside = model == place
-            if inside.mean() <= WORTH:
-                break  # the most frequent come first
-            slots = self.space.active(self.space.code_of(label)[None])[0].numpy()
-            names = ["log joint", *(n for n, on in zip(self.names, slots, strict=True) if on)]
-            yield Part(label, names, np.concatenate([height, theta[..., slots]], 2), inside)
-            if not inside.all():
-                yield Part(EVERY, [IN + label], inside[..., None] * 1.0, everywhere)
-            rest = rest & ~inside
-        if rest.mean() > WORTH:
-            yield Part(EVERY, [IN + REST], rest[..., None] * 1.0, everywhere)
-            yield from self._by_slot(code, theta, rest)
-        if isinstance(self.space, Subsets):
-            on = self.space.items(code.flatten(0, 1)).view(*code.shape[:2], -1).numpy()
-            yield Part(EVERY, [INCLUDES + n for n in self.space.names], on * 1.0, everywhere)
-
-    def _by_slot(self, code: torch.Tensor, theta: Array, inside: Mask) -> Iterator[Part]:
-        """Coordinates of some draws, wherever they are in use."""
-        active = self.space.active(code.flatten(0, 1)).view(*code.shape[:2], -1).numpy()
-        for slot, name in enumerate(self.names):
-            here = inside & active[..., slot]
-            if here.mean() > WORTH:
-                yield Part(REST, [name], theta[..., slot : slot + 1], here)
-
-    def _components(self, space: Counts, code: torch.Tensor, theta: Array) -> Iterator[Part]:
-        """Numbers of components, what they have in common, and the ends of what they have not."""
-        everywhere = np.ones(theta.shape[:2], dtype=bool)
-        there = space.items(code.flatten(0, 1)).view(*code.shape[:2], -1).numpy()
-        shared = np.ones(theta.shape[2], dtype=bool)
-        for place, kind in enumerate(space.kinds):
-            of = kind.name if len(space.kinds) > 1 else "components"
-            yield Part(EVERY, [f"number of {of}"], code[..., [place]].double().numpy(), everywhere)
-            slots = space.slots_of(kind).numpy()
-            shared[slots.ravel()] = False
-            on: Mask = there[..., kind.items]
-            some: Mask = np.any(on, axis=-1)
-            if not slots.size or not some.mean() > WORTH:
-                continue
-            x, off = theta[:, :, slots], ~on[..., None]
-            ends = [
-                np.where(off, math.inf, x).min(2),
-                np.where(off, 0.0, x).sum(2) / np.maximum(on.sum(-1), 1)[..., None],
-                np.where(off, -math.inf, x).max(2),
-            ]
-            names = [self.names[s].partition("[")[0] for s in slots[0]]
-            said = [f"{word} {n}" for word in ("smallest", "mean", "largest") for n in names]
-            yield Part(EVERY, said, np.concatenate(ends, 2), some)
-        if shared.any():
-            names = [n for n, mine in zip(self.names, shared, strict=True) if mine]
-            yield Part(EVERY, names, theta[..., shared], everywhere)
-
-    def doubts(self) -> list[Doubt]:
-        """Reasons not to trust the chains, by model the quantity that remembers its start best.
-
-        Shares of models and items have R-hats of their own.
+        Returns:
+            The error, NaN where nothing tells it, and the flag, in words.
         """
-        found: list[Doubt] = []
-        chains, draws = self.draws.n_chains, self.draws.n_draws
-        if draws < LEAST_DRAWS:
-            return [Doubt(EVERY, f"{draws} draws a chain tell nothing of their error", math.nan)]
-        if len(self.first) < min(FEW_STARTS, chains / 2):
-            of = "one draw" if len(self.first) == 1 else f"{len(self.first)} draws"
-            note = f"all {chains} chains descend from {of} of the prior"
-            remedy = f"more chains (chains={4 * chains})"
-            found.append(Doubt(EVERY, note, math.nan, everywhere=True, remedy=remedy))
-        stuck = (self.model == self.model[:, :1]).all() and np.ptp(self.model) > 0
-        if stuck and chains > 1:
-            return [*found, Doubt(EVERY, "no chain has ever left its model", math.nan)]
-        table = self.table(quick=True)
-        shares = table.index.get_level_values("quantity").str.startswith((IN, INCLUDES))
-        table = table[~shares & (table["rhat"] > SLOW_RHAT)]
-        for model, rows in table.groupby(level="model"):
-            _, name = worst = rows["rhat"].idxmax()
-            rhat = float(rows.loc[worst, "rhat"])
-            said = "" if model in {EVERY, REST} else f" in {model!r}"
-            label = EVERY if model == REST else str(model)
-            found.append(Doubt(label, f"R-hat {rhat:.2f} of {name}{said}", start_error(rhat)))
-        return found
+        sd = float(series.std())
+        doubts = [
+            d
+            for d in self.found
+            if d.model == EVERY or inside is None or (self.indicator.inside(d.model) & inside).any()
+        ]
+        doubts += self.remembered(series) if sd else []
+        wide = math.hypot(error, *(sd * d.size for d in doubts))
+        if doubts and not sd:  # a series that never changed may have missed what would change it
+            wide = math.nan
+        note = doubts[0].note if doubts else ""
+        k = tail_shape(series if inside is None else series[inside])
+        if k > PARETO_K_RELIABLE:  # the largest values decide, and larger ones were not met
+            return math.nan, note or f"tail too heavy for an error (Pareto k {k:.2f})"
+        return wide, note
+
+    def error_where(self, x: NDArray[np.floating], inside: Mask) -> tuple[float, float, str]:
+        """Standard error and effective draws of a mean over some draws, and its flag.
+
+        Arguments:
+            x: Values of those draws, in the order chain by chain, shape (n,).
+            inside: Which draws they are, shape (chain, draw).
+        """
+        error, ess = mean_error_where(x, inside, self.indicator.ancestor)
+        series = np.zeros(inside.shape)
+        series[inside] = (x - x.mean()) / inside.mean()
+        wide, note = self.widened(error, series, inside)
+        if wide != error:
+            ess = float(x.var()) / wide**2
+        return wide, ess, note
+
+
+def of_chains(convergence: Convergence) -> list[Doubt]:
+    """Reasons not to trust chains, for each model by the quantity of the largest R-hat.
+
+    Shares of models and items have R-hats of their own.
+    """
+    indicator, found = convergence.indicator, list[Doubt]()
+    chains, draws = indicator.draws.n_chains, indicator.draws.n_draws
+    if draws < LEAST_DRAWS:
+        return [Doubt(EVERY, f"{draws} draws a chain tell nothing of their error", math.nan)]
+    starts = len(indicator.first)
+    if starts < min(FEW_STARTS, chains / 2):
+        of = "one draw" if starts == 1 else f"{starts} draws"
+        note = f"all {chains} chains descend from {of} of the prior"
+        remedy = f"more chains (chains={4 * chains})"
+        found.append(Doubt(EVERY, note, math.nan, everywhere=True, remedy=remedy))
+    place = indicator.place
+    stuck = (place == place[:, :1]).all() and np.ptp(place) > 0
+    if stuck and chains > 1:
+        return [*found, Doubt(EVERY, "no chain has ever left its model", math.nan)]
+    table = convergence.table(quick=True)
+    shares = table.index.get_level_values("quantity").str.startswith((IN, INCLUDES))
+    table = table[~shares & (table["rhat"] > SLOW_RHAT)]
+    for model, rows in table.groupby(level="model"):
+        _, name = worst = rows["rhat"].idxmax()
+        rhat = float(rows.loc[worst, "rhat"])
+        where = "" if model in {EVERY, REST} else f" in {model!r}"
+        label = EVERY if model == REST else str(model)
+        found.append(Doubt(label, f"R-hat {rhat:.2f} of {name}{where}", start_error(rhat)))
+    return found

@@ -1,15 +1,395 @@
-"""Evidences and Bayes factors by several routes."""
+"""Evidences and Bayes factors by several routes, each alone and combined."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
+import pandas as pd
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from ..errors import ConfigurationError, TRJError
+from ..estimate.agreement import SOURCES, Clash, clashes, combine, shares_of, shares_of_sets, usable
 from ..estimate.estimate import Estimate
+from ..estimate.importance import probabilities
+from ..estimate.mean import BATCHES, batch_shares, batch_sums, share_covariance
+from .doubts import COMMON_PROBABILITY, Doubts, Routes
+from .indicator import Mask
+from .visits import Visits
 
 NOTHING = Estimate(math.nan, math.inf, 0.0)
+
+BLANK = Estimate(math.nan, math.nan)
+
+BEST_FIRST = ("bridge", "warp", "smoothed", "importance", "audit")  # of routes equally sound
+
+UNKNOWN_ERROR = 0.1  # nats of error from which a flagged importance estimate counts as unknown
+
+LARGEST_LOG = 700.0  # nats beyond which a Bayes factor overflows
+
+
+class Evidences:
+    """Log evidences by several routes.
+
+    Arguments:
+        visits: Probabilities by the chains.
+        doubts: What is known against the draws.
+        routes: By route (``importance``, ``smoothed``, ``bridge``, ``warp``, ``audit``) and
+            model label, log of p(model) times its evidence, nats.
+        pareto_k: By model label, the Pareto shape of the map's importance weights.
+    """
+
+    def __init__(
+        self,
+        visits: Visits,
+        doubts: Doubts,
+        routes: Routes,
+        pareto_k: Mapping[str, float] | None = None,
+    ) -> None:
+        self.visits, self.doubts, self._routes = visits, doubts, routes
+        self.indicator, self.pareto_k = visits.indicator, dict(pareto_k or {})
+
+    @cached_property
+    def routes(self) -> dict[str, dict[str, Estimate]]:
+        """By route and model label, log of p(model) times its evidence, nats.
+
+        Routes that rest on the chains' draws carry what is flagged about these.
+        """
+        found = {route: dict(by_model) for route, by_model in self._routes.items()}
+        for route, by_model in found.items():
+            for label, e in by_model.items():
+                doubts = self.doubts.about(label)
+                if "chains" in SOURCES.get(route, ()):
+                    doubts += self.doubts.remembered(self.indicator.inside(label))
+                else:
+                    doubts = [d for d in doubts if d.everywhere]
+                for d in doubts:
+                    error = math.hypot(e.std_error, d.size)
+                    e = replace(e, std_error=error, warning=e.warning or d.note)
+                by_model[label] = e
+        return found
+
+    @property
+    def log_mass(self) -> dict[str, Estimate]:
+        """Log of p(model) times the evidence by importance sampling, by label, nats."""
+        return self.routes.get("importance", {})
+
+    @cached_property
+    def weighed(self) -> list[str]:
+        """Models whose evidence is known, most of them from a map."""
+        return list(self.log_mass)
+
+    @property
+    def partial(self) -> bool:
+        """Whether only some of the models were weighed."""
+        size = self.indicator.space.size
+        return size is None or len(self.weighed) < size
+
+    @property
+    def all_weighed(self) -> bool:
+        """Whether every model of the space has an evidence."""
+        return bool(self.weighed) and not self.partial
+
+    @cached_property
+    def whole(self) -> Estimate:
+        """Probability of the models that were weighed, all together, by the visits."""
+        if not self.partial:
+            return Estimate(1.0, 0.0)
+        return self.visits.share(self.indicator.inside_any(self.weighed))
+
+    # ---- the combination --------------------------------------------------------------------
+
+    def best(self, label: str) -> Estimate:
+        """The log mass of a model by the first route that is least flagged, nats."""
+        found = [self.routes[r][label] for r in BEST_FIRST if label in self.routes.get(r, {})]
+        best = min(found, key=lambda e: (not math.isfinite(e.value - e.std_error), bool(e.warning)))
+        if not best.warning:
+            return best
+        # a flagged value is as uncertain as routes are apart
+        apart = [e.value - best.value for e in found if math.isfinite(e.value)]
+        sizes = [d.size for d in self.doubts.about(label)]
+        error = math.hypot(best.std_error, max(map(abs, apart), default=0.0), *sizes)
+        return replace(best, std_error=error)
+
+    @property
+    def flagged(self) -> bool:
+        """Whether the best route to some model carries a warning."""
+        return any(self.best(m).warning for m in self.weighed)
+
+    @cached_property
+    def combined(self) -> tuple[list[Estimate], NDArray[np.float64]]:
+        """Log masses of the models weighed by bridge and jumps together, nats, and covariance.
+
+        Jumps count by their acceptance probabilities where these are known, else by the visits.
+        """
+        labels = self.weighed
+        inside = np.stack([self.indicator.inside(m) for m in labels])
+        share, batches = [self.visits.of(m) for m in labels], batch_shares(inside)
+        jumps = [self.visits.by_jumps.get(m, NOTHING) for m in labels]
+        chains = self.indicator.draws.n_chains
+        if sum(map(usable, jumps)) >= sum(map(usable, share)):
+            share = jumps
+        elif chains >= BATCHES:
+            each = (inside.mean(2) - inside.mean((1, 2))[:, None]) / chains
+            share = [replace(e, batches=batch_sums(x)) for e, x in zip(share, each, strict=True)]
+        error = np.array([e.std_error if usable(e) else 0.0 for e in share])
+        found, covariance = combine(
+            [self.best(m) for m in labels], share, share_covariance(batches, error)
+        )
+        apart = self._apart([e.value for e in found])
+        found = [
+            replace(e, std_error=math.hypot(e.std_error, gap))
+            for e, gap in zip(found, apart, strict=True)
+        ]
+        return found, covariance + np.diag(np.square(apart))
+
+    def _apart(self, log_mass: Sequence[float], shares: bool = False) -> list[float]:
+        """How far the routes that disagree are from given log masses, by model.
+
+        Arguments:
+            log_mass: Log masses of the models weighed, nats.
+            shares: Measure probabilities, and not nats.
+        """
+        known = np.nan_to_num(np.array(log_mass, dtype=float), nan=-math.inf)
+        total = np.logaddexp.reduce(known)
+        gaps = [np.zeros(len(known))]
+        for route in {r for c in self.clashes for r in c.routes}:
+            theirs = np.array([e.value for e in self._log_masses(route)])
+            theirs = np.nan_to_num(theirs, nan=-math.inf)
+            height = np.logaddexp.reduce(theirs)
+            if route in {"visits", "bartolucci"}:
+                theirs, height = theirs - height + total, total
+            with np.errstate(invalid="ignore"):
+                gap = np.exp(theirs - height) - np.exp(known - total) if shares else theirs - known
+            gaps.append(np.where(np.isfinite(gap), np.abs(gap), 0.0))
+        found: list[float] = np.max(gaps, axis=0).tolist()
+        return found
+
+    def _log_masses(self, route: str) -> list[Estimate]:
+        """Log masses of the models weighed by a route, of visits and jumps up to a constant."""
+        if route not in {"visits", "bartolucci"}:
+            return [self.routes[route].get(m, NOTHING) for m in self.weighed]
+        by_jumps = route == "bartolucci"
+        each = [self.visits.by_jumps[m] if by_jumps else self.visits.of(m) for m in self.weighed]
+        return [log_share(e, Estimate(0.0, 0.0)) for e in each]
+
+    @property
+    def clashes(self) -> list[Clash]:
+        """Models on which two routes contradict each other."""
+        return self._compared[0]
+
+    @cached_property
+    def _compared(self) -> tuple[list[Clash], set[str]]:
+        """Contradictions, and the models on which routes were compared."""
+        labels, by_jumps = self.weighed, self.visits.by_jumps
+        absolute = {
+            route: [found.get(m, NOTHING) for m in labels]
+            for route, found in self.routes.items()
+            if route != "smoothed"  # the same draws as the importance route
+        }
+        relative = {"visits": [self.visits.of(m) for m in labels]}
+        if by_jumps:
+            relative["bartolucci"] = [by_jumps[m] for m in labels]
+        sources, audit = SOURCES, self.doubts.report.audit
+        if audit is not None and audit.normals:  # the map was fitted to the audit's draws
+            by_map = {r: rests | {"population"} for r, rests in SOURCES.items() if "map" in rests}
+            sources = {**SOURCES, **by_map}
+        return clashes(labels, absolute, relative, sources)
+
+    # ---- probabilities ----------------------------------------------------------------------
+
+    @cached_property
+    def _excess(self) -> float:
+        """Probability that flagged evidences give their models beyond the visits, all together."""
+        found = zip(self.weighed, shares_of(*self.combined), self.combined[0], strict=True)
+        whole = self.whole.value
+        more = (e.value - self.visits.of(m).value / whole for m, e, mass in found if mass.warning)
+        return sum(max(0.0, x) for x in more if math.isfinite(x))
+
+    def shares(self, labels: Sequence[str]) -> list[Estimate]:
+        """Probabilities by the combination of routes; NaN of models that were not weighed."""
+        if not self.weighed:
+            return [BLANK] * len(labels)
+        combined, covariance = self.combined
+        share = shares_of(combined, covariance)
+        lost = [m for m, e in zip(self.weighed, combined, strict=True) if math.isnan(e.value)]
+        visits = [self.visits.of(m) for m in lost]
+        rest = Estimate(
+            max(0.0, self.whole.value - sum(v.value for v in visits)),
+            math.hypot(self.whole.std_error, *(v.std_error for v in visits)),
+        )
+        known = dict(zip(lost, visits, strict=True))
+        apart = self._apart([e.value for e in combined], shares=True)
+        for m, e, gap in zip(self.weighed, share, apart, strict=True):
+            if m not in known:
+                error = math.hypot(e.std_error, self._excess, gap)
+                known[m] = replace(e, std_error=error).times(rest)
+        return [self._open(known.get(label, BLANK)) for label in labels]
+
+    def shares_under(self, log_change: Mapping[str, float]) -> dict[str, Estimate]:
+        """Probabilities by the combined evidences where p(model) is changed.
+
+        Arguments:
+            log_change: By label of every model, log of the new prior over the old one.
+        """
+        combined, covariance = self.combined
+        moved = [e.shifted(log_change[m]) for m, e in zip(self.weighed, combined, strict=True)]
+        apart = self._apart([e.value for e in combined], shares=True)
+        return {
+            m: replace(e, std_error=math.hypot(e.std_error, self._excess, gap))
+            for m, e, gap in zip(self.weighed, shares_of(moved, covariance), apart, strict=True)
+        }
+
+    def shares_of_sets(self, sets: Callable[[Tensor], Tensor], on: Mask) -> list[Estimate]:
+        """Probabilities of sets of models by the combined evidences, NaN where there are none.
+
+        Models that were not weighed count by their visits; the others are scaled to theirs, and
+        the errors of both visits are added.
+
+        Arguments:
+            sets: Codes, (N, L), to which of S sets hold them, (N, S) bool.
+            on: Which sets hold each draw's model, shape (chain, draw, S).
+        """
+        blank = [BLANK] * on.shape[-1]
+        if not self.weighed:
+            return blank
+        combined, covariance = self.combined
+        possible = np.isfinite(self.indicator.log_prior(self.weighed))
+        if not all(math.isfinite(e.value) for e, p in zip(combined, possible, strict=True) if p):
+            return blank
+        codes = torch.stack([self.indicator.space.code_of(m) for m in self.weighed])
+        found = shares_of_sets(combined, covariance, sets(codes).numpy().T * 1.0)
+        found = [replace(e, std_error=math.hypot(e.std_error, self._excess)) for e in found]
+        if not self.partial:
+            return found
+        left, whole = ~self.indicator.inside_any(self.weighed), self.whole
+        sums = []
+        for i, e in enumerate(found):
+            rest = self.visits.share(on[..., i] & left)
+            visits = e.value * whole.std_error + rest.std_error
+            error = math.hypot(whole.value * e.std_error, visits)
+            sums.append(Estimate(whole.value * e.value + rest.value, error))
+        return sums
+
+    def importance(self, labels: Sequence[str]) -> list[Estimate]:
+        """Probabilities by importance sampling; NaN of models that were not weighed."""
+        if not self.weighed:
+            return [BLANK] * len(labels)
+        shares = probabilities([self.log_mass[m] for m in self.weighed])
+        found = dict(zip(self.weighed, shares, strict=True))
+        guessed = [
+            m for m, e in self.log_mass.items() if e.warning and not e.std_error < UNKNOWN_ERROR
+        ]
+        matter = [
+            m for m in guessed if (v := self.visits.of(m)).warning or v.value > COMMON_PROBABILITY
+        ]
+        for m in found if matter else guessed:  # what one may be worth, the others may lack
+            why = found[m].warning or f"{guessed[0]!r}: {self.log_mass[guessed[0]].warning}"
+            found[m] = replace(found[m], std_error=math.nan, warning=why)
+        return [self._open(found.get(label, BLANK).times(self.whole)) for label in labels]
+
+    def _open(self, e: Estimate) -> Estimate:
+        """A share that is no certainty where all routes to some model are flagged."""
+        flagged = any(e.warning and self.visits.of(m).warning for m, e in self.log_mass.items())
+        return replace(e, std_error=math.nan) if flagged and e.std_error == 0 else e
+
+    # ---- tables and ratios ------------------------------------------------------------------
+
+    def table(self) -> pd.DataFrame:
+        """Log evidences by every route side by side, nats, with a verdict.
+
+        Raises:
+            TRJError: There was no map to weigh models by.
+        """
+        labels = self.weighed
+        if not labels:
+            raise TRJError(
+                "evidence: no map has weighed the models; run(fit=True) trains one, and "
+                "run(fit='auto') may find that it needs none"
+            )
+        columns, share = self._columns(), self.shares(labels)
+        log_prior = self.indicator.log_prior(labels)
+        table = pd.DataFrame(index=pd.Index(labels, name="model"))
+        for route, found in columns.items():
+            shifted = [e.value - prior for e, prior in zip(found, log_prior, strict=True)]
+            table[route] = shifted
+            table[f"{route}_se"] = [e.std_error for e in found]
+            if route == "combined":
+                table["probability"] = [e.value for e in share]
+                table["probability_se"] = [e.std_error for e in share]
+                table["verdict"] = [self._verdict(m) for m in labels]
+        table["pareto_k"] = [self.pareto_k.get(m, math.nan) for m in labels]
+        table["note"] = [
+            "; ".join(f"{r}: {f[i].warning}" for r, f in columns.items() if f[i].warning)
+            for i in range(len(labels))
+        ]
+        return table
+
+    def _columns(self) -> dict[str, list[Estimate]]:
+        """Log masses of the models weighed by every route, nats, the combined ones first."""
+        labels, by_jumps = self.weighed, self.visits.by_jumps
+        combined, covariance = self.combined
+        known = [i for i, e in enumerate(combined) if math.isfinite(e.value)]
+        level = _total([combined[i] for i in known], covariance[np.ix_(known, known)])
+        several = self.indicator.space.size != 1
+        shares = {"visits": [self.visits.of(m) for m in labels]} if several else {}
+        if several and by_jumps:
+            shares["bartolucci"] = [by_jumps[m] for m in labels]
+        columns = {"combined": combined}
+        for route, found in shares.items():
+            whole = sum(found[i].value for i in known) or 1.0  # of those whose evidence is known
+            columns[route] = [log_share(e.scaled(1 / whole), level) for e in found]
+        return columns | {r: [f.get(m, NOTHING) for m in labels] for r, f in self.routes.items()}
+
+    def _verdict(self, label: str) -> str:
+        bad = sorted({" and ".join(c.routes) for c in self.clashes if c.model == label})
+        if bad:
+            return "disagree: " + ", ".join(bad)
+        return "agree" if label in self._compared[1] else "unchecked"
+
+    def bayes_factor(self, a: str, b: str, *, log: bool = False, route: str) -> Estimate:
+        """Ratio of the evidences of two models, or its logarithm in nats.
+
+        Raises:
+            ConfigurationError: There is no such route.
+        """
+        prior = self.indicator.log_prior([a, b])
+        odds = self._log_odds(a, b, route)
+        value = odds.value - (prior[0] - prior[1])
+        if log:
+            return replace(odds, value=value)
+        factor = math.exp(value) if not value >= LARGEST_LOG else math.inf
+        error = math.inf if math.isinf(odds.std_error) else factor * odds.std_error
+        return Estimate(factor, error, odds.ess, odds.warning)
+
+    def _log_odds(self, a: str, b: str, route: str) -> Estimate:
+        """Log of the ratio of two models' posterior probabilities, nats."""
+        combined, covariance = self.combined if self.weighed else ([], np.zeros((0, 0)))
+        known = [m for m, e in zip(self.weighed, combined, strict=True) if not math.isnan(e.value)]
+        if route == "combined" and {a, b} <= set(known):
+            i, j = self.weighed.index(a), self.weighed.index(b)
+            x, y = combined[i], combined[j]
+            variance = covariance[i, i] + covariance[j, j] - 2 * covariance[i, j]
+            error = math.sqrt(max(float(variance), 0.0))
+            bad = [c for c in self.clashes if c.model in {a, b}]
+            clash = "routes disagree, see evidence()" if bad else ""
+            ess = 1 / error**2 if error else math.inf
+            return Estimate(x.value - y.value, error, ess, clash or x.warning or y.warning)
+        if route in {"combined", "visits"}:
+            return self.visits.log_odds(a, b)
+        if route == "bartolucci" and self.visits.crossings is not None:
+            return self.visits.log_odds_by_jumps(a, b)
+        if {a, b} <= set(self.routes.get(route, {})):
+            x, y = self.routes[route][a], self.routes[route][b]
+            error = math.hypot(x.std_error, y.std_error)
+            return Estimate(x.value - y.value, error, min(x.ess, y.ess), x.warning or y.warning)
+        names = [*self.routes, "visits"] + (["bartolucci"] if self.visits.crossings else [])
+        raise ConfigurationError(f"route: expected one of {sorted(names)}, got {route!r}")
 
 
 def _total(log_mass: list[Estimate], covariance: NDArray[np.float64]) -> Estimate:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,15 +13,12 @@ from numpy.typing import NDArray
 from ..errors import ConfigurationError, TRJError
 from ..estimate.mean import mean_error
 from ..space.codes import distinct
+from ..target.target import Target
+from .doubts import Doubts
 
-if TYPE_CHECKING:
-    from ..target.target import Target
-    from .result import Result
+BATCH_DRAWS = 500  # draws that a function sees at once: it may need memory for each component
 
-
-BATCH = 500  # draws that a function sees at once: it may need memory for each component
-
-KEPT = 20_000_000  # values of a function that are kept, at most
+MOST_VALUES = 20_000_000  # values of a function that are kept, at most
 
 Array = NDArray[np.float64]
 
@@ -63,24 +60,32 @@ class Prediction:
 
 
 def predict(
-    result: Result,
+    doubts: Doubts,
+    target: Target | None,
     f: Function | Mapping[str, Function],
     *,
     most: int = 20_000,
     weights: Array | None = None,
-    target: Target | None = None,
 ) -> Prediction:
-    """A function of the parameters averaged over models; see :meth:`Result.predict`."""
-    target = target or result.target
+    """A function of the parameters averaged over models; see :meth:`trjmcmc.Result.predict`.
+
+    Arguments:
+        doubts: What is known against the draws, and the draws.
+        target: Gives parameters their names; None is refused.
+        f: The function, or one for each model by label.
+        most: Draws to use at most.
+        weights: Of the draws, shape (chain, draw), of mean 1; equal if omitted.
+    """
     if target is None:
         raise TRJError("predict: a loaded result has no target; pass target=, or use draws(model)")
-    every = max(1, -(-result.raw.n_chains * result.raw.n_draws // most))
-    code, theta = result.raw.code[:, ::every], result.raw.theta[:, ::every]
+    draws = doubts.indicator.draws
+    every = max(1, -(-draws.n_chains * draws.n_draws // most))
+    code, theta = draws.code[:, ::every], draws.theta[:, ::every]
     shape = tuple(code.shape[:2])
     flat, x = code.flatten(0, 1), theta.flatten(0, 1)
     out: Array | None = None
     codes, which, _ = distinct(flat)
-    labels = result.space.label(codes)
+    labels = doubts.indicator.space.label(codes)
     for m, label in enumerate(labels):
         rows = (which == m).nonzero()[:, 0]
         if isinstance(f, Mapping) and label not in f:
@@ -88,12 +93,12 @@ def predict(
                 f"predict: no function for model {label!r}, which the chains visited; there are "
                 f"those of {sorted(f)}"
             )
-        for some in rows.split(BATCH):
+        for some in rows.split(BATCH_DRAWS):
             value = target.apply(f[label] if isinstance(f, Mapping) else f, codes[m], x[some])
             if out is None:
-                if len(flat) * (each := math.prod(value.shape[1:])) > KEPT and most > 1:
-                    fewer = max(1, min(KEPT // each, most // 2))
-                    return predict(result, f, most=fewer, weights=weights, target=target)
+                if len(flat) * (each := math.prod(value.shape[1:])) > MOST_VALUES and most > 1:
+                    fewer = max(1, min(MOST_VALUES // each, most // 2))
+                    return predict(doubts, target, f, most=fewer, weights=weights)
                 out = np.full((len(flat), *value.shape[1:]), np.nan)
             elif out.shape[1:] != value.shape[1:]:
                 raise ConfigurationError(
@@ -104,7 +109,7 @@ def predict(
     assert out is not None
     w = np.ones(shape) if weights is None else weights[:, ::every]
     columns = out.reshape(len(flat), -1)
-    found = [_ratio(c.reshape(shape), w, result) for c in columns.T]
+    found = [weighted_mean(c.reshape(shape), w, doubts) for c in columns.T]
     mean, error = (np.array([e[i] for e in found], dtype=float) for i in range(2))
     warning = next((e[2] for e in found if e[2]), "")
     if not np.ptp(columns, axis=0).any():
@@ -129,11 +134,11 @@ def predict(
     return Prediction(mean, error, sd, lower, median, upper, by_model, warning)
 
 
-def _ratio(x: Array, w: Array, result: Result) -> tuple[float, float, str]:
-    """Weighted mean of ``x``, shape (chain, draw), its standard error, and what is in doubt."""
+def weighted_mean(x: Array, w: Array, doubts: Doubts) -> tuple[float, float, str]:
+    """Weighted mean of ``x``, shape (chain, draw), its standard error, and its flag."""
     mean = float((w * x).mean() / w.mean())
     influence = w * (x - mean) / w.mean()
-    error, _ = mean_error(influence, result.ancestor)
+    error, _ = mean_error(influence, doubts.indicator.ancestor)
     if math.isnan(error):  # constant, or too few draws for an autocorrelation: count the chains
         error = float(influence.std()) / math.sqrt(len(x))
-    return mean, *result.widened(error, influence)
+    return mean, *doubts.widened(error, influence)

@@ -19,35 +19,37 @@ Array = NDArray[np.float64]
 
 Index = NDArray[np.int64]
 
-DRAWS, COMPONENTS = 2000, 20_000  # that entries are fitted to, at most
+FITTED_DRAWS = 2000  # that entries are fitted to at most
 
-LEAST = 0.05  # share of the draws that hold an entry, at least
+FITTED_COMPONENTS = 20_000  # in those draws at most
 
-EFFECTIVE = 100  # independent draws that a run is taken to be worth, by which entries are priced
+LEAST_SHARE = 0.05  # share of the draws that must hold an entry
 
-STARTS = ((0.5, 0.01), (0.1, 0.1))  # spread of first entries, in units of all; rate of clutter
+EFFECTIVE_DRAWS = 100  # independent draws that Schwarz's price of an entry takes a run to be worth
 
-SETTLED = 20  # assignments after which entries count as settled in any case
+STARTS = ((0.5, 0.01), (0.1, 0.1))  # spread of first entries over that of all; rate of clutter
 
-CHANGES = 1e-3  # share of names that change when they are
+MOST_ASSIGNMENTS = 20  # rounds of names and entries in turn at most
 
-TIDIED = 10  # rounds of joining and dropping
+CHANGED_SHARE = 1e-3  # share of the names below which a change ends those rounds
 
-ROUNDS = 10  # of looking for more entries
+TIDYING_ROUNDS = 10  # rounds of joining and dropping entries at most
 
-SEEDS = 12  # entries that one round may add
+GROWING_ROUNDS = 10  # of looking for more entries in clutter at most
 
-ASKED = 1000  # components at which the density of clutter is measured
+ENTRIES_A_ROUND = 12  # entries that one of those rounds may add
 
-FEW = 100  # components of no entry that tell how far out they lie
+DENSITY_POINTS = 1000  # components at which the density of clutter is measured
 
-FAINTEST = 0.01  # components a draw that belong to no entry, at least
+FEW_COMPONENTS = 100  # components of clutter below which its spread is not measured
 
-NARROWEST = 1e-12  # variance of an entry in units of that of all
+LEAST_RATE = 0.01  # components of clutter a draw, at least
 
-NEAR = 30.0  # squared distance, in their own spread, within which two entries may be one
+LEAST_VARIANCE = 1e-12  # variance of an entry over that of all components, at least
 
-BLOCK = 4_000_000  # costs held at once
+NEAR_SQUARED = 30.0  # squared distance, in their own spread, within which two entries may be one
+
+PAIRS_AT_ONCE = 4_000_000  # pairs of a component and an entry that are held at once
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def relabel(
     active: NDArray[np.bool_],
     log_joint: NDArray[np.floating] | None = None,
     *,
-    least: float = LEAST,
+    least: float = LEAST_SHARE,
 ) -> Relabelling:
     r"""Give the components of each draw names that mean the same in all draws.
 
@@ -217,9 +219,9 @@ class _Found(NamedTuple):
 def _some(on: NDArray[np.bool_]) -> Index:
     """Draws spread evenly that are enough to fit entries to."""
     occupied = on.sum(1) > 0
-    thin = max(-(-len(on) // DRAWS), -(-int(on.sum()) // COMPONENTS))
+    thin = max(-(-len(on) // FITTED_DRAWS), -(-int(on.sum()) // FITTED_COMPONENTS))
     rows = np.arange(0, len(on), thin)
-    return rows if occupied[rows].any() else occupied.nonzero()[0][:DRAWS]
+    return rows if occupied[rows].any() else occupied.nonzero()[0][:FITTED_DRAWS]
 
 
 def _good_draw(on: NDArray[np.bool_], score: Array) -> int:
@@ -253,7 +255,7 @@ def _names(entries: _Entries, cloud: _Cloud) -> Index:
     start = np.searchsorted(cloud.draw, np.arange(cloud.draws + 1))
     begin = 0
     while begin < cloud.draws:  # blocks of whole draws
-        room = max(1, BLOCK // len(entries.share))
+        room = max(1, PAIRS_AT_ONCE // len(entries.share))
         end = int(np.searchsorted(start, start[begin] + room, side="right")) - 1
         end = min(max(end, begin + 1), cloud.draws)
         rows = slice(start[begin], start[end])
@@ -266,7 +268,7 @@ def _named(entries: _Entries, x: Array, draw: Index, draws: int) -> Index:
     n = len(entries.share)
     p = entries.share.clip(0.5 / draws, 1 - 0.5 / draws)  # one draw more or less
     gain = _log_normal(x, entries.mean, entries.covariance) + np.log(p / (1 - p))
-    gain -= _log_clutter(x, entries.clutter)[:, None] + math.log(max(entries.rate, FAINTEST))
+    gain -= _log_clutter(x, entries.clutter)[:, None] + math.log(max(entries.rate, LEAST_RATE))
     gain = gain.clip(min=0.0)
     name = gain.argmax(1) if len(x) else np.zeros(0, dtype=np.int64)
     name = np.where(gain[np.arange(len(x)), name] > 0, name, -1)
@@ -291,7 +293,7 @@ def _updated(entries: _Entries, cloud: _Cloud, name: Index) -> tuple[_Entries, I
     share, mean, covariance = np.zeros(len(kept)), [], []
     for j in range(len(kept)):
         x = cloud.x[name == j]
-        moment = np.cov(x.T, ddof=0).reshape(p, p) + NARROWEST * np.eye(p)
+        moment = np.cov(x.T, ddof=0).reshape(p, p) + LEAST_VARIANCE * np.eye(p)
         trust = len(x) / (len(x) + p + 1)  # few components can't tell correlations
         share[j] = len(x) / cloud.draws
         mean.append(x.mean(0))
@@ -308,7 +310,7 @@ def _updated(entries: _Entries, cloud: _Cloud, name: Index) -> tuple[_Entries, I
 
 def _wider(clutter: Array, left: Array) -> Array:
     """The covariance of clutter, wider where what is left lies farther out than it says."""
-    if len(left) < FEW:
+    if len(left) < FEW_COMPONENTS:
         return clutter
     root = np.linalg.cholesky(clutter)
     white = np.linalg.solve(root, left.T)
@@ -321,11 +323,11 @@ def _wider(clutter: Array, left: Array) -> Array:
 def _settled(entries: _Entries, cloud: _Cloud) -> _Found:
     """Names and entries in turn until next to nothing changes."""
     name = _names(entries, cloud)
-    for _ in range(SETTLED):
+    for _ in range(MOST_ASSIGNMENTS):
         entries, name = _updated(entries, cloud, name)
         again = _names(entries, cloud)
         changed, name = (again != name).mean(), again
-        if changed <= CHANGES:
+        if changed <= CHANGED_SHARE:
             break
     entries, name = _updated(entries, cloud, name)
     return _Found(entries, name, _score(entries, cloud, name))
@@ -359,7 +361,7 @@ def _score(entries: _Entries, cloud: _Cloud, name: Index) -> float:
 def _price(p: int) -> float:
     """Nats a draw by which one entry more must describe the draws better; Schwarz's criterion."""
     numbers = 1 + p + p * (p + 1) // 2
-    return 0.5 * numbers * math.log(EFFECTIVE) / EFFECTIVE
+    return 0.5 * numbers * math.log(EFFECTIVE_DRAWS) / EFFECTIVE_DRAWS
 
 
 def _worth(found: _Found, cloud: _Cloud) -> Array:
@@ -381,7 +383,7 @@ def _joined(found: _Found, cloud: _Cloud) -> _Entries | None:
     pairs = []
     for i, j in combinations(range(n), 2):
         gap = entries.mean[i] - entries.mean[j]
-        if gap @ np.linalg.solve(entries.covariance[i] + entries.covariance[j], gap) > NEAR:
+        if gap @ np.linalg.solve(entries.covariance[i] + entries.covariance[j], gap) > NEAR_SQUARED:
             continue
         weight = entries.share[[i, j]] / entries.share[[i, j]].sum()
         mean = weight @ entries.mean[[i, j]]
@@ -409,7 +411,7 @@ def _joined(found: _Found, cloud: _Cloud) -> _Entries | None:
 def _tidied(found: _Found, cloud: _Cloud, least: float) -> _Found:
     """Without entries that are rare or say nothing, and with those joined that are one."""
     p = cloud.x.shape[1]
-    for _ in range(TIDIED):
+    for _ in range(TIDYING_ROUNDS):
         keep = (_worth(found, cloud) >= _price(p)) & (found.entries.share >= least)
         entries = found.entries.only(keep) if not keep.all() else _joined(found, cloud)
         if entries is None:
@@ -422,15 +424,15 @@ def _dense(clutter: _Cloud, entries: _Entries, least: float) -> _Entries:
     """New entries where components that belong to none are dense."""
     none = entries.only(np.zeros(len(entries.share), dtype=bool))
     new, p = none, clutter.x.shape[1]
-    for _ in range(SEEDS):
+    for _ in range(ENTRIES_A_ROUND):
         few = max(int(0.5 * least * clutter.draws), p + 2)
         if len(clutter.x) < max(least * clutter.draws, few + 1):
             break
         tree = KDTree(clutter.x)
-        asked = clutter.x[:: -(-len(clutter.x) // ASKED)]
+        asked = clutter.x[:: -(-len(clutter.x) // DENSITY_POINTS)]
         radius, near = tree.query(asked, k=few)
         x = clutter.x[near[radius[:, -1].argmin()]]
-        covariance = np.cov(x.T, ddof=0).reshape(1, p, p) + NARROWEST * np.eye(p)
+        covariance = np.cov(x.T, ddof=0).reshape(1, p, p) + LEAST_VARIANCE * np.eye(p)
         rate = len(clutter.x) / clutter.draws
         seed = none._replace(
             share=np.array([least]), mean=x.mean(0)[None], covariance=4 * covariance, rate=rate
@@ -466,7 +468,7 @@ def _fitted(cloud: _Cloud, good: int, least: float) -> _Entries:
 def _grown(start: _Entries, cloud: _Cloud, least: float) -> _Found:
     """What a start leads to, with more entries as long as they make the draws likelier."""
     found = _tidied(_settled(start, cloud), cloud, least)
-    for _ in range(ROUNDS):
+    for _ in range(GROWING_ROUNDS):
         new = _dense(cloud.only(found.name < 0), found.entries, least)
         if not len(new.share):
             break

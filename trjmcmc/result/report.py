@@ -103,7 +103,7 @@ class RunReport:
         return "\n".join(lines)
 
 
-SHOWN = 6  # numbers of a list that a printed plan shows
+NUMBERS_PRINTED = 6  # numbers of a list that a printed plan shows
 
 
 def _rounded(value: Any) -> str:
@@ -114,6 +114,10 @@ def _rounded(value: Any) -> str:
         return "{" + ", ".join(f"{k}: {_rounded(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):
         some = [_rounded(v) for v in value]
-        some = some if len(some) <= SHOWN else [*some[: SHOWN - 1], "...", some[-1]]
+        some = (
+            some
+            if len(some) <= NUMBERS_PRINTED
+            else [*some[: NUMBERS_PRINTED - 1], "...", some[-1]]
+        )
         return f"[{', '.join(some)}]"
     return str(value)

@@ -5,40 +5,50 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import ConfigurationError, ConvergenceWarning, TRJError, warn_user
-from ..estimate.importance import HIGH_K, pareto_k
+from ..estimate.importance import pareto_k
+from ..promises import PARETO_K_RELIABLE
 from ..space.base import Space
 from ..space.codes import distinct
 from ..space.prior import normalised_log_prior
 from ..target.prior import PriorSpec
-from .predict import Array, Function, Prediction, _ratio, predict
+from ..target.target import Target
+from .evidences import Evidences
+from .indicator import Mask
+from .predict import Array, Function, Prediction, predict, weighted_mean
 
-if TYPE_CHECKING:
-    from ..target.target import Target
-    from .result import Result
+JUDGED_SHARE = 0.01  # share of the draws from which the weights of a model's draws are judged
 
+EVEN_SHARE = 0.5  # effective share of the draws from which a heavy tail does no harm
 
-COMMON = 0.01  # probability of a model from which its weights are judged
+LEAST_SHARE = 0.01  # effective share of the draws under which a reweighting is flagged
 
-EVEN = 0.5  # effective share of the draws from which a heavy tail is borne
+LEAST_DRAWS = 100.0  # effective draws, likewise
 
-LEAST_SHARE = 0.01  # effective share of the draws under which a reweighting is doubtful
+MOST_MODELS = 2**16  # size of a space up to which the old prior of all models is looked at
 
-LEAST = 100.0  # effective draws, likewise
-
-LOOKED_AT, NEAR = 2**16, 100  # models whose old prior is looked at: all, or neighbours of some
+MODELS_AROUND = 100  # models of a larger space whose neighbours' old prior is looked at
 
 
 class Reweighted:
-    """A run seen under another prior; made by :meth:`Result.reweight`.
+    """A run seen under another prior; made by :meth:`trjmcmc.Result.reweight`.
+
+    Arguments:
+        evidences: Of the run, and its draws.
+        log_weights: Log of the new prior over the old one, shape (chain, draw), nats, up to a
+            constant.
+        log_odds: By label of every model, log of its new prior over the old one, where p(model)
+            alone changes and all models were weighed.
+        within: Whether priors of parameters change.
+        target: Gives parameters their names, for :meth:`predict`.
+        result: The run, for those who ask what was reweighted.
 
     Attributes:
         result: The run.
@@ -52,13 +62,17 @@ class Reweighted:
 
     def __init__(
         self,
-        result: Result,
+        evidences: Evidences,
         log_weights: Array,
-        log_odds: dict[str, float] | None = None,
+        log_odds: Mapping[str, float] | None = None,
         *,
         within: bool = False,
+        target: Target | None = None,
+        result: Any = None,
     ) -> None:
-        self.result, self._log_odds, self._within = result, log_odds, within
+        self.result, self._evidences, self._target = result, evidences, target
+        self._indicator, self._doubts = evidences.indicator, evidences.doubts
+        self._log_odds, self._within = log_odds, within
         top = float(log_weights.max())
         if not math.isfinite(top):
             raise TRJError("reweight: no draw is possible under the new prior")
@@ -67,9 +81,9 @@ class Reweighted:
         self._w = w / w.mean()
         self.ess = float(w.sum() ** 2 / (w**2).sum())
         self.pareto_k, self.doubtful, self._note = -math.inf, False, ""
-        for label in result.models:
-            self._judge(label, result.visited(label))
-        if self.ess < LEAST:
+        for label in self._indicator.models:
+            self._judge(label, self._indicator.inside(label))
+        if self.ess < LEAST_DRAWS:
             self._doubt(self.ess, w.size, "all models", self.pareto_k)
         if self.doubtful:
             warn_user(
@@ -83,21 +97,21 @@ class Reweighted:
         shape = f" (Pareto k {k:.2f})" if math.isfinite(k) else ""
         self._note = self._note or f"{ess:.0f} effective draws of {n} in {where}{shape}"
 
-    def _judge(self, label: str, inside: NDArray[np.bool_]) -> None:
+    def _judge(self, label: str, inside: Mask) -> None:
         """Look at the weights of a model's draws; they are even if p(model) alone changes."""
-        if not inside.mean() > COMMON or (not self._within and np.ptp(self._w[inside]) == 0):
+        if not inside.mean() > JUDGED_SHARE or (not self._within and np.ptp(self._w[inside]) == 0):
             return
         w, n = self._w[inside], int(inside.sum())
         ess = float(w.sum() ** 2 / (w**2).sum()) if w.any() else 0.0
         k = pareto_k(torch.as_tensor(self.log_weights[inside]))
         self.pareto_k = max(self.pareto_k, k)
-        few = ess < min(n, max(LEAST, LEAST_SHARE * n))
-        if few or (k > HIGH_K and ess < EVEN * n):
+        few = ess < min(n, max(LEAST_DRAWS, LEAST_SHARE * n))
+        if few or (k > PARETO_K_RELIABLE and ess < EVEN_SHARE * n):
             self._doubt(ess, n, repr(label), k)
 
-    def _share(self, inside: NDArray[np.bool_]) -> tuple[float, float, str]:
-        """Weighted share of some draws; what a few draws tell has no error."""
-        p, error, note = _ratio(inside.astype(float), self._w, self.result)
+    def _share(self, inside: Mask) -> tuple[float, float, str]:
+        """Weighted share of some draws, its error, NaN where few draws decide, and its flag."""
+        p, error, note = weighted_mean(inside.astype(float), self._w, self._doubts)
         return (p, math.nan, self._note) if self.doubtful else (p, error, note)
 
     def model_probabilities(self) -> pd.DataFrame:
@@ -105,15 +119,15 @@ class Reweighted:
 
         Returns:
             Indexed by model; ``probability``, ``se``, ``before``, p(model | data) as it was, and
-            ``note``, what is in doubt.
+            ``note``, what makes a row doubtful.
             Where p(model) alone has changed and all models were weighed, from the combined
             evidences; else by weighing the draws, with NaN for models never visited.
         """
-        labels = self.result.models
-        shares = None if self._log_odds is None else self.result.combined_shares(self._log_odds)
+        labels, odds = self._indicator.models, self._log_odds
+        shares = None if odds is None else self._evidences.shares_under(odds)
         rows = []
         for label in labels:
-            inside = self.result.visited(label)
+            inside = self._indicator.inside(label)
             before = float(inside.mean())
             if shares is not None:
                 e = shares[label]
@@ -130,9 +144,9 @@ class Reweighted:
         """Posterior probability of each item under the new prior.
 
         Returns:
-            Indexed by item; ``probability``, ``se`` and ``note``, what is in doubt.
+            Indexed by item; ``probability``, ``se`` and ``note``, what makes a row doubtful.
         """
-        names, on = self.result.items()
+        names, on = self._indicator.items()
         rows = [self._share(on[..., i]) for i in range(on.shape[-1])]
         columns = ["probability", "se", "note"]
         return pd.DataFrame(rows, columns=columns, index=pd.Index(names, name="item"))
@@ -144,8 +158,9 @@ class Reweighted:
         most: int = 20_000,
         target: Target | None = None,
     ) -> Prediction:
-        """As :meth:`Result.predict`, under the new prior."""
-        found = predict(self.result, f, most=most, weights=self._w, target=target)
+        """As :meth:`trjmcmc.Result.predict`, under the new prior."""
+        target = target or self._target
+        found = predict(self._doubts, target, f, most=most, weights=self._w)
         if not self.doubtful:
             return found
         unknown = np.full_like(found.std_error, math.nan)
@@ -156,40 +171,48 @@ class Reweighted:
 
 
 def reweighted(
-    result: Result,
+    evidences: Evidences,
     model_prior: Any = None,
     priors: Mapping[str, PriorSpec] | None = None,
     target: Target | None = None,
+    result: Any = None,
 ) -> Reweighted:
-    """The draws of a run, weighed for another prior; see :meth:`Result.reweight`."""
-    code, theta = result.raw.flat()
+    """The draws of a run, weighed for another prior; see :meth:`trjmcmc.Result.reweight`.
+
+    Arguments:
+        evidences: Of the run, and its draws.
+        model_prior, priors: The new prior of the models, and those of parameters by name.
+        target: Knows the old priors of the parameters.
+        result: The run, for the attribute of that name.
+    """
+    space, draws = evidences.indicator.space, evidences.indicator.draws
+    code, theta = draws.flat()
     log_w = torch.zeros(len(code), dtype=torch.float64)
     log_odds: dict[str, float] | None = None
     if model_prior is not None:
         codes, which, _ = distinct(code)
-        _check_support(result, model_prior, codes)
-        log_w += _log_change(result, model_prior, codes)[which]
-        if not priors and result.space.size is not None and result.all_weighed:
-            every = result.space.enumerate()
-            change = _log_change(result, model_prior, every).tolist()
-            log_odds = dict(zip(result.space.label(every), change, strict=True))
+        _check_support(space, model_prior, codes)
+        log_w += _log_change(space, model_prior, codes)[which]
+        if not priors and space.size is not None and evidences.all_weighed:
+            every = space.enumerate()
+            change = _log_change(space, model_prior, every).tolist()
+            log_odds = dict(zip(space.label(every), change, strict=True))
     if priors:
-        target = target or result.target
         if target is None:
             raise TRJError("reweight: a loaded result knows no priors; pass target=")
         log_w += target.log_prior_change(code, theta, priors).double()
-    shape = (result.raw.n_chains, result.raw.n_draws)
-    return Reweighted(result, log_w.reshape(shape).numpy(), log_odds, within=bool(priors))
+    log_weights = log_w.reshape(draws.n_chains, draws.n_draws).numpy()
+    settings: dict[str, Any] = {"within": bool(priors), "target": target, "result": result}
+    return Reweighted(evidences, log_weights, log_odds, **settings)
 
 
-def _check_support(result: Result, model_prior: Any, codes: Tensor) -> None:
+def _check_support(space: Space, model_prior: Any, codes: Tensor) -> None:
     """No mass may be where the old prior had none: of all models, or near those visited."""
-    space = result.space
-    if space.size is not None and space.size <= LOOKED_AT:
+    if space.size is not None and space.size <= MOST_MODELS:
         near = space.enumerate()
     else:
         low, levels = space.levels()
-        near = codes[:NEAR, None].repeat(1, int(levels.sum()), 1)
+        near = codes[:MODELS_AROUND, None].repeat(1, int(levels.sum()), 1)
         place = torch.arange(len(levels)).repeat_interleave(levels)
         value = torch.cat([a + torch.arange(n) for a, n in zip(low, levels, strict=True)])
         near[:, torch.arange(len(place)), place] = value
@@ -203,10 +226,10 @@ def _check_support(result: Result, model_prior: Any, codes: Tensor) -> None:
         )
 
 
-def _log_change(result: Result, model_prior: Any, codes: Tensor) -> Tensor:
+def _log_change(space: Space, model_prior: Any, codes: Tensor) -> Tensor:
     """Log of another prior of the models over the present one, (N, L) -> (N,), nats."""
-    old = result.space.log_prior(codes).double()
-    new = _log_new(result.space, model_prior, codes)
+    old = space.log_prior(codes).double()
+    new = _log_new(space, model_prior, codes)
     return torch.where(new == -math.inf, -math.inf, new - old)
 
 

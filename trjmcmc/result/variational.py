@@ -13,14 +13,15 @@ from ..draws import Draws
 from ..estimate.estimate import Estimate
 from ..estimate.mean import mean_error
 from ..space.codes import distinct
-from ..space.subsets import Subsets
 from ..target.target import Target
 from ..transport.base import Transport
 from ..weights.base import ModelWeights
 
-DRAWS = 8192  # of q that its answer is made of
+Q_DRAWS = 8192  # from q that its answer is made of
 
-SHOWN, ITEMS = 50, 8  # most models in the table, and items in print
+MODELS_LISTED = 50  # models in the table at most
+
+ITEMS_PRINTED = 8  # items in print at most
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,9 @@ class Variational:
             f"  evidence lower bound   {self.elbo.value:.3f} +- {self.elbo.std_error:.3f} nats",
         ]
         if self.inclusion is not None:
-            top = self.inclusion.nlargest(ITEMS)
+            top = self.inclusion.nlargest(ITEMS_PRINTED)
             each = ", ".join(f"{item} {p:.3f}" for item, p in top.items())
-            more = ", ..." if len(self.inclusion) > ITEMS else ""
+            more = ", ..." if len(self.inclusion) > ITEMS_PRINTED else ""
             lines.append(f"  inclusion              {each}{more}")
         if self.cross_entropy is None:
             lines.append("  how far off it is, run() will tell")
@@ -114,8 +115,8 @@ def variational(
         section 5
     """
     space = target.space
-    code = weights.sample(DRAWS, generator)
-    z = transport.sample_reference(len(code), generator, target.dtype)
+    code = weights.sample(Q_DRAWS, generator)
+    z = transport.reference.sample((len(code), target.dim), generator, target.dtype)
     theta, log_q = transport.push(z, code)
     theta = torch.where(space.active(code), theta, 0.0)
     log_w = target.log_joint(code, theta).double() - log_q - weights.log_prob(code)
@@ -126,12 +127,12 @@ def variational(
     elbo = replace(elbo, value=elbo.value + math.log(share), std_error=error)
     models, _, _ = distinct(code)
     log_p = weights.log_prob(models).double()
-    top = log_p.argsort(descending=True)[:SHOWN]
+    top = log_p.argsort(descending=True)[:MODELS_LISTED]
     probabilities = pd.Series(
         log_p[top].exp().tolist(), index=space.label(models[top]), name="probability"
     )
     inclusion = None
-    if isinstance(space, Subsets):
+    if space.has_named_items:
         shares = space.items(code).double().mean(0).tolist()
         inclusion = _inclusion(dict(zip(space.names, shares, strict=True)))
     answer = Variational(type(weights).__name__, probabilities, inclusion, elbo)
@@ -148,14 +149,14 @@ def _compared(
     log_w: torch.Tensor,
     draws: Draws,
 ) -> Variational:
-    every = max(1, -(-draws.n_chains * draws.n_draws // DRAWS))
+    every = max(1, -(-draws.n_chains * draws.n_draws // Q_DRAWS))
     kept = (draws.code, draws.theta, draws.log_joint)
     code, theta, log_joint = (x[:, ::every].flatten(0, 1).to(target.device) for x in kept)
     theta, log_joint = theta.to(target.dtype), log_joint.double()
     log_q = (transport.log_prob(theta, code) + weights.log_prob(code)).double()
     by_chain = -log_q.view(draws.n_chains, -1).cpu().numpy()
     cross_entropy = Estimate(float(by_chain.mean()), *mean_error(by_chain))
-    log_evidence = float(log_w.logsumexp(0)) - math.log(DRAWS)
+    log_evidence = float(log_w.logsumexp(0)) - math.log(Q_DRAWS)
     divergence = float((log_joint - log_q).mean()) - log_evidence
     error = None
     if answer.inclusion is not None:

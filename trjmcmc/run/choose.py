@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from .. import clock
 from ..draws import Pool
 from ..errors import ConfigurationError
-from ..estimate.precision import FORGOTTEN, features
-from ..fit.trainer import Recipe
-from ..kernel.base import Kernel, State, adapting
+from ..estimate.precision import FORGOTTEN
+from ..fit.trainer import Trainer
+from ..kernel.base import Kernel, State
 from ..kernel.between.jump import Jump
 from ..kernel.between.split import SplitMerge
-from ..kernel.compose import Cycle, Mixture
+from ..kernel.compose import Cycle, MixtureKernel
 from ..kernel.inside.random_walk import RandomWalk
 from ..kernel.inside.stretch import Stretch
 from ..kernel.proposal.base import IndexProposal
@@ -31,9 +32,23 @@ from ..target.exchangeable import components_of
 from ..transport.base import Transport
 from ..transport.laplace import Laplace
 from ..transport.normals import gaussian_mixture
-from .count import Tally
-from .look import Segment, drift_of, indicator_times
-from .loop import joined, pooled
+from .bench import Bench
+from .decide import (
+    Names,
+    burn_in,
+    clearly_best,
+    hope_after_a_round,
+    longer_segment,
+    may_have_more_chains,
+    no_time_to_train,
+    number_of_chains,
+    rivals,
+    seconds_saved,
+    seconds_to_meet_models,
+    seconds_to_precision,
+    too_soon_to_train,
+)
+from .loop import joined
 from .maps import laplace_fits
 from .moves import (
     between_modes,
@@ -45,433 +60,377 @@ from .moves import (
     proposal,
     trained_kernel,
 )
-
-SEGMENT, SHORTEST = 40, 20  # steps over which a kernel is first measured; of a short run
-
-BURN_SHARE = 0.2  # of the time left, for burn-in
-
-FORGET = 3.0  # autocorrelation times of burn-in
-
-LONGEST = 2000  # most steps of it, and of a look at a kernel
-
-LOOK = 0.3  # share of the time of the run ahead that a look may take
-
-PATIENCE = 10.0  # seconds that it may take in any case
-
-TRUSTED = 5.0  # autocorrelation times that a look is long that needs no other
-
-ENOUGH = 2.0  # and one that could be FLATTERED times too good and decide the same
-
-FLATTERED = 3.0
-
-JOIN = " + "
-
-TOGETHER = 0.8  # of the best alone: several moves guard against what a short look has missed
-
-BUSY = 0.02  # seconds a step of many chains, beyond which more of them would gain nothing
-
-GAIN = 0.9  # of the time of fewer chains, that more of them may take at most
-
-USEFUL = 0.1  # share of the best move's efficiency from which another joins it
-
-NORMALS = (4, 8)  # components a model of the map that needs no training, at each quick fit of it
-
-QUICK_SHARE = 0.1  # of the time left, beyond which a quick fit is not made a second time
-
-FINE = {"components": 16, "draws": 10_000}  # of a model, at a fit that takes its time:
-
-DEARER, FINER = 40.0, 4.0  # times that of a quick one, and that it forgets faster, about
-
-MODES_SHARE = 0.25  # of the moves inside a model, for those from one mode to another
-
-LEAST_SHARE = 0.02  # of the steps for each move between models, whatever was measured
-
-ROUND = 500  # training steps of the first round; each one has twice as many as the last
-
-ROUNDS = 3
-
-FASTEST = 0.005  # seconds of a training step, at least
-
-PRICING = 3.0  # seconds that finding its price takes; the first optimiser of a process is slow
-
-HOPE = 0.15  # share of the ideal efficiency that a trained map is hoped to reach; .04 to .5 seen
-
-PROBE = 5  # steps by which the speed of a trained map's kernel is found
-
-PROBE_SHARE = 0.01  # of the time left, that a step may take of which more than one are tried
-
-ROOM = 0.5  # share of the time left that a round may take
-
-AUDIT_SHARE, MEND_SHARE = 0.2, 0.3  # of the time left: for the audit, and till no mending begins
-
-PRICED = 64  # models whose price under Laplace's method is taken
-
-ASKED = 100  # models that are new to the map in a step of its training
-
-FIRST_SHARE = 0.15  # of the time left, for a first look
-
-TOO_FEW = 0.3  # share of the steps of a first look below which nothing is known
-
-NEW_MODELS = 0.3  # share of the models on a walk that no chain has seen before
-
-DOUBTFUL = 2.0  # nats between the halves of a small audit from where it has to grow
+from .policy import Policy
+from .request import Request
+from .segment import Segment
 
 
-class Auto:
-    """Chooses the kernel of a run, and trains the map while that saves time.
-
-    Arguments:
-        recipe: Trains the map; holds what is known already.
-        state: Chains.
-        ancestor: The independent draw that each descends from, as a number, shape (C,).
-        guess: Function that gives log-probabilities of the models so far, or None.
-        chains: How many of them the run will go on with, at least.
-        most: How many it may, where more of them pay.
-        ahead: Steps that it will make, infinite where that is open.
-        error: Standard error of the models' probabilities that is wanted.
-        generator: Source of randomness.
-        deadline: Time by ``time.monotonic`` at which the run ends.
-        latest: Time at which the choice is made and chains are warmed up; the deadline if omitted.
-        fill: Whether the run goes on till then, however precise it has become.
-        ready: Whether the map is used as it is; else it is trained if that pays.
-        progress: Show a bar.
+@dataclass(frozen=True)
+class Choice:
+    """The kernel of a run, and where its chains are.
 
     Attributes:
+        kernel: The kernel.
+        state: Chains, at least as many as were asked for.
+        ancestor: The independent draw that each descends from, as a number, shape (C,).
         plan: What was measured and chosen.
         steps: Steps made so far.
         burn_in: Steps by the chosen kernel after which the chains have forgotten their models.
-        simple: The map of normals that was fitted to draws, if any.
-        state: Where the chains are.
-        ancestor: The independent draws that they descend from.
+        segment: What was measured of the kernel; None where there was nothing to choose.
+        map: The normals that its jumps go through, if any were fitted.
+        seen: Points that the chains have passed.
+        hoped_seconds: Seconds of sampling after which it should be precise.
+        trainable: Whether there are models to move between, and a map that could still learn to.
     """
 
-    forget = FORGET
-    snapshots = 12  # of a look, half of which are kept to train on
+    kernel: Kernel
+    state: State
+    ancestor: Tensor
+    plan: Plan
+    steps: int
+    burn_in: int
+    segment: Segment | None
+    map: Transport | None
+    seen: Pool | None
+    hoped_seconds: float
+    trainable: bool
+
+
+class Chooser:
+    """Chooses the kernel of a run, and trains the map while that saves time.
+
+    Arguments:
+        request: What the user asks of the run.
+        trainer: Trains the map; holds what is known already.
+        transport: The map.
+        state: Chains.
+        ancestor: The independent draw that each descends from, as a number, shape (C,).
+        guess: Gives log-probabilities of the models so far, or None.
+        ready: Whether the map is used as it is; else it is trained if that pays.
+        policy: How it is chosen.
+
+    Attributes:
+        bench: What was measured so far, and where the chains are.
+        plan: What was chosen.
+    """
 
     def __init__(
         self,
-        recipe: Recipe,
+        request: Request,
+        trainer: Trainer,
         transport: Transport,
         state: State,
         ancestor: Tensor,
         guess: Callable[[], Tensor | None],
         *,
-        chains: int,
-        most: int = 0,
-        ahead: float,
-        error: float,
-        generator: torch.Generator,
-        deadline: float = math.inf,
-        latest: float | None = None,
-        fill: bool = False,
-        ready: bool = False,
-        progress: bool = False,
+        ready: bool,
+        policy: Policy,
     ) -> None:
-        self.recipe, self.target, self.transport = recipe, recipe.target, transport
-        self.state, self.ancestor = state, ancestor
-        self.guess, self.generator = guess, generator
-        self.chains, self.most, self.ahead = chains, most, ahead
-        self.error, self.deadline, self.latest = error, deadline, latest
-        self.fill = fill and recipe.few  # a map of very many models is a gamble
-        self.ready, self.progress = ready, progress
-        self.plan, self.steps, self.burn_in = Plan(automatic=True), 0, 0
-        self.simple: Transport | None = None  # the map that needs no training
-        self._tally = Tally(self.target)
-        self._states: list[State] = []
-        self._moves: dict[str, Kernel] = {}
-        self._found: dict[str, Segment] = {}
-        self._together: str | None = None
-        self._chosen: Segment | None = None
-        self._price = 0.0  # seconds that a model costs the map when it is new to it
-        self._training_step: float | None = None  # seconds
+        self.request, self.policy, self.ready = request, policy, ready
+        self.trainer, self.target, self.transport = trainer, trainer.target, transport
+        self.guess, self.generator = guess, trainer.generator
+        self.by = request.choice_by(policy.shares.sampling)
+        self.fills = request.fills and trainer.fitted.few  # a map of very many models is a gamble
+        self.plan = Plan(automatic=True)
+        self.bench = Bench(
+            self.target,
+            state,
+            ancestor,
+            self._inside,
+            generator=self.generator,
+            policy=policy,
+            states_kept=self._states_kept,
+            on_steps=self._advance_bar,
+        )
+        self._bar: Any = None
+        self._map: Transport | None = None  # normals that were fitted to draws
+        self._model_price = 0.0  # seconds that a model costs the map when it is new to it
+        self._step_price: float | None = None  # seconds of a training step
 
-    def seen(self) -> Pool | None:
-        """Points that the chains have passed."""
-        return pooled(self._states)
+    @property
+    def _states_kept(self) -> int:
+        return self.policy.segments.states_kept
 
-    # ---- measuring --------------------------------------------------------------------------
+    @property
+    def _burn_in_times(self) -> float:
+        return self.policy.choice.burn_in_autocorrelation_times
 
-    def measure(
-        self, name: str, kernel: Kernel, steps: int | None = None, most: float = math.inf
-    ) -> Segment:
-        """Go on with a kernel, and find how fast the model indicator forgets.
-
-        A first look, of no given length, ends when it has taken its share of the time, any look
-        after ``most`` seconds.
-        """
-        most = most if steps else min(PATIENCE, FIRST_SHARE * self._room)
-        steps = steps or int(min(SEGMENT, max(SHORTEST, self.ahead)))
-        codes, log_joints, states = [], [], []
-        state = self.state
-        every = max(1, steps // self.snapshots)
-        with torch.no_grad(), adapting(kernel):
-            begun = time.perf_counter()
-            for i in range(steps):
-                state, infos = kernel.step(state, self.generator)
-                self._tally.add(infos)
-                codes.append(state.code)
-                log_joints.append(state.log_joint)
-                if i % every == 0:
-                    states.append(State(state.code, state.theta, state.log_joint))
-                if time.perf_counter() - begun > most:
-                    break
-            stacked = torch.stack(codes)
-            seen = features(self.target.space, stacked)
-            seconds = time.perf_counter() - begun
-        dear, steps = len(codes) < TOO_FEW * steps, len(codes)
-        self.steps += steps
-        self._tally.check()
-        self.state = state
-        self._states += states[len(states) // 2 :]
+    def _advance_bar(self, steps: int) -> None:
         if self._bar is not None:
             self._bar.update(steps)
-        times = indicator_times(seen)
-        variance = seen.flatten(0, 1).var(0, correction=0)
-        need = torch.where(variance > 0, variance * times, 0.0)
-        worst = int(need.argmax()) if need.numel() else 0
-        varied = bool((variance > 0).any())
-        rate = 0.25 * len(state.code) * steps / seconds
-        found = Segment(
-            efficiency=rate / float(need[worst]) if varied and not dear else 0.0,
-            time=float(times[worst]) if varied else 1.0,
-            step=seconds / steps,
-            varied=varied,
-            steps=steps,
-            dear=dear,
-            drift=drift_of(stacked, torch.stack(log_joints)),
-        )
-        return found
 
-    # ---- choosing ---------------------------------------------------------------------------
+    @contextmanager
+    def _with_bar(self) -> Iterator[None]:
+        shown = self.request.progress
+        with progress_bar(shown, desc="warm-up", unit="step") as bar:
+            self._bar = bar if shown else None
+            yield
 
-    def run(self) -> Kernel:
+    # ---- what is asked of it ----------------------------------------------------------------
+
+    def choose(self) -> Choice:
         """Measure, train while it pays, and give the kernel to sample with."""
-        with progress_bar(self.progress, desc="warm-up", unit="step") as bar:
-            self._bar = bar if self.progress else None
+        with self._with_bar():
             return self._choose()
 
-    def _choose(self) -> Kernel:
-        space = self.target.space
-        if not several(space) or not self.target.dim:
-            kernel = self._only()
-            self.measure("only", kernel)
-            return kernel
-        self._offer("birth-death", birth_death(self.target, self.guess()))
-        if SplitMerge.fits(self.target):
-            self._offer("split-merge", SplitMerge(self.target))
-        if self._doubtful():  # a second look at the models in doubt, twice as large
-            self.recipe.survey_again(DOUBTFUL, progress=self.progress)
-        if self.recipe.audit is not None:
-            self._offer_normals()
-        else:
-            with suppress(ConfigurationError):  # where it does not fit
-                self._offer("informed", informed_moves(self.target))
-            if laplace_fits(self.target):
-                self._offer_laplace()
-        if self.ready:
-            self._offer("jump", self._jump())
-        best = self._leader()
-        if not self.ready:  # short looks flatter: if training pays beside them, it does
-            best = self._train(best)
-        if not self.plan.rounds:
-            best = self._race()
-            best = best if self.ready else self._train(best)
-        return self._frozen(best)
-
     def so_far(self) -> Kernel | None:
-        """The best move that was measured, where the user has interrupted; None if none was."""
-        known = [n for n in self._found if set(n.split(JOIN)) <= set(self._moves)]
-        return self._frozen(max(known, key=self._rank)) if known else None
+        """The best kernel that was measured, where the user has interrupted; None if none was."""
+        best = self.bench.best_known()
+        return None if best is None else self._chosen(best).kernel
 
-    def after_all(self, state: State, seen: Pool | None) -> Kernel:
+    def after_all(self, state: State, seen: Pool | None) -> Choice:
         """Train although it did not seem to pay: sampling has shown that it does.
 
         Arguments:
             state: Where the chains are.
             seen: Points of the run so far, to train on.
         """
-        few = slice(self.chains)  # efficiencies are of as many
-        self.state = State(state.code[few], state.theta[few], state.log_joint[few])
-        self.recipe.extra = seen
-        with progress_bar(self.progress, desc="warm-up", unit="step") as bar:
-            self._bar = bar if self.progress else None
-            self._round(ROUND)
-            best = self._train(self._race(), 2 * ROUND)
-        return self._frozen(best)
+        few = slice(self.request.chains)  # efficiencies are of as many
+        self.bench.state = State(state.code[few], state.theta[few], state.log_joint[few])
+        first = self.policy.training.first_round_steps
+        with self._with_bar():
+            self._round(first, seen)
+            best = self._train(self._race(), 2 * first)
+        return self._chosen(best)
 
-    @property
-    def movable(self) -> bool:
-        """Whether there are models to move between, and a map that could learn to."""
-        return bool(self._moves) and len(self.plan.rounds) < ROUNDS
-
-    @property
-    def hoped(self) -> float:
-        """Seconds of sampling after which it should be done."""
-        return min((self._wait(f) for f in self._found.values()), default=math.inf)
-
-    def price(self) -> float:
+    def training_price(self) -> float:
         """Seconds that a first round of training costs."""
-        return self._cost(ROUND)
+        return self._round_price(self.policy.training.first_round_steps)
+
+    def chains_for(self, choice: Choice, state: State) -> int:
+        """How many chains to go on with: twice as many while a step costs little more.
+
+        New chains have first to make the steps that the others have made. Where the segment was
+        too short to trust its autocorrelation time there are none: it would be their burn-in.
+
+        Arguments:
+            choice: The choice.
+            state: The chains so far.
+        """
+        policy, chains, found = self.policy, len(state.code), choice.segment
+        if not may_have_more_chains(found, policy.chains, policy.segments):
+            return chains
+        assert found is not None
+        left = self.request.left()
+        ahead = left if self.fills else min(left, self._wait(found))
+        wanted = chains * ahead / self._pace(choice.kernel, state)  # steps of chains
+        ends = {chains: ahead}  # by number, seconds until the end
+        while 2 * len(state.code) <= self.request.most_chains:
+            state = joined(state, state)
+            try:
+                pace = self._pace(choice.kernel, state)
+            except torch.OutOfMemoryError:
+                break
+            steps = max(
+                choice.steps, policy.choice.burn_in_autocorrelation_times * found.time
+            )  # before the first draw
+            steps += max(FORGOTTEN * found.time, wanted / len(state.code))
+            ends[len(state.code)] = pace * steps
+            if pace > policy.chains.busy_step_seconds or pace * steps > 2 * min(ends.values()):
+                break
+        return number_of_chains(ends, policy.chains)
+
+    # ---- choosing ---------------------------------------------------------------------------
+
+    def _choose(self) -> Choice:
+        if not several(self.target.space) or not self.target.dim:
+            _, kernel = self.bench.measure(self._only(), *self._first())
+            return self._choice(kernel, None)
+        self._offer("birth-death", birth_death(self.target, self.guess(), self.policy.kernels))
+        if SplitMerge.fits(self.target):
+            self._offer("split-merge", SplitMerge(self.target))
+        if self._pilot_contradicts_itself():  # these models again, with twice the particles
+            gap = self.policy.choice.contradiction_nats
+            self.trainer.survey_again(gap, progress=self.request.progress)
+        if self.trainer.fitted.audit is not None:
+            self._offer_normals()
+        else:
+            with suppress(ConfigurationError):  # where it does not fit
+                self._offer("informed", informed_moves(self.target, self.policy.kernels))
+            if laplace_fits(self.target, self.policy.maps):
+                self._offer_laplace()
+        if self.ready:
+            self._offer("jump", self._jump())
+        best = self._leader()
+        if not self.ready:  # short segments overstate: if training pays beside them, it does
+            best = self._train(best)
+        if not self.plan.rounds:
+            best = self._race()
+            best = best if self.ready else self._train(best)
+        return self._chosen(best)
 
     def _only(self) -> Kernel:
+        """The kernel where there is nothing to choose: one model, or no parameters."""
         if several(self.target.space):
-            return birth_death(self.target, self.guess())
-        kernels: list[Kernel] = [RandomWalk(self.target, scale=self.recipe.scale)]
+            return birth_death(self.target, self.guess(), self.policy.kernels)
+        kernels: list[Kernel] = [RandomWalk(self.target, scale=self.trainer.fitted.scale)]
         kernels += component_walks(self.target, components_of(self.target))
-        if self.chains > 2 * self.target.dim:
+        if self.request.chains > 2 * self.target.dim:
             kernels.append(Stretch(self.target))
         if self.ready:
-            return trained_kernel(self.target, self.transport, self.recipe, self.guess())
-        if self.recipe.audit is not None:
-            self.simple = self._fitted(components=NORMALS[0])
-            kernels += inside(self.target, self.simple, self.recipe)
+            return self._jump()
+        if self.trainer.fitted.audit is not None:
+            self._map = self._fitted(components=self.policy.normals.quick_components[0])
+            kernels += inside(self.target, self._map, self.trainer.fitted, self.policy.kernels)
         return Cycle(kernels)
 
-    def _offer(self, name: str, move: Kernel) -> Segment:
-        """Take up a move between models, after a first look at it."""
-        found = self.measure(name, self._step([move]))
-        if not found.dear or not self._moves:
-            for joint in [n for n in self._found if name in n.split(JOIN)]:
-                del self._found[joint]  # with the move of that name before
-            self._moves[name], self._found[name] = move, found
-            self._together = None
-        return found
+    def _inside(self) -> list[Kernel]:
+        """Moves inside models that owe nothing to a map."""
+        walks = self._walks()
+        if modes := between_modes(self.target, self.trainer.fitted):  # expensive beside a walk
+            share = self.policy.choice.modes_share
+            walks = [MixtureKernel([Cycle(walks), *modes], [1 - share, share])]
+        return walks
 
-    def _race(self) -> str:
-        """The best move, or all useful ones in turn, looked at for long enough.
+    def _walks(self) -> list[Kernel]:
+        return [RandomWalk(self.target, scale=self.trainer.fitted.scale)]
 
-        Short looks flatter moves that leave some corner seldom. So whatever leads is looked at
-        again for twice as long, until the look is several autocorrelation times long, or has
-        taken a share of the time that the run will. Where the rest is far behind, and training
-        too dear, a longer look would decide nothing.
+    def _race(self) -> Names:
+        """The best move, or all useful ones in turn, after segments that are long enough.
+
+        Short segments overstate moves that rarely leave some corner. So whatever leads is
+        measured again for twice as long, until its segment is several autocorrelation times long,
+        or has taken a share of the time that the run will, or could decide nothing.
         """
         while True:
             best = self._leader()
-            now = self._found[best]
-            steps = 2 * now.steps
-            patience = min(
-                ROOM * self._room,
-                max(LOOK * self._wait(now), PATIENCE),
-                max(1.0, self.ahead * now.step),
+            found = self.bench.found[best]
+            steps = longer_segment(
+                found,
+                room=self._room,
+                ahead=self.request.ahead,
+                error=self.request.error,
+                policy=self.policy,
             )
-            known = not now.varied or now.steps > TRUSTED * now.time or self._settled(best)
-            if known or steps > LONGEST or steps * now.step > patience:
+            if steps is None or self._decided(best):
                 return best
-            self._found[best] = self.measure(best, self._step(self._members(best)), steps)
+            self.bench.measure_named(best, steps)
 
-    def _leader(self) -> str:
-        """The best so far, all useful moves in turn among them."""
-        if self._together is None:
-            self._join()
-        return max(self._found, key=self._rank)
-
-    def _settled(self, best: str) -> bool:
+    def _decided(self, best: Names) -> bool:
         """Whether the best would be chosen, and nothing trained, if it were much worse."""
-        now, ours = self._found[best], best.split(JOIN)
-        if best != self._together:
-            return False
-        rivals = [
-            f.efficiency for name, f in self._found.items() if not set(name.split(JOIN)) & set(ours)
-        ]
-        if not rivals and not self.ready and self._no_room():
+        found, combined = self.bench.found, self.bench.combined
+        others = rivals(found, best)
+        if best == combined and not others and not self.ready and self._no_room():
             return True  # neither another move nor training is to be had
-        if now.steps < ENOUGH * now.time or now.efficiency < FLATTERED * max(rivals, default=0.0):
+        segments, training = self.policy.segments, self.policy.training
+        if not clearly_best(found, best, combined, segments):
             return False
-        wait = FLATTERED * self._wait(now)
-        return self.ready or wait < ROUND * FASTEST or wait < self.price()
+        wait = segments.overstatement * self._wait(found[best])
+        return self.ready or too_soon_to_train(wait, training) or wait < self.training_price()
 
-    def _rank(self, name: str) -> float:
-        found = self._found[name].efficiency
-        return found / TOGETHER if name == self._together else found
+    def _chosen(self, best: Names) -> Choice:
+        kernel, self.plan.weights = self.bench.mixed(best)
+        self.plan.efficiency = self.bench.efficiencies()
+        return self._choice(kernel, self.bench.found[best])
 
-    def _join(self) -> None:
-        """Look at all useful moves in turn; looks at fewer of them still count."""
-        first = max(self._moves, key=lambda name: self._found[name].efficiency)
-        least = USEFUL * self._found[first].efficiency
-        useful = [n for n in self._moves if self._found[n].efficiency > least]
-        self._together = JOIN.join(useful)
-        if len(useful) > 1:
-            kernel = self._step([self._moves[n] for n in useful])
-            self._found[self._together] = self.measure(self._together, kernel)
+    def _choice(self, kernel: Kernel, found: Segment | None) -> Choice:
+        bench, policy = self.bench, self.policy
+        steps = 0
+        if found is not None:
+            steps = burn_in(
+                found,
+                room=self._room,
+                times=self._burn_in_times,
+                moves=policy.choice,
+                segments=policy.segments,
+            )
+        return Choice(
+            kernel=kernel,
+            state=bench.state,
+            ancestor=bench.ancestor,
+            plan=self.plan,
+            steps=bench.steps,
+            burn_in=steps,
+            segment=found,
+            map=self._map,
+            seen=bench.seen(),
+            hoped_seconds=min((self._wait(f) for f in bench.found.values()), default=math.inf),
+            trainable=self._trainable,
+        )
 
-    def _members(self, name: str) -> list[Kernel]:
-        return [self._moves[n] for n in name.split(JOIN)]
+    @property
+    def _trainable(self) -> bool:
+        more = len(self.plan.rounds) < self.policy.training.rounds
+        return bool(self.bench.moves) and more and not self.ready
 
-    def _wait(self, found: Segment) -> float:
-        """Seconds of sampling until the precision that is wanted."""
-        needed = 0.25 / self.error**2 if found.varied else 0.0
-        return needed / found.efficiency if found.efficiency else (math.inf if needed else 0.0)
+    def _first(self) -> tuple[int, float]:
+        """Steps of a first segment, and seconds that it may take."""
+        segments = self.policy.segments
+        steps = int(min(segments.steps, max(segments.least_steps, self.request.ahead)))
+        return steps, min(segments.most_seconds, segments.first_share * self._room)
+
+    def _offer(self, name: str, move: Kernel) -> Segment:
+        return self.bench.offer(name, move, *self._first())
+
+    def _leader(self) -> Names:
+        return self.bench.leader(*self._first())
+
+    # ---- seconds ----------------------------------------------------------------------------
 
     @property
     def _room(self) -> float:
         """Seconds left for choice, training and warm-up."""
-        return max(0.0, self.by - time.monotonic())
+        return max(0.0, self.by - clock.now())
 
-    @property
-    def by(self) -> float:
-        """When choice, training and warm-up have to be over."""
-        return self.deadline if self.latest is None else self.latest
+    def _wait(self, found: Segment) -> float:
+        """Seconds of sampling until the precision that is wanted."""
+        return seconds_to_precision(found, self.request.error)
 
-    @property
-    def _left(self) -> float:
-        """Seconds left until the end of the run."""
-        return max(0.0, self.deadline - time.monotonic())
+    def _pace(self, kernel: Kernel, state: State) -> float:
+        return self.bench.pace(kernel, state, self.request.left())
 
-    def _step(self, moves: list[Kernel]) -> Kernel:
-        """Moves between models, then moves inside them that owe nothing to a map."""
-        walks = self._walks()
-        if modes := between_modes(self.target, self.recipe):  # dear beside a walk
-            walks = [Mixture([Cycle(walks), *modes], [1 - MODES_SHARE, MODES_SHARE])]
-        return Cycle([*moves, *walks])
-
-    def _walks(self) -> list[Kernel]:
-        return [RandomWalk(self.target, scale=self.recipe.scale)]
+    # ---- maps that need no training ---------------------------------------------------------
 
     def _fitted(self, **sizes: int) -> Transport:
         """A mixture of normals for each model, from all draws so far."""
-        pool = self.recipe.draws()
-        extra = self.seen()
+        pool = self.trainer.draws()
+        extra = self.bench.seen()
         pool = pool if extra is None else pool.joined(extra)
         return gaussian_mixture(self.target.space, pool, self.generator, **sizes)
 
     def _offer_normals(self) -> None:
         """Jumps through fitted normals, fitted again to better draws while that helps."""
-        for components in NORMALS:
-            begun = time.perf_counter()
-            normals = self._fitted(components=components)
-            quick = time.perf_counter() - begun
-            fine = DEARER * quick
-            now = self._offer_better(normals)
-            if quick > QUICK_SHARE * self._room:
+        normals = self.policy.normals
+        for components in normals.quick_components:
+            begun = clock.now()
+            fitted = self._fitted(components=components)
+            quick = clock.now() - begun
+            now = self._offer_better(fitted)
+            if quick > normals.quick_share * self._room:
                 break
-        best = max(self._found.values(), key=lambda f: f.efficiency)
-        hoped = now.efficiency * min(FINER, now.time)
-        if fine < min(self._saving(best, hoped), ROOM * self._room):
-            self._offer_better(self._fitted(**FINE))
+        best = max(self.bench.found.values(), key=lambda f: f.efficiency)
+        hoped = now.efficiency * min(normals.fine_gain, now.time)
+        most = min(self._saving(best, hoped), self.policy.training.round_share * self._room)
+        if normals.fine_price * quick < most:
+            sizes = {"components": normals.fine_components, "draws": normals.fine_draws}
+            self._offer_better(self._fitted(**sizes))
 
     def _offer_better(self, normals: Transport) -> Segment:
         """Jumps through these normals if they are better than those before."""
-        before, last = self._moves.get("normals"), self._found.get("normals")
-        to = proposal(self.target.space, self.recipe.few, self.guess())
+        before, last = self.bench.moves.get("normals"), self.bench.found.get(("normals",))
+        to = proposal(self.target.space, self.trainer.fitted.few, self.guess())
         now = self._offer("normals", Jump(self.target, normals, to, name="normals"))
         if before is not None and last is not None and now.efficiency < last.efficiency:
-            self._moves["normals"], self._found["normals"] = before, last
+            self.bench.withdraw("normals", before, last)
             return last
-        self.simple = normals
+        self._map = normals
         return now
 
     def _offer_laplace(self) -> None:
         """Jumps through Laplace's normals, to models found by cheap walks: nothing is trained."""
-        known = self.transport
+        known, segments, normals = self.transport, self.policy.segments, self.policy.normals
         flow = known.bare() if isinstance(known, Laplace) else Laplace(self.target)
         space = self.target.space
-        price = self._price = flow.price(space.sample_prior(PRICED, self.generator))
-        models = min(PATIENCE, FIRST_SHARE * self._room) / price  # that can be had in a look
-        asked = NEW_MODELS * len(self.state.code) * SEGMENT  # by a step of a walk
+        price = flow.price(space.sample_prior(normals.priced_models, self.generator))
+        self._model_price = price
+        seconds = min(segments.most_seconds, segments.first_share * self._room)
+        models = seconds / price  # that can be had in a segment
+        chains = len(self.bench.state.code)
+        asked = normals.new_models * chains * segments.steps  # by a step of a walk
         all_of_them = space.size is not None and models > space.size
         if not all_of_them and models < asked:
             return
-        self.simple = flow
+        self._map = flow
         walks: dict[str, IndexProposal] = {}
         with suppress(ConfigurationError):  # where it does not fit
             walks["sweep"] = SweepWalk(flow)
@@ -479,145 +438,91 @@ class Auto:
             steps = None if all_of_them else int(models / asked)
             walks["laplace"] = ScoreWalk(space, flow.log_evidence, steps=steps)
         for name, walk in walks.items():
-            moves = laplace_moves(self.target, flow, walk, name)
-            self.measure(name, self._step([moves]))  # most models are new to it: too dear
-            self._offer(name, moves)
+            moves = laplace_moves(self.target, flow, walk, name, self.policy.kernels)
+            # most models are new to the walk at first: too expensive to be measured
+            _, (learned,) = self.bench.measure_moves([moves], *self._first())
+            self._offer(name, learned)
 
     def _jump(self) -> Kernel:
-        return trained_kernel(self.target, self.transport, self.recipe, self.guess())
-
-    def _frozen(self, best: str) -> Kernel:
-        """The best, and now and then each of the rest."""
-        chosen = best.split(JOIN)
-        rest = [n for n in self._moves if n not in chosen]
-        weights = [1 - LEAST_SHARE * len(rest)] + [LEAST_SHARE] * len(rest)
-        self.plan.weights = dict(zip([best, *rest], weights, strict=True))
-        self.plan.efficiency = {n: f.efficiency for n, f in self._found.items()}
-        self._chosen = found = self._found[best]
-        most = min(LONGEST, BURN_SHARE * self._room / found.step)
-        done = found.steps if found.steps > TRUSTED * found.time else 0  # else the time is a guess
-        self.burn_in = int(max(0.0, min(self.forget * found.time - done, most)))
-        kernels = [self._step(self._members(best))]
-        return Mixture([*kernels, *(self._step([self._moves[n]]) for n in rest)], weights)
-
-    # ---- how many chains --------------------------------------------------------------------
-
-    def crowd(self, kernel: Kernel, state: State) -> int:
-        """How many chains to go on with: twice as many while a step costs little more.
-
-        New chains have first to make the steps that the others have made. Where a look was too
-        short to trust its autocorrelation time there are none: it would be their burn-in.
-        """
-        chains, now = len(state.code), self._chosen
-        if now is None or not now.varied or now.step > BUSY or now.steps <= TRUSTED * now.time:
-            return chains
-        ahead = self._left if self.fill else min(self._left, self._wait(now))
-        wanted = chains * ahead / self._pace(kernel, state)  # steps of chains
-        ends = {chains: ahead}  # by number, seconds until the end
-        while 2 * len(state.code) <= self.most:
-            state = joined(state, state)
-            try:
-                pace = self._pace(kernel, state)
-            except torch.OutOfMemoryError:
-                break
-            steps = max(self.steps, FORGET * now.time)  # before the first draw
-            steps += max(FORGOTTEN * now.time, wanted / len(state.code))
-            ends[len(state.code)] = pace * steps
-            if pace > BUSY or pace * steps > 2 * min(ends.values()):
-                break
-        soonest = min(ends.values())
-        return min(n for n, end in ends.items() if GAIN * end <= soonest)
+        fitted, kernels = self.trainer.fitted, self.policy.kernels
+        return trained_kernel(self.target, self.transport, fitted, self.guess(), kernels)
 
     # ---- training ---------------------------------------------------------------------------
 
-    def _train(self, best: str, steps: int | None = None) -> str:
+    def _train(self, best: Names, steps: int | None = None) -> Names:
         """Rounds of training, each while it saves more time than it costs."""
-        steps = steps or ROUND
-        doubtful = self._doubtful() and not self.plan.rounds
-        last = self._found["jump"].efficiency if "jump" in self._moves else 0.0
-        if not self.fill and self._wait(self._found[best]) < ROUND * FASTEST:
+        training, found = self.policy.training, self.bench.found
+        steps = steps or training.first_round_steps
+        doubtful = self._pilot_contradicts_itself() and not self.plan.rounds
+        last = found["jump",].efficiency if "jump" in self.bench.moves else 0.0
+        if not self.fills and too_soon_to_train(self._wait(found[best]), training):
             return best
-        if self._cramped:
+        if no_time_to_train(self._room, self._step_price is not None, training):
             return best
-        if self._price * ASKED * steps > ROOM * self._room:  # too dear even to find out more
+        meeting = seconds_to_meet_models(self._model_price, steps, training)
+        if meeting > training.round_share * self._room:  # even pricing it takes too long
             return best
-        hoped = 2 * last or HOPE * len(self.state.code) / self._step_with_map()
-        while len(self.plan.rounds) < ROUNDS:
-            cost = self._cost(steps)
-            saves = self._saving(self._found[best], hoped) > cost
-            if not (saves or doubtful) or cost > ROOM * self._room:
+        hoped = 2 * last or (
+            training.hoped_efficiency * len(self.bench.state.code) / self._step_with_map()
+        )
+        while len(self.plan.rounds) < training.rounds:
+            price = self._round_price(steps)
+            saves = self._saving(self.bench.found[best], hoped) > price
+            if not (saves or doubtful) or price > training.round_share * self._room:
                 return best
-            self.recipe.extra = self.seen()
-            now = self._round(steps)
+            now = self._round(steps, self.bench.seen())
             best, doubtful = self._race(), False
-            hoped = now * min(2.0, now / last if last else 2.0)  # another round gains no more
+            hoped = hope_after_a_round(now, last)
             last, steps = now, 2 * steps
         return best
 
     def _saving(self, found: Segment, hoped: float) -> float:
         """Seconds by which a kernel as efficient as is hoped would do the same sooner."""
-        if not found.varied:
-            return 0.0
-        wait = max(self._wait(found), self._left) if self.fill else self._wait(found)
-        better = max(hoped, found.efficiency)
-        return wait * (1 - found.efficiency / better) if better else 0.0
+        wait = self._wait(found)
+        return seconds_saved(found, hoped, max(wait, self.request.left()) if self.fills else wait)
 
-    def _round(self, steps: int) -> float:
-        """Train, and look at the jump through the map."""
-        audit, room = self.recipe.audit, self._room
+    def _round(self, steps: int, seen: Pool | None) -> float:
+        """Train, on what chains have seen too, and measure the jump through the map."""
+        audit, room, training = self.trainer.fitted.audit, self._room, self.policy.training
         limits: dict[str, Any] = {}
         if audit is not None and not math.isinf(room):
             pace = audit.evaluations / max(audit.seconds, 1e-9)
-            limits["audit"] = audit.evaluations + int(AUDIT_SHARE * room * pace)
-            limits["mend_until"] = time.monotonic() + MEND_SHARE * room
+            limits["audit"] = audit.evaluations + int(training.audit_share * room * pace)
+            limits["mend_until"] = clock.now() + training.mending_share * room
         if not math.isinf(room):
-            limits["deadline"] = time.monotonic() + room
-        self.recipe.fit(steps=steps, progress=self.progress, **limits)
+            limits["deadline"] = clock.now() + room
+        self.trainer.fit(steps=steps, extra=seen, progress=self.request.progress, **limits)
         self.plan.rounds.append(steps)
         return self._offer("jump", self._jump()).efficiency
 
-    def _doubtful(self) -> bool:
-        """Whether the small audit contradicts itself, so that modes may have been lost."""
-        audit = self.recipe.audit
+    def _pilot_contradicts_itself(self) -> bool:
+        """Whether the halves of the small pilot run are apart, so that modes may have been lost."""
+        audit = self.trainer.fitted.audit
         if audit is None:
             return False
         gap = audit.gap[audit.matters]
-        return bool((gap > DOUBTFUL).any())
+        return bool((gap > self.policy.choice.contradiction_nats).any())
 
     def _step_with_map(self) -> float:
         """Seconds of a step through the map, trained or not."""
-        return self._pace(self._jump(), self.state)
-
-    def _pace(self, kernel: Kernel, state: State) -> float:
-        """Seconds of a step: the second shortest of a few, for some hiccup and some are rare."""
-        seconds = []
-        with torch.no_grad():
-            for _ in range(PROBE):
-                begun = time.perf_counter()
-                state, _ = kernel.step(state, self.generator)
-                state.log_joint.sum().item()  # a GPU is waited for
-                seconds.append(time.perf_counter() - begun)
-                if seconds[-1] > PROBE_SHARE * self._left:
-                    break
-        return sorted(seconds)[:2][-1]
-
-    @property
-    def _cramped(self) -> bool:
-        """Whether the fastest training would take too much of the time left, its price included."""
-        pricing = PRICING if self._training_step is None else 0.0
-        return ROOM * self._room < ROUND * FASTEST + pricing
+        return self._pace(self._jump(), self.bench.state)
 
     def _no_room(self) -> bool:
         """Whether a first round of training would take too much of the time left."""
-        room = ROOM * self._room
+        training = self.policy.training
+        room = training.round_share * self._room
         if math.isinf(room):
             return False
-        if self._cramped:
+        if no_time_to_train(self._room, self._step_price is not None, training):
             return True
-        return self._price * ASKED * ROUND > room or self.price() > room
+        steps = training.first_round_steps
+        return (
+            seconds_to_meet_models(self._model_price, steps, training) > room
+            or self.training_price() > room
+        )
 
-    def _cost(self, steps: int) -> float:
+    def _round_price(self, steps: int) -> float:
         """Seconds that a round of training takes, and the audit that belongs to it."""
-        if self._training_step is None:
-            self._training_step = self.recipe.training_step(self.seen())
-        return steps * self._training_step + self.recipe.audit_cost(steps)
+        if self._step_price is None:
+            self._step_price = self.trainer.training_step(self.bench.seen())
+        return steps * self._step_price + self.trainer.audit_cost(steps)

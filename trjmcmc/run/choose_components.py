@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 
 import torch
 
+from .. import clock
 from ..draws import Pool
 from ..kernel.base import Kernel
 from ..kernel.between.jump import Jump
@@ -15,45 +15,19 @@ from ..kernel.components.split import ComponentSplitMerge
 from ..kernel.compose import Cycle
 from ..kernel.proposal.fixed import Fixed
 from ..target.exchangeable import components_of
+from ..target.tempered import Tempered
 from ..transport.base import Identity
 from ..transport.normals import gaussian_mixture
-from ..transport.ordered import Ordered
+from ..transport.ordered import OrderedComponents
+from .bench import moves_of
 from .carry import carry
-from .choose import JOIN, LONGEST, SEGMENT, TRUSTED, Auto
+from .choose import Choice, Chooser
 from .count import Tally
-from .look import Segment
 from .moves import component_births, component_walks
-
-NORMALS = 8  # a model of the map that whole-vector jumps go through
-
-CELLS = 5e6  # numbers that its covariances may take
-
-FITS = 4  # times that it is fitted to better draws, at most
-
-BETTER = 1.2  # as efficient as before, from where it is fitted again
-
-SETTLED = 3.0  # standard errors of a change between halves of a look that is none
-
-SHARE = 0.4  # of the time left that the warm-up may take
-
-HASTE = 0.5  # share of its time that a look takes at least where a limit is set: short ones flatter
-
-LEAST = 0.02  # of it that each look may take
-
-LONG = 50.0  # seconds of which LEAST is a share where no limit is set
-
-PATIENCE = 20.0  # seconds that it may take where no limit is set
-
-UNSEEN = 0.05  # share of the jumps that lead to models by their prior
-
-TAKEN = 0.005  # share of the splits that are accepted, from where they are worth their time
-
-JUMPS = 2  # a step
-
-RHO, FRESH = 0.5, 0.5  # of these jumps
+from .segment import Segment
 
 
-class AutoComponents(Auto):
+class ComponentChooser(Chooser):
     """Chooses the kernel of a run whose target counts exchangeable components.
 
     Chains start from the prior and go on by births, deaths and walks of components until
@@ -62,100 +36,122 @@ class AutoComponents(Auto):
     join in if that helps: they cross where one component would have to become two.
     """
 
-    forget = 10.0  # tempering starts with too few components, and errors do not see it
-    snapshots = 200
+    @property
+    def _states_kept(self) -> int:
+        return self.policy.counted.states_kept
 
-    def _choose(self) -> Kernel:
-        room = SHARE * self._left
-        self._end = time.monotonic() + (PATIENCE if math.isinf(room) else room)
-        parts = components_of(self.target)
-        moves: dict[str, Kernel] = {"components": component_births(self.target, parts)}
-        counted = [part for part in parts if part.kind.max > max(1, part.kind.min)]
-        splits = [ComponentSplitMerge(self.target, part) for part in counted]
-        every = moves | ({"splits": Cycle(splits)} if counted else {})
-        kernel = self._step(list(every.values()))
-        self.state, origin = carry(
-            self.target, self.state, kernel, self.generator, Tally(self.target), self._by(0.5)
-        )
-        self.ancestor = self.ancestor[origin]
-        if counted:
-            self._look(every, SEGMENT, self._end)
-            moves = every if self._taken(splits) > TAKEN else moves
-            self._moves, self._found = {}, {}
-        if self.ready:
-            moves |= {"jump": self._jump()}
-        fits = FITS if self._affordable else 0
-        self._settle(moves, self._by(1 / (fits + 1)))
-        before = 0.0
-        for left in range(fits, 0, -1):
-            pool = self.seen()
-            assert pool is not None
-            moves |= {"normals": self._jump_between(pool)}
-            now = self._settle(moves, self._by(1 / left)).efficiency
-            if now < BETTER * before or time.monotonic() > self._end:
-                break
-            before = now
-        return self._frozen(self._leader())
+    @property
+    def _burn_in_times(self) -> float:
+        return self.policy.counted.burn_in_autocorrelation_times
 
-    def _by(self, share: float) -> float:
-        """When this share of the time left of the warm-up has passed."""
-        now = time.monotonic()
-        return now + share * max(0.0, self._end - now)
-
-    def _settle(self, moves: dict[str, Kernel], end: float) -> Segment:
-        """Go on with some moves until their chains drift no more, or time is up."""
-        begun, steps = time.monotonic(), SEGMENT
-        self._states = []
-        while True:
-            found = self._look(moves, steps, end)
-            now = time.monotonic()
-            still = found.drift < SETTLED and steps > TRUSTED * found.time
-            early = math.isfinite(self.deadline) and now < begun + HASTE * (end - begun)
-            if now + 2 * steps * found.step > end or (still and not early):
-                return found
-            steps = min(2 * steps, LONGEST)
-
-    def _look(self, moves: dict[str, Kernel], steps: int, end: float) -> Segment:
-        """Go on with some moves, all together, and see how fast they forget."""
-        name = JOIN.join(moves)
-        self._moves |= moves
-        self._together = name
-        left = max(end - time.monotonic(), LEAST * min(self._left, LONG))
-        kernel = self._step(list(moves.values()))
-        self._found[name] = self.measure(name, kernel, steps, left)
-        return self._found[name]
+    @property
+    def _trainable(self) -> bool:
+        return False
 
     def _walks(self) -> list[Kernel]:
         return component_walks(self.target, components_of(self.target))
 
-    def _taken(self, moves: Sequence[Kernel]) -> float:
+    def _choose(self) -> Choice:
+        counted, bench = self.policy.counted, self.bench
+        room = counted.warm_up_share * self.request.left()
+        self._end = clock.now() + (counted.most_seconds if math.isinf(room) else room)
+        self.target = tempered = Tempered(self.target)  # its power is 1 once chains are carried
+        parts = components_of(tempered)
+        kinds = [part for part in parts if part.kind.max > max(1, part.kind.min)]
+        splits = [ComponentSplitMerge(self.target, part) for part in kinds]
+        every: dict[str, Kernel] = {
+            "components": component_births(self.target, parts, self.policy.kernels)
+        }
+        every |= {"splits": Cycle(splits)} if splits else {}
+        kernel, bench.state, origin = carry(
+            tempered,
+            bench.state,
+            bench.kernel_of(list(every.values())),
+            self.generator,
+            Tally(tempered),
+            self._by(0.5),
+            self.policy.tempering,
+        )
+        bench.ancestor = bench.ancestor[origin]
+        every = dict(zip(every, moves_of(kernel), strict=False))
+        if splits:
+            self._look(every, self.policy.segments.steps, self._end)
+            bench.clear()
+        taken = not splits or self._accepted(splits) > counted.accepted_splits
+        moves = every if taken else {"components": every["components"]}
+        if self.ready:
+            moves |= {"jump": self._jump()}
+        fits = counted.fits if self._affordable else 0
+        self._settle(moves, self._by(1 / (fits + 1)))
+        before = 0.0
+        for left in range(fits, 0, -1):
+            pool = bench.seen()
+            assert pool is not None
+            moves |= {"normals": self._jump_between(pool)}
+            now = self._settle(moves, self._by(1 / left)).efficiency
+            if now < counted.gain_a_fit * before or clock.now() > self._end:
+                break
+            before = now
+        return self._chosen(self._leader())
+
+    def _by(self, share: float) -> float:
+        """When this share of the time left of the warm-up has passed."""
+        return clock.part_of_the_time_left(share, self._end)
+
+    def _settle(self, moves: dict[str, Kernel], end: float) -> Segment:
+        """Go on with some moves until their chains drift no more, or time is up."""
+        counted, segments = self.policy.counted, self.policy.segments
+        begun, steps = clock.now(), segments.steps
+        self.bench.forget_seen()
+        while True:
+            found = self._look(moves, steps, end)
+            now = clock.now()
+            long = steps > segments.trusted_autocorrelation_times * found.time
+            still = found.drift < counted.settled_errors and long
+            least = begun + counted.least_segment_share * (end - begun)
+            early = self.request.limited and now < least
+            if now + 2 * steps * found.step > end or (still and not early):
+                return found
+            steps = min(2 * steps, segments.most_steps)
+
+    def _look(self, moves: dict[str, Kernel], steps: int, end: float) -> Segment:
+        """Go on with some moves, all together; in place what they have learned."""
+        counted = self.policy.counted
+        least = counted.segment_share * min(self.request.left(), counted.assumed_seconds)
+        found = self.bench.take_up(moves, steps, max(end - clock.now(), least))
+        moves.update({name: self.bench.moves[name] for name in moves})
+        return found
+
+    def _accepted(self, moves: Sequence[Kernel]) -> float:
         """Share of the proposals of the best of some moves that was accepted so far."""
-        rates = self._tally.rates()
-        return max(rates[move.name]["between"] for move in moves if move.name in rates)
+        rates = [self.bench.acceptance(move.name) for move in moves]
+        return max(rate for rate in rates if rate is not None)
 
     @property
     def _affordable(self) -> bool:
-        space = self.target.space
-        enumerable = space.enumerable and len(space.kinds) == 1
-        return enumerable and int(space.size or 0) * NORMALS * self.target.dim**2 < CELLS
+        """Whether normals of all components at once are small enough to be fitted."""
+        space, counted = self.target.space, self.policy.counted
+        if not space.enumerable or len(space.kinds) != 1:
+            return False
+        numbers = int(space.size or 0) * counted.components * self.target.dim**2
+        return numbers < counted.numbers_in_covariances
 
     def _jump_between(self, pool: Pool) -> Kernel:
         """Jumps of all components at once, through normals fitted to draws in canonical order."""
-        space = self.target.space
-        order = Ordered(Identity(space))
-        _, u = order.unwrap(pool.code, pool.theta)
+        space, counted = self.target.space, self.policy.counted
+        order = OrderedComponents(Identity(space))
+        _, u = order.arrange(pool.code, pool.theta)
         draws = Pool(pool.code, u, pool.log_joint)
-        normals = gaussian_mixture(space, draws, self.generator, components=NORMALS)
-        flow = Ordered(normals, by=int(order.key))
-        flow.unwrap(pool.code, pool.theta)  # the same units
+        normals = gaussian_mixture(space, draws, self.generator, components=counted.components)
+        flow = OrderedComponents(normals, by=int(order.key))
+        flow.arrange(pool.code, pool.theta)  # the same units
         seen = torch.bincount(space.index(pool.code), minlength=int(space.size or 0)).double()
         prior = space.log_prior(space.enumerate()).double().exp()
         share = seen.sqrt()  # the rare ones too often, for they are the slowest to be left
-        share = (1 - UNSEEN) * share / share.sum() + UNSEEN * prior
+        unvisited = counted.unvisited_share
+        share = (1 - unvisited) * share / share.sum() + unvisited * prior
         to = Fixed(space, share.log())
-        jump = Jump(self.target, flow, to, rho=RHO, fresh=FRESH, name="normals")
-        return Cycle([(jump, JUMPS)])
-
-    @property
-    def movable(self) -> bool:
-        return False
+        jump = Jump(
+            self.target, flow, to, rho=counted.rho, fresh=counted.fresh_share, name="normals"
+        )
+        return Cycle([(jump, counted.jumps)])

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from .. import clock
 from ..draws import Draws, Pool, Recorder
 from ..errors import BudgetError, InterruptedWarning, TRJError, warn_user
-from ..kernel.base import Kernel, State, adapting
+from ..kernel.base import Kernel, State
 from ..target.target import Target
 from .count import Crossings, Tally, Visits
 
 CHECK_EVERY = 25  # warm-up steps between looks at the count of undefined densities
-
-REPLAYED = 20_000  # points of a warm-up that are kept to train on, about
 
 
 def warm_up(
@@ -29,24 +27,26 @@ def warm_up(
     generator: torch.Generator,
     on_step: Callable[[], object] | None = None,
     deadline: float = math.inf,
-) -> tuple[State, Pool | None]:
-    """Advance chains without recording them as results; kernels adapt here and nowhere else.
+    points: int = 20_000,
+) -> tuple[Kernel, State, Pool | None]:
+    """Advance chains without recording them as results; the kernel learns at each step.
 
-    It ends early at ``deadline``, a time by ``time.monotonic``.
+    It ends early at ``deadline``, a time by :func:`trjmcmc.clock.now`.
 
     Returns:
-        Where they are, and a selection of their second half that a map may be trained on.
+        The kernel that has learned, where the chains are, and a selection of their second half
+        that a map may be trained on.
 
     Raises:
         NonFiniteError: A density was NaN or +inf.
     """
     tally = Tally(target)
-    every = min(max(1, steps * len(state.code) // (2 * REPLAYED)), max(1, steps // 4))
-    some = slice(None, None, -(-len(state.code) // REPLAYED))
+    every = min(max(1, steps * len(state.code) // (2 * points)), max(1, steps // 4))
+    some = slice(None, None, -(-len(state.code) // points))
     kept: list[State] = []
-    with torch.no_grad(), adapting(kernel):
+    with torch.no_grad():
         for i in range(steps):
-            state, infos = kernel.step(state, generator)
+            kernel, state, infos = kernel.adapt(state, generator)
             tally.add(infos)
             if i % CHECK_EVERY == 0 or i == steps - 1:
                 tally.check()
@@ -54,10 +54,10 @@ def warm_up(
                 kept.append(State(state.code[some], state.theta[some], state.log_joint[some]))
             if on_step is not None:
                 on_step()
-            if time.monotonic() >= deadline:
+            if clock.now() >= deadline:
                 tally.check()
                 break
-    return state, pooled(kept)
+    return kernel.frozen(), state, pooled(kept)
 
 
 def joined(a: State, b: State) -> State:

@@ -4,46 +4,43 @@ from __future__ import annotations
 
 import copy
 
-from ..fit.trainer import FEW_MODELS
 from ..space.base import Space
-from ..space.model_list import ModelList
 from ..target.exchangeable import components_of
 from ..target.target import Target
 from ..transport.base import Transport
 from ..transport.cosmic import CosmicFlow
 from ..transport.laplace import Laplace
 from ..transport.mixture import mixture_flow
-from ..transport.ordered import Ordered
+from ..transport.ordered import OrderedComponents
 from ..weights.base import ModelWeights
 from ..weights.made import Made
 from ..weights.score_gradient import Categorical
+from .policy import MapPolicy
 
-MOST_LAPLACE = 64  # coordinates: curvatures cost their cube
-
-LAYERS_INSIDE = 4  # couplings of the flow inside Laplace's map
+DEFAULT = MapPolicy()
 
 
-def default_map(target: Target, seed: int) -> Transport:
+def default_map(target: Target, seed: int, policy: MapPolicy = DEFAULT) -> Transport:
     """A flow: of components in order where like ones are counted; around Laplace's normals where
     the models are many and differentiable."""
     space = target.space
-    if not laplace_fits(target):
-        if len(components_of(target)) == 1 == len(getattr(space, "kinds", ())):
-            return Ordered(mixture_flow(space, seed=seed))
+    if not laplace_fits(target, policy):
+        if len(components_of(target)) == 1 == len(space.kinds):
+            return OrderedComponents(mixture_flow(space, seed=seed))
         return mixture_flow(space, seed=seed)
-    return Laplace(target, CosmicFlow(space, layers=LAYERS_INSIDE, seed=seed))
+    return Laplace(target, CosmicFlow(space, layers=policy.layers_in_laplace, seed=seed))
 
 
-def laplace_fits(target: Target) -> bool:
+def laplace_fits(target: Target, policy: MapPolicy = DEFAULT) -> bool:
     """Whether the models are many, have gradients, and curvatures are not too large."""
     space = target.space
-    few = isinstance(space, ModelList) or (space.size is not None and space.size <= FEW_MODELS)
-    return not few and target.differentiable and 0 < target.dim <= MOST_LAPLACE
+    many = space.has_items and not space.few
+    return many and target.differentiable and 0 < target.dim <= policy.most_laplace_coordinates
 
 
 def default_weights(space: Space) -> ModelWeights:
     """A table of few models; an autoregressive network over the codes of many."""
-    if space.size is not None and space.size <= FEW_MODELS:
+    if space.few:
         return Categorical(space)
     return Made(space)
 

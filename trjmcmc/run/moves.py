@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..errors import ConfigurationError
 from ..estimate.estimate import Estimate
-from ..fit.trainer import Recipe
+from ..fit.fitted import Fitted
 from ..kernel.base import Kernel
 from ..kernel.between.birth_death import BirthDeath
 from ..kernel.between.informed import InformedBirthDeath
@@ -29,131 +30,135 @@ from ..kernel.proposal.neighbours import Neighbours
 from ..kernel.proposal.sweep import SweepWalk
 from ..pilot.modes import mode_map
 from ..space.base import Space, several
-from ..space.counts import Counts
-from ..space.model_list import ModelList
-from ..space.subsets import Subsets
 from ..target.exchangeable import Components, components_of
 from ..target.target import Target
 from ..transport.base import Transport
 from ..transport.laplace import Laplace
 from .maps import matching
+from .policy import KernelPolicy
 
-STEP_EVALUATIONS = 7  # of the kernel of a trained map
-
-BIRTHS = 2  # births or deaths a walk of a component: measured
-
-WALKS = 4  # random walks a step: cheap, and measured to halve the autocorrelation time
-
-UNIFORM_SHARE = 0.2  # of the default proposal between models, so that none is starved
-
-JUMP_RHO = 0.95  # of the default jump: measured best of 0.8, 0.95 and 1 on coal mining
-
-LAPLACE_RHO = 0.7  # measured as good as 0 on exact maps, better on the robust regression
-
-FRESH = 0.1  # share of independent jumps and moves: an untrained map mixes through nothing else
-
-SWAP = 0.3  # share of the swaps among neighbours in a space of subsets
-
-LOCAL = 0.5  # share of the births and deaths that lead to neighbours
+DEFAULT = KernelPolicy()
 
 
-def log_guess(recipe: Recipe, log_mass: dict[str, Estimate]) -> Tensor | None:
+def log_guess(
+    fitted: Fitted,
+    log_mass: Mapping[str, Estimate],
+    device: torch.device,
+    policy: KernelPolicy = DEFAULT,
+) -> Tensor | None:
     """Log-probabilities of the models of a small space as far as they are known yet, (M,)."""
-    if not recipe.few:
+    if not fitted.few:
         return None
-    if recipe.audit is not None:
-        if recipe.audit.hurried:  # nor would what rests on its draws be better
+    if fitted.audit is not None:
+        if fitted.audit.hurried:  # nor would what rests on its draws be better
             return None
-        known = recipe.audit.log_mass.to(recipe.target.device)
+        known = fitted.audit.log_mass.to(device)
     elif log_mass:
-        known = torch.tensor([e.value for e in log_mass.values()], device=recipe.target.device)
+        known = torch.tensor([e.value for e in log_mass.values()], device=device)
     else:
         return None
     if not bool((known > -torch.inf).any()):
         return None
-    p = known.double().softmax(0)
-    return ((1 - UNIFORM_SHARE) * p + UNIFORM_SHARE / len(p)).log()
+    p, uniform = known.double().softmax(0), policy.uniform_share
+    return ((1 - uniform) * p + uniform / len(p)).log()
 
 
 def proposal(space: Space, few: bool, guess: Tensor | None) -> IndexProposal:
     """By evidences where the models are few, else to neighbours."""
-    if not few and not isinstance(space, ModelList):
+    if not few and space.has_items:
         return Neighbours(space)
     return Fixed(space, guess, other=True)
 
 
 def trained_kernel(
-    target: Target, transport: Transport, recipe: Recipe, guess: Tensor | None
+    target: Target,
+    transport: Transport,
+    fitted: Fitted,
+    guess: Tensor | None,
+    policy: KernelPolicy = DEFAULT,
 ) -> Kernel:
     """A jump, a Crank-Nicolson move and random walks; moves between modes if there are any."""
     space = target.space
     kernels: list[Kernel | tuple[Kernel, int]] = []
+    settings: dict[str, Any] = {"rho": policy.jump_rho, "fresh": policy.fresh_share}
     if several(space):
-        to = proposal(space, recipe.few, guess)
-        kernels.append(Jump(target, transport, to, rho=JUMP_RHO, fresh=FRESH))
-        if recipe.weights is not None:
-            learnt = Learnt(recipe.weights)
-            kernels.append(Jump(target, transport, learnt, rho=JUMP_RHO, fresh=FRESH, name="q(m)"))
+        to = proposal(space, fitted.few, guess)
+        kernels.append(Jump(target, transport, to, **settings))
+        if fitted.weights is not None:
+            learnt = Learnt(fitted.weights)
+            kernels.append(Jump(target, transport, learnt, **settings, name="q(m)"))
         if isinstance(transport, Laplace):
             with suppress(ConfigurationError):  # where it does not fit
                 walk = SweepWalk(transport)
-                kernels.append(
-                    Jump(target, transport, walk, rho=JUMP_RHO, fresh=FRESH, name="sweep")
-                )
-    kernels += inside(target, transport, recipe)
+                kernels.append(Jump(target, transport, walk, **settings, name="sweep"))
+    kernels += inside(target, transport, fitted, policy)
     if (parts := components_of(target)) and several(space):
-        kernels += [component_births(target, parts), *component_walks(target, parts)]
-    return Cycle([*kernels, (RandomWalk(target, scale=recipe.scale), WALKS)])
+        births = component_births(target, parts, policy)
+        kernels += [births, *component_walks(target, parts)]
+    return Cycle([*kernels, (RandomWalk(target, scale=fitted.scale), policy.walks)])
 
 
-def inside(target: Target, transport: Transport, recipe: Recipe) -> list[Kernel]:
+def inside(
+    target: Target, transport: Transport, fitted: Fitted, policy: KernelPolicy = DEFAULT
+) -> list[Kernel]:
     """Moves through a trained map, and between the modes that the audit has found."""
-    return [CrankNicolson(target, transport, fresh=FRESH), *between_modes(target, recipe)]
+    move = CrankNicolson(target, transport, fresh=policy.fresh_share)
+    return [move, *between_modes(target, fitted)]
 
 
-def between_modes(target: Target, recipe: Recipe) -> list[Kernel]:
+def between_modes(target: Target, fitted: Fitted) -> list[Kernel]:
     """A move between the modes that the audit has found, if it found several of any model."""
-    if not recipe.few or all(len(m) < 2 for m in recipe.modes):
+    if not fitted.few or all(len(m) < 2 for m in fitted.modes):
         return []
-    modes = matching(mode_map(target.space, recipe.modes), target)
+    modes = matching(mode_map(target.space, fitted.modes), target)
     return [CrankNicolson(target, modes, name="modes")]
 
 
-def birth_death(target: Target, guess: Tensor | None) -> Kernel:
+def birth_death(target: Target, guess: Tensor | None, policy: KernelPolicy = DEFAULT) -> Kernel:
     """The classical move: to neighbours, and where models are few to any."""
     space = target.space
-    if not isinstance(space, Subsets | Counts) or (space.gaps and space.enumerable):
+    if not space.has_items or (space.gaps and space.enumerable):
         return BirthDeath(target, Fixed(space, guess, other=True))
-    near: IndexProposal = Neighbours(space, swap=swaps(space))
-    if guess is not None and not isinstance(space, Counts):
-        near = MixtureProposal([near, Fixed(space, guess, other=True)], [LOCAL, 1 - LOCAL])
+    near: IndexProposal = Neighbours(space, swap=swaps(space, policy))
+    if guess is not None and not space.counts:
+        far = Fixed(space, guess, other=True)
+        near = MixtureProposal([near, far], [policy.local_share, 1 - policy.local_share])
     return BirthDeath(target, near)
 
 
-def laplace_moves(target: Target, flow: Laplace, walk: IndexProposal, name: str) -> Kernel:
+def laplace_moves(
+    target: Target,
+    flow: Laplace,
+    walk: IndexProposal,
+    name: str,
+    policy: KernelPolicy = DEFAULT,
+) -> Kernel:
     """Walks among the models by a score, steps to neighbours that need none, moves inside.
 
     A normal is too narrow for some posteriors: births, deaths and random walks free the chains
     that it would hold in a tail or a second mode.
     """
-    near = Neighbours(target.space, swap=swaps(target.space))
+    near = Neighbours(target.space, swap=swaps(target.space, policy))
     jumps: list[Kernel] = [
-        Jump(target, flow, to, rho=LAPLACE_RHO, fresh=FRESH, name=n)
+        Jump(target, flow, to, rho=policy.laplace_rho, fresh=policy.fresh_share, name=n)
         for to, n in ((walk, name), (near, "laplace near"))
     ]
-    inner = CrankNicolson(target, flow, fresh=FRESH)
-    return Cycle([*jumps, inner, birth_death(target, None), (RandomWalk(target), WALKS)])
+    inner = CrankNicolson(target, flow, fresh=policy.fresh_share)
+    births = birth_death(target, None, policy)
+    return Cycle([*jumps, inner, births, (RandomWalk(target), policy.walks)])
 
 
-def informed_moves(target: Target) -> Kernel:
+def informed_moves(target: Target, policy: KernelPolicy = DEFAULT) -> Kernel:
     """Births and deaths that the gradient chooses, some that it does not, and moves inside."""
-    return Cycle([InformedBirthDeath(target), HMC(target), birth_death(target, None)])
+    return Cycle([InformedBirthDeath(target), HMC(target), birth_death(target, None, policy)])
 
 
-def component_births(target: Target, parts: Sequence[Components]) -> Kernel:
+def component_births(
+    target: Target, parts: Sequence[Components], policy: KernelPolicy = DEFAULT
+) -> Kernel:
     """Births and deaths of the components of each kind in turn."""
     counted = [part for part in parts if part.kind.max > part.kind.min]
-    return Cycle([(ComponentBirthDeath(target, part), BIRTHS) for part in counted])
+    return Cycle([(ComponentBirthDeath(target, part), policy.births_a_walk) for part in counted])
 
 
 def component_walks(target: Target, parts: Sequence[Components]) -> list[Kernel]:
@@ -162,16 +167,17 @@ def component_walks(target: Target, parts: Sequence[Components]) -> list[Kernel]
     return [*each, SharedWalk(target)] if parts and parts[0].shared else each
 
 
-def plain_kernel(target: Target, guess: Tensor | None) -> Kernel:
+def plain_kernel(target: Target, guess: Tensor | None, policy: KernelPolicy = DEFAULT) -> Kernel:
     """Births and deaths and random walks: what needs neither pilot run nor map."""
     parts = components_of(target)
     if parts and several(target.space):
-        return Cycle([component_births(target, parts), *component_walks(target, parts)])
-    births = [birth_death(target, guess)] if several(target.space) else []
-    walks = [RandomWalk(target)] if target.dim or not births else []
-    return Cycle([*births, *walks])
+        births = component_births(target, parts, policy)
+        return Cycle([births, *component_walks(target, parts)])
+    jumps = [birth_death(target, guess, policy)] if several(target.space) else []
+    walks = [RandomWalk(target)] if target.dim or not jumps else []
+    return Cycle([*jumps, *walks])
 
 
-def swaps(space: Space) -> float:
+def swaps(space: Space, policy: KernelPolicy = DEFAULT) -> float:
     """Share of the swaps among neighbours."""
-    return SWAP if isinstance(space, Subsets) and space.code_width > 1 else 0.0
+    return policy.swap_share if space.units > 1 else 0.0

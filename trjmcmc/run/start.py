@@ -7,12 +7,127 @@ import math
 import torch
 from torch import Tensor
 
-from ..errors import TargetError
+from ..errors import ConvergenceError, TargetError
 from ..kernel.base import State, start
+from ..pilot.smc import TemperedSMC
+from ..promises import MODELS_ONE_BY_ONE
+from ..rng import categorical
+from ..space.codes import distinct
 from ..target.target import Target
 from ..transport.base import Transport
+from ..transport.laplace import Laplace
+from .knowledge import Knowledge
 
-CANDIDATES = 64  # points tried for each chain that starts from the prior
+
+def starting_models(known: Knowledge, chains: int) -> Tensor:
+    """Models from the guess where there is one, else from the model prior, shape (chains, L)."""
+    space, generator = known.target.space, known.generator
+    guess = known.guess()
+    if guess is None:
+        return space.sample_prior(chains, generator)
+    pick = torch.multinomial(guess.exp(), chains, True, generator=generator)
+    return space.enumerate()[pick]
+
+
+def prior_draws(
+    target: Target, n: int, generator: torch.Generator, *, candidates: int, least: float
+) -> tuple[State, Tensor]:
+    """Chains at draws from the prior where these are finite, and which draw each is at.
+
+    Arguments:
+        target: The target.
+        n: Number of chains.
+        generator: Source of randomness.
+        candidates: Times n draws that are made at most.
+        least: Draws of finite density a chain from which no more are made.
+
+    Raises:
+        TargetError: None has a finite density.
+        NonFiniteError: A density was NaN or +inf.
+    """
+    found: list[State] = []
+    for _ in range(candidates):
+        code = target.space.sample_prior(n, generator)
+        theta = target.sample_prior(code, generator)
+        usable = theta.isfinite().all(-1)
+        theta = torch.where(usable[:, None], theta, 0.0)
+        log_joint = torch.where(usable, target.log_joint(code, theta), -math.inf)
+        target.check_finite(code, theta, log_joint)
+        fine = log_joint > -math.inf
+        found.append(State(code[fine], theta[fine], log_joint[fine]))
+        if sum(len(x.code) for x in found) > least * n:
+            break
+    code, theta, log_joint = (torch.cat(x) for x in list(zip(*found, strict=True))[:3])
+    if not len(code):
+        raise TargetError(
+            f"no starting point with a finite density among {n * candidates} prior draws: "
+            "is the likelihood -inf nearly everywhere?"
+        )
+    pick = torch.randint(len(code), (n,), generator=generator, device=code.device)
+    each = torch.arange(n, device=code.device)
+    pick = torch.where(each < len(code), each, pick)
+    return State(code[pick], theta[pick], log_joint[pick]), pick
+
+
+def carried_starts(
+    known: Knowledge, code: Tensor, deadline: float = math.inf
+) -> tuple[Tensor, Tensor] | None:
+    """For each chain a prior draw carried to its model's posterior, and which one it was.
+
+    Of very many models a few are carried; the chains in others start from Laplace's normals,
+    or from the prior.
+
+    Arguments:
+        known: What is known of the target.
+        code: The model that each chain starts in, shape (C, L).
+        deadline: When the run has to be over.
+
+    Returns:
+        Shapes (C, D) and (C,); None where carrying would cost evaluations that are limited.
+    """
+    target, fitted, generator = known.target, known.fitted, known.generator
+    space, policy = target.space, known.policy.starts
+    if fitted.audit is not None:
+        drawn, _, ancestor = fitted.audit.draw(space.index(code))
+        return drawn, ancestor
+    if not math.isinf(known.spending.account.limit):
+        return None
+    codes, index, _ = distinct(code)
+    theta: Tensor | None = None
+    own = -1 - torch.arange(len(code), device=code.device)
+    if len(codes) > MODELS_ONE_BY_ONE:
+        with torch.no_grad():
+            theta = target.sample_prior(code, generator)
+            if isinstance(known.transport, Laplace):
+                flow = known.transport.bare()
+                z = flow.reference.sample((len(code), target.dim), generator, target.dtype)
+                theta, _ = flow.push(z, code)
+        codes = codes[:: -(-len(codes) // MODELS_ONE_BY_ONE)]
+    alone = None if theta is None else (theta, own)
+    if len(codes) * target.dim**3 > policy.covariance_cost:
+        return alone
+    try:
+        run = TemperedSMC(
+            target,
+            codes,
+            particles=policy.tempered_particles,
+            moves=policy.tempered_moves,
+            deadline=deadline,
+            generator=generator,
+            policy=known.policy.fit.survey.audit.tempering,
+        ).run()
+    except (TargetError, ConvergenceError):
+        return alone
+    if theta is None:
+        pick = run.draw(index, generator)
+        return run.theta[pick], run.origin[pick]
+    same = (code[:, None] == codes).all(-1)  # chain, carried model
+    carried, which = same.any(1), same.int().argmax(1)
+    pick = run.draw(which, generator)
+    return (
+        torch.where(carried[:, None], run.theta[pick], theta),
+        torch.where(carried, run.origin[pick], own),
+    )
 
 
 def starting_state(
@@ -21,6 +136,7 @@ def starting_state(
     code: Tensor,
     generator: torch.Generator,
     carried: tuple[Tensor, Tensor] | None = None,
+    candidates: int = 64,
 ) -> tuple[State, Tensor]:
     """Chains of which every other one starts from the map, the rest from the prior.
 
@@ -32,6 +148,7 @@ def starting_state(
         carried: Where prior draws have been carried by tempering, shape (C, D), and the draws
             that these descend from as numbers, shape (C,). Without them a chain takes one of a few
             prior draws in proportion to its likelihood.
+        candidates: How many of these.
 
     Returns:
         The chains, and the independent draw that each descends from as a number, shape (C,).
@@ -44,12 +161,12 @@ def starting_state(
     with torch.no_grad():
         own = -1 - torch.arange(chains, device=device)
         if carried is None:
-            drawn, ancestor = _from_prior(target, code, generator), own
+            drawn, ancestor = _from_prior(target, code, generator, candidates), own
         else:
             drawn, ancestor = start(target, code, carried[0]), carried[1]
         pushed = drawn
         if transport is not None:
-            z = transport.sample_reference(chains, generator, target.dtype)
+            z = transport.reference.sample((chains, target.dim), generator, target.dtype)
             pushed = start(target, code, transport.push(z, code)[0])
         from_map = torch.arange(chains, device=device) % 2 == 0
         use_map = torch.where(from_map, pushed.log_joint > -math.inf, drawn.log_joint == -math.inf)
@@ -61,7 +178,7 @@ def starting_state(
         fine = log_joint > -math.inf
         if not bool(fine.any()):
             raise TargetError(
-                f"no starting point with a finite density among {chains * CANDIDATES} prior "
+                f"no starting point with a finite density among {chains * candidates} prior "
                 "draws and the map's draws: is the likelihood -inf nearly everywhere?"
             )
         # a chain without a start of its own borrows that of another
@@ -70,19 +187,18 @@ def starting_state(
         return State(code[chosen], theta[chosen], log_joint[chosen]), ancestor[chosen]
 
 
-def _from_prior(target: Target, code: Tensor, generator: torch.Generator) -> State:
+def _from_prior(target: Target, code: Tensor, generator: torch.Generator, candidates: int) -> State:
     """For each chain one of a few prior draws, in proportion to its likelihood."""
     chains = len(code)
-    many = code.repeat_interleave(CANDIDATES, 0)
+    many = code.repeat_interleave(candidates, 0)
     theta = target.sample_prior(many, generator)
     usable = theta.isfinite().all(-1)
     theta = torch.where(usable[:, None], theta, 0.0)
     log_prior, log_likelihood = target.log_prior_and_likelihood(many, theta)
     usable &= log_prior > -math.inf
     target.check_finite(many, theta, torch.where(usable, log_likelihood, 0.0))
-    score = torch.where(usable, log_likelihood, -math.inf).view(chains, CANDIDATES)
-    u = torch.rand(score.shape, generator=generator, device=target.device, dtype=torch.float64)
-    best = (score - torch.log(-u.log())).argmax(-1)  # Gumbel maximum: a categorical draw
-    rows = torch.arange(chains, device=target.device) * CANDIDATES + best
+    score = torch.where(usable, log_likelihood, -math.inf).view(chains, candidates)
+    best = categorical(score, generator)
+    rows = torch.arange(chains, device=target.device) * candidates + best
     log_joint = torch.where(usable, log_prior + log_likelihood, -math.inf)
     return State(code, theta[rows], log_joint[rows])

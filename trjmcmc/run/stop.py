@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from enum import Enum
 
 from torch import Tensor
 
+from .. import clock
 from ..draws import Recorder
 from ..errors import ConfigurationError
-from ..estimate.precision import COUNTED, FEWEST, FORGOTTEN, Progress, progress_of
+from ..estimate.precision import FEWEST, FORGOTTEN, Progress, progress_of
+from ..promises import MODELS_ONE_BY_ONE
 from ..space.base import Space
-
-PATIENCE = 10.0  # seconds before a run is looked back on
-
-EARLY = 0.1  # of the time left, when it is looked back on at the latest
-
-SAY_EVERY = 0.5  # seconds between words for a progress bar
-
-GROWTH = (1.05, 1.5)  # relative length of a run at the next look, at least and at most
+from .policy import StoppingPolicy
 
 
-class Enough:
+class Verdict(Enum):
+    """What a stopping rule says of a run so far.
+
+    Attributes:
+        GO_ON: Neither precise nor late.
+        RETHINK: Precision is further off than was hoped: training might be sooner.
+        PRECISE: As precise as was asked for.
+        LATE: Its time is up.
+    """
+
+    GO_ON = "go on"
+    RETHINK = "rethink"
+    PRECISE = "precise"
+    LATE = "late"
+
+
+class Stop:
     """Says when a run may stop: it is precise enough, or its time is up.
 
     Precise enough also means twenty autocorrelation times long: the starts of many chains are then
-    forgotten, and not only averaged.
+    forgotten, and not only averaged. A new rule is a function of a recorder that gives a
+    :class:`Verdict`.
 
     Arguments:
         space: The space, on the CPU.
@@ -34,27 +46,42 @@ class Enough:
             (in a space of more than 64 models every unit's) must reach;
             ``{"log_bayes_factor": error}``: in nats, of every model of more than one percent to
             the most probable one. Of several all.
-        deadline: Time by ``time.monotonic`` at which to stop in any case.
+        deadline: Time by :func:`trjmcmc.clock.now` at which to stop in any case.
+        policy: When precision is looked at.
 
     Attributes:
+        deadline: As above; what sums the run up may move it.
         reached: Whether the precision was.
-        disappointed: Whether it stopped because precision is further off than was hoped; see
-            :meth:`look_back`.
+        seconds_to_go: Seconds until the precision, at the last verdict to rethink.
         progress: In words, for a progress bar.
 
     Raises:
         ConfigurationError: A precision that is not known, not positive, or not for this space.
+
+    Example:
+        >>> import torch, trjmcmc as trj
+        >>> space = trj.problems.sinh_arcsinh().space
+        >>> code, theta = torch.zeros(4, 1, dtype=torch.long), torch.zeros(4, 2)
+        >>> recorder = Recorder(10, code, theta, 1)
+        >>> Stop(space, None, deadline=0.0)(recorder)
+        <Verdict.LATE: 'late'>
     """
 
     def __init__(
-        self, space: Space, until: Mapping[str, float] | None, deadline: float = math.inf
+        self,
+        space: Space,
+        until: Mapping[str, float] | None,
+        deadline: float = math.inf,
+        policy: StoppingPolicy | None = None,
     ) -> None:
         self.until = check_until(space, until)
         self.space, self.deadline, self.reached = space, deadline, False
-        self._next, self.disappointed = FEWEST, False
+        self.policy = StoppingPolicy() if policy is None else policy
+        self.seconds_to_go = math.inf
         self.progress = ""
-        self._begun, self._far, self._said = time.monotonic(), math.inf, 0.0
-        self._look_back: tuple[float, float, Callable[[], float], float] | None = None
+        self._next = FEWEST
+        self._begun, self._length_to_go, self._said = clock.now(), math.inf, 0.0
+        self._look_back: tuple[float, float, float] | None = None
 
     @property
     def error(self) -> float | None:
@@ -67,60 +94,61 @@ class Enough:
 
     def again(self) -> None:
         """Begin anew, for a record that begins anew."""
-        self.reached = self.disappointed = False
-        self._next, self._begun, self._far = FEWEST, time.monotonic(), math.inf
+        self.reached = False
+        self._next, self._begun, self._length_to_go = FEWEST, clock.now(), math.inf
         self._look_back = None
 
-    def look_back(self, hoped: float, price: Callable[[], float], error: float) -> None:
-        """Stop once if, in twice the time hoped, precision is still further off than a price.
+    def look_back(self, hoped: float, error: float) -> None:
+        """Ask to rethink once, in twice the time in which the precision was expected.
 
-        Where there is a deadline it looks back in a tenth of the time left at the latest.
+        Where there is a deadline that is in a tenth of the time left at the latest.
 
         Arguments:
             hoped: Seconds in which the precision was expected.
-            price: Function that gives the seconds that something better would cost.
             error: Standard error that is wanted where ``until`` names none.
         """
-        now = time.monotonic()
-        self.disappointed = False
-        after = min(max(PATIENCE, 2 * hoped), max(PATIENCE, EARLY * (self.deadline - now)))
-        self._look_back = (now, now + after, price, error)
+        now, least = clock.now(), self.policy.look_back_seconds
+        after = max(least, self.policy.look_back_share * (self.deadline - now))
+        self._look_back = (now, now + min(max(least, 2 * hoped), after), error)
 
-    @property
-    def looks_back(self) -> bool:
-        """Whether it has yet to look back, which takes the time of a few training steps."""
-        return self._look_back is not None
-
-    def _hopeless(self, recorder: Recorder) -> bool:
-        assert self._look_back is not None
-        begun, _, price, error = self._look_back
-        self._look_back = None
-        now = progress_of(self.space, recorder.code, recorder.log_joint)
-        far = self._length(now, self.until or {"probability": error}, recorder.kept) - 1
-        ahead = min((time.monotonic() - begun) * far, self.deadline - time.monotonic())
-        return ahead > price()
-
-    def _length(self, now: Progress, until: Mapping[str, float], kept: int) -> float:
-        """How many times as long as so far the run must be."""
-        lengths = [(now.of(kind) / error) ** 2 for kind, error in until.items()]
-        lengths.append(FORGOTTEN * now.time / kept)
-        return max(x if x == x else math.inf for x in lengths)
-
-    def __call__(self, recorder: Recorder) -> bool:
+    def __call__(self, recorder: Recorder) -> Verdict:
+        """What there is to do after a kept draw."""
         if self.until and recorder.kept * recorder.thin >= self._next:
             now = progress_of(self.space, recorder.code, recorder.log_joint)
-            self._far = self._length(now, self.until, recorder.kept)
-            growth = min(max(self._far, GROWTH[0]), GROWTH[1])
+            self._length_to_go = self._length(now, self.until, recorder.kept)
+            growth = min(max(self._length_to_go, self.policy.least_growth), self.policy.most_growth)
             self._next = math.ceil(growth * recorder.kept * recorder.thin)
-            self.reached = self._far <= 1
+            self.reached = self._length_to_go <= 1
             self._say(now)
         elif not self.until and math.isfinite(self.deadline):
             self._say(None)
-        if self._look_back is not None and time.monotonic() >= self._look_back[1]:
-            self.disappointed = self._hopeless(recorder)
-        return self.reached or self.disappointed or time.monotonic() >= self.deadline
+        if self._look_back is not None and clock.now() >= self._look_back[1]:
+            self.seconds_to_go = self._look(recorder)
+            return Verdict.RETHINK
+        return self.so_far()
 
-    def _so_far(self, now: Progress) -> str:
+    def so_far(self) -> Verdict:
+        """The verdict without another look at the record."""
+        if self.reached:
+            return Verdict.PRECISE
+        return Verdict.LATE if clock.now() >= self.deadline else Verdict.GO_ON
+
+    def _look(self, recorder: Recorder) -> float:
+        """Seconds until the precision, or the deadline, from the record so far."""
+        assert self._look_back is not None
+        begun, _, error = self._look_back
+        self._look_back = None
+        now = progress_of(self.space, recorder.code, recorder.log_joint)
+        more = self._length(now, self.until or {"probability": error}, recorder.kept) - 1
+        return min((clock.now() - begun) * more, self.deadline - clock.now())
+
+    def _length(self, now: Progress, until: Mapping[str, float], kept: int) -> float:
+        """Length that the run must have, relative to its length so far; infinite if unknown."""
+        lengths = [(now.of(kind) / error) ** 2 for kind, error in until.items()]
+        lengths.append(FORGOTTEN * now.time / kept)
+        return max(math.inf if math.isnan(x) else x for x in lengths)
+
+    def _in_words(self, now: Progress) -> str:
         return ", ".join(
             f"{kind.replace('_', ' ')} ± {now.of(kind):.2g} of {error:.2g}"
             for kind, error in self.until.items()
@@ -142,16 +170,18 @@ class Enough:
             return ""
         times = len(code) / now.time
         long = f", {times:.1f} of {FORGOTTEN:.0f} autocorrelation times" * (times < FORGOTTEN)
-        return self._so_far(now) + long
+        return self._in_words(now) + long
 
     def _say(self, now: Progress | None) -> None:
         """Put what is left into words, now and then."""
-        clock = time.monotonic()
-        if clock < self._said + SAY_EVERY:
+        time = clock.now()
+        if time < self._said + self.policy.message_seconds:
             return
-        self._said = clock
-        left = min((clock - self._begun) * (self._far - 1), self.deadline - clock)
-        words = [] if now is None else [self._so_far(now)]
+        self._said = time
+        left = self.deadline - time
+        if math.isfinite(self._length_to_go):
+            left = min(left, (time - self._begun) * (self._length_to_go - 1))
+        words = [] if now is None else [self._in_words(now)]
         if math.isfinite(left):
             words.append(f"about {max(left, 0.0):.0f} s left")
         self.progress = ", ".join(words)
@@ -173,8 +203,8 @@ def check_until(space: Space, until: Mapping[str, float] | None) -> dict[str, fl
         if not 0 < error < (1 if kind == "probability" else math.inf):
             limit = "between 0 and 1" if kind == "probability" else "above 0"
             raise ConfigurationError(f"until: expected an error {limit}, got {error}")
-    if "log_bayes_factor" in wanted and (space.size is None or not 1 < space.size <= COUNTED):
+    if "log_bayes_factor" in wanted and not (space.few and space.several):
         raise ConfigurationError(
-            f"until: log_bayes_factor is for 2 to {COUNTED} models; use probability"
+            f"until: log_bayes_factor is for 2 to {MODELS_ONE_BY_ONE} models; use probability"
         )
     return wanted

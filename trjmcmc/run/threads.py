@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
 
-TRIAL_SHARE = 0.05  # of the time left
-
-TRIALS = 3  # of each number of threads; the fastest counts
+from .. import clock
+from .policy import ThreadPolicy
 
 
 @contextmanager
 def fastest_threads(
-    work: Callable[[], object], seconds_left: float = float("inf")
+    work: Callable[[], object],
+    seconds_left: float = float("inf"),
+    policy: ThreadPolicy | None = None,
 ) -> Iterator[int]:
     """Compute with one thread if a sample of the work is done sooner by it, as long as this lasts.
 
@@ -24,7 +24,8 @@ def fastest_threads(
 
     Arguments:
         work: Does a sample of what will be done; called a few times.
-        seconds_left: Of which trials may take a twentieth, about.
+        seconds_left: Of which trials may take a share, about.
+        policy: How many trials, and their share.
 
     Returns:
         The number of threads.
@@ -36,21 +37,22 @@ def fastest_threads(
         >>> torch.get_num_threads() == before
         True
     """
+    policy = ThreadPolicy() if policy is None else policy
     before = torch.get_num_threads()
     if before == 1:
         yield 1
         return
     seconds = dict.fromkeys((before, 1), float("inf"))
-    end = time.perf_counter() + TRIAL_SHARE * seconds_left
+    end = clock.now() + policy.trial_share * seconds_left
     try:
-        for _ in range(TRIALS):
-            if time.perf_counter() > end:
+        for _ in range(policy.trials):
+            if clock.now() > end:
                 break
             for threads in seconds:
                 torch.set_num_threads(threads)
-                begun = time.perf_counter()
+                begun = clock.now()
                 work()
-                seconds[threads] = min(seconds[threads], time.perf_counter() - begun)
+                seconds[threads] = min(seconds[threads], clock.now() - begun)
         chosen = min(seconds, key=lambda threads: seconds[threads])
         torch.set_num_threads(chosen)
         yield chosen

@@ -1,7 +1,26 @@
-"""Model spaces: which models exist, and which items each of them uses.
+"""What every space of models answers.
 
 A model is a row of integers, its ``code``, shape (L,). Spaces are pure data (modules, so that
 their tables move with ``.to``) and stay cheap when nobody can enumerate the models.
+
+How a new space is written
+--------------------------
+Targets, maps, kernels, runs and results ask a space what they need to know; none of them asks
+which class it is. So a new space is one module beside this one:
+
+1. Subclass :class:`Space` and set ``code_width``, ``n_items``, ``context_width``, ``size``,
+   ``names`` and ``kinds``. A model switches *items* on (columns of a regression, edges of a
+   graph, components of a mixture); a :class:`Kind` groups items with the same parameters.
+   Tables of numbers are buffers.
+2. Write the abstract methods. ``items``, ``context``, ``log_prior`` and ``neighbours`` stand in
+   inner loops: batched, on the device, no Python branch on values.
+3. Look at the questions that have an answer here already, and override those for which it is
+   not true, or not fast, in the new space: ``units``, ``counts``, ``gaps``, ``largest``,
+   ``random_neighbour``, ``log_neighbour``, ``examples``, ``entry_names``.
+4. Name the class in ``saved.py``, so that results in files know it, and in the package's
+   ``__init__``.
+
+``tests/space/test_new_space.py`` does this for a space of at most two items, as an example.
 """
 
 from __future__ import annotations
@@ -15,12 +34,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import ShapeError, TargetError
+from ..errors import ConfigurationError, ShapeError, TargetError
+from ..promises import MODELS_ONE_BY_ONE
 from .codes import ENUMERABLE
 
 
 def several(space: Space) -> bool:
-    return space.size is None or space.size > 1
+    """Whether there is more than one model; the same as ``space.several``."""
+    return space.several
 
 
 @dataclass(frozen=True)
@@ -55,17 +76,24 @@ class Space(nn.Module, ABC):
     Attributes:
         code_width: L, the integers in a code.
         n_items: How many items there are.
+        names: Of the items; in a list of models, which has none, those of the models.
         kinds: Of items, each with parameters of its own; none in a list of models.
         context_width: Length of :meth:`context`.
         size: Number of models, or None where they can't be counted.
+        units: Number of units that a code switches on (1) or off (0), one integer each, every
+            combination of them a model; 0 in spaces whose codes are anything else.
+        counts: Whether a code counts components, which of a kind are all alike.
         slot_item: Item of each slot, shape (D,); ``n_items`` marks slots that are always on.
     """
 
     code_width: int
     n_items: int
+    names: list[str]
     kinds: tuple[Kind, ...] = ()
     context_width: int
     size: int | None
+    units: int = 0
+    counts: bool = False
     slot_item: Tensor
 
     @abstractmethod
@@ -106,11 +134,18 @@ class Space(nn.Module, ABC):
 
     @abstractmethod
     def spec(self) -> dict[str, Any]:
-        """Plain data from which :func:`space_from_spec` rebuilds the space."""
+        """Plain data from which :meth:`from_spec` rebuilds the space; "kind" names the class."""
+
+    @classmethod
+    @abstractmethod
+    def from_spec(cls, spec: dict[str, Any]) -> Space:
+        """The bound space that :meth:`spec` has described."""
 
     @abstractmethod
     def neighbours(self, code: Tensor) -> tuple[Tensor, Tensor]:
         """Models one change away: a unit flipped, a component more or fewer, or any other.
+
+        Being a neighbour is mutual, and N is the same for all models.
 
         Returns:
             Codes, (C, L) -> (C, N, L), and which of them there are, (C, N) bool.
@@ -124,19 +159,147 @@ class Space(nn.Module, ABC):
     def certain(self) -> tuple[Tensor, Tensor]:
         """Items that the prior has in every model, and in none, (n_items,) bool each."""
 
+    # ---- questions about the space ----------------------------------------------------------
+
     @property
     def enumerable(self) -> bool:
         """Whether tables over all models are affordable."""
         return self.size is not None and self.size <= ENUMERABLE
 
     @property
+    def few(self) -> bool:
+        """Whether models are few enough (64) to be fitted, weighed and reported one by one."""
+        return self.size is not None and self.size <= MODELS_ONE_BY_ONE
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one model."""
+        return self.size is None or self.size > 1
+
+    @property
+    def has_items(self) -> bool:
+        """Whether models are made of items, so that neighbours differ by little.
+
+        In a list of models any other model is a neighbour.
+        """
+        return bool(self.kinds)
+
+    @property
+    def has_named_items(self) -> bool:
+        """Whether each item is one of its own, with a name; components that are counted are not."""
+        return self.has_items and not self.counts
+
+    @property
+    def of(self) -> tuple[str, ...]:
+        """Parameters of which each item of some kind has an entry of its own."""
+        return tuple(name for kind in self.kinds for name in kind.of)
+
+    @property
+    def gaps(self) -> bool:
+        """Whether the prior leaves out sizes between others, so that single steps are stuck."""
+        return False
+
+    @property
+    def log_priors(self) -> tuple[Tensor, ...]:
+        """Where components are counted, log prior of each number of a kind, (max - min + 1,)."""
+        raise ConfigurationError(f"{type(self).__name__}: nothing is counted in this space")
+
+    @property
     def n_slots(self) -> int:
         """D, the padded coordinates; known once the space is bound to a target."""
         return len(self.slot_item)
 
+    # ---- models and moves between them ------------------------------------------------------
+
+    def largest(self, n: int, generator: torch.Generator) -> Tensor:
+        """Codes of ``n`` models or a few more, (>= n, L), that together use every slot often.
+
+        Here that is the model with every integer at its largest value.
+        """
+        low, levels = self.levels()
+        return self.sample_prior(n, generator).maximum(low + levels - 1)
+
+    def examples(self, n: int, generator: torch.Generator) -> Tensor:
+        """Codes of models at which a new likelihood is tried, (n, L): draws from the prior."""
+        return self.sample_prior(n, generator)
+
+    def random_neighbour(
+        self, code: Tensor, generator: torch.Generator, *, swap: float = 0.0
+    ) -> Tensor:
+        """A neighbour of each model, all with equal probability, (C, L) -> (C, L).
+
+        The models themselves where the neighbour that is drawn does not exist.
+
+        Arguments:
+            code: Models, shape (C, L).
+            generator: Source of randomness.
+            swap: Probability that a unit which is on trades with one which is off instead; for
+                spaces of units.
+        """
+        near, real = self.neighbours(code)
+        pick = torch.randint(
+            0, real.shape[1], (len(code), 1), generator=generator, device=code.device
+        )
+        chosen = near.gather(1, pick[..., None].expand(-1, 1, code.shape[1]))[:, 0]
+        return torch.where(real.gather(1, pick), chosen, code)
+
+    def log_neighbour(self, new: Tensor, code: Tensor, *, swap: float = 0.0) -> Tensor:
+        """Log probability that :meth:`random_neighbour` leads from ``code`` to ``new``, (C,)."""
+        near, real = self.neighbours(code)
+        there = (near == new[:, None]).all(-1) & real
+        stays = (new == code).all(-1)[:, None] & ~real
+        return (there | stays).double().mean(1).log()
+
+    def presence(self, bits: Tensor) -> Tensor:
+        """Items in use where units are on by degrees, (C, L) -> (C, n_items), differentiable."""
+        raise ConfigurationError(f"{type(self).__name__}: no units that could be on by degrees")
+
+    def graded_log_prior(self, bits: Tensor) -> Tensor:
+        """Log prior, linear in how far units are on, (C, L) -> (C,), nats."""
+        raise ConfigurationError(f"{type(self).__name__}: no units that could be on by degrees")
+
+    def flip_log_odds(self, code: Tensor) -> Tensor:
+        """Change of the log prior when each unit is flipped, (C, L) -> (C, L), nats."""
+        eye = torch.eye(code.shape[1], dtype=code.dtype, device=code.device)
+        flipped = ((code[:, None] + eye) % 2).flatten(0, 1)
+        return self.log_prior(flipped).view(code.shape) - self.log_prior(code)[:, None]
+
+    # ---- items and their parameters ---------------------------------------------------------
+
     def items_of(self, name: str) -> slice | None:
         """The items that have an entry each of a parameter; None if it belongs to no item."""
         return next((kind.items for kind in self.kinds if name in kind.of), None)
+
+    def entry_names(self, code: Tensor, name: str) -> list[str]:
+        """Names of a parameter's entries in a model, code (L,); none if it belongs to no item."""
+        own = self.items_of(name)
+        if own is None:
+            return []
+        used = self.items(code[None])[0, own].nonzero()[:, 0].tolist()
+        return [self.names[own.start + i] for i in used]
+
+    def place_of(self, kind: int | str | None) -> int:
+        """The position of a kind, given by that or by name; None is the only one.
+
+        Raises:
+            ConfigurationError: There is no such kind, or there are several.
+        """
+        names = [k.name for k in self.kinds]
+        if kind is None and len(names) == 1:
+            return 0
+        if isinstance(kind, int) and 0 <= kind < len(names):
+            return kind
+        if kind not in names:
+            raise ConfigurationError(f"kind: expected one of {names}, got {kind!r}")
+        return names.index(str(kind))
+
+    def slots_of(self, kind: Kind) -> Tensor:
+        """Slots of the coordinates of each item of a kind, shape (max, P)."""
+        here = (
+            self.slot_item[None]
+            == torch.arange(self.n_items, device=self.slot_item.device)[kind.items, None]
+        )
+        return here.nonzero()[:, 1].reshape(kind.max, -1 if kind.max else 0)
 
     def by_kind(self, items: Tensor) -> Tensor | dict[str, Tensor]:
         """Items in use as a likelihood sees them: by name where there are several kinds."""
@@ -175,5 +338,6 @@ def check_enumerable(space: Space) -> None:
 
 
 def listing(names: Sequence[str], most: int = 8) -> str:
+    """The first names and how many there are, for messages."""
     shown = ", ".join(repr(name) for name in names[:most])
     return shown + (f", ... ({len(names)} in all)" if len(names) > most else "")

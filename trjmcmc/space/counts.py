@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import copy
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ..errors import ConfigurationError, TargetError, UnknownModelError
+from ..errors import TargetError, UnknownModelError
 from .base import Kind, Space, check_enumerable, check_names
 from .prior import LogWeights, gap_in, normalised_log_prior
 
@@ -51,6 +53,7 @@ class Counts(Space):
         (['amplitude+centre=2 lines=1'], 8)
     """
 
+    counts = True
     log_prior_table: Tensor
     _low: Tensor
     _levels: Tensor
@@ -80,7 +83,6 @@ class Counts(Space):
             self.kinds += (replace(kind, first=first),)
             first += kind.max
         self.min, self.max = sum(kind.min for kind in kinds), first
-        self.of = tuple(name for kind in kinds for name in kind.of)
         several = len(kinds) > 1
         self.names = [
             f"{kind.name} {i + 1}" if several else str(i + 1)
@@ -115,29 +117,6 @@ class Counts(Space):
         both._hold(kinds, torch.cat([self.log_prior_table, other.log_prior_table]))
         return both
 
-    def place_of(self, kind: int | str | None) -> int:
-        """The position of a kind, given by that or by name; None is the only one.
-
-        Raises:
-            ConfigurationError: There is no such kind, or there are several.
-        """
-        names = [k.name for k in self.kinds]
-        if kind is None and len(names) == 1:
-            return 0
-        if isinstance(kind, int) and 0 <= kind < len(names):
-            return kind
-        if kind not in names:
-            raise ConfigurationError(f"kind: expected one of {names}, got {kind!r}")
-        return names.index(str(kind))
-
-    def slots_of(self, kind: Kind) -> Tensor:
-        """Slots of the coordinates of each component of a kind, shape (max, P)."""
-        here = (
-            self.slot_item[None]
-            == torch.arange(self.n_items, device=self.slot_item.device)[kind.items, None]
-        )
-        return here.nonzero()[:, 1].reshape(kind.max, -1 if kind.max else 0)
-
     @property
     def gaps(self) -> bool:
         """Whether the prior of a kind leaves out counts between others."""
@@ -145,7 +124,7 @@ class Counts(Space):
 
     @property
     def log_priors(self) -> tuple[Tensor, ...]:
-        """Log prior of the counts of each kind."""
+        """Log prior of each number of components, by kind, shape (max - min + 1,), nats."""
         return self.log_prior_table.split([kind.max - kind.min + 1 for kind in self.kinds])
 
     def items(self, code: Tensor) -> Tensor:
@@ -213,6 +192,36 @@ class Counts(Space):
         real = ((near >= self._low) & (near <= high)).all(-1)
         return near.clamp(self._low, high), real
 
+    def random_neighbour(
+        self, code: Tensor, generator: torch.Generator, *, swap: float = 0.0
+    ) -> Tensor:
+        kinds = self.code_width
+        move = torch.randint(0, 2 * kinds, (len(code), 1), generator=generator, device=code.device)
+        step = torch.zeros_like(code).scatter(1, move // 2, 2 * (move % 2) - 1)
+        return (code + step).clamp(self._low, self._low + self._levels - 1)
+
+    def log_neighbour(self, new: Tensor, code: Tensor, *, swap: float = 0.0) -> Tensor:
+        zero = torch.zeros(len(code), device=code.device)
+        step, each = (new - code).abs().sum(1), 0.5 / code.shape[1]
+        high = self._low + self._levels - 1
+        ends = ((code == self._low).long() + (code == high).long()).sum(1)
+        return torch.where(step == 1, each, torch.where(step == 0, each * ends, zero)).log()
+
+    def examples(self, n: int, generator: torch.Generator) -> Tensor:
+        """Draws from the prior, the first of them without all components."""
+        code = self.sample_prior(n, generator)
+        low, levels = self.levels()
+        fewer = torch.minimum(code[0], low + levels - 2).maximum(low)
+        code[0] = torch.where(low + levels > 3, fewer, code[0])
+        return code
+
+    def entry_names(self, code: Tensor, name: str) -> list[str]:
+        """Components in use come first: their entries are numbered from 1."""
+        own = self.items_of(name)
+        if own is None:
+            return []
+        return [str(i + 1) for i in range(int(self.items(code[None])[0, own].sum()))]
+
     def levels(self) -> tuple[Tensor, Tensor]:
         return self._low, self._levels
 
@@ -235,3 +244,13 @@ class Counts(Space):
             "log_prior": self.log_prior_table.cpu(),
             "slot_item": self.slot_item.cpu(),
         }
+
+    @classmethod
+    def from_spec(cls, spec: dict[str, Any]) -> Space:
+        kinds = [
+            Counts(k["max"], k["min"], of=k["of"], name=k.get("name"))
+            for k in spec.get("kinds", [spec])
+        ]
+        space = reduce(operator.add, kinds)
+        space.log_prior_table = spec["log_prior"]
+        return space.bind(spec["slot_item"])

@@ -74,6 +74,10 @@ class ModelList(Space):
         low = torch.zeros(1, dtype=torch.long, device=self.table.device)
         return low, low + len(self.names)
 
+    def largest(self, n: int, generator: torch.Generator) -> Tensor:
+        """Every model, all equally often."""
+        return self.enumerate().repeat(-(-n // len(self.names)), 1)
+
     def certain(self) -> tuple[Tensor, Tensor]:
         possible = self.table[self.log_prior_table > -math.inf]
         return possible.all(0), ~possible.any(0)
@@ -85,3 +89,7 @@ class ModelList(Space):
             "slots": self.table.cpu(),
             "log_prior": self.log_prior_table.cpu(),
         }
+
+    @classmethod
+    def from_spec(cls, spec: dict[str, Any]) -> Space:
+        return cls(spec["names"], spec["slots"], spec["log_prior"])

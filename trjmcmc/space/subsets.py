@@ -54,7 +54,6 @@ class Subsets(Space):
         if isinstance(names, str | int):
             raise TargetError(f"names of Subsets: expected one name an item, got {names!r}")
         self.names = [str(name) for name in names]
-        self.of = (of,) if isinstance(of, str) else tuple(of)
         check_names(self.names, "names of Subsets")
         if bad := [name for name in self.names if "+" in name]:
             raise TargetError(f"names of Subsets: {bad} hold a '+', which joins names in labels")
@@ -67,8 +66,10 @@ class Subsets(Space):
         singles = [[name] for name in self.names if name not in used]
         units = sorted([*self.blocks, *singles], key=lambda u: min(self.names.index(n) for n in u))
         n_units = len(units)
-        self.code_width, self.n_items = n_units, len(self.names)
-        self.kinds = (Kind("items", 0, self.n_items, self.of),)
+        self.code_width = self.units = n_units
+        self.n_items = len(self.names)
+        own = (of,) if isinstance(of, str) else tuple(of)
+        self.kinds = (Kind("items", 0, self.n_items, own),)
         self.context_width = max(n_units, 1)  # conditioners need something to see
         self.size = 2**n_units
         rows = [[name in unit for name in self.names] for unit in units]
@@ -84,11 +85,9 @@ class Subsets(Space):
         return (code.to(dtype) @ self.unit_items.to(dtype) > 0) | self.fixed_items
 
     def presence(self, bits: Tensor) -> Tensor:
-        """Items in use where units are on by degrees, (C, L) -> (C, n_items), differentiable."""
         return bits @ self.unit_items.to(bits) + self.fixed_items.to(bits)
 
     def graded_log_prior(self, bits: Tensor) -> Tensor:
-        """Log prior, linear in how far units are on, (C, L) -> (C,), nats."""
         on, off = self.log_on_off.clamp(min=-1e6).to(bits)
         by_size = self.log_size_weight[bits.detach().long().sum(-1)].to(bits)
         return (bits * on + (1 - bits) * off).sum(-1) + by_size
@@ -109,7 +108,6 @@ class Subsets(Space):
         return gap_in(self.log_size_weight)
 
     def flip_log_odds(self, code: Tensor) -> Tensor:
-        """Change of the log prior when each unit is flipped, (C, L) -> (C, L), nats."""
         on, off = self.log_on_off
         size = torch.nn.functional.pad(self.log_size_weight, (1, 1), value=-math.inf)
         n, sign = code.sum(1, keepdim=True), 1 - 2 * code
@@ -161,6 +159,35 @@ class Subsets(Space):
         near = (code[:, None] + eye) % 2
         return near, torch.ones_like(near[..., 0], dtype=torch.bool)
 
+    def random_neighbour(
+        self, code: Tensor, generator: torch.Generator, *, swap: float = 0.0
+    ) -> Tensor:
+        if not self.units:
+            return code
+        c, device = len(code), code.device
+        unit = torch.randint(0, self.units, (c, 1), generator=generator, device=device)
+        flipped = code.scatter(1, unit, 1 - code.gather(1, unit))
+        if not swap:
+            return flipped
+        u = torch.rand(c, 1, generator=generator, device=device)
+        noise = torch.rand(code.shape, generator=generator, device=device)
+        on = (noise + 2 * code).argmax(1, keepdim=True)  # a random one of those that are on
+        off = (noise - 2 * code).argmax(1, keepdim=True)
+        swapped = code.scatter(1, on, 0).scatter(1, off, 1)
+        mixed = (code.amin(1) < code.amax(1))[:, None]
+        return torch.where(u < swap, torch.where(mixed, swapped, code), flipped)
+
+    def log_neighbour(self, new: Tensor, code: Tensor, *, swap: float = 0.0) -> Tensor:
+        zero = torch.zeros(len(code), device=code.device)
+        if not self.units:
+            return zero
+        on, gap = code.sum(1), (new - code).abs().sum(1)
+        pairs = on * (self.units - on)
+        one, two = (1 - swap) / self.units, swap / pairs.clamp(min=1)
+        balanced = (gap == 2) & (new.sum(1) == on)
+        none = torch.where((gap == 0) & (pairs == 0), swap, zero)
+        return torch.where(gap == 1, one, torch.where(balanced, two, none)).log()
+
     def levels(self) -> tuple[Tensor, Tensor]:
         device = self.log_on_off.device
         low = torch.zeros(self.code_width, dtype=torch.long, device=device)
@@ -184,3 +211,10 @@ class Subsets(Space):
             "log_size_weight": self.log_size_weight.cpu(),
             "slot_item": self.slot_item.cpu(),
         }
+
+    @classmethod
+    def from_spec(cls, spec: dict[str, Any]) -> Space:
+        space = cls(spec["names"], spec["of"], always=spec["always"], blocks=spec["blocks"])
+        space.log_on_off = spec["log_on_off"]
+        space.log_size_weight = spec["log_size_weight"]
+        return space.bind(spec["slot_item"])

@@ -17,7 +17,7 @@ Contribution = Callable[[Params], Tensor]
 
 Active = Tensor | Mapping[str, Tensor]  # what is on, (C, items); by name if there are several kinds
 
-CELLS = 2**24  # numbers that the contributions of a batch may take
+CELLS = 2**24  # most numbers of contributions of components that are held at once
 
 
 class Additive:

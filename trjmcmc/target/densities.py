@@ -1,16 +1,232 @@
-"""Pieces of log densities, called row by row in groups of one model."""
+"""Priors and likelihoods of all models of a target, one interface for both ways to state them."""
 
 from __future__ import annotations
 
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+
+import torch
 from torch import Tensor
+from torch.distributions import Distribution
 
+from ..errors import TargetError
+from ..grouping import apply_by_group
+from ..space.base import Space, check_names
+from ..space.model_list import ModelList
+from ..space.prior import LogWeights, normalised_log_prior
 from .density import Density
+from .likelihood import LogLikelihood
+from .model import Model
+from .prior import PriorSpec
+
+RowFunction = Callable[..., tuple[Tensor, ...]]  # of a density, columns of rows, and items in use
 
 
-def refill(density: Density, packed: Tensor) -> tuple[Tensor]:
-    theta, keep = packed.chunk(2, -1)
-    return (density.refill(theta, keep > 0, None),)
+class Densities(ABC):
+    """Priors and likelihoods of all models: of each its own, or one shared by all.
+
+    Attributes:
+        space: The bound model space.
+        each: The densities.
+        dim: D, padded unconstrained coordinates.
+        slot_names: One name a coordinate.
+    """
+
+    space: Space
+    each: list[Density]
+    dim: int
+    slot_names: list[str]
+
+    @abstractmethod
+    def of(self, code: Tensor) -> Density:
+        """The density of one model, code (L,)."""
+
+    @abstractmethod
+    def items(self, code: Tensor) -> Tensor | None:
+        """Items in use as a density asks for them, (C, n_items); None where it has none."""
+
+    @abstractmethod
+    def rows(self, code: Tensor) -> Iterator[tuple[Density, Tensor | slice]]:
+        """The densities, and which rows of a batch of models (C, L) belong to each."""
+
+    @abstractmethod
+    def by_row(self, function: RowFunction, code: Tensor, *columns: Tensor) -> tuple[Tensor, ...]:
+        """A function of a density, called for every row with the density of its model.
+
+        Arguments:
+            function: Of a density, columns of some rows, and items in use there (or None);
+                gives a tuple of tensors with as many rows.
+            code: Models, shape (C, L).
+            columns: Coordinates and what goes with them, shape (C, D) each.
+
+        Returns:
+            What the function gives, in the order of the rows.
+        """
+
+    @abstractmethod
+    def kept(self, old: Tensor, new: Tensor) -> Tensor:
+        """Slots with the same entry of the same parameter in both models, (C, D), bool."""
+
+    @abstractmethod
+    def examples(self, n: int, device: torch.device) -> Iterator[tuple[Density, Tensor]]:
+        """The densities, and ``n`` models (n, L) at which each is tried when it is new."""
+
+    def anchored(self, points: Tensor) -> Densities:
+        """The same, where a finite point of every density is known, shape (len(each), D)."""
+        return self
+
+    def to(self, dtype: torch.dtype, device: torch.device) -> Densities:
+        """A copy in another precision or on another device."""
+        new = copy.copy(self)
+        new.space = copy.deepcopy(self.space).to(device, dtype)
+        new.each = [density.to(dtype, device) for density in self.each]
+        return new
 
 
-def prior_by_slot(density: Density, theta: Tensor) -> tuple[Tensor]:
-    return (density.prior_by_slot(theta, None),)
+class Shared(Densities):
+    """One density for all models of a space: what a model leaves out counts as zero."""
+
+    def __init__(
+        self,
+        space: Space,
+        priors: Mapping[str, PriorSpec] | None,
+        log_likelihood: LogLikelihood | None,
+        surrogate: LogLikelihood | None,
+        vectorized: bool,
+    ) -> None:
+        if priors is None or log_likelihood is None:
+            raise TargetError("priors, log_likelihood: both are needed with a space")
+        if missing := [name for name in space.of if name not in priors]:
+            raise TargetError(f"priors: {missing}, named by the space's `of`, have no prior")
+        owner = f"the {type(space).__name__} target"
+        density = Density(owner, priors, log_likelihood, vectorized, surrogate, space)
+        self.each = [density]
+        self.dim = density.width
+        slot_item = torch.full((self.dim,), space.n_items)
+        for block in density.blocks:
+            if block.items is not None:
+                items = torch.arange(block.items.start, block.items.stop)
+                each = block.prior.size // max(len(items), 1)
+                slot_item[block.slots] = items.repeat_interleave(each)
+        self.slot_names = _slot_names({b.prior.name: b.prior.size for b in density.blocks})
+        self.space = space.bind(slot_item)
+
+    def of(self, code: Tensor) -> Density:
+        return self.each[0]
+
+    def items(self, code: Tensor) -> Tensor | None:
+        return self.space.items(code)
+
+    def rows(self, code: Tensor) -> Iterator[tuple[Density, Tensor | slice]]:
+        yield self.each[0], slice(None)
+
+    def by_row(self, function: RowFunction, code: Tensor, *columns: Tensor) -> tuple[Tensor, ...]:
+        return function(self.each[0], *columns, self.space.items(code))
+
+    def kept(self, old: Tensor, new: Tensor) -> Tensor:
+        return self.space.active(old) & self.space.active(new)
+
+    def examples(self, n: int, device: torch.device) -> Iterator[tuple[Density, Tensor]]:
+        yield self.each[0], self.space.examples(n, torch.Generator(device).manual_seed(0))
+
+
+class ByModel(Densities):
+    """A density for each model of a list; parameters of one name share coordinates."""
+
+    def __init__(
+        self,
+        models: Sequence[Model],
+        model_prior: Sequence[float] | Tensor | Distribution | LogWeights | None,
+    ) -> None:
+        if isinstance(models, Model):
+            raise TargetError("models: expected a list of models, got one; write Target([model])")
+        models = list(models)
+        for model in models:
+            if not isinstance(model, Model):
+                raise TargetError(f"models: expected trj.Model objects, got {model!r}")
+        names = [model.name for model in models]
+        check_names(names, "models")
+        log_prior = normalised_log_prior(model_prior, len(models), "model_prior")
+        each = [
+            Density(f"model {m.name!r}", m.priors, m.log_likelihood, m.vectorized, m.surrogate)
+            for m in models
+        ]
+        width = _widths(each)
+        starts, self.dim = {}, 0
+        for name, size in width.items():
+            starts[name], self.dim = self.dim, self.dim + size
+        self.each = [density.placed(starts) for density in each]
+        self._entry_sizes = torch.zeros(len(models), self.dim, dtype=torch.long)
+        slots = torch.zeros(len(models), self.dim, dtype=torch.bool)
+        for m, density in enumerate(self.each):
+            for block in density.blocks:
+                slots[m, block.slots] = True
+                self._entry_sizes[m, block.slots] = block.entry_size
+        self._anchors = torch.zeros(len(models), self.dim)
+        self.slot_names = _slot_names(width)
+        self.space = ModelList(names, slots, log_prior)
+
+    def of(self, code: Tensor) -> Density:
+        return self.each[int(code[0])]
+
+    def items(self, code: Tensor) -> Tensor | None:
+        return None
+
+    def rows(self, code: Tensor) -> Iterator[tuple[Density, Tensor | slice]]:
+        for m, density in enumerate(self.each):
+            yield density, (code[:, 0] == m).nonzero()[:, 0]
+
+    def by_row(self, function: RowFunction, code: Tensor, *columns: Tensor) -> tuple[Tensor, ...]:
+        x, anchors = columns[0], self._anchors
+        if len(columns) > 1:
+            x = torch.cat([x, *(column.to(x.dtype) for column in columns[1:])], -1)
+            anchors = torch.cat([anchors, *(torch.ones_like(anchors) for _ in columns[1:])], -1)
+
+        def called(density: Density, packed: Tensor) -> tuple[Tensor, ...]:
+            each = packed.reshape(len(packed), len(columns), self.dim).unbind(1)
+            return function(density, *each, None)
+
+        return apply_by_group(code[:, 0], [partial(called, d) for d in self.each], x, anchors)
+
+    def kept(self, old: Tensor, new: Tensor) -> Tensor:
+        both = self.space.active(old) & self.space.active(new)
+        return both & (self._entry_sizes[old[:, 0]] == self._entry_sizes[new[:, 0]])
+
+    def examples(self, n: int, device: torch.device) -> Iterator[tuple[Density, Tensor]]:
+        for m, density in enumerate(self.each):
+            yield density, torch.full((n, 1), m, device=device)
+
+    def anchored(self, points: Tensor) -> Densities:
+        new = copy.copy(self)
+        new._anchors = points
+        return new
+
+    def to(self, dtype: torch.dtype, device: torch.device) -> Densities:
+        new = super().to(dtype, device)
+        assert isinstance(new, ByModel)
+        new._anchors = self._anchors.to(device, dtype)
+        new._entry_sizes = self._entry_sizes.to(device)
+        return new
+
+
+def _widths(each: Sequence[Density]) -> dict[str, int]:
+    """Slots that each parameter takes at most, by name; refuses one of different ranks."""
+    width: dict[str, int] = {}
+    ranks: dict[str, int] = {}
+    for density in each:
+        for block in density.blocks:
+            name, rank = block.prior.name, len(block.prior.shape)
+            if ranks.setdefault(name, rank) != rank:
+                raise TargetError(
+                    f"prior of {name!r} in {density.owner}: has {rank} dimensions here and "
+                    f"{ranks[name]} in another model; give it as many (torch.Size([1]) for a "
+                    "vector of one), or another name"
+                )
+            width[name] = max(width.get(name, 0), block.prior.size)
+    return width
+
+
+def _slot_names(width: Mapping[str, int]) -> list[str]:
+    return [f"{name}[{i}]" if n > 1 else name for name, n in width.items() for i in range(n)]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,12 +19,12 @@ from .likelihood import Active, Likelihood, LogLikelihood, each_kind
 from .prior import Prior, PriorSpec
 from .support import log_density_of, unchecked, within_support
 
-PROBES = 5  # points at which priors and likelihoods are looked at, at construction
+PROBES = 5  # prior draws at which priors and likelihoods are tried at construction
 
-FAR = 30.0  # nats below typical prior draws, from where overflow in a likelihood is forgiven
+FAR = 30.0  # log prior below that of typical draws, nats, where overflow is not an error
 
 
-@dataclass
+@dataclass(frozen=True)
 class Block:
     """One parameter of one model (or of all, in a large space) and its slots."""
 
@@ -40,6 +41,22 @@ class Block:
     def entry_size(self) -> int:
         """Slots of one entry: of what has a density of its own."""
         return max(1, self.prior.size // max(1, math.prod(self.prior.batch_shape)))
+
+
+class Evaluation(NamedTuple):
+    """What a density is at C points.
+
+    Attributes:
+        log_prior: Of the parameters, with the Jacobian, shape (C,), nats.
+        log_likelihood: Shape (C,), nats; without meaning where the log prior is -inf.
+        forgiven: Where numbers overflowed and the point counts as impossible, shape (C,), bool.
+        calls: Evaluations of the likelihood that this took; none of its smooth surrogate.
+    """
+
+    log_prior: Tensor
+    log_likelihood: Tensor
+    forgiven: Tensor
+    calls: int
 
 
 class Density:
@@ -70,8 +87,7 @@ class Density:
             self.blocks.append(Block(prior, start, prior.typical(example[1]), items))
             start += prior.size
         self.width = start
-        self.evaluations = 0
-        self.space, self.shared = space, space is not None
+        self.space = space
         self.likelihood = Likelihood(log_likelihood, vectorized, owner, "log_likelihood")
         self.surrogate = (
             None if surrogate is None else Likelihood(surrogate, vectorized, owner, "surrogate")
@@ -97,7 +113,10 @@ class Density:
         return {k: _masked(v, items[:, masked[k]]) if k in masked else v for k, v in values.items()}
 
     def sample(self, n: int, items: Tensor | None) -> dict[str, Tensor]:
-        """Prior draws from the global generator; unused items hold draws too."""
+        """``n`` prior draws from torch's global generator, by name (n, *shape).
+
+        Items that are not in use, (n, n_items), hold draws too.
+        """
         values: dict[str, Tensor] = {}
         for block in self.blocks:
             prior = block.prior
@@ -105,6 +124,7 @@ class Density:
         return values
 
     def constrain(self, theta: Tensor, items: Tensor | None) -> dict[str, Tensor]:
+        """Values by name, (C, *shape), of coordinates (C, D) with items (C, n_items) in use."""
         values: dict[str, Tensor] = {}
         for block in self.blocks:
             prior = block.prior
@@ -113,10 +133,11 @@ class Density:
         return values
 
     def shown(self, theta: Tensor, items: Tensor) -> dict[str, Tensor]:
-        """Constrained parameters as the likelihood sees them: unused items are zero."""
+        """Values by name, (C, *shape), as the likelihood sees them: unused items are zero."""
         return self._entries(theta, items)[1]
 
     def unconstrain(self, values: dict[str, Tensor], items: Tensor | None, dim: int) -> Tensor:
+        """Padded coordinates (C, dim) of values (C, *shape) with items (C, n_items) in use."""
         first = next(iter(values.values())) if values else torch.zeros(1)
         theta = first.new_zeros(len(first), dim)
         for block in self.blocks:
@@ -217,10 +238,14 @@ class Density:
         items: Tensor | None,
         surrogate: bool,
         total: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Log prior of the parameters, log likelihood, and where overflow was forgiven, (C,).
+    ) -> Evaluation:
+        """The density at C points.
 
-        ``total`` is what the active components add up to, where that is known.
+        Arguments:
+            theta: Padded coordinates, shape (C, D).
+            items: Items in use, shape (C, n_items), where models share the density.
+            surrogate: Take the smooth surrogate of the likelihood, if there is one.
+            total: What the components in use add up to, where that is known.
         """
         values, shown, log_densities = self._entries(theta, items)
         items = None if items is None else items.bool()  # from here on present is present
@@ -235,9 +260,10 @@ class Density:
             log_likelihood, calls = _where_possible(function, shown, active, log_prior)
         else:
             log_likelihood = function(shown, len(theta), self.by_kind(items)).to(theta.dtype)
-        self.evaluations += calls * (function is self.likelihood)
+        calls *= function is self.likelihood
         if on_host(theta) and bool((log_prior + log_likelihood < math.inf).all()):  # the usual case
-            return log_prior, log_likelihood, torch.zeros_like(log_prior, dtype=torch.bool)
+            none = torch.zeros_like(log_prior, dtype=torch.bool)
+            return Evaluation(log_prior, log_likelihood, none, calls)
         sound, typical = self._soundness(log_densities, items, theta)
         undefined = undefined_values(log_likelihood)
         broken = undefined_values(log_prior)  # a density's own arithmetic overflows
@@ -246,7 +272,8 @@ class Density:
         lost = broken & (extreme | (sound < typical - FAR))
         log_prior = torch.where(lost, -math.inf, log_prior)
         far = far | (undefined & lost)
-        return log_prior, torch.where(far, -math.inf, log_likelihood), far | lost
+        log_likelihood = torch.where(far, -math.inf, log_likelihood)
+        return Evaluation(log_prior, log_likelihood, far | lost, calls)
 
     def _soundness(
         self, log_densities: list[Tensor], items: Tensor | None, theta: Tensor
@@ -263,11 +290,18 @@ class Density:
         return sound, typical
 
     def to(self, dtype: torch.dtype, device: torch.device) -> Density:
+        """A copy whose priors are in another precision or on another device."""
         new = copy.copy(self)
         new.blocks = [
-            Block(b.prior.to(dtype, device), b.start, b.typical.to(device, dtype), b.items)
+            replace(b, prior=b.prior.to(dtype, device), typical=b.typical.to(device, dtype))
             for b in self.blocks
         ]
+        return new
+
+    def placed(self, starts: Mapping[str, int]) -> Density:
+        """A copy whose parameters begin at given slots, by name."""
+        new = copy.copy(self)
+        new.blocks = [replace(b, start=starts[b.prior.name]) for b in self.blocks]
         return new
 
 

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+import copy
 
 import torch
 from torch import Tensor
 
 from ..errors import ConfigurationError
-from ..space.counts import Counts
 from ..space.prior import gap_in
 from .target import Target
+from .tempered import Tempered
 
-ROWS = 32  # prior draws that are looked at
+ROWS = 32  # prior draws at which components are checked to be exchangeable
 
 ALIKE = 1e-3  # nats by which a log density may change where components trade places
 
-ROUNDING = 1e-6  # share of a sum that is lost where something is taken away
+ROUNDING = 1e-6  # relative error of a sum over components from which one is subtracted
 
-LOST = 1e-3  # of the largest that a sum was, from where what is left is added up afresh
+LOST = 1e-3  # a sum below this share of its largest value so far is added up afresh
 
-SLACK = 2.0**-40  # of that: more than what is left by rounding alone
+SLACK = 2.0**-40  # share of its largest value that rounding may leave of a sum that is zero
 
-HOPELESS = -100.0  # nats of a change of the log joint that no move is accepted with
+HOPELESS = -100.0  # change of the log joint, nats, with which no move is accepted
 
 
 def components(target: Target, kind: Components | int | str | None = None) -> Components:
@@ -64,7 +64,7 @@ class Components:
 
     def __init__(self, target: Target, kind: int | str | None = None) -> None:
         space = target.space
-        if not isinstance(space, Counts) or not target.dim:
+        if not space.counts or not target.dim:
             raise ConfigurationError("expected a space of Counts with components to count")
         self.target, self.space = target, space
         self.place = space.place_of(kind)
@@ -95,13 +95,19 @@ class Components:
                 "deaths can't reach every model; give those a little mass"
             )
 
+    def on(self, target: Tempered) -> Components:
+        """The same components of a tempered target."""
+        new = copy.copy(self)
+        new.target = target
+        return new
+
     def _examples(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         code = self._full.expand(8, -1)
         theta = self.target.sample_prior(code, generator)
         return code, torch.where(theta.isfinite(), theta, 0.0)
 
     def _independent(self) -> bool:
-        """Whether the others add the same without a component: priors may tie them to it."""
+        """Whether the contributions of the others do not depend on a component, as by a prior."""
         generator = torch.Generator(self.target.device).manual_seed(0)
         code, theta = self._examples(generator)
         less = self.counted(code, self.count(code) - 1)
@@ -117,7 +123,7 @@ class Components:
         return bool((gap <= ALIKE * change + ROUNDING * whole).all())
 
     def _sees_rounding(self) -> bool:
-        """Whether the likelihood tells what rounding leaves of a sum from nothing: a log does."""
+        """Whether the likelihood tells rounding errors of a sum from zero: a logarithm does."""
         code, theta = self._examples(torch.Generator(self.target.device).manual_seed(0))
         with torch.no_grad():
             left = SLACK * self.target.total(code, theta)
@@ -240,7 +246,7 @@ class Components:
         return torch.stack([total, total.abs()], 1) if self._delicate else total
 
     def times(self, number: Tensor, change: Tensor) -> Tensor:
-        """A change of each chain's total so many times, (C,): 1, 0 or -1; (C, *data)."""
+        """A change of each chain's total times its number (C,), which is 1, 0 or -1; (C, *data)."""
         return number.view(-1, *[1] * (change.ndim - 1)) * change
 
     def log_joint(
@@ -282,10 +288,18 @@ class Components:
         return f"{name}: {self.kind.name}" if len(self.space.kinds) > 1 else name
 
 
-@lru_cache(maxsize=1)  # looking costs likelihoods, and a run asks often; more would hold targets
 def components_of(target: Target) -> tuple[Components, ...]:
-    """The components that a target counts, one entry a kind; none if not exchangeable."""
-    kinds = target.space.kinds if isinstance(target.space, Counts) else ()
+    """The components that a target counts, one entry a kind; none if not exchangeable.
+
+    That costs likelihoods, and a run asks often: the target remembers the answer.
+    """
+    return target.once(_all_components)
+
+
+def _all_components(target: Target) -> tuple[Components, ...]:
+    if isinstance(target, Tempered):  # like components stay alike at any power
+        return tuple(part.on(target) for part in components_of(target.target))
+    kinds = target.space.kinds if target.space.counts else ()
     try:
         return tuple(Components(target, kind.name) for kind in kinds if kind.max)
     except ConfigurationError:

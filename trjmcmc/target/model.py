@@ -38,8 +38,8 @@ class Model:
             live on the device and in the dtype that the sampler runs in.
         vectorized: False if the function takes one point and returns one number (it must
             then be one that ``torch.func.vmap`` can map).
-        surrogate: A smooth stand-in for ``log_likelihood`` for the training of maps only; the
-            answer never depends on it.
+        surrogate: A smooth surrogate of ``log_likelihood``, whose gradients train maps and steer
+            proposals; the answer never depends on it.
 
     Parameters of the same name share coordinates across models of one target.
 

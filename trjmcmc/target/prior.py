@@ -25,7 +25,7 @@ from .support import (
     unchecked,
 )
 
-LOOKED_AT = (-4.0, -1.0, 1.0, 4.0)  # unconstrained values at which a new prior is tried
+TRIED_AT = (-4.0, -1.0, 1.0, 4.0)  # unconstrained values at which a new prior is evaluated
 
 Params = Mapping[str, Tensor]
 
@@ -101,7 +101,7 @@ class Prior:
         """Refuse a density that is NaN inside the support that is stated."""
         n = len(next(iter(given.values()))) if given else 1
         like = self.sample(n, given)
-        for u in LOOKED_AT if like.is_floating_point() else ():
+        for u in TRIED_AT if like.is_floating_point() else ():
             with unchecked():
                 value, log_density = self.evaluate(like.new_full((n, self.size), u), given)
             if bool(log_density.isnan().any()):

@@ -11,39 +11,39 @@ from torch import Tensor
 from ..errors import TRJError
 from .target import Target
 
-COARSE = 1 / 20  # spacing in standard deviations from which a posterior is not resolved
+COARSE = 1 / 20  # spacing of numbers, posterior standard deviations, that is too coarse
 
-WIDE = 64.0  # spacings that a fitted normal is wide at least: pull finds what was pushed
+WIDE = 64.0  # least standard deviation of a fitted normal, in spacings of numbers
 
-LOST = 1e-3  # share of a posterior beyond the last number, from where it matters
+LOST = 1e-3  # share of a posterior beyond the last number that is reported
 
-MOST = 2000  # draws of a model that are looked at
+MOST = 2000  # most draws of a model that are examined
 
-PRIOR_DRAWS = 256  # that tell the width of a prior
+PRIOR_DRAWS = 256  # draws from which the spread of a prior is computed
 
-FEWEST = 20  # draws from which a spread can be told
+FEWEST = 20  # fewest draws whose spread is computed
 
-NEAR = 0.1  # share of the draws in a neighbourhood
+NEAR = 0.1  # share of a model's draws in the neighbourhood of a draw
 
-SHARE = 0.25  # standard deviations of a normal's central tenth, about
+SHARE = 0.25  # width of a normal's central tenth, standard deviations, about
 
-FULL = 4.0  # spacings between neighbouring draws, up to which all numbers there are taken
+FULL = 4.0  # distance of neighbouring draws, spacings, up to which no number lies unused
 
-REACH = 4.0  # units of a coordinate next to its end, in which draws are counted
+REACH = 4.0  # units of a coordinate next to its end in which draws are counted
 
-SLOWEST = 0.02  # rate by unit at which a density falls towards an end, at least
+SLOWEST = 0.02  # least rate at which a density falls towards an end, nats a unit
 
-PART = 0.2  # share of the draws that lie among too few numbers, from where it matters
+PART = 0.2  # share of the draws among too few numbers that is reported
 
-SAID = 3  # parameters of a model that a message names
+NAMED = 3  # most parameters of a model that a message names
 
-SLOPE = 3.0  # units over which that rate is taken: values come in steps there
+SLOPE = 3.0  # units of a coordinate over which the fall of a density is measured
 
-FURTHER = (16.0, 100.0)  # units that double precision may reach further than single
+FURTHER = (16.0, 100.0)  # units of a coordinate that double precision may reach beyond single
 
-EXAMINED = 20  # models, the most frequent ones
+EXAMINED = 20  # most frequent models that are examined
 
-RARE = 0.01  # share of all draws up to which a model is left alone
+RARE = 0.01  # share of all draws up to which a model is not examined
 
 
 def spacing(x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
@@ -97,8 +97,8 @@ class Coarse(NamedTuple):
     prior: float
     bounded: bool
 
-    def said(self, dtype: torch.dtype) -> str:
-        """The doubt and its remedy, in words."""
+    def in_words(self, dtype: torch.dtype) -> str:
+        """What is not resolved and its remedy, in a sentence, for draws of a precision."""
         much = f"{self.gap / self.spread:.2g}" if self.spread else "many"
         remedies = ["use dtype=torch.float64"] * (dtype != torch.float64)
         if self.bounded:  # its values are reckoned from the bound: near zero they are as coarse
@@ -125,8 +125,8 @@ class Beyond(NamedTuple):
     share: float
     finer: float
 
-    def said(self, dtype: torch.dtype) -> str:
-        """The doubt and its remedy, in words."""
+    def in_words(self, dtype: torch.dtype) -> str:
+        """What is not resolved and its remedy, in a sentence, for draws of a precision."""
         remedy = (
             "use dtype=torch.float64"
             if self.finer < LOST
@@ -144,7 +144,7 @@ def resolution_doubts(
 ) -> dict[str, str]:
     """Models with a parameter that the working precision does not resolve, and what to do.
 
-    Two things are looked at. Neighbouring numbers must lie closer than a twentieth of the
+    Two conditions are checked. Neighbouring numbers must lie closer than a twentieth of the
     posterior's standard deviation where a fifth of the draws are, both in the unconstrained
     coordinate and in the value that it becomes (whose rounding is measured against double
     precision). And next to nothing of the posterior may lie beyond the last number at which a
@@ -192,9 +192,9 @@ def resolution_doubts(
         doubts: list[Coarse | Beyond] = [*_coarse(target, twin, code, flat[rows], used)]
         doubts += _beyond(target, twin, code, flat[rows], used)
         if doubts:
-            said = "; ".join(d.said(target.dtype) for d in doubts[:SAID])
-            more = f"; and {len(doubts) - SAID} more" if len(doubts) > SAID else ""
-            found[target.space.label(code[None])[0]] = said + more
+            text = "; ".join(d.in_words(target.dtype) for d in doubts[:NAMED])
+            more = f"; and {len(doubts) - NAMED} more" if len(doubts) > NAMED else ""
+            found[target.space.label(code[None])[0]] = text + more
     return found
 
 
@@ -216,7 +216,7 @@ def _coarse(
     bounded = target.bounded(code)
     for i in coarse.nonzero()[:, 0].tolist():  # values after coordinates: they say more
         name, size = columns.names[i], float(columns.values[:, i].median())
-        ends = name.split("[")[0] in bounded
+        ends = columns.owners[i] in bounded
         found[name] = Coarse(
             name,
             size,
@@ -229,17 +229,27 @@ def _coarse(
 
 
 class _Columns(NamedTuple):
-    """Coordinates of points in a model, and the values they stand for, (n, K), float64."""
+    """Coordinates of points in a model, and the values they stand for.
+
+    Attributes:
+        names: Of the columns, K.
+        owners: The parameter that each column belongs to, K.
+        parameters: Those whose values are among the columns.
+        values: Shape (n, K), float64.
+    """
 
     names: list[str]
+    owners: list[str]
     parameters: list[str]
     values: Tensor
 
 
 def _columns(target: Target, code: Tensor, theta: Tensor, used: Tensor) -> _Columns:
     """Coordinates in use, then the values of parameters, those on a simplex left out."""
-    names, parameters = [target.slot_names[j] for j in used.tolist()], []
-    values, layout = [theta[:, used].double()], target.layout(code)
+    layout, parameters = target.layout(code), []
+    owner = {j: name for name, (at, _, _) in layout.items() for j in range(at.start, at.stop)}
+    names = [target.slot_names[j] for j in used.tolist()]
+    owners, values = [owner[j] for j in used.tolist()], [theta[:, used].double()]
     for name, value in target.constrain(code, theta).items():
         if layout[name][1] == "simplex":  # what is next to one is known by the rest
             continue
@@ -247,7 +257,8 @@ def _columns(target: Target, code: Tensor, theta: Tensor, used: Tensor) -> _Colu
         values.append(v)
         parameters.append(name)
         names += [f"{name}[{i}]" if v.shape[1] > 1 else name for i in range(v.shape[1])]
-    return _Columns(names, parameters, torch.cat(values, 1))
+        owners += [name] * v.shape[1]
+    return _Columns(names, owners, parameters, torch.cat(values, 1))
 
 
 def _rounding(target: Target, twin: Target, code: Tensor, theta: Tensor) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""What maps and kernels ask about a target's coordinates."""
+"""Units of a target's coordinates: median and spread of their prior."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from torch import Tensor
 
 from ..errors import ConfigurationError
 from ..rng import seeded
-from ..space.base import Space
-from ..space.model_list import ModelList
 from .target import Target
 
-STEP = 0.02  # prior standard deviations between gradients whose difference is taken
+STEP = 0.02  # step of a finite difference of gradients, prior standard deviations
 
-WIDEST = 4.0  # prior standard deviations that a posterior is taken to have at most
+WIDEST = 4.0  # largest standard deviation assumed of a posterior, prior standard deviations
 
-PRIOR_DRAWS = 1024  # that tell where the prior lies
+PRIOR_DRAWS = 1024  # draws from which median and spread of the prior are computed
 
 
 def prior_units(target: Target) -> tuple[Tensor, Tensor]:
@@ -28,7 +26,7 @@ def prior_units(target: Target) -> tuple[Tensor, Tensor]:
     They depend on the target alone: the draws have a seed of their own.
     """
     generator = torch.Generator(target.device).manual_seed(0)
-    code = _everything(target.space, generator)
+    code = target.space.largest(PRIOR_DRAWS, generator)
     with seeded(0, target.device), torch.no_grad():
         theta = target.sample_prior(code, generator)
     theta = torch.where(target.space.active(code) & theta.isfinite(), theta, math.nan)
@@ -38,15 +36,6 @@ def prior_units(target: Target) -> tuple[Tensor, Tensor]:
     location = location.nan_to_num(0.0)
     scale = (0.5 * (high - low)).nan_to_num(1.0)
     return location, torch.where(scale > 0, scale, 1.0)
-
-
-def _everything(space: Space, generator: torch.Generator) -> Tensor:
-    """Models that between them use every slot often, (PRIOR_DRAWS, L)."""
-    if isinstance(space, ModelList):
-        return space.enumerate().repeat(-(-PRIOR_DRAWS // int(space.size or 1)), 1)
-    code = space.sample_prior(PRIOR_DRAWS, generator)
-    low, levels = space.levels()
-    return (low + levels - 1).to(code).expand_as(code).clone()
 
 
 def check_absent_is_zero(target: Target) -> None:
@@ -59,7 +48,7 @@ def check_absent_is_zero(target: Target) -> None:
     code = torch.ones(1, space.code_width, dtype=torch.long, device=target.device)
     absent = torch.zeros(1, target.dim, dtype=target.dtype, device=target.device)
     shown = target.constrain(code[0], absent)
-    of_items = [v for name, v in shown.items() if name in getattr(space, "of", ())]
+    of_items = [v for name, v in shown.items() if name in space.of]
     possible = bool(space.log_prior(code).isfinite())
     if not possible or any(bool(v.any()) for v in of_items):
         raise ConfigurationError(

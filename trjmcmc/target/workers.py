@@ -9,9 +9,9 @@ from typing import Any
 
 from ..errors import PoolError
 
-TASKS = 64  # pieces that a batch is cut into for a pool
+TASKS = 64  # pieces that a batch is divided into for a pool of workers
 
-PATIENCE = 0.2  # seconds between looks at the workers of a pool
+PATIENCE = 0.2  # seconds between checks that the workers of a pool are alive
 
 
 def guarded(function: Callable[..., Any], point: tuple[Any, ...]) -> tuple[bool, Any]:

@@ -2,6 +2,8 @@
 
 from torch.distributions import Distribution as _Distribution
 
+from ..errors import renamed as _renamed
+
 _validate = _Distribution._validate_args  # importing zuko switches the process-wide checks off
 from .affine import Affine  # noqa: E402
 from .autoregressive import CosmicAutoregressive  # noqa: E402
@@ -9,7 +11,7 @@ from .base import Bijection, Identity, Transport  # noqa: E402
 from .cosmic import CosmicFlow  # noqa: E402
 from .laplace import Laplace  # noqa: E402
 from .mixture import Mixture, mixture_flow  # noqa: E402
-from .ordered import Ordered  # noqa: E402
+from .ordered import OrderedComponents  # noqa: E402
 from .parts import Gaussians  # noqa: E402
 from .per_model import PerModel  # noqa: E402
 from .realnvp import ConditionalRealNVP  # noqa: E402
@@ -28,10 +30,12 @@ __all__ = [
     "Identity",
     "Laplace",
     "Mixture",
-    "Ordered",
+    "OrderedComponents",
     "PerModel",
     "Reference",
     "StudentT",
     "Transport",
     "mixture_flow",
 ]
+
+__getattr__ = _renamed(__name__, {"Ordered": "OrderedComponents"})

@@ -73,7 +73,7 @@ class Affine(Bijection):
         return loc + (tril @ z[..., None])[..., 0], ladj
 
     @torch.no_grad()
-    def calibrate(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
+    def standardise(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
         index = self.space.index(code)
         self.loc[index] = loc
         self.scale_tril[index] = torch.diag_embed(scale)

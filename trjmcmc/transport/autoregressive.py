@@ -71,7 +71,7 @@ class CosmicAutoregressive(Standardised):
         clip: Soft bound of log-scales.
         reference: Standard normal if omitted.
         seed: Seed of the initial weights. The map starts as the identity (up to
-            :meth:`calibrate`) whatever the seed.
+            :meth:`standardise`) whatever the seed.
 
     Raises:
         ConfigurationError: An unknown kind, or a size that is not positive.

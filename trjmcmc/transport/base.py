@@ -1,45 +1,113 @@
-"""The transport interface, and the reference distributions that maps end in."""
+"""The transport interface: what a map has to offer, and where chains lie under it.
+
+To add a map, derive from :class:`Bijection` and write both directions, each with its
+log-determinant; densities, spare coordinates and the reference are taken care of. A scale in each
+coordinate, for all models alike:
+
+    >>> import torch
+    >>> from trjmcmc import problems
+    >>> class Scale(Bijection):
+    ...     def __init__(self, space, factor):
+    ...         super().__init__(space)  # and a reference, unless it is standard normal
+    ...         self.factor = torch.nn.Parameter(torch.tensor(factor))
+    ...     def to_reference(self, theta, code):
+    ...         active = self.space.active(code)  # spare coordinates pass unchanged
+    ...         ladj = -active.sum(-1) * self.factor.log()
+    ...         return torch.where(active, theta / self.factor, theta), ladj
+    ...     def from_reference(self, z, code):
+    ...         active = self.space.active(code)
+    ...         ladj = active.sum(-1) * self.factor.log()
+    ...         return torch.where(active, self.factor * z, z), ladj
+    >>> flow = Scale(problems.sinh_arcsinh().space, 2.0)
+    >>> theta, log_q = flow.push(torch.ones(1, 2), torch.tensor([[1]]))
+    >>> theta.tolist(), round(log_q.item(), 4)
+    ([[2.0, 2.0]], -4.2242)
+
+A map that is not one bijection a model derives from :class:`Transport` and writes ``push``,
+``pull`` and ``log_prob``; one with auxiliary coordinates derives from :class:`Choosing`. A map
+whose coordinates have units that a fit should set first has a method ``standardise``
+(:class:`Standardisable`).
+"""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 from zuko.nn import MLP, MaskedMLP
 
+from ..errors import warn_user
 from ..space.base import Space
 from .reference import Gaussian, Reference
 
 VAGUE = 0.05  # nats by which rounding may change a map's log density
 
 
-def log_weight(log_joint: Tensor, log_q: Tensor, unknown: float) -> Tensor:
-    """log pi - log q, (C,), and ``unknown`` where log q is too large to be known to a few percent.
+class _FormerNames:
+    """Methods of :class:`Transport` up to version 0.10; each warns and works."""
 
-    Rounding would make a ratio of such densities up: no move may lead to them, nor from them.
-    """
-    vague = log_q.abs() * torch.finfo(log_q.dtype).eps > VAGUE
-    return torch.where(vague, unknown, log_joint - log_q)
+    space: Space
+    reference: Reference
+
+    @property
+    def auxiliary(self) -> int:
+        renamed("auxiliary", "reference.auxiliary")
+        return self.reference.auxiliary
+
+    def sample_reference(self, n: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
+        renamed("sample_reference", "reference.sample((n, D), generator, dtype)")
+        return self.reference.sample((n, self.space.n_slots), generator, dtype)
+
+    def refresh(self, z: Tensor, rho: Tensor | float, generator: torch.Generator) -> Tensor:
+        renamed("refresh", "reference.refresh(z, rho, generator)")
+        return self.reference.refresh(z, rho, generator)
+
+    def log_nu(self, z: Tensor, code: Tensor) -> Tensor:
+        renamed("log_nu", "reference.log_density(z, space.active(code))")
+        return self.reference.log_density(z, self.space.active(code))
+
+    def calibrate(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
+        renamed("calibrate", "trjmcmc.fit.calibrate(transport, code, loc, scale)")
+        if isinstance(self, Standardisable):
+            self.standardise(code, loc, scale)
+
+    def unwrap(self, code: Tensor, theta: Tensor) -> tuple[Transport, Tensor]:
+        renamed("unwrap", "trjmcmc.fit.unwrap(transport, code, theta)")
+        assert isinstance(self, Transport)
+        return self, theta
+
+    def log_choice(self, z: Tensor, code: Tensor) -> Tensor:
+        renamed("log_choice", "0, except for a transport.base.Choosing, which has it")
+        return z.new_zeros(len(z))
 
 
-class Transport(nn.Module, ABC):
+def renamed(old: str, new: str) -> None:
+    """Say that a method of transports has another place now."""
+    warn_user(f"Transport.{old}: write {new} instead", FutureWarning)
+
+
+class Transport(_FormerNames, nn.Module, ABC):
     """A density for every model, and a way to it from one reference distribution.
 
-    A reference point has the D coordinates of the padded space and ``auxiliary`` more, which
-    choose between several maps (:class:`Mixture`). Most maps are one bijection a model:
+    A reference point has the D coordinates of the padded space, and the auxiliary ones of the
+    reference, by which a map may choose (:class:`Mixture`). Most maps are one bijection a model:
     derive those from :class:`Bijection`.
+
+    Arguments:
+        space: The bound model space.
+        reference: Standard normal if omitted.
 
     Attributes:
         space: The bound model space, pure data.
         reference: The distribution that posteriors are carried to.
         spares_pass: Whether coordinates that a model does not use pass through unchanged, so
             that the density of a model's own coordinates is known exactly.
-        auxiliary: Number of reference coordinates beyond the padded ones.
     """
 
     spares_pass: bool = True
-    auxiliary: int = 0
 
     def __init__(self, space: Space, reference: Reference | None = None) -> None:
         super().__init__()
@@ -78,43 +146,30 @@ class Transport(nn.Module, ABC):
     def log_prob(self, theta: Tensor, code: Tensor) -> Tensor:
         """Log density of the active coordinates under the map, shape (C,), nats."""
 
+
+class Choosing(Transport):
+    """A map whose auxiliary coordinates choose: among maps, or among orders of components."""
+
+    @abstractmethod
     def log_choice(self, z: Tensor, code: Tensor) -> Tensor:
-        """Log-probability of what the auxiliary coordinates of ``z`` choose, shape (C,)."""
-        return z.new_zeros(len(z))
+        """Log-probability of what the auxiliary coordinates of ``z`` choose, shape (C,), nats.
 
-    def sample_reference(self, n: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
-        """Draws of the reference, shape (n, D + auxiliary)."""
-        return self.reference.sample((n, self.space.n_slots), generator, dtype)
+        It is differentiable in the map's parameters: reverse KL learns the probabilities by it.
+        """
 
-    def refresh(self, z: Tensor, rho: Tensor | float, generator: torch.Generator) -> Tensor:
-        """A draw from a kernel that is reversible for the reference; see :class:`Reference`."""
-        return self.reference.refresh(z, rho, generator)
 
-    def log_nu(self, z: Tensor, code: Tensor) -> Tensor:
-        """Log reference density of the coordinates that each model uses, shape (C,), nats."""
-        return self.reference.log_density(z, self.space.active(code))
+@runtime_checkable
+class Standardisable(Protocol):
+    """A map with units of its own, which a fit sets before it trains."""
 
-    def calibrate(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
-        """Take a first guess of location and scale of the models' coordinates, if it helps.
+    def standardise(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
+        """Take a first guess of location and scale of the models' coordinates.
 
         Arguments:
             code: Models, shape (M, L).
-            loc: Locations, shape (M, D).
+            loc: Locations, shape (M, D), unconstrained coordinates.
             scale: Positive scales, shape (M, D).
         """
-
-    def unwrap(self, code: Tensor, theta: Tensor) -> tuple[Transport, Tensor]:
-        """What to :meth:`calibrate` where there are posterior draws, and in which coordinates.
-
-        Arguments:
-            code: Models of the draws, shape (N, L).
-            theta: The draws, shape (N, D).
-
-        Returns:
-            The map inside and the draws in its coordinates, (N, D): itself and ``theta``,
-            except where coordinates are arranged before a map sees them.
-        """
-        return self, theta
 
 
 class Bijection(Transport):
@@ -149,7 +204,7 @@ class Bijection(Transport):
 
     def _log_density(self, z: Tensor, theta: Tensor, code: Tensor) -> Tensor:
         if self.spares_pass:
-            return self.log_nu(z, code)
+            return self.reference.log_density(z, self.space.active(code))
         # averaged over the spare coordinates by one draw of them: right in ratios
         spare = torch.where(self.space.active(code), 0.0, self.reference.log_prob(theta))
         return (self.reference.log_prob(z) - spare).sum(-1)
@@ -177,6 +232,57 @@ class Identity(Bijection):
 
     def from_reference(self, z: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
         return z, z.new_zeros(len(z))
+
+
+class Point(NamedTuple):
+    """Where chains lie under a transport.
+
+    Attributes:
+        transport: The map that ``z`` belongs to.
+        z: Reference coordinates, shape (C, D + auxiliary); entries of spare slots have no
+            meaning.
+        log_weight: Log importance weight log pi(theta, m) - log q(theta | m), with pi the
+            unnormalised joint density and q the map's, shape (C,), nats.
+    """
+
+    transport: Transport
+    z: Tensor
+    log_weight: Tensor
+
+
+def pulled(
+    transport: Transport,
+    theta: Tensor,
+    code: Tensor,
+    log_joint: Tensor,
+    generator: torch.Generator,
+) -> Point:
+    """Where chains lie under a transport.
+
+    If it moves spare coordinates they are drawn afresh and belong to the point; else their
+    entries have no meaning.
+
+    Arguments:
+        transport: The map.
+        theta: Padded unconstrained coordinates, shape (C, D).
+        code: Models, shape (C, L).
+        log_joint: Shape (C,), nats.
+        generator: Source of randomness.
+    """
+    if not transport.spares_pass:
+        spare = transport.reference.sample(tuple(theta.shape), generator, theta.dtype)
+        theta = torch.where(transport.space.active(code), theta, spare[:, : theta.shape[1]])
+    z, log_q = transport.pull(theta, code, generator)
+    return Point(transport, z, log_weight(log_joint, log_q, math.inf))
+
+
+def log_weight(log_joint: Tensor, log_q: Tensor, unknown: float) -> Tensor:
+    """log pi - log q, (C,), and ``unknown`` where log q is too large to be known to a few percent.
+
+    Rounding would make a ratio of such densities up: no move may lead to them, nor from them.
+    """
+    vague = log_q.abs() * torch.finfo(log_q.dtype).eps > VAGUE
+    return torch.where(vague, unknown, log_joint - log_q)
 
 
 def zero_last(net: MLP | MaskedMLP) -> MLP | MaskedMLP:

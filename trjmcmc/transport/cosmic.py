@@ -40,7 +40,7 @@ class CosmicFlow(Standardised):
         clip: Soft bound of the log-scales of a coupling.
         reference: Standard normal if omitted.
         seed: Seed of the initial weights and of the splits. The map starts as the identity
-            (up to :meth:`calibrate`) whatever the seed.
+            (up to :meth:`standardise`) whatever the seed.
 
     Raises:
         ConfigurationError: A size is not positive.

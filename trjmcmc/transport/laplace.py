@@ -192,9 +192,6 @@ class Laplace(Bijection):
         constant = per_slot + self.scale.double().log() + 0.5 * math.log(2 * math.pi)
         return Expansion(precision, slope[0] + precision @ away, constant)
 
-    def calibrate(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
-        """Nothing: modes and curvatures are found anyway."""
-
     def _near(self, code: Tensor) -> Tensor:
         return self.space.neighbours(code)[0].flatten(0, 1)
 

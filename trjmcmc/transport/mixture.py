@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from ..errors import ConfigurationError
 from ..space.base import Space
-from .base import Bijection, Transport
+from .base import Bijection, Choosing, Standardisable, Transport
 from .cosmic import CosmicFlow
-from .parts import Components, Diagonals, Maps
-from .reference import Gaussian, Reference
+from .parts import Diagonals, Maps, Parts
+from .reference import Extended, Reference
 from .standard import TABLE
 
 ASTRAY = 0.01  # of a reference coordinate, by which pull may miss what was pushed
@@ -21,7 +21,7 @@ ASTRAY = 0.01  # of a reference coordinate, by which pull may miss what was push
 COMPONENTS = 4  # of the default map: measured as good as 8, better than 1 on several modes
 
 
-class Mixture(Transport):
+class Mixture(Choosing):
     r"""A weighted mixture of maps, optionally seen through one outer map.
 
     .. math:: q(\theta | m) = \sum_c w_c(m) \, q_c(T^{-1}(\theta) | m) \, |\det dT^{-1}/d\theta|
@@ -34,7 +34,7 @@ class Mixture(Transport):
 
     Arguments:
         components: Bijections of one space that pass spare coordinates, with one reference; or
-            a :class:`Components` that evaluates them together.
+            a :class:`Parts` that evaluates them together.
         outer: A bijection T that all components share; the identity if omitted.
         log_weights: Shape (M, K) by model, or (1, K); not normalised; equal if omitted.
         sticky: Whether small moves tend to keep the component; otherwise each proposal
@@ -50,31 +50,28 @@ class Mixture(Transport):
         >>> from trjmcmc import problems
         >>> space = problems.sinh_arcsinh().space
         >>> flow = Mixture([CosmicFlow(space, layers=2, hidden=(8,), seed=i) for i in range(2)])
-        >>> z = flow.sample_reference(5, torch.Generator().manual_seed(0), torch.float32)
+        >>> z = flow.reference.sample((5, 2), torch.Generator().manual_seed(0), torch.float32)
         >>> theta, log_q = flow.push(z, torch.tensor([[0], [1], [0], [1], [1]]))
         >>> z.shape, theta.shape, log_q.shape
         (torch.Size([5, 3]), torch.Size([5, 2]), torch.Size([5]))
     """
 
-    auxiliary = 1
-
     def __init__(
         self,
-        components: Components | Sequence[Bijection],
+        components: Parts | Sequence[Bijection],
         outer: Bijection | None = None,
         *,
         log_weights: Tensor | None = None,
         sticky: bool = True,
     ) -> None:
-        if not isinstance(components, Components):
+        if not isinstance(components, Parts):
             if not components or not all(c.spares_pass for c in components):
                 raise ConfigurationError("Mixture: expected components that pass spare coordinates")
             components = Maps(components)
         if outer is not None and not outer.spares_pass:
             raise ConfigurationError("Mixture: expected an outer map that passes spare coordinates")
-        super().__init__(components.space, components.reference)
+        super().__init__(components.space, Extended(components.reference, 1, sticky=sticky))
         self.components, self.outer = components, outer
-        self.sticky = sticky
         size = self.space.size
         tables = size if size is not None and size <= TABLE else 1
         k = components.number
@@ -136,20 +133,10 @@ class Mixture(Transport):
         terms = self.components.log_prob(x, code) + self._weights(code)
         return terms.logsumexp(-1) + ladj
 
-    def sample_reference(self, n: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
-        z = super().sample_reference(n, generator, dtype)
-        return torch.cat([z, Gaussian().sample((n, 1), generator, dtype)], -1)
-
-    def refresh(self, z: Tensor, rho: Tensor | float, generator: torch.Generator) -> Tensor:
-        inner = self.reference.refresh(z[:, :-1], rho, generator)
-        chooser = Gaussian().refresh(z[:, -1:], rho if self.sticky else 0.0, generator)
-        return torch.cat([inner, chooser], -1)
-
-    def calibrate(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
-        if self.outer is not None:
-            self.outer.calibrate(code, loc, scale)
-        elif isinstance(self.components, Maps):
-            self.components.calibrate(code, loc, scale)
+    def standardise(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
+        inside = self.components if self.outer is None else self.outer
+        if isinstance(inside, Standardisable):
+            inside.standardise(code, loc, scale)
 
 
 def mixture_flow(

@@ -11,9 +11,8 @@ from torch.nn.functional import logsigmoid, softplus
 from ..errors import ConfigurationError
 from ..grouping import on_host
 from ..space.codes import distinct
-from ..space.counts import Counts
-from .base import Transport
-from .reference import Gaussian
+from .base import Choosing, Standardisable, Transport, renamed
+from .reference import Extended, Gaussian
 
 BLURRED = 1e4  # units of rounding below which a gap is no longer known to a ten-thousandth
 
@@ -22,7 +21,7 @@ KNOWN = 0.05  # nats that rounding of a gap may change the density by
 GUESSES = 256  # draws of a model from a location and a scale
 
 
-class Ordered(Transport):
+class OrderedComponents(Choosing):
     r"""A map of the components in increasing order of a key, and a random order after it.
 
     Names of like components mean nothing, so that a posterior over k of them has k! copies of
@@ -61,8 +60,8 @@ class Ordered(Transport):
         >>> from trjmcmc import problems
         >>> from trjmcmc.transport import CosmicFlow
         >>> space = problems.pulses(most=3).space
-        >>> flow = Ordered(CosmicFlow(space, layers=2, hidden=(8,)), by=1)
-        >>> z = flow.sample_reference(5, torch.Generator().manual_seed(0), torch.float32)
+        >>> flow = OrderedComponents(CosmicFlow(space, layers=2, hidden=(8,)), by=1)
+        >>> z = flow.reference.sample((5, 9), torch.Generator().manual_seed(0), torch.float32)
         >>> code = torch.tensor([[0], [1], [2], [3], [3]])
         >>> theta, log_q = flow.push(z, code)
         >>> z.shape, theta.shape, log_q.shape
@@ -79,11 +78,11 @@ class Ordered(Transport):
     def __init__(self, base: Transport, by: int | None = None) -> None:
         space = base.space
         counted = (space.slot_item < space.n_items).any()
-        if not isinstance(space, Counts) or len(space.kinds) != 1 or not bool(counted):
+        if not space.counts or len(space.kinds) != 1 or not bool(counted):
             raise ConfigurationError(
-                "Ordered: expected a space of Counts, of one kind, with components to count"
+                "OrderedComponents: expected a space of Counts, of one kind, with components"
             )
-        super().__init__(space, base.reference)
+        super().__init__(space, Extended(base.reference, space.n_items))
         slots = space.slots_of(space.kinds[0])
         width = slots.shape[1]
         if by is not None and not 0 <= by < width:
@@ -92,8 +91,7 @@ class Ordered(Transport):
             )
         self.base, self.by = base, by
         self.spares_pass = base.spares_pass
-        self.auxiliary = base.auxiliary + space.n_items
-        self._inner = space.n_slots + base.auxiliary
+        self._inner = space.n_slots + base.reference.auxiliary
         self.register_buffer("slots", slots, persistent=False)
         self.register_buffer("key", torch.tensor(by or 0, device=space.slot_item.device))
         self.register_buffer("unit", torch.ones((), device=space.slot_item.device))
@@ -188,20 +186,24 @@ class Ordered(Transport):
         return self.base.log_prob(u, code) + ladj - self._log_orders(code, u)
 
     def log_choice(self, z: Tensor, code: Tensor) -> Tensor:
-        return self.base.log_choice(z[:, : self._inner], code) - self._log_orders(code, z)
-
-    def sample_reference(self, n: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
-        z = self.base.sample_reference(n, generator, dtype)
-        return torch.cat([z, Gaussian().sample((n, self.space.n_items), generator, dtype)], 1)
-
-    def refresh(self, z: Tensor, rho: Tensor | float, generator: torch.Generator) -> Tensor:
-        inner = self.base.refresh(z[:, : self._inner], rho, generator)
-        return torch.cat([inner, Gaussian().refresh(z[:, self._inner :], rho, generator)], 1)
+        orders = self._log_orders(code, z)
+        if not isinstance(self.base, Choosing):
+            return -orders
+        return self.base.log_choice(z[:, : self._inner], code) - orders
 
     # ---- a first guess ------------------------------------------------------------------------
 
     @torch.no_grad()
-    def unwrap(self, code: Tensor, theta: Tensor) -> tuple[Transport, Tensor]:
+    def arrange(self, code: Tensor, theta: Tensor) -> tuple[Transport, Tensor]:
+        """Choose the key, if it is open, and the unit of its gaps by posterior draws.
+
+        Arguments:
+            code: Models of the draws, shape (N, L).
+            theta: The draws, shape (N, D).
+
+        Returns:
+            The map inside, and the draws in its coordinates, shape (N, D).
+        """
         if self.by is None and self.slots.shape[1] > 1:
             spreads = [self._spread(code, theta, i) for i in range(self.slots.shape[1])]
             self.key.fill_(min(range(len(spreads)), key=spreads.__getitem__))
@@ -210,7 +212,17 @@ class Ordered(Transport):
         gaps = keys.diff(dim=1)[self.space.items(code)[:, 1:]]
         if len(gaps) and float(gaps.mean()) > 0:
             self.unit.copy_(gaps.mean())
-        return self.base.unwrap(code, self._ordered(theta, code)[0])
+        u = self._ordered(theta, code)[0]
+        return (
+            self.base.arrange(code, u)
+            if isinstance(self.base, OrderedComponents)
+            else (self.base, u)
+        )
+
+    def unwrap(self, code: Tensor, theta: Tensor) -> tuple[Transport, Tensor]:
+        """The name of :meth:`arrange` up to version 0.10."""
+        renamed("unwrap", "trjmcmc.fit.unwrap(transport, code, theta)")
+        return self.arrange(code, theta)
 
     def _spread(self, code: Tensor, theta: Tensor, key: int) -> float:
         """Entropy of independent normals fitted to the draws in order, but for a constant."""
@@ -225,17 +237,19 @@ class Ordered(Transport):
                 total += float(log_sd.sum()) * float(mine.sum())
         return total
 
-    def calibrate(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
+    def standardise(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
         """By draws from independent normals of that location and scale."""
         if not len(code):
             return
         generator = torch.Generator(loc.device).manual_seed(0)
         noise = Gaussian().sample((GUESSES, *loc.shape), generator, loc.dtype)
         many = code.expand(GUESSES, *code.shape).flatten(0, 1)
-        inner, u = self.unwrap(many, (loc + scale * noise).flatten(0, 1))
+        inner, u = self.arrange(many, (loc + scale * noise).flatten(0, 1))
+        if not isinstance(inner, Standardisable):
+            return
         u = u.view(GUESSES, *loc.shape)
         active = self.space.active(code)
-        inner.calibrate(
+        inner.standardise(
             code,
             torch.where(active, u.mean(0), 0.0),
             torch.where(active, u.std(0).clamp(min=1e-6), 1.0),

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..grouping import apply_by_group, on_host
 from ..rng import seeded
 from ..space.base import Space, check_enumerable
-from .base import Bijection
+from .base import Bijection, Standardisable
 from .reference import Gaussian, Reference
 
 SMALL = 40  # dimensions up to which a matrix a row may be copied: as fast as sorting by matrix
@@ -21,7 +21,7 @@ SMALL = 40  # dimensions up to which a matrix a row may be copied: as fast as so
 Way = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of a bijection, either
 
 
-class Components(nn.Module, ABC):
+class Parts(nn.Module, ABC):
     """Several maps to one reference, evaluated together."""
 
     def __init__(self, space: Space, reference: Reference, number: int) -> None:
@@ -41,7 +41,7 @@ class Components(nn.Module, ABC):
         """Reference points (C, D), each through the map that ``pick`` (C,) names."""
 
 
-class Maps(Components):
+class Maps(Parts):
     """Any bijections that pass spare coordinates."""
 
     def __init__(self, maps: Sequence[Bijection]) -> None:
@@ -51,9 +51,10 @@ class Maps(Components):
     def _maps(self) -> list[Bijection]:
         return [m for m in self.maps if isinstance(m, Bijection)]
 
-    def calibrate(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
+    def standardise(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
         for each in self._maps():
-            each.calibrate(code, loc, scale)
+            if isinstance(each, Standardisable):
+                each.standardise(code, loc, scale)
 
     def log_prob(self, x: Tensor, code: Tensor) -> Tensor:
         active, terms = self.space.active(code), []
@@ -78,7 +79,7 @@ class Maps(Components):
         return torch.cat(found)[torch.argsort(order)] if found else x
 
 
-class Gaussians(Components):
+class Gaussians(Parts):
     """K affine maps a model from tables: the components of Gaussian mixtures.
 
     Arguments:
@@ -148,7 +149,7 @@ class Gaussians(Components):
         return apply_by_group(which, functions, x, torch.zeros_like(table[..., 0].flatten(0, 1)))[0]
 
 
-class Diagonals(Components):
+class Diagonals(Parts):
     """Diagonal affine maps whose shifts and log-scales are linear in the model's context.
 
     Arguments:

@@ -93,7 +93,7 @@ class PerModel(Bijection):
         return y, ladj
 
     @torch.no_grad()
-    def calibrate(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
+    def standardise(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
         index = self.space.index(code)
         self.loc[index], self.scale[index] = loc, scale
 

@@ -12,20 +12,37 @@ from ..errors import ConfigurationError
 
 
 class Reference(nn.Module, ABC):
-    """A distribution with independent, identical coordinates."""
+    """A distribution of D independent, identical coordinates, and of auxiliary ones.
+
+    Write your own: ``sample``, ``log_prob`` and ``refresh``.
+
+    Attributes:
+        auxiliary: Number of coordinates, after the D padded ones, by which a map chooses; see
+            :class:`Extended`.
+    """
+
+    auxiliary: int = 0
 
     @abstractmethod
     def sample(
         self, shape: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype
     ) -> Tensor:
-        """Draws on the generator's device."""
+        """Draws on the generator's device, shape (..., D) -> (..., D + auxiliary)."""
 
     @abstractmethod
     def log_prob(self, z: Tensor) -> Tensor:
         """Log density of each coordinate, same shape as ``z``, nats."""
 
     def log_density(self, z: Tensor, used: Tensor) -> Tensor:
-        """Log density of the coordinates in use, (..., D) and (..., D) bool -> (...), nats."""
+        """Log density of the padded coordinates in use, auxiliary ones left out.
+
+        Arguments:
+            z: Shape (..., D), or (..., D + auxiliary).
+            used: Shape (..., D), bool.
+
+        Returns:
+            Shape (...), nats.
+        """
         return torch.where(used, self.log_prob(z), 0.0).sum(-1)
 
     @abstractmethod
@@ -33,7 +50,7 @@ class Reference(nn.Module, ABC):
         """A draw from a kernel that is reversible for the reference.
 
         Arguments:
-            z: Current point, any shape.
+            z: Current point, shape (..., D + auxiliary).
             rho: Correlation in [0, 1], broadcast against ``z``: 1 returns ``z``, 0 a fresh draw.
             generator: Source of randomness.
         """
@@ -126,3 +143,48 @@ class StudentT(Reference):
         rho = torch.as_tensor(rho, dtype=z.dtype, device=z.device)
         noise = torch.randn(shape, generator=generator, device=generator.device, dtype=z.dtype)
         return rho * z + (1 - rho * rho).clamp(min=0).sqrt() * noise / precision.sqrt()
+
+
+class Extended(Reference):
+    """A reference with standard normal coordinates added, by which a map chooses.
+
+    Arguments:
+        inner: The reference of the other coordinates; it may have auxiliary ones of its own.
+        number: Coordinates to add.
+        sticky: Whether a small refresh tends to keep the choice; else each draws it afresh.
+
+    Example:
+        >>> reference = Extended(StudentT(5), 2)
+        >>> z = reference.sample((4, 3), torch.Generator().manual_seed(0), torch.float32)
+        >>> z.shape, reference.auxiliary
+        (torch.Size([4, 5]), 2)
+    """
+
+    def __init__(self, inner: Reference, number: int, *, sticky: bool = True) -> None:
+        super().__init__()
+        self.inner, self.chooser = inner, Gaussian()
+        self.number, self.sticky = number, sticky
+        self.auxiliary = inner.auxiliary + number
+
+    def sample(
+        self, shape: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype
+    ) -> Tensor:
+        z = self.inner.sample(shape, generator, dtype)
+        return torch.cat([z, self.chooser.sample((*shape[:-1], self.number), generator, dtype)], -1)
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        inner, added = self._apart(z)
+        return torch.cat([self.inner.log_prob(inner), self.chooser.log_prob(added)], -1)
+
+    def log_density(self, z: Tensor, used: Tensor) -> Tensor:
+        return self.inner.log_density(z[..., : used.shape[-1]], used)
+
+    def refresh(self, z: Tensor, rho: Tensor | float, generator: torch.Generator) -> Tensor:
+        inner, added = self._apart(z)
+        inner = self.inner.refresh(inner, rho, generator)
+        added = self.chooser.refresh(added, rho if self.sticky else 0.0, generator)
+        return torch.cat([inner, added], -1)
+
+    def _apart(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        middle = z.shape[-1] - self.number
+        return z[..., :middle], z[..., middle:]

@@ -13,7 +13,7 @@ TABLE = 4096  # largest space with a location and scale of its own for each mode
 
 
 class Standardised(Bijection):
-    """A bijection that ends in theta = loc + scale x, set by :meth:`calibrate`.
+    """A bijection that ends in theta = loc + scale x, set by :meth:`standardise`.
 
     Spaces of up to 4096 models have a location and scale of their own for each; in larger ones
     all models share those of a coordinate.
@@ -38,7 +38,7 @@ class Standardised(Bijection):
         return self.loc[index] * active, torch.where(active > 0, self.scale[index], 1.0)
 
     @torch.no_grad()
-    def calibrate(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
+    def standardise(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
         on = self.space.active(code).to(loc.dtype)
         weight = on / on.sum(0).clamp(min=1)
         self.loc.copy_((weight * loc).sum(0).expand_as(self.loc))

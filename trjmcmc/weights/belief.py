@@ -27,6 +27,9 @@ class GaussianSurrogate(ModelWeights):
     in proportion to the exponential of an optimistic bound or of a draw of the belief. As the
     map learns, beliefs age: their variances grow. Bounds are counted in units of ``scale``.
 
+    It stands in for the bound as a function of the model (a surrogate in the source's words); the
+    smooth surrogate of a likelihood, ``Model(surrogate=...)``, is another thing.
+
     Arguments:
         space: A bound space of up to 65 536 models.
         acquisition: ``"ucb"``, mean plus ``beta`` standard deviations, or ``"thompson"``.

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from ..errors import ConfigurationError
 from ..space.base import Space
-from ..space.subsets import Subsets
 from .score_gradient import ScoreGradient
 
 
@@ -49,7 +48,7 @@ class MeanField(ScoreGradient):
         **options: Any,
     ) -> None:
         super().__init__(space, learning_rate=learning_rate, **options)
-        if not isinstance(space, Subsets):
+        if space.several and not space.units:
             raise ConfigurationError(
                 f"MeanField: expected a space of Subsets, got {type(space).__name__}; use Made"
             )

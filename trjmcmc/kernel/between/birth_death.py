@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 
-from ...rng import HostRandom
+from ...rng import host_number
 from ...target.target import Target
-from ..base import Info, Kernel, State, accept
+from ..base import Info, State, accept
 from ..proposal.base import IndexProposal
+from .proposing import Proposing
 
 
-class BirthDeath(Kernel):
+class BirthDeath(Proposing):
     """New parameters are drawn from their priors, given those that both models share.
 
     Entries of parameters (components, coefficients) that both models have keep their values;
@@ -45,13 +45,12 @@ class BirthDeath(Kernel):
         self, target: Target, proposal: IndexProposal, *, name: str = "birth-death"
     ) -> None:
         self.target, self.proposal, self.name = target, proposal, name
-        self._random = HostRandom()
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         target, space = self.target, self.target.space
         code, log_ratio = self.proposal.propose(state.code, generator)
         keep = target.kept(state.code, code)
-        theta = target.refill(code, state.theta, keep, self._random(generator).getrandbits(62))
+        theta = target.refill(code, state.theta, keep, host_number(generator))
         possible = theta.isfinite().all(-1)
         theta = torch.where(possible[:, None], theta, 0.0)
         log_joint = torch.where(possible, target.log_joint(code, theta), -math.inf)
@@ -59,10 +58,4 @@ class BirthDeath(Kernel):
         log_born = torch.where(born, target.prior_by_slot(code, theta), 0.0).sum(-1)
         log_dead = torch.where(dead, target.prior_by_slot(state.code, state.theta), 0.0).sum(-1)
         log_ratio = log_ratio + log_joint - state.log_joint + log_dead - log_born
-        after, info = accept(self.name, state, State(code, theta, log_joint), log_ratio, generator)
-        if self.adapting:
-            self.proposal.learn(after.code)
-        return after, info
-
-    def adapted(self) -> dict[str, Any]:
-        return self.proposal.learnt()
+        return accept(self.name, state, State(code, theta, log_joint), log_ratio, generator)

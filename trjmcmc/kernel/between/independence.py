@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from ...rng import HostRandom, seeded
+from ...rng import host_number, seeded
 from ...space.base import check_enumerable
 from ...target.target import Target
-from ..base import Info, Kernel, State, accept
+from ..base import Info, State, accept
 from ..proposal.base import IndexProposal
+from .proposing import Proposing
 
 
 class Independent(ABC):
@@ -101,7 +101,7 @@ class NormalInverseGamma(Independent):
         return by_slot.sum(-1)
 
 
-class IndependenceJump(Kernel):
+class IndependenceJump(Proposing):
     """All parameters of the proposed model from a density fitted beforehand.
 
     Arguments:
@@ -133,21 +133,14 @@ class IndependenceJump(Kernel):
         name: str = "independence",
     ) -> None:
         self.target, self.density, self.proposal, self.name = target, density, proposal, name
-        self._random = HostRandom()
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         density = self.density
         code, log_ratio = self.proposal.propose(state.code, generator)
-        theta = density.sample(code, self._random(generator).getrandbits(62))
+        theta = density.sample(code, host_number(generator))
         theta = torch.where(self.target.space.active(code), theta, 0.0)
         log_joint = self.target.log_joint(code, theta)
         log_w = log_joint - density.log_prob(theta, code)
         log_w_here = state.log_joint - density.log_prob(state.theta, state.code)
         proposed = State(code, theta, log_joint)
-        after, info = accept(self.name, state, proposed, log_w - log_w_here + log_ratio, generator)
-        if self.adapting:
-            self.proposal.learn(after.code)
-        return after, info
-
-    def adapted(self) -> dict[str, Any]:
-        return self.proposal.learnt()
+        return accept(self.name, state, proposed, log_w - log_w_here + log_ratio, generator)

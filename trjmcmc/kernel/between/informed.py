@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any, NamedTuple
 
@@ -10,10 +11,11 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from ...errors import ConfigurationError
-from ...space.subsets import Subsets
+from ...rng import categorical
 from ...target.target import Target
 from ...target.units import STEP, WIDEST, check_absent_is_zero, prior_units
 from ..base import Info, Kernel, State, accept
+from ..learning import due
 
 FLIPS = 4  # proposals a step: each costs one gradient, the first one more
 
@@ -81,7 +83,7 @@ class InformedBirthDeath(Kernel):
 
     def __init__(self, target: Target, *, flips: int = FLIPS, name: str = "informed") -> None:
         space = target.space
-        if not isinstance(space, Subsets) or not space.code_width:
+        if not space.units:
             raise ConfigurationError(
                 f"InformedBirthDeath: expected a space of Subsets with items to choose, got {space}"
             )
@@ -114,20 +116,20 @@ class InformedBirthDeath(Kernel):
             taken = info.accepted[:, None]
             here = _Look(*(torch.where(taken, b, a) for a, b in zip(here, there, strict=True)))
             infos.append(info)
-        if self.adapting:
-            self._steps += 1
-            if self._steps & (self._steps - 1) == 0:  # 1, 2, 4, 8, ...
-                self._precision = self._measured(state.theta)
         return state, infos
+
+    def adapted_to(self, infos: list[Info], generator: torch.Generator) -> Kernel:
+        found = copy.copy(self)
+        found._steps = self._steps + 1
+        if due(found._steps, 1):
+            found._precision = self._measured(infos[-1].theta)
+        return found
 
     def _propose(
         self, state: State, here: _Look, generator: torch.Generator
     ) -> tuple[State, _Look, Tensor]:
         target, theta = self.target, state.theta
-        u = torch.rand(
-            here.log_q.shape, generator=generator, device=theta.device, dtype=here.log_q.dtype
-        )
-        unit = (here.log_q - torch.log(-u.log())).argmax(1, keepdim=True)
+        unit = categorical(here.log_q, generator)[:, None]
         noise = torch.randn(theta.shape, generator=generator, device=theta.device)
         born = here.mean + noise.to(theta.dtype) / self._precision.sqrt()
         slots, on = self._slots[unit[:, 0]], state.code.gather(1, unit).bool()

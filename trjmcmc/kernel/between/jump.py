@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,13 +10,14 @@ from torch import Tensor
 from ...errors import ConfigurationError
 from ...target.target import Target
 from ...transport.base import Transport, log_weight
-from ..base import Info, Kernel, Point, State, accept, locate
+from ..base import Info, Memo, State, accept, locate
 from ..proposal.base import IndexProposal, Stay
+from .proposing import Proposing
 
 Rho = float | tuple[float, float]
 
 
-class Jump(Kernel):
+class Jump(Proposing):
     r"""Propose through reference space, in another model or in the same.
 
     The current point goes to the reference, spare slots are filled with fresh reference
@@ -81,25 +81,27 @@ class Jump(Kernel):
 
     def _refresh(self, z: Tensor, generator: torch.Generator) -> Tensor:
         low, high = self.rho
-        if low == 1 and not self.fresh and not self.transport.auxiliary:
+        if low == 1 and not self.fresh and not self.transport.reference.auxiliary:
             return z
         u, v = torch.rand(2, len(z), 1, generator=generator, device=z.device, dtype=z.dtype)
         rho = torch.where(v < self.fresh, 0.0, low + (high - low) * u)
-        return self.transport.refresh(z, rho, generator)
+        return self.transport.reference.refresh(z, rho, generator)
 
     def locate(self, state: State, generator: torch.Generator) -> State:
-        """The state with its point under the map."""
-        return state._replace(point=locate(state, self.transport, generator))
+        """The state with its reference point and log importance weight as memo."""
+        point = locate(state, self.transport, generator)
+        return state._replace(memo=Memo(self.transport, (point.z, point.log_weight)))
 
     def propose(self, state: State, generator: torch.Generator) -> tuple[State, Tensor]:
         """From a located state to a proposal and its log acceptance ratio, shape (C,)."""
-        target, transport, point = self.target, self.transport, state.point
-        assert point is not None
-        z = point.z
+        target, transport, known = self.target, self.transport, state.recall(self.transport)
+        assert known is not None
+        z, weight_here = known
         if transport.spares_pass:
-            spare = transport.sample_reference(len(state.code), generator, state.theta.dtype)
+            theta, reference = state.theta, transport.reference
+            spare = reference.sample(tuple(theta.shape), generator, theta.dtype)
             active = target.space.active(state.code)
-            used = torch.nn.functional.pad(active, (0, transport.auxiliary), value=True)
+            used = torch.nn.functional.pad(active, (0, reference.auxiliary), value=True)
             z = torch.where(used, z, spare)
         code, log_ratio = self.proposal.propose(state.code, generator)
         z = self._refresh(z, generator)
@@ -107,16 +109,10 @@ class Jump(Kernel):
         theta = torch.where(target.space.active(code), filled, 0.0)
         log_joint = target.log_joint(code, theta)
         weight = log_weight(log_joint, log_q, -math.inf)
-        proposed = State(code, theta, log_joint, Point(transport, z, weight))
-        return proposed, weight - point.log_weight + log_ratio
+        proposed = State(code, theta, log_joint, Memo(transport, (z, weight)))
+        return proposed, weight - weight_here + log_ratio
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         state = self.locate(state, generator)
         proposed, log_ratio = self.propose(state, generator)
-        after, info = accept(self.name, state, proposed, log_ratio, generator)
-        if self.adapting:
-            self.proposal.learn(after.code)
-        return after, info
-
-    def adapted(self) -> dict[str, Any]:
-        return self.proposal.learnt()
+        return accept(self.name, state, proposed, log_ratio, generator)

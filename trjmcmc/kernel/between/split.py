@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from ...errors import ConfigurationError
-from ...space.model_list import ModelList
 from ...target.target import Target
 from ..base import Info, Kernel, State, accept
 
@@ -144,7 +143,7 @@ def _pairs(target: Target) -> list[tuple[int, int]]:
 
     Each model has one larger and one smaller partner at most.
     """
-    if not isinstance(target.space, ModelList):
+    if target.space.has_items:
         return []
     layouts = _layouts(target)
     found: list[tuple[int, int]] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -9,11 +10,13 @@ import torch
 from torch import Tensor
 
 from ...errors import ConfigurationError
-from ...rng import HostRandom
+from ...rng import categorical, host_number
 from ...target.exchangeable import Components, components
 from ...target.target import Target
 from ...transport.normals import NormalMixture
 from ..base import Info, Kernel, State, accept
+from ..learning import Kept, due
+from .sums import known_total, memo_of
 
 NORMALS = 16  # of the density that newborn components are drawn from
 
@@ -92,21 +95,19 @@ class ComponentBirthDeath(Kernel):
         self.normals, self.share = normals, prior_share
         self._born: NormalMixture | None = None  # what comes and goes
         self._there: NormalMixture | None = None  # what is there
-        self._changed: list[Tensor] = []
-        self._seen: list[Tensor] = []
+        self._changed = self._seen = Kept(REMEMBERED)
         self._steps = 0
-        self._random = HostRandom()
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         parts, space = self.components, self.components.space
         code, k, n = state.code, parts.count(state.code), len(state.code)
-        total = parts.total(code, state.theta, state.total)
+        total = known_total(parts, state)
         u = torch.rand(2, n, generator=generator, device=code.device)
         up = u[0] < 0.5
         weights = self._log_weights(code, state.theta)
-        chosen = _categorical(weights, generator)
+        chosen = categorical(weights, generator)
         theta = parts.swapped(state.theta, chosen, (k - 1).clamp(min=0))
-        state = State(code, theta, state.log_joint, None, total)
+        state = State(code, theta, state.log_joint, memo_of(parts, total))
         possible = torch.where(up, k < parts.kind.max, k > parts.kind.min)
         index = torch.where(up, k, k - 1).clamp(0, parts.kind.max - 1)
         born = self._newborn(theta, u[1] < self.share, generator)
@@ -130,18 +131,16 @@ class ComponentBirthDeath(Kernel):
         log_choice = weight - every + self._log_places(k, up) - log_birth
         log_ratio = log_joint - state.log_joint + sign * log_choice
         log_ratio = torch.where(possible, log_ratio, -math.inf)
-        proposed = State(new, moved, log_joint, None, total)
-        after, info = accept(self.name, state, proposed, log_ratio, generator)
+        proposed = State(new, moved, log_joint, memo_of(parts, total))
+        after, (info,) = accept(self.name, state, proposed, log_ratio, generator)
         # the last is the likeliest to die: new names, or moves that go by names would be wrong
         after = after._replace(theta=parts.shuffled(after.code, after.theta, generator))
-        if self.adapting:
-            self._learn(x[info[0].accepted], after, generator)
-        return after, info
+        return after, [info._replace(note=x)]
 
     # ---- what is born, and what dies --------------------------------------------------------
 
     def _newborn(self, theta: Tensor, prior: Tensor, generator: torch.Generator) -> Tensor:
-        x = self.components.sample_prior(theta, self._random(generator).getrandbits(62))
+        x = self.components.sample_prior(theta, host_number(generator))
         if self._born is None:
             return x
         return torch.where(prior[:, None], x, self._born.sample(len(theta), generator))
@@ -176,18 +175,24 @@ class ComponentBirthDeath(Kernel):
 
     # ---- warm-up ----------------------------------------------------------------------------
 
-    def _learn(self, changed: Tensor, after: State, generator: torch.Generator) -> None:
+    def adapted_to(self, infos: list[Info], generator: torch.Generator) -> Kernel:
         if self.share == 1:
-            return
-        self._steps += 1
-        self._changed.append(changed)
-        items = self.components.items(after.code)
-        if self._steps % FIRST_FIT == 0:
-            self._seen.append(self.components.of(after.theta)[items])
-        if self._steps < FIRST_FIT or self._steps & (self._steps - 1):
-            return
-        came, there = (torch.cat(x)[-REMEMBERED:] for x in (self._changed, self._seen))
-        self._changed, self._seen = [came], [there]
+            return self
+        (info,) = infos
+        found = copy.copy(self)
+        found._steps = self._steps + 1
+        found._changed = self._changed.plus(info.note[info.accepted])
+        if found._steps % FIRST_FIT == 0:
+            items = self.components.items(info.code)
+            found._seen = self._seen.plus(self.components.of(info.theta)[items])
+        if due(found._steps, FIRST_FIT):
+            found._fit(generator)
+        return found
+
+    def _fit(self, generator: torch.Generator) -> None:
+        """Fit the densities of a new kernel to what it has seen."""
+        self._changed, self._seen = self._changed.joined(), self._seen.joined()
+        came, there = self._changed.rows(), self._seen.rows()
         if len(there) >= FEW:
             self._there = NormalMixture.fitted(there, self.normals, generator)
             self._born = self._there
@@ -195,12 +200,4 @@ class ComponentBirthDeath(Kernel):
             self._born = NormalMixture.fitted(came, self.normals, generator)
 
     def adapted(self) -> dict[str, Any]:
-        return {} if self._born is None else {"births learned from": len(self._changed[0])}
-
-
-def _categorical(log_weight: Tensor, generator: torch.Generator) -> Tensor:
-    """An index of each row in proportion to the weights, 0 where there are none, (C, K) -> (C,)."""
-    u = torch.rand(
-        log_weight.shape, generator=generator, device=log_weight.device, dtype=torch.float64
-    )
-    return (log_weight - torch.log(-u.log())).argmax(1)
+        return {} if self._born is None else {"births learned from": len(self._changed)}

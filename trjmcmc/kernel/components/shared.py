@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 
 from ...errors import ConfigurationError
-from ...space.counts import Counts
 from ...target.target import Target
 from ...target.units import prior_units
 from ..base import Info, Kernel, State, accept
+from ..steps import LogUniformSteps
 
 LENGTHS = (0.01, 2.0)  # in standard deviations of the prior
 
@@ -44,23 +42,18 @@ class SharedWalk(Kernel):
         lengths: tuple[float, float] = LENGTHS,
         name: str = "shared walk",
     ) -> None:
-        if not 0 < lengths[0] <= lengths[1]:
-            raise ConfigurationError(f"lengths: expected 0 < shortest <= longest, got {lengths}")
         space = target.space
         self.slots = (space.slot_item == space.n_items).nonzero()[:, 0]
-        if not isinstance(space, Counts) or not len(self.slots):
+        if not space.counts or not len(self.slots):
             raise ConfigurationError("shared walk: the components of this target share nothing")
         self.target, self.name = target, name
-        self.scale = prior_units(target)[1][self.slots]
-        self.log_lengths = (math.log(lengths[0]), math.log(lengths[1]))
+        self.steps = LogUniformSteps(prior_units(target)[1][self.slots], lengths)
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
-        code, theta, (low, high) = state.code, state.theta, self.log_lengths
+        code, theta = state.code, state.theta
         x = theta[:, self.slots]
-        u = torch.rand(len(x), 1, generator=generator, device=x.device, dtype=x.dtype)
-        noise = torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
         moved = theta.clone()
-        moved[:, self.slots] = x + noise * self.scale * torch.exp(low + (high - low) * u)
+        moved[:, self.slots] = x + self.steps.draw(x, generator)
         log_joint = self.target.log_joint(code, moved)
         proposed = State(code, moved, log_joint)
         return accept(self.name, state, proposed, log_joint - state.log_joint, generator)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -13,6 +14,8 @@ from ...target.exchangeable import Components, components
 from ...target.target import Target
 from ...target.units import prior_units
 from ..base import Info, Kernel, State, accept
+from ..learning import Kept, due
+from .sums import known_total, memo_of
 
 HALVINGS = 7  # scales of the distance between two that were one: 1, 1/2, 1/4, ...
 
@@ -81,20 +84,19 @@ class ComponentSplitMerge(Kernel):
         low, levels = parts.space.levels()
         self._positive = target.positive_slots(low + levels - 1)[parts.slots[0]]
         self._factor: Tensor | None = None  # of the covariance of distances, in prior units
-        self._accepted: list[Tensor] = []
-        self._steps = 0
+        self._accepted, self._steps = Kept(REMEMBERED), 0
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         parts, kind, space = self.components, self.components.kind, self.components.space
         code, k, theta = state.code, parts.count(state.code), state.theta
-        total = parts.total(code, theta, state.total)
+        total = known_total(parts, state)
         up, share = self._coins(len(k), generator)
         one, last = parts.some(code, generator), (k - 1).clamp(min=0)
         other = self._nearest(code, theta, one)
         # the one that may vanish goes last
         theta = torch.where(up[:, None], theta, parts.swapped(theta, other, last))
         one = torch.where(~up & (one == last), other, one)
-        state = State(code, theta, state.log_joint, None, total)
+        state = State(code, theta, state.log_joint, memo_of(parts, total))
         two = torch.where(up, k.clamp(max=kind.max - 1), last)
         possible = torch.where(up, (k > 0) & (k < kind.max), (k > 1) & (k > kind.min))
         x, first, second, e = self._pair(theta, one, two, up, share, generator)
@@ -118,13 +120,11 @@ class ComponentSplitMerge(Kernel):
         possible &= log_choice > -math.inf  # of two neighbours as far, neither is the nearest
         log_ratio = log_joint - state.log_joint + sign * log_choice
         log_ratio = torch.where(possible, log_ratio, -math.inf)
-        proposed = State(new, moved, log_joint, None, total)
-        after, info = accept(self.name, state, proposed, log_ratio, generator)
+        proposed = State(new, moved, log_joint, memo_of(parts, total))
+        after, (info,) = accept(self.name, state, proposed, log_ratio, generator)
         # the last is the likeliest to vanish: new names, or moves that go by names would be wrong
         after = after._replace(theta=parts.shuffled(after.code, after.theta, generator))
-        if self.adapting:
-            self._learn(e[info[0].accepted])
-        return after, info
+        return after, [info._replace(note=e)]
 
     def _coins(self, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Which chains split (C,), and which coordinates they share out (C, P)."""
@@ -194,17 +194,23 @@ class ComponentSplitMerge(Kernel):
             log_q = torch.logaddexp(math.log1p(-LEARNED) + log_q, math.log(LEARNED) + fitted)
         return log_q - 0.5 * d * math.log(2 * math.pi) - self.unit.log().sum()
 
-    def _learn(self, e: Tensor) -> None:
-        self._steps += 1
-        self._accepted.append(e / self.unit)
-        if self._steps < FIRST_FIT or self._steps & (self._steps - 1):
-            return
-        seen = torch.cat(self._accepted)[-REMEMBERED:]
-        self._accepted = [seen]
-        if len(seen) >= FEW:
-            covariance = (seen.T @ seen).double() / len(seen)
-            floor = 1e-6 * torch.eye(len(covariance), dtype=torch.float64, device=e.device)
-            self._factor = torch.linalg.cholesky(covariance + floor).to(e.dtype)
+    def adapted_to(self, infos: list[Info], generator: torch.Generator) -> Kernel:
+        (info,) = infos
+        found = copy.copy(self)
+        found._steps = self._steps + 1
+        found._accepted = self._accepted.plus(info.note[info.accepted] / self.unit)
+        if due(found._steps, FIRST_FIT):
+            found._accepted = found._accepted.joined()
+            if len(found._accepted) >= FEW:
+                found._factor = _factor_of(found._accepted.rows())
+        return found
 
     def adapted(self) -> dict[str, Any]:
-        return {} if self._factor is None else {"distances learned from": len(self._accepted[0])}
+        return {} if self._factor is None else {"distances learned from": len(self._accepted)}
+
+
+def _factor_of(distances: Tensor) -> Tensor:
+    """Factor of the covariance about zero of distances in prior units, (n, P) -> (P, P)."""
+    covariance = (distances.T @ distances).double() / len(distances)
+    floor = 1e-6 * torch.eye(len(covariance), dtype=torch.float64, device=distances.device)
+    return torch.linalg.cholesky(covariance + floor).to(distances.dtype)

@@ -6,11 +6,12 @@ import math
 
 import torch
 
-from ...errors import ConfigurationError
 from ...target.exchangeable import Components, components
 from ...target.target import Target
 from ...target.units import prior_units
 from ..base import Info, Kernel, State, accept
+from ..steps import LogUniformSteps
+from .sums import known_total, memo_of
 
 LENGTHS = (0.003, 3.0)  # of walks, in standard deviations of the prior
 
@@ -48,25 +49,20 @@ class ComponentWalk(Kernel):
         lengths: tuple[float, float] = LENGTHS,
         name: str = "component walk",
     ) -> None:
-        if not 0 < lengths[0] <= lengths[1]:
-            raise ConfigurationError(f"lengths: expected 0 < shortest <= longest, got {lengths}")
         self.target, self.components = target, components(target, kind)
         self.name = self.components.named(name)
-        self.scale = prior_units(target)[1][self.components.slots[0]]
-        self.log_lengths = (math.log(lengths[0]), math.log(lengths[1]))
+        scale = prior_units(target)[1][self.components.slots[0]]
+        self.steps = LogUniformSteps(scale, lengths)
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
-        parts, (low, high) = self.components, self.log_lengths
-        code, theta = state.code, state.theta
-        total = parts.total(code, theta, state.total)
+        parts, code, theta = self.components, state.code, state.theta
+        total = known_total(parts, state)
         index = parts.some(code, generator)
         x = parts.one(theta, index)
-        u = torch.rand(len(x), 1, generator=generator, device=x.device, dtype=x.dtype)
-        noise = torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
-        y = x + noise * self.scale * torch.exp(low + (high - low) * u)
+        y = x + self.steps.draw(x, generator)
         some = parts.count(code) > 0
         y = torch.where(some[:, None], y, x)
-        state = State(code, theta, state.log_joint, None, total)
+        state = State(code, theta, state.log_joint, memo_of(parts, total))
         moved = parts.put(theta, index, y)
         if total is None:
             log_joint = self.target.log_joint(code, moved)
@@ -75,5 +71,5 @@ class ComponentWalk(Kernel):
             change = parts.times(some, change)
             log_joint, total = parts.log_joint(code, moved, state.log_joint, total, change)
         log_ratio = torch.where(some, log_joint - state.log_joint, -math.inf)
-        proposed = State(code, moved, log_joint, None, total)
+        proposed = State(code, moved, log_joint, memo_of(parts, total))
         return accept(self.name, state, proposed, log_ratio, generator)

@@ -8,11 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from ...promises import MODELS_ONE_BY_ONE
 from ...target.target import Target
 from ...transport.base import Transport, log_weight
-from ..base import Point, State, locate
-
-GROUPS = 64  # most models that have settings of their own
+from ..base import Memo, State, locate
 
 
 class Frame:
@@ -38,16 +37,16 @@ class Frame:
         return active
 
     def here(self, state: State, generator: torch.Generator) -> tuple[State, Tensor, Tensor]:
-        """The state with its point, its coordinates (C, D) and their log density (C,)."""
+        """The state with its memo, its coordinates (C, D) and their log density (C,)."""
         transport = self.transport
         if transport is None:
             return state, state.theta, state.log_joint
         point = locate(state, transport, generator)
         active = self.active(state.code)
-        z = torch.where(pad(active, (0, transport.auxiliary), value=True), point.z, 0.0)
-        point = Point(transport, z, point.log_weight)
+        z = torch.where(pad(active, (0, transport.reference.auxiliary), value=True), point.z, 0.0)
         x = z[:, : active.shape[1]]
-        return state._replace(point=point), x, self._log_nu(x, active) + point.log_weight
+        state = state._replace(memo=Memo(transport, (z, point.log_weight)))
+        return state, x, self._log_nu(x, active) + point.log_weight
 
     def there(self, state: State, x: Tensor) -> tuple[State, Tensor]:
         """The proposed state at other coordinates, and their log density (C,)."""
@@ -59,9 +58,9 @@ class Frame:
         filled, log_q = transport.push(z, state.code)
         theta = torch.where(self.target.space.active(state.code), filled, 0.0)
         log_joint = self.target.log_joint(state.code, theta)
-        point = Point(transport, z, log_weight(log_joint, log_q, -math.inf))
-        log_density = self._log_nu(x, self.active(state.code)) + point.log_weight
-        return State(state.code, theta, log_joint, point), log_density
+        weight = log_weight(log_joint, log_q, -math.inf)
+        log_density = self._log_nu(x, self.active(state.code)) + weight
+        return State(state.code, theta, log_joint, Memo(transport, (z, weight))), log_density
 
     def gradient(self, state: State, x: Tensor) -> Tensor:
         """Gradient of the log density, shape (C, D); of surrogates where models have them."""
@@ -84,7 +83,7 @@ class Frame:
     def groups(self) -> int:
         """How many groups of chains have settings of their own: one a model, if they are few."""
         size = self.target.space.size
-        return size if size is not None and size <= GROUPS else 1
+        return size if size is not None and size <= MODELS_ONE_BY_ONE else 1
 
     def group(self, code: Tensor) -> Tensor:
         """Group of each chain, shape (C,)."""
@@ -94,8 +93,9 @@ class Frame:
 
     def _beside(self, state: State, x: Tensor) -> Tensor:
         """Reference points with the auxiliary coordinates that the chains have."""
-        assert state.point is not None
-        return torch.cat([x, state.point.z[:, x.shape[1] :]], -1)
+        known = state.recall(self.transport)
+        assert known is not None
+        return torch.cat([x, known[0][:, x.shape[1] :]], -1)
 
     def _log_nu(self, x: Tensor, active: Tensor) -> Tensor:
         assert self.transport is not None

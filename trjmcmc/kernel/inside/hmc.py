@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,6 +23,18 @@ JITTER = 0.3  # relative spread of the step size from chain to chain: no orbit c
 FIRST_WINDOW = 25  # steps after which the metric is set for the first time; then it doubles
 
 MATURE = 20  # steps after which a step size is tuned for its metric
+
+
+class Setting(NamedTuple):
+    """A metric, and the step size that is tuned for it.
+
+    Attributes:
+        scale: Standard deviation of each coordinate by group of models, shape (G, D).
+        log_size: Log of the step size in these units, shape (G,).
+    """
+
+    scale: Tensor
+    log_size: Tensor
 
 
 class HMC(Kernel):
@@ -89,7 +102,7 @@ class HMC(Kernel):
         self._averaging = DualAveraging(first)
         self._scale = torch.ones(groups, target.dim, dtype=target.dtype, device=device)
         self._window, self._steps, self._since = Spread(self._scale), 0, 0
-        self._mature = self._scale, first  # what was tuned for each other
+        self._setting = self._tuned = Setting(self._scale, first)
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         frame = self.frame
@@ -97,11 +110,8 @@ class HMC(Kernel):
         group, active = frame.group(state.code), frame.active(state.code)
         device, dtype = x.device, x.dtype
         u = torch.rand(len(x), 1, generator=generator, device=device, dtype=dtype)
-        width, log_size = self._mature
-        if self.adapting:
-            width, log_size = self._scale, self._averaging.log_size
-        size = log_size[group].exp().to(dtype)[:, None]
-        scale = size * (1 + JITTER * (2 * u - 1)) * width[group]
+        size = self._setting.log_size[group].exp().to(dtype)[:, None]
+        scale = size * (1 + JITTER * (2 * u - 1)) * self._setting.scale[group]
         noise = torch.randn(x.shape, generator=generator, device=device, dtype=dtype)
         momentum = torch.where(active, noise, 0.0)
         begun = momentum.square().sum(-1)
@@ -116,27 +126,38 @@ class HMC(Kernel):
         proposed, there = frame.there(state, end)
         log_ratio = there - log_density + 0.5 * (begun - momentum.square().sum(-1))
         log_ratio = torch.where(lost, -math.inf, log_ratio)
-        after, info = accept(self.name, state, proposed, log_ratio, generator)
-        if self.adapting:
-            moved = torch.where(info[0].accepted[:, None], end, x)
-            self._adapt(log_ratio.clamp(max=0).exp().nan_to_num(0.0), moved, group)
-        return after, info
+        after, (info,) = accept(self.name, state, proposed, log_ratio, generator)
+        return after, [info._replace(note=(x, end, group))]
 
-    def _adapt(self, chance: Tensor, x: Tensor, group: Tensor) -> None:
-        self._averaging.update(chance, group, self.acceptance)
-        self._window.add(x, group)
-        self._steps, self._since = self._steps + 1, self._since + 1
-        if self._since >= MATURE:
-            self._mature = self._scale, self._averaging.average
-        passed = self._steps / FIRST_WINDOW
+    def adapted_to(self, infos: list[Info], generator: torch.Generator) -> Kernel:
+        (info,) = infos
+        begun, end, group = info.note
+        found = copy.copy(self)
+        chance = info.log_ratio.clamp(max=0).exp().nan_to_num(0.0)
+        found._averaging = averaging = copy.copy(self._averaging)
+        averaging.update(chance, group, self.acceptance)
+        found._window = copy.copy(self._window)
+        found._window.add(torch.where(info.accepted[:, None], end, begun), group)
+        found._steps, found._since = self._steps + 1, self._since + 1
+        if found._since >= MATURE:
+            found._tuned = Setting(self._scale, averaging.average)
+        passed = found._steps / FIRST_WINDOW
         if passed >= 1 and math.log2(passed).is_integer():
-            self._scale = self._window.scale()
-            self._window = Spread(self._scale)
-            self._averaging.restart()
-            self._since = 0
+            found._scale, found._since = found._window.scale(), 0
+            found._window = Spread(found._scale)
+            averaging.restart()
+        found._setting = Setting(found._scale, averaging.log_size)
+        return found
+
+    def frozen(self) -> Kernel:
+        if self._setting is self._tuned:
+            return self
+        found = copy.copy(self)
+        found._setting = self._tuned
+        return found
 
     def adapted(self) -> dict[str, Any]:
         return {
-            "step size": self._mature[1].exp().tolist(),
-            "scale": self._mature[0].tolist(),
+            "step size": self._tuned.log_size.exp().tolist(),
+            "scale": self._tuned.scale.tolist(),
         }

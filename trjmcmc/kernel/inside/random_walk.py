@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -11,6 +9,7 @@ from ...errors import ConfigurationError
 from ...target.target import Target
 from ...transport.base import Transport
 from ..base import Info, Kernel, State, accept
+from ..steps import LogUniformSteps
 from .frame import Frame
 
 
@@ -55,19 +54,14 @@ class RandomWalk(Kernel):
         name: str = "walk",
     ) -> None:
         scale = torch.as_tensor(scale, dtype=target.dtype, device=target.device)
-        if not bool((scale > 0).all()) or not 0 < lengths[0] <= lengths[1]:
-            raise ConfigurationError(
-                f"scale and lengths must be positive, got {scale.tolist()} and {lengths}"
-            )
-        self.frame, self.scale, self.name = Frame(target, transport), scale, name
-        self.log_lengths = (math.log(lengths[0]), math.log(lengths[1]))
+        if not bool((scale > 0).all()):
+            raise ConfigurationError(f"scale: must be positive, got {scale.tolist()}")
+        self.frame, self.name = Frame(target, transport), name
+        self.steps = LogUniformSteps(scale, lengths)
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         state, x, log_density = self.frame.here(state, generator)
-        low, high = self.log_lengths
-        u = torch.rand(len(x), 1, generator=generator, device=x.device, dtype=x.dtype)
-        noise = torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
-        move = noise * self.scale * torch.exp(low + (high - low) * u)
+        move = self.steps.draw(x, generator)
         to = torch.where(self.frame.active(state.code), x + move, 0.0)
         proposed, there = self.frame.there(state, to)
         after, info = accept(self.name, state, proposed, there - log_density, generator)

@@ -10,7 +10,7 @@ from torch import Tensor
 from ...errors import ConfigurationError
 from ...target.target import Target
 from ...transport.base import Transport
-from ..base import Info, Kernel, Point, State, accept
+from ..base import Info, Kernel, Memo, State, accept
 from .frame import Frame
 
 
@@ -115,19 +115,14 @@ def _key(code: Tensor) -> Tensor:
 
 
 def _rows(state: State, rows: slice) -> State:
-    point = state.point
-    if point is not None:
-        point = Point(point.transport, point.z[rows], point.log_weight[rows])
-    return State(state.code[rows], state.theta[rows], state.log_joint[rows], point)
+    memo = None if state.memo is None else state.memo.rows(rows)
+    return State(state.code[rows], state.theta[rows], state.log_joint[rows], memo)
 
 
 def _joined(a: State, b: State) -> State:
-    point = None
-    if a.point is not None and b.point is not None:
-        point = Point(
-            a.point.transport,
-            torch.cat([a.point.z, b.point.z]),
-            torch.cat([a.point.log_weight, b.point.log_weight]),
-        )
+    memo = None
+    if a.memo is not None and b.memo is not None:
+        values = zip(a.memo.values, b.memo.values, strict=True)
+        memo = Memo(a.memo.owner, tuple(torch.cat(pair) for pair in values))
     code, theta, log_joint = (torch.cat([p, q]) for p, q in zip(a[:3], b[:3], strict=True))
-    return State(code, theta, log_joint, point)
+    return State(code, theta, log_joint, memo)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -10,10 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import ConfigurationError
+from ...errors import ConfigurationError, warn_user
 from ...space.base import Space, check_enumerable
-from ...space.counts import Counts
-from ...space.subsets import Subsets
 
 
 class IndexProposal(ABC):
@@ -43,8 +42,21 @@ class IndexProposal(ABC):
         new = self.sample(code, generator)
         return new, self.log_prob(code, new) - self.log_prob(new, code)
 
-    def learn(self, code: Tensor) -> None:  # noqa: B027 - most have nothing to learn
-        """Take note of models that chains are in; called during warm-up only."""
+    def adapted_to(self, code: Tensor) -> IndexProposal:
+        """The proposal that has taken note of models that chains are in, (C, L).
+
+        Warm-up alone asks for it; itself if it has nothing to learn.
+        """
+        if type(self).learn is IndexProposal.learn:
+            return self
+        found = copy.copy(self)  # written for version 0.10
+        found.learn(code)
+        return found
+
+    def learn(self, code: Tensor) -> None:
+        """Learn in place: the name of :meth:`adapted_to` up to version 0.10."""
+        warn_user("IndexProposal.learn: write adapted_to, which returns another", FutureWarning)
+        self.__dict__.update(self.adapted_to(code).__dict__)
 
     def learnt(self) -> dict[str, Any]:
         """What it has taken from that, in plain numbers."""
@@ -77,7 +89,8 @@ def check_weights(weights: Sequence[float] | None, number: int) -> list[float]:
 
 
 def check_neighbours(space: Space, what: str) -> None:
-    if not isinstance(space, Subsets | Counts):
+    """Refuse lists of models, in which any other model is a neighbour."""
+    if not space.has_items:
         raise ConfigurationError(
             f"{what}: expected Subsets or Counts, got {type(space).__name__}; use Fixed"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from typing import Any
@@ -10,10 +11,9 @@ import torch
 from torch import Tensor
 
 from ...errors import ConfigurationError
+from ...rng import categorical
 from ...space.base import Space, check_enumerable
-from ...space.model_list import ModelList
-from ...space.subsets import Subsets
-from .base import IndexProposal, check_neighbours, checked_table
+from .base import IndexProposal, checked_table
 
 LOG_LEAST = 30.0  # nats; no neighbour is less likely than this, so that each can be left again
 
@@ -58,10 +58,8 @@ class Informed(IndexProposal):
     ) -> None:
         if balance not in {"sqrt", "barker"}:
             raise ConfigurationError(f'balance: expected "sqrt" or "barker", got {balance!r}')
-        if isinstance(space, ModelList):
+        if not space.has_items:
             check_enumerable(space)
-        else:
-            check_neighbours(space, "Informed")
         self.space, self.balance = space, balance
         self._learner = _VisitScore(space) if score is None else None
         self._score = self._learner or _as_function(score, space)
@@ -78,7 +76,7 @@ class Informed(IndexProposal):
 
     def _portion(self, code: Tensor) -> int:
         """Chains whose neighbours fit into memory at once."""
-        units = code.shape[1] if isinstance(self.space, Subsets) else int(self.space.size or 2)
+        units = self.space.units or int(self.space.size or 2)
         return max(1, CELLS // max(1, units * code.shape[1]))
 
     def sample(self, code: Tensor, generator: torch.Generator) -> Tensor:
@@ -89,8 +87,7 @@ class Informed(IndexProposal):
 
     def _sample(self, code: Tensor, generator: torch.Generator) -> Tensor:
         near, log_p = self._log_weights(code)
-        u = torch.rand(log_p.shape, generator=generator, device=code.device, dtype=log_p.dtype)
-        pick = (log_p - torch.log(-u.log())).argmax(1)
+        pick = categorical(log_p, generator)
         return near.gather(1, pick[:, None, None].expand(-1, 1, code.shape[1]))[:, 0]
 
     def log_prob(self, new: Tensor, code: Tensor) -> Tensor:
@@ -106,11 +103,14 @@ class Informed(IndexProposal):
         return torch.where(same, log_p, -math.inf).logsumexp(1)
 
     def _any(self, code: Tensor) -> bool:
-        return self.space.size is None or self.space.size > 1
+        return self.space.several
 
-    def learn(self, code: Tensor) -> None:
-        if self._learner is not None:
-            self._learner.learn(code)
+    def adapted_to(self, code: Tensor) -> Informed:
+        if self._learner is None:
+            return self
+        found = copy.copy(self)
+        found._score = found._learner = self._learner.learned(code)
+        return found
 
     def learnt(self) -> dict[str, Any]:
         return {} if self._learner is None else {"score": self._learner.table.tolist()}
@@ -121,27 +121,31 @@ class _VisitScore:
 
     def __init__(self, space: Space) -> None:
         self.space = space
-        width = space.code_width if isinstance(space, Subsets) else int(space.size or 0)
+        if space.size is None and not space.units:
+            raise ConfigurationError("score: give one, for no table holds all models of this space")
+        width = space.units or int(space.size or 0)
         device = _device(space)
         self._on = torch.full((width,), 0.5, dtype=torch.float64, device=device)
         self._seen = torch.ones((), dtype=torch.float64, device=device)
 
     @property
     def table(self) -> Tensor:
-        if isinstance(self.space, Subsets):
+        if self.space.units:
             return (self._on / (self._seen - self._on)).log()
         return (self._on / self._on.sum()).log()
 
-    def learn(self, code: Tensor) -> None:
-        if isinstance(self.space, Subsets):
-            self._on = self._on + code.sum(0)
+    def learned(self, code: Tensor) -> _VisitScore:
+        found = copy.copy(self)
+        if self.space.units:
+            found._on = self._on + code.sum(0)
         else:
             one = torch.ones(len(code), dtype=self._on.dtype, device=code.device)
-            self._on = self._on.index_add(0, self.space.index(code), one)
-        self._seen = self._seen + len(code)
+            found._on = self._on.index_add(0, self.space.index(code), one)
+        found._seen = self._seen + len(code)
+        return found
 
     def __call__(self, code: Tensor) -> Tensor:
-        if isinstance(self.space, Subsets):
+        if self.space.units:
             return code.to(self._on.dtype) @ self.table
         return self.table[self.space.index(code)]
 

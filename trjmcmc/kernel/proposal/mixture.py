@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -25,6 +26,7 @@ class MixtureProposal(IndexProposal):
 
     Example:
         >>> from trjmcmc import Subsets
+        >>> from trjmcmc.kernel import Fixed, Neighbours
         >>> space = Subsets(["a", "b", "c"], of="beta")
         >>> both = MixtureProposal([Neighbours(space), Fixed(space)], [0.9, 0.1])
         >>> new, ratio = both.propose(torch.zeros(4, 3).long(), torch.Generator())
@@ -57,9 +59,10 @@ class MixtureProposal(IndexProposal):
         ]
         return torch.stack(terms).logsumexp(0)
 
-    def learn(self, code: Tensor) -> None:
-        for proposal in self.proposals:
-            proposal.learn(code)
+    def adapted_to(self, code: Tensor) -> MixtureProposal:
+        found = copy.copy(self)
+        found.proposals = [proposal.adapted_to(code) for proposal in self.proposals]
+        return found
 
     def learnt(self) -> dict[str, Any]:
         found: dict[str, Any] = {}

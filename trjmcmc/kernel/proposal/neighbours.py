@@ -7,8 +7,6 @@ from torch import Tensor
 
 from ...errors import ConfigurationError
 from ...space.base import Space
-from ...space.counts import Counts
-from ...space.subsets import Subsets
 from .base import IndexProposal, check_neighbours
 
 
@@ -21,7 +19,7 @@ class Neighbours(IndexProposal):
     propose the current model.
 
     Arguments:
-        space: :class:`~trjmcmc.Subsets` or :class:`~trjmcmc.Counts`.
+        space: A space of items: :class:`~trjmcmc.Subsets`, :class:`~trjmcmc.Counts`.
         swap: Share of the proposals that exchange a unit that is on for one that is off.
 
     Raises:
@@ -39,8 +37,7 @@ class Neighbours(IndexProposal):
 
     def __init__(self, space: Space, *, swap: float = 0.0) -> None:
         check_neighbours(space, "Neighbours")
-        assert isinstance(space, Subsets | Counts)
-        if not 0 <= swap < 1 or (swap and not isinstance(space, Subsets)):
+        if not 0 <= swap < 1 or (swap and space.several and not space.units):
             raise ConfigurationError(
                 f"swap: expected a share in [0, 1), and 0 unless the space is Subsets, got {swap}"
             )
@@ -52,43 +49,10 @@ class Neighbours(IndexProposal):
         self.space, self.swap = space, swap
 
     def sample(self, code: Tensor, generator: torch.Generator) -> Tensor:
-        c, device, space = len(code), code.device, self.space
-        if isinstance(space, Counts):
-            (low, levels), kinds = space.levels(), space.code_width
-            move = torch.randint(0, 2 * kinds, (c, 1), generator=generator, device=device)
-            step = torch.zeros_like(code).scatter(1, move // 2, 2 * (move % 2) - 1)
-            return (code + step).clamp(low, low + levels - 1)
-        if not space.code_width:
-            return code
-        unit = torch.randint(0, code.shape[1], (c, 1), generator=generator, device=device)
-        flipped = code.scatter(1, unit, 1 - code.gather(1, unit))
-        if not self.swap:
-            return flipped
-        u = torch.rand(c, 1, generator=generator, device=device)
-        noise = torch.rand(code.shape, generator=generator, device=device)
-        on = (noise + 2 * code).argmax(1, keepdim=True)  # a random one of those that are on
-        off = (noise - 2 * code).argmax(1, keepdim=True)
-        swapped = code.scatter(1, on, 0).scatter(1, off, 1)
-        mixed = (code.amin(1) < code.amax(1))[:, None]
-        return torch.where(u < self.swap, torch.where(mixed, swapped, code), flipped)
+        return self.space.random_neighbour(code, generator, swap=self.swap)
 
     def log_prob(self, new: Tensor, code: Tensor) -> Tensor:
-        zero = torch.zeros(len(code), device=code.device)
-        if isinstance(self.space, Counts):
-            low, levels = self.space.levels()
-            step, each = (new - code).abs().sum(1), 0.5 / code.shape[1]
-            ends = ((code == low).long() + (code == low + levels - 1).long()).sum(1)
-            chance = torch.where(step == 1, each, torch.where(step == 0, each * ends, zero))
-            return chance.log()
-        if not self.space.code_width:
-            return zero
-        units, on = code.shape[1], code.sum(1)
-        gap = (new - code).abs().sum(1)
-        pairs = on * (units - on)
-        one, two = (1 - self.swap) / units, self.swap / pairs.clamp(min=1)
-        balanced = (gap == 2) & (new.sum(1) == on)
-        none = torch.where((gap == 0) & (pairs == 0), self.swap, zero)
-        return torch.where(gap == 1, one, torch.where(balanced, two, none)).log()
+        return self.space.log_neighbour(new, code, swap=self.swap)
 
     def propose(self, code: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         return self.sample(code, generator), torch.zeros(len(code), device=code.device)  # symmetric

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -9,7 +10,6 @@ import torch
 from torch import Tensor
 
 from ...errors import ConfigurationError
-from ...space.subsets import Subsets
 from ...target.units import check_absent_is_zero
 from ...transport.laplace import Laplace
 from .walk import Walk, n_swaps, scan, units_of
@@ -44,7 +44,7 @@ class SweepWalk(Walk):
 
     Source:
         Sweep operator: Goodnight (1979), https://doi.org/10.1080/00031305.1979.10482685;
-        surrogate transitions: Liu (2001), section 9.4.3
+        walks under a score: Liu (2001), section 9.4.3
 
     Example:
         >>> from trjmcmc import problems
@@ -59,7 +59,7 @@ class SweepWalk(Walk):
 
     def __init__(self, flow: Laplace, *, scans: int = 1) -> None:
         space = flow.space
-        if not isinstance(space, Subsets) or not space.code_width:
+        if not space.units:
             raise ConfigurationError("SweepWalk: expected a space of Subsets with items to choose")
         if scans < 1:
             raise ConfigurationError(f"scans: expected 1 or more, got {scans}")
@@ -86,14 +86,15 @@ class SweepWalk(Walk):
         if not self._expanded:
             self._expand(self._centre)
 
-    def learn(self, code: Tensor) -> None:
-        """Expand around the median probability model of the visits so far."""
-        self._on += code.sum(0)
-        self._seen += len(code)
-        centre = (self._on > 0.5 * self._seen).long()
+    def adapted_to(self, code: Tensor) -> SweepWalk:
+        """Expanded around the median probability model of the visits so far."""
+        found = copy.copy(self)
+        found._on, found._seen = self._on + code.sum(0), self._seen + len(code)
+        centre = (found._on > 0.5 * found._seen).long()
         if not torch.equal(centre, self._centre):
-            self._centre = centre
-            self._expand(centre)
+            found._centre = centre
+            found._expand(centre)
+        return found
 
     def learnt(self) -> dict[str, Any]:
         return {"centre": self._centre.tolist()}

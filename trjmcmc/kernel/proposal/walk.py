@@ -10,7 +10,6 @@ from torch import Tensor
 
 from ...errors import ConfigurationError
 from ...space.base import Space
-from ...space.counts import Counts
 from .base import IndexProposal
 from .informed import Score
 from .neighbours import Neighbours
@@ -30,7 +29,7 @@ class Walk(IndexProposal):
     def log_prob(self, new: Tensor, code: Tensor) -> Tensor:
         raise ConfigurationError(
             f"{type(self).__name__}: its probabilities are known in ratios only; mix it with "
-            "others as kernels (trj.kernel.Cycle or Mixture) and not in a MixtureProposal"
+            "others as kernels (trj.kernel.Cycle or MixtureKernel) and not in a MixtureProposal"
         )
 
 
@@ -58,8 +57,8 @@ class ScoreWalk(Walk):
         ConfigurationError: The space has no neighbours; ``steps`` below 1.
 
     Source:
-        Surrogate transitions: Liu, "Monte Carlo Strategies in Scientific Computing" (2001),
-        section 9.4.3
+        Such walks ("surrogate transitions" there): Liu, "Monte Carlo Strategies in Scientific
+        Computing" (2001), section 9.4.3
 
     Example:
         >>> from trjmcmc import Subsets
@@ -75,7 +74,7 @@ class ScoreWalk(Walk):
             raise ConfigurationError(f"steps: expected 1 or more, got {steps}")
         self._near = Neighbours(space)
         self.space, self.score = space, score
-        units = 2 * space.code_width if isinstance(space, Counts) else space.code_width
+        units = space.units or 2 * space.code_width
         self.steps = steps or units + n_swaps(units)
 
     def propose(self, code: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -93,7 +92,7 @@ class ScoreWalk(Walk):
         return new, torch.where(first == last, 0.0, first - last)
 
     def _moves(self, code: Tensor, generator: torch.Generator) -> list[int | None]:
-        if isinstance(self.space, Counts):
+        if not self.space.units:
             return [None] * self.steps
         return scan(code.shape[1], self.steps, generator)
 

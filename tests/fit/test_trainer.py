@@ -1,0 +1,101 @@
+import dataclasses
+import math
+import time
+
+import pytest
+import torch
+
+import trjmcmc as trj
+from tests import toys
+from trjmcmc.draws import Pool
+from trjmcmc.fit.policy import TrainerPolicy, TrainingPolicy
+from trjmcmc.fit.standardise import moments
+from trjmcmc.fit.trainer import Trainer
+from trjmcmc.pilot.policy import AuditPolicy, SurveyPolicy
+
+SMALL = TrainerPolicy(
+    most_mends=0,
+    training=TrainingPolicy(window_steps=10),
+    survey=SurveyPolicy(
+        mode_draws=100,
+        audit=AuditPolicy(most_particles=100, scored_draws=200, draws_per_model=2000),
+    ),
+)
+
+
+@pytest.fixture
+def trainer(generator):
+    target = toys.gaussians()
+    return Trainer(target, trj.CosmicFlow(target.space, seed=1), generator, policy=SMALL)
+
+
+def quick(trainer, **settings):
+    return trainer.fit(steps=20, batch=64, audit=1, progress=False, **settings)
+
+
+def test_what_was_fitted_does_not_change(trainer):
+    first = quick(trainer)
+    assert first is trainer.fitted and first.map is trainer.transport
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        first.score = None
+    before = dataclasses.replace(first)
+    second = quick(trainer)
+    assert second is not first and second.trace is not first.trace
+    assert second.audit is first.audit  # it is kept
+    for field in dataclasses.fields(first):
+        assert getattr(first, field.name) is getattr(before, field.name)
+    kept = trainer.keep(dataclasses.replace(second, score=None))
+    assert trainer.fitted is kept and kept.score is None and second.score is not None
+
+
+def test_numbers_of_a_fit_are_those_of_its_policy(trainer):
+    fitted = quick(trainer)
+    assert fitted.trace.step == [10, 20]
+    assert fitted.audit.particles == 100
+    shortfall = fitted.audit.shortfall(trainer.transport)
+    assert shortfall.shape == (3, 200)
+
+
+def test_draws_from_elsewhere_join_in(trainer, generator, monkeypatch):
+    seen = []
+    covering = trainer._covering
+    monkeypatch.setattr(trainer, "_covering", lambda pool: (seen.append(pool), covering(pool))[1])
+    quick(trainer)
+    alone = len(seen[0].code)
+    code = torch.arange(3).repeat(50)[:, None]
+    theta = torch.randn(150, 3, generator=generator)
+    extra = Pool(code, theta, torch.zeros(150, dtype=torch.float64))
+    seen.clear()
+    quick(trainer, extra=extra)
+    assert alone == 6000 and len(seen[0].code) == alone + 150
+
+
+def test_a_deadline_holds_as_long_as_it_is_set(trainer):
+    later = time.monotonic() + 1000
+    with trainer.within(later):
+        assert trainer.deadline == later
+        with pytest.raises(KeyError), trainer.within(0.0):
+            raise KeyError
+        assert trainer.deadline == later
+    assert trainer.deadline == math.inf
+
+
+def test_too_few_draws_tell_no_scale():
+    code = torch.zeros(40, 1, dtype=torch.long)
+    theta = torch.arange(40.0)[:, None].repeat(1, 2)
+    active = torch.tensor([[True, False]])
+    pool = Pool(code, theta, torch.zeros(40))
+    loc, scale = moments(pool, code[:1], active)
+    assert loc.tolist() == [[19.5, 0.0]]
+    assert scale.tolist() == [[pytest.approx(float(theta[:, 0].std())), 1.0]]
+    few = Pool(code, theta.div(4, rounding_mode="floor"), torch.zeros(40))
+    assert moments(few, code[:1], active)[1].tolist() == [[1.0, 1.0]]
+    none = code[:1] + 1
+    assert moments(pool, none, active)[0].tolist() == [[0.0, 0.0]]
+
+
+def test_the_old_name_of_the_trainer_warns():
+    with pytest.warns(FutureWarning, match="trj.fit.Trainer"):
+        assert trj.fit.Recipe is Trainer
+    with pytest.raises(AttributeError, match="no attribute"):
+        _ = trj.fit.Recipes

@@ -1,0 +1,103 @@
+"""Stopping rules, in simulated time."""
+
+import math
+import sys
+import warnings
+
+import pytest
+import torch
+
+import trjmcmc as trj
+from tests import toys
+from tests.clock import simulated
+from trjmcmc.draws import Recorder
+from trjmcmc.errors import TRJWarning
+from trjmcmc.run.choose import Chooser
+from trjmcmc.run.policy import Policy, RoundPolicy, StoppingPolicy
+from trjmcmc.run.stop import Stop, Verdict
+
+
+@pytest.fixture
+def time():
+    with simulated() as found:
+        yield found
+
+
+def recorded(draws, chains=200, seed=0):
+    """Independent draws of a fair model indicator."""
+    generator = torch.Generator().manual_seed(seed)
+    code = torch.randint(2, (draws, chains, 1), generator=generator)
+    theta = torch.zeros(chains, 2)
+    recorder = Recorder(draws, code[0], theta, 1)
+    for here in code:
+        recorder.keep(here, theta, torch.randn(chains, generator=generator))
+    return recorder
+
+
+def test_a_run_stops_by_precision_or_by_time(time):
+    space = toys.gaussians().space
+    assert Stop(space, {"probability": 0.1}).error == 0.1
+    stop = Stop(space, {"probability": 0.01}, deadline=10.0)
+    assert stop(recorded(10)) is Verdict.GO_ON  # too short to say
+    stop = Stop(space, {"probability": 0.01}, deadline=10.0)
+    assert stop(recorded(100)) is Verdict.PRECISE and stop.reached  # .5 / sqrt(20 000) = .0035
+    stop = Stop(space, {"probability": 0.001}, deadline=10.0)
+    assert stop(recorded(100)) is Verdict.GO_ON and not stop.reached
+    time.seconds = 10.0
+    assert stop(recorded(100)) is Verdict.LATE
+
+
+@pytest.mark.parametrize(("now", "verdict"), [(19.9, Verdict.GO_ON), (20.1, Verdict.RETHINK)])
+def test_a_run_looks_back_once_in_twice_the_time_it_hoped_for(now, verdict, time):
+    stop = Stop(toys.gaussians().space, {"probability": 0.001})
+    stop.look_back(10.0, 0.001)
+    time.seconds = now
+    assert stop(recorded(100)) is verdict
+    if verdict is Verdict.RETHINK:  # .0035 is 3.5 times too large: 12.5 times as long
+        assert stop.seconds_to_go == pytest.approx(20.1 * 11.5, rel=0.2)
+        assert stop(recorded(100)) is Verdict.GO_ON
+
+
+@pytest.mark.parametrize(("hoped", "after"), [(1.0, 10.0), (1000.0, 30.0)])
+def test_it_looks_back_neither_too_early_nor_too_late(hoped, after, time):
+    """Not within ten seconds, and within a tenth of the time left."""
+    stop = Stop(toys.gaussians().space, None, deadline=300.0)
+    stop.look_back(hoped, 0.01)
+    time.seconds = after - 0.1
+    assert stop(recorded(30)) is Verdict.GO_ON
+    time.seconds = after + 0.1
+    assert stop(recorded(30)) is Verdict.RETHINK
+
+
+def test_messages_say_how_far_a_run_is(time):
+    stop = Stop(
+        toys.gaussians().space, {"probability": 0.001}, policy=StoppingPolicy(message_seconds=0)
+    )
+    time.seconds = 10.0
+    stop(recorded(100))
+    assert "probability ±" in stop.progress and "s left" in stop.progress
+    stop = Stop(toys.gaussians().space, None, deadline=25.0)
+    stop(recorded(100))
+    assert stop.progress == "about 15 s left"
+    assert Stop(toys.gaussians().space, None).so_far() is Verdict.GO_ON
+    assert math.isinf(Stop(toys.gaussians().space, None).deadline)
+
+
+@pytest.mark.parametrize("price", [1.0, math.inf])
+def test_a_run_further_off_than_hoped_trains_if_that_is_sooner(price, monkeypatch, capsys):
+    """Sampling shows that the precision is far off: the map is trained, and the run begins anew."""
+    policy = Policy(
+        training=RoundPolicy(first_round_steps=60, rounds=1),
+        stopping=StoppingPolicy(look_back_seconds=0.5),
+    )
+    monkeypatch.setattr(Chooser, "_train", lambda self, best, steps=None: best)
+    monkeypatch.setattr(Chooser, "training_price", lambda self: price)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)  # bars want a terminal
+    sampler = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1, policy=policy)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TRJWarning)
+        result = sampler.run(2000, chains=64, until={"probability": 1e-5})
+    trained = price < math.inf
+    assert ("sample, set aside to train first" in capsys.readouterr().err) is trained
+    assert result.report.plan.rounds == ([60] if trained else [])
+    assert ("jump" in result.report.acceptance) is trained

@@ -1,0 +1,213 @@
+"""How pilot runs are planned: sizes, shares of the time, and what chose each number.
+
+Numbers that guard arithmetic stand where they are used; thresholds that reports promise stand in
+:mod:`trjmcmc.pilot.report`. What no measurement chose says what it trades off.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class MovePolicy:
+    """How the chains of one temperature of a tempered run move.
+
+    Attributes:
+        log_length_sd: Standard deviation of the log length of a walk. Wide, so that some walks fit
+            a narrow mode and some a broad one; wider wastes more of them.
+        difference_share: Share of the walks along the difference of two particles, which leads
+            between modes; the others go along the covariance, which fits one mode.
+        whole_difference_share: Share of the former that are as long as the difference itself: only
+            those arrive in the other mode.
+        difference_noise: Noise beside a difference, in units of a walk along the covariance:
+            particles of one line would never leave it.
+        trajectory_gain: Factor by which a trajectory must outdo a walk in the worst coordinate to
+            replace every other one. Measured 4 to 60 on factor analysis (errors ten times
+            smaller), below 1 on coal mining (nothing gained).
+    """
+
+    log_length_sd: float = 1.0
+    difference_share: float = 0.5
+    whole_difference_share: float = 0.3
+    difference_noise: float = 0.02
+    trajectory_gain: float = 2.0
+
+
+@dataclass(frozen=True)
+class TemperingPolicy:
+    """How a tempered sequential Monte Carlo run spends memory, evaluations and time.
+
+    Attributes:
+        most_stored_points: Points kept over all models and temperatures, about: memory against the
+            error of what is weighed from them.
+        most_stored_numbers: Numbers of all kept points beyond which every other point is dropped
+            (float32: half a gigabyte).
+        usual_temperatures: Temperatures that a run takes, for planning ahead: more of them keep
+            fewer points of each and leave less time for each.
+        fewest_temperatures_ahead: Temperatures that a limited run reckons with to the end at least.
+        fewest_moves: Moves at each temperature where time is short, at least: resampled points
+            that hardly move are copies.
+        polish_rounds: Rounds of moves at temperature 1 after the first.
+        polish_rounds_within_budget: The same where evaluations are limited.
+        gradient_price: Evaluations that a gradient costs until its price is measured.
+        most_leapfrog_steps: Leapfrog steps of a trajectory; its length is uniform from half of it.
+        walks_a_trajectory: Walks that are given up for a trajectory: about its price.
+        trajectory_acceptance: Acceptance rate to which the step of trajectories is tuned: lower
+            means longer steps, more of them refused.
+        moves: How chains move.
+    """
+
+    most_stored_points: int = 4_000_000
+    most_stored_numbers: float = 128_000_000
+    usual_temperatures: int = 20
+    fewest_temperatures_ahead: int = 4
+    fewest_moves: int = 2
+    polish_rounds: int = 3
+    polish_rounds_within_budget: int = 1
+    gradient_price: float = 3.0
+    most_leapfrog_steps: int = 8
+    walks_a_trajectory: int = 5
+    trajectory_acceptance: float = 0.75
+    moves: MovePolicy = MovePolicy()
+
+
+@dataclass(frozen=True)
+class AuditPolicy:
+    """How large an audit is, and how much of it scores a map.
+
+    Attributes:
+        particles_in_all: Chains of the first round, shared by all models and replicates. Four
+            replicates of 1000 particles give the log evidences of factor analysis to .1 in 18 s.
+        fewest_particles: Of them a model and replicate, however many models there are.
+        most_particles: The same, however few: more rounds follow where halves disagree.
+        moves: Moves of each chain at each temperature: fewer need more temperatures, more wait
+            longer at each.
+        relevant_probability: Posterior probability from which the halves of a model must agree:
+            rarer models would take most of the time and change no answer.
+        longest_seconds: Seconds of audit after which it does not grow again: a user waits.
+        scored_draws: Held-out draws a model that score a map: the share that it covers is then
+            known to .4 percent.
+        draws_per_model: Draws a model for training.
+        draws_in_all: Draws for training, all models together: memory.
+        tempering: How its runs are planned.
+    """
+
+    particles_in_all: int = 24_000
+    fewest_particles: int = 100
+    most_particles: int = 1000
+    moves: int = 30
+    relevant_probability: float = 0.01
+    longest_seconds: float = 120.0
+    scored_draws: int = 4000
+    draws_per_model: int = 50_000
+    draws_in_all: int = 1_000_000
+    tempering: TemperingPolicy = TemperingPolicy()
+
+    def particles(self, runs: int) -> int:
+        """Chains of each of so many runs in the first round."""
+        each = self.particles_in_all // max(runs, 1)
+        return min(self.most_particles, max(self.fewest_particles, each))
+
+
+@dataclass(frozen=True)
+class SurveyPolicy:
+    """How audits are sized by the price of a likelihood and by the time left.
+
+    Attributes:
+        particles_in_all: Particles of a survey, shared by all models and replicates: a tenth of an
+            audit's, since it decides only where to start and what to train.
+        fewest_particles: Of them a model and replicate, at least where time allows; an audit of
+            visited models that could not have as many is not made.
+        most_particles: The same at most.
+        moves: Moves of each particle at each temperature.
+        longest_seconds: Seconds that a survey takes where likelihoods are expensive, about.
+        time_share: Share of the time of a limited run that a survey takes.
+        planned_temperatures: Temperatures, the prior included, that a limited audit is planned for.
+        overhead: Price of a tempered run over that of its likelihoods alone, gradients included.
+        priced_evaluations: Evaluations whose price is taken, in one batch as large as the chains'.
+        mode_draws: Draws of a model in which modes are searched: a mode of one percent has 20.
+        fewest_mode_draws: The same once ``mode_share`` of the time left is spent.
+        mode_share: Share of the time left in which modes are searched in so many draws.
+        most_visited_models: Models of a large space that are audited; each takes its time.
+        visited_share: Share of the visits from which a model of a large space is audited.
+        draws_per_second: Draws of an audit taken for training for each second left: as many as a
+            fit in that time can learn from.
+        fewest_draws_per_model: The same a model, however short the time.
+        audit: How audits are planned.
+    """
+
+    particles_in_all: int = 2400
+    fewest_particles: int = 25
+    most_particles: int = 300
+    moves: int = 20
+    longest_seconds: float = 60.0
+    time_share: float = 0.2
+    planned_temperatures: int = 9
+    overhead: float = 4.0
+    priced_evaluations: int = 256
+    mode_draws: int = 2000
+    fewest_mode_draws: int = 200
+    mode_share: float = 0.03
+    most_visited_models: int = 8
+    visited_share: float = 0.02
+    draws_per_second: float = 10_000
+    fewest_draws_per_model: int = 100
+    audit: AuditPolicy = AuditPolicy()
+
+    def particles(self, runs: int) -> int:
+        """Particles of each of so many runs of a survey."""
+        each = self.particles_in_all // max(runs, 1)
+        return min(self.most_particles, max(self.fewest_particles, each))
+
+
+@dataclass(frozen=True)
+class ScreeningPolicy:
+    """How prior draws climb, and how what lies about a summit is weighed.
+
+    With these numbers 40 000 draws met the lost mode of 9 of 10 runs in 3 to 10 dimensions, with
+    its mass right to a few percent, and nothing on five problems where none was lost
+    (``benchmarks/alarms.py`` times the climbs).
+
+    Attributes:
+        kept_draws: Draws of the most mass, or that have climbed highest, held against the maps.
+        first_lengths: Lengths tried in the one step that every draw makes, in units of half the
+            draws' spread: few, since all pay for them.
+        lengths: Lengths tried in a later step, in units of the last one.
+        climbing_share: Share of a batch that goes on after that step, but ``kept_draws`` at least.
+        climbing_steps: Further steps of these.
+        summit_steps: Further steps of the highest.
+        walkers: Chains that walk about a summit: their spread is its extent.
+        walker_steps: Steps of each.
+        recorded_steps: The last of them, whose points are kept.
+        first_walk: Length of the first of them in units of the prior's spread: short, since a
+            narrow mode is what was lost.
+        growth: Factor on that length after a step that was taken.
+        shrinkage: The same after one that was not; with ``growth``, 29 % are taken.
+        weighing_draws: Draws of a normal by which what lies about a summit is weighed.
+        weighing_width: Width of that normal over that of the walkers' points: wider costs draws,
+            narrower misses the tails.
+        neighbourhood_sds: Standard deviations of a squared distance within which a point of the
+            run's chains belongs to the summit.
+        known_fraction: Fraction of the share it should have among the run's points from which
+            they know the summit.
+        named_parameters: Parameters, and entries of each, that name a place.
+    """
+
+    kept_draws: int = 512
+    first_lengths: tuple[float, ...] = (1.0, 0.25)
+    lengths: tuple[float, ...] = (4.0, 1.0, 0.25, 0.06, 0.015)
+    climbing_share: float = 1 / 8
+    climbing_steps: int = 2
+    summit_steps: int = 12
+    walkers: int = 256
+    walker_steps: int = 80
+    recorded_steps: int = 30
+    first_walk: float = 0.01
+    growth: float = 1.3
+    shrinkage: float = 0.9
+    weighing_draws: int = 2048
+    weighing_width: float = 1.3
+    neighbourhood_sds: float = 3.0
+    known_fraction: float = 0.1
+    named_parameters: int = 3

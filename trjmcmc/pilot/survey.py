@@ -1,0 +1,247 @@
+"""Pilot runs sized by the price of a likelihood and the time left, and the modes they show."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+
+import torch
+from torch import Tensor
+
+from .. import clock
+from ..draws import Pool
+from ..errors import (
+    BudgetError,
+    ConvergenceError,
+    ConvergenceWarning,
+    UnreachableError,
+    warn_user,
+)
+from ..space.codes import distinct
+from ..target.target import Target
+from .audit import REPLICATES, Audit
+from .modes import Modes, find_modes
+from .policy import SurveyPolicy
+
+FEWEST_PARTICLES, FEWEST_MOVES = 4, 3  # of an audit, however few evaluations it may take
+
+
+class PilotRuns:
+    """Audits of a target's models that are sized by what they may cost.
+
+    Arguments:
+        target: The target.
+        generator: Source of randomness.
+        policy: Sizes and shares of the time.
+
+    Example:
+        >>> from trjmcmc import problems
+        >>> target = problems.sinh_arcsinh()
+        >>> pilot = PilotRuns(target, torch.Generator().manual_seed(0))
+        >>> audit = pilot.survey(target.space.enumerate())
+        >>> audit.particles, audit.moves, [len(m) for m in pilot.modes(audit)]
+        (300, 20, [1, 1])
+    """
+
+    def __init__(
+        self, target: Target, generator: torch.Generator, policy: SurveyPolicy = SurveyPolicy()
+    ) -> None:
+        self.target, self.generator, self.policy = target, generator, policy
+        self._last: Audit | None = None  # unfinished where a likelihood failed on the way
+
+    def price(self, codes: Tensor) -> float:
+        """Seconds of one evaluation, in batches as large as chains make them.
+
+        Arguments:
+            codes: Models that take turns, shape (M, L).
+        """
+        n = self.policy.priced_evaluations
+        code = codes[torch.arange(n, device=codes.device) % len(codes)]
+        theta = self.target.sample_prior(code, self.generator)
+        theta = torch.where(theta.isfinite(), theta, 0.0)
+        begun = clock.now()
+        with torch.no_grad():
+            self.target.log_joint(code, theta)
+        return max(clock.now() - begun, 1e-9) / n
+
+    # ---- audits -----------------------------------------------------------------------------
+
+    def survey(
+        self, codes: Tensor, *, deadline: float = math.inf, progress: bool = False
+    ) -> Audit | None:
+        """A first, small audit of a few models, which a fit lets grow.
+
+        Arguments:
+            codes: Models, shape (M, L).
+            deadline: Time by :func:`trjmcmc.clock.now` by which it is over, about.
+            progress: Show a bar.
+
+        Returns:
+            None, with a warning, where a posterior can't be reached.
+        """
+        policy = self.policy
+        seconds = min(policy.longest_seconds, (deadline - clock.now()) / policy.overhead)
+        most, moves = self._sizes_within(seconds / self.price(codes), len(codes), policy.moves)
+        audit = Audit(
+            self.target,
+            codes,
+            particles=min(policy.particles(REPLICATES * len(codes)), most),
+            moves=moves,
+            generator=self.generator,
+            policy=policy.audit,
+        )
+        return audit if self.grow(audit, 0, deadline=deadline, progress=progress) else None
+
+    def planned(
+        self,
+        codes: Tensor,
+        *,
+        particles: int | None = None,
+        moves: int | None = None,
+        evaluations: int | None = None,
+        deadline: float = math.inf,
+    ) -> Audit:
+        """The last audit if it is of these models and as large as is asked for, or a new one.
+
+        Arguments:
+            codes: Models, shape (M, L).
+            particles: Chains a model and replicate, or None.
+            moves: Moves of each at each temperature, or None.
+            evaluations: Most evaluations, about, or None.
+            deadline: Time by :func:`trjmcmc.clock.now` by which its first round has to be over,
+                about.
+        """
+        usual = self.policy.audit
+        sizes = particles, moves or usual.moves
+        if evaluations is not None:
+            sizes = self._sizes_within(evaluations, len(codes), moves or usual.moves)
+        known = self._last
+        if known is not None and torch.equal(known.code, codes):
+            asked = particles is not None or moves is not None or evaluations is not None
+            if not asked or (known.particles, known.moves) == sizes:
+                return known
+        if particles is None and evaluations is None and math.isfinite(deadline):
+            seconds = (deadline - clock.now()) / self.policy.overhead
+            affordable = seconds / self.price(codes)
+            fewer = self._sizes_within(affordable, len(codes), moves or usual.moves)
+            if fewer[0] < usual.particles(REPLICATES * len(codes)):
+                sizes = fewer
+        particles, moves = sizes
+        return Audit(
+            self.target,
+            codes,
+            particles=particles,
+            moves=moves,
+            generator=self.generator,
+            policy=usual,
+        )
+
+    def grow(
+        self,
+        audit: Audit,
+        budget: int | None,
+        *,
+        limit: int | None = None,
+        deadline: float = math.inf,
+        progress: bool = False,
+    ) -> bool:
+        """Let an audit grow; False, with a warning, where a posterior can't be reached.
+
+        Arguments as of :meth:`trjmcmc.fit.Audit.grow`.
+        """
+        self._last = audit
+        try:
+            audit.grow(budget, limit=limit, deadline=deadline, progress=progress)
+        except (UnreachableError, ConvergenceError, BudgetError) as error:
+            self._last = None
+            warn_user(f"no pilot run and no audit: {error}", ConvergenceWarning)
+            return False
+        return True
+
+    def interrupted(self) -> Audit | None:
+        """The last audit, if it has finished a round."""
+        return self._last if self._last is not None and self._last.rounds else None
+
+    def enlarge(
+        self, audit: Audit, gap: float, *, deadline: float = math.inf, progress: bool = False
+    ) -> None:
+        """Run again, with twice the particles, models whose halves differ.
+
+        Arguments:
+            audit: The audit, changed in place.
+            gap: Difference of the halves' log evidences from which a model is run again, nats.
+            deadline: Time by :func:`trjmcmc.clock.now` by which it must be expected to be done.
+            progress: Show a bar.
+        """
+        with suppress(UnreachableError, ConvergenceError, BudgetError):
+            doubtful = ((audit.gap > gap) & audit.matters).nonzero()[:, 0]
+            audit.enlarge(doubtful, deadline=deadline, progress=progress)
+
+    def of_visited(
+        self, visited: Tensor, *, seconds: float = math.inf, progress: bool = False
+    ) -> Audit | None:
+        """An audit of the models of a large space that chains visit most.
+
+        Arguments:
+            visited: Models of posterior draws, shape (N, L).
+            seconds: That it may take, about.
+            progress: Show a bar.
+
+        Returns:
+            None where no model is visited often, a posterior can't be reached, or the time would
+            allow but a poor one.
+        """
+        policy = self.policy
+        models, _, counts = distinct(visited)
+        order = counts.argsort(descending=True)[: policy.most_visited_models]
+        codes = models[order[counts[order] >= policy.visited_share * len(visited)]]
+        if not len(codes):
+            return None
+        particles: int | None = None
+        moves: int | None = None
+        if seconds < math.inf:
+            limit = int(max(0.0, seconds) / (policy.overhead * self.price(codes)))
+            particles, moves = self._sizes_within(limit, len(codes), policy.moves)
+            if particles < policy.fewest_particles:
+                return None
+            particles = min(particles, policy.most_particles)
+        audit = Audit(
+            self.target,
+            codes,
+            particles=particles,
+            moves=moves,
+            generator=self.generator,
+            policy=policy.audit,
+        )
+        try:
+            audit.grow(0, deadline=clock.now() + seconds, progress=progress)
+        except (UnreachableError, ConvergenceError):
+            return None
+        return None if audit.hurried else audit
+
+    def _sizes_within(self, evaluations: float, models: int, moves: int) -> tuple[int, int]:
+        """Particles and moves of an audit that takes about so many evaluations."""
+        runs = models * REPLICATES * self.policy.planned_temperatures
+        each = max(0.0, evaluations) / runs
+        moves = min(moves, max(FEWEST_MOVES, round(each**0.5)))
+        return max(FEWEST_PARTICLES, int(each / (1 + moves))), moves
+
+    # ---- what they show ---------------------------------------------------------------------
+
+    def draws(self, audit: Audit, deadline: float = math.inf) -> Pool:
+        """Draws of an audit to train on, fewer where the time until a deadline is short."""
+        if math.isinf(deadline):
+            return audit.pool()
+        left = max(0.0, deadline - clock.now())
+        fewest = self.policy.fewest_draws_per_model * len(audit.code)
+        return audit.pool(max(fewest, self.policy.draws_per_second * left))
+
+    def modes(self, audit: Audit, deadline: float = math.inf) -> tuple[Modes, ...]:
+        """The modes of each audited model, among fewer draws once time gets short."""
+        found, policy = [], self.policy
+        until = clock.part_of_the_time_left(policy.mode_share, deadline)
+        for m, active in enumerate(self.target.space.active(audit.code)):
+            draws = policy.mode_draws if clock.now() < until else policy.fewest_mode_draws
+            theta, *_ = audit.draw(torch.full((draws,), m, device=self.target.device))
+            found.append(find_modes(theta, active))
+        return tuple(found)

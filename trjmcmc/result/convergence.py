@@ -1,0 +1,167 @@
+"""Whether chains have forgotten where they began: R-hat and effective draws of all quantities."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from ..estimate.convergence import effective_draws, rank_rhats
+from ..space.base import Space
+from .indicator import MODELS_SHOWN, Mask, ModelIndicator
+
+EVERY = "(all models)"  # label of quantities that belong to no single model
+
+REST = "(other models)"  # label of those of all rare models together
+
+IN, INCLUDES = "in model ", "includes "  # first words of the indicators' names
+
+LISTED_SHARE = 0.01  # share of the draws from which a model's parameters are listed one by one
+
+QUICK_NUMBERS = 1_000_000  # numbers that a quick table takes R-hat of, all quantities together
+
+QUICK_CHAINS, QUICK_DRAWS = 128, 100  # chains, and draws a chain, of a quick table at most
+
+QUICK_LEAST_DRAWS = 20  # draws a chain of a quick table at least
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Quantities that exist in the same draws.
+
+    Attributes:
+        model: The model that they belong to, or :data:`EVERY`, or :data:`REST`.
+        names: Of the quantities.
+        x: Shape (chain, draw, Q).
+        inside: Draws at which they exist, shape (chain, draw).
+    """
+
+    model: str
+    names: list[str]
+    x: Array
+    inside: Mask
+
+    @property
+    def share(self) -> float:
+        """Share of the draws."""
+        return float(self.inside.mean())
+
+
+class Convergence:
+    """R-hat and effective draws of all that chains pass: models, log joint, parameters.
+
+    Components of an unknown number have no names, so that it is the smallest, the mean and the
+    largest of their parameters that are looked at.
+
+    Arguments:
+        indicator: Which model each draw is in.
+        names: Names of the coordinates, D.
+    """
+
+    def __init__(self, indicator: ModelIndicator, names: Sequence[str]) -> None:
+        self.indicator, self.names = indicator, names
+        self.space, self.draws = indicator.space, indicator.draws
+        self.labels = indicator.visited[:MODELS_SHOWN]
+
+    def table(self, quick: bool = False) -> pd.DataFrame:
+        """Indexed by model and quantity; ``rhat``, ``ess_bulk``, ``ess_tail``, ``share``.
+
+        Arguments:
+            quick: Take fewer draws, and R-hat alone.
+        """
+        rows, index = [], []
+        for part in self.parts(self._few() if quick else slice(None), self._step(quick)):
+            chains = slice(None) if quick else self.indicator.first
+            rhat = rank_rhats(part.x[chains], part.inside[chains])
+            if quick:
+                bulk = tail = np.full(len(rhat), math.nan)
+            else:
+                bulk, tail = effective_draws(part.x, part.inside, self.indicator.ancestor)
+            for q, name in enumerate(part.names):
+                rows.append((rhat[q], bulk[q], tail[q], part.share))
+                index.append((part.model, name))
+        columns = ["rhat", "ess_bulk", "ess_tail", "share"]
+        multi = pd.MultiIndex.from_tuples(index, names=["model", "quantity"])
+        return pd.DataFrame(rows, columns=columns, index=multi)
+
+    def _few(self) -> NDArray[np.intp]:
+        """Chains of a quick table, of independent starts."""
+        return self.indicator.first[:: -(-len(self.indicator.first) // QUICK_CHAINS)]
+
+    def _step(self, quick: bool) -> int:
+        if not quick:
+            return 1
+        shown = min(len(self.labels), round(1 / LISTED_SHARE))
+        each = QUICK_NUMBERS // (len(self._few()) * (1 + shown + self.draws.theta.shape[2] * shown))
+        return max(1, self.draws.n_draws // min(QUICK_DRAWS, max(QUICK_LEAST_DRAWS, each)))
+
+    def parts(self, chains: slice | NDArray[np.intp], step: int) -> Iterator[Part]:
+        """Quantities of every ``step``-th draw of some chains."""
+        code = self.draws.code[chains][:, ::step]
+        theta = self.draws.theta[chains][:, ::step].double().numpy()
+        height = self.draws.log_joint[chains][:, ::step].double().numpy()[..., None]
+        model = self.indicator.place[chains][:, ::step]
+        everywhere = np.ones(model.shape, dtype=bool)
+        yield Part(EVERY, ["log joint"], height, everywhere)
+        if self.space.counts:
+            yield from self._components(self.space, code, theta)
+            return
+        rest = everywhere
+        for place, label in enumerate(self.labels):
+            inside = model == place
+            if inside.mean() <= LISTED_SHARE:
+                break  # the most frequent come first
+            slots = self.space.active(self.space.code_of(label)[None])[0].numpy()
+            names = ["log joint", *(n for n, on in zip(self.names, slots, strict=True) if on)]
+            yield Part(label, names, np.concatenate([height, theta[..., slots]], 2), inside)
+            if not inside.all():
+                yield Part(EVERY, [IN + label], inside[..., None] * 1.0, everywhere)
+            rest = rest & ~inside
+        if rest.mean() > LISTED_SHARE:
+            yield Part(EVERY, [IN + REST], rest[..., None] * 1.0, everywhere)
+            yield from self._by_slot(code, theta, rest)
+        if self.space.has_named_items:
+            on = self.space.items(code.flatten(0, 1)).view(*code.shape[:2], -1).numpy()
+            yield Part(EVERY, [INCLUDES + n for n in self.space.names], on * 1.0, everywhere)
+
+    def _by_slot(self, code: torch.Tensor, theta: Array, inside: Mask) -> Iterator[Part]:
+        """Coordinates of some draws, wherever they are in use."""
+        active = self.space.active(code.flatten(0, 1)).view(*code.shape[:2], -1).numpy()
+        for slot, name in enumerate(self.names):
+            here = inside & active[..., slot]
+            if here.mean() > LISTED_SHARE:
+                yield Part(REST, [name], theta[..., slot : slot + 1], here)
+
+    def _components(self, space: Space, code: torch.Tensor, theta: Array) -> Iterator[Part]:
+        """Numbers of components, what they have in common, and the ends of what they have not."""
+        everywhere = np.ones(theta.shape[:2], dtype=bool)
+        there = space.items(code.flatten(0, 1)).view(*code.shape[:2], -1).numpy()
+        shared = np.ones(theta.shape[2], dtype=bool)
+        for place, kind in enumerate(space.kinds):
+            of = kind.name if len(space.kinds) > 1 else "components"
+            yield Part(EVERY, [f"number of {of}"], code[..., [place]].double().numpy(), everywhere)
+            slots = space.slots_of(kind).numpy()
+            shared[slots.ravel()] = False
+            on: Mask = there[..., kind.items]
+            some: Mask = np.any(on, axis=-1)
+            if not slots.size or not some.mean() > LISTED_SHARE:
+                continue
+            x, off = theta[:, :, slots], ~on[..., None]
+            ends = [
+                np.where(off, math.inf, x).min(2),
+                np.where(off, 0.0, x).sum(2) / np.maximum(on.sum(-1), 1)[..., None],
+                np.where(off, -math.inf, x).max(2),
+            ]
+            names = [self.names[s].partition("[")[0] for s in slots[0]]
+            said = [f"{word} {n}" for word in ("smallest", "mean", "largest") for n in names]
+            yield Part(EVERY, said, np.concatenate(ends, 2), some)
+        if shared.any():
+            names = [n for n, mine in zip(self.names, shared, strict=True) if mine]
+            yield Part(EVERY, names, theta[..., shared], everywhere)

@@ -1,0 +1,88 @@
+"""Parameters of the models in the user's names and units: draws and their summary."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .doubts import Doubts
+from .indicator import Mask, ModelIndicator
+
+Values = dict[str, Tensor]
+
+QUANTILES = (0.05, 0.5, 0.95)  # in a summary
+
+
+class Parameters:
+    """Draws of the parameters.
+
+    Arguments:
+        indicator: Which model each draw is in.
+        doubts: What is known against the draws, which widens errors.
+        values: Constrained parameters by name, padded to the largest model with NaN, shape
+            (chain, draw, ...), or a function that gives them when they are asked for.
+    """
+
+    def __init__(
+        self, indicator: ModelIndicator, doubts: Doubts, values: Values | Callable[[], Values]
+    ) -> None:
+        self.indicator, self.doubts, self._given = indicator, doubts, values
+
+    @cached_property
+    def values(self) -> Values:
+        """Constrained parameters by name, padded with NaN, shape (chain, draw, ...)."""
+        return self._given if isinstance(self._given, dict) else self._given()
+
+    def draws(self, label: str) -> dict[str, NDArray[np.floating]]:
+        """Draws of one model by parameter, without what it does not use, shape (n, ...)."""
+        rows = self.indicator.inside(label)
+        if not rows.any():
+            return {}
+        found = {}
+        for name, padded in self.values.items():
+            value = padded.numpy()[rows]
+            used = ~np.isnan(value[0])
+            if used.ndim and not used.any():
+                continue
+            if not used.ndim and not used:
+                continue
+            for axis in range(used.ndim):
+                other = tuple(i for i in range(used.ndim) if i != axis)
+                value = np.compress(used.any(axis=other), value, axis=axis + 1)
+            found[name] = value
+        return found
+
+    def summary(self) -> pd.DataFrame:
+        """One row a parameter and model shown; see :meth:`trjmcmc.Result.summary`."""
+        rows, index = [], []
+        for label in self.indicator.models:
+            inside = self.indicator.inside(label)
+            for name, value in self.draws(label).items():
+                for position in np.ndindex(value.shape[1:]):
+                    x = value[(slice(None), *position)]
+                    rows.append(self._describe(x, inside))
+                    suffix = f"[{', '.join(self._position(label, name, position))}]"
+                    index.append((label, name + (suffix if position else "")))
+        columns = ["mean", "sd", "mcse", "q5", "median", "q95", "ess", "note"]
+        multi = pd.MultiIndex.from_tuples(index, names=["model", "parameter"])
+        return pd.DataFrame(rows, columns=columns, index=multi)
+
+    def _describe(self, x: NDArray[np.floating], inside: Mask) -> list[Any]:
+        """A row of the summary, of draws that lie where ``inside`` (chain, draw) is True."""
+        error, ess, note = self.doubts.error_where(x, inside)
+        sd = float(x.std()) if len(x) > 1 else math.nan
+        return [float(x.mean()), sd, error, *np.quantile(x, QUANTILES), ess, note]
+
+    def _position(self, label: str, name: str, position: tuple[int, ...]) -> list[str]:
+        """The place of an entry in words: of items by name, of components counted from 1."""
+        text, space = [str(i) for i in position], self.indicator.space
+        if text and space.items_of(name):
+            text[0] = space.entry_names(space.code_of(label), name)[position[0]]
+        return text

@@ -1,0 +1,134 @@
+"""Posterior probabilities of models, items and numbers of components, in tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from ..errors import TRJError
+from ..estimate.estimate import Estimate
+from .evidences import Evidences
+
+OTHERS = "(other models)"  # label of the row of models that a table does not show
+
+SHARE_DIGITS = 12  # decimals of a share that rounding leaves alone
+
+
+class Probabilities:
+    """Tables of probabilities by the visits and by the evidences.
+
+    Arguments:
+        evidences: Evidences by several routes, and the visits that they are compared with.
+    """
+
+    def __init__(self, evidences: Evidences) -> None:
+        self.evidences, self.visits = evidences, evidences.visits
+        self.indicator = evidences.indicator
+
+    def of_models(self) -> pd.DataFrame:
+        """One row a model; see :meth:`trjmcmc.Result.model_probabilities`."""
+        labels, space = self.indicator.models, self.indicator.space
+        visits = [self.visits.of(label) for label in labels]
+        importance, combined = self.evidences.importance(labels), self.evidences.shares(labels)
+        table = pd.DataFrame(
+            {
+                "visits": [v.value for v in visits],
+                "visits_se": [v.std_error for v in visits],
+                "visits_ess": [v.ess for v in visits],
+                "importance": [i.value for i in importance],
+                "importance_se": [i.std_error for i in importance],
+                "combined": [c.value for c in combined],
+                "combined_se": [c.std_error for c in combined],
+                "note": [
+                    "; ".join(dict.fromkeys(filter(None, (v.warning, i.warning))))
+                    for v, i in zip(visits, importance, strict=True)
+                ],
+            },
+            index=pd.Index(labels, name="model"),
+        )
+        if space.size is None or len(labels) < space.size:
+            known = self.indicator.thinned(*labels)
+            left = None if known is None else (1 - known).round(SHARE_DIGITS).clip(0, 1)
+            other = self.visits.share(~self.indicator.inside_any(labels), left)
+            found = other.value, other.std_error, other.ess
+            table.loc[OTHERS] = [*found, *[math.nan] * 4, other.warning]
+        return table
+
+    def of_items(self) -> pd.DataFrame:
+        """One row an item; see :meth:`trjmcmc.Result.inclusion_probabilities`.
+
+        Raises:
+            TRJError: The space is a list of models.
+        """
+        names, _ = self.indicator.items()
+        always, never = self.indicator.space.certain()
+        index = pd.Index(names, name="item")
+        return self._of_sets(self.indicator.space.items, always, never, index)
+
+    def of_counts(self) -> pd.DataFrame:
+        """One row a kind and number; see :meth:`trjmcmc.Result.counts`.
+
+        Raises:
+            TRJError: The space has no counts.
+        """
+        space = self.indicator.space
+        if not space.counts:
+            raise TRJError(f"counts: expected a space of Counts, got {type(space).__name__}")
+        _, levels = space.levels()
+        possible = [table > -math.inf for table in space.log_priors]
+        rows = [(kind.name, n) for kind in space.kinds for n in range(kind.min, kind.max + 1)]
+        number = torch.tensor([n for _, n in rows])
+        table = self._of_sets(
+            lambda code: code.repeat_interleave(levels, dim=1) == number,
+            torch.cat([p & (p.sum() == 1) for p in possible]),
+            ~torch.cat(possible),
+            pd.MultiIndex.from_tuples(rows, names=["kind", "count"]),
+        )
+        table["prior"] = torch.cat(space.log_priors).exp().numpy()
+        return table
+
+    def to_draw(self) -> pd.DataFrame:
+        """What a picture shows: models, or of one kind of components the numbers visited."""
+        space = self.indicator.space
+        if not space.counts or len(space.kinds) > 1:
+            return self.of_models()
+        table = self.of_counts().droplevel("kind")
+        seen = table.index[table["probability"] > 0]
+        table = table.loc[seen.min() : seen.max()]
+        if self.evidences.flagged:
+            table[["combined", "combined_se"]] = np.nan
+        return table.rename(columns={"probability": "visits", "se": "visits_se"})
+
+    def _of_sets(
+        self, sets: Callable[[Tensor], Tensor], always: Tensor, never: Tensor, index: pd.Index
+    ) -> pd.DataFrame:
+        """Probabilities of sets of models.
+
+        Arguments:
+            sets: Codes, (N, L), to which of S sets hold them, (N, S) bool.
+            always, never: Sets that hold all models, and none, shape (S,) bool.
+            index: Of the table, S.
+        """
+        code = self.indicator.draws.code
+        on = sets(code.flatten(0, 1)).reshape(*code.shape[:2], -1).numpy()
+        known = (always | never).tolist()
+        sure = [Estimate(float(p), 0.0, math.inf) for p in always]
+        found = [sure[i] if yes else self.visits.share(on[..., i]) for i, yes in enumerate(known)]
+        combined = self.evidences.shares_of_sets(sets, on)
+        combined = [sure[i] if yes else combined[i] for i, yes in enumerate(known)]
+        return pd.DataFrame(
+            {
+                "probability": [e.value for e in found],
+                "se": [e.std_error for e in found],
+                "ess": [e.ess for e in found],
+                "combined": [e.value for e in combined],
+                "combined_se": [e.std_error for e in combined],
+                "note": [e.warning for e in found],
+            },
+            index=index,
+        )

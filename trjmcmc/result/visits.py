@@ -1,0 +1,133 @@
+"""Probabilities by the chains alone: shares of the draws, and acceptance of the jumps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..errors import TRJError
+from ..estimate.bartolucci import bartolucci, bartolucci_odds
+from ..estimate.estimate import Estimate
+from ..estimate.mean import MANY_CHAINS
+from ..estimate.visits import log_odds, visit_probability
+from .doubts import Doubts
+from .indicator import Mask, ModelIndicator
+
+
+class Visits:
+    """Probabilities of models by the chains.
+
+    Arguments:
+        indicator: Which model each draw is in.
+        doubts: What is known against the draws.
+        crossings: For a small space, sums of the acceptance probabilities of jumps from row to
+            column, shape (batch, M, M), and the numbers of draws they were proposed from,
+            shape (batch, M), in the order of ``space.enumerate()``.
+    """
+
+    def __init__(
+        self,
+        indicator: ModelIndicator,
+        doubts: Doubts,
+        crossings: tuple[Tensor, Tensor] | None = None,
+    ) -> None:
+        self.indicator, self.doubts, self.crossings = indicator, doubts, crossings
+        self._known: dict[str, Estimate] = {}
+
+    def of(self, label: str) -> Estimate:
+        """Probability of a model by the share of the draws in it."""
+        if label not in self._known:
+            self._known[label] = self._of(label)
+        return self._known[label]
+
+    def _of(self, label: str) -> Estimate:
+        if self.indicator.space.size == 1:
+            return Estimate(1.0, 0.0, math.inf)
+        if self.indicator.log_prior([label])[0] == -math.inf:
+            return Estimate(0.0, 0.0, math.inf, "prior probability 0")
+        return self.share(self.indicator.inside(label), self.indicator.thinned(label))
+
+    def share(self, inside: Mask, thinned: NDArray[np.float64] | None = None) -> Estimate:
+        """Share of the draws where some models are, with what is flagged in its error.
+
+        Arguments:
+            inside: Draws in them, shape (chain, draw).
+            thinned: Share of the steps of each chain, shape (chain,), where draws are thinned.
+        """
+        indicator = self.indicator
+        e = visit_probability(inside, indicator.ess, thinned, indicator.ancestor)
+        return self.doubts.share(e, inside)
+
+    @cached_property
+    def by_jumps(self) -> dict[str, Estimate]:
+        """Probabilities by the acceptance probabilities of jumps, by label; empty without them."""
+        if self.crossings is None:
+            return {}
+        indicator = self.indicator
+        labels = indicator.space.label(indicator.space.enumerate())
+        stays = self.crossings[1]
+        batches = (stays / stays.sum(1, keepdim=True)).numpy()
+        found = {}
+        for m, (label, e) in enumerate(zip(labels, bartolucci(*self.crossings), strict=True)):
+            visits = self.of(label)  # chains that have not mixed spoil both
+            inside, memory = indicator.inside(label), 1.0
+            related = indicator.draws.n_chains < MANY_CHAINS or indicator.ancestor is not None
+            if related and len(batches) > 1:
+                # neither stretches of one chain nor chains of one ancestor may be independent
+                spread = float(batches[:, m].std(ddof=1)) / math.sqrt(len(batches))
+                memory = max(1.0, visits.std_error / spread) if spread > 0 else 1.0
+            error = e.std_error * memory
+            for d in self.doubts.remembered(inside):
+                spread = math.sqrt(max(e.value * (1 - e.value), 0.0))
+                error = math.hypot(error, d.size * spread)
+            e = replace(e, std_error=error, warning=e.warning or visits.warning)
+            found[label] = self.doubts.share(e, inside)
+        return found
+
+    def log_odds(self, a: str, b: str) -> Estimate:
+        """Log of the ratio of two models' probabilities by the draws, nats."""
+        indicator = self.indicator
+        first, second = indicator.thinned(a), indicator.thinned(b)
+        shares = None if first is None or second is None else (first, second)
+        e = log_odds(indicator.inside(a), indicator.inside(b), shares, indicator.ancestor)
+        return self._flagged_odds(e, a, b)
+
+    def log_odds_by_jumps(self, a: str, b: str) -> Estimate:
+        """The same by the jumps between the two models alone, nats."""
+        assert self.crossings is not None
+        order = self.indicator.space.label(self.indicator.space.enumerate())
+        e = bartolucci_odds(*self.crossings, order.index(a), order.index(b))
+        return self._flagged_odds(e, a, b)
+
+    def _flagged_odds(self, e: Estimate, a: str, b: str) -> Estimate:
+        """Log odds of two models whose error counts what is flagged about the chains."""
+        doubts = self.doubts.about(a, b)
+        for label in (a, b):
+            doubts += self.doubts.remembered(self.indicator.inside(label))
+        error = math.hypot(e.std_error, *(d.size for d in doubts))
+        warning = e.warning or self.of(a).warning or self.of(b).warning
+        note = "".join(d.note for d in doubts[:1])
+        return replace(e, std_error=error, warning=warning or note)
+
+    def jumps(self) -> pd.DataFrame:
+        """Mean acceptance probability times chance of proposal, from row to column.
+
+        Raises:
+            TRJError: There are more than 64 models, or only one.
+        """
+        if self.crossings is None:
+            raise TRJError("jumps: none were recorded; that is done for 2 to 64 models")
+        crossed, stays = (t.sum(0).numpy() for t in self.crossings)
+        labels = self.indicator.space.label(self.indicator.space.enumerate())
+        with np.errstate(invalid="ignore"):
+            rate = crossed / stays[:, None]
+        np.fill_diagonal(rate, np.nan)
+        return pd.DataFrame(
+            rate, index=pd.Index(labels, name="from"), columns=pd.Index(labels, name="to")
+        )

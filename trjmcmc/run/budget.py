@@ -1,0 +1,145 @@
+"""What a run may spend, and what it has spent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from .. import clock
+from ..draws import Recorder
+from ..errors import ConfigurationError
+from ..fit.trace import FitTrace
+from ..target.account import Account
+from ..target.target import Target
+from .policy import ScreeningBudget, SummingUpPolicy
+from .stop import Stop
+
+
+@contextmanager
+def limited(
+    target: Target, account: Account, evaluations: int | None
+) -> Iterator[Callable[[], int | None]]:
+    """Count a target's calls in an account, and hold them to a number.
+
+    Arguments:
+        target: The target.
+        account: Of the sampler.
+        evaluations: Calls that may be made, or None.
+
+    Returns:
+        A function of the calls that are left; it gives None without a limit.
+
+    Raises:
+        ConfigurationError: The number is below 1.
+    """
+    before = account.limit
+    if evaluations is not None:
+        if evaluations < 1:
+            raise ConfigurationError(f"max_evaluations: expected 1 or more, got {evaluations}")
+        account.limit = min(before, account.evaluations + evaluations)
+    account.limit = min(account.limit, account.evaluations + target.account.left)
+    try:
+        with target.counted_in(account):
+            yield lambda: None if math.isinf(account.limit) else int(account.left)
+    finally:
+        account.limit = before
+
+
+class Spending:
+    """Seconds and likelihood calls since the last report, fits before a run included.
+
+    Attributes:
+        account: Counts the calls.
+        seconds: Wall time by stage.
+    """
+
+    def __init__(self) -> None:
+        self.account = Account()
+        self.seconds: dict[str, float] = {}
+        self._before = 0, 0  # evaluations and gradients that earlier reports hold
+        self._reported = False
+        self._told: FitTrace | None = None
+
+    def begin(self) -> bool:
+        """Count from here if what was spent so far has been reported; whether that is so."""
+        again = self._reported
+        if again:
+            self._before = self.account.evaluations, self.account.gradients
+            self.seconds, self._reported = {}, False
+        return again
+
+    @property
+    def evaluations(self) -> int:
+        """Likelihood calls."""
+        return self.account.evaluations - self._before[0]
+
+    @property
+    def gradients(self) -> int:
+        """Calls that were differentiated."""
+        return self.account.gradients - self._before[1]
+
+    def news(self, trace: FitTrace | None) -> FitTrace | None:
+        """A training, unless an earlier report has told of it."""
+        return None if trace is self._told else trace
+
+    def close(self, trace: FitTrace | None) -> None:
+        """All of it has been reported, with this training."""
+        self._reported, self._told = True, trace
+
+
+def screening_seconds(spent: float, left: float, policy: ScreeningBudget) -> float:
+    """Seconds that climbs of prior draws may take: little of a run, less the shorter it is."""
+    ahead = policy.left_share * left if math.isfinite(left) else 0.0
+    wanted = max(policy.spent_share * spent, ahead, policy.least_seconds)
+    return min(wanted, policy.most_seconds, policy.spent_share * left)
+
+
+class SummingUpInTime:
+    """Ends a run that is limited early enough to sum it up, which is rehearsed on early draws.
+
+    Arguments:
+        sum_up: Sums up the draws of a recorder.
+        stop: Whose deadline is moved.
+        end: When the run has to be over.
+        policy: How much time it takes.
+    """
+
+    def __init__(
+        self,
+        sum_up: Callable[[Recorder], None],
+        stop: Stop,
+        end: float,
+        policy: SummingUpPolicy,
+    ) -> None:
+        self._sum_up, self._stop, self._end, self._policy = sum_up, stop, end, policy
+        self._known: list[tuple[int, float]] = []  # draws a chain, and seconds
+        begun = clock.now()
+        self._tries = [begun + share * (self._end - begun) for share in policy.rehearsed]
+
+    def __call__(self, recorder: Recorder) -> None:
+        """Rehearse if it is time to, and move the deadline by what that took."""
+        now = clock.now()
+        if math.isinf(self._end) or now >= self._end:
+            return
+        if self._tries and now >= self._tries[0]:
+            del self._tries[0]
+            self._sum_up(recorder)
+            spent = clock.now() - now
+            self._known.append((recorder.kept, spent))
+            if spent > self._policy.rehearsal_share * (self._end - now):
+                self._tries = []
+            if not self._tries:
+                share = self._policy.share * (self._end - now)
+                recorder.bound(int(share / max(self._growth(), 1e-12)))
+        if self._known:
+            n, seconds = self._known[-1]
+            ahead = seconds + self._growth() * max(0, recorder.kept - n)
+            self._stop.deadline = self._end - ahead
+
+    def _growth(self) -> float:
+        """Seconds that a further draw of each chain adds."""
+        (n, seconds), before = self._known[-1], self._known[0]
+        if n == before[0]:
+            return seconds / n
+        return max(0.0, seconds - before[1]) / max(n - before[0], 1)

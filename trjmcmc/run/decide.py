@@ -1,0 +1,188 @@
+"""What a run decides while it warms up: functions of measurements, prices and seconds left.
+
+Nothing here measures, moves a chain or reads a clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+
+from .policy import ChainPolicy, ChoicePolicy, Policy, RoundPolicy, SegmentPolicy
+from .segment import Segment
+
+Names = tuple[str, ...]  # of moves between models that take turns
+
+
+def seconds_to_precision(found: Segment, error: float) -> float:
+    """Seconds of sampling until a probability of one half is known to a standard error.
+
+    Example:
+        >>> quick = Segment(efficiency=500.0, time=4.0, step=0.01, varied=True, steps=40)
+        >>> seconds_to_precision(quick, 0.01)
+        5.0
+    """
+    needed = 0.25 / error**2 if found.varied else 0.0
+    return needed / found.efficiency if found.efficiency else (math.inf if needed else 0.0)
+
+
+def seconds_saved(found: Segment, hoped: float, wait: float) -> float:
+    """Seconds by which an efficiency that is hoped for would shorten a wait.
+
+    Arguments:
+        found: The best kernel so far.
+        hoped: Effective draws a second of a better one.
+        wait: Seconds of sampling ahead with the best kernel so far.
+    """
+    if not found.varied:
+        return 0.0
+    better = max(hoped, found.efficiency)
+    return wait * (1 - found.efficiency / better) if better else 0.0
+
+
+def leader(found: Mapping[Names, Segment], combined: Names | None, moves: ChoicePolicy) -> Names:
+    """The most efficient moves; all useful ones in turn win unless clearly worse.
+
+    Arguments:
+        found: By names of moves that took turns, their segment.
+        combined: The names of all useful moves, if they have been measured together.
+        moves: The policy.
+    """
+    return max(found, key=lambda names: rank(found, names, combined, moves))
+
+
+def rank(
+    found: Mapping[Names, Segment], names: Names, combined: Names | None, moves: ChoicePolicy
+) -> float:
+    """Efficiency, raised for all useful moves in turn."""
+    efficiency = found[names].efficiency
+    return efficiency / moves.combined_share if names == combined else efficiency
+
+
+def useful_moves(
+    found: Mapping[Names, Segment], names: Collection[str], moves: ChoicePolicy
+) -> Names:
+    """All moves whose efficiency is a share of the best one's."""
+    first = max(names, key=lambda name: found[name,].efficiency)
+    least = moves.useful_share * found[first,].efficiency
+    return tuple(n for n in names if found[n,].efficiency > least)
+
+
+def longer_segment(
+    found: Segment, *, room: float, ahead: float, error: float, policy: Policy
+) -> int | None:
+    """Steps of another segment of the leading moves; None where one is not needed or too long.
+
+    Arguments:
+        found: Their last segment.
+        room: Seconds left for choice, training and warm-up.
+        ahead: Steps that the run will make.
+        error: Standard error that is wanted.
+        policy: The policy.
+    """
+    segments = policy.segments
+    steps = 2 * found.steps
+    patience = min(
+        policy.training.round_share * room,
+        max(segments.share_of_sampling * seconds_to_precision(found, error), segments.most_seconds),
+        max(1.0, ahead * found.step),
+    )
+    known = not found.varied or is_trusted(found, segments)
+    if known or steps > segments.most_steps or steps * found.step > patience:
+        return None
+    return steps
+
+
+def is_trusted(found: Segment, segments: SegmentPolicy) -> bool:
+    """Whether a segment is so many autocorrelation times long that it can be relied on."""
+    return found.steps > segments.trusted_autocorrelation_times * found.time
+
+
+def clearly_best(
+    found: Mapping[Names, Segment], best: Names, combined: Names | None, segments: SegmentPolicy
+) -> bool:
+    """Whether the best moves would still be the best if their segment overstated them."""
+    now = found[best]
+    if best != combined or now.steps < segments.least_autocorrelation_times * now.time:
+        return False
+    return now.efficiency >= segments.overstatement * max(rivals(found, best), default=0.0)
+
+
+def rivals(found: Mapping[Names, Segment], best: Names) -> list[float]:
+    """Efficiencies of moves that have nothing in common with the best."""
+    return [f.efficiency for names, f in found.items() if not set(names) & set(best)]
+
+
+def burn_in(
+    found: Segment, *, room: float, times: float, moves: ChoicePolicy, segments: SegmentPolicy
+) -> int:
+    """Steps of the chosen kernel until the chains have forgotten where they were.
+
+    Arguments:
+        found: Its segment; where that can be relied on, its steps count.
+        room: Seconds left for choice, training and warm-up.
+        times: Autocorrelation times that burn-in takes.
+        moves, segments: The policy.
+    """
+    most = min(segments.most_steps, moves.burn_in_share * room / max(found.step, 1e-12))
+    done = found.steps if is_trusted(found, segments) else 0
+    return int(max(0.0, min(times * found.time - done, most)))
+
+
+def step_shares(rest: int, moves: ChoicePolicy) -> list[float]:
+    """Shares of the steps: of the chosen moves, then of each that was not."""
+    return [1 - moves.least_share * rest] + [moves.least_share] * rest
+
+
+def no_time_to_train(room: float, priced: bool, training: RoundPolicy) -> bool:
+    """Whether the fastest training would take too much of the time left, its pricing included."""
+    pricing = 0.0 if priced else training.pricing_seconds
+    return (
+        training.round_share * room
+        < training.first_round_steps * training.least_step_seconds + pricing
+    )
+
+
+def seconds_to_meet_models(price: float, steps: int, training: RoundPolicy) -> float:
+    """Seconds that a map needs for models that are new to it, in some steps of its training.
+
+    Arguments:
+        price: Seconds that a new model costs the map.
+        steps: RoundPolicy steps.
+        training: The policy.
+    """
+    return price * training.new_models_a_step * steps
+
+
+def too_soon_to_train(wait: float, training: RoundPolicy) -> bool:
+    """Whether sampling will be over before the fastest first round of training."""
+    return wait < training.first_round_steps * training.least_step_seconds
+
+
+def hope_after_a_round(now: float, last: float) -> float:
+    """Efficiency hoped of another round, by that of the last two: it gains no more again."""
+    return now * min(2.0, now / last if last else 2.0)
+
+
+def may_have_more_chains(
+    found: Segment | None, chains: ChainPolicy, segments: SegmentPolicy
+) -> bool:
+    """Whether more chains could pay: new ones must burn in, for a time that has to be known."""
+    if found is None or not found.varied or found.step > chains.busy_step_seconds:
+        return False
+    return is_trusted(found, segments)
+
+
+def number_of_chains(ends: Mapping[int, float], chains: ChainPolicy) -> int:
+    """The fewest chains that end nearly as soon as the soonest.
+
+    Arguments:
+        ends: By number of chains, seconds until the run would end.
+        chains: The policy.
+
+    Example:
+        >>> number_of_chains({256: 10.0, 512: 6.0, 1024: 5.8}, ChainPolicy())
+        512
+    """
+    soonest = min(ends.values())
+    return min(n for n, end in ends.items() if chains.relative_wait * end <= soonest)

@@ -1,0 +1,263 @@
+"""What a sampler knows of its target: its map, the training of it, and evidences through it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import clock
+from ..draws import Draws, Pool
+from ..errors import TRJError
+from ..estimate.importance import FIRST_DRAWS, MOST_DRAWS
+from ..fit.fitted import Fitted
+from ..fit.trace import FitTrace
+from ..fit.trainer import Trainer
+from ..kernel.base import Kernel
+from ..pilot.report import AuditReport
+from ..result.variational import Variational, variational
+from ..target.target import Target
+from ..transport.base import Transport
+from ..weights.base import ModelWeights
+from .budget import Spending, limited
+from .moves import log_guess
+from .policy import Policy
+from .strategy import Strategy, check_kernel
+from .weighing import Weighing
+
+
+class Knowledge:
+    """What a sampler knows of its target, kept from run to run.
+
+    Arguments:
+        target: The target.
+        transport: The map.
+        strategy: How it is fitted, and what kernel is made of it.
+        generator: Source of randomness.
+        policy: How runs are planned.
+        given_map: Whether the user gave the map, so that it is used as it is.
+        make_weights: Gives the distribution over models to learn beside the map, or None.
+
+    Attributes:
+        trainer: Trains the map.
+        normals: Normals fitted to draws that evidences go through in place of the map, if any.
+        audit_report: What the audit said of the map, or None.
+        variational: The answer of the fit alone, where it learnt a distribution over models.
+        passed: Points that the chains of the last run have passed, which a fit may learn from.
+        spending: Seconds and likelihood calls since the last report.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        transport: Transport,
+        strategy: Strategy,
+        generator: torch.Generator,
+        *,
+        policy: Policy,
+        given_map: bool,
+        make_weights: Callable[[], ModelWeights] | None,
+    ) -> None:
+        self.target, self.transport, self.strategy = target, transport, strategy
+        self.generator, self.policy, self.given_map = generator, policy, given_map
+        self.trainer = Trainer(target, transport, generator, make_weights, policy.fit)
+        self.normals: Transport | None = None
+        self.audit_report: AuditReport | None = None
+        self.variational: Variational | None = None
+        self.spending = Spending()
+        self.passed: Pool | None = None
+        self._weighing: Weighing | None = None
+
+    def begin(self) -> None:
+        """Count from here if what was spent so far has been reported."""
+        if self.spending.begin():
+            self.trainer.keep(replace(self.fitted, seconds={}))
+
+    # ---- the map ----------------------------------------------------------------------------
+
+    @property
+    def fitted(self) -> Fitted:
+        """What fits have found so far."""
+        return self.trainer.fitted
+
+    @property
+    def trace(self) -> FitTrace | None:
+        """Trace of the training, once there was one."""
+        return self.fitted.trace
+
+    @property
+    def ready(self) -> bool:
+        """Whether the map is used as it is: it has been trained, or given."""
+        return self.trace is not None or self.given_map
+
+    @property
+    def map(self) -> Transport:
+        """The map that evidences go through."""
+        return self.transport if self.normals is None else self.normals
+
+    @property
+    def mapped(self) -> bool:
+        """Whether that map has learnt something."""
+        trained = self.trace is not None and bool(self.trace.step)
+        return trained or self.given_map or self.normals is not None
+
+    def kernel(self, transport: Transport) -> Kernel:
+        """The strategy's kernel through a map.
+
+        Raises:
+            ConfigurationError: It can't move between models, or inside them.
+        """
+        made = self.strategy.kernel(self.target, transport, self.fitted, self.guess())
+        return check_kernel(self.target, made)
+
+    def fit(self, *, max_evaluations: int | None = None, **settings: Any) -> FitTrace:
+        """Train the map, and weigh models through it; see :meth:`trjmcmc.TRJSampler.fit`."""
+        self.begin()
+        with limited(self.target, self.spending.account, max_evaluations) as left:
+            settings |= {"max_evaluations": max_evaluations, "extra": self.passed}
+            if self.strategy.weighs:
+                self.audit_report = None
+            trace = self.strategy.fit(self.trainer, **settings).trace
+            assert trace is not None
+            if not self.strategy.weighs:
+                return trace
+            self.normals = None
+            if self.fitted.weights is not None:
+                self.variational = self.variational_answer(None)
+            if self.fitted.score is not None:
+                share = self.policy.shares.warm_up
+                self.weigh(left(), clock.part_of_the_time_left(share, self.trainer.deadline))
+        return trace
+
+    def variational_answer(self, draws: Draws | None) -> Variational | None:
+        """The answer of the fit alone, beside the draws if there are any; None without a q(m)."""
+        weights = self.fitted.weights
+        if weights is None:
+            return None
+        with suppress(TRJError):  # no evaluations are left, or the likelihood fails out there
+            return variational(self.target, weights, self.transport, self.generator, draws)
+        return self.variational
+
+    # ---- evidences --------------------------------------------------------------------------
+
+    @property
+    def is_weighed(self) -> bool:
+        """Whether models were weighed through the map as it is now."""
+        return self._weighing is not None and self._weighing.is_of(self.map)
+
+    def weighing(self) -> Weighing:
+        """That of the map as it is now, made anew where the map has changed."""
+        if self._weighing is None or not self._weighing.is_of(self.map):
+            most = MOST_DRAWS
+            if self.normals is not None:  # not worth more: they were made to jump through
+                most = FIRST_DRAWS
+            elif not self.fitted.few:  # one of many
+                most = 2 * FIRST_DRAWS
+            self._weighing = Weighing(self.target, self.map, self.generator, most)
+        return self._weighing
+
+    @property
+    def log_weights(self) -> dict[str, Tensor]:
+        """Log importance weights by model, of the last weighing."""
+        return {} if self._weighing is None else self._weighing.log_weights
+
+    def guess(self) -> Tensor | None:
+        """Log-probabilities of the models of a small space as far as they are known, (M,)."""
+        known = {} if self._weighing is None else self._weighing.log_mass
+        return log_guess(self.fitted, known, self.target.device, self.policy.kernels)
+
+    def weigh(self, evaluations: int | None = None, until: float = math.inf) -> None:
+        """Weigh every model of a small space.
+
+        Arguments:
+            evaluations: Likelihood calls that it may take, or None.
+            until: Time by :func:`trjmcmc.clock.now` by which it is done, with fewer draws; with
+                none where there is no time for a few.
+        """
+        if not self.strategy.weighs:
+            return
+        weighing = self.weighing()
+        if not self.fitted.few:
+            return
+        begun, space = clock.now(), self.target.space
+        codes = space.enumerate()
+        labels = space.label(codes)
+        if all(label in weighing.log_mass for label in labels):
+            return
+        each = None if evaluations is None else evaluations // len(codes)
+        if math.isfinite(until):
+            priced = self.policy.summing_up.priced_draws
+            if evaluations is not None and evaluations < 4 * priced:
+                return
+            pace = weighing.seconds_a_draw(codes, priced) * len(codes)
+            if evaluations is not None:  # taking the price was not for nothing
+                each = (evaluations - 2 * priced) // len(codes)
+            affordable = int(max(0.0, until - clock.now()) / max(pace, 1e-12))
+            each = min(
+                affordable if affordable > priced else 0, MOST_DRAWS if each is None else each
+            )
+        if each is not None and each < 2:
+            return
+        for code, label in zip(codes, labels, strict=True):
+            weighing.weigh(code, label, each)
+        self.spending.seconds["importance"] = clock.now() - begun
+        if self.fitted.score is not None:
+            self.audit_report = self._report()
+
+    def weigh_visited(self, codes: Tensor) -> None:
+        """Weigh some models of a large space, as far as the likelihood goes along."""
+        weighing = self.weighing()
+        with suppress(TRJError):  # the draws are worth more than their weights
+            for code, label in zip(codes, self.target.space.label(codes), strict=True):
+                weighing.weigh(code, label)
+
+    def bridge_seconds(self, deadline: float, evaluations: float) -> float:
+        """Seconds to keep for the symmetrised bridge; infinite where it would take too many.
+
+        Arguments:
+            deadline: When the run has to be over.
+            evaluations: Calls of the symmetrised bridge for each weighed draw.
+        """
+        if math.isinf(deadline) or not self.log_weights:
+            return 0.0
+        codes = torch.stack([self.target.space.code_of(m) for m in self.log_weights])
+        codes = codes.to(self.target.device)
+        pace = self.weighing().seconds_a_draw(codes, self.policy.summing_up.priced_draws)
+        seconds = evaluations * len(codes) * pace
+        most = self.policy.shares.symmetrised_bridge * (deadline - clock.now())
+        return seconds if seconds < most else math.inf
+
+    # ---- the audit --------------------------------------------------------------------------
+
+    def spot_check(self, deadline: float, progress: bool) -> None:
+        """Audit the models of a large space that chains visit most."""
+        if self.passed is None:
+            return
+        seconds = self.policy.shares.spot_audit * (deadline - clock.now())
+        self.trainer.spot_check(self.passed.code, seconds, progress)
+        if self.fitted.spot is not None and self.audit_report is None:
+            self.audit_report = self._report()
+
+    def _report(self) -> AuditReport:
+        """The audit beside what the map says."""
+        fitted, space, weighing = self.fitted, self.target.space, self.weighing()
+        audit, score = fitted.audit or fitted.spot, fitted.score
+        assert audit is not None and score is not None
+        labels = space.label(audit.code)
+        for code, label in zip(audit.code, labels, strict=True):
+            weighing.weigh(code, label)
+        log_prior = space.log_prior(audit.code).tolist()
+        found = [weighing.log_mass[label] for label in labels]
+        return audit.report(
+            score,
+            [len(m) for m in fitted.modes],
+            [e.value - prior for e, prior in zip(found, log_prior, strict=True)],
+            [e.std_error for e in found],
+            fitted.mended,
+            self.normals is not None,
+        )

@@ -1,0 +1,98 @@
+"""From the draws of a run to its result."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+from torch import Tensor
+
+from ..draws import Draws
+from ..errors import TRJError
+from ..estimate.estimate import Estimate
+from ..estimate.importance import pareto_k
+from ..estimate.routes import through_the_map
+from ..pilot.report import by_audit
+from ..result.indicator import MODELS_SHOWN
+from ..result.report import RunReport
+from ..result.result import Result
+from ..space.codes import distinct
+from .knowledge import Knowledge
+from .loop import Chains
+
+Routes = dict[str, dict[str, Estimate]]  # by route and model, log of p(model) times evidence
+
+
+def routes_of(
+    known: Knowledge, record: Draws, chain: Chains, *, weighs: bool, bridges: bool
+) -> tuple[dict[str, Tensor], Routes]:
+    """Evidences by every route that goes through the map.
+
+    Arguments:
+        known: What is known of the target.
+        record: Draws.
+        chain: The chains that they are of.
+        weighs: Whether there is time for weighing; without it nothing goes through the map.
+        bridges: Whether there is time for the symmetrised bridge.
+
+    Returns:
+        Log importance weights by model, and evidences by route.
+    """
+    target, space = known.target, known.target.space
+    spent = known.spending.evaluations
+    healthy = weighs and chain.error is None and chain.stopped != "interrupted"
+    if healthy and not known.fitted.few and known.mapped:
+        codes, _, counts = distinct(record.flat()[0])
+        top = codes[counts.argsort(descending=True)[:MODELS_SHOWN]].to(target.device)
+        known.weigh_visited(top)
+    spare = 0.0
+    if healthy and bridges and math.isinf(known.spending.account.limit):
+        spare = known.policy.shares.symmetrised_bridge * spent
+    log_weights = known.log_weights if weighs else {}
+    settings = target, known.map, record, log_weights, known.generator
+    try:
+        routes = through_the_map(*settings, evaluations=spare)
+    except TRJError:  # a mirror image lay where the likelihood fails
+        routes = through_the_map(*settings)
+    if known.audit_report is not None:
+        routes["audit"] = by_audit(space, known.audit_report)
+    return log_weights, routes
+
+
+def result_of(
+    known: Knowledge,
+    record: Draws,
+    chain: Chains,
+    report: RunReport,
+    log_weights: dict[str, Tensor],
+    routes: Routes,
+) -> Result:
+    """The result of a run, on the CPU.
+
+    Arguments:
+        known: What is known of the target.
+        record: Draws.
+        chain: The chains that they are of.
+        report: How the run went.
+        log_weights, routes: Of :func:`routes_of`.
+    """
+    host = known.target.to(device="cpu", probe=False)
+    code, theta = record.flat()
+    shape = (record.n_chains, record.n_draws)
+
+    def values() -> dict[str, Tensor]:
+        padded = host.padded_values(code, theta).items()
+        return {name: value.reshape(*shape, *value.shape[1:]) for name, value in padded}
+
+    return Result(
+        copy.deepcopy(known.target.space).cpu(),
+        record,
+        values,
+        routes,
+        report,
+        known.target.truth,
+        crossings=chain.crossings,
+        pareto_k={label: pareto_k(w) for label, w in log_weights.items()},
+        target=host,
+        slot_names=host.slot_names,
+    )

@@ -1,0 +1,95 @@
+"""What a user asks of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .. import clock
+from ..errors import ConfigurationError
+from .policy import Policy
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asks of a run, with what is left open filled in.
+
+    Attributes:
+        draws: Kept draws a chain; None for as many as come.
+        chains: Chains, at least where more of them may pay.
+        most_chains: Chains at most.
+        thin: Steps a kept draw.
+        warmup: Steps left out at the start; None where that is open.
+        fit: ``"auto"``, True or False.
+        until: Standard errors that are asked for, by kind.
+        error: Standard error of a probability by which training is judged.
+        begun, deadline: When the run began, and when it has to be over, by
+            :func:`trjmcmc.clock.now`.
+        max_evaluations: Most likelihood calls, or None.
+        progress: Whether to show bars.
+    """
+
+    draws: int | None
+    chains: int
+    most_chains: int
+    thin: int
+    warmup: int | None
+    fit: bool | str
+    until: Mapping[str, float]
+    error: float
+    begun: float
+    deadline: float
+    max_evaluations: int | None
+    progress: bool
+
+    @property
+    def limited(self) -> bool:
+        """Whether the run has to be over at some time."""
+        return math.isfinite(self.deadline)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that the run may take; infinite without a limit."""
+        return self.deadline - self.begun
+
+    @property
+    def ahead(self) -> float:
+        """Steps that it will make; infinite where that is open."""
+        return math.inf if self.draws is None else self.draws * self.thin
+
+    @property
+    def fills(self) -> bool:
+        """Whether the run goes on till its deadline, however precise it has become."""
+        return self.draws is None and not self.until
+
+    def choice_by(self, sampling: float) -> float:
+        """When the choice is made and chains are warmed up, for a share of sampling."""
+        return self.begun + (1 - sampling) * self.seconds if self.limited else math.inf
+
+    def left(self) -> float:
+        """Seconds left until the end of the run."""
+        return max(0.0, self.deadline - clock.now())
+
+
+def check_counts(draws: int | None, chains: int, thin: int, warmup: int | None) -> None:
+    """Refuse counts that are no counts.
+
+    Raises:
+        ConfigurationError: One is no integer, or too small.
+    """
+    counts = (1 if draws is None else draws, chains, thin, 0 if warmup is None else warmup)
+    if not all(isinstance(n, int) for n in counts):
+        raise ConfigurationError(f"run: draws, chains, thin, warmup are integers, got {counts}")
+    if min(counts[:3]) < 1 or counts[3] < 0:
+        raise ConfigurationError(
+            "run: expected draws, chains, thin >= 1 and warmup >= 0, got "
+            f"draws={draws}, chains={chains}, thin={thin}, warmup={warmup}"
+        )
+
+
+def affordable(left: int, chains: int, warmup: int, policy: Policy) -> tuple[int, int]:
+    """Chains and warm-up steps that a number of likelihood calls pays for."""
+    each, steps = policy.chains.evaluations_a_step, policy.chains.steps_of_limited_evaluations
+    chains = min(chains, max(2, left // (each * steps)))
+    return chains, min(warmup, left // (5 * each * chains))

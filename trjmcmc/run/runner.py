@@ -1,0 +1,486 @@
+"""One run: from what is known, by a chosen kernel, to a result."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from .. import clock
+from ..draws import Draws, Recorder
+from ..errors import InterruptedWarning, TRJError, warn_user
+from ..estimate.mean import MANY_CHAINS
+from ..estimate.routes import MIRRORED
+from ..kernel.base import Kernel, State, start
+from ..pilot.screening import Screening
+from ..progress import progress_bar
+from ..result.report import Plan, RunReport
+from ..result.result import Result
+from ..space.base import several
+from ..target.exchangeable import components_of
+from ..transport.base import Transport
+from .budget import SummingUpInTime, limited, screening_seconds
+from .choose import Choice, Chooser
+from .choose_components import ComponentChooser
+from .count import Crossings, Tally, Visits
+from .knowledge import Knowledge
+from .loop import Chains, joined, run_chains, warm_up
+from .moves import plain_kernel
+from .report import result_of, routes_of
+from .request import Request, affordable
+from .screens import screen_models
+from .start import carried_starts, prior_draws, starting_models, starting_state
+from .stop import Stop, Verdict
+from .strategy import check_kernel, check_round_trip
+from .threads import fastest_threads
+
+
+class Runner:
+    """One run, and what is there of it where the user interrupts.
+
+    Arguments:
+        known: What is known of the target; it grows.
+        request: What the user asks.
+        stop: Says when there are enough draws.
+        seed: The sampler's.
+    """
+
+    def __init__(self, known: Knowledge, request: Request, stop: Stop, seed: int) -> None:
+        self.known, self.request, self.stop, self.seed = known, request, stop, seed
+        self.target, self.generator, self.policy = known.target, known.generator, known.policy
+        self.stage = "the start"
+        self.chooser: Chooser | None = None
+        self.kernel: Kernel | None = None
+        self.state: State | None = None
+        self.ancestor: Tensor | None = None  # the independent draw that each chain descends from
+        self.chain: Chains | None = None
+        self.tally: Tally | None = None
+        self.plan = Plan()
+        self.screening: tuple[Screening, ...] = ()
+        self.missed = ""
+        self.rescued = False  # whether it has been interrupted
+        self._bridge_seconds = 0.0  # kept for the symmetrised bridge; infinite: it is left out
+        self._late = False  # whether sampling was ended by its time
+        self._overflows = 0  # of the warm-up, which are forgiven
+
+    def run(self) -> Result:
+        """Fit if that is asked for, warm up, sample, sum up.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C was pressed again, or before there was anything to start from.
+            TRJError: See :meth:`trjmcmc.TRJSampler.run`.
+        """
+        self.known.begin()
+        request, trainer = self.request, self.known.trainer
+        with trainer.within(request.deadline):
+            account = self.known.spending.account
+            with limited(self.target, account, request.max_evaluations) as left:
+                try:
+                    with self._threads():
+                        self._sample(left)
+                    return self._finish()
+                except KeyboardInterrupt:
+                    interrupted = self.chain is not None and self.chain.stopped == "interrupted"
+                    if self.rescued or interrupted:
+                        raise
+                    self._rescue()
+                return self._finish()
+
+    def _sample(self, left: Callable[[], int | None]) -> None:
+        """All but the summing up.
+
+        Arguments:
+            left: Gives the likelihood calls that are left, or None without a limit.
+        """
+        request, known = self.request, self.known
+        if request.fit is True and known.trace is None:
+            self._fit()
+        check_round_trip(known.target, known.transport, self.generator)
+        choice = None
+        if request.fit == "auto":
+            choice = self._choose()
+        else:
+            self._warm_up(left)
+        self.stage = "the screening"
+        spent = clock.now() - request.begun
+        seconds = screening_seconds(spent, request.deadline - clock.now(), self.policy.screening)
+        self.screening = screen_models(known, seconds, self.known.passed, self.seed)
+        if choice is not None and choice.trainable:
+            self.stop.look_back(choice.hoped_seconds, request.error)
+        if self._record() is Verdict.RETHINK:
+            assert self.chain is not None and self.chooser is not None
+            self.stage, self.state = "training", self.chain.state
+            most, device = self.policy.training.taught_draws, self.target.device
+            later = self.chain.draws.second_half(most, device)
+            self._settle(self.chooser.after_all(self.state, later), None)
+            self.stop.again()
+            self._record()
+        self.stage = "the summing up"
+        assert self.chain is not None
+        record = self.chain.draws
+        self.missed = self.stop.missed(record.code.transpose(0, 1), record.log_joint.T)
+
+    @contextmanager
+    def _threads(self) -> Iterator[None]:
+        """As many threads as are fastest where choices rest on times anyway."""
+        target = self.target
+        cheap = target.differentiable and target.device.type == "cpu"
+        if self.request.fit != "auto" or not cheap or torch.get_num_threads() == 1:
+            yield
+            return
+        code = starting_models(self.known, self.policy.chains.of_given_draws)
+        theta = target.sample_prior(code, self.generator)
+
+        @torch.no_grad()
+        def work() -> None:
+            target.log_joint(code, torch.where(theta.isfinite(), theta, 0.0))
+
+        with fastest_threads(work, self.request.deadline - clock.now(), self.policy.threads):
+            yield
+
+    # ---- before sampling --------------------------------------------------------------------
+
+    def _fit(self) -> None:
+        request, shares = self.request, self.policy.shares
+        self.stage = "the fit"
+        most = request.max_evaluations
+        late = request.begun + self.known.strategy.fit_share(shares) * request.seconds
+        trace = self.known.fit(
+            max_evaluations=None if most is None else int(shares.fit * most),
+            deadline=late,
+            mend_until=late,
+            progress=request.progress,
+        )
+        if trace.stopped == "interrupted":
+            raise KeyboardInterrupt
+
+    def _choose(self) -> Choice:
+        """Find the kernel by measurement, training while that pays; warm chains up by it."""
+        known, request, policy = self.known, self.request, self.policy
+        counts = bool(components_of(self.target)) and several(self.target.space)
+        if not counts:
+            self.stage = "the pilot run"
+            known.trainer.survey(progress=request.progress)
+        self.stage = "the search for starts"
+        begun = clock.now()
+        if counts:
+            state, ancestor = self._prior_draws(
+                max(request.chains, policy.chains.least_of_components)
+            )
+            request = replace(request, most_chains=request.chains)
+        else:
+            code = starting_models(known, max(request.chains, policy.chains.of_given_draws))
+            through = known.transport if known.ready else None
+            state, ancestor = self._starts(code, through)
+        make = ComponentChooser if counts else Chooser
+        self.chooser = make(
+            request,
+            known.trainer,
+            known.transport,
+            state,
+            ancestor,
+            known.guess,
+            ready=known.ready,
+            policy=policy,
+        )
+        self.plan, self.stage = self.chooser.plan, "the choice of the moves"
+        choice = self.chooser.choose()
+        few = slice(request.chains)
+        self.state = start(self.target, choice.state.code[few], choice.state.theta[few])
+        self.ancestor = choice.ancestor[few]
+        self._settle(choice, request.warmup)
+        trained = known.fitted.seconds.get("fit", 0.0) if choice.plan.rounds else 0.0
+        known.spending.seconds["warmup"] = clock.now() - begun - trained
+        return choice
+
+    def _settle(self, choice: Choice, warmup: int | None) -> None:
+        """Warm up with the kernel that was chosen, and weigh models through its map."""
+        known, chooser, trace = self.known, self.chooser, self.known.trace
+        assert chooser is not None and self.state is not None
+        self.kernel = choice.kernel
+        here = bool(choice.plan.rounds)  # else the trace is of an earlier fit
+        if here and trace is not None and trace.stopped == "interrupted":
+            raise KeyboardInterrupt
+        self.stage = "the warm-up"
+        check_kernel(self.target, self.kernel)
+        crowd = self._crowd(choice, self.state)
+        made = choice.steps if len(crowd.code) == len(self.state.code) else 0  # of new chains none
+        steps = max(choice.burn_in, choice.steps - made, 0 if warmup is None else warmup - made)
+        until = clock.part_of_the_time_left(self.policy.shares.settling, chooser.by)
+        self._advance(crowd, steps, until)
+        known.passed = known.passed or choice.seen
+        known.normals = None if known.ready else choice.map
+        counts = isinstance(chooser, ComponentChooser)
+        if known.fitted.few and (known.mapped or not counts) and not known.is_weighed:
+            score = known.trainer.scored(known.map)
+            known.trainer.keep(replace(known.fitted, score=score))
+            known.weigh(until=chooser.by)
+        if known.trace is not None:
+            known.spot_check(self.request.deadline, self.request.progress)
+
+    def _crowd(self, choice: Choice, state: State) -> State:
+        """More chains where that pays, which start like the others did."""
+        chooser = self.chooser
+        assert chooser is not None and self.ancestor is not None
+        if self.known.fitted.audit is None or chooser.request.most_chains <= len(state.code):
+            return state
+        more = chooser.chains_for(choice, state) - len(state.code)
+        if not more:
+            return state
+        fresh, ancestor = self._starts(starting_models(self.known, more), None)
+        self.ancestor = torch.cat([self.ancestor, ancestor])
+        return joined(state, fresh)
+
+    def _warm_up(self, left: Callable[[], int | None]) -> None:
+        """Warm up chains by the strategy's kernel.
+
+        Where there is a deadline, and the user leaves the length open, it takes a tenth of the
+        time left.
+
+        Arguments:
+            left: Gives the likelihood calls that are left, or None without a limit.
+        """
+        known, request, shares = self.known, self.request, self.policy.shares
+        chains, warmup = request.chains, request.warmup
+        if warmup is None:
+            warmup = max(200, (request.draws or 0) * request.thin // 2)
+        if known.ready or not known.strategy.chooses:
+            known.normals = None  # those that an earlier run has fitted
+        self.stage = "the warm-up"
+        remaining = left()
+        until = clock.part_of_the_time_left(shares.warm_up, request.deadline)
+        known.weigh(None if remaining is None else remaining // 2, until)
+        self.kernel = known.kernel(known.map)
+        remaining = left()
+        if remaining is not None:
+            chains, warmup = affordable(remaining, chains, warmup, self.policy)
+        self.state, self.ancestor = self._starts(starting_models(known, chains), known.map)
+        begun = clock.now()
+        timed = request.warmup is None and request.limited
+        until = request.deadline
+        if timed:
+            until = clock.part_of_the_time_left(shares.warm_up, request.deadline)
+        least = until - clock.now() if timed else 0.0
+        self._advance(self.state, warmup, until)
+        pace = (clock.now() - begun) / max(warmup, 1)
+        if more := int(max(0.0, least / max(pace, 1e-12) - warmup)) if warmup else 0:
+            self._advance(self.state, more, until)
+        known.spending.seconds["warmup"] = clock.now() - begun
+        if remaining is None:
+            known.spot_check(request.deadline, request.progress)
+
+    def _advance(self, state: State, steps: int, until: float) -> None:
+        """Warm-up steps, recorded for training alone."""
+        assert self.kernel is not None
+        with progress_bar(self.request.progress, total=steps, desc="warm-up", unit="step") as bar:
+            self.kernel, self.state, self.known.passed = warm_up(
+                self.kernel,
+                state,
+                steps,
+                self.target,
+                self.generator,
+                on_step=bar.update,
+                deadline=until,
+                points=self.policy.training.replayed_points,
+            )
+
+    def _starts(self, code: Tensor, through: Transport | None) -> tuple[State, Tensor]:
+        carried = carried_starts(self.known, code, self.request.deadline)
+        return starting_state(
+            self.target,
+            through,
+            code,
+            self.generator,
+            carried,
+            self.policy.starts.candidates,
+        )
+
+    def _prior_draws(self, chains: int) -> tuple[State, Tensor]:
+        starts = self.policy.starts
+        return prior_draws(
+            self.target,
+            chains,
+            self.generator,
+            candidates=starts.candidates,
+            least=starts.least_possible_draws,
+        )
+
+    # ---- sampling ---------------------------------------------------------------------------
+
+    def _record(self) -> Verdict:
+        """Sample until there are enough draws; the verdict that ended it."""
+        kernel, state, stop, request = self.kernel, self.state, self.stop, self.request
+        assert kernel is not None and state is not None
+        self.stage, end = "the sampling", stop.deadline
+        self._bridge_seconds = self.known.bridge_seconds(end, 3 * MIRRORED)
+        kept = self._bridge_seconds if math.isfinite(self._bridge_seconds) else 0.0
+        begun, self._overflows = clock.now(), int(self.known.spending.account.overflows)
+        tally, crossings, visits = Tally(self.target), None, None
+        if self.known.fitted.few and several(self.target.space):
+            names = {k.name for k in kernel.parts() if k.between}
+            crossings = Crossings(self.target, len(state.code), names)
+            many = len(state.code) >= MANY_CHAINS  # of few, errors rest on autocorrelations
+            if many and (request.thin > 1 or request.draws is None):  # else every step is kept
+                visits = Visits(self.target, len(state.code))
+        verdict = Verdict.GO_ON
+
+        def sum_up(recorder: Recorder) -> None:
+            self.stage, seen = "a rehearsal", None if crossings is None else crossings.result()
+            self._rehearse(Chains(recorder.draws(), state, "enough", crossings=seen))
+            self.stage = "the sampling"
+
+        summary = SummingUpInTime(sum_up, stop, end - kept, self.policy.summing_up)
+        with progress_bar(request.progress, total=request.draws, desc="sample", unit="draw") as bar:
+
+            def on_draw() -> None:
+                if stop.progress:
+                    bar.set_postfix_str(stop.progress, refresh=False)
+                bar.update()
+
+            def enough(recorder: Recorder) -> bool:
+                nonlocal verdict
+                summary(recorder)
+                found = stop(recorder)
+                if found is Verdict.RETHINK:
+                    if self._training_is_sooner(stop.seconds_to_go):
+                        bar.set_description("sample, set aside to train first")
+                    else:
+                        found = stop.so_far()
+                    bar.unpause()  # training was priced meanwhile
+                verdict = found
+                return verdict is not Verdict.GO_ON
+
+            self.chain = run_chains(
+                kernel,
+                state,
+                tally,
+                draws=request.draws,
+                thin=request.thin,
+                generator=self.generator,
+                enough=enough,
+                crossings=crossings,
+                visits=visits,
+                on_draw=on_draw,
+            )
+        self.known.spending.seconds["sample"] = clock.now() - begun
+        self.tally = tally
+        self._late, stop.deadline = clock.now() >= stop.deadline, end
+        return verdict
+
+    def _training_is_sooner(self, seconds: float) -> bool:
+        """Whether a first round of training costs less than sampling on as it is."""
+        return self.chooser is not None and seconds > self.chooser.training_price()
+
+    def _rehearse(self, chain: Chains) -> None:
+        """Sum up what is there so far, and throw it away."""
+        with warnings.catch_warnings(), suppress(TRJError):
+            warnings.simplefilter("ignore")
+            self._sum_up(chain.draws, chain, RunReport()).warn()
+
+    # ---- interrupts -------------------------------------------------------------------------
+
+    def _rescue(self) -> None:
+        """Go on from where the user has interrupted to a result, with a second of sampling.
+
+        Where draws are there these are taken, and evidences through the map left out.
+        """
+        known, stage = self.known, self.stage
+        self.rescued = True
+        if self.chain is not None:
+            warn_user(
+                f"interrupted in {stage}: the result holds {self.chain.draws.n_draws} draws a "
+                "chain, and no evidences through the map",
+                InterruptedWarning,
+            )
+            return
+        deadline = clock.now() + self.policy.summing_up.interrupted_seconds
+        self.stop = Stop(self.stop.space, None, deadline)
+        with known.trainer.within(deadline):
+            known.trainer.salvage()
+        if self.kernel is None and self.chooser is not None:
+            self.kernel = self.chooser.so_far()
+        if self.kernel is None:
+            plain = known.strategy.chooses and known.trace is None
+            self.kernel = (
+                plain_kernel(self.target, known.guess(), self.policy.kernels)
+                if plain
+                else known.kernel(known.transport)
+            )
+        if self.state is None:
+            self.state = self._first_state()
+        self.request = replace(self.request, thin=1)
+        self._record()
+        assert self.chain is not None
+        warn_user(
+            f"interrupted in {stage}: the result rests on {self.chain.draws.n_draws} draws a chain "
+            "of the second after that, and its errors are those of a run that has hardly begun",
+            InterruptedWarning,
+        )
+
+    def _first_state(self) -> State:
+        """Where chains start if the user has no patience: from a pilot run, or the prior."""
+        audit, chains = self.known.fitted.audit, self.request.chains
+        if self.chooser is not None:
+            bench, few = self.chooser.bench, slice(chains)
+            self.ancestor = bench.ancestor[few]
+            return start(self.target, bench.state.code[few], bench.state.theta[few])
+        if audit is not None:
+            code = starting_models(self.known, chains)
+            theta, _, self.ancestor = audit.draw(self.target.space.index(code))
+            return start(self.target, code, theta)
+        state, self.ancestor = self._prior_draws(chains)
+        return state
+
+    # ---- the result -------------------------------------------------------------------------
+
+    def _finish(self) -> Result:
+        """Sum up, and warn of what is doubtful."""
+        known, chain, trace = self.known, self.chain, self.known.trace
+        assert chain is not None and self.tally is not None and self.kernel is not None
+        ancestor = None if self.ancestor is None else self.ancestor.cpu()
+        record = replace(chain.draws, ancestor=ancestor)
+        settings = {k.name: found for k in self.kernel.parts() if (found := k.adapted())}
+        report = RunReport(
+            acceptance=self.tally.rates(),
+            fit=known.spending.news(trace),
+            seconds={**known.fitted.seconds, **known.spending.seconds},
+            steps=record.n_draws * record.thin,
+            seed=self.seed,
+            interrupted=self.rescued or chain.stopped == "interrupted",
+            budget_spent=chain.stopped == "budget",
+            overflows=int(self.known.spending.account.overflows) - self._overflows,
+            audit=known.audit_report,
+            plan=replace(self.plan, settings=settings),
+            out_of_time=chain.stopped == "enough" and self._late,
+            missed=self.missed,
+            screening=self.screening,
+        )
+        if chain.error is None and not self.rescued and known.fitted.weights is not None:
+            report = replace(report, variational=known.variational_answer(record))
+        result = self._sum_up(record, chain, report)
+        known.spending.close(trace)
+        if chain.error is not None:
+            chain.error.result = result
+            raise chain.error
+        result.warn()
+        return result
+
+    def _sum_up(self, record: Draws, chain: Chains, report: RunReport) -> Result:
+        """Weigh and bridge as far as there is time, then build the result."""
+        known = self.known
+        bridges = math.isfinite(self._bridge_seconds)
+        log_weights, routes = routes_of(
+            known, record, chain, weighs=not self.rescued, bridges=bridges
+        )
+        report = replace(  # weighing included
+            report,
+            audit=known.audit_report,
+            evaluations=known.spending.evaluations,
+            gradients=known.spending.gradients,
+        )
+        return result_of(known, record, chain, report, log_weights, routes)

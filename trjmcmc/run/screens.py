@@ -1,0 +1,70 @@
+"""Climbs of prior draws at the end of a run: have its map and chains lost a mode?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+
+import torch
+
+from .. import clock
+from ..draws import Pool
+from ..errors import TRJError
+from ..pilot.screening import Screening, screen
+from ..transport.base import Transport
+from ..transport.normals import gaussian_mixture
+from .knowledge import Knowledge
+
+
+def screen_models(
+    known: Knowledge, seconds: float, seen: Pool | None, seed: int
+) -> tuple[Screening, ...]:
+    """What prior draws say of each model that was weighed; the draws of the run stay.
+
+    Arguments:
+        known: What is known of the target.
+        seconds: That it may take, about.
+        seen: Points that chains have passed: what they know is not lost.
+        seed: Of a source of randomness of its own.
+    """
+    target, fitted, policy = known.target, known.fitted, known.policy.screening
+    space = target.space
+    if not fitted.few or not math.isinf(known.spending.account.limit) or not seconds > 0:
+        return ()
+    codes = space.enumerate()
+    codes = codes[space.active(codes).any(-1) & (space.log_prior(codes) > -math.inf)]
+    log_mass = known.weighing().log_mass
+    labels = space.label(codes)
+    weighed = [(c, m) for c, m in zip(codes, labels, strict=True) if m in log_mass]
+    if not weighed:
+        return ()
+    begun = clock.now()
+    end = begun + seconds
+    price = known.trainer.pilot.price(codes)
+    most = policy.most_draws if target.differentiable else policy.most_without_gradients
+    generator = torch.Generator(target.device).manual_seed(seed)
+    maps: list[Callable[[], Transport]] = [lambda: known.map]
+    if seen is not None:
+        maps.append(cache(lambda: gaussian_mixture(space, seen, generator)))
+    none = torch.zeros(0, target.dim, dtype=target.dtype, device=target.device)
+    audit, audited = fitted.audit, {}
+    if audit is not None:  # a poor map may have next to nothing of an evidence
+        audited = dict(zip(space.label(audit.code), audit.log_mass.tolist(), strict=True))
+    found = []
+    for place, (code, label) in enumerate(weighed):
+        now = clock.now()
+        share = (end - now) / (len(weighed) - place)
+        n = int(min(most, share / (policy.evaluations_a_draw * max(price, 1e-12))))
+        if n < policy.least_draws:
+            break
+        height = max(log_mass[label].value, audited.get(label, -math.inf))
+        level = height - float(space.log_prior(code[None])[0])
+        with suppress(TRJError):  # the likelihood fails out there
+            mine = none if seen is None else seen.theta[(seen.code == code).all(-1)]
+            found.append(
+                screen(target, code, level, maps, mine, most, generator, now + share, policy.climbs)
+            )
+    known.spending.seconds["screening"] = clock.now() - begun
+    return tuple(found)

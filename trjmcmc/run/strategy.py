@@ -1,0 +1,143 @@
+"""What kind of sampler a run is: how its map is fitted, and what kernel it makes of it."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import ConfigurationError
+from ..fit.fitted import Fitted
+from ..fit.trainer import Trainer
+from ..kernel.base import Kernel
+from ..space.base import several
+from ..target.target import Target
+from ..transport.base import Transport
+from .moves import trained_kernel
+from .policy import KernelPolicy, SharePolicy
+
+PROBES = 64  # points at which a map is checked
+
+ROUND_TRIP = 0.05  # largest error of a map there and back, relative or in nats
+
+MakeKernel = Callable[[Target, Transport], Kernel]
+
+
+class Strategy(ABC):
+    """How a sampler fits, and how it makes its kernel of what it knows.
+
+    Attributes:
+        chooses: Whether a run may choose its kernel by measurement instead.
+        weighs: Whether evidences go through the map.
+    """
+
+    chooses = False
+    weighs = True
+
+    def fit_share(self, shares: SharePolicy) -> float:
+        """Share of the time of a run that its fit may take."""
+        return shares.fit
+
+    def fit(self, trainer: Trainer, **settings: Any) -> Fitted:
+        """Fit the map; settings as of :meth:`~trjmcmc.TRJSampler.fit`, a deadline and draws."""
+        return trainer.fit(**settings)
+
+    @abstractmethod
+    def kernel(
+        self, target: Target, transport: Transport, fitted: Fitted, guess: Tensor | None
+    ) -> Kernel:
+        """The kernel, of the map as it is.
+
+        Arguments:
+            target: The target.
+            transport: The map.
+            fitted: What is known of the target.
+            guess: Log-probabilities of the models so far, shape (M,), or None.
+        """
+
+
+class ThroughTheMap(Strategy):
+    """Transport jumps, moves through the map and random walks: what a sampler does by default.
+
+    Arguments:
+        policy: What the kernels are made of.
+    """
+
+    chooses = True
+
+    def __init__(self, policy: KernelPolicy) -> None:
+        self.policy = policy
+
+    def kernel(
+        self, target: Target, transport: Transport, fitted: Fitted, guess: Tensor | None
+    ) -> Kernel:
+        return trained_kernel(target, transport, fitted, guess, self.policy)
+
+
+class GivenKernel(Strategy):
+    """The user's kernel, or what the user's function makes of the target and the map.
+
+    Raises:
+        ConfigurationError: Neither a kernel nor a function.
+    """
+
+    def __init__(self, kernel: Kernel | MakeKernel) -> None:
+        if not isinstance(kernel, Kernel) and not callable(kernel):
+            raise ConfigurationError(
+                "kernel: expected a trj.kernel.Kernel, or a function of (target, transport) that "
+                f"makes one, got {kernel!r}; several kernels in turn are a trj.kernel.Cycle"
+            )
+        self._given = kernel
+
+    def kernel(
+        self, target: Target, transport: Transport, fitted: Fitted, guess: Tensor | None
+    ) -> Kernel:
+        return self._given if isinstance(self._given, Kernel) else self._given(target, transport)
+
+
+def check_kernel(target: Target, kernel: Kernel) -> Kernel:
+    """Refuse what is no kernel, or cannot reach everything.
+
+    Raises:
+        ConfigurationError: It can't move between models, or inside them.
+    """
+    if not isinstance(kernel, Kernel):
+        raise ConfigurationError(f"kernel: expected a trj.kernel.Kernel, got {kernel!r}")
+    if several(target.space) and not kernel.between:
+        raise ConfigurationError(
+            "kernel: nothing in it moves between models; add trj.kernel.Jump with a proposal"
+        )
+    if target.dim and not kernel.within:
+        raise ConfigurationError(
+            "kernel: nothing in it moves inside a model, so that the chain can't reach "
+            "everything; add trj.kernel.CrankNicolson or RandomWalk, or a Jump with rho < 1"
+        )
+    return kernel
+
+
+def check_round_trip(target: Target, transport: Transport, generator: torch.Generator) -> None:
+    """Refuse a map whose two directions are not each other's inverse.
+
+    Raises:
+        ConfigurationError: Points or densities there and back differ.
+    """
+    code = target.space.sample_prior(PROBES, generator)
+    with torch.no_grad():
+        z = transport.reference.sample((PROBES, target.dim), generator, target.dtype)
+        theta, log_q = transport.push(z, code)
+        z, back_log_q = transport.pull(theta, code, generator)
+        again, _ = transport.push(z, code)
+    known = log_q != math.inf  # no move leads to what push disowns
+    apart = ((again - theta).abs() / (1 + theta.abs()))[known]
+    gap = float(apart.max()) if apart.numel() else 0.0
+    density_gap = float((log_q - back_log_q)[known].abs().max()) if known.any() else math.inf
+    if not max(gap, density_gap) < ROUND_TRIP:
+        raise ConfigurationError(
+            f"transport: {type(transport).__name__} does not lead back to where it came "
+            f"from (error {gap:.3g} in theta, {density_gap:.3g} in the log density); the "
+            "sampler would not be exact. Try dtype=torch.float64."
+        )

@@ -1,0 +1,91 @@
+"""The evidences that importance sampling through one map gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import clock
+from ..estimate.estimate import Estimate
+from ..estimate.importance import (
+    MOST_DRAWS,
+    enough_weights,
+    log_mean_weight,
+    rounded,
+    weighted_points,
+)
+from ..target.target import Target
+from ..transport.base import Transport
+
+
+class Weighing:
+    """Evidences of models by importance sampling through a map as it is now.
+
+    A map that is trained further needs another one.
+
+    Arguments:
+        target: The target.
+        transport: The map.
+        generator: Source of randomness.
+        most: Most draws a model.
+
+    Attributes:
+        log_mass: By model, log evidence plus log prior, in nats.
+        log_weights: By model, log importance weights of the map's draws, shape (n,).
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        transport: Transport,
+        generator: torch.Generator,
+        most: int = MOST_DRAWS,
+    ) -> None:
+        self.target, self.transport, self.generator = target, transport, generator
+        self.most = most
+        self.log_mass: dict[str, Estimate] = {}
+        self.log_weights: dict[str, Tensor] = {}
+        self._map_as_weighed = _fingerprint(transport)
+
+    def is_of(self, transport: Transport) -> bool:
+        """Whether this is a weighing of a map, and the map has not changed since."""
+        return transport is self.transport and _fingerprint(transport) == self._map_as_weighed
+
+    def weigh(self, code: Tensor, label: str, draws: int | None = None) -> None:
+        """Weigh a model, unless that has been done.
+
+        Arguments:
+            code: The model, shape (L,).
+            label: Its label.
+            draws: Draws at most, if fewer than otherwise.
+        """
+        if label in self.log_mass:
+            return
+        most = self.most if draws is None else min(self.most, draws)
+        log_w = enough_weights(self.target, self.transport, code, self.generator, most=most)
+        self.log_weights[label] = log_w.cpu()
+        self.log_mass[label] = rounded(log_mean_weight(log_w), self.target.dtype)
+
+    def seconds_a_draw(self, codes: Tensor, draws: int) -> float:
+        """Seconds of a weighed draw, by the more expensive of the first and last models.
+
+        Arguments:
+            codes: Models, shape (M, L).
+            draws: Draws whose price is taken.
+        """
+        seconds = []
+        for code in codes[[0, -1]]:
+            begun = clock.now()
+            weighted_points(self.target, self.transport, code, draws, self.generator)
+            seconds.append((clock.now() - begun) / draws)
+        return max(seconds)
+
+
+def _fingerprint(transport: Transport) -> tuple[Any, ...]:
+    """Something that differs once a parameter was changed, in place too."""
+    tensors = [*transport.parameters(), *transport.buffers()]
+    with torch.no_grad():
+        sums = [float(t.double().sum()) for t in tensors if t.is_floating_point()]
+    return (*sums, *(t._version for t in tensors))

@@ -1,0 +1,115 @@
+"""What is tried of a new target before anybody samples it: shapes, NaN, points mixed up."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ..errors import ShapeError, TargetError, TRJError
+from .account import Account
+from .densities import Densities
+from .density import PROBES, Density
+from .likelihood import each_kind
+from .parameters import Parameters
+from .support import unchecked
+
+SAME = 1e-3  # relative change of a log likelihood up to which two values of it are the same
+
+
+def probe(
+    densities: Densities, account: Account, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """Call every likelihood once at prior draws, from torch's global generator.
+
+    Arguments:
+        densities: What is new.
+        account: Where the evaluations are counted.
+        dtype: Precision of the points.
+        device: Where they are.
+
+    Returns:
+        A point of each density that is finite there, if one was met, shape (len(each), D).
+
+    Raises:
+        NonFiniteError: A density is NaN or +inf.
+        ShapeError: A value depends on the other points of its batch.
+        TargetError: A value depends on components that are not there.
+    """
+    space, anchors = densities.space, []
+    parameters = Parameters(densities)
+    for density, code in densities.examples(PROBES, device):
+        theta = torch.zeros(PROBES, densities.dim, dtype=dtype, device=device)
+        items = densities.items(code)
+        if density.blocks:
+            draws = density.sample(PROBES, items)
+            theta = density.unconstrain(draws, items, densities.dim).to(theta)
+        theta = torch.where(theta.isfinite() & space.active(code), theta, 0.0)
+        for surrogate in (False, True) if density.surrogate else (False,):
+            what = "surrogate" if surrogate else "log_likelihood"
+            with unchecked():
+                batch = density.evaluate(theta, items, surrogate)
+                first = items[:1] if items is not None else None
+                one = density.evaluate(theta[:1], first, surrogate)
+            account.add(evaluations=batch.calls + one.calls)
+            impossible = batch.log_prior == -math.inf
+            counted = torch.where(
+                impossible, batch.log_prior, batch.log_prior + batch.log_likelihood
+            )
+            parameters.check_finite(code, theta, counted)
+            _check_alone(counted[0], batch.log_likelihood[0], one.log_likelihood[0], density, what)
+            if space.counts and items is not None:
+                _check_padding(densities, density, theta, items, what)
+        with unchecked():
+            found = density.evaluate(theta, items, False)
+        account.add(evaluations=found.calls)
+        finite = (found.log_prior + found.log_likelihood).isfinite()
+        anchors.append(theta[finite.int().argmax()])
+    return torch.stack(anchors)
+
+
+def _check_alone(
+    log_joint: Tensor, batch: Tensor, alone: Tensor, density: Density, what: str
+) -> None:
+    """Compare the first of a batch with itself alone."""
+    tolerance = SAME * (1 + batch.abs())
+    if bool(log_joint.isfinite()) and not bool((batch - alone).abs() <= tolerance):
+        raise ShapeError(
+            f"{what} of {density.owner}: point 0 gives {float(alone):.6g} alone and "
+            f"{float(batch):.6g} in a batch; the function mixes the points of a batch"
+        )
+
+
+def _check_padding(
+    densities: Densities, density: Density, theta: Tensor, items: Tensor, what: str
+) -> None:
+    """Compare a likelihood with itself where arrays end with the last component."""
+    space = densities.space
+    function = density.likelihood if what == "log_likelihood" else density.surrogate
+    assert function is not None
+    if function.foreign or density.additive is not None:
+        return
+    with unchecked():
+        shown = density.shown(theta, items)
+        padded = function(shown, len(theta), space.by_kind(items))
+        for row in items.sum(1).argsort(descending=True).tolist():  # one alone would broadcast
+            on = items[row]
+            cut = {name: v[row : row + 1] for name, v in shown.items()}
+            for kind in space.kinds:
+                cut |= {name: cut[name][:, on[kind.items]] for name in kind.of}
+            active = each_kind(space.by_kind(on[None]), lambda x: x[:, x[0]])
+            try:
+                alone = float(function(cut, 1, active)[0])
+            except TRJError:
+                if bool(on.any()):  # it insists on arrays of full length
+                    return
+                continue  # it can't do with none
+            there, k = float(padded[row]), int(on.sum())
+            if not math.isclose(alone, there, rel_tol=SAME, abs_tol=SAME):
+                raise TargetError(
+                    f"{what} of {density.owner}: {k} component(s) give {alone:.6g} alone and "
+                    f"{there:.6g} beside {items.shape[1] - k} that are not there and read as "
+                    "zero. Leave those out: torch.where(active, ..., 0), or write it as "
+                    "trj.Additive"
+                )
