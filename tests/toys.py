@@ -2,8 +2,9 @@
 
 import math
 
+import numpy as np
 import torch
-from torch.distributions import Gamma, Normal
+from torch.distributions import Dirichlet, Gamma, LogNormal, Normal
 
 import trjmcmc as trj
 
@@ -89,3 +90,101 @@ def warmed(kernel, state, generator, steps):
         for _ in range(steps):
             kernel, state, _ = kernel.adapt(state, generator)
     return kernel.frozen(), state
+
+
+def blocks_and_fixed() -> trj.Target:
+    """Subsets with a block of two columns, one that is always in, and a level beside them."""
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(30, 6, generator=generator)
+    y = x[:, 0] + 0.5 * x[:, 2] - x[:, 3] + torch.randn(30, generator=generator)
+    space = trj.Subsets(
+        list("abcdef"), of="beta", always=["a"], blocks=[["c", "d"]], prior=[0.2, 0.5, 0.4, 0.7]
+    )
+
+    def log_likelihood(p, active):
+        mean = p["beta"] @ x.to(p["beta"]).T + p["level"][:, None]
+        return Normal(mean, 1.0).log_prob(y.to(mean)).sum(-1)
+
+    priors = {"beta": Normal(0.5, 2.0), "level": Normal(0.0, 3.0)}
+    return trj.Target(space, priors, log_likelihood, dtype=torch.float64)
+
+
+PRIOR = torch.tensor([0.1, 0.3, 0.4, 0.2], dtype=torch.float64)  # of none to three components
+
+
+def silent_components(additive: bool = True) -> trj.Target:
+    """Two coordinates a component, one of which depends on what all share; data say nothing."""
+    zero = trj.Additive(
+        lambda p: p["mass"][:, None] * torch.ones(3), lambda total, p: 0.0 * total.sum(-1)
+    )
+    return trj.Target(
+        trj.Counts(3, of=("mass", "place"), prior=PRIOR),
+        {
+            "spread": LogNormal(0.0, 0.5),
+            "mass": Gamma(2.0, 1.0),
+            "place": lambda p: Normal(0.0, p["spread"][:, None]),
+        },
+        zero if additive else lambda p, active: 0.0 * p["mass"].sum(-1),
+    )
+
+
+def seen_sum(additive: bool = True) -> trj.Target:
+    """The sum of a few skewed numbers is seen; p(k) is known by integration."""
+    y = torch.tensor([2.0])
+
+    def combine(total, p):
+        return Normal(total[:, 0], 0.7).log_prob(y.to(total))
+
+    def plain(p, active):
+        return combine(torch.where(active, p["a"], 0.0).sum(-1, keepdim=True), p)
+
+    likelihood = trj.Additive(lambda p: p["a"][:, None], combine) if additive else plain
+    return trj.Target(
+        trj.Counts(3, of="a", prior=PRIOR), {"a": Gamma(2.0, 1.0)}, likelihood, dtype=torch.float64
+    )
+
+
+def exact_counts() -> torch.Tensor:
+    """p(k | data) of :func:`seen_sum`: a sum of k gammas is a gamma."""
+    grid = torch.linspace(1e-6, 40, 400_001, dtype=torch.float64)
+    seen = Normal(grid, 0.7).log_prob(torch.tensor(2.0)).exp()
+    mass = [float(Normal(0.0, 0.7).log_prob(torch.tensor(2.0)).exp())]
+    for k in (1, 2, 3):
+        density = Gamma(2.0 * k, 1.0).log_prob(grid).exp()
+        mass.append(float(torch.trapezoid(seen * density, grid)))
+    p = PRIOR * torch.tensor(mass, dtype=torch.float64)
+    return p / p.sum()
+
+
+def scattered(share, mean, sd, *, n=3000, clutter=0.0, seed=0, slots=None):
+    """Draws of entries under shuffled names, some of them with clutter, and who is who."""
+    rng = np.random.default_rng(seed)
+    mean, sd = np.asarray(mean, dtype=float), np.asarray(sd, dtype=float)
+    there = rng.random((n, len(mean))) < np.asarray(share)
+    others = rng.poisson(clutter, n)
+    k = slots or int((there.sum(1) + others).max())
+    x = rng.standard_normal((n, k, mean.shape[1]))  # absent ones hold anything
+    active, who = np.zeros((n, k), dtype=bool), np.full((n, k), -1)
+    for i in range(n):
+        mine = np.flatnonzero(there[i])
+        own = mean[mine] + sd[mine] * rng.standard_normal((len(mine), mean.shape[1]))
+        rest = rng.uniform(-8, 8, (others[i], mean.shape[1]))
+        order = rng.permutation(len(own) + len(rest))
+        active[i, : len(order)] = True
+        x[i, : len(order)] = np.concatenate([own, rest])[order]
+        who[i, : len(order)] = np.concatenate([mine, np.full(len(rest), -1)])[order]
+    return x, active, who
+
+
+def vectors(simplex=True, positive=True):
+    """Models with vectors of two, three and four entries; prior only, so that draws are exact."""
+    height = Gamma(2.0, 1.0) if positive else Normal(1.0, 2.0)
+
+    def model(n):
+        priors = {"width": Dirichlet(torch.full((n,), 2.0))} if simplex else {}
+        priors["height"] = height.expand([n])
+        priors["level"] = Normal(0.0, 1.0)
+        return trj.Model(f"n={n}", priors, lambda p: torch.zeros(len(p["level"])))
+
+    truth = trj.Truth({"n=2": 0.2, "n=3": 0.5, "n=4": 0.3})
+    return trj.Target([model(n) for n in (2, 3, 4)], model_prior=[0.2, 0.5, 0.3], truth=truth)

@@ -12,8 +12,7 @@ from scipy.special import gammaln
 from torch.distributions import Dirichlet, Gamma
 
 import trjmcmc as trj
-from tests.problems.test_problems import SHARED, shared_only
-from tests.test_project import ROOT
+from tests.places import ROOT, SHARED, shared_only
 from trjmcmc.errors import TRJWarning
 from trjmcmc.problems.coal_mining import GAMMA_RATE
 

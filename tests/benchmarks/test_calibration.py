@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.posthoc.test_evidence import assert_calibrated
+from tests.battery import assert_calibrated
 from trjmcmc.errors import TRJWarning
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "calibration.py"

@@ -11,7 +11,7 @@ import torch
 from scipy.integrate import quad
 from scipy.stats import multivariate_normal
 
-from tests.test_project import ROOT
+from tests.places import ROOT
 from trjmcmc.errors import ConvergenceWarning
 
 sys.path.insert(0, str(ROOT))  # benchmarks are not installed

@@ -7,141 +7,31 @@ import torch
 from torch.distributions import Gamma, LogNormal, Normal, Uniform
 
 import trjmcmc as trj
-from tests import toys
-from tests.space.test_large_spaces import limit
+from tests import cases, toys
+from tests.battery import is_caught, limit, stays_exact
+from tests.cases import frequencies, learned, learned_split
+from tests.kernels import COMPONENT_KERNELS
 from trjmcmc.errors import ConfigurationError, ShapeError, TargetError
 from trjmcmc.kernel import (
-    BirthDeath,
     ComponentBirthDeath,
     ComponentSplitMerge,
     ComponentWalk,
     Cycle,
-    Neighbours,
-    RandomWalk,
-    SharedWalk,
     start,
 )
 from trjmcmc.problems.mixtures import GALAXIES
 from trjmcmc.target.exchangeable import Components
 
-N, STEPS = 40_000, 3
-PRIOR = torch.tensor([0.1, 0.3, 0.4, 0.2], dtype=torch.float64)
-
-
-def prior_only(additive):
-    """Two coordinates a component, one of which depends on what all share; data say nothing."""
-    zero = trj.Additive(
-        lambda p: p["mass"][:, None] * torch.ones(3), lambda total, p: 0.0 * total.sum(-1)
-    )
-    return trj.Target(
-        trj.Counts(3, of=("mass", "place"), prior=PRIOR),
-        {
-            "spread": LogNormal(0.0, 0.5),
-            "mass": Gamma(2.0, 1.0),
-            "place": lambda p: Normal(0.0, p["spread"][:, None]),
-        },
-        zero if additive else lambda p, active: 0.0 * p["mass"].sum(-1),
-    )
-
-
-def seen_sum(additive=True):
-    """The sum of a few skewed numbers is seen; p(k) by numerical integration."""
-    y = torch.tensor([2.0])
-
-    def combine(total, p):
-        return Normal(total[:, 0], 0.7).log_prob(y.to(total))
-
-    def plain(p, active):
-        return combine(torch.where(active, p["a"], 0.0).sum(-1, keepdim=True), p)
-
-    likelihood = trj.Additive(lambda p: p["a"][:, None], combine) if additive else plain
-    return trj.Target(
-        trj.Counts(3, of="a", prior=PRIOR), {"a": Gamma(2.0, 1.0)}, likelihood, dtype=torch.float64
-    )
-
-
-def exact_counts():
-    """p(k | data) of :func:`seen_sum`: a sum of k gammas is a gamma."""
-    grid = torch.linspace(1e-6, 40, 400_001, dtype=torch.float64)
-    seen = Normal(grid, 0.7).log_prob(torch.tensor(2.0)).exp()
-    mass = [float(Normal(0.0, 0.7).log_prob(torch.tensor(2.0)).exp())]
-    for k in (1, 2, 3):
-        density = Gamma(2.0 * k, 1.0).log_prob(grid).exp()
-        mass.append(float(torch.trapezoid(seen * density, grid)))
-    p = PRIOR * torch.tensor(mass, dtype=torch.float64)
-    return p / p.sum()
-
-
-def learned(target, **settings):
-    """Births and deaths whose densities have been fitted, to something near the posterior."""
-    kernel = taught(ComponentBirthDeath(target, normals=3, **settings), target, 33)
-    assert kernel.adapted()["births learned from"] > 100
-    return kernel
-
-
-def learned_split(target):
-    """Splits whose distances have been fitted to what was accepted."""
-    kernel = taught(ComponentSplitMerge(target), target, 65)
-    assert kernel.adapted()["distances learned from"] > 100
-    return kernel
-
-
-def taught(kernel, target, steps):
-    generator = torch.Generator().manual_seed(9)
-    code = target.space.sample_prior(400, generator)
-    state = start(target, code, target.sample_prior(code, generator))
-    return toys.warmed(kernel, state, generator, steps)[0]
-
-
-def classical(target):
-    return BirthDeath(target, Neighbours(target.space))
-
-
-MOVES = {
-    "births from the prior": lambda t: ComponentBirthDeath(t, prior_share=1.0),
-    "learned births": learned,
-    "walk": ComponentWalk,
-    "splits": ComponentSplitMerge,
-    "learned splits": learned_split,
-    "shared": lambda t: Cycle([learned(t), SharedWalk(t)]),
-    "all": lambda t: Cycle(
-        [learned(t), learned_split(t), (ComponentWalk(t), 2), classical(t), RandomWalk(t)]
-    ),
-}
-
-
-def frequencies(code, p):
-    seen = torch.bincount(code[:, 0], minlength=len(p)).double() / len(code)
-    return (seen - p) / (p * (1 - p) / len(code)).sqrt()
+N, SPLITS = 40_000, 160_000  # chains; of splits, whose wrong ratio shows least
 
 
 @pytest.mark.parametrize("additive", [True, False], ids=["sums", "whole"])
-@pytest.mark.parametrize("name", MOVES)
+@pytest.mark.parametrize("name", COMPONENT_KERNELS)
 def test_where_data_say_nothing_the_prior_stays(name, additive, generator):
     """k, and every parameter: marginals of all components, and of what they share."""
-    target = prior_only(additive)
-    kernel = MOVES[name](target)
-    code = target.space.sample_prior(N, generator)
-    state = start(target, code, target.sample_prior(code, generator))
-    changed = 0.0
-    with torch.no_grad():
-        for _ in range(STEPS):
-            state, infos = kernel.step(state, generator)
-            changed += float(infos[0].accepted.double().mean()) / STEPS
-    assert changed > 0.1
-    assert float(frequencies(state.code, PRIOR).abs().max()) < limit(4)
-    params = target.constrain(state.code[0], state.theta)
-    for k in (1, 2, 3):
-        rows = state.code[:, 0] == k
-        spread = params["spread"][rows]
-        mass = Gamma(2.0, 1.0).cdf(params["mass"][rows, :k].double())
-        place = Normal(0.0, spread[:, None]).cdf(params["place"][rows, :k]).double()
-        shared = LogNormal(0.0, 0.5).cdf(spread.double())[:, None]
-        for u in (mass, place, shared):
-            for moment in (u - 0.5, (u - 0.5).square() - 1 / 12, (u < 0.1).double() - 0.1):
-                each = moment.mean(1)
-                z = float(each.mean() / (each.std() / len(each) ** 0.5))
-                assert abs(z) < limit(60), (name, k)
+    case = cases.silent_components(additive)
+    seen = stays_exact(COMPONENT_KERNELS[name](case.target), case, generator)
+    assert float(seen.infos[0].accepted.double().mean()) > 0.1
 
 
 def test_merges_of_components_as_near_to_each_other_are_not_forced(generator):
@@ -172,49 +62,29 @@ def test_a_sum_of_what_is_never_there_is_refused():
         )
 
 
-def exactly_distributed(target, generator, n=N):
-    """Draws by importance resampling from the prior: independent, but for what repeats."""
-    code = target.space.sample_prior(40 * n, generator)
-    theta = target.sample_prior(code, generator)
-    weight = target.log_prior_and_likelihood(code, theta)[1].double().softmax(0)
-    pick = torch.multinomial(weight, n, True, generator=generator)
-    return start(target, code[pick], theta[pick])
-
-
 @pytest.mark.parametrize("additive", [True, False], ids=["sums", "whole"])
 @pytest.mark.parametrize(
     "name", ["births from the prior", "learned births", "learned splits", "all"]
 )
 def test_counts_are_those_of_integration(name, additive, generator):
-    target = seen_sum(additive)
-    state = exactly_distributed(target, generator)
-    kernel = MOVES[name](target)
-    with torch.no_grad():
-        for _ in range(STEPS):
-            state, infos = kernel.step(state, generator)
-            assert float(infos[0].accepted.double().mean()) > 0.02
-    z = frequencies(state.code, exact_counts())
-    assert float(z.abs().max()) < 1.05 * limit(4)  # resampled draws repeat, one in forty
-    again = target.log_joint(state.code, state.theta)
-    assert torch.allclose(state.log_joint, again, atol=1e-6)
+    case = cases.seen_sum(additive)
+    chains = SPLITS if name == "learned splits" else N
+    seen = stays_exact(COMPONENT_KERNELS[name](case.target), case, generator, chains=chains)
+    assert float(seen.infos[0].accepted.double().mean()) > 0.02
 
 
 def test_without_the_number_of_components_the_same_check_fails(generator, monkeypatch):
     """The negative control: the k of k! is dropped."""
-    target = seen_sum()
-    kernel = learned(target)
+    case = cases.seen_sum()
+    kernel = learned(case.target)
     monkeypatch.setattr(kernel, "_log_places", lambda k, up: torch.zeros(len(k)))
-    state = exactly_distributed(target, generator)
-    with torch.no_grad():
-        for _ in range(STEPS):
-            state, _ = kernel.step(state, generator)
-    assert float(frequencies(state.code, exact_counts()).abs().max()) > 3 * limit(4)
+    is_caught(kernel, case, generator)
 
 
 def test_without_the_count_of_neighbours_the_same_check_fails(generator, monkeypatch):
     """The negative control of splits: every pair is taken for mutual neighbours."""
-    target = seen_sum()
-    kernel = learned_split(target)
+    case = cases.seen_sum()
+    kernel = learned_split(case.target)
     right, nearest = kernel._log_choice, kernel._nearest
 
     def wrong(code, theta, one, two, e, share):
@@ -222,11 +92,7 @@ def test_without_the_count_of_neighbours_the_same_check_fails(generator, monkeyp
         return right(code, theta, one, two, e, share) - (0.5 * mutual.clamp(min=1)).log()
 
     monkeypatch.setattr(kernel, "_log_choice", wrong)
-    state = exactly_distributed(target, generator)
-    with torch.no_grad():
-        for _ in range(3 * STEPS):
-            state, _ = kernel.step(state, generator)
-    assert float(frequencies(state.code, exact_counts()).abs().max()) > 2 * limit(4)
+    is_caught(kernel, case, generator, chains=SPLITS, steps=9)
 
 
 def test_sums_are_kept_and_are_those_of_the_components(generator):
@@ -272,7 +138,7 @@ def test_portions_of_many_components_add_up(monkeypatch, generator):
 
 
 def test_components_trade_places_by_chance_alone(generator):
-    target = prior_only(True)
+    target = toys.silent_components(True)
     parts = Components(target)
     code = torch.full((6000, 1), 2)
     theta = target.sample_prior(code, generator)
@@ -295,7 +161,7 @@ def test_what_does_not_fit_is_refused():
         )
         with pytest.raises(ConfigurationError, match="components are not exchangeable"):
             ComponentWalk(uneven)
-    target = prior_only(False)
+    target = toys.silent_components(False)
     with pytest.raises(ConfigurationError, match="prior_share"):
         ComponentBirthDeath(target, prior_share=0.0)
     with pytest.raises(ConfigurationError, match="lengths"):
@@ -326,7 +192,7 @@ def test_few_components_and_none(most, generator):
             kernel, state, infos = kernel.adapt(state, generator)
             assert not any(bool(i.log_ratio.isnan().any()) for i in infos)
     p = torch.full((most + 1,), 1 / (most + 1), dtype=torch.float64)
-    assert float(frequencies(state.code, p).abs().max()) < limit(3)
+    assert float(frequencies(target.space, state.code, p).abs().max()) < limit(3)
     assert math.isfinite(float(state.log_joint.sum()))
 
 

@@ -2,7 +2,7 @@
 
 Each chain has data of its own. Parameters come from the prior and data from the likelihood; then
 kernel steps given the data and fresh data given the parameters follow each other. Throughout,
-parameters keep their prior distribution (Geweke 2004).
+parameters keep their prior distribution (Geweke 2004). Six kernels stand for all by default.
 """
 
 import math
@@ -13,7 +13,7 @@ from scipy.stats import gamma, norm
 from torch.distributions import Gamma, Normal
 
 import trjmcmc as trj
-from tests.kernel.test_components import learned, learned_split
+from tests.cases import learned, learned_split
 from trjmcmc.fit import Pool, gaussian_mixture
 from trjmcmc.kernel import (
     HMC,
@@ -155,7 +155,17 @@ def simulate(kernel, joint, generator):
     return joint.scores(state)
 
 
-@pytest.mark.parametrize("name", KERNELS)
+# One of each way in which a kernel meets data: through a map, from model to model without one,
+# inside a model by values and by gradients, by chains in pairs, and component by component. The
+# others differ from these in their ratios only, which test_kernel.py and test_components.py check
+# on data that stay as they are.
+REPRESENTATIVES = {"jump", "delayed rejection", "birth-death", "HMC", "stretch", "components"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [n if n in REPRESENTATIVES else pytest.param(n, marks=pytest.mark.slow) for n in KERNELS],
+)
 def test_getting_it_right(name, generator):
     joint = Joint()
     z = simulate(KERNELS[name](joint.target), joint, generator)

@@ -9,25 +9,10 @@ from scipy.stats import norm
 from torch.distributions import Gamma, Normal
 
 import trjmcmc as trj
-from tests import toys
-from tests.space.test_large_spaces import (
-    N,
-    blocks_and_fixed,
-    exactly_distributed,
-    limit,
-    model_scores,
-)
+from tests import cases, toys
+from tests.battery import is_caught, limit, moved, stays_exact
 from trjmcmc.errors import ConfigurationError
 from trjmcmc.kernel import HMC, Cycle, InformedBirthDeath, start
-
-STEPS = 2
-
-
-def moved(target, kernel, state, generator, steps=STEPS):
-    with torch.no_grad():
-        for _ in range(steps):
-            state, infos = kernel.step(state, generator)
-    return state, infos
 
 
 def with_precision(target, factor, **settings):
@@ -49,27 +34,18 @@ def curvatures(target):
 @pytest.mark.parametrize("factor", [1.0, 0.2, 5.0])
 @pytest.mark.parametrize("flips", [1, 3])
 def test_posteriors_are_left_as_they_are(factor, flips, generator):
-    target = toys.conjugate_subsets()
-    kernel = with_precision(target, factor, flips=flips)
-    state, infos = moved(target, kernel, exactly_distributed(target, N, generator), generator)
-    assert len(infos) == flips
-    z = model_scores(target, state.code)
-    assert float(z.abs().max()) < limit(len(z))
-    exact = trj.Laplace(target).to_reference(state.theta, state.code)[0]
-    active = target.space.active(state.code)
-    assert bool((state.theta[~active] == 0).all())
-    for slot in range(target.dim):
-        x = exact[active[:, slot], slot].double()
-        for moment in (x, x**2 - 1):
-            assert abs(float(moment.mean() / (moment.std() / len(x) ** 0.5))) < limit(6)
-    assert float(infos[0].accepted.double().mean()) > 0.1
+    case = cases.subsets()
+    kernel = with_precision(case.target, factor, flips=flips)
+    seen = stays_exact(kernel, case, generator, steps=2)
+    assert len(seen.infos) == flips
+    assert float(seen.infos[0].accepted.double().mean()) > 0.1
 
 
 @pytest.mark.parametrize("forgotten", ["choice", "newborn"])
 def test_a_ratio_without_a_part_fails_the_same_check(forgotten, generator, monkeypatch):
     """The negative controls: the choice of the unit, or the newborn's density, left out."""
-    target = toys.conjugate_subsets()
-    kernel = with_precision(target, 1.0)
+    case = cases.subsets()
+    kernel = with_precision(case.target, 1.0)
     if forgotten == "newborn":
         kernel._log_normal = lambda theta, mean, slots: torch.zeros(len(theta))
     else:
@@ -81,37 +57,23 @@ def test_a_ratio_without_a_part_fails_the_same_check(forgotten, generator, monke
             return proposed, there, ratio - (there.log_q - here.log_q).gather(1, unit)[:, 0]
 
         monkeypatch.setattr(kernel, "_propose", without_choice)
-    state = exactly_distributed(target, N, generator)
-    state, _ = moved(target, kernel, state, generator)
-    assert float(model_scores(target, state.code).abs().max()) > 2 * limit(8)
+    is_caught(kernel, case, generator, steps=2)
 
 
 def test_blocks_items_that_are_always_in_and_parameters_beside_them(generator):
     """Against probabilities of all models: a block has two slots, one column never leaves."""
-    target = blocks_and_fixed()
-    laplace = trj.Laplace(target)  # exact here
-    codes = target.space.enumerate()
-    p = laplace.log_evidence(codes).double().softmax(0)
-    code = codes[torch.multinomial(p, N // 4, True, generator=generator)]
-    theta, _ = laplace.push(torch.randn(N // 4, target.dim, generator=generator).double(), code)
-    state = start(target, code, theta)
-    kernel = InformedBirthDeath(target, flips=3)
-    kernel, _ = toys.warmed(kernel, state, generator, 1)
-    state, infos = moved(target, kernel, state, generator, 3)
-    seen = torch.bincount(target.space.index(state.code), minlength=len(p)).double() / len(code)
-    z = (seen - p) / (p * (1 - p) / len(code)).sqrt()
-    assert float(z.abs().max()) < limit(len(p))
+    case = cases.blocks()
+    kernel = InformedBirthDeath(case.target, flips=3)
+    kernel, _ = toys.warmed(kernel, case.draw(10_000, generator), generator, 1)
+    infos = stays_exact(kernel, case, generator, chains=10_000).infos
     assert float(torch.stack([i.accepted.double().mean() for i in infos]).min()) > 0.3
-    x, _ = laplace.to_reference(state.theta, state.code)
-    x = torch.where(target.space.active(state.code), x, math.nan)
-    assert float((x.nanmean(0) * len(code) ** 0.5).abs().max()) < 8
 
 
 def test_precisions_are_measured_and_the_choice_is_the_conditional_posterior(generator):
     """On a conjugate regression one look knows the odds of each item given the others."""
     target = toys.conjugate_subsets().to(dtype=torch.float64)
     kernel = InformedBirthDeath(target)
-    state = exactly_distributed(toys.conjugate_subsets(), 50, generator)
+    state = cases.subsets().draw(50, generator)
     state = start(target, state.code, state.theta.double())
     kernel, _ = toys.warmed(kernel, state, generator, 1)
     assert torch.allclose(kernel._precision, curvatures(target.to(dtype=torch.float32)), rtol=1e-3)
@@ -172,7 +134,7 @@ def test_outliers_and_a_prior_with_a_kink(generator):
     kernel, state = toys.warmed(kernel, state, generator, 60)
     shares = []
     for _ in range(150):
-        state, _ = moved(target, kernel, state, generator, 1)
+        state, _ = moved(kernel, state, generator, 1)
         shares.append(torch.nn.functional.one_hot(space.index(state.code), 4).double())
     by_chain = torch.stack(shares).mean(0)
     z = (by_chain.mean(0) - p) / (by_chain.std(0) / len(by_chain) ** 0.5)

@@ -1,21 +1,22 @@
 import math
+import sys
 
 import pytest
 import torch
 import zuko
-from scipy.stats import norm
-from torch.distributions import Dirichlet, Gamma, Normal
+from torch.distributions import Dirichlet, Normal
 
 import trjmcmc as trj
-from tests import toys
-from tests.transport.test_transport import MovesSpares, shaken_mixture
+from tests import cases, toys
+from tests.battery import Case, is_caught, stays_exact
+from tests.cases import frequencies, from_prior
+from tests.kernels import KERNELS, bold_then_careful, rough_normal, rough_realnvp
+from tests.maps import MovesSpares, NoJacobian, rough_affine, rough_flow
 from trjmcmc.errors import ConfigurationError
 from trjmcmc.estimate import autocorrelation_time
-from trjmcmc.fit import Modes, Pool, gaussian_mixture, mode_map
 from trjmcmc.kernel import (
     HMC,
     BirthDeath,
-    CrankNicolson,
     Cycle,
     DelayedRejection,
     Fixed,
@@ -26,224 +27,39 @@ from trjmcmc.kernel import (
     MixtureKernel,
     MixtureProposal,
     Neighbours,
-    NormalInverseGamma,
     RandomWalk,
     SplitMerge,
     State,
     Stay,
     Stretch,
-    compose,
     saturated_switch,
     start,
 )
-from trjmcmc.kernel.between import birth_death, independence, jump, split
-from trjmcmc.kernel.inside import hmc, random_walk, stretch
 from trjmcmc.problems import SinhArcsinhMap
 from trjmcmc.transport import Identity, StudentT
 
-ALPHA = 1e-5
-STEPS = 15  # for the check and for its negative control alike
-SIGMAS = float(norm.isf(ALPHA / 2))
+CHAINS, STEPS = 30_000, 15  # of the check and of its negative controls alike
 
 
-def rough_flow(target, **options):
-    """An untrained flow whose weights were shaken: as poor as a map can be."""
-    return shaken(trj.CosmicFlow(target.space, layers=3, hidden=(16,), **options))
-
-
-def rough_realnvp(target):
-    return shaken(trj.ConditionalRealNVP(target.space, layers=3, hidden=(16,)))
-
-
-def shaken(flow):
-    generator = torch.Generator().manual_seed(8)
-    with torch.no_grad():
-        for p in flow.parameters():
-            p.add_(0.15 * torch.randn(p.shape, generator=generator))
-    return flow
-
-
-def rough_affine(target):
-    exact = toys.gaussian_map(target)
-    with torch.no_grad():
-        exact.loc += 0.3
-        exact.scale_tril *= 1.3
-    return exact
-
-
-def two_modes(target):
-    """A wrong idea of where two modes of each model are; the point in each is kept."""
-    loc = torch.full((2, 3), 0.8)
-    loc[1] = -0.3
-    modes = Modes(torch.tensor([0.5, 0.5]), loc, 0.7 * torch.eye(3).repeat(2, 1, 1))
-    return mode_map(target.space, [modes] * 3)
-
-
-def some_draws(target, n):
-    """Draws near those of the posterior, wider and shifted."""
-    generator = torch.Generator().manual_seed(2)
-    code = torch.arange(3).repeat(n)[:, None]
-    with torch.no_grad():
-        theta = rough_affine(target).push(torch.randn(3 * n, 3, generator=generator), code)[0]
-    return code, torch.where(target.space.active(code), theta, 0.0)
-
-
-def rough_normal(target):
-    return NormalInverseGamma(target, *some_draws(target, 500))
-
-
-def fitted_normals(target):
-    code, theta = some_draws(target, 500)
-    pool = Pool(code, theta, torch.zeros(len(code)))
-    return gaussian_mixture(target.space, pool, torch.Generator().manual_seed(1), components=3)
-
-
-def bold_then_careful(target, flow):
-    bold = Jump(target, flow, Fixed(target.space, other=True), rho=0.0, name="bold")
-    return DelayedRejection(bold, Jump(target, flow, Fixed(target.space), rho=0.9))
-
-
-class NoJacobian(trj.transport.Bijection):
-    """A broken map for the negative control: it forgets its log-determinant."""
-
-    def __init__(self, inner):
-        super().__init__(inner.space)
-        self.inner = inner
-
-    def to_reference(self, theta, code):
-        z, ladj = self.inner.to_reference(theta, code)
-        return z, 0 * ladj
-
-    def from_reference(self, z, code):
-        theta, ladj = self.inner.from_reference(z, code)
-        return theta, 0 * ladj
-
-
-# name: (target, function of the target that makes the kernel under test)
-CASES = {
-    "TRJ, rough affine": lambda t: Jump(t, rough_affine(t), Fixed(t.space)),
-    "refreshed jump, flow": lambda t: Jump(t, rough_flow(t), Fixed(t.space), rho=0.7),
-    "independence jump": lambda t: Jump(t, rough_affine(t), Fixed(t.space, other=True), rho=0.0),
-    "random rho": lambda t: Jump(t, rough_flow(t), Fixed(t.space, other=True), rho=(0.2, 1.0)),
-    "Student-t reference": lambda t: Jump(
-        t, rough_flow(t, reference=StudentT(4)), Fixed(t.space), rho=0.5
-    ),
-    "a share of fresh proposals": lambda t: Jump(
-        t, rough_flow(t), Fixed(t.space, other=True), rho=0.95, fresh=0.3
-    ),
-    "weighted proposal": lambda t: Jump(
-        t, rough_affine(t), Fixed(t.space, torch.tensor([0.1, 0.6, 0.3]).log(), other=True)
-    ),
-    "conditional RealNVP": lambda t: Jump(t, rough_realnvp(t), Fixed(t.space), rho=0.8),
-    "map that moves spare slots": lambda t: Jump(t, MovesSpares(t.space), Fixed(t.space), rho=0.8),
-    "jump through a mixture": lambda t: Jump(
-        t, shaken_mixture(t.space), Fixed(t.space, other=True), rho=0.6
-    ),
-    "jump through a mixture of flows": lambda t: Jump(
-        t, shaken_mixture(t.space, outer=False), Fixed(t.space), rho=0.9, fresh=0.2
-    ),
-    "pCN through a mixture": lambda t: CrankNicolson(
-        t, shaken_mixture(t.space, reference=StudentT(4))
-    ),
-    "from mode to mode": lambda t: Jump(t, two_modes(t), rho=1.0),
-    "pCN": lambda t: CrankNicolson(t, rough_flow(t)),
-    "pCN, spare slots move": lambda t: CrankNicolson(t, MovesSpares(t.space), rho=0.5),
-    "random walk": lambda t: RandomWalk(t),
-    "random walk in reference space": lambda t: RandomWalk(t, shaken_mixture(t.space)),
-    "random walk, spare slots move": lambda t: RandomWalk(t, MovesSpares(t.space)),
-    "stretch": lambda t: Stretch(t),
-    "stretch in reference space": lambda t: Stretch(t, rough_flow(t), stretch=3.0),
-    "stretch, spare slots move": lambda t: Stretch(t, MovesSpares(t.space)),
-    "HMC": lambda t: HMC(t, leaps=3, step_size=0.6),
-    "HMC in reference space": lambda t: HMC(t, rough_flow(t), leaps=3, step_size=0.6),
-    "HMC through a mixture": lambda t: HMC(
-        t, shaken_mixture(t.space, reference=StudentT(4)), leaps=2, step_size=0.6
-    ),
-    "HMC, spare slots move": lambda t: HMC(t, MovesSpares(t.space), leaps=2, step_size=0.4),
-    "informed jump": lambda t: Jump(
-        t, rough_affine(t), Informed(t.space, torch.tensor([0.3, -0.2, 1.0])), rho=0.9
-    ),
-    "mixture of proposals": lambda t: Jump(
-        t,
-        rough_flow(t),
-        MixtureProposal([Informed(t.space, torch.tensor([0.3, -0.2, 1.0])), Fixed(t.space)]),
-    ),
-    "delayed rejection": lambda t: bold_then_careful(t, rough_flow(t)),
-    "delayed rejection through a mixture": lambda t: bold_then_careful(t, shaken_mixture(t.space)),
-    "mixture of kernels": lambda t: MixtureKernel(
-        [Jump(t, rough_flow(t), Fixed(t.space)), RandomWalk(t), HMC(t, leaps=2)], [0.5, 0.2, 0.3]
-    ),
-    "birth-death": lambda t: BirthDeath(t, Fixed(t.space)),
-    "birth-death, informed": lambda t: BirthDeath(
-        t, Informed(t.space, torch.tensor([0.3, -0.2, 1.0]))
-    ),
-    "two births and deaths": lambda t: Cycle(
-        [BirthDeath(t, Fixed(t.space)), BirthDeath(t, Fixed(t.space))]
-    ),
-    "saturated switch": lambda t: saturated_switch(t, Fixed(t.space, other=True), scale=0.7),
-    "normal independence": lambda t: IndependenceJump(t, rough_normal(t), Fixed(t.space)),
-    "jump through fitted normals": lambda t: Jump(t, fitted_normals(t), Fixed(t.space), rho=0.8),
-    "cycle": lambda t: Cycle(
-        [
-            Jump(t, rough_flow(t), Fixed(t.space), rho=0.9),
-            (CrankNicolson(t, rough_affine(t)), 2),
-            RandomWalk(t, scale=2.0),
-        ]
-    ),
-}
-
-
-def exact_draws(target, n, generator):
-    """Independent draws from the posterior of toys.gaussians."""
-    probabilities = torch.tensor(list(target.truth.probabilities.values()))
-    code = torch.multinomial(probabilities, n, replacement=True, generator=generator)[:, None]
-    z = torch.randn(n, target.dim, generator=generator)
-    theta, _ = toys.gaussian_map(target).from_reference(z, code)
-    return start(target, code, theta.detach())
-
-
-def scores(target, state):
-    """z-scores of model frequencies and of bounded moments against their exact values."""
-    n = len(state.code)
-    labels = list(target.truth.probabilities.values())
-    exact = toys.gaussian_map(target)
-    with torch.no_grad():
-        z, _ = exact.to_reference(state.theta, state.code)
-    found = []
-    for m, p in enumerate(labels):
-        inside = state.code[:, 0] == m
-        found.append((float(inside.double().mean()) - p) / math.sqrt(p * (1 - p) / n))
-        for slot in torch.nonzero(target.space.active(torch.tensor([[m]]))[0])[:, 0].tolist():
-            x = z[inside, slot].double()
-            for moment in (x, x**2 - 1, (x > 0.7).double() - norm.sf(0.7)):
-                found.append(float(moment.mean() / (moment.std() / len(x) ** 0.5)))
-    return torch.tensor(found)
-
-
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", KERNELS)
 def test_exactly_distributed_chains_stay_so(name, generator):
-    target = toys.gaussians()
-    kernel = CASES[name](target)
-    state = exact_draws(target, 30_000, generator)
-    with torch.no_grad():
-        for _ in range(STEPS):
-            state, infos = kernel.step(state, generator)
-    z = scores(target, state)
-    assert float(z.abs().max()) < float(norm.isf(ALPHA / 2 / len(z)))
-    assert all(0.02 < float(i.accepted.double().mean()) <= 1 for i in infos)
-    assert torch.allclose(state.log_joint, target.log_joint(state.code, state.theta), atol=1e-3)
-    assert not bool(state.theta[~target.space.active(state.code)].any())
+    case = cases.gaussians()
+    kernel = KERNELS[name](case.target)
+    seen = stays_exact(kernel, case, generator, chains=CHAINS, steps=STEPS)
+    assert all(0.02 < float(i.accepted.double().mean()) <= 1 for i in seen.infos)
 
 
-def broken(module, monkeypatch, change):
-    """Let the kernels of a module accept by a wrong ratio."""
+def broken(kernel, monkeypatch, change):
+    """The same kernel, which accepts by a wrong ratio from now on."""
+    module = sys.modules[type(kernel).__module__]
     right = module.accept
 
-    def wrong(kernel, state, proposed, log_ratio, generator):
+    def wrong(name, state, proposed, log_ratio, generator):
         ratio = change(state, proposed, log_ratio)
-        return right(kernel, state, proposed, ratio, generator)
+        return right(name, state, proposed, ratio, generator)
 
     monkeypatch.setattr(module, "accept", wrong)
+    return kernel
 
 
 def log_weight(state):
@@ -251,50 +67,41 @@ def log_weight(state):
     return state.memo.values[1]
 
 
-WRONG = {  # name: (module, kernel, what goes wrong in its ratio)
-    "random walk": (random_walk, RandomWalk, lambda s, p, r: r.clamp(max=0) / 2),
+WRONG = {  # name: (kernel, what goes wrong in its ratio)
+    "random walk": (RandomWalk, lambda s, p, r: r.clamp(max=0) / 2),
     "random walk in reference space": (
-        random_walk,
         lambda t: RandomWalk(t, rough_flow(t)),
         lambda s, p, r: log_weight(p) - log_weight(s),  # the reference is forgotten
     ),
     "stretch": (
-        stretch,
         Stretch,
         lambda s, p, r: p.log_joint - s.log_joint,  # the power of the stretch is forgotten
     ),
     "HMC": (
-        hmc,
         lambda t: HMC(t, leaps=1, step_size=1.2),
         lambda s, p, r: p.log_joint - s.log_joint,  # the kinetic energy is forgotten
     ),
     "birth-death": (
-        birth_death,
         lambda t: BirthDeath(t, Fixed(t.space)),
         lambda s, p, r: p.log_joint - s.log_joint,  # what is born has no density
     ),
     "normal independence": (
-        independence,
         lambda t: IndependenceJump(t, rough_normal(t), Fixed(t.space)),
         lambda s, p, r: p.log_joint - s.log_joint,  # nor has what is proposed
     ),
     "saturated switch": (
-        jump,
         lambda t: saturated_switch(t, Fixed(t.space, other=True), scale=0.7),
         lambda s, p, r: p.log_joint - s.log_joint,  # what is switched has no density
     ),
     "weighted proposal": (
-        jump,
         lambda t: Jump(t, rough_affine(t), Fixed(t.space, torch.tensor([0.0, 1.0, -1.0]))),
         lambda s, p, r: log_weight(p) - log_weight(s),  # the proposal's is forgotten
     ),
     "informed proposal": (
-        jump,
         lambda t: Jump(t, rough_affine(t), Informed(t.space, torch.tensor([0.0, 1.5, -1.5]))),
         lambda s, p, r: log_weight(p) - log_weight(s),
     ),
     "mixture of proposals": (
-        jump,
         lambda t: Jump(
             t,
             rough_affine(t),
@@ -303,8 +110,7 @@ WRONG = {  # name: (module, kernel, what goes wrong in its ratio)
         lambda s, p, r: log_weight(p) - log_weight(s),
     ),
     "delayed rejection": (
-        compose,
-        lambda t: bold_then_careful(t, rough_affine(t)),
+        lambda t: bold_then_careful(t, rough_affine(t, 0.65)),
         # the chance to be refused at the first stage, there and back, with the wrong sign
         lambda s, p, r: torch.where(r > -math.inf, 2 * (log_weight(p) - log_weight(s)) - r, r),
     ),
@@ -313,32 +119,23 @@ WRONG = {  # name: (module, kernel, what goes wrong in its ratio)
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_ratio_fails_the_same_check(name, generator, monkeypatch):
-    target = toys.gaussians()
-    module, make, change = WRONG[name]
-    kernel = make(target)
-    broken(module, monkeypatch, change)
-    state = exact_draws(target, 30_000, generator)
-    with torch.no_grad():
-        for _ in range(STEPS):
-            state, _ = kernel.step(state, generator)
-    assert float(scores(target, state).abs().max()) > 2 * SIGMAS
+    case = cases.gaussians()
+    make, change = WRONG[name]
+    kernel = broken(make(case.target), monkeypatch, change)
+    is_caught(kernel, case, generator, chains=CHAINS, steps=STEPS)
 
 
 @pytest.mark.parametrize("name", ["TRJ, rough affine", "pCN"])
 def test_without_the_jacobian_the_same_check_fails(name, generator):
-    target = toys.gaussians()
-    broken = NoJacobian(rough_affine(target) if "TRJ" in name else rough_flow(target))
+    case = cases.gaussians()
+    jumps = "TRJ" in name
     kernel = Jump(
-        target,
-        broken,
-        Fixed(target.space) if "TRJ" in name else None,
-        rho=1.0 if "TRJ" in name else (0.0, 1.0),
+        case.target,
+        NoJacobian(rough_affine(case.target, 2.0) if jumps else rough_flow(case.target, 0.4)),
+        Fixed(case.target.space) if jumps else None,
+        rho=1.0 if jumps else (0.0, 1.0),
     )
-    state = exact_draws(target, 30_000, generator)
-    with torch.no_grad():
-        for _ in range(STEPS):
-            state, _ = kernel.step(state, generator)
-    assert float(scores(target, state).abs().max()) > 2 * SIGMAS
+    is_caught(kernel, case, generator, chains=CHAINS, steps=STEPS)
 
 
 class ByState(Kernel):
@@ -359,13 +156,10 @@ class ByState(Kernel):
 
 
 def test_kernels_chosen_by_the_state_fail_the_same_check(generator):
-    target = toys.gaussians()
-    kernel = ByState(RandomWalk(target, scale=0.3), Jump(target, rough_affine(target), rho=0.0))
-    state = exact_draws(target, 30_000, generator)
-    with torch.no_grad():
-        for _ in range(STEPS):
-            state, _ = kernel.step(state, generator)
-    assert float(scores(target, state).abs().max()) > 2 * SIGMAS
+    case = cases.gaussians()
+    jump = Jump(case.target, rough_affine(case.target), rho=0.0)
+    kernel = ByState(RandomWalk(case.target, scale=0.3), jump)
+    is_caught(kernel, case, generator, chains=CHAINS, steps=STEPS)
 
 
 class ChosenOnly(trj.Mixture):
@@ -384,21 +178,15 @@ class ChosenOnly(trj.Mixture):
         return z, self._alone(z, theta, code)
 
 
-def test_with_the_density_of_one_component_the_same_check_fails(generator):
-    target = toys.gaussians()
-    maps = [rough_affine(target), toys.gaussian_map(target)]
+@pytest.mark.parametrize("kind", [trj.Mixture, ChosenOnly])
+def test_with_the_density_of_one_component_the_same_check_fails(kind, generator):
+    case = cases.gaussians()
+    maps = [rough_affine(case.target), toys.gaussian_map(case.target)]
     with torch.no_grad():
         maps[1].loc -= 1.5
-    state = exact_draws(target, 30_000, generator)
-    found = {}
-    for make in (trj.Mixture, ChosenOnly):
-        kernel, here = Jump(target, make(maps), Fixed(target.space), rho=0.5), state
-        with torch.no_grad():
-            for _ in range(STEPS):
-                here, _ = kernel.step(here, generator)
-        found[make] = float(scores(target, here).abs().max())
-    assert found[trj.Mixture] < SIGMAS
-    assert found[ChosenOnly] > 2 * SIGMAS
+    kernel = Jump(case.target, kind(maps), Fixed(case.target.space), rho=0.5)
+    assert_so = is_caught if kind is ChosenOnly else stays_exact
+    assert_so(kernel, case, generator, chains=CHAINS, steps=STEPS)
 
 
 @pytest.mark.parametrize(
@@ -532,7 +320,7 @@ def test_the_place_under_a_map_is_remembered_and_forgotten(generator):
     flow = rough_flow(target)
     jump, walk = Jump(target, flow, Fixed(target.space)), RandomWalk(target)
     with torch.no_grad():
-        state, _ = jump.step(exact_draws(target, 500, generator), generator)
+        state, _ = jump.step(cases.gaussians().draw(500, generator), generator)
         z, ladj = flow.to_reference(state.theta, state.code)
         active = target.space.active(state.code)
         assert torch.allclose(
@@ -597,59 +385,48 @@ def test_stay_stays(generator):
     assert not bool(ratio.any())
 
 
-def vectors(simplex=True, positive=True):
-    """Models with vectors of two, three and four entries; prior only, so that draws are exact."""
-    height = Gamma(2.0, 1.0) if positive else Normal(1.0, 2.0)
-
-    def model(n):
-        priors = {"width": Dirichlet(torch.full((n,), 2.0))} if simplex else {}
-        priors["height"] = height.expand([n])
-        priors["level"] = Normal(0.0, 1.0)
-        return trj.Model(f"n={n}", priors, lambda p: torch.zeros(len(p["level"])))
-
-    truth = trj.Truth({"n=2": 0.2, "n=3": 0.5, "n=4": 0.3})
-    return trj.Target([model(n) for n in (2, 3, 4)], model_prior=[0.2, 0.5, 0.3], truth=truth)
-
-
-def prior_scores(target, state):
-    """z-scores of model frequencies, and of parameters against fresh prior draws."""
+def as_the_prior(target, fresh_draws=100_000):
+    """Model frequencies, and parameters against fresh prior draws."""
     generator = torch.Generator().manual_seed(11)
-    found, n = [], len(state.code)
-    for m, p in enumerate(target.truth.probabilities.values()):
-        inside = state.code[:, 0] == m
-        found.append((float(inside.double().mean()) - p) / math.sqrt(p * (1 - p) / n))
-        code = torch.full((100_000, 1), m)
-        fresh = target.constrain(code[0], target.sample_prior(code, generator))
-        here = target.constrain(code[0], state.theta[inside])
-        for name in fresh:
-            a, b = (torch.tanh(v[name].double().reshape(len(v[name]), -1)) for v in (here, fresh))
-            for f in (lambda x: x, lambda x: x**2, lambda x: x[:, :1] * x[:, -1:]):
-                gap = f(a).mean(0) - f(b).mean(0)
-                error = (f(a).var(0) / len(a) + f(b).var(0) / len(b)).sqrt()
-                found += (gap / error).tolist()
-    return torch.tensor(found)
+    p = torch.tensor(list(target.truth.probabilities.values()), dtype=torch.float64)
+    fresh = []
+    for m in range(len(p)):
+        code = torch.full((fresh_draws, 1), m)
+        fresh.append(target.constrain(code[0], target.sample_prior(code, generator)))
+
+    def bounded(x):
+        return torch.tanh(x.double().reshape(len(x), -1))
+
+    def scores(state):
+        found = frequencies(target.space, state.code, p).tolist()
+        for m in range(len(p)):
+            inside = state.code[:, 0] == m
+            if int(inside.sum()) < 100:  # its frequency tells enough
+                continue
+            here = target.constrain(torch.tensor([m]), state.theta[inside])
+            for name in fresh[m]:
+                a, b = bounded(here[name]), bounded(fresh[m][name])
+                for f in (lambda x: x, lambda x: x**2, lambda x: x[:, :1] * x[:, -1:]):
+                    gap = f(a).mean(0) - f(b).mean(0)
+                    error = (f(a).var(0) / len(a) + f(b).var(0) / len(b)).sqrt()
+                    found += (gap / error).tolist()
+        return torch.tensor(found)
+
+    return Case(target, lambda n, generator: from_prior(target, n, generator), scores)
 
 
 @pytest.mark.parametrize("positive", [True, False])
 @pytest.mark.parametrize("simplex", [True, False])
 @pytest.mark.parametrize("right", [True, False])
 def test_split_and_merge_keep_the_prior(simplex, positive, right, generator, monkeypatch):
-    target = vectors(simplex, positive)
-    code = target.space.sample_prior(40_000, generator)
-    state = start(target, code, target.sample_prior(code, generator))
-    if not right:  # the negative control: what the split draws has no density
-        broken(split, monkeypatch, lambda s, p, r: r.clamp(max=0) + p.log_joint - s.log_joint - r)
-    kernel = SplitMerge(target)
-    with torch.no_grad():
-        for _ in range(STEPS):
-            state, (info,) = kernel.step(state, generator)
-    assert torch.allclose(state.log_joint, target.log_joint(state.code, state.theta), atol=1e-3)
-    worst = float(prior_scores(target, state).abs().max())
+    case = as_the_prior(toys.vectors(simplex, positive))
+    kernel = SplitMerge(case.target)
     if right:
-        assert worst < norm.isf(ALPHA / 2 / 60)
-        assert float(info.accepted.double().mean()) > 0.1
-    else:
-        assert worst > 2 * SIGMAS
+        seen = stays_exact(kernel, case, generator, steps=STEPS)
+        assert float(seen.infos[0].accepted.double().mean()) > 0.1
+    else:  # the negative control: what the split draws has no density
+        wrong = lambda s, p, r: r.clamp(max=0) + p.log_joint - s.log_joint - r  # noqa: E731
+        is_caught(broken(kernel, monkeypatch, wrong), case, generator, steps=STEPS)
 
 
 def test_only_vectors_that_grow_together_are_split(generator):
@@ -670,13 +447,7 @@ def test_only_vectors_that_grow_together_are_split(generator):
         ],
         truth=trj.Truth({"A": 0.25, "B": 0.25, "C": 0.25, "stranger": 0.25}),
     )
-    code = target.space.sample_prior(40_000, generator)
-    state = start(target, code, target.sample_prior(code, generator))
-    kernel = SplitMerge(target)
-    with torch.no_grad():
-        for _ in range(STEPS):
-            state, _ = kernel.step(state, generator)
-    assert float(prior_scores(target, state).abs().max()) < norm.isf(ALPHA / 2 / 60)
+    stays_exact(SplitMerge(target), as_the_prior(target), generator, steps=STEPS)
 
 
 def test_a_gradient_that_breaks_does_not_break_the_answer(generator):
@@ -715,7 +486,7 @@ def test_draws_through_exact_maps_are_independent(generator):
 
 
 def test_split_and_merge_need_vectors_that_grow():
-    assert SplitMerge.fits(vectors()) and not SplitMerge.fits(toys.conjugate_subsets())
+    assert SplitMerge.fits(toys.vectors()) and not SplitMerge.fits(toys.conjugate_subsets())
     with pytest.raises(ConfigurationError, match="use BirthDeath"):
         SplitMerge(toys.gaussians())
     two = trj.Target(

@@ -8,10 +8,8 @@ import pytest
 import torch
 
 import trjmcmc as trj
-from tests import toys
-from tests.kernel.test_components import MOVES as COMPONENT_MOVES
-from tests.kernel.test_components import prior_only
-from tests.kernel.test_kernel import CASES, exact_draws, vectors
+from tests import cases, toys
+from tests.kernels import COMPONENT_KERNELS, KERNELS
 from trjmcmc.kernel import (
     HMC,
     BirthDeath,
@@ -24,7 +22,7 @@ from trjmcmc.kernel import (
     InformedBirthDeath,
     Jump,
     Kernel,
-    Mixture,
+    MixtureKernel,
     MixtureProposal,
     RandomWalk,
     ScoreWalk,
@@ -51,7 +49,7 @@ def of_subsets(make):
 
 
 def of_components(make, additive=True):
-    return lambda: (target := prior_only(additive), make(target), from_prior)
+    return lambda: (target := toys.silent_components(additive), make(target), from_prior)
 
 
 BATTERY = {
@@ -59,12 +57,12 @@ BATTERY = {
         name: lambda make=make: (
             target := toys.gaussians(),
             make(target),
-            lambda t, g: exact_draws(t, C, g),
+            lambda t, g: cases.gaussians().draw(C, g),
         )
-        for name, make in CASES.items()
+        for name, make in KERNELS.items()
     },
-    **{f"components: {n}": of_components(make) for n, make in COMPONENT_MOVES.items()},
-    "split and merge": lambda: (target := vectors(), SplitMerge(target), from_prior),
+    **{f"components: {n}": of_components(make) for n, make in COMPONENT_KERNELS.items()},
+    "split and merge": lambda: (target := toys.vectors(), SplitMerge(target), from_prior),
     "informed births": of_subsets(InformedBirthDeath),
     "sweep": of_subsets(lambda t: Jump(t, flow := trj.Laplace(t), SweepWalk(flow), rho=0.7)),
     "walk by a score": of_subsets(
@@ -83,7 +81,7 @@ LEARNERS = {
         lambda t: Cycle([ComponentBirthDeath(t), ComponentSplitMerge(t), ComponentWalk(t)])
     ),
     "mixture": of_subsets(
-        lambda t: Mixture([HMC(t), Cycle([InformedBirthDeath(t), RandomWalk(t)])], [0.4, 0.6])
+        lambda t: MixtureKernel([HMC(t), Cycle([InformedBirthDeath(t), RandomWalk(t)])], [0.4, 0.6])
     ),
 }
 
@@ -162,7 +160,7 @@ class Learning(Kernel):
 @pytest.mark.parametrize("make", [HiddenStream, Learning])
 def test_hidden_streams_and_lessons_fail_the_same_check(make, generator):
     target = toys.gaussians()
-    kernel, state = make(target), exact_draws(target, C, generator)
+    kernel, state = make(target), cases.gaussians().draw(C, generator)
     found = [walked(kernel, state, torch.Generator().manual_seed(1), 4)[0] for _ in range(2)]
     assert not same(*found)
 
@@ -214,6 +212,6 @@ def test_a_proposal_written_for_version_0_10_still_learns(generator):
             self.seen = self.seen + len(code)
 
     target = toys.gaussians()
-    kernel, state = BirthDeath(target, Own(target.space)), exact_draws(target, C, generator)
+    kernel, state = BirthDeath(target, Own(target.space)), cases.gaussians().draw(C, generator)
     warm, _ = toys.warmed(kernel, state, generator, 3)
     assert (kernel.proposal.seen, warm.proposal.seen) == (0, 3 * C)

@@ -12,8 +12,9 @@ import torch
 
 import trjmcmc as trj
 from tests import toys
-from tests.problems.test_problems import SHARED, rough_subset_maps, shared_only
-from tests.transport.test_transport import MovesSpares, shaken_mixture
+from tests.battery import assert_calibrated
+from tests.maps import MovesSpares, rough_subset_maps, shaken_mixture
+from tests.places import SHARED, shared_only
 from trjmcmc.compare.jumps import repeated_bartolucci
 from trjmcmc.draws import Draws
 from trjmcmc.errors import ConfigurationError, DisagreementWarning, TRJError
@@ -57,13 +58,6 @@ def walk(rng, chains, draws, rho):
     for i in range(1, draws):
         x[:, i] = rho * x[:, i - 1] + math.sqrt(1 - rho**2) * rng.standard_normal(chains)
     return x
-
-
-def assert_calibrated(z, repeats):
-    """Mean zero and spread one, as far as so many repeats can tell."""
-    z = np.asarray(z)
-    assert abs(z.mean()) < 4.5 / math.sqrt(repeats)
-    assert 1 - 4.5 / math.sqrt(2 * repeats) < z.std() < 1 + 4.5 / math.sqrt(2 * repeats) + 0.03
 
 
 # ---- bridge -------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@ import json
 import math
 import warnings
 from itertools import pairwise
-from pathlib import Path
 
 import arviz
 import numpy as np
@@ -13,15 +12,14 @@ from scipy import integrate, stats
 from torch.distributions import Gamma, Normal
 
 import trjmcmc as trj
+from tests.maps import rough_subset_maps
+from tests.places import SHARED, shared_only
 from trjmcmc import kernel
 from trjmcmc.errors import ConfigurationError, ShapeError, TargetError
 from trjmcmc.problems import gibbs_spike_and_slab, log_evidence
 from trjmcmc.problems.coal_mining import DAYS, LENGTH, _log_evidence, _StepRate
 from trjmcmc.problems.robust_selection import LEVELS
 from trjmcmc.problems.variable_selection import _simulated
-
-SHARED = Path(__file__).parents[3] / "shared"
-shared_only = pytest.mark.skipif(not SHARED.is_dir(), reason="reference answers are not here")
 
 
 def test_quadrature_on_a_skewed_bimodal_density():
@@ -217,18 +215,6 @@ def test_rounding_does_not_break_the_factor_likelihood(generator):
 def test_wrong_input_says_what_is_wrong(make, error, message):
     with pytest.raises(error, match=message):
         make()
-
-
-def rough_subset_maps(target, x, y):
-    """A map for each subset: the exact posterior of its coefficients, a little too wide."""
-    codes = target.space.enumerate()
-    on = codes.bool()
-    both = on[:, :, None] & on[:, None, :]
-    precision = torch.where(both, x.T @ x, 0.0) + torch.eye(x.shape[1], dtype=x.dtype)
-    covariance = torch.linalg.inv(precision)
-    loc = (covariance @ torch.where(on, x.T @ y, 0.0)[..., None])[..., 0]
-    tril = torch.linalg.cholesky(covariance)
-    return trj.Affine(target.space, (loc * on).float(), 1.2 * tril.float())
 
 
 def columns(data):

@@ -12,7 +12,7 @@ from torch.distributions import LogNormal, Normal, Poisson
 
 import trjmcmc as trj
 from tests import toys
-from tests.result.test_relabel import scattered
+from tests.toys import scattered
 from trjmcmc.draws import Draws
 from trjmcmc.errors import ConfigurationError, LimitWarning, TRJError
 from trjmcmc.result.report import RunReport

@@ -3,29 +3,9 @@
 import numpy as np
 import pytest
 
+from tests.toys import scattered
 from trjmcmc.errors import ConfigurationError, ShapeError
 from trjmcmc.result.relabel import relabel
-
-
-def scattered(share, mean, sd, *, n=3000, clutter=0.0, seed=0, slots=None):
-    """Draws of entries under shuffled names, some of them with clutter, and who is who."""
-    rng = np.random.default_rng(seed)
-    mean, sd = np.asarray(mean, dtype=float), np.asarray(sd, dtype=float)
-    there = rng.random((n, len(mean))) < np.asarray(share)
-    others = rng.poisson(clutter, n)
-    k = slots or int((there.sum(1) + others).max())
-    x = rng.standard_normal((n, k, mean.shape[1]))  # absent ones hold anything
-    active, who = np.zeros((n, k), dtype=bool), np.full((n, k), -1)
-    for i in range(n):
-        mine = np.flatnonzero(there[i])
-        own = mean[mine] + sd[mine] * rng.standard_normal((len(mine), mean.shape[1]))
-        rest = rng.uniform(-8, 8, (others[i], mean.shape[1]))
-        order = rng.permutation(len(own) + len(rest))
-        active[i, : len(order)] = True
-        x[i, : len(order)] = np.concatenate([own, rest])[order]
-        who[i, : len(order)] = np.concatenate([mine, np.full(len(rest), -1)])[order]
-    return x, active, who
-
 
 CASES = {
     "doubtful ones": ([1.0, 0.95, 0.3, 0.1], [[0, 0], [2, 1], [-2, 1], [1, -3]], 0.2),

@@ -71,18 +71,18 @@ def test_progress_counts_models_or_units():
     )
 
 
-def test_a_model_that_has_all_the_mass_ends_the_run():
+def test_a_model_that_has_all_the_mass_ends_the_run(clock):
     target = trj.Target(
         [
             trj.Model("a", {"x": Normal(0.0, 1.0)}, lambda p: 0 * p["x"]),
             trj.Model("b", {"x": Normal(0.0, 1.0)}, lambda p: 0 * p["x"] - 1000.0),
         ]
     )
-    begun = time.monotonic()
+    begun = clock.seconds
     result = trj.TRJSampler(target, seed=1).run(
         until={"probability": 0.01}, max_seconds=60, progress=False
     )
-    assert time.monotonic() - begun < 40
+    assert clock.seconds - begun < 40
     assert result.model_probabilities().loc["a", "visits"] == 1
 
 
@@ -151,17 +151,17 @@ def test_models_whose_pilot_run_contradicts_itself_get_a_larger_one():
     assert len(sampler._known.trainer.fitted.audit.rounds) > rounds
 
 
-def test_a_space_of_hundreds_of_items_starts(monkeypatch):
+def test_a_space_of_hundreds_of_items_starts(clock):
     target = trj.Target(
         trj.Subsets([f"x{i}" for i in range(150)], of="w", prior=0.1),
         {"w": Normal(0.0, 1.0)},
         lambda p, active: -0.5 * (p["w"].sum(-1) - 1).square(),
     )
-    begun = time.monotonic()
+    begun = clock.seconds
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TRJWarning)
         result = trj.TRJSampler(target, seed=1).run(20, chains=32, max_seconds=5, progress=False)
-    assert result.raw.n_draws >= 1 and time.monotonic() - begun < 60
+    assert result.raw.n_draws >= 1 and clock.seconds - begun < 6
 
 
 def test_the_plan_is_saved(tmp_path):
@@ -181,17 +181,17 @@ def test_a_run_stops_when_it_is_precise_enough():
     check(result)
 
 
-def test_a_run_stops_when_its_time_is_up():
-    begun = time.monotonic()
+def test_a_run_stops_when_its_time_is_up(clock):
+    begun = clock.seconds
     with pytest.warns(TRJWarning, match="until was not reached"):
         result = trj.TRJSampler(toys.gaussians(), seed=4).run(
             until={"probability": 1e-6}, max_seconds=4, progress=False
         )
-    assert time.monotonic() - begun < 20
+    assert 3 < clock.seconds - begun < 4.2
     assert result.raw.n_draws > 10
 
 
-def test_memory_is_bounded_where_the_number_of_draws_is_open(monkeypatch):
+def test_memory_is_bounded_where_the_number_of_draws_is_open(clock, monkeypatch):
     monkeypatch.setattr(trj.draws, "STORED", 1000)
     result = trj.TRJSampler(toys.gaussians(), seed=4).run(max_seconds=8, chains=32, progress=False)
     assert result.raw.n_draws <= 200 and result.raw.thin > 1
@@ -295,7 +295,8 @@ def test_every_classical_sampler_is_right(method, monkeypatch):
     check(result)
 
 
-def test_samplers_are_compared():
+def test_samplers_are_compared(clock):
+    clock.call = 0.01
     found = trj.compare_samplers(
         toys.gaussians(),
         {"ours": "default", "classic": "birth-death", "own": lambda t: trj.TRJSampler(t, seed=8)},
@@ -312,7 +313,7 @@ def test_samplers_are_compared():
     assert isinstance(table, pd.DataFrame)
 
 
-def test_a_stuck_sampler_has_no_effective_draws():
+def test_a_stuck_sampler_has_no_effective_draws(clock):
     def stuck(target):
         sampler = trj.TRJSampler(
             target,

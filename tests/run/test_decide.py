@@ -277,7 +277,7 @@ def test_training_goes_on_only_while_it_saves_time(price, error, rounds, monkeyp
 
 
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # short runs
-def test_a_run_goes_on_with_more_chains(monkeypatch):
+def test_a_run_goes_on_with_more_chains(clock, monkeypatch):
     steps, advance = [], Runner._advance
     choices, settle = [], Runner._settle
 

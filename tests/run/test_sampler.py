@@ -15,7 +15,8 @@ from torch.distributions import Normal
 
 import trjmcmc as trj
 from tests import toys
-from tests.problems.test_problems import SHARED, shared_only
+from tests.battery import check
+from tests.places import SHARED, shared_only
 from trjmcmc.errors import (
     ConfigurationError,
     CoverageWarning,
@@ -32,17 +33,6 @@ from trjmcmc.kernel import CrankNicolson, Cycle, Fixed, Jump, Kernel, RandomWalk
 from trjmcmc.problems import SinhArcsinhMap
 from trjmcmc.run.count import Tally
 from trjmcmc.transport import Identity
-
-
-def check(result, truth, *, sigmas=5.0, largest_error=None):
-    """Every probability within its own standard errors of the truth."""
-    table = result.model_probabilities()
-    exact = pd.Series(dict(truth.probabilities))
-    z = (table["visits"] - exact) / table["visits_se"]
-    assert bool((z.abs() < sigmas).all()), table.assign(exact=exact, z=z).to_string()
-    if largest_error is not None:
-        assert bool((table["visits_se"] <= largest_error).all()), table.to_string()
-    return table
 
 
 def untrained(sampler):

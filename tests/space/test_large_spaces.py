@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import torch
 from scipy.optimize import minimize
-from scipy.stats import norm
 from torch.distributions import Bernoulli, Normal
 
 import trjmcmc as trj
-from tests import toys
-from tests.problems.test_problems import SHARED, shared_only
+from tests import cases, toys
+from tests.battery import is_caught, limit, stays_exact
+from tests.maps import shaken
+from tests.places import SHARED, shared_only
 from trjmcmc.errors import ConfigurationError, ShapeError
 from trjmcmc.fit import ReverseKL
 from trjmcmc.fit.train import train
@@ -31,12 +32,7 @@ from trjmcmc.kernel.proposal.sweep import sweep
 from trjmcmc.transport import StudentT
 from trjmcmc.transport.memory import CodeMemory
 
-ALPHA = 1e-5
-N, STEPS = 40_000, 2
-
-
-def limit(tests):
-    return float(norm.isf(ALPHA / 2 / tests))
+N = 40_000
 
 
 # ---- memory ---------------------------------------------------------------------------------
@@ -197,22 +193,6 @@ def test_laplace_refuses_what_it_can_not_do():
 # ---- walks ----------------------------------------------------------------------------------
 
 
-def exactly_distributed(target, n, generator):
-    """Draws of a conjugate regression with N(0, 1) coefficients."""
-    p = torch.tensor(list(target.truth.probabilities.values()))
-    pick = torch.multinomial(p, n, True, generator=generator)
-    code = target.space.enumerate()[pick]
-    theta, _ = trj.Laplace(target).push(torch.randn(n, target.dim, generator=generator), code)
-    return start(target, code, theta)
-
-
-def model_scores(target, code):
-    """z-scores of the frequencies of the models."""
-    p = torch.tensor(list(target.truth.probabilities.values()), dtype=torch.float64)
-    seen = torch.bincount(target.space.index(code), minlength=len(p)).double() / len(code)
-    return (seen - p) / (p * (1 - p) / len(code)).sqrt()
-
-
 def wrong_score(target):
     """A score that is off by a nat here and there."""
     laplace = trj.Laplace(target)
@@ -220,12 +200,8 @@ def wrong_score(target):
 
 
 def rough_map(target):
-    generator = torch.Generator().manual_seed(3)
     flow = trj.CosmicFlow(target.space, layers=2, hidden=(8,))
-    with torch.no_grad():
-        for p in flow.parameters():
-            p.add_(0.3 * torch.randn(p.shape, generator=generator))
-    return trj.Laplace(target, flow)
+    return trj.Laplace(target, shaken(flow, 0.3, seed=3))
 
 
 def shaken_sweep(target):
@@ -249,36 +225,19 @@ WALKS = {
 
 @pytest.mark.parametrize("name", WALKS)
 def test_walks_leave_the_posterior_as_it_is(name, generator):
-    target = toys.conjugate_subsets()
-    kernel = Cycle([Jump(target, rough_map(target), WALKS[name](target), rho=0.8)])
-    state = exactly_distributed(target, N, generator)
-    with torch.no_grad():
-        for _ in range(STEPS):
-            state, (info,) = kernel.step(state, generator)
-    z = model_scores(target, state.code)
-    assert float(z.abs().max()) < limit(len(z))
-    assert float(info.accepted.double().mean()) > 0.02
-    exact = trj.Laplace(target).to_reference(state.theta, state.code)[0]
-    active = target.space.active(state.code)
-    for slot in range(target.dim):
-        x = exact[active[:, slot], slot].double()
-        for moment in (x, x**2 - 1):
-            assert abs(float(moment.mean() / (moment.std() / len(x) ** 0.5))) < limit(6)
+    case = cases.subsets()
+    kernel = Jump(case.target, rough_map(case.target), WALKS[name](case.target), rho=0.8)
+    seen = stays_exact(Cycle([kernel]), case, generator, steps=2, batch=500)
+    assert float(seen.infos[0].accepted.double().mean()) > 0.02
 
 
 @pytest.mark.parametrize("name", ["wrong score", "wrong quadratic"])
 def test_walks_whose_ratio_is_forgotten_fail_the_same_check(name, generator):
-    target = toys.conjugate_subsets()
-    walk = WALKS[name](target)
+    case = cases.subsets()
+    walk = WALKS[name](case.target)
     right = walk.propose
     walk.propose = lambda code, g: (right(code, g)[0], torch.zeros(len(code)))
-    kernel = Jump(target, rough_map(target), walk, rho=0.8)
-    state = exactly_distributed(target, N, generator)
-    with torch.no_grad():
-        for _ in range(STEPS):
-            state, _ = kernel.step(state, generator)
-    z = model_scores(target, state.code)
-    assert float(z.abs().max()) > limit(len(z))
+    is_caught(Jump(case.target, rough_map(case.target), walk, rho=0.8), case, generator, steps=2)
 
 
 def test_with_everything_exact_walks_are_never_rejected(generator):
@@ -291,25 +250,9 @@ def test_with_everything_exact_walks_are_never_rejected(generator):
         assert float(infos[0].chance.mean()) > 0.999
 
 
-def blocks_and_fixed():
-    generator = torch.Generator().manual_seed(1)
-    x = torch.randn(30, 6, generator=generator)
-    y = x[:, 0] + 0.5 * x[:, 2] - x[:, 3] + torch.randn(30, generator=generator)
-    space = trj.Subsets(
-        list("abcdef"), of="beta", always=["a"], blocks=[["c", "d"]], prior=[0.2, 0.5, 0.4, 0.7]
-    )
-
-    def log_likelihood(p, active):
-        mean = p["beta"] @ x.to(p["beta"]).T + p["level"][:, None]
-        return Normal(mean, 1.0).log_prob(y.to(mean)).sum(-1)
-
-    priors = {"beta": Normal(0.5, 2.0), "level": Normal(0.0, 3.0)}
-    return trj.Target(space, priors, log_likelihood, dtype=torch.float64)
-
-
 def test_sweeping_adds_and_removes_units(generator):
     """Tableaux after sweeps are those of the new model; what they gain is Laplace's evidence."""
-    target = blocks_and_fixed()
+    target = toys.blocks_and_fixed()
     laplace = trj.Laplace(target)
     walk = SweepWalk(laplace)
     code = target.space.enumerate()

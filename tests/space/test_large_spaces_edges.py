@@ -10,7 +10,7 @@ from torch.distributions import Normal
 
 import trjmcmc as trj
 from tests import toys
-from tests.space.test_large_spaces import limit
+from tests.battery import limit
 from trjmcmc.errors import ConfigurationError, TRJError
 from trjmcmc.kernel import Cycle, RandomWalk, ScoreWalk
 from trjmcmc.result.variational import variational
@@ -232,7 +232,8 @@ def test_an_audit_of_what_is_visited_holds_its_time():
 
 
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # it is a short run
-def test_results_print_in_few_lines():
+def test_results_print_in_few_lines(clock):
+    clock.call = 0.02
     sampler = trj.TRJSampler(trj.problems.conjugate_selection(p=10), seed=1)
     sampler.fit(steps=20, progress=False)
     assert "approximate" in str(sampler.variational) and "x5 " in str(sampler.variational)

@@ -11,7 +11,7 @@ import torch
 from torch.distributions import HalfNormal, Normal, Uniform
 
 import trjmcmc as trj
-from tests.run.test_sampler import check
+from tests.battery import check
 from trjmcmc.errors import (
     BlackBoxError,
     BudgetError,

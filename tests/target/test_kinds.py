@@ -11,8 +11,8 @@ from torch.distributions import Gamma, LogNormal, MultivariateNormal, Normal, Un
 
 import trjmcmc as trj
 from tests import toys
-from tests.kernel.test_components import exactly_distributed
-from tests.space.test_large_spaces import limit
+from tests.battery import Case, is_caught, limit, moved, stays_exact
+from tests.cases import frequencies, from_prior, mean_score, resampled, taught
 from trjmcmc.errors import (
     ConfigurationError,
     ConvergenceWarning,
@@ -37,7 +37,7 @@ from trjmcmc.run.moves import component_walks
 from trjmcmc.space.saved import space_from_spec
 from trjmcmc.target.exchangeable import Components, components_of
 
-N, STEPS = 20_000, 4
+N, STEPS = 40_000, 4
 LUMPS = torch.tensor([0.1, 0.2, 0.4, 0.3], dtype=torch.float64)
 LINES = torch.tensor([0.3, 0.5, 0.2], dtype=torch.float64)
 
@@ -86,34 +86,30 @@ def uniforms(values, tie):
     }
 
 
-def frequencies(space, code, p):
-    seen = torch.bincount(space.index(code), minlength=len(p)).double() / len(code)
-    return (seen - p) / (p * (1 - p) / len(code)).sqrt()
-
-
-def worst(target, state, tie=1.0):
-    """Largest z score, over its limit, of models and of every parameter in every model."""
+def silent(target, tie=1.0):
+    """Numbers of both kinds and every parameter in every model keep their prior."""
     space = target.space
     p = space.log_prior(space.enumerate()).double().exp()
-    scores = [float(frequencies(space, state.code, p).abs().max())]
-    each = uniforms(target.padded_values(state.code, state.theta), tie)
-    for code in space.enumerate():
-        rows = (state.code == code).all(-1)
-        for u in (u[rows].nanmean(1) for u in each.values()):
-            u = u[~u.isnan()]
-            if len(u):
-                scores.append(abs(float((u.mean() - 0.5) / (u.std() / len(u) ** 0.5))))
-    return max(scores) / limit(len(scores) + len(p))
+
+    def scores(state):
+        found = frequencies(space, state.code, p).tolist()
+        each = uniforms(target.padded_values(state.code, state.theta), tie)
+        for code in space.enumerate():
+            rows = (state.code == code).all(-1)
+            for u in (u[rows].nanmean(1) for u in each.values()):
+                u = u[~u.isnan()]
+                if len(u):
+                    found.append(mean_score(u - 0.5))
+        return torch.tensor(found)
+
+    return Case(target, lambda n, generator: from_prior(target, n, generator), scores)
 
 
 def components(target, **settings):
     """Births and deaths of both kinds, of fitted densities, and walks."""
     births = [ComponentBirthDeath(target, kind, normals=3, **settings) for kind in (0, "lines")]
-    generator = torch.Generator().manual_seed(9)
-    code = target.space.sample_prior(400, generator)
-    state = start(target, code, target.sample_prior(code, generator))
-    kernel = Cycle([*births, *((ComponentWalk(target, kind), 2) for kind in ("lumps", 1))])
-    kernel, _ = toys.warmed(kernel, state, generator, 33)
+    walks = [(ComponentWalk(target, kind), 2) for kind in ("lumps", 1)]
+    kernel = taught(Cycle([*births, *walks]), target, 33)
     births = kernel.parts()[: len(births)]
     assert all(birth.adapted() for birth in births) == (settings.get("prior_share", 0) < 1)
     return kernel
@@ -129,35 +125,29 @@ MOVES = {
 }
 
 
-def moved(target, kernel, generator, state=None):
-    if state is None:
-        code = target.space.sample_prior(N, generator)
-        state = start(target, code, target.sample_prior(code, generator))
-    first = state.code
-    with torch.no_grad():
-        for _ in range(STEPS):
-            state, _ = kernel.step(state, generator)
-    assert ((state.code != first).double().mean(0) > 0.05).all()
-    return state
-
-
 @pytest.mark.parametrize("additive", [True, False], ids=["sums", "whole"])
 @pytest.mark.parametrize("name", MOVES)
 def test_where_data_say_nothing_the_prior_stays(name, additive, generator):
-    target = prior_only(additive)
-    state = moved(target, MOVES[name](target), generator)
-    assert worst(target, state) < 1
-    assert torch.allclose(state.log_joint, target.log_joint(state.code, state.theta), atol=1e-3)
+    case = silent(prior_only(additive))
+    stays_exact(MOVES[name](case.target), case, generator, chains=N, steps=STEPS)
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_numbers_of_both_kinds_change(name, generator):
+    target = prior_only()
+    first = from_prior(target, 2000, generator)
+    state, _ = moved(MOVES[name](target), first, generator, STEPS)
+    assert ((state.code != first.code).double().mean(0) > 0.05).all()
 
 
 @pytest.mark.parametrize("kind", [0, 1])
 def test_without_the_number_of_one_kind_the_same_check_fails(kind, generator, monkeypatch):
     """The negative control: the k of k! is dropped, for one kind only."""
-    target = prior_only(tie=0.0)
-    kernel = components(target)
+    case = silent(prior_only(tie=0.0), tie=0.0)
+    kernel = components(case.target)
     birth = kernel.kernels[kind][0]
     monkeypatch.setattr(birth, "_log_places", lambda k, up: torch.zeros(len(k)))
-    assert worst(target, moved(target, kernel, generator), tie=0.0) > 3
+    is_caught(kernel, case, generator, chains=N, steps=STEPS)
 
 
 # ---- a posterior that is known --------------------------------------------------------------
@@ -209,25 +199,30 @@ def exact_models():
     return p / p.sum()
 
 
+def known(additive=True):
+    """Models of :func:`linear` against closed forms; resampled draws repeat, some in forty."""
+    target, p = linear(additive), exact_models()
+    return Case(
+        target,
+        lambda n, generator: resampled(target, n, generator),
+        lambda state: frequencies(target.space, state.code, p) / 1.1,
+        1e-6,
+    )
+
+
 @pytest.mark.parametrize("additive", [True, False], ids=["sums", "whole"])
 @pytest.mark.parametrize("name", ["classical", "components", "all"])
 def test_models_are_those_of_closed_forms(name, additive, generator):
-    target = linear(additive)
-    state = exactly_distributed(target, generator, N)
-    state = moved(target, MOVES[name](target), generator, state)
-    z = frequencies(target.space, state.code, exact_models())
-    assert float(z.abs().max()) < 1.1 * limit(12)  # resampled draws repeat, some in forty
-    assert torch.allclose(state.log_joint, target.log_joint(state.code, state.theta), atol=1e-6)
+    case = known(additive)
+    stays_exact(MOVES[name](case.target), case, generator, chains=N, steps=STEPS)
 
 
 def test_dropped_numbers_show_in_the_posterior_too(generator, monkeypatch):
-    target = linear()
-    kernel = components(target)
+    case = known()
+    kernel = components(case.target)
     birth = kernel.kernels[1][0]
     monkeypatch.setattr(birth, "_log_places", lambda k, up: torch.zeros(len(k)))
-    state = moved(target, kernel, generator, exactly_distributed(target, generator, N))
-    z = frequencies(target.space, state.code, exact_models())
-    assert float(z.abs().max()) > 3 * limit(12)
+    is_caught(kernel, case, generator, chains=N, steps=STEPS)
 
 
 @pytest.fixture(scope="module")

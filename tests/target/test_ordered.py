@@ -6,20 +6,13 @@ import math
 
 import pytest
 import torch
-from torch.distributions import Gamma, Normal, Uniform
+from torch.distributions import Normal, Uniform
 
 import trjmcmc as trj
-from tests.kernel.test_components import (
-    PRIOR,
-    STEPS,
-    exact_counts,
-    exactly_distributed,
-    frequencies,
-    prior_only,
-    seen_sum,
-)
-from tests.space.test_large_spaces import limit
-from tests.transport.test_transport import MovesSpares, shaken_mixture
+from tests import cases
+from tests.battery import Case, is_caught, limit, stays_exact
+from tests.maps import MovesSpares, shaken, shaken_mixture
+from tests.toys import PRIOR, exact_counts, seen_sum, silent_components
 from trjmcmc.errors import ConfigurationError
 from trjmcmc.fit import ReverseKL, calibrate, unwrap
 from trjmcmc.fit.train import train
@@ -29,7 +22,7 @@ from trjmcmc.run.strategy import check_round_trip
 from trjmcmc.transport import CosmicFlow, Gaussians, Identity, Mixture
 from trjmcmc.transport import OrderedComponents as Ordered
 
-SPACE = prior_only(True).space  # a shared slot, then two coordinates of three components
+SPACE = silent_components().space  # a shared slot, then two coordinates of three components
 
 
 class NoOrders(Ordered):
@@ -47,12 +40,7 @@ class Clamped(Ordered):
 
 
 def shaken_flow(space):
-    flow = CosmicFlow(space, layers=3, hidden=(8,))
-    generator = torch.Generator().manual_seed(3)
-    with torch.no_grad():
-        for p in flow.parameters():
-            p.add_(0.15 * torch.randn(p.shape, generator=generator))
-    return flow
+    return shaken(CosmicFlow(space, layers=3, hidden=(8,)), seed=3)
 
 
 MAPS = {
@@ -203,43 +191,19 @@ def moves(target, kind):
 @pytest.mark.parametrize("kind", [Ordered, NoOrders])
 def test_moves_leave_the_target_as_it_is(kind, generator):
     """From exact draws; the map is poor. Without k! the same check fails."""
-    target = seen_sum()
-    state = exactly_distributed(target, generator)
-    kernel = moves(target, kind)
-    accepted = 0.0
-    with torch.no_grad():
-        for _ in range(STEPS):
-            state, infos = kernel.step(state, generator)
-            accepted += float(infos[0].accepted.double().mean()) / STEPS
-    assert accepted > 0.05
-    worst = float(frequencies(state.code, exact_counts()).abs().max())
-    if kind is NoOrders:
-        assert worst > 3 * limit(4)
-    else:
-        assert worst < 1.05 * limit(4)  # resampled draws repeat, one in forty
-        assert torch.allclose(state.log_joint, target.log_joint(state.code, state.theta), atol=1e-6)
+    case = cases.seen_sum()
+    seen = (is_caught if kind is NoOrders else stays_exact)(
+        moves(case.target, kind), case, generator
+    )
+    assert float(seen.infos[0].accepted.double().mean()) > 0.05
 
 
 def test_parameters_keep_their_prior_where_data_say_nothing(generator):
     """Two coordinates a component and a shared one, in float32."""
-    target = prior_only(True)
-    n = 20_000
-    code = target.space.sample_prior(n, generator)
-    state = trj.kernel.start(target, code, target.sample_prior(code, generator))
-    flow = Ordered(shaken_flow(target.space))
-    kernel = Jump(target, flow, Fixed(target.space), rho=0.6, fresh=0.3)
-    with torch.no_grad():
-        for _ in range(STEPS):
-            state, _ = kernel.step(state, generator)
-    assert float(frequencies(state.code, PRIOR).abs().max()) < limit(4)
-    params = target.constrain(state.code[0], state.theta)
-    for k in (1, 2, 3):
-        rows = state.code[:, 0] == k
-        place = Normal(0.0, params["spread"][rows][:, None]).cdf(params["place"][rows, :k])
-        for u in (Gamma(2.0, 1.0).cdf(params["mass"][rows, :k].double()), place.double()):
-            for moment in (u - 0.5, (u - 0.5).square() - 1 / 12, u[:, :1] - 0.5):
-                each = moment.mean(1)
-                assert abs(float(each.mean() / (each.std() / len(each) ** 0.5))) < limit(22), k
+    case = cases.silent_components()
+    flow = Ordered(shaken_flow(case.target.space))
+    kernel = Jump(case.target, flow, Fixed(case.target.space), rho=0.6, fresh=0.3)
+    stays_exact(kernel, case, generator, chains=20_000)
 
 
 @pytest.mark.parametrize("kind", [Ordered, Clamped])
@@ -247,8 +211,8 @@ def test_normals_of_wide_gaps_leave_the_prior_as_it_is(kind, generator, monkeypa
     """Many proposals are of gaps that rounding swallows; to call them known is an error."""
     if kind is Clamped:
         monkeypatch.setattr(trj.transport.ordered, "KNOWN", math.inf)
-    target = prior_only(True)
-    space, n = target.space, 20_000
+    case = cases.silent_components()
+    space = case.target.space
     wide = torch.eye(space.n_slots)
     key, mass = space.slots_of(space.kinds[0]).T[[1, 0], 1:]
     wide[key, mass] = 20.0  # what a gap is made of follows the mass
@@ -256,22 +220,17 @@ def test_normals_of_wide_gaps_leave_the_prior_as_it_is(kind, generator, monkeypa
     spread = torch.stack([torch.eye(space.n_slots), wide]).repeat(4, 1, 1, 1)
     normals = Gaussians(space, torch.zeros(4, 2, space.n_slots), spread)
     flow = kind(Mixture(normals, log_weights=torch.zeros(1, 2)), by=1)
-    kernel = Jump(target, flow, Fixed(space), rho=0.6, fresh=0.3)
-    code = space.sample_prior(n, generator)
-    state = trj.kernel.start(target, code, target.sample_prior(code, generator))
-    with torch.no_grad():
-        for _ in range(STEPS):
-            state, _ = kernel.step(state, generator)
-    worst = float(frequencies(state.code, PRIOR).abs().max())
+    kernel = Jump(case.target, flow, Fixed(space), rho=0.6, fresh=0.3)
     if kind is Clamped:
-        assert worst > 3 * limit(4)
+        is_caught(kernel, case, generator, chains=20_000)
     else:
-        assert worst < limit(4) and float(state.log_joint.min()) > -100
+        seen = stays_exact(kernel, case, generator, chains=20_000)
+        assert float(seen.state.log_joint.min()) > -100
 
 
 def test_a_map_that_disowns_points_is_used_for_the_rest():
     """And one that knows none of its points is refused."""
-    target = prior_only(True)
+    target = silent_components()
     sampler = trj.TRJSampler(target, lambda s: Ordered(ill_conditioned(s), by=1), seed=1)
     check_round_trip(target, sampler.transport, sampler._known.generator)
     code = target.space.sample_prior(500, sampler._known.generator)
@@ -316,19 +275,21 @@ def test_thin_normals_leave_the_prior_as_it_is(careful, generator, monkeypatch):
         {"a": Uniform(0.0, 1.0), "b": Uniform(-3.0, 5.0)},
         lambda p, active: 0.0 * p["a"].sum(-1),
     )
-    flow = Ordered(ill_conditioned(target.space), by=0)
-    to, n = Fixed(target.space), 10_000
+    flow, to = Ordered(ill_conditioned(target.space), by=0), Fixed(target.space)
     kernel = Cycle(
         [Jump(target, flow, to, rho=r, fresh=f) for r, f in ((0.5, 0.5), (1.0, 0.0))]
         + [CrankNicolson(target, flow, fresh=0.2)]
     )
-    code = target.space.sample_prior(n, generator)
-    state = trj.kernel.start(target, code, target.sample_prior(code, generator))
-    with torch.no_grad():
-        for _ in range(STEPS):
-            state, _ = kernel.step(state, generator)
-    worst, low = float(frequencies(state.code, PRIOR).abs().max()), float(state.log_joint.min())
-    assert (worst < limit(4) and low > -100) is careful
+    case = Case(
+        target,
+        lambda n, generator: cases.from_prior(target, n, generator),
+        lambda state: cases.frequencies(target.space, state.code, PRIOR),
+    )
+    if careful:
+        seen = stays_exact(kernel, case, generator, chains=40_000, steps=10)
+        assert float(seen.state.log_joint.min()) > -100
+    else:
+        is_caught(kernel, case, generator, chains=40_000, steps=10)
 
 
 @pytest.mark.parametrize("ordered", [True, False])
@@ -396,7 +357,7 @@ def test_a_location_and_a_scale_are_those_of_theta(generator):
 
 
 def test_it_is_the_default_where_like_components_are_counted():
-    assert isinstance(default_map(prior_only(True), 0), Ordered)
+    assert isinstance(default_map(silent_components(), 0), Ordered)
     uneven = trj.Target(
         trj.Counts(3, of="a"),
         {"a": Normal(0.0, 1.0)},

@@ -11,11 +11,12 @@ from torch.distributions import MultivariateNormal, Normal
 
 import trjmcmc as trj
 from tests import toys
+from tests.maps import MovesSpares, shaken_mixture
 from trjmcmc.errors import ConfigurationError, ShapeError
 from trjmcmc.fit import ReverseKL, calibrate
 from trjmcmc.fit.train import train
 from trjmcmc.problems import SinhArcsinhMap
-from trjmcmc.transport import Bijection, Gaussian, Gaussians, Identity, Mixture, StudentT
+from trjmcmc.transport import Gaussian, Gaussians, Identity, Mixture, StudentT
 from trjmcmc.transport.autoregressive import Step, left_aligned, reversal
 
 
@@ -45,24 +46,6 @@ def random_affine(space):
     return trj.Affine(space, torch.randn(m, d, generator=generator), factor)
 
 
-class MovesSpares(Bijection):
-    """A vanilla conditional map: every coordinate moves, whatever the model."""
-
-    spares_pass = False
-
-    def __init__(self, space):
-        super().__init__(space)
-        self.shift = torch.nn.Parameter(torch.full((space.context_width, space.n_slots), 0.3))
-
-    def to_reference(self, theta, code):
-        z, ladj = self.from_reference(torch.zeros_like(theta), code)
-        return (theta - z) / 1.7, -ladj
-
-    def from_reference(self, z, code):
-        loc = self.space.context(code).to(z) @ self.shift
-        return loc + 1.7 * z, z.new_full((len(z),), z.shape[1] * math.log(1.7))
-
-
 TRANSPORTS = {
     "identity": Identity,
     "affine": random_affine,
@@ -89,20 +72,6 @@ TRANSPORTS = {
     ),
     "conditional RealNVP": lambda s: trj.ConditionalRealNVP(s, layers=3, hidden=(16,)),
 }
-
-
-def shaken_mixture(space, outer=True, reference=None):
-    """Components apart from each other, unequal weights, every parameter moved."""
-    options = {"layers": 2, "hidden": (8,), "reference": reference}
-    if outer:
-        mixture = trj.mixture_flow(space, components=3, **options)
-    else:
-        mixture = trj.Mixture([trj.CosmicFlow(space, seed=i, **options) for i in range(2)])
-    generator = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        for p in mixture.parameters():
-            p.add_(0.2 * torch.randn(p.shape, generator=generator))
-    return mixture
 
 
 MIXTURES = {
