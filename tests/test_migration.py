@@ -17,6 +17,8 @@ PAGE = (Path(__file__).parents[1] / "docs" / "migration.md").read_text()
 RENAMED = [
     (trj.transport, "Ordered", "trjmcmc.transport.OrderedComponents"),
     (trj.kernel, "Mixture", "trjmcmc.kernel.MixtureKernel"),
+    (trj, "Categorical", "trjmcmc.CategoricalWeights"),
+    (trj, "Uniform", "trjmcmc.UniformWeights"),
     (trj.fit, "Recipe", "trjmcmc.fit.Trainer"),
     (trj.estimate, "Enough", "trjmcmc.run.stop.Stop"),
 ]
@@ -48,7 +50,8 @@ for module, old, new in {[(m.__name__, old, new) for m, old, new in RENAMED]!r}:
     said = [f"{module.__name__}.{old} is now {new} <string>" for module, old, new in RENAMED]
     assert found.stdout.splitlines() == said
     for module, old, _ in RENAMED:
-        assert f"`trj.{module.__name__.partition('.')[2]}.{old}`" in PAGE
+        place = f"trj.{module.__name__}.".replace("trj.trjmcmc.", "trj.")
+        assert f"`{place}{old}`" in PAGE
 
 
 def test_names_that_never_were_are_no_names():

@@ -12,11 +12,11 @@ from ..pilot.smc import TemperedSMC
 from ..pilot.through_emcee import emcee_pool
 from ..promises import MODELS_ONE_BY_ONE as FEW_MODELS
 from ..transport.normals import NormalMixture, gaussian_mixture
-from ..weights.base import ModelWeights, Uniform
+from ..weights.base import ModelWeights, UniformWeights
 from ..weights.belief import GaussianProcess, GaussianSurrogate
 from ..weights.made import Made
 from ..weights.mean_field import MeanField
-from ..weights.score_gradient import Categorical
+from ..weights.score_gradient import CategoricalWeights
 from .fitted import Fitted
 from .locate import locate
 from .objective import ForwardKL, Objective, forward_kl
@@ -30,7 +30,7 @@ __all__ = [
     "FEW_MODELS",
     "Audit",
     "AuditReport",
-    "Categorical",
+    "CategoricalWeights",
     "FitTrace",
     "Fitted",
     "ForwardKL",
@@ -49,7 +49,7 @@ __all__ = [
     "Screening",
     "TemperedSMC",
     "Trainer",
-    "Uniform",
+    "UniformWeights",
     "calibrate",
     "emcee_pool",
     "find_modes",
@@ -65,4 +65,7 @@ __all__ = [
     "user_pool",
 ]
 
-__getattr__ = _renamed(__name__, {"Recipe": "Trainer"})
+__getattr__ = _renamed(
+    __name__,
+    {"Recipe": "Trainer", "Categorical": "CategoricalWeights", "Uniform": "UniformWeights"},
+)

@@ -81,7 +81,7 @@ class Learnt(IndexProposal):
 
     Example:
         >>> from trjmcmc import fit, problems
-        >>> q = fit.Uniform(problems.variable_selection(3).space)
+        >>> q = fit.UniformWeights(problems.variable_selection(3).space)
         >>> new, ratio = Learnt(q).propose(torch.zeros(4, 3).long(), torch.Generator())
         >>> ratio.tolist()
         [0.0, 0.0, 0.0, 0.0]
