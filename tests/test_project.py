@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import trjmcmc as trj
-from tests.imports import arrows, circle, floors, graph_of, modules, room
+from tests.imports import arrows, circle, floors, foreign_writes, graph_of, modules, room
 
 ROOT = Path(__file__).parents[1]
 
@@ -96,6 +96,14 @@ def test_a_circle_or_an_upward_import_would_be_found(tmp_path):
     for text in (late, "def f():\n    from ..high import b\n"):
         (tmp_path / "toy" / "low" / "a.py").write_text(text)
         assert circle(graph()) is not None
+
+
+def test_objects_write_their_own_attributes(tmp_path):
+    """Accounts of one class count beside each other; nothing else reaches into another object."""
+    found = [row for row in foreign_writes(PACKAGE) if row[0] != "account.py"]
+    assert not found, found
+    (tmp_path / "toy.py").write_text("def f(x):\n    x.limit = 3\n")
+    assert list(foreign_writes(tmp_path)) == [("toy.py", 2, "x.limit")]
 
 
 def test_files_hold_one_idea():

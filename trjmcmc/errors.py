@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -25,6 +25,11 @@ class TRJError(Exception):
     """
 
     result: Any = None
+
+    def carrying(self, result: Any) -> Self:
+        """The error, with what had been drawn before it."""
+        self.result = result
+        return self
 
 
 class TargetError(TRJError, ValueError):

@@ -53,7 +53,7 @@ class Stop:
         policy: When precision is looked at.
 
     Attributes:
-        deadline: As above; what sums the run up may move it.
+        deadline: As above.
         reached: Whether the precision was.
         seconds_to_go: Seconds until the precision, at the last verdict to rethink.
         progress: In words, for a progress bar.
@@ -94,6 +94,10 @@ class Stop:
         """
         wanted = [e if kind == "probability" else e / 4 for kind, e in self.until.items()]
         return min(wanted, default=None)
+
+    def end_by(self, deadline: float) -> None:
+        """Move the deadline: summing up takes its time."""
+        self.deadline = deadline
 
     def again(self) -> None:
         """Begin anew, for a record that begins anew."""
