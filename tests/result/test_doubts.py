@@ -23,8 +23,8 @@ from trjmcmc.result.evidences import NOTHING
 from trjmcmc.result.indicator import ModelIndicator
 from trjmcmc.result.report import RunReport
 from trjmcmc.result.result import Result
-from trjmcmc.run.carry import carry
 from trjmcmc.run.count import Tally
+from trjmcmc.run.tempering import temper_chains
 from trjmcmc.target.tempered import Tempered
 
 
@@ -566,6 +566,6 @@ def test_the_tempering_of_components_knows_ancestors(generator):
     kernel = trj.kernel.Cycle(
         [trj.kernel.ComponentBirthDeath(target), trj.kernel.ComponentWalk(target)]
     )
-    _, state, ancestor = carry(target, state, kernel, generator, Tally(target))
+    _, state, ancestor = temper_chains(target, state, kernel, generator, Tally(target))
     assert len(ancestor) == 256 and ancestor.max() < 256
     assert len(ancestor.unique()) < 128  # of 256

@@ -16,9 +16,9 @@ from tests import toys
 from trjmcmc.compare.classical import METHODS
 from trjmcmc.errors import ConfigurationError, TRJWarning
 from trjmcmc.estimate import progress_of
+from trjmcmc.estimate.short_runs import indicator_times
 from trjmcmc.kernel import HMC, Informed, Jump, start
 from trjmcmc.run.policy import ChoicePolicy, Policy
-from trjmcmc.run.segment import indicator_times
 from trjmcmc.transport import Identity
 
 

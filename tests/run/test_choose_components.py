@@ -13,8 +13,8 @@ from tests.battery import limit
 from tests.toys import PRIOR, exact_counts, seen_sum
 from trjmcmc.errors import ConfigurationError, NonFiniteError
 from trjmcmc.kernel import ComponentBirthDeath, ComponentWalk, Cycle, start
-from trjmcmc.run.carry import carry
 from trjmcmc.run.count import Tally
+from trjmcmc.run.tempering import temper_chains
 from trjmcmc.target.exchangeable import components_of
 from trjmcmc.target.tempered import Tempered
 
@@ -27,7 +27,7 @@ def carried(target, generator, **settings):
     code = target.space.sample_prior(CHAINS, generator)
     state = start(target, code, target.sample_prior(code, generator))
     kernel = Cycle([ComponentBirthDeath(target), ComponentWalk(target)])
-    return carry(target, state, kernel, generator, Tally(target), **settings)[1]
+    return temper_chains(target, state, kernel, generator, Tally(target), **settings)[1]
 
 
 def test_chains_are_carried_to_near_the_posterior(generator):
@@ -54,7 +54,7 @@ def test_the_power_is_one_again_whatever_happened(generator):
     code = target.space.sample_prior(8, generator)
     state = start(target, code, target.sample_prior(code, generator))
     with pytest.raises(KeyboardInterrupt):
-        carry(target, state, Pressed(target), generator, Tally(target))
+        temper_chains(target, state, Pressed(target), generator, Tally(target))
     assert target.power == 1.0
 
 

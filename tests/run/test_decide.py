@@ -15,7 +15,8 @@ from trjmcmc.errors import TRJWarning
 from trjmcmc.result.report import Plan
 from trjmcmc.run import decide
 from trjmcmc.run.bench import Bench
-from trjmcmc.run.choose import Choice, Chooser
+from trjmcmc.run.choice import Choice
+from trjmcmc.run.choose import Chooser
 from trjmcmc.run.policy import ChainPolicy, ChoicePolicy, Policy, RoundPolicy, SegmentPolicy
 from trjmcmc.run.request import Request
 from trjmcmc.run.runner import Runner
@@ -119,7 +120,9 @@ def test_training_is_not_priced_where_there_is_no_time_for_it():
     assert decide.no_time_to_train(10.9, False, training)
     assert not decide.no_time_to_train(11.1, False, training)
     assert not decide.no_time_to_train(5.1, True, training)
-    assert decide.too_soon_to_train(2.4, training) and not decide.too_soon_to_train(2.6, training)
+    assert decide.sampling_ends_first(2.4, training) and not decide.sampling_ends_first(
+        2.6, training
+    )
     assert decide.hope_after_a_round(10.0, 8.0) == 12.5
     assert decide.hope_after_a_round(10.0, 1.0) == decide.hope_after_a_round(10.0, 0.0) == 20.0
 
@@ -154,7 +157,7 @@ def test_no_segment_decides_where_nothing_else_is_to_be_had(
     slow = segment(1.0, time=1e4)
     found.bench.found = dict.fromkeys([("a",), ("b",), ("a", "b")], slow)
     found.bench.combined = ("a", "b")
-    assert found._decided(("a", "b")) is decided
+    assert found._stands_if_overstated(("a", "b")) is decided
 
 
 @pytest.mark.parametrize(
@@ -172,7 +175,7 @@ def test_normals_are_fitted_finely_where_that_may_pay(
 ):
     """Efficiency and autocorrelation time of normals fitted quickly, efficiency of another move."""
     found = chooser(sampler, request(room=room / 0.65))
-    found.fills = True
+    found.uses_all_time = True
     found.bench.found = {("other",): segment(other), ("normals",): segment(*quick)}
     fits = []
 
@@ -239,7 +242,7 @@ def test_more_chains_where_a_step_of_many_costs_hardly_more(
     pace, memory, most, room, expected, sampler, time, monkeypatch
 ):
     found = chooser(sampler, request(room=room, most_chains=most))
-    found.fills = True
+    found.uses_all_time = True
     monkeypatch.setattr(found, "_pace", pace)
     step = 1.0 if pace is never else pace(None, CROWD)
     choice = Choice(
@@ -279,7 +282,7 @@ def test_training_goes_on_only_while_it_saves_time(price, error, rounds, monkeyp
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # short runs
 def test_a_run_goes_on_with_more_chains(clock, monkeypatch):
     steps, advance = [], Runner._advance
-    choices, settle = [], Runner._settle
+    choices, settle = [], Runner._warm_up_chosen
 
     def warmed(self, state, n, until):
         steps.append(n)
@@ -290,7 +293,7 @@ def test_a_run_goes_on_with_more_chains(clock, monkeypatch):
         return settle(self, choice, warmup)
 
     monkeypatch.setattr(Runner, "_advance", warmed)
-    monkeypatch.setattr(Runner, "_settle", settled)
+    monkeypatch.setattr(Runner, "_warm_up_chosen", settled)
     monkeypatch.setattr(Chooser, "chains_for", lambda self, choice, state: 2048)
     sampler = trj.TRJSampler(toys.gaussians(), seed=4)
     result = sampler.run(max_seconds=4, progress=False)

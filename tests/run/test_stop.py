@@ -47,6 +47,29 @@ def test_a_run_stops_by_precision_or_by_time(time):
     assert stop(recorded(100)) is Verdict.LATE
 
 
+def test_a_rule_of_the_user_is_a_function_of_the_record(time):
+    space = toys.gaussians().space
+    for rule in (
+        lambda r: r.kept >= 100,
+        lambda r: Verdict.PRECISE if r.kept >= 100 else Verdict.GO_ON,
+    ):
+        stop = Stop(space, rule, deadline=10.0)
+        assert stop(recorded(99)) is Verdict.GO_ON and stop(recorded(100)) is Verdict.PRECISE
+        time.seconds = 10.0
+        assert stop(recorded(99)) is Verdict.LATE and stop.missed(torch.zeros(99, 200, 1)) == ""
+        time.seconds = 0.0
+    for until in ("soon", 3):
+        with pytest.raises(trj.errors.ConfigurationError, match="a function of the recorder"):
+            Stop(space, until)
+
+
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # a short run
+def test_a_run_ends_by_a_rule_of_the_user():
+    sampler = trj.TRJSampler(toys.gaussians(), seed=1)
+    result = sampler.run(until=lambda r: r.kept >= 33, chains=16, fit=False, progress=False)
+    assert result.raw.n_draws == 33 and result.report.missed == ""
+
+
 @pytest.mark.parametrize(("now", "verdict"), [(19.9, Verdict.GO_ON), (20.1, Verdict.RETHINK)])
 def test_a_run_looks_back_once_in_twice_the_time_it_hoped_for(now, verdict, time):
     stop = Stop(toys.gaussians().space, {"probability": 0.001})
@@ -88,7 +111,7 @@ def test_a_run_further_off_than_hoped_trains_if_that_is_sooner(price, monkeypatc
     """Sampling shows that the precision is far off: the map is trained, and the run begins anew."""
     policy = Policy(
         training=RoundPolicy(first_round_steps=60, rounds=1),
-        stopping=StoppingPolicy(look_back_seconds=0.5),
+        stopping=StoppingPolicy(look_back_seconds=0.2, look_back_share=1e-4),
     )
     monkeypatch.setattr(Chooser, "_train", lambda self, best, steps=None: best)
     monkeypatch.setattr(Chooser, "training_price", lambda self: price)
@@ -96,7 +119,8 @@ def test_a_run_further_off_than_hoped_trains_if_that_is_sooner(price, monkeypatc
     sampler = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1, policy=policy)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TRJWarning)
-        result = sampler.run(2000, chains=64, until={"probability": 1e-5})
+        until = {"probability": 1e-5}
+        result = sampler.run(600, chains=64, until=until, max_seconds=600)
     trained = price < math.inf
     assert ("sample, set aside to train first" in capsys.readouterr().err) is trained
     assert result.report.plan.rounds == ([60] if trained else [])

@@ -17,8 +17,7 @@ from trjmcmc.errors import ConfigurationError
 from trjmcmc.fit import ReverseKL, calibrate, unwrap
 from trjmcmc.fit.train import train
 from trjmcmc.kernel import HMC, CrankNicolson, Cycle, Fixed, Jump
-from trjmcmc.run.maps import default_map
-from trjmcmc.run.strategy import check_round_trip
+from trjmcmc.run.maps import check_round_trip, default_map
 from trjmcmc.transport import CosmicFlow, Gaussians, Identity, Mixture
 from trjmcmc.transport import OrderedComponents as Ordered
 

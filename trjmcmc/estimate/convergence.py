@@ -45,8 +45,9 @@ def split_rhats(x: NDArray[np.floating]) -> Array:
 def start_error(rhat: float) -> float:
     """How far the starts of chains may still bias a mean, in standard deviations of a draw.
 
-    A start that was off by one standard deviation biases the mean of n draws by the autocorrelation
-    time over n, which is R-hat squared less one. NaN beyond an R-hat of 1.2.
+    A start that was off by one standard deviation biases the mean of n draws by half an
+    autocorrelation time over n at most; R-hat squared less one is about two of them over n, so
+    that it bounds this bias. NaN beyond an R-hat of 1.2.
 
     Example:
         >>> round(start_error(1.1), 2), start_error(1.5)

@@ -63,8 +63,8 @@ class Progress(NamedTuple):
     log_error: float = 0.0
 
     def of(self, kind: str) -> float:
-        """The error of a kind that :class:`Enough` knows."""
-        return self.error if kind == "probability" else self.log_error
+        """The error of a kind: ``"probability"`` or ``"log_bayes_factor"``."""
+        return {"probability": self.error, "log_bayes_factor": self.log_error}[kind]
 
 
 def progress_of(space: Space, code: Tensor, log_joint: Tensor | None = None) -> Progress:

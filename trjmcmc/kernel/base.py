@@ -30,6 +30,11 @@ also writes ``adapted_to``, which returns a new kernel. A random walk that learn
     ...     walk, state, infos = walk.adapt(state, generator)
     >>> walk.size < 1
     True
+
+A run takes it as ``TRJSampler(target, kernel=...)``. For default runs to try it, offer it in
+``Chooser._choose`` of :mod:`trjmcmc.run.choose` (over counts
+:mod:`trjmcmc.run.choose_components`); to make it part of a fitted sampler, add it to
+``trained_kernel`` of :mod:`trjmcmc.run.moves`.
 """
 
 from __future__ import annotations

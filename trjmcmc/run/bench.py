@@ -26,7 +26,8 @@ class Bench:
     Arguments:
         target: The target.
         state: Chains.
-        ancestor: The independent draw that each chain descends from, as a number, shape (C,).
+        ancestor: Index of the independent draw from the prior that each chain was resampled from,
+            shape (C,).
         inside: Gives the moves inside models that follow each move between them.
         generator: Source of randomness.
         policy: How segments are made and moves are chosen.
@@ -89,7 +90,7 @@ class Bench:
     def measure(
         self, kernel: Kernel, steps: int, most_seconds: float = math.inf
     ) -> tuple[Segment, Kernel]:
-        """Go on with a kernel for a segment; it, and what the kernel has become."""
+        """Go on with a kernel for a segment: what was measured, and the adapted kernel."""
         found, learned, self.state, states = run_segment(
             kernel,
             self.state,
@@ -109,7 +110,7 @@ class Bench:
     def measure_moves(
         self, moves: list[Kernel], steps: int, most_seconds: float = math.inf
     ) -> tuple[Segment, list[Kernel]]:
-        """Go on with moves between models in turn; their segment, and what they have become."""
+        """Go on with moves between models in turn: what was measured, and the adapted moves."""
         found, learned = self.measure(self.kernel_of(moves), steps, most_seconds)
         return found, moves_of(learned)[: len(moves)]
 
@@ -121,7 +122,7 @@ class Bench:
         return found
 
     def offer(self, name: str, move: Kernel, steps: int, most_seconds: float) -> Segment:
-        """Take up a move between models after a first segment, unless that was cut short."""
+        """Take up a move between models after a first segment; not if that was cut short."""
         found, (move,) = self.measure_moves([move], steps, most_seconds)
         if not found.cut_short or not self.moves:
             for names in [n for n in self.found if name in n]:
@@ -171,7 +172,7 @@ class Bench:
     # ---- choosing ---------------------------------------------------------------------------
 
     def leader(self, steps: int, most_seconds: float) -> Names:
-        """The best so far, all useful moves in turn among them.
+        """The best so far; all useful moves in turn are measured if they have not been.
 
         Arguments:
             steps: Of their segment, if they have not been measured together.

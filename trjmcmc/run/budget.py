@@ -12,7 +12,7 @@ from ..errors import ConfigurationError
 from ..fit.trace import FitTrace
 from ..target.account import Account
 from ..target.target import Target
-from .policy import ScreeningBudget, SummingUpPolicy
+from .policy import Policy, SummingUpPolicy
 from .stop import Stop
 
 
@@ -56,7 +56,7 @@ class Spending:
         self._told: FitTrace | None = None
 
     def begin(self) -> bool:
-        """Count from here if what was spent so far has been reported; whether that is so."""
+        """Begin a new period if the last one was reported; whether that was so."""
         again = self._reported
         if again:
             self._before = self.account.evaluations, self.account.gradients
@@ -82,15 +82,15 @@ class Spending:
         self._reported, self._told = True, trace
 
 
-def screening_seconds(spent: float, left: float, policy: ScreeningBudget) -> float:
-    """Seconds that climbs of prior draws may take: little of a run, less the shorter it is."""
-    ahead = policy.left_share * left if math.isfinite(left) else 0.0
-    wanted = max(policy.spent_share * spent, ahead, policy.least_seconds)
-    return min(wanted, policy.most_seconds, policy.spent_share * left)
+def affordable(left: int, chains: int, warmup: int, policy: Policy) -> tuple[int, int]:
+    """Chains and warm-up steps that a number of likelihood calls pays for."""
+    each, steps = policy.chains.evaluations_a_step, policy.chains.steps_of_limited_evaluations
+    chains = min(chains, max(2, left // (each * steps)))
+    return chains, min(warmup, left // (5 * each * chains))
 
 
 class SummingUpInTime:
-    """Ends a run that is limited early enough to sum it up, which is rehearsed on early draws.
+    """Moves a deadline so that the result can be built in time, by timing trial results.
 
     Arguments:
         sum_up: Sums up the draws of a recorder.
@@ -129,7 +129,7 @@ class SummingUpInTime:
         if self._known:
             n, seconds = self._known[-1]
             ahead = seconds + self._growth() * max(0, recorder.kept - n)
-            self._stop.end_by(self._end - ahead)
+            self._stop.set_deadline(self._end - ahead)
 
     def _growth(self) -> float:
         """Seconds that a further draw of each chain adds."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -32,6 +32,7 @@ from ..transport.base import Transport
 from ..transport.laplace import Laplace
 from ..transport.normals import gaussian_mixture
 from .bench import Bench
+from .choice import Choice
 from .decide import (
     Names,
     burn_in,
@@ -42,10 +43,10 @@ from .decide import (
     no_time_to_train,
     number_of_chains,
     rivals,
+    sampling_ends_first,
     seconds_saved,
     seconds_to_meet_models,
     seconds_to_precision,
-    too_soon_to_train,
 )
 from .loop import joined
 from .maps import laplace_fits
@@ -62,37 +63,6 @@ from .moves import (
 from .policy import Policy
 from .request import Request
 from .segment import Segment
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The kernel of a run, and where its chains are.
-
-    Attributes:
-        kernel: The kernel.
-        state: Chains, at least as many as were asked for.
-        ancestor: The independent draw that each descends from, as a number, shape (C,).
-        plan: What was measured and chosen.
-        steps: Steps made so far.
-        burn_in: Steps by the chosen kernel after which the chains have forgotten their models.
-        segment: What was measured of the kernel; None where there was nothing to choose.
-        map: The normals that its jumps go through, if any were fitted.
-        seen: Points that the chains have passed.
-        hoped_seconds: Seconds of sampling after which it should be precise.
-        trainable: Whether there are models to move between, and a map that could still learn to.
-    """
-
-    kernel: Kernel
-    state: State
-    ancestor: Tensor
-    plan: Plan
-    steps: int
-    burn_in: int
-    segment: Segment | None
-    map: Transport | None
-    seen: Pool | None
-    hoped_seconds: float
-    trainable: bool
 
 
 class Chooser:
@@ -128,8 +98,10 @@ class Chooser:
         self.request, self.policy, self.ready = request, policy, ready
         self.trainer, self.target, self.transport = trainer, trainer.target, transport
         self.guess, self.generator = guess, trainer.generator
-        self.by = request.choice_by(policy.shares.sampling)
-        self.fills = request.fills and trainer.fitted.few  # a map of very many models is a gamble
+        self.adapt_by = request.adapt_by(policy.shares.sampling)
+        self.uses_all_time = (
+            request.uses_all_time and trainer.fitted.few
+        )  # a map of very many models is a gamble
         self.plan = Plan(automatic=True)
         self.bench = Bench(
             self.target,
@@ -211,7 +183,7 @@ class Chooser:
             return chains
         assert found is not None
         left = self.request.left()
-        ahead = left if self.fills else min(left, self._wait(found))
+        ahead = left if self.uses_all_time else min(left, self._wait(found))
         wanted = chains * ahead / self._pace(choice.kernel, state)  # steps of chains
         ends = {chains: ahead}  # by number, seconds until the end
         while 2 * len(state.code) <= self.request.most_chains:
@@ -220,9 +192,7 @@ class Chooser:
                 pace = self._pace(choice.kernel, state)
             except torch.OutOfMemoryError:
                 break
-            steps = max(
-                choice.steps, policy.choice.burn_in_autocorrelation_times * found.time
-            )  # before the first draw
+            steps = max(choice.steps, self._burn_in_times * found.time)  # before the first draw
             steps += max(FORGOTTEN * found.time, wanted / len(state.code))
             ends[len(state.code)] = pace * steps
             if pace > policy.chains.busy_step_seconds or pace * steps > 2 * min(ends.values()):
@@ -251,7 +221,7 @@ class Chooser:
         if self.ready:
             self._offer("jump", self._jump())
         best = self._leader()
-        if not self.ready:  # short segments overstate: if training pays beside them, it does
+        if not self.ready:  # short segments overstate, so that what pays beside them does pay
             best = self._train(best)
         if not self.plan.rounds:
             best = self._race()
@@ -301,12 +271,12 @@ class Chooser:
                 error=self.request.error,
                 policy=self.policy,
             )
-            if steps is None or self._decided(best):
+            if steps is None or self._stands_if_overstated(best):
                 return best
             self.bench.measure_named(best, steps)
 
-    def _decided(self, best: Names) -> bool:
-        """Whether the best would be chosen, and nothing trained, if it were much worse."""
+    def _stands_if_overstated(self, best: Names) -> bool:
+        """Whether the choice would stand if the efficiency of the best were overstated."""
         found, combined = self.bench.found, self.bench.combined
         others = rivals(found, best)
         if best == combined and not others and not self.ready and self._no_room():
@@ -315,7 +285,7 @@ class Chooser:
         if not clearly_best(found, best, combined, segments):
             return False
         wait = segments.overstatement * self._wait(found[best])
-        return self.ready or too_soon_to_train(wait, training) or wait < self.training_price()
+        return self.ready or sampling_ends_first(wait, training) or wait < self.training_price()
 
     def _chosen(self, best: Names) -> Choice:
         kernel, shares = self.bench.mixed(best)
@@ -369,7 +339,7 @@ class Chooser:
     @property
     def _room(self) -> float:
         """Seconds left for choice, training and warm-up."""
-        return max(0.0, self.by - clock.now())
+        return max(0.0, self.adapt_by - clock.now())
 
     def _wait(self, found: Segment) -> float:
         """Seconds of sampling until the precision that is wanted."""
@@ -449,12 +419,18 @@ class Chooser:
     # ---- training ---------------------------------------------------------------------------
 
     def _train(self, best: Names, steps: int | None = None) -> Names:
-        """Rounds of training, each while it saves more time than it costs."""
+        """Rounds of training, each while it saves more time than it costs.
+
+        Not where sampling ends before a first round could, nor where there is no time for one;
+        one round in any case where the pilot run contradicts itself. Sampling may find later that
+        training pays (:meth:`after_all`). How long a round goes on is up to
+        :func:`trjmcmc.fit.train`, and whether a map is mended to :class:`trjmcmc.fit.Trainer`.
+        """
         training, found = self.policy.training, self.bench.found
         steps = steps or training.first_round_steps
         doubtful = self._pilot_contradicts_itself() and not self.plan.rounds
         last = found["jump",].efficiency if "jump" in self.bench.moves else 0.0
-        if not self.fills and too_soon_to_train(self._wait(found[best]), training):
+        if not self.uses_all_time and sampling_ends_first(self._wait(found[best]), training):
             return best
         if no_time_to_train(self._room, self._step_price is not None, training):
             return best
@@ -478,7 +454,9 @@ class Chooser:
     def _saving(self, found: Segment, hoped: float) -> float:
         """Seconds by which a kernel as efficient as is hoped would do the same sooner."""
         wait = self._wait(found)
-        return seconds_saved(found, hoped, max(wait, self.request.left()) if self.fills else wait)
+        return seconds_saved(
+            found, hoped, max(wait, self.request.left()) if self.uses_all_time else wait
+        )
 
     def _round(self, steps: int, seen: Pool | None) -> float:
         """Train, on what chains have seen too, and measure the jump through the map."""

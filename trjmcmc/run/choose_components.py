@@ -20,11 +20,12 @@ from ..transport.base import Identity
 from ..transport.normals import gaussian_mixture
 from ..transport.ordered import OrderedComponents
 from .bench import moves_of
-from .carry import carry
-from .choose import Choice, Chooser
+from .choice import Choice
+from .choose import Chooser
 from .count import Tally
 from .moves import component_births, component_walks
 from .segment import Segment
+from .tempering import temper_chains
 
 
 class ComponentChooser(Chooser):
@@ -63,7 +64,7 @@ class ComponentChooser(Chooser):
             "components": component_births(self.target, parts, self.policy.kernels)
         }
         every |= {"splits": Cycle(splits)} if splits else {}
-        kernel, state, origin = carry(
+        kernel, state, origin = temper_chains(
             tempered,
             bench.state,
             bench.kernel_of(list(every.values())),

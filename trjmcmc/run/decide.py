@@ -54,7 +54,7 @@ def leader(found: Mapping[Names, Segment], combined: Names | None, moves: Choice
 def rank(
     found: Mapping[Names, Segment], names: Names, combined: Names | None, moves: ChoicePolicy
 ) -> float:
-    """Efficiency, raised for all useful moves in turn."""
+    """Efficiency, raised by 1 / ``combined_share`` for all useful moves in turn."""
     efficiency = found[names].efficiency
     return efficiency / moves.combined_share if names == combined else efficiency
 
@@ -135,7 +135,7 @@ def step_shares(rest: int, moves: ChoicePolicy) -> list[float]:
 
 
 def no_time_to_train(room: float, priced: bool, training: RoundPolicy) -> bool:
-    """Whether the fastest training would take too much of the time left, its pricing included."""
+    """Whether a first round of the cheapest steps, and their pricing, would take too much time."""
     pricing = 0.0 if priced else training.pricing_seconds
     return (
         training.round_share * room
@@ -148,26 +148,26 @@ def seconds_to_meet_models(price: float, steps: int, training: RoundPolicy) -> f
 
     Arguments:
         price: Seconds that a new model costs the map.
-        steps: RoundPolicy steps.
+        steps: Training steps.
         training: The policy.
     """
     return price * training.new_models_a_step * steps
 
 
-def too_soon_to_train(wait: float, training: RoundPolicy) -> bool:
+def sampling_ends_first(wait: float, training: RoundPolicy) -> bool:
     """Whether sampling will be over before the fastest first round of training."""
     return wait < training.first_round_steps * training.least_step_seconds
 
 
 def hope_after_a_round(now: float, last: float) -> float:
-    """Efficiency hoped of another round, by that of the last two: it gains no more again."""
+    """Efficiency hoped of another round: its relative gain is that of the last one, 2 at most."""
     return now * min(2.0, now / last if last else 2.0)
 
 
 def may_have_more_chains(
     found: Segment | None, chains: ChainPolicy, segments: SegmentPolicy
 ) -> bool:
-    """Whether more chains could pay: new ones must burn in, for a time that has to be known."""
+    """Whether more chains could pay: their burn-in needs an autocorrelation time to be trusted."""
     if found is None or not found.varied or found.step > chains.busy_step_seconds:
         return False
     return is_trusted(found, segments)

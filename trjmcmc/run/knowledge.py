@@ -102,7 +102,7 @@ class Knowledge:
 
     @property
     def mapped(self) -> bool:
-        """Whether that map has learnt something."""
+        """Whether that map has been fitted or given."""
         trained = self.trace is not None and bool(self.trace.step)
         return trained or self.given_map or self.normals is not None
 
@@ -155,14 +155,21 @@ class Knowledge:
 
     @property
     def is_weighed(self) -> bool:
-        """Whether models were weighed through the map as it is now."""
-        return self._weighing is not None and self._weighing.is_of(self.map)
+        """Whether all models of a small space were weighed through the map as it is now."""
+        known = self._weighing
+        if known is None or not known.is_of(self.map):
+            return False
+        return all(m in known.log_mass for m in self._labels())
+
+    def _labels(self) -> list[str]:
+        space = self.target.space
+        return space.label(space.enumerate()) if space.few else []
 
     def weighing(self) -> Weighing:
         """That of the map as it is now, made anew where the map has changed."""
         if self._weighing is None or not self._weighing.is_of(self.map):
             most = MOST_DRAWS
-            if self.normals is not None:  # not worth more: they were made to jump through
+            if self.normals is not None:  # fitted for jumps: more draws would not make them better
                 most = FIRST_DRAWS
             elif not self.fitted.few:  # one of many
                 most = 2 * FIRST_DRAWS
@@ -171,8 +178,9 @@ class Knowledge:
 
     @property
     def log_weights(self) -> dict[str, Tensor]:
-        """Log importance weights by model, of the last weighing."""
-        return {} if self._weighing is None else self._weighing.log_weights
+        """Log importance weights by model, through the map as it is now."""
+        known = self._weighing
+        return known.log_weights if known is not None and known.is_of(self.map) else {}
 
     def guess(self) -> Tensor | None:
         """Log-probabilities of the models of a small space as far as they are known, (M,)."""

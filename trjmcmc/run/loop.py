@@ -1,4 +1,4 @@
-"""The one loop over kernels, and the places where chains start."""
+"""The loops over kernels: warm-up, where they learn, and sampling."""
 
 from __future__ import annotations
 

@@ -1,9 +1,13 @@
-"""The maps and q(m) that a sampler takes where none is given."""
+"""The maps and q(m) that a sampler takes where none is given, and whether a map is one."""
 
 from __future__ import annotations
 
 import copy
+import math
 
+import torch
+
+from ..errors import ConfigurationError
 from ..space.base import Space
 from ..target.exchangeable import components_of
 from ..target.target import Target
@@ -16,6 +20,10 @@ from ..weights.base import ModelWeights
 from ..weights.made import Made
 from ..weights.score_gradient import CategoricalWeights
 from .policy import MapPolicy
+
+PROBES = 64  # points at which a map is checked
+
+ROUND_TRIP = 0.05  # largest error of a map there and back, relative or in nats
 
 DEFAULT = MapPolicy()
 
@@ -52,3 +60,27 @@ def matching(transport: Transport, target: Target) -> Transport:
     if all((t.dtype, t.device) == (target.dtype, target.device) for t in floating):
         return transport
     return copy.deepcopy(transport).to(target.device, target.dtype)
+
+
+def check_round_trip(target: Target, transport: Transport, generator: torch.Generator) -> None:
+    """Refuse a map whose two directions are not each other's inverse.
+
+    Raises:
+        ConfigurationError: Points or densities there and back differ.
+    """
+    code = target.space.sample_prior(PROBES, generator)
+    with torch.no_grad():
+        z = transport.reference.sample((PROBES, target.dim), generator, target.dtype)
+        theta, log_q = transport.push(z, code)
+        z, back_log_q = transport.pull(theta, code, generator)
+        again, _ = transport.push(z, code)
+    known = log_q != math.inf  # no move leads to what push disowns
+    apart = ((again - theta).abs() / (1 + theta.abs()))[known]
+    gap = float(apart.max()) if apart.numel() else 0.0
+    density_gap = float((log_q - back_log_q)[known].abs().max()) if known.any() else math.inf
+    if not max(gap, density_gap) < ROUND_TRIP:
+        raise ConfigurationError(
+            f"transport: {type(transport).__name__} does not lead back to where it came "
+            f"from (error {gap:.3g} in theta, {density_gap:.3g} in the log density); the "
+            "sampler would not be exact. Try dtype=torch.float64."
+        )

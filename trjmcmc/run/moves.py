@@ -1,4 +1,8 @@
-"""The moves that a sampler makes unless told otherwise."""
+"""Kernels built from a target and a map.
+
+Which of them a default run tries is decided in :mod:`trjmcmc.run.choose` (``Chooser._choose``; over
+counts :mod:`trjmcmc.run.choose_components`); a fitted sampler takes :func:`trained_kernel`.
+"""
 
 from __future__ import annotations
 

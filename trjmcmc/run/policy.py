@@ -315,7 +315,7 @@ class CountedPolicy:
 
 
 @dataclass(frozen=True)
-class CarryPolicy:
+class ChainTemperingPolicy:
     """How chains that count components are carried from the prior to the posterior.
 
     Attributes:
@@ -451,7 +451,7 @@ class Policy:
     normals: NormalsPolicy = field(default_factory=NormalsPolicy)
     training: RoundPolicy = field(default_factory=RoundPolicy)
     counted: CountedPolicy = field(default_factory=CountedPolicy)
-    tempering: CarryPolicy = field(default_factory=CarryPolicy)
+    tempering: ChainTemperingPolicy = field(default_factory=ChainTemperingPolicy)
     stopping: StoppingPolicy = field(default_factory=StoppingPolicy)
     screening: ScreeningBudget = field(default_factory=ScreeningBudget)
     summing_up: SummingUpPolicy = field(default_factory=SummingUpPolicy)

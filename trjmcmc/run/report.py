@@ -1,4 +1,4 @@
-"""From the draws of a run to its result."""
+"""From the draws of a run to evidences by every route, and to its result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def routes_of(
         known: What is known of the target.
         record: Draws.
         chain: The chains that they are of.
-        weighs: Whether there is time for weighing; without it nothing goes through the map.
+        weighs: Whether evidences go through the map; not those of a run that was interrupted.
         bridges: Whether there is time for the symmetrised bridge.
 
     Returns:

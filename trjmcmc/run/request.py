@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from .. import clock
 from ..errors import ConfigurationError
-from .policy import Policy
 
 
 @dataclass(frozen=True)
@@ -17,7 +16,7 @@ class Request:
 
     Attributes:
         draws: Kept draws a chain; None for as many as come.
-        chains: Chains, at least where more of them may pay.
+        chains: Chains to start with; they may grow to ``most_chains``.
         most_chains: Chains at most.
         thin: Steps a kept draw.
         warmup: Steps left out at the start; None where that is open.
@@ -59,12 +58,12 @@ class Request:
         return math.inf if self.draws is None else self.draws * self.thin
 
     @property
-    def fills(self) -> bool:
+    def uses_all_time(self) -> bool:
         """Whether the run goes on till its deadline, however precise it has become."""
         return self.draws is None and not self.until
 
-    def choice_by(self, sampling: float) -> float:
-        """When the choice is made and chains are warmed up, for a share of sampling."""
+    def adapt_by(self, sampling: float) -> float:
+        """Deadline of choice, training and warm-up, which leave this share of the time."""
         return self.begun + (1 - sampling) * self.seconds if self.limited else math.inf
 
     def left(self) -> float:
@@ -86,10 +85,3 @@ def check_counts(draws: int | None, chains: int, thin: int, warmup: int | None) 
             "run: expected draws, chains, thin >= 1 and warmup >= 0, got "
             f"draws={draws}, chains={chains}, thin={thin}, warmup={warmup}"
         )
-
-
-def affordable(left: int, chains: int, warmup: int, policy: Policy) -> tuple[int, int]:
-    """Chains and warm-up steps that a number of likelihood calls pays for."""
-    each, steps = policy.chains.evaluations_a_step, policy.chains.steps_of_limited_evaluations
-    chains = min(chains, max(2, left // (each * steps)))
-    return chains, min(warmup, left // (5 * each * chains))

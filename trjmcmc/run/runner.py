@@ -23,19 +23,21 @@ from ..result.report import Plan, RunReport
 from ..result.result import Result
 from ..target.exchangeable import components_of
 from ..transport.base import Transport
-from .budget import SummingUpInTime, limited, screening_seconds
-from .choose import Choice, Chooser
+from .budget import SummingUpInTime, affordable, limited
+from .choice import Choice
+from .choose import Chooser
 from .choose_components import ComponentChooser
 from .count import Crossings, Tally, Visits
 from .knowledge import Knowledge
 from .loop import Chains, joined, run_chains, warm_up
+from .maps import check_round_trip
 from .moves import plain_kernel
 from .report import result_of, routes_of
-from .request import Request, affordable
-from .screens import screen_models
+from .request import Request
+from .screening import screen_models, screening_seconds
 from .start import carried_starts, prior_draws, starting_models, starting_state
 from .stop import Stop, Verdict
-from .strategy import check_kernel, check_round_trip
+from .strategy import check_kernel
 from .threads import fastest_threads
 
 
@@ -61,7 +63,7 @@ class Runner:
         self.tally: Tally | None = None
         self.screening: tuple[Screening, ...] = ()
         self.missed = ""
-        self.rescued = False  # whether it has been interrupted
+        self.interrupted = False  # whether it has been interrupted
         self._bridge_seconds = 0.0  # kept for the symmetrised bridge; infinite: it is left out
         self._late = False  # whether sampling was ended by its time
         self._overflows = 0  # of the warm-up, which are forgiven
@@ -84,9 +86,9 @@ class Runner:
                     return self._finish()
                 except KeyboardInterrupt:
                     interrupted = self.chain is not None and self.chain.stopped == "interrupted"
-                    if self.rescued or interrupted:
+                    if self.interrupted or interrupted:
                         raise
-                    self._rescue()
+                    self._end_interrupted()
                 return self._finish()
 
     def _sample(self, left: Callable[[], int | None]) -> None:
@@ -115,8 +117,8 @@ class Runner:
             self.stage, self.state = "training", self.chain.state
             most, device = self.policy.training.taught_draws, self.target.device
             later = self.chain.draws.second_half(most, device)
-            self._settle(self.chooser.after_all(self.state, later), None)
-            self.stop.again()
+            self._warm_up_chosen(self.chooser.after_all(self.state, later), None)
+            self.stop.reset()
             self._record()
         self.stage = "the summing up"
         assert self.chain is not None
@@ -191,12 +193,12 @@ class Runner:
         few = slice(request.chains)
         self.state = start(self.target, choice.state.code[few], choice.state.theta[few])
         self.ancestor = choice.ancestor[few]
-        self._settle(choice, request.warmup)
+        self._warm_up_chosen(choice, request.warmup)
         trained = known.fitted.seconds.get("fit", 0.0) if choice.plan.rounds else 0.0
         known.spending.seconds["warmup"] = clock.now() - begun - trained
         return choice
 
-    def _settle(self, choice: Choice, warmup: int | None) -> None:
+    def _warm_up_chosen(self, choice: Choice, warmup: int | None) -> None:
         """Warm up with the kernel that was chosen, and weigh models through its map."""
         known, chooser, trace = self.known, self.chooser, self.known.trace
         assert chooser is not None and self.state is not None
@@ -206,10 +208,10 @@ class Runner:
             raise KeyboardInterrupt
         self.stage = "the warm-up"
         check_kernel(self.target, self.kernel)
-        crowd = self._crowd(choice, self.state)
+        crowd = self._with_more_chains(choice, self.state)
         made = choice.steps if len(crowd.code) == len(self.state.code) else 0  # of new chains none
         steps = max(choice.burn_in, choice.steps - made, 0 if warmup is None else warmup - made)
-        until = clock.part_of_the_time_left(self.policy.shares.settling, chooser.by)
+        until = clock.part_of_the_time_left(self.policy.shares.settling, chooser.adapt_by)
         self._advance(crowd, steps, until)
         known.remember(known.passed or choice.seen)
         known.use(None if known.ready else choice.map)
@@ -217,11 +219,11 @@ class Runner:
         if known.fitted.few and (known.mapped or not counts) and not known.is_weighed:
             score = known.trainer.scored(known.map)
             known.trainer.keep(replace(known.fitted, score=score))
-            known.weigh(until=chooser.by)
+            known.weigh(until=chooser.adapt_by)
         if known.trace is not None:
             known.spot_check(self.request.deadline, self.request.progress)
 
-    def _crowd(self, choice: Choice, state: State) -> State:
+    def _with_more_chains(self, choice: Choice, state: State) -> State:
         """More chains where that pays, which start like the others did."""
         chooser = self.chooser
         assert chooser is not None and self.ancestor is not None
@@ -369,7 +371,7 @@ class Runner:
         self.known.spending.seconds["sample"] = clock.now() - begun
         self.tally = tally
         self._late = clock.now() >= stop.deadline
-        stop.end_by(end)
+        stop.set_deadline(end)
         return verdict
 
     def _training_is_sooner(self, seconds: float) -> bool:
@@ -384,13 +386,13 @@ class Runner:
 
     # ---- interrupts -------------------------------------------------------------------------
 
-    def _rescue(self) -> None:
+    def _end_interrupted(self) -> None:
         """Go on from where the user has interrupted to a result, with a second of sampling.
 
         Where draws are there these are taken, and evidences through the map left out.
         """
         known, stage = self.known, self.stage
-        self.rescued = True
+        self.interrupted = True
         if self.chain is not None:
             warn_user(
                 f"interrupted in {stage}: the result holds {self.chain.draws.n_draws} draws a "
@@ -452,7 +454,7 @@ class Runner:
             seconds={**known.fitted.seconds, **known.spending.seconds},
             steps=record.n_draws * record.thin,
             seed=self.seed,
-            interrupted=self.rescued or chain.stopped == "interrupted",
+            interrupted=self.interrupted or chain.stopped == "interrupted",
             budget_spent=chain.stopped == "budget",
             overflows=int(self.known.spending.account.overflows) - self._overflows,
             audit=known.audit_report,
@@ -461,7 +463,7 @@ class Runner:
             missed=self.missed,
             screening=self.screening,
         )
-        if chain.error is None and not self.rescued and known.fitted.weights is not None:
+        if chain.error is None and not self.interrupted and known.fitted.weights is not None:
             report = replace(report, variational=known.variational_answer(record))
         result = self._sum_up(record, chain, report)
         known.spending.close(trace)
@@ -475,7 +477,7 @@ class Runner:
         known = self.known
         bridges = math.isfinite(self._bridge_seconds)
         log_weights, routes = routes_of(
-            known, record, chain, weighs=not self.rescued, bridges=bridges
+            known, record, chain, weighs=not self.interrupted, bridges=bridges
         )
         report = replace(  # weighing included
             report,

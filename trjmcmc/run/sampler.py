@@ -31,7 +31,7 @@ from .maps import default_map, default_weights, matching
 from .policy import Policy
 from .request import Request, check_counts
 from .runner import Runner
-from .stop import Stop
+from .stop import Rule, Stop
 from .strategy import GivenKernel, MakeKernel, Strategy, ThroughTheMap
 
 MakeTransport = Callable[[Space], Transport]
@@ -241,7 +241,7 @@ class TRJSampler:
         warmup: int | None = None,
         thin: int = 1,
         fit: bool | str = "auto",
-        until: Mapping[str, float] | None = None,
+        until: Mapping[str, float] | Rule | None = None,
         max_seconds: float | None = None,
         max_evaluations: int | None = None,
         progress: bool = True,
@@ -263,8 +263,9 @@ class TRJSampler:
                 open, and then more where ``fit="auto"`` finds that a step of many costs little
                 more than one of few.
             warmup: Steps left out at the start; half as many as are kept, and at least
-                200, if omitted. With ``fit="auto"`` those that the choice takes and 60 more.
-                Chains start from the map and from the prior.
+                200, if omitted. With ``fit="auto"`` those that the choice takes, and a burn-in
+                of three autocorrelation times (ten where components are counted). Chains start
+                from the map and from the prior.
             thin: Steps a kept draw; where the number of draws is open and memory is short it
                 doubles.
             fit: ``"auto"``; True, train the map in full first if it was not trained here, and
@@ -273,7 +274,9 @@ class TRJSampler:
                 probability (in a space of more than 64 models every unit's) is as small;
                 ``{"log_bayes_factor": 0.05}``: that of the log Bayes factor, in nats, of every
                 model of more than one percent to the most probable one (by the visits; 2 to 64
-                models). Of both, when both are reached.
+                models). Of both, when both are reached. Or a function of the
+                :class:`~trjmcmc.draws.Recorder` that says after each draw whether to stop, see
+                :class:`~trjmcmc.run.stop.Stop`.
             max_seconds: Wall time after which to stop, all stages included, pilot run, audit and
                 summing up too; kept within the larger of a second and a tenth where a step of
                 all chains takes less. A third at least is left for sampling, a quarter where

@@ -32,14 +32,14 @@ def starting_models(known: Knowledge, chains: int) -> Tensor:
 def prior_draws(
     target: Target, n: int, generator: torch.Generator, *, candidates: int, least: float
 ) -> tuple[State, Tensor]:
-    """Chains at draws from the prior where these are finite, and which draw each is at.
+    """Chains at draws from the prior where these are finite, and the draw that each starts at.
 
     Arguments:
         target: The target.
         n: Number of chains.
         generator: Source of randomness.
-        candidates: Times n draws that are made at most.
-        least: Draws of finite density a chain from which no more are made.
+        candidates: Batches of n draws at most.
+        least: Draws of finite density per chain from which no more batches are made.
 
     Raises:
         TargetError: None has a finite density.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 
 from torch import Tensor
@@ -36,19 +36,24 @@ class Verdict(Enum):
         return self is not Verdict.GO_ON
 
 
+Rule = Callable[[Recorder], Verdict | bool]
+
+
 class Stop:
     """Says when a run may stop: it is precise enough, or its time is up.
 
-    Precise enough also means twenty autocorrelation times long: the starts of many chains are then
-    forgotten, and not only averaged. A new rule is a function of a recorder that gives a
-    :class:`Verdict`.
+    Precise enough also means twenty autocorrelation times long: the mean of many chains has a small
+    standard error while it is still biased by where they started. A new rule needs no change here:
+    it is a function of the recorder, given as ``until``.
 
     Arguments:
         space: The space, on the CPU.
         until: ``{"probability": error}``: the standard error that every model's probability
             (in a space of more than 64 models every unit's) must reach;
             ``{"log_bayes_factor": error}``: in nats, of every model of more than one percent to
-            the most probable one. Of several all.
+            the most probable one. Of several all. Or a rule of your own: a function that gets
+            the :class:`~trjmcmc.draws.Recorder` after each kept draw and gives a
+            :class:`Verdict`, or whether to stop.
         deadline: Time by :func:`trjmcmc.clock.now` at which to stop in any case.
         policy: When precision is looked at.
 
@@ -73,10 +78,13 @@ class Stop:
     def __init__(
         self,
         space: Space,
-        until: Mapping[str, float] | None,
+        until: Mapping[str, float] | Rule | None,
         deadline: float = math.inf,
         policy: StoppingPolicy | None = None,
     ) -> None:
+        self.rule: Rule | None = None
+        if callable(until):
+            self.rule, until = until, None
         self.until = check_until(space, until)
         self.space, self.deadline, self.reached = space, deadline, False
         self.policy = StoppingPolicy() if policy is None else policy
@@ -90,28 +98,28 @@ class Stop:
     def error(self) -> float | None:
         """Standard error of a probability that is wanted, if any.
 
-        Of a log Bayes factor a fourth: that of the probability of one of two equal models.
+        Of a log Bayes factor a fourth, by the delta method at a probability of one half.
         """
         wanted = [e if kind == "probability" else e / 4 for kind, e in self.until.items()]
         return min(wanted, default=None)
 
-    def end_by(self, deadline: float) -> None:
+    def set_deadline(self, deadline: float) -> None:
         """Move the deadline: summing up takes its time."""
         self.deadline = deadline
 
-    def again(self) -> None:
+    def reset(self) -> None:
         """Begin anew, for a record that begins anew."""
         self.reached = False
         self._next, self._begun, self._length_to_go = LEAST_DRAWS, clock.now(), math.inf
         self._look_back = None
 
     def look_back(self, hoped: float, error: float) -> None:
-        """Ask to rethink once, in twice the time in which the precision was expected.
+        """Reconsider training once, after twice the predicted time to the precision.
 
-        Where there is a deadline that is in a tenth of the time left at the latest.
+        With a deadline, after a tenth of the remaining time at the latest.
 
         Arguments:
-            hoped: Seconds in which the precision was expected.
+            hoped: Predicted seconds to the precision.
             error: Standard error that is wanted where ``until`` names none.
         """
         now, least = clock.now(), self.policy.look_back_seconds
@@ -129,6 +137,8 @@ class Stop:
             self._say(now)
         elif not self.until and math.isfinite(self.deadline):
             self._say(None)
+        if self.rule is not None:
+            self.reached = bool(self.rule(recorder))
         if self._look_back is not None and clock.now() >= self._look_back[1]:
             self.seconds_to_go = self._look(recorder)
             return Verdict.RETHINK
@@ -198,7 +208,8 @@ def check_until(space: Space, until: Mapping[str, float] | None) -> dict[str, fl
     """The standard errors asked for, refused if they make no sense."""
     if not isinstance(until, Mapping | None):
         raise ConfigurationError(
-            f'until: expected a dict such as {{"probability": 0.01}}, got {until!r}'
+            'until: expected a dict such as {"probability": 0.01}, or a function of the recorder, '
+            f"got {until!r}"
         )
     wanted = dict(until or {})
     if unknown := set(wanted) - {"probability", "log_bayes_factor"}:

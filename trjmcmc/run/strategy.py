@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ..errors import ConfigurationError
@@ -19,10 +17,6 @@ from ..transport.base import Transport
 from .moves import trained_kernel
 from .policy import KernelPolicy, SharePolicy
 
-PROBES = 64  # points at which a map is checked
-
-ROUND_TRIP = 0.05  # largest error of a map there and back, relative or in nats
-
 MakeKernel = Callable[[Target, Transport], Kernel]
 
 
@@ -31,7 +25,7 @@ class Strategy(ABC):
 
     Attributes:
         chooses: Whether a run may choose its kernel by measurement instead.
-        weighs: Whether evidences go through the map.
+        weighs: Whether evidences are estimated with the map, by importance sampling and bridges.
     """
 
     chooses = False
@@ -116,27 +110,3 @@ def check_kernel(target: Target, kernel: Kernel) -> Kernel:
             "everything; add trj.kernel.CrankNicolson or RandomWalk, or a Jump with rho < 1"
         )
     return kernel
-
-
-def check_round_trip(target: Target, transport: Transport, generator: torch.Generator) -> None:
-    """Refuse a map whose two directions are not each other's inverse.
-
-    Raises:
-        ConfigurationError: Points or densities there and back differ.
-    """
-    code = target.space.sample_prior(PROBES, generator)
-    with torch.no_grad():
-        z = transport.reference.sample((PROBES, target.dim), generator, target.dtype)
-        theta, log_q = transport.push(z, code)
-        z, back_log_q = transport.pull(theta, code, generator)
-        again, _ = transport.push(z, code)
-    known = log_q != math.inf  # no move leads to what push disowns
-    apart = ((again - theta).abs() / (1 + theta.abs()))[known]
-    gap = float(apart.max()) if apart.numel() else 0.0
-    density_gap = float((log_q - back_log_q)[known].abs().max()) if known.any() else math.inf
-    if not max(gap, density_gap) < ROUND_TRIP:
-        raise ConfigurationError(
-            f"transport: {type(transport).__name__} does not lead back to where it came "
-            f"from (error {gap:.3g} in theta, {density_gap:.3g} in the log density); the "
-            "sampler would not be exact. Try dtype=torch.float64."
-        )

@@ -23,7 +23,7 @@ from ..transport.base import Transport
 class Weighing:
     """Evidences of models by importance sampling through a map as it is now.
 
-    A map that is trained further needs another one.
+    Training the map makes it invalid, see :meth:`is_of`.
 
     Arguments:
         target: The target.

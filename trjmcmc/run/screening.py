@@ -1,4 +1,4 @@
-"""Climbs of prior draws at the end of a run: have its map and chains lost a mode?"""
+"""Climbs of prior draws before sampling: have the map and the warmed-up chains lost a mode?"""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from ..pilot.screening import Screening, screen
 from ..transport.base import Transport
 from ..transport.normals import gaussian_mixture
 from .knowledge import Knowledge
+from .policy import ScreeningBudget
 
 
 def screen_models(
     known: Knowledge, seconds: float, seen: Pool | None, seed: int
 ) -> tuple[Screening, ...]:
-    """What prior draws say of each model that was weighed; the draws of the run stay.
+    """What prior draws say of each model that was weighed; the chains' random numbers stay.
 
     Arguments:
         known: What is known of the target.
@@ -56,15 +57,32 @@ def screen_models(
     for place, (code, label) in enumerate(weighed):
         now = clock.now()
         share = (end - now) / (len(weighed) - place)
-        n = int(min(most, share / (policy.evaluations_a_draw * max(price, 1e-12))))
-        if n < policy.least_draws:
+        affordable = int(min(most, share / (policy.evaluations_a_draw * max(price, 1e-12))))
+        if affordable < policy.least_draws:  # the deadline of each model ends its climbs
             break
         height = max(log_mass[label].value, audited.get(label, -math.inf))
-        level = height - float(space.log_prior(code[None])[0])
+        log_evidence = height - float(space.log_prior(code[None])[0])
         with suppress(TRJError):  # the likelihood fails out there
             mine = none if seen is None else seen.theta[(seen.code == code).all(-1)]
             found.append(
-                screen(target, code, level, maps, mine, most, generator, now + share, policy.climbs)
+                screen(
+                    target,
+                    code,
+                    log_evidence,
+                    maps,
+                    mine,
+                    most,
+                    generator,
+                    now + share,
+                    policy.climbs,
+                )
             )
     known.spending.seconds["screening"] = clock.now() - begun
     return tuple(found)
+
+
+def screening_seconds(spent: float, left: float, policy: ScreeningBudget) -> float:
+    """Seconds that climbs of prior draws may take: little of a run, less the shorter it is."""
+    ahead = policy.left_share * left if math.isfinite(left) else 0.0
+    wanted = max(policy.spent_share * spent, ahead, policy.least_seconds)
+    return min(wanted, policy.most_seconds, policy.spent_share * left)

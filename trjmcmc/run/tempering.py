@@ -1,4 +1,4 @@
-"""Chains from the prior to the posterior, through all models at once."""
+"""Tempering of chains from the prior to the posterior, through all models at once."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from ..pilot.generation import systematic
 from ..pilot.smc import next_step
 from ..target.tempered import Tempered
 from .count import Tally
-from .policy import CarryPolicy
+from .policy import ChainTemperingPolicy
 
 
-def carry(
+def temper_chains(
     target: Tempered,
     state: State,
     kernel: Kernel,
     generator: torch.Generator,
     tally: Tally,
     deadline: float = math.inf,
-    policy: CarryPolicy | None = None,
+    policy: ChainTemperingPolicy | None = None,
 ) -> tuple[Kernel, State, Tensor]:
-    """Raise the likelihood's power from 0 to 1, choosing chains by weight and moving them.
+    """Raise the likelihood's power from 0 to 1, resampling the chains and moving them.
 
-    Chains that the prior has left in a corner are dropped on the way, not carried along for
-    ever. What comes out is near the posterior, and a start of a run, no more.
+    Chains that the prior has left in a corner lose their weight and are resampled away. What
+    comes out is near the posterior, and a start of a run, no more.
 
     Arguments:
         target: The target, tempered; its power is 1 afterwards, even if this is interrupted.
@@ -45,11 +45,11 @@ def carry(
         shape (chain,).
 
     Source:
-        CarryPolicy across dimensions: Jasra, Doucet, Stephens & Holmes (2008),
+        Tempering across dimensions: Jasra, Doucet, Stephens & Holmes (2008),
         https://doi.org/10.1016/j.csda.2007.09.009; steps: Jasra et al. (2011),
         https://doi.org/10.1111/j.1467-9469.2010.00723.x
     """
-    policy = CarryPolicy() if policy is None else policy
+    policy = ChainTemperingPolicy() if policy is None else policy
     n, power, seconds, steps = len(state.code), 0.0, 0.0, policy.least_steps
     ancestor = torch.arange(n, device=state.code.device)
     try:
