@@ -32,7 +32,7 @@ WEIGHTS = {
     "made": trj.Made,
     "mean field": trj.MeanField,
     "straight-through": lambda s: trj.MeanField(s, gradient="straight-through"),
-    "categorical": trj.Categorical,
+    "categorical": trj.CategoricalWeights,
     "ucb": trj.GaussianSurrogate,
     "thompson": lambda s: trj.GaussianSurrogate(s, acquisition="thompson"),
     "process": trj.GaussianProcess,

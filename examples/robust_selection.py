@@ -107,7 +107,7 @@ def main() -> None:
 
     rows, answers = {}, {}
     for name, make in FLOWS.items():
-        sampler = trj.TRJSampler(target, make(target), models=trj.Categorical, seed=1)
+        sampler = trj.TRJSampler(target, make(target), models=trj.CategoricalWeights, seed=1)
         steps = 300 if options.quick else 3000
         begun = time.perf_counter()
         sampler.fit(steps=steps, batch=256, pilot=False, audit=False, progress=True)

@@ -79,3 +79,27 @@ def graph_of(pairs, names=()):
             found[a].add(b)
             found.setdefault(b, set())
     return dict(found)
+
+
+FOREIGN = {"table.index", "p", "dist", "self.logits"}  # of pandas and torch
+
+
+def foreign_writes(root):
+    """Assignments to attributes of objects that the function at hand has not made itself."""
+    for path, _ in modules(root).values():
+        for function in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(function, ast.FunctionDef):
+                continue
+            nodes = list(ast.walk(function))
+            made = {
+                node.targets[0].id
+                for node in nodes
+                if isinstance(node, ast.Assign)
+                and isinstance(node.targets[0], ast.Name)
+                and isinstance(node.value, ast.Call)
+            }
+            for node in nodes:
+                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                    owner = ast.unparse(node.value)
+                    if owner not in made | FOREIGN | {"self", "cls"}:
+                        yield path.name, node.lineno, ast.unparse(node)

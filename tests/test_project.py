@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import trjmcmc as trj
-from tests.imports import arrows, circle, floors, graph_of, modules, room
+from tests.imports import arrows, circle, floors, foreign_writes, graph_of, modules, room
 
 ROOT = Path(__file__).parents[1]
 
@@ -20,18 +20,6 @@ def test_one_version_everywhere():
 
 def test_the_namespace_shows_what_is_public():
     assert {name for name in dir(trj) if not name.startswith("__")} == set(trj.__all__)
-
-
-@pytest.mark.parametrize(
-    ("module", "old", "new"),
-    [(trj.transport, "Ordered", "OrderedComponents"), (trj.kernel, "Mixture", "MixtureKernel")],
-)
-def test_old_names_work_and_warn_once(module, old, new):
-    with pytest.warns(FutureWarning, match=f"{old} is now {module.__name__}.{new}") as said:
-        assert getattr(module, old) is getattr(module, new) is getattr(module, old)
-    assert len(said) == 1 and said[0].filename == __file__
-    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
-        _ = module.Nothing
 
 
 def test_the_torch_pin_lies_in_the_supported_range():
@@ -108,6 +96,14 @@ def test_a_circle_or_an_upward_import_would_be_found(tmp_path):
     for text in (late, "def f():\n    from ..high import b\n"):
         (tmp_path / "toy" / "low" / "a.py").write_text(text)
         assert circle(graph()) is not None
+
+
+def test_objects_write_their_own_attributes(tmp_path):
+    """Accounts of one class count beside each other; nothing else reaches into another object."""
+    found = [row for row in foreign_writes(PACKAGE) if row[0] != "account.py"]
+    assert not found, found
+    (tmp_path / "toy.py").write_text("def f(x):\n    x.limit = 3\n")
+    assert list(foreign_writes(tmp_path)) == [("toy.py", 2, "x.limit")]
 
 
 def test_files_hold_one_idea():

@@ -12,6 +12,7 @@ A model list goes in, p(model | data) comes out, exact however poor the maps are
 from . import errors, estimate, fit, kernel, problems, transport
 from .compare.classical import ClassicalSampler
 from .compare.compare import Comparison, compare_samplers
+from .errors import renamed as _renamed
 from .estimate.estimate import Estimate
 from .posthoc.evidence import Evidence, evidence
 from .result.result import Result, load
@@ -34,11 +35,11 @@ from .transport.laplace import Laplace
 from .transport.mixture import Mixture, mixture_flow
 from .transport.per_model import PerModel
 from .transport.realnvp import ConditionalRealNVP
-from .weights.base import ModelWeights, Uniform
+from .weights.base import ModelWeights, UniformWeights
 from .weights.belief import GaussianProcess, GaussianSurrogate
 from .weights.made import Made
 from .weights.mean_field import MeanField
-from .weights.score_gradient import Categorical
+from .weights.score_gradient import CategoricalWeights
 
 __version__ = "0.10.0"
 
@@ -47,7 +48,7 @@ __all__ = [
     "Affine",
     "Bijection",
     "BlackBox",
-    "Categorical",
+    "CategoricalWeights",
     "ClassicalSampler",
     "Comparison",
     "ConditionalRealNVP",
@@ -74,7 +75,7 @@ __all__ = [
     "Target",
     "Transport",
     "Truth",
-    "Uniform",
+    "UniformWeights",
     "Variational",
     "compare_samplers",
     "errors",
@@ -88,6 +89,8 @@ __all__ = [
     "transport",
     "with_gradient",
 ]
+
+__getattr__ = _renamed(__name__, {"Categorical": "CategoricalWeights", "Uniform": "UniformWeights"})
 
 
 def __dir__() -> list[str]:

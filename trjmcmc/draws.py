@@ -9,7 +9,7 @@ from torch import Tensor
 
 STORED = 100_000_000  # numbers set aside for an open number of draws
 
-FEWEST = 200  # draws a chain that are set aside in any case
+LEAST_DRAWS_STORED = 200  # draws a chain that are set aside in any case
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Recorder:
     def __init__(self, draws: int | None, code: Tensor, theta: Tensor, thin: int) -> None:
         c = len(code)
         each = c * (code.shape[1] + theta.shape[1] + 1)
-        size = draws if draws is not None else max(FEWEST, 2 * (STORED // (2 * each)))
+        size = draws if draws is not None else max(LEAST_DRAWS_STORED, 2 * (STORED // (2 * each)))
         self.open = draws is None
         self._code = torch.empty(size, c, code.shape[1], dtype=torch.long)
         self._theta = torch.empty(size, c, theta.shape[1], dtype=theta.dtype)
@@ -91,7 +91,7 @@ class Recorder:
     def bound(self, most: int) -> None:
         """Keep fewer draws a chain than memory allows, where their number is open."""
         if self.open:
-            self.most = min(self.most, max(FEWEST, 2 * -(-most // 2)))
+            self.most = min(self.most, max(LEAST_DRAWS_STORED, 2 * -(-most // 2)))
 
     @property
     def code(self) -> Tensor:

@@ -7,8 +7,9 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -24,6 +25,11 @@ class TRJError(Exception):
     """
 
     result: Any = None
+
+    def carrying(self, result: Any) -> Self:
+        """The error, with what had been drawn before it."""
+        self.result = result
+        return self
 
 
 class TargetError(TRJError, ValueError):
@@ -112,7 +118,7 @@ def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
 
     Arguments:
         module: Name of the module.
-        names: By old name the new one.
+        names: By old name the new one; with its module where that is another.
 
     Returns:
         A function of a name; each old name warns once.
@@ -122,10 +128,12 @@ def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
     def look_up(name: str) -> Any:
         if name not in names:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        where, _, new = names[name].rpartition(".")
+        place = where or module
         if name not in told:
             told.add(name)
-            warn_user(f"{module}.{name} is now {module}.{names[name]}", FutureWarning)
-        return getattr(sys.modules[module], names[name])
+            warn_user(f"{module}.{name} is now {place}.{new}", FutureWarning)
+        return getattr(import_module(place), new)
 
     return look_up
 

@@ -322,8 +322,8 @@ def spaces():
 
 
 WEIGHTS = {
-    "uniform": trj.Uniform,
-    "categorical": trj.Categorical,
+    "uniform": trj.UniformWeights,
+    "categorical": trj.CategoricalWeights,
     "made": lambda s: trj.Made(s, hidden=(16,)),
     "mean field": trj.MeanField,
     "gaussian": trj.GaussianSurrogate,
@@ -403,7 +403,7 @@ def test_with_a_biased_baseline_the_same_check_fails(generator, monkeypatch):
 
 def test_a_step_changes_the_entropy_by_no_more_than_asked(generator):
     space = toys.conjugate_subsets().space
-    weights = trj.Categorical(space, learning_rate=5.0, entropy_step=0.05)
+    weights = trj.CategoricalWeights(space, learning_rate=5.0, entropy_step=0.05)
     for _ in range(20):
         code = weights.sample(2000, generator)
         before = weights.logits.detach().clone()
@@ -500,7 +500,11 @@ def test_mean_field_finds_independent_units(gradient, tolerance, generator):
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda s: trj.Categorical(s, learning_rate=0), ConfigurationError, "learning_rate > 0"),
+        (
+            lambda s: trj.CategoricalWeights(s, learning_rate=0),
+            ConfigurationError,
+            "learning_rate > 0",
+        ),
         (lambda s: trj.Made(s, hidden=()), ConfigurationError, "hidden: expected positive"),
         (lambda s: trj.MeanField(s, gradient="x"), ConfigurationError, "straight-through"),
         (lambda s: trj.MeanField(toys.gaussians().space), ConfigurationError, "use Made"),
@@ -512,7 +516,7 @@ def test_mean_field_finds_independent_units(gradient, tolerance, generator):
             "at most 4096 models, got 8192; use",
         ),
         (
-            lambda s: trj.Categorical(trj.Subsets([str(i) for i in range(20)], of="b")),
+            lambda s: trj.CategoricalWeights(trj.Subsets([str(i) for i in range(20)], of="b")),
             ShapeError,
             "too large to enumerate",
         ),

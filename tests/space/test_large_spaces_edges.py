@@ -40,7 +40,7 @@ def test_surrogates_keep_to_possible_models(make, generator):
 
 
 def test_a_batch_without_a_finite_loss_is_worse_than_all_before():
-    weights = trj.Categorical(toys.conjugate_subsets().space)
+    weights = trj.CategoricalWeights(toys.conjugate_subsets().space)
     assert float(weights.sound(torch.tensor([75.0, math.inf])).max()) > 75
     assert float(weights.sound(torch.tensor([math.inf, math.nan])).min()) > 75
 
@@ -55,7 +55,9 @@ def test_straight_through_draws_are_zeros_and_ones(generator):
 
 def test_the_bound_is_one_where_q_reaches_impossible_models(generator):
     target = small_models(8, -10.0)
-    answer = variational(target, trj.Uniform(target.space), trj.Affine(target.space), generator)
+    answer = variational(
+        target, trj.UniformWeights(target.space), trj.Affine(target.space), generator
+    )
     # where it is not zero, q is the posterior: the bound is the log evidence
     assert abs(answer.elbo.value + 10.0) < 4.5 * answer.elbo.std_error < 0.2
 
@@ -63,7 +65,7 @@ def test_the_bound_is_one_where_q_reaches_impossible_models(generator):
 @pytest.mark.slow
 def test_the_error_of_the_cross_entropy_knows_that_draws_are_correlated():
     target = toys.conjugate_subsets()
-    sampler = trj.TRJSampler(target, models=trj.Categorical, seed=3)
+    sampler = trj.TRJSampler(target, models=trj.CategoricalWeights, seed=3)
     sampler.fit(steps=20, pilot=False, audit=False, progress=False)
     result = sampler.run(draws=300, chains=16, progress=False)
     found = result.variational.cross_entropy

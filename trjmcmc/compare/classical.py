@@ -35,7 +35,7 @@ from ..kernel.proposal.neighbours import Neighbours
 from ..run.policy import SharePolicy
 from ..run.sampler import TRJSampler
 from ..run.strategy import Strategy
-from ..space.base import Space, several
+from ..space.base import Space
 from ..target.target import Target
 from ..transport.base import Transport
 from ..transport.cosmic import CosmicFlow
@@ -144,7 +144,7 @@ class Classical(Strategy):
         """The fitted jump and random walks; before the fit, births and deaths."""
         if self._jump is not None:
             return Cycle([self._jump, (RandomWalk(target, scale=fitted.scale), WALKS)])
-        births = [BirthDeath(target, proposal(target))] if several(target.space) else []
+        births = [BirthDeath(target, proposal(target))] if target.space.several else []
         return Cycle([*births, RandomWalk(target)])
 
 

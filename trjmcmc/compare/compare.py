@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-FEWEST = 4  # draws a chain that a figure can be made of
+LEAST_DRAWS = 4  # draws a chain of which effective draws can be told
 
 COUNTED = 0.01  # share from which an indicator's effective draws count
 
@@ -135,7 +135,7 @@ def _run(
     total = time.monotonic() - begun
     row |= _row(result, total)
     notes = sorted({type(w.message).__name__ for w in said})
-    if result.raw.n_draws < FEWEST:
+    if result.raw.n_draws < LEAST_DRAWS:
         notes.insert(0, f"the fit left time for {result.raw.n_draws} draws a chain")
     row["note"] = "; ".join(notes)
     return row, result
@@ -172,7 +172,7 @@ def _row(result: Result, total: float) -> dict[str, Any]:
         rhat = max(rhat, split_rhat(seen[..., f]))
     # each chain's start counts as one draw, whether the chain ever leaves it or not
     ess = max(0.0, ess - raw.n_chains) if np.isfinite(ess) else float("nan")
-    if raw.n_draws < FEWEST:
+    if raw.n_draws < LEAST_DRAWS:
         ess = rhat = float("nan")
     moved, tried = 0.0, 0.0
     for rates in result.report.acceptance.values():

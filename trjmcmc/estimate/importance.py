@@ -30,7 +30,7 @@ EVEN = 0.8  # effective share of the weights beyond which their tail can't matte
 
 FLAT = 1e-6  # nats within which weights are one
 
-FEWEST = 25  # weights that have a tail
+LEAST_WEIGHTS = 25  # weights of which a tail can be told
 
 LOW_SHARE = 0.1  # effective share of the draws under which the error itself is doubtful
 
@@ -154,7 +154,8 @@ def pareto_smoothed(log_w: Tensor) -> tuple[Tensor, float]:
         return log_w, math.inf
     supported = log_w > -math.inf
     inside = log_w[supported]
-    if float(inside.max() - inside.min()) < FLAT or len(inside) < FEWEST:  # no tail to speak of
+    even = float(inside.max() - inside.min()) < FLAT
+    if even or len(inside) < LEAST_WEIGHTS:  # no tail to speak of
         return log_w, -math.inf
     smooth, k = export.pareto_smooth(inside.cpu().numpy())
     if math.isinf(k):  # ties: the tail is flat, or of next to nothing

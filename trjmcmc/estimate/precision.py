@@ -12,7 +12,7 @@ from ..promises import MODELS_ONE_BY_ONE
 from ..space.base import Space
 from .mean import mean_error
 
-FEWEST = 20  # draws a chain before precision is looked at
+LEAST_DRAWS = 20  # draws a chain before precision is looked at
 
 FORGOTTEN = 20.0  # autocorrelation times that a precise run must be long: R-hat 1.05
 

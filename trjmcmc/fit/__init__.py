@@ -1,9 +1,7 @@
 """Training of transport maps, and the audit of what they have learnt."""
 
-import warnings
-from typing import Any
-
 from ..draws import Pool
+from ..errors import renamed as _renamed
 from ..pilot.audit import Audit, tempered_draws
 from ..pilot.given import user_pool
 from ..pilot.modes import Modes, find_modes, mode_map
@@ -14,11 +12,11 @@ from ..pilot.smc import TemperedSMC
 from ..pilot.through_emcee import emcee_pool
 from ..promises import MODELS_ONE_BY_ONE as FEW_MODELS
 from ..transport.normals import NormalMixture, gaussian_mixture
-from ..weights.base import ModelWeights, Uniform
+from ..weights.base import ModelWeights, UniformWeights
 from ..weights.belief import GaussianProcess, GaussianSurrogate
 from ..weights.made import Made
 from ..weights.mean_field import MeanField
-from ..weights.score_gradient import Categorical
+from ..weights.score_gradient import CategoricalWeights
 from .fitted import Fitted
 from .locate import locate
 from .objective import ForwardKL, Objective, forward_kl
@@ -32,7 +30,7 @@ __all__ = [
     "FEW_MODELS",
     "Audit",
     "AuditReport",
-    "Categorical",
+    "CategoricalWeights",
     "FitTrace",
     "Fitted",
     "ForwardKL",
@@ -51,7 +49,7 @@ __all__ = [
     "Screening",
     "TemperedSMC",
     "Trainer",
-    "Uniform",
+    "UniformWeights",
     "calibrate",
     "emcee_pool",
     "find_modes",
@@ -67,9 +65,7 @@ __all__ = [
     "user_pool",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name == "Recipe":
-        warnings.warn("trj.fit.Recipe is now trj.fit.Trainer", FutureWarning, stacklevel=2)
-        return Trainer
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = _renamed(
+    __name__,
+    {"Recipe": "Trainer", "Categorical": "CategoricalWeights", "Uniform": "UniformWeights"},
+)

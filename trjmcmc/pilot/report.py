@@ -17,7 +17,7 @@ from ..space.base import Space
 
 COVERED_NATS = 5.0  # of log pi - log q up to which a draw counts as covered
 
-LOST = 0.01  # share of a posterior that a map may have lost
+LOST_SHARE = 0.01  # share of a posterior that a map may have lost
 
 LOST_NATS = 10.0  # of log pi - log q beyond which no draw of the map would ever land there
 
@@ -94,7 +94,7 @@ class ModelAudit:
     @property
     def uncovered(self) -> bool:
         """Whether the map misses a part of the posterior."""
-        return self.covered < POSTERIOR_COVERED or self.lost > LOST
+        return self.covered < POSTERIOR_COVERED or self.lost > LOST_SHARE
 
     @property
     def verdict(self) -> str:
@@ -174,4 +174,4 @@ class Score(NamedTuple):
     @property
     def short(self) -> Tensor:
         """Models of which the map misses a part, shape (M,), bool."""
-        return (self.covered < POSTERIOR_COVERED) | (self.lost > LOST)
+        return (self.covered < POSTERIOR_COVERED) | (self.lost > LOST_SHARE)

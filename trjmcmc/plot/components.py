@@ -74,8 +74,8 @@ def plot_components(
             at = row[f"{x}_mean"], row[f"{y}_mean"]
             ax.plot([row[f"{x}_low"], row[f"{x}_high"]], [at[1]] * 2, color="black", lw=1.2)
             ax.plot([at[0]] * 2, [row[f"{y}_low"], row[f"{y}_high"]], color="black", lw=1.2)
-            said = f"{row['probability']:.2f}"
-            ax.annotate(said, at, (4, 4), textcoords="offset points", fontsize=8)
+            probability = f"{row['probability']:.2f}"
+            ax.annotate(probability, at, (4, 4), textcoords="offset points", fontsize=8)
         ax.set_ylim(*_frame(parts[y], table, y))
         ax.set_ylabel(y)
     ax.set_xlim(low, high)
@@ -128,8 +128,10 @@ def _lay_out(
         at, colour = top * (1.1 + 0.09 * level), colours[row["entry"]]
         ax.plot([start, end], [at, at], "|-", color=colour, lw=1.5, ms=5)
         ax.plot(row[f"{x}_mean"], at, "o", color=colour, ms=3.5)
-        said = f"{row['probability']:.2f}"
-        ax.annotate(said, (end, at), (4, 0), textcoords="offset points", va="center", fontsize=7)
+        probability = f"{row['probability']:.2f}"
+        ax.annotate(
+            probability, (end, at), (4, 0), textcoords="offset points", va="center", fontsize=7
+        )
     ax.set_ylim(0, top * (1.1 + 0.09 * max(len(free), 1)))
 
 

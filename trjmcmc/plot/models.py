@@ -72,7 +72,9 @@ def plot_models(table: pd.DataFrame, exact: Exact | None = None, ax: Axes | None
         ax.errorbar(x + 0.22, table[route], error, **style)
         known = error.notna().to_numpy()
         label = f"{route} evidences"
-        ax.plot(x[known] + 0.22, table[route][known], "D", ms=4, color=colour, label=label)
+        ax.plot(
+            x[known] + 0.22, table[route][known], "D", ms=4, color=colour, label=label, zorder=3
+        )
     if exact is not None:
         known = [exact.get(str(label), np.nan) for label in table.index]
         ax.plot(x, known, "_", ms=22, mew=2, color="black", label="exact")

@@ -64,7 +64,7 @@ class Evidence:
 
     Attributes:
         log_evidence: Log evidence by the bridge, nats, or by the symmetrised bridge where the
-            plain one is in doubt.
+            plain one is flagged.
         routes: By ``bridge``, ``warp``, ``smoothed`` and ``importance``, each route's estimate.
         clashes: Pairs of routes that contradict each other.
         pareto_k: Shape of the tail of the map's importance weights.
@@ -205,9 +205,9 @@ def evidence(
     )
     found = {route: by_model[NAME] for route, by_model in routes.items()}
     best = min((found["bridge"], found["warp"]), key=lambda e: bool(e.warning))
-    said, _ = clashes([NAME], {r: [e] for r, e in found.items() if r != "smoothed"}, {})
-    result = Evidence(best, found, said, pareto_k(log_w), target.evaluations)
-    if said:
+    found_clashes, _ = clashes([NAME], {r: [e] for r, e in found.items() if r != "smoothed"}, {})
+    result = Evidence(best, found, found_clashes, pareto_k(log_w), target.evaluations)
+    if found_clashes:
         warn_user(
             f"evidence: routes {result.verdict}. The draws may not be those of log_joint, or not "
             "have converged.",

@@ -72,8 +72,8 @@ def _convergence(
             notes[f"{label!r} ({note})"] = None
     if not notes:
         return
-    said = list(notes)
-    more = f", and {len(said) - MODELS_NAMED} more" if len(said) > MODELS_NAMED else ""
+    listed = list(notes)
+    more = f", and {len(listed) - MODELS_NAMED} more" if len(listed) > MODELS_NAMED else ""
     longer = f"run longer ({_longer(report, doubts.indicator.draws.n_draws)})"
     advice = [longer, _better_map(report)]
     short = report.out_of_time or report.interrupted
@@ -82,7 +82,7 @@ def _convergence(
     advice = [d.remedy for d in doubts.found if d.remedy] + advice
     yield (
         "the run has not converged: "
-        + "; ".join(said[:MODELS_NAMED])
+        + "; ".join(listed[:MODELS_NAMED])
         + more
         + ". Errors are wide, or NaN where nothing tells them. What may help, in this order: "
         + f"{', '.join(advice)}, another kernel; see convergence().",
@@ -187,7 +187,7 @@ def _numbers(draws: Draws, coarse: Mapping[str, str], report: RunReport) -> Iter
     if coarse:
         yield (
             "rounding decides: "
-            + "; ".join(f"model {label!r}: {said}" for label, said in coarse.items())
+            + "; ".join(f"model {label!r}: {why}" for label, why in coarse.items())
             + ". Probabilities of these models are not to be trusted.",
             PrecisionWarning,
         )

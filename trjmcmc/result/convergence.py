@@ -160,8 +160,8 @@ class Convergence:
                 np.where(off, -math.inf, x).max(2),
             ]
             names = [self.names[s].partition("[")[0] for s in slots[0]]
-            said = [f"{word} {n}" for word in ("smallest", "mean", "largest") for n in names]
-            yield Part(EVERY, said, np.concatenate(ends, 2), some)
+            titles = [f"{word} {n}" for word in ("smallest", "mean", "largest") for n in names]
+            yield Part(EVERY, titles, np.concatenate(ends, 2), some)
         if shared.any():
             names = [n for n, mine in zip(self.names, shared, strict=True) if mine]
             yield Part(EVERY, names, theta[..., shared], everywhere)

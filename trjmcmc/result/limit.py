@@ -19,7 +19,7 @@ CHANCE_ERRORS = 3.0  # standard errors by which a probability may be off by chan
 
 
 def runs_into_limit(kind: Kind, table: pd.DataFrame) -> bool:
-    """Whether data want the largest count there may be, and the prior is not why.
+    """Whether the posterior piles up at the largest count by the data, and not by the prior alone.
 
     Posterior over prior is the evidence of a count. Where that of the largest count is not small
     against the best one, more components would do as well. Where data say nothing the posterior

@@ -37,8 +37,8 @@ class Plan:
         lines += [f"trained: {', '.join(map(str, self.rounds))} steps"] if self.rounds else []
         lines += [f"  {name}: {e:.3g} effective draws/s" for name, e in self.efficiency.items()]
         for name, found in self.settings.items():
-            said = ", ".join(f"{key} {_rounded(value)}" for key, value in found.items())
-            lines.append(f"  {name}: {said}")
+            settings = ", ".join(f"{key} {_rounded(value)}" for key, value in found.items())
+            lines.append(f"  {name}: {settings}")
         return "\n".join(lines)
 
     __repr__ = __str__

@@ -151,7 +151,7 @@ class Result:
             inside: Draws that the mean is of, shape (chain, draw); all if omitted.
 
         Returns:
-            The error, NaN where nothing tells it, and what is in doubt, in words.
+            The error, NaN where nothing tells it, and its flag, in words.
         """
         return self._doubts.widened(error, series, inside)
 
@@ -162,7 +162,7 @@ class Result:
     def error_where(
         self, x: NDArray[np.floating], inside: NDArray[np.bool_]
     ) -> tuple[float, float, str]:
-        """Standard error and effective draws of a mean over some draws, and what is in doubt.
+        """Standard error and effective draws of a mean over some draws, and its flag.
 
         Arguments:
             x: Values of those draws, in the order chain by chain, shape (n,).
@@ -327,7 +327,7 @@ class Result:
     def routes(self) -> dict[str, dict[str, Estimate]]:
         """By route and model label, log of p(model) times its evidence, nats.
 
-        Routes that rest on the chains' draws carry what is in doubt about these.
+        Routes that rest on the chains' draws carry what is flagged about these.
         """
         return self._evidences.routes
 
@@ -426,7 +426,7 @@ class Result:
 
         Returns:
             The ratio of evidences and its standard error; flagged where routes disagree, or
-            where the one that is used is in doubt.
+            where the one that is used is flagged.
 
         Raises:
             UnknownModelError: There is no such model.

@@ -67,6 +67,11 @@ class Bench:
         """Points that the chains have passed."""
         return pooled(self._states)
 
+    def move_to(self, state: State, ancestor: Tensor | None = None) -> None:
+        """Go on from where something else has left the chains."""
+        self.state = state
+        self.ancestor = self.ancestor if ancestor is None else ancestor
+
     def forget_seen(self) -> None:
         """Drop the points so far: the chains were on their way."""
         self._states = []

@@ -33,17 +33,11 @@ def limited(
     Raises:
         ConfigurationError: The number is below 1.
     """
-    before = account.limit
-    if evaluations is not None:
-        if evaluations < 1:
-            raise ConfigurationError(f"max_evaluations: expected 1 or more, got {evaluations}")
-        account.limit = min(before, account.evaluations + evaluations)
-    account.limit = min(account.limit, account.evaluations + target.account.left)
-    try:
-        with target.counted_in(account):
-            yield lambda: None if math.isinf(account.limit) else int(account.left)
-    finally:
-        account.limit = before
+    if evaluations is not None and evaluations < 1:
+        raise ConfigurationError(f"max_evaluations: expected 1 or more, got {evaluations}")
+    most = math.inf if evaluations is None else evaluations
+    with account.held_to(min(most, target.account.left)), target.counted_in(account):
+        yield lambda: None if math.isinf(account.limit) else int(account.left)
 
 
 class Spending:
@@ -135,7 +129,7 @@ class SummingUpInTime:
         if self._known:
             n, seconds = self._known[-1]
             ahead = seconds + self._growth() * max(0, recorder.kept - n)
-            self._stop.deadline = self._end - ahead
+            self._stop.end_by(self._end - ahead)
 
     def _growth(self) -> float:
         """Seconds that a further draw of each chain adds."""

@@ -70,7 +70,7 @@ def carry(
                 power = 1.0 if power + step > 1 - 1e-9 else power + step
                 pick = systematic((step * value).softmax(1), n, generator)[0]
                 ancestor = ancestor[pick]
-                target.power = power
+                target.temper(power)
                 state = start(target, state.code[pick], state.theta[pick])
                 for _ in range(steps):
                     if clock.now() > deadline:
@@ -84,5 +84,5 @@ def carry(
                 steps = int(min(policy.steps, least))
                 seconds = steps * pace
     finally:
-        target.power = 1.0  # whatever has interrupted it
+        target.temper(1.0)  # whatever has interrupted it
     return kernel.frozen(), start(target, state.code, state.theta), ancestor

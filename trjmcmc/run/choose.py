@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -27,7 +27,6 @@ from ..kernel.proposal.sweep import SweepWalk
 from ..kernel.proposal.walk import ScoreWalk
 from ..progress import progress_bar
 from ..result.report import Plan
-from ..space.base import several
 from ..target.exchangeable import components_of
 from ..transport.base import Transport
 from ..transport.laplace import Laplace
@@ -186,7 +185,7 @@ class Chooser:
             seen: Points of the run so far, to train on.
         """
         few = slice(self.request.chains)  # efficiencies are of as many
-        self.bench.state = State(state.code[few], state.theta[few], state.log_joint[few])
+        self.bench.move_to(State(state.code[few], state.theta[few], state.log_joint[few]))
         first = self.policy.training.first_round_steps
         with self._with_bar():
             self._round(first, seen)
@@ -233,7 +232,7 @@ class Chooser:
     # ---- choosing ---------------------------------------------------------------------------
 
     def _choose(self) -> Choice:
-        if not several(self.target.space) or not self.target.dim:
+        if not self.target.space.several or not self.target.dim:
             _, kernel = self.bench.measure(self._only(), *self._first())
             return self._choice(kernel, None)
         self._offer("birth-death", birth_death(self.target, self.guess(), self.policy.kernels))
@@ -261,7 +260,7 @@ class Chooser:
 
     def _only(self) -> Kernel:
         """The kernel where there is nothing to choose: one model, or no parameters."""
-        if several(self.target.space):
+        if self.target.space.several:
             return birth_death(self.target, self.guess(), self.policy.kernels)
         kernels: list[Kernel] = [RandomWalk(self.target, scale=self.trainer.fitted.scale)]
         kernels += component_walks(self.target, components_of(self.target))
@@ -319,8 +318,8 @@ class Chooser:
         return self.ready or too_soon_to_train(wait, training) or wait < self.training_price()
 
     def _chosen(self, best: Names) -> Choice:
-        kernel, self.plan.weights = self.bench.mixed(best)
-        self.plan.efficiency = self.bench.efficiencies()
+        kernel, shares = self.bench.mixed(best)
+        self.plan = replace(self.plan, weights=shares, efficiency=self.bench.efficiencies())
         return self._choice(kernel, self.bench.found[best])
 
     def _choice(self, kernel: Kernel, found: Segment | None) -> Choice:
@@ -492,7 +491,7 @@ class Chooser:
         if not math.isinf(room):
             limits["deadline"] = clock.now() + room
         self.trainer.fit(steps=steps, extra=seen, progress=self.request.progress, **limits)
-        self.plan.rounds.append(steps)
+        self.plan = replace(self.plan, rounds=[*self.plan.rounds, steps])
         return self._offer("jump", self._jump()).efficiency
 
     def _pilot_contradicts_itself(self) -> bool:

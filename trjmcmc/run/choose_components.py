@@ -63,7 +63,7 @@ class ComponentChooser(Chooser):
             "components": component_births(self.target, parts, self.policy.kernels)
         }
         every |= {"splits": Cycle(splits)} if splits else {}
-        kernel, bench.state, origin = carry(
+        kernel, state, origin = carry(
             tempered,
             bench.state,
             bench.kernel_of(list(every.values())),
@@ -72,7 +72,7 @@ class ComponentChooser(Chooser):
             self._by(0.5),
             self.policy.tempering,
         )
-        bench.ancestor = bench.ancestor[origin]
+        bench.move_to(state, bench.ancestor[origin])
         every = dict(zip(every, moves_of(kernel), strict=False))
         if splits:
             self._look(every, self.policy.segments.steps, self._end)

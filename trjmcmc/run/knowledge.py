@@ -143,6 +143,14 @@ class Knowledge:
             return variational(self.target, weights, self.transport, self.generator, draws)
         return self.variational
 
+    def use(self, normals: Transport | None) -> None:
+        """Let evidences go through normals fitted to draws; through the map again if None."""
+        self.normals = normals
+
+    def remember(self, passed: Pool | None) -> None:
+        """Keep points that chains have passed, for fits to come."""
+        self.passed = passed
+
     # ---- evidences --------------------------------------------------------------------------
 
     @property

@@ -14,7 +14,7 @@ from ..transport.mixture import mixture_flow
 from ..transport.ordered import OrderedComponents
 from ..weights.base import ModelWeights
 from ..weights.made import Made
-from ..weights.score_gradient import Categorical
+from ..weights.score_gradient import CategoricalWeights
 from .policy import MapPolicy
 
 DEFAULT = MapPolicy()
@@ -41,7 +41,7 @@ def laplace_fits(target: Target, policy: MapPolicy = DEFAULT) -> bool:
 def default_weights(space: Space) -> ModelWeights:
     """A table of few models; an autoregressive network over the codes of many."""
     if space.few:
-        return Categorical(space)
+        return CategoricalWeights(space)
     return Made(space)
 
 

@@ -29,7 +29,7 @@ from ..kernel.proposal.mixture import MixtureProposal
 from ..kernel.proposal.neighbours import Neighbours
 from ..kernel.proposal.sweep import SweepWalk
 from ..pilot.modes import mode_map
-from ..space.base import Space, several
+from ..space.base import Space
 from ..target.exchangeable import Components, components_of
 from ..target.target import Target
 from ..transport.base import Transport
@@ -81,7 +81,7 @@ def trained_kernel(
     space = target.space
     kernels: list[Kernel | tuple[Kernel, int]] = []
     settings: dict[str, Any] = {"rho": policy.jump_rho, "fresh": policy.fresh_share}
-    if several(space):
+    if space.several:
         to = proposal(space, fitted.few, guess)
         kernels.append(Jump(target, transport, to, **settings))
         if fitted.weights is not None:
@@ -92,7 +92,7 @@ def trained_kernel(
                 walk = SweepWalk(transport)
                 kernels.append(Jump(target, transport, walk, **settings, name="sweep"))
     kernels += inside(target, transport, fitted, policy)
-    if (parts := components_of(target)) and several(space):
+    if (parts := components_of(target)) and space.several:
         births = component_births(target, parts, policy)
         kernels += [births, *component_walks(target, parts)]
     return Cycle([*kernels, (RandomWalk(target, scale=fitted.scale), policy.walks)])
@@ -170,10 +170,10 @@ def component_walks(target: Target, parts: Sequence[Components]) -> list[Kernel]
 def plain_kernel(target: Target, guess: Tensor | None, policy: KernelPolicy = DEFAULT) -> Kernel:
     """Births and deaths and random walks: what needs neither pilot run nor map."""
     parts = components_of(target)
-    if parts and several(target.space):
+    if parts and target.space.several:
         births = component_births(target, parts, policy)
         return Cycle([births, *component_walks(target, parts)])
-    jumps = [birth_death(target, guess, policy)] if several(target.space) else []
+    jumps = [birth_death(target, guess, policy)] if target.space.several else []
     walks = [RandomWalk(target)] if target.dim or not jumps else []
     return Cycle([*jumps, *walks])
 

@@ -21,7 +21,6 @@ from ..pilot.screening import Screening
 from ..progress import progress_bar
 from ..result.report import Plan, RunReport
 from ..result.result import Result
-from ..space.base import several
 from ..target.exchangeable import components_of
 from ..transport.base import Transport
 from .budget import SummingUpInTime, limited, screening_seconds
@@ -60,7 +59,6 @@ class Runner:
         self.ancestor: Tensor | None = None  # the independent draw that each chain descends from
         self.chain: Chains | None = None
         self.tally: Tally | None = None
-        self.plan = Plan()
         self.screening: tuple[Screening, ...] = ()
         self.missed = ""
         self.rescued = False  # whether it has been interrupted
@@ -162,7 +160,7 @@ class Runner:
     def _choose(self) -> Choice:
         """Find the kernel by measurement, training while that pays; warm chains up by it."""
         known, request, policy = self.known, self.request, self.policy
-        counts = bool(components_of(self.target)) and several(self.target.space)
+        counts = bool(components_of(self.target)) and self.target.space.several
         if not counts:
             self.stage = "the pilot run"
             known.trainer.survey(progress=request.progress)
@@ -188,7 +186,7 @@ class Runner:
             ready=known.ready,
             policy=policy,
         )
-        self.plan, self.stage = self.chooser.plan, "the choice of the moves"
+        self.stage = "the choice of the moves"
         choice = self.chooser.choose()
         few = slice(request.chains)
         self.state = start(self.target, choice.state.code[few], choice.state.theta[few])
@@ -213,8 +211,8 @@ class Runner:
         steps = max(choice.burn_in, choice.steps - made, 0 if warmup is None else warmup - made)
         until = clock.part_of_the_time_left(self.policy.shares.settling, chooser.by)
         self._advance(crowd, steps, until)
-        known.passed = known.passed or choice.seen
-        known.normals = None if known.ready else choice.map
+        known.remember(known.passed or choice.seen)
+        known.use(None if known.ready else choice.map)
         counts = isinstance(chooser, ComponentChooser)
         if known.fitted.few and (known.mapped or not counts) and not known.is_weighed:
             score = known.trainer.scored(known.map)
@@ -250,7 +248,7 @@ class Runner:
         if warmup is None:
             warmup = max(200, (request.draws or 0) * request.thin // 2)
         if known.ready or not known.strategy.chooses:
-            known.normals = None  # those that an earlier run has fitted
+            known.use(None)  # not those that an earlier run has fitted
         self.stage = "the warm-up"
         remaining = left()
         until = clock.part_of_the_time_left(shares.warm_up, request.deadline)
@@ -278,7 +276,7 @@ class Runner:
         """Warm-up steps, recorded for training alone."""
         assert self.kernel is not None
         with progress_bar(self.request.progress, total=steps, desc="warm-up", unit="step") as bar:
-            self.kernel, self.state, self.known.passed = warm_up(
+            self.kernel, self.state, passed = warm_up(
                 self.kernel,
                 state,
                 steps,
@@ -288,6 +286,7 @@ class Runner:
                 deadline=until,
                 points=self.policy.training.replayed_points,
             )
+        self.known.remember(passed)
 
     def _starts(self, code: Tensor, through: Transport | None) -> tuple[State, Tensor]:
         carried = carried_starts(self.known, code, self.request.deadline)
@@ -321,7 +320,7 @@ class Runner:
         kept = self._bridge_seconds if math.isfinite(self._bridge_seconds) else 0.0
         begun, self._overflows = clock.now(), int(self.known.spending.account.overflows)
         tally, crossings, visits = Tally(self.target), None, None
-        if self.known.fitted.few and several(self.target.space):
+        if self.known.fitted.few and self.target.space.several:
             names = {k.name for k in kernel.parts() if k.between}
             crossings = Crossings(self.target, len(state.code), names)
             many = len(state.code) >= MANY_CHAINS  # of few, errors rest on autocorrelations
@@ -353,7 +352,7 @@ class Runner:
                         found = stop.so_far()
                     bar.unpause()  # training was priced meanwhile
                 verdict = found
-                return verdict is not Verdict.GO_ON
+                return bool(verdict)
 
             self.chain = run_chains(
                 kernel,
@@ -369,7 +368,8 @@ class Runner:
             )
         self.known.spending.seconds["sample"] = clock.now() - begun
         self.tally = tally
-        self._late, stop.deadline = clock.now() >= stop.deadline, end
+        self._late = clock.now() >= stop.deadline
+        stop.end_by(end)
         return verdict
 
     def _training_is_sooner(self, seconds: float) -> bool:
@@ -444,6 +444,7 @@ class Runner:
         assert chain is not None and self.tally is not None and self.kernel is not None
         ancestor = None if self.ancestor is None else self.ancestor.cpu()
         record = replace(chain.draws, ancestor=ancestor)
+        plan = Plan() if self.chooser is None else self.chooser.plan
         settings = {k.name: found for k in self.kernel.parts() if (found := k.adapted())}
         report = RunReport(
             acceptance=self.tally.rates(),
@@ -455,7 +456,7 @@ class Runner:
             budget_spent=chain.stopped == "budget",
             overflows=int(self.known.spending.account.overflows) - self._overflows,
             audit=known.audit_report,
-            plan=replace(self.plan, settings=settings),
+            plan=replace(plan, settings=settings),
             out_of_time=chain.stopped == "enough" and self._late,
             missed=self.missed,
             screening=self.screening,
@@ -465,8 +466,7 @@ class Runner:
         result = self._sum_up(record, chain, report)
         known.spending.close(trace)
         if chain.error is not None:
-            chain.error.result = result
-            raise chain.error
+            raise chain.error.carrying(result)
         result.warn()
         return result
 

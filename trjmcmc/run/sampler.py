@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from .. import clock
-from ..draws import FEWEST, STORED, Pool
+from ..draws import LEAST_DRAWS_STORED, STORED, Pool
 from ..errors import ConfigurationError, TargetError
 from ..fit.objective import Objective
 from ..fit.trace import FitTrace
@@ -344,7 +344,7 @@ class TRJSampler:
 
     def _most_chains(self) -> int:
         """Chains beyond which the memory set aside for draws would hold too few of each."""
-        return STORED // (FEWEST * (self.target.space.code_width + self.target.dim + 1))
+        return STORED // (LEAST_DRAWS_STORED * (self.target.space.code_width + self.target.dim + 1))
 
 
 def _weights_maker(

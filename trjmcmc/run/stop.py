@@ -11,14 +11,14 @@ from torch import Tensor
 from .. import clock
 from ..draws import Recorder
 from ..errors import ConfigurationError
-from ..estimate.precision import FEWEST, FORGOTTEN, Progress, progress_of
+from ..estimate.precision import FORGOTTEN, LEAST_DRAWS, Progress, progress_of
 from ..promises import MODELS_ONE_BY_ONE
 from ..space.base import Space
 from .policy import StoppingPolicy
 
 
 class Verdict(Enum):
-    """What a stopping rule says of a run so far.
+    """What a stopping rule says of a run so far; true unless the run goes on.
 
     Attributes:
         GO_ON: Neither precise nor late.
@@ -31,6 +31,9 @@ class Verdict(Enum):
     RETHINK = "rethink"
     PRECISE = "precise"
     LATE = "late"
+
+    def __bool__(self) -> bool:
+        return self is not Verdict.GO_ON
 
 
 class Stop:
@@ -50,7 +53,7 @@ class Stop:
         policy: When precision is looked at.
 
     Attributes:
-        deadline: As above; what sums the run up may move it.
+        deadline: As above.
         reached: Whether the precision was.
         seconds_to_go: Seconds until the precision, at the last verdict to rethink.
         progress: In words, for a progress bar.
@@ -79,7 +82,7 @@ class Stop:
         self.policy = StoppingPolicy() if policy is None else policy
         self.seconds_to_go = math.inf
         self.progress = ""
-        self._next = FEWEST
+        self._next = LEAST_DRAWS
         self._begun, self._length_to_go, self._said = clock.now(), math.inf, 0.0
         self._look_back: tuple[float, float, float] | None = None
 
@@ -92,10 +95,14 @@ class Stop:
         wanted = [e if kind == "probability" else e / 4 for kind, e in self.until.items()]
         return min(wanted, default=None)
 
+    def end_by(self, deadline: float) -> None:
+        """Move the deadline: summing up takes its time."""
+        self.deadline = deadline
+
     def again(self) -> None:
         """Begin anew, for a record that begins anew."""
         self.reached = False
-        self._next, self._begun, self._length_to_go = FEWEST, clock.now(), math.inf
+        self._next, self._begun, self._length_to_go = LEAST_DRAWS, clock.now(), math.inf
         self._look_back = None
 
     def look_back(self, hoped: float, error: float) -> None:
@@ -163,7 +170,7 @@ class Stop:
         """
         if not self.until or self.reached:
             return ""
-        if len(code) < FEWEST:
+        if len(code) < LEAST_DRAWS:
             return f"{len(code)} draws a chain"
         now = progress_of(self.space, code, log_joint)
         if self._length(now, self.until, len(code)) <= 1:

@@ -14,7 +14,6 @@ from ..errors import ConfigurationError
 from ..fit.fitted import Fitted
 from ..fit.trainer import Trainer
 from ..kernel.base import Kernel
-from ..space.base import several
 from ..target.target import Target
 from ..transport.base import Transport
 from .moves import trained_kernel
@@ -107,7 +106,7 @@ def check_kernel(target: Target, kernel: Kernel) -> Kernel:
     """
     if not isinstance(kernel, Kernel):
         raise ConfigurationError(f"kernel: expected a trj.kernel.Kernel, got {kernel!r}")
-    if several(target.space) and not kernel.between:
+    if target.space.several and not kernel.between:
         raise ConfigurationError(
             "kernel: nothing in it moves between models; add trj.kernel.Jump with a proposal"
         )

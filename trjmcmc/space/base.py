@@ -39,11 +39,6 @@ from ..promises import MODELS_ONE_BY_ONE
 from .codes import ENUMERABLE
 
 
-def several(space: Space) -> bool:
-    """Whether there is more than one model; the same as ``space.several``."""
-    return space.several
-
-
 @dataclass(frozen=True)
 class Kind:
     """Like items of a space, with the same parameters.

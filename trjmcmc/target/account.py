@@ -46,6 +46,16 @@ class Account:
         """Evaluations that the limit leaves, 0 or more; infinite where there is none."""
         return max(0, self.limit - self.evaluations)
 
+    @contextmanager
+    def held_to(self, evaluations: float) -> Iterator[None]:
+        """Allow so many evaluations more in the block, if that is less than before."""
+        before = self.limit
+        self.limit = min(before, self.evaluations + evaluations)
+        try:
+            yield
+        finally:
+            self.limit = before
+
     def check(self, n: int) -> None:
         """Refuse ``n`` more evaluations where they are too many.
 

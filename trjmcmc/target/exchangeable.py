@@ -18,7 +18,7 @@ ALIKE = 1e-3  # nats by which a log density may change where components trade pl
 
 ROUNDING = 1e-6  # relative error of a sum over components from which one is subtracted
 
-LOST = 1e-3  # a sum below this share of its largest value so far is added up afresh
+CANCELLED_SHARE = 1e-3  # a sum below this share of its largest value so far is added up afresh
 
 SLACK = 2.0**-40  # share of its largest value that rounding may leave of a sum that is zero
 
@@ -41,7 +41,7 @@ class Components:
         kind: Name or position of the kind, where there are several.
 
     Attributes:
-        kind: The kind, a :class:`~trjmcmc.space.Kind`.
+        kind: The kind, a :class:`~trjmcmc.space.base.Kind`.
         place: Its position in a code.
         number: K, its largest number of components.
         slots: Slots of each component's coordinates, shape (K, P).
@@ -269,7 +269,7 @@ class Components:
             return self.target.log_joint(code, theta, total), total
         total, most = before[:, 0] + change, before[:, 1]
         size = total.abs()
-        lost = size < LOST * most
+        lost = size < CANCELLED_SHARE * most
         at_most = torch.where(lost, before[:, 0].sign() * size.maximum(SLACK * most), total)
         log_joint = self.target.log_joint(code, theta, at_most)
         total = torch.stack([total, size.maximum(most)], 1)

@@ -15,13 +15,13 @@ COARSE = 1 / 20  # spacing of numbers, posterior standard deviations, that is to
 
 WIDE = 64.0  # least standard deviation of a fitted normal, in spacings of numbers
 
-LOST = 1e-3  # share of a posterior beyond the last number that is reported
+LOST_SHARE = 1e-3  # share of a posterior beyond the last number that is reported
 
 MOST = 2000  # most draws of a model that are examined
 
 PRIOR_DRAWS = 256  # draws from which the spread of a prior is computed
 
-FEWEST = 20  # fewest draws whose spread is computed
+LEAST_DRAWS = 20  # fewest draws whose spread is computed
 
 NEAR = 0.1  # share of a model's draws in the neighbourhood of a draw
 
@@ -129,7 +129,7 @@ class Beyond(NamedTuple):
         """What is not resolved and its remedy, in a sentence, for draws of a precision."""
         remedy = (
             "use dtype=torch.float64"
-            if self.finer < LOST
+            if self.finer < LOST_SHARE
             else "let the parameter be the logarithm of its distance from that end, or choose a "
             "prior with less there"
         )
@@ -174,7 +174,7 @@ def resolution_doubts(
     twin = target.to(dtype=other, probe=False)
     for m, code in enumerate(codes[:EXAMINED]):
         rows = (which.flatten() == m).nonzero()[:, 0]
-        if len(rows) < max(FEWEST, RARE * which.numel()):
+        if len(rows) < max(LEAST_DRAWS, RARE * which.numel()):
             continue
         if len(rows) > MOST:
             rows = rows[torch.linspace(0, len(rows) - 1, MOST).long()]
@@ -183,7 +183,7 @@ def resolution_doubts(
         first = rows % which.shape[1] == 0
         moved = first | (flat[rows] != flat[before]).any(-1)
         used = target.space.active(code[None])[0].nonzero()[:, 0]
-        if int(moved.sum()) >= FEWEST:
+        if int(moved.sum()) >= LEAST_DRAWS:
             rows = rows[moved]
         elif len(used) != 1 or len(which) == 1:  # else all chains may have one number to go to
             continue
@@ -323,7 +323,7 @@ def _beyond(
             rate = _rate(target, code, near, unit[j])
             odds = 1 / torch.expm1(REACH * rate)  # of what is beyond to what is in front
             share = float(odds.sum()) / len(theta)
-            if share > LOST:
+            if share > LOST_SHARE:
                 more = 0.0
                 if target.dtype != torch.float64:
                     row, step = theta[outmost[used == j]].double(), unit[j].double()

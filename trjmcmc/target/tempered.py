@@ -22,7 +22,7 @@ class Tempered(Target):
 
     Attributes:
         target: The target at power 1.
-        power: May be raised by whoever has made this object: kernels built on it follow.
+        power: Of the likelihood; kernels built on this object follow :meth:`temper`.
 
     Example:
         >>> from trjmcmc import problems
@@ -41,6 +41,10 @@ class Tempered(Target):
         vars(self).update(vars(target))
         self.target, self.power, self._known = target, power, {}
         self.truth = None  # what is known belongs to power 1
+
+    def temper(self, power: float) -> None:
+        """Change the power, in [0, 1]."""
+        self.power = power
 
     def log_prior_and_likelihood(
         self,

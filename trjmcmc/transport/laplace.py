@@ -20,25 +20,25 @@ from .reference import Reference
 
 MODE, FACTOR, LOG_EVIDENCE = range(3)  # what is remembered of a model
 
-SCORES = 0.25  # share of the memory that evidences alone have
+SCORES = 0.25  # share of the memory that holds log evidences alone
 
 ITERATIONS = 40
 
-SETTLED = 1e-4  # nats that another Newton step would gain
+SETTLED = 1e-4  # nats: Newton steps that would gain less end the search for a mode
 
-LENGTHS = (1.0, 0.3, 0.1, 0.03, 0.01)  # shares of a Newton step that are tried
+LENGTHS = (1.0, 0.3, 0.1, 0.03, 0.01)  # shares of a Newton step that are tried, longest first
 
-LONGEST = 1.0  # prior standard deviations of a step in each direction off a saddle
+LONGEST = 1.0  # prior standard deviations of a step off a saddle, in each direction
 
 CHECKED = 4  # points at which second derivatives are compared with differences
 
-AGREE = 0.1  # share of the largest of them that they may differ by
+AGREE = 0.1  # largest difference of second derivatives, relative to the largest of them
 
-SMALL = 64  # coordinates up to which models are computed that may be asked for next
+SMALL = 64  # coordinates up to which neighbours' modes are found in one batch
 
 STIFFEST = 1e10  # largest precision, in units of the prior's
 
-BATCH = 2**22  # numbers of a batch of Hessians
+BATCH = 2**22  # entries of all Hessians of a batch, at most
 
 
 class Expansion(NamedTuple):

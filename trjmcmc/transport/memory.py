@@ -13,13 +13,13 @@ Compute = Callable[[Tensor], tuple[Tensor, ...]]
 
 FIRST_ROWS = 1024
 
-AT_ONCE = 512  # codes from which a batch costs in proportion
+AT_ONCE = 512  # codes in a batch from which its time grows in proportion
 
-HOPS = 3  # steps away at which more are looked for
+HOPS = 3  # steps to neighbours by which a batch is filled up
 
-LOAD = 4  # cells a row, at least: short probes
+LOAD = 4  # cells of the hash table for each row, at least: short probes
 
-ROW_BYTES = 16 + 4 * 2 * LOAD  # of a row beside its values: keys and cells
+ROW_BYTES = 16 + 4 * 2 * LOAD  # bytes of a row beside its values: keys and cells
 
 
 class CodeMemory:

@@ -16,9 +16,9 @@ from .parts import Diagonals, Maps, Parts
 from .reference import Extended, Reference
 from .standard import TABLE
 
-ASTRAY = 0.01  # of a reference coordinate, by which pull may miss what was pushed
+ASTRAY = 0.01  # largest error of pull after push, relative to 1 + |z|
 
-COMPONENTS = 4  # of the default map: measured as good as 8, better than 1 on several modes
+COMPONENTS = 4  # maps in the default mixture: as good as 8, better than 1 on several modes
 
 
 class Mixture(Choosing):

@@ -15,15 +15,15 @@ from .parts import Gaussians
 
 ROUNDS = 25
 
-ENOUGH = 1e-3  # nats a draw; less gain ends the rounds
+ENOUGH = 1e-3  # nats a draw: rounds of expectation-maximisation that gain less are the last
 
-MOST_DRAWS = 2000  # of a model that it is fitted to, unless more are asked for
+MOST_DRAWS = 2000  # draws of a model that a mixture is fitted to, unless more are asked for
 
-DRAWS_A_COMPONENT = 25  # times the dimension plus one
+DRAWS_A_COMPONENT = 25  # draws for each component and each dimension plus one, at least
 
 FLOOR = 0.1  # weight of the prior that keeps covariances away from singular
 
-START_ROUNDS = 5  # of k-means
+START_ROUNDS = 5  # rounds of k-means that the fit starts from
 
 
 class NormalMixture:

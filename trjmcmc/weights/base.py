@@ -73,13 +73,13 @@ class ModelWeights(nn.Module, ABC):
         """Take note that the map's parameters moved by ``step``, root mean square."""
 
 
-class Uniform(ModelWeights):
+class UniformWeights(ModelWeights):
     """Every code with the same probability; nothing is learnt.
 
     Example:
         >>> from trjmcmc import problems
         >>> space = problems.variable_selection(3).space
-        >>> Uniform(space).log_prob(torch.zeros(1, 3).long()).exp().tolist()
+        >>> UniformWeights(space).log_prob(torch.zeros(1, 3).long()).exp().tolist()
         [0.125]
     """
 

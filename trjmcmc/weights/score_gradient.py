@@ -99,7 +99,7 @@ class ScoreGradient(ModelWeights):
             p.copy_(b)
 
 
-class Categorical(ScoreGradient):
+class CategoricalWeights(ScoreGradient):
     """One logit a model, for spaces that can be listed; uniform at the start.
 
     Arguments:
@@ -111,7 +111,7 @@ class Categorical(ScoreGradient):
 
     Example:
         >>> from trjmcmc import problems
-        >>> q = Categorical(problems.variable_selection(3).space)
+        >>> q = CategoricalWeights(problems.variable_selection(3).space)
         >>> q.sample(5, torch.Generator().manual_seed(0)).shape
         torch.Size([5, 3])
     """

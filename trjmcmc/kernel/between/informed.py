@@ -17,11 +17,11 @@ from ...target.units import STEP, WIDEST, check_absent_is_zero, prior_units
 from ..base import Info, Kernel, State, accept
 from ..learning import due
 
-FLIPS = 4  # proposals a step: each costs one gradient, the first one more
+FLIPS = 4  # proposals a step; each costs one gradient, and a step one more
 
-LOOKED_AT = 64  # chains at which curvature is measured
+LOOKED_AT = 64  # chains at whose places curvature is measured
 
-LOG_LEAST = -1e3  # nats: a choice that seems impossible is not quite
+LOG_LEAST = -1e3  # nats: least log-probability weight of a flip, so that each can be undone
 
 LOG_ROOT_TWO_PI = 0.5 * math.log(2 * math.pi)
 

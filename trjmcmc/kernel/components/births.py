@@ -18,17 +18,17 @@ from ..base import Info, Kernel, State, accept
 from ..learning import Kept, due
 from .sums import known_total, memo_of
 
-NORMALS = 16  # of the density that newborn components are drawn from
+NORMALS = 16  # components of the mixture of normals that newborns are drawn from
 
-PRIOR_SHARE = 0.2  # of the births that are from the prior
+PRIOR_SHARE = 0.2  # share of the births that are drawn from the prior
 
-FEW = 100  # components that a density is fitted to, at least
+FEW = 100  # least number of components that a mixture is fitted to
 
-REMEMBERED = 20_000  # components that came or went, and that were there
+REMEMBERED = 20_000  # components of accepted births and deaths, and present ones, that a fit uses
 
-FIRST_FIT = 16  # step of warm-up after which it is fitted; then after 32, 64, ...
+FIRST_FIT = 16  # warm-up step after which mixtures are fitted first; then after 32, 64, ...
 
-BOLDEST = 5.0  # log of how much more readily one component is killed than another
+BOLDEST = 5.0  # bound of |log d|, the log rate at which one component dies beside another
 
 
 class ComponentBirthDeath(Kernel):

@@ -10,7 +10,7 @@ from ...target.units import prior_units
 from ..base import Info, Kernel, State, accept
 from ..steps import LogUniformSteps
 
-LENGTHS = (0.01, 2.0)  # in standard deviations of the prior
+LENGTHS = (0.01, 2.0)  # shortest and longest step, in prior standard deviations
 
 
 class SharedWalk(Kernel):

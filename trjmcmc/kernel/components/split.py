@@ -17,15 +17,15 @@ from ..base import Info, Kernel, State, accept
 from ..learning import Kept, due
 from .sums import known_total, memo_of
 
-HALVINGS = 7  # scales of the distance between two that were one: 1, 1/2, 1/4, ...
+HALVINGS = 7  # scales of the proposed distance: 1, 1/2, 1/4, ... prior standard deviations
 
-LEARNED = 0.5  # share of the distances that are drawn from those that were accepted
+LEARNED = 0.5  # share of the proposed distances that come from the fitted normal
 
-FEW = 100  # of these that a normal is fitted to, at least
+FEW = 100  # least number of accepted distances that a normal is fitted to
 
-REMEMBERED = 20_000
+REMEMBERED = 20_000  # accepted distances that the fit uses at most
 
-FIRST_FIT = 64  # step of warm-up after which it is fitted; then after 128, 256, ...
+FIRST_FIT = 64  # warm-up step after which it is fitted first; then after 128, 256, ...
 
 
 class ComponentSplitMerge(Kernel):

@@ -13,7 +13,7 @@ from ..base import Info, Kernel, State, accept
 from ..steps import LogUniformSteps
 from .sums import known_total, memo_of
 
-LENGTHS = (0.003, 3.0)  # of walks, in standard deviations of the prior
+LENGTHS = (0.003, 3.0)  # shortest and longest step, in prior standard deviations
 
 
 class ComponentWalk(Kernel):

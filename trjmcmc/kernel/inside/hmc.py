@@ -22,7 +22,7 @@ JITTER = 0.3  # relative spread of the step size from chain to chain: no orbit c
 
 FIRST_WINDOW = 25  # steps after which the metric is set for the first time; then it doubles
 
-MATURE = 20  # steps after which a step size is tuned for its metric
+MATURE = 20  # steps in one metric after which its step size counts as tuned
 
 
 class Setting(NamedTuple):

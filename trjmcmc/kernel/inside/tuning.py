@@ -9,7 +9,7 @@ from torch import Tensor
 
 SHRINKAGE, DELAY, DECAY = 0.05, 10.0, 0.75  # of dual averaging: gamma, t_0, kappa
 
-FEW = 20.0  # draws of a group that a unit scale counts as
+FEW = 20.0  # draws that the standard deviations known before count as
 
 
 class DualAveraging:

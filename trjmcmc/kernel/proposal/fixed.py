@@ -1,4 +1,4 @@
-"""Proposals that do not look at where a chain is: a table, or learnt weights."""
+"""Proposals that do not depend on the current model: a table, or learnt weights."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Learnt(IndexProposal):
 
     Example:
         >>> from trjmcmc import fit, problems
-        >>> q = fit.Uniform(problems.variable_selection(3).space)
+        >>> q = fit.UniformWeights(problems.variable_selection(3).space)
         >>> new, ratio = Learnt(q).propose(torch.zeros(4, 3).long(), torch.Generator())
         >>> ratio.tolist()
         [0.0, 0.0, 0.0, 0.0]

@@ -14,7 +14,7 @@ from ...target.units import check_absent_is_zero
 from ...transport.laplace import Laplace
 from .walk import Walk, n_swaps, scan, units_of
 
-LEAST_PIVOT = 1e-10  # in units of the prior's precision: columns that say the same
+LEAST_PIVOT = 1e-10  # precision, in units of the prior's, below which columns are collinear
 
 
 class SweepWalk(Walk):

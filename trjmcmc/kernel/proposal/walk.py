@@ -14,7 +14,7 @@ from .base import IndexProposal
 from .informed import Score
 from .neighbours import Neighbours
 
-SWAPS = 0.25  # swaps a flip of a unit
+SWAPS = 0.25  # number of swaps for each flip in a scan
 
 
 class Walk(IndexProposal):
