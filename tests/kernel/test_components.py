@@ -101,7 +101,7 @@ def test_sums_are_kept_and_are_those_of_the_components(generator):
     state = start(target, code, target.sample_prior(code, generator))
     kernel = Cycle([ComponentBirthDeath(target), (ComponentWalk(target), 2)])
     with torch.no_grad():
-        for _ in range(300):
+        for _ in range(150):
             state, _ = kernel.step(state, generator)
         fresh = target.total(state.code, state.theta)
         exact = target.log_joint(state.code, state.theta)

@@ -133,7 +133,7 @@ def test_outliers_and_a_prior_with_a_kink(generator):
     kernel = Cycle([InformedBirthDeath(target), HMC(target)])
     kernel, state = toys.warmed(kernel, state, generator, 60)
     shares = []
-    for _ in range(150):
+    for _ in range(90):
         state, _ = moved(kernel, state, generator, 1)
         shares.append(torch.nn.functional.one_hot(space.index(state.code), 4).double())
     by_chain = torch.stack(shares).mean(0)

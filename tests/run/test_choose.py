@@ -152,6 +152,7 @@ def test_models_whose_pilot_run_contradicts_itself_get_a_larger_one():
 
 
 def test_a_space_of_hundreds_of_items_starts(clock):
+    clock.call = 0.02
     target = trj.Target(
         trj.Subsets([f"x{i}" for i in range(150)], of="w", prior=0.1),
         {"w": Normal(0.0, 1.0)},
@@ -192,6 +193,7 @@ def test_a_run_stops_when_its_time_is_up(clock):
 
 
 def test_memory_is_bounded_where_the_number_of_draws_is_open(clock, monkeypatch):
+    clock.call = 2e-3
     monkeypatch.setattr(trj.draws, "STORED", 1000)
     result = trj.TRJSampler(toys.gaussians(), seed=4).run(max_seconds=8, chains=32, progress=False)
     assert result.raw.n_draws <= 200 and result.raw.thin > 1

@@ -548,7 +548,7 @@ def test_fit_alone_gives_the_variational_answer_and_run_the_exact_one(name, tmp_
     assert float(answer.probabilities.sum()) <= 1 + 1e-6
     best = target.log_evidence_total
     assert answer.elbo.value < best + 4.5 * answer.elbo.std_error + 1e-3
-    result = sampler.run(300, chains=128, fit=False, progress=False)
+    result = sampler.run(150, chains=128, fit=False, progress=False)
     found = result.inclusion_probabilities()
     z = (found["probability"].to_numpy() - target.inclusion.numpy()) / found["se"].to_numpy()
     assert np.nanmax(np.abs(z)) < limit(7)
@@ -588,7 +588,7 @@ def test_awkward_designs(kind):
     target = trj.problems.conjugate_selection(
         x=awkward_columns(kind)[0], y=awkward_columns(kind)[1]
     )
-    result = trj.TRJSampler(target, seed=2).run(300, chains=128, progress=False)
+    result = trj.TRJSampler(target, seed=2).run(150, chains=128, progress=False)
     found = result.inclusion_probabilities()
     z = (found["probability"].to_numpy() - target.inclusion.numpy()) / found["se"].to_numpy()
     assert np.nanmax(np.abs(z)) < limit(8)
@@ -605,7 +605,7 @@ def test_a_likelihood_that_overflows_in_the_tail():
 
     space = trj.Subsets([f"x{i}" for i in range(7)], of="beta")
     target = trj.Target(space, {"beta": Normal(0.0, 10.0)}, log_likelihood)
-    result = trj.TRJSampler(target, seed=2).run(200, chains=128, progress=False)
+    result = trj.TRJSampler(target, seed=2).run(80, chains=64, progress=False)
     assert float(result.inclusion_probabilities()["probability"].iloc[0]) > 0.5
 
 
@@ -618,7 +618,7 @@ def test_a_prior_without_the_model_of_all_items():
         return Normal(p["beta"] @ x.T, 1.0).log_prob(x[:, 0]).sum(-1)
 
     target = trj.Target(space, {"beta": Normal(0.0, 1.0)}, log_likelihood)
-    result = trj.TRJSampler(target, seed=2).run(200, chains=128, progress=False)
+    result = trj.TRJSampler(target, seed=2).run(80, chains=64, progress=False)
     assert int(result.raw.code.sum(-1).max()) <= 2
     assert "sweep" not in result.report.plan.efficiency
 
@@ -632,9 +632,7 @@ def test_a_response_of_zeros_and_ones_in_float64():
 
     space = trj.Subsets([f"x{i}" for i in range(7)], of="beta")
     target = trj.Target(space, {"beta": Normal(0.0, 3.0)}, log_likelihood, dtype=torch.float64)
-    result = trj.TRJSampler(target, seed=2, dtype=torch.float64).run(
-        200, chains=128, progress=False
-    )
+    result = trj.TRJSampler(target, seed=2, dtype=torch.float64).run(80, chains=64, progress=False)
     assert float(result.inclusion_probabilities()["probability"].iloc[0]) > 0.99
 
 

@@ -230,7 +230,7 @@ def result():
     sampler = trj.TRJSampler(linear(), seed=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # its parameters are slow
-        return sampler.run(draws=400, chains=64, progress=False)
+        return sampler.run(draws=250, chains=64, warmup=200, progress=False)
 
 
 def allowed(inside, stated):
@@ -290,7 +290,7 @@ def test_a_result_has_tables_pictures_and_files_of_both_kinds(result, tmp_path):
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # it is a short run
 def test_a_run_without_data_finds_the_prior():
     target = prior_only(tie=0.0)
-    result = trj.TRJSampler(target, seed=2).run(draws=200, chains=64, progress=False)
+    result = trj.TRJSampler(target, seed=2).run(draws=100, chains=64, warmup=200, progress=False)
     p = target.space.log_prior(target.space.enumerate()).exp().tolist()
     for (label, row), exact in zip(result.model_probabilities().iterrows(), p, strict=True):
         assert abs(row["visits"] - exact) < allowed(result.visited(label), row["visits_se"]), label
