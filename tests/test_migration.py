@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import trjmcmc as trj
+from trjmcmc.compare import classical
 
 PUBLIC = json.loads((Path(__file__).parent / "data" / "public_names_0.10.json").read_text())
 PAGE = (Path(__file__).parents[1] / "docs" / "migration.md").read_text()
@@ -52,6 +53,17 @@ for module, old, new in {[(m.__name__, old, new) for m, old, new in RENAMED]!r}:
     for module, old, _ in RENAMED:
         place = f"trj.{module.__name__}.".replace("trj.trjmcmc.", "trj.")
         assert f"`{place}{old}`" in PAGE
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [("result", "Result"), ("target", "Target"), ("space", "Subsets"), ("compare", "METHODS")],
+)
+def test_folders_that_were_modules_still_know_their_names(module, name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        found = getattr(importlib.import_module(f"trjmcmc.{module}"), name)
+    assert found is (getattr(trj, name) if hasattr(trj, name) else classical.METHODS)
 
 
 def test_names_that_never_were_are_no_names():

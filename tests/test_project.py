@@ -1,3 +1,4 @@
+import ast
 import json
 import re
 import runpy
@@ -74,6 +75,17 @@ def test_modules_import_names_from_where_they_are_defined():
         if b in faces and a not in faces and b != "trjmcmc.problems"
     ]
     assert not through, through
+
+
+def test_the_package_imports_itself_relatively():
+    """Else the arrows above would miss an import."""
+    for path, _ in modules(PACKAGE).values():
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = (
+                [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            )
+            names += [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            assert not any(name.split(".")[0] == "trjmcmc" for name in names), path
 
 
 def test_a_circle_or_an_upward_import_would_be_found(tmp_path):

@@ -17,6 +17,7 @@ from .estimate.estimate import Estimate
 from .posthoc.evidence import Evidence, evidence
 from .result.result import Result, load
 from .result.variational import Variational
+from .run.policy import Policy
 from .run.sampler import TRJSampler
 from .space.base import Space
 from .space.counts import Counts
@@ -68,6 +69,7 @@ __all__ = [
     "ModelWeights",
     "Ordered",
     "PerModel",
+    "Policy",
     "Result",
     "Space",
     "Subsets",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
-_read: Callable[[], float] = time.monotonic
+_READ: ContextVar[Callable[[], float]] = ContextVar("_READ", default=time.monotonic)
 
 
 def now() -> float:
@@ -15,12 +16,14 @@ def now() -> float:
     Whatever compares times with a deadline, or divides by a measured time, asks here, so that
     :func:`read_from` reaches all of it.
     """
-    return _read()
+    return _READ.get()()
 
 
 @contextmanager
 def read_from(clock: Callable[[], float]) -> Iterator[None]:
     """Read the time from another clock as long as this lasts: a simulated one, in tests.
+
+    Other threads go on by theirs.
 
     Arguments:
         clock: Gives the time in seconds.
@@ -30,12 +33,11 @@ def read_from(clock: Callable[[], float]) -> Iterator[None]:
         ...     now()
         3.0
     """
-    global _read
-    before, _read = _read, clock
+    token = _READ.set(clock)
     try:
         yield
     finally:
-        _read = before
+        _READ.reset(token)
 
 
 def part_of_the_time_left(share: float, deadline: float) -> float:

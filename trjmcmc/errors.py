@@ -146,7 +146,9 @@ def warn_user(message: str, category: type[Warning]) -> None:
         category: A subclass of :class:`TRJWarning`; FutureWarning for what will go.
     """
     frame: FrameType = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(INSIDE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(
+        (INSIDE, "<frozen importlib")
+    ):
         frame = frame.f_back
     warnings.warn_explicit(
         message,

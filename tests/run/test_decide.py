@@ -62,7 +62,7 @@ def chooser(sampler, asked, chains=512):
     code = known.target.space.sample_prior(chains, known.generator)
     state = trj.kernel.start(known.target, code, known.target.sample_prior(code, known.generator))
     start = state, torch.arange(chains), known.guess
-    settings = {"ready": False, "policy": Policy()}
+    settings = {"strategy": known.strategy, "ready": False, "policy": Policy()}
     return Chooser(asked, known.trainer, known.transport, *start, **settings)
 
 

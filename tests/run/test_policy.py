@@ -1,6 +1,7 @@
 """The numbers by which runs are planned."""
 
 import dataclasses
+import math
 import re
 from pathlib import Path
 
@@ -8,7 +9,15 @@ import pytest
 
 import trjmcmc as trj
 from tests import toys
-from trjmcmc.run.policy import ChainPolicy, Policy
+from trjmcmc.run.policy import (
+    ChainPolicy,
+    KernelPolicy,
+    NormalsPolicy,
+    Policy,
+    RoundPolicy,
+    SegmentPolicy,
+    SharePolicy,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "policy.md"
 
@@ -27,6 +36,23 @@ def test_every_number_says_what_it_does():
     table = Policy().table()
     assert len(table) > 150 and table["meaning"].str.len().min() > 10
     assert all(re.fullmatch(r"[a-z_.]+", name) for name in table.index)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: NormalsPolicy(quick_components=()), "quick_components: expected one number"),
+        (lambda: SegmentPolicy(states_kept=0), "states_kept: expected 1 or more"),
+        (lambda: RoundPolicy(rounds=-1), "rounds: expected a finite number, 0 or more"),
+        (lambda: KernelPolicy(uniform_share=0.0), r"uniform_share: expected a share in \(0, 1\]"),
+        (lambda: KernelPolicy(walks="4"), "walks: expected a number"),
+        (lambda: SharePolicy(fit=math.nan), "fit: expected a finite number"),
+    ],
+)
+def test_impossible_numbers_are_refused_where_they_are_set(make, message):
+    with pytest.raises(trj.errors.ConfigurationError, match=message):
+        make()
+    assert RoundPolicy(rounds=0).rounds == 0
 
 
 def test_a_policy_does_not_change():

@@ -144,11 +144,11 @@ class Classical(Strategy):
         """The fitted jump and random walks; before the fit, births and deaths."""
         if self._jump is not None:
             return Cycle([self._jump, (RandomWalk(target, scale=fitted.scale), WALKS)])
-        births = [BirthDeath(target, proposal(target))] if target.space.several else []
+        births = [BirthDeath(target, uniform_proposal(target))] if target.space.several else []
         return Cycle([*births, RandomWalk(target)])
 
 
-def proposal(target: Target) -> IndexProposal:
+def uniform_proposal(target: Target) -> IndexProposal:
     """Uniform over the other models of a list, else to neighbours."""
     if not target.space.has_items:
         return Fixed(target.space, other=True)
@@ -174,17 +174,17 @@ class Method:
 
 def _independence(target: Target, pool: Pool, generator: torch.Generator, fit: Fit) -> Kernel:
     density = NormalInverseGamma(target, pool.code, pool.theta)
-    return IndependenceJump(target, density, proposal(target))
+    return IndependenceJump(target, density, uniform_proposal(target))
 
 
 def _automix(target: Target, pool: Pool, generator: torch.Generator, fit: Fit) -> Kernel:
     normals = gaussian_mixture(target.space, pool, generator, **NORMALS)
-    return Jump(target, normals, proposal(target), name="automix")
+    return Jump(target, normals, uniform_proposal(target), name="automix")
 
 
 def _affine(target: Target, pool: Pool, generator: torch.Generator, fit: Fit) -> Kernel:
     normals = gaussian_mixture(target.space, pool, generator, components=1)
-    return Jump(target, normals, proposal(target), name="affine TRJ")
+    return Jump(target, normals, uniform_proposal(target), name="affine TRJ")
 
 
 def on_draws(
@@ -198,7 +198,7 @@ def on_draws(
         calibrate(flow, codes, *moments(pool, codes, target.space.active(codes)))
         objective = ForwardKL(pool.code, pool.theta, generator=generator)
         train(flow, objective, generator=generator, progress=False, **fit)
-        return Jump(target, flow, proposal(target), name=name)
+        return Jump(target, flow, uniform_proposal(target), name=name)
 
     return kernel
 
@@ -212,7 +212,7 @@ def on_itself(
         flow = make(target.space).to(target.device, target.dtype)
         objective = ReverseKL(target, anneal=0.0)
         train(flow, objective, generator=generator, progress=False, **fit)
-        return Jump(target, flow, proposal(target), name=name)
+        return Jump(target, flow, uniform_proposal(target), name=name)
 
     return kernel
 
@@ -240,12 +240,12 @@ def _conditional(space: Space) -> Transport:
 
 METHODS: dict[str, Method] = {
     "switch": Method(
-        lambda t, pool, g, fit: saturated_switch(t, proposal(t), scale=SWITCH_SCALE),
+        lambda t, pool, g, fit: saturated_switch(t, uniform_proposal(t), scale=SWITCH_SCALE),
         pilot=False,
         each=False,
     ),
     "birth-death": Method(
-        lambda t, pool, g, fit: BirthDeath(t, proposal(t)), pilot=False, each=False
+        lambda t, pool, g, fit: BirthDeath(t, uniform_proposal(t)), pilot=False, each=False
     ),
     "independence": Method(_independence),
     "automix": Method(_automix),

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
+from ..promises import RHAT_NO_ERROR
 from .mean import Ancestors, mean_error
-
-LOST_RHAT = 1.2  # from where nothing tells how far off their mean may be: 5 of them
 
 LEAST_DRAWS = 4  # a chain, for R-hat
 
@@ -53,7 +52,7 @@ def start_error(rhat: float) -> float:
         >>> round(start_error(1.1), 2), start_error(1.5)
         (0.21, nan)
     """
-    return rhat**2 - 1 if rhat <= LOST_RHAT else math.nan
+    return rhat**2 - 1 if rhat <= RHAT_NO_ERROR else math.nan
 
 
 def normal_scores(x: Array, inside: NDArray[np.bool_]) -> Array:

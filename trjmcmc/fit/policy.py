@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..checks import Checked
 from ..pilot.policy import SurveyPolicy
 
 
 @dataclass(frozen=True)
-class TrainingPolicy:
+class TrainingPolicy(Checked):
     """One training run of a map by stochastic gradients.
 
     Attributes:
@@ -31,7 +32,7 @@ class TrainingPolicy:
 
 
 @dataclass(frozen=True)
-class CoveringPolicy:
+class CoveringPolicy(Checked):
     """The divergence that a map is trained by on given draws.
 
     Attributes:
@@ -50,7 +51,7 @@ class CoveringPolicy:
 
 
 @dataclass(frozen=True)
-class LocatingPolicy:
+class LocatingPolicy(Checked):
     """The first guess of where posteriors lie, where there are no draws yet.
 
     Attributes:
@@ -64,7 +65,7 @@ class LocatingPolicy:
 
 
 @dataclass(frozen=True)
-class TrainerPolicy:
+class TrainerPolicy(Checked):
     """What a fit spends on its audit, on training and on scoring the map.
 
     Attributes:

@@ -133,7 +133,8 @@ class MixtureKernel(Kernel):
     def _chosen(self, generator: torch.Generator) -> int:
         """The place of the kernel that moves all chains now."""
         edges = list(accumulate(self.weights))
-        return bisect(edges, host_number(generator) * 2.0**-62 * edges[-1])
+        drawn = bisect(edges, host_number(generator) * 2.0**-62 * edges[-1])
+        return min(drawn, len(edges) - 1)  # the largest numbers are rounded to 1
 
     def _of(self, kernels: list[Kernel]) -> MixtureKernel:
         found = copy.copy(self)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..checks import Checked
+
 
 @dataclass(frozen=True)
-class MovePolicy:
+class MovePolicy(Checked):
     """How the chains of one temperature of a tempered run move.
 
     Attributes:
@@ -35,7 +37,7 @@ class MovePolicy:
 
 
 @dataclass(frozen=True)
-class TemperingPolicy:
+class TemperingPolicy(Checked):
     """How a tempered sequential Monte Carlo run spends memory, evaluations and time.
 
     Attributes:
@@ -73,7 +75,7 @@ class TemperingPolicy:
 
 
 @dataclass(frozen=True)
-class AuditPolicy:
+class AuditPolicy(Checked):
     """How large an audit is, and how much of it scores a map.
 
     Attributes:
@@ -111,7 +113,7 @@ class AuditPolicy:
 
 
 @dataclass(frozen=True)
-class SurveyPolicy:
+class SurveyPolicy(Checked):
     """How audits are sized by the price of a likelihood and by the time left.
 
     Attributes:
@@ -162,7 +164,7 @@ class SurveyPolicy:
 
 
 @dataclass(frozen=True)
-class ScreeningPolicy:
+class ScreeningPolicy(Checked):
     """How prior draws climb, and how what lies about a summit is weighed.
 
     With these numbers 40 000 draws met the lost mode of 9 of 10 runs in 3 to 10 dimensions, with

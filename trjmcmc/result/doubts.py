@@ -19,7 +19,7 @@ from ..estimate.importance import tail_shape
 from ..estimate.mean import mean_error_where
 from ..estimate.visits import visit_probability
 from ..pilot.report import FEWEST_UNSCREENED_ANCESTORS
-from ..promises import PARETO_K_RELIABLE, RHAT_CONVERGED
+from ..promises import PARETO_K_RELIABLE, RHAT_CONVERGED, RHAT_FLAGGED
 from ..target.resolution import EXAMINED, resolution_doubts
 from ..target.target import Target
 from .convergence import EVERY, IN, INCLUDES, REST, Convergence
@@ -28,7 +28,6 @@ from .report import RunReport
 
 Routes = Mapping[str, Mapping[str, Estimate]]
 
-SLOW_RHAT = 1.1  # R-hat of a parameter above which its model is flagged
 
 HALVES_APART = 2.0  # nats between the halves of a pilot run that may have lost a mode
 
@@ -297,7 +296,7 @@ def of_chains(convergence: Convergence) -> list[Doubt]:
         return [*found, Doubt(EVERY, "no chain has ever left its model", math.nan)]
     table = convergence.table(quick=True)
     shares = table.index.get_level_values("quantity").str.startswith((IN, INCLUDES))
-    table = table[~shares & (table["rhat"] > SLOW_RHAT)]
+    table = table[~shares & (table["rhat"] > RHAT_FLAGGED)]
     for model, rows in table.groupby(level="model"):
         _, name = worst = rows["rhat"].idxmax()
         rhat = float(rows.loc[worst, "rhat"])

@@ -58,11 +58,11 @@ from .moves import (
     inside,
     laplace_moves,
     proposal,
-    trained_kernel,
 )
 from .policy import Policy
 from .request import Request
 from .segment import Segment
+from .strategy import Strategy
 
 
 class Chooser:
@@ -75,6 +75,7 @@ class Chooser:
         state: Chains.
         ancestor: The independent draw that each descends from, as a number, shape (C,).
         guess: Gives log-probabilities of the models so far, or None.
+        strategy: Fits the map, and makes a kernel of it.
         ready: Whether the map is used as it is; else it is trained if that pays.
         policy: How it is chosen.
 
@@ -92,10 +93,12 @@ class Chooser:
         ancestor: Tensor,
         guess: Callable[[], Tensor | None],
         *,
+        strategy: Strategy,
         ready: bool,
         policy: Policy,
     ) -> None:
         self.request, self.policy, self.ready = request, policy, ready
+        self.strategy = strategy
         self.trainer, self.target, self.transport = trainer, trainer.target, transport
         self.guess, self.generator = guess, trainer.generator
         self.adapt_by = request.adapt_by(policy.shares.sampling)
@@ -413,8 +416,8 @@ class Chooser:
             self._offer(name, learned)
 
     def _jump(self) -> Kernel:
-        fitted, kernels = self.trainer.fitted, self.policy.kernels
-        return trained_kernel(self.target, self.transport, fitted, self.guess(), kernels)
+        fitted = self.trainer.fitted
+        return self.strategy.kernel(self.target, self.transport, fitted, self.guess())
 
     # ---- training ---------------------------------------------------------------------------
 
@@ -468,7 +471,9 @@ class Chooser:
             limits["mend_until"] = clock.now() + training.mending_share * room
         if not math.isinf(room):
             limits["deadline"] = clock.now() + room
-        self.trainer.fit(steps=steps, extra=seen, progress=self.request.progress, **limits)
+        self.strategy.fit(
+            self.trainer, steps=steps, extra=seen, progress=self.request.progress, **limits
+        )
         self.plan = replace(self.plan, rounds=[*self.plan.rounds, steps])
         return self._offer("jump", self._jump()).efficiency
 

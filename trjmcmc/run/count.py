@@ -118,7 +118,7 @@ class Crossings:
         return self._crossed[used].flatten(0, 1).cpu(), self._stays[used].flatten(0, 1).cpu()
 
 
-class Visits:
+class StepsInModels:
     """Steps of each chain in each model of a small space, thinned ones included.
 
     Arguments:

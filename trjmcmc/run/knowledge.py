@@ -121,7 +121,7 @@ class Knowledge:
         with limited(self.target, self.spending.account, max_evaluations) as left:
             settings |= {"max_evaluations": max_evaluations, "extra": self.passed}
             if self.strategy.weighs:
-                self.audit_report = None
+                self.audit_report = self._weighing = None
             trace = self.strategy.fit(self.trainer, **settings).trace
             assert trace is not None
             if not self.strategy.weighs:

@@ -14,7 +14,7 @@ from ..draws import Draws, Pool, Recorder
 from ..errors import BudgetError, InterruptedWarning, TRJError, warn_user
 from ..kernel.base import Kernel, State
 from ..target.target import Target
-from .count import Crossings, Tally, Visits
+from .count import Crossings, StepsInModels, Tally
 
 CHECK_EVERY = 25  # warm-up steps between looks at the count of undefined densities
 
@@ -105,7 +105,7 @@ def run_chains(
     generator: torch.Generator,
     enough: Callable[[Recorder], bool] | None = None,
     crossings: Crossings | None = None,
-    visits: Visits | None = None,
+    visits: StepsInModels | None = None,
     on_draw: Callable[[], object] | None = None,
 ) -> Chains:
     """Advance chains and record them; nothing is adapted here.

@@ -1,8 +1,9 @@
 """Every number by which a run is planned, with its unit, what it does and what chose it.
 
 None of them touches what is right: a run is exact whatever they are. They trade time for precision
-and memory. Guards against rounding stand where they are used; thresholds of warnings with what
-warns.
+and memory. Where a field names a problem or a figure, that has chosen its number; the others were
+set by judgement and kept while the benchmarks were run with them. Guards against rounding stand
+where they are used; thresholds that users were told stand in :mod:`trjmcmc.promises`.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from typing import Any
 
 import pandas as pd
 
+from ..checks import Checked
 from ..fit.policy import TrainerPolicy
 from ..pilot.policy import ScreeningPolicy
 
 
 @dataclass(frozen=True)
-class ChainPolicy:
+class ChainPolicy(Checked):
     """How many chains a run has.
 
     Attributes:
@@ -51,7 +53,7 @@ class ChainPolicy:
 
 
 @dataclass(frozen=True)
-class StartPolicy:
+class StartPolicy(Checked):
     """Where chains start.
 
     Attributes:
@@ -72,7 +74,7 @@ class StartPolicy:
 
 
 @dataclass(frozen=True)
-class SharePolicy:
+class SharePolicy(Checked):
     """What parts of a limited run its stages may take.
 
     Attributes:
@@ -96,7 +98,7 @@ class SharePolicy:
 
 
 @dataclass(frozen=True)
-class SegmentPolicy:
+class SegmentPolicy(Checked):
     """Pilot segments: stretches of warm-up over which a kernel's efficiency is measured.
 
     Attributes:
@@ -135,7 +137,7 @@ class SegmentPolicy:
 
 
 @dataclass(frozen=True)
-class ChoicePolicy:
+class ChoicePolicy(Checked):
     """How moves are chosen and mixed, and how long they burn in.
 
     Attributes:
@@ -165,7 +167,7 @@ class ChoicePolicy:
 
 
 @dataclass(frozen=True)
-class KernelPolicy:
+class KernelPolicy(Checked):
     """What the kernels of a run are made of.
 
     Attributes:
@@ -195,7 +197,7 @@ class KernelPolicy:
 
 
 @dataclass(frozen=True)
-class MapPolicy:
+class MapPolicy(Checked):
     """Which map a sampler takes where none is given.
 
     Attributes:
@@ -209,7 +211,7 @@ class MapPolicy:
 
 
 @dataclass(frozen=True)
-class NormalsPolicy:
+class NormalsPolicy(Checked):
     """Maps that need no training: normals fitted to draws, and Laplace's method.
 
     Attributes:
@@ -235,7 +237,7 @@ class NormalsPolicy:
 
 
 @dataclass(frozen=True)
-class RoundPolicy:
+class RoundPolicy(Checked):
     """When a map is trained, and for how long.
 
     Attributes:
@@ -270,7 +272,7 @@ class RoundPolicy:
 
 
 @dataclass(frozen=True)
-class CountedPolicy:
+class CountedPolicy(Checked):
     """The warm-up of runs that count components.
 
     Attributes:
@@ -315,7 +317,7 @@ class CountedPolicy:
 
 
 @dataclass(frozen=True)
-class ChainTemperingPolicy:
+class ChainTemperingPolicy(Checked):
     """How chains that count components are carried from the prior to the posterior.
 
     Attributes:
@@ -332,7 +334,7 @@ class ChainTemperingPolicy:
 
 
 @dataclass(frozen=True)
-class StoppingPolicy:
+class StoppingPolicy(Checked):
     """When precision is looked at, and when a run looks back.
 
     Attributes:
@@ -351,7 +353,7 @@ class StoppingPolicy:
 
 
 @dataclass(frozen=True)
-class ScreeningBudget:
+class ScreeningBudget(Checked):
     """How much a run spends on climbs of prior draws, which find modes that it has lost.
 
     Attributes:
@@ -379,7 +381,7 @@ class ScreeningBudget:
 
 
 @dataclass(frozen=True)
-class SummingUpPolicy:
+class SummingUpPolicy(Checked):
     """How a run that is limited by time keeps some for its result.
 
     Attributes:
@@ -399,7 +401,7 @@ class SummingUpPolicy:
 
 
 @dataclass(frozen=True)
-class ThreadPolicy:
+class ThreadPolicy(Checked):
     """How a run finds out whether one thread is faster than many.
 
     Attributes:
@@ -412,7 +414,7 @@ class ThreadPolicy:
 
 
 @dataclass(frozen=True)
-class Policy:
+class Policy(Checked):
     """How a run is planned: :class:`~trjmcmc.TRJSampler` takes one as ``policy``.
 
     Attributes:

@@ -24,7 +24,7 @@ Routes = dict[str, dict[str, Estimate]]  # by route and model, log of p(model) t
 
 
 def routes_of(
-    known: Knowledge, record: Draws, chain: Chains, *, weighs: bool, bridges: bool
+    known: Knowledge, record: Draws, chain: Chains, *, weighs: bool, spare: float
 ) -> tuple[dict[str, Tensor], Routes]:
     """Evidences by every route that goes through the map.
 
@@ -33,21 +33,19 @@ def routes_of(
         record: Draws.
         chain: The chains that they are of.
         weighs: Whether evidences go through the map; not those of a run that was interrupted.
-        bridges: Whether there is time for the symmetrised bridge.
+        spare: Evaluations that the symmetrised bridge may take; none where they are limited.
 
     Returns:
         Log importance weights by model, and evidences by route.
     """
     target, space = known.target, known.target.space
-    spent = known.spending.evaluations
     healthy = weighs and chain.error is None and chain.stopped != "interrupted"
     if healthy and not known.fitted.few and known.mapped:
         codes, _, counts = distinct(record.flat()[0])
         top = codes[counts.argsort(descending=True)[:MODELS_SHOWN]].to(target.device)
         known.weigh_visited(top)
-    spare = 0.0
-    if healthy and bridges and math.isinf(known.spending.account.limit):
-        spare = known.policy.shares.symmetrised_bridge * spent
+    if not healthy or math.isfinite(known.spending.account.limit):
+        spare = 0.0
     log_weights = known.log_weights if weighs else {}
     settings = target, known.map, record, log_weights, known.generator
     try:

@@ -27,7 +27,7 @@ from .budget import SummingUpInTime, affordable, limited
 from .choice import Choice
 from .choose import Chooser
 from .choose_components import ComponentChooser
-from .count import Crossings, Tally, Visits
+from .count import Crossings, StepsInModels, Tally
 from .knowledge import Knowledge
 from .loop import Chains, joined, run_chains, warm_up
 from .maps import check_round_trip
@@ -148,10 +148,10 @@ class Runner:
     def _fit(self) -> None:
         request, shares = self.request, self.policy.shares
         self.stage = "the fit"
-        most = request.max_evaluations
-        late = request.begun + self.known.strategy.fit_share(shares) * request.seconds
+        most, share = request.max_evaluations, self.known.strategy.fit_share(shares)
+        late = request.begun + share * request.seconds
         trace = self.known.fit(
-            max_evaluations=None if most is None else int(shares.fit * most),
+            max_evaluations=None if most is None else int(share * most),
             deadline=late,
             mend_until=late,
             progress=request.progress,
@@ -185,6 +185,7 @@ class Runner:
             state,
             ancestor,
             known.guess,
+            strategy=known.strategy,
             ready=known.ready,
             policy=policy,
         )
@@ -327,7 +328,7 @@ class Runner:
             crossings = Crossings(self.target, len(state.code), names)
             many = len(state.code) >= MANY_CHAINS  # of few, errors rest on autocorrelations
             if many and (request.thin > 1 or request.draws is None):  # else every step is kept
-                visits = Visits(self.target, len(state.code))
+                visits = StepsInModels(self.target, len(state.code))
         verdict = Verdict.GO_ON
 
         def sum_up(recorder: Recorder) -> None:
@@ -382,7 +383,7 @@ class Runner:
         """Sum up what is there so far, and throw it away."""
         with warnings.catch_warnings(), suppress(TRJError):
             warnings.simplefilter("ignore")
-            self._sum_up(chain.draws, chain, RunReport()).warn()
+            self._sum_up(chain.draws, chain, RunReport(), spare=0.0).warn()
 
     # ---- interrupts -------------------------------------------------------------------------
 
@@ -401,7 +402,7 @@ class Runner:
             )
             return
         deadline = clock.now() + self.policy.summing_up.interrupted_seconds
-        self.stop = Stop(self.stop.space, None, deadline)
+        self.stop = Stop(self.stop.space, None, deadline, self.policy.stopping)
         with known.trainer.within(deadline):
             known.trainer.salvage()
         if self.kernel is None and self.chooser is not None:
@@ -463,21 +464,29 @@ class Runner:
             missed=self.missed,
             screening=self.screening,
         )
+        spare = 0.0
+        if math.isfinite(self._bridge_seconds):
+            spare = self.policy.shares.symmetrised_bridge * known.spending.evaluations
         if chain.error is None and not self.interrupted and known.fitted.weights is not None:
             report = replace(report, variational=known.variational_answer(record))
-        result = self._sum_up(record, chain, report)
+        result = self._sum_up(record, chain, report, spare)
         known.spending.close(trace)
         if chain.error is not None:
             raise chain.error.carrying(result)
         result.warn()
         return result
 
-    def _sum_up(self, record: Draws, chain: Chains, report: RunReport) -> Result:
-        """Weigh and bridge as far as there is time, then build the result."""
+    def _sum_up(self, record: Draws, chain: Chains, report: RunReport, spare: float) -> Result:
+        """Weigh and bridge as far as there is time, then build the result.
+
+        Arguments:
+            record, chain: Draws, and the chains that they are of.
+            report: How the run went so far.
+            spare: Evaluations that the symmetrised bridge may take.
+        """
         known = self.known
-        bridges = math.isfinite(self._bridge_seconds)
         log_weights, routes = routes_of(
-            known, record, chain, weighs=not self.interrupted, bridges=bridges
+            known, record, chain, weighs=not self.interrupted, spare=spare
         )
         report = replace(  # weighing included
             report,

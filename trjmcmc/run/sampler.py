@@ -318,6 +318,7 @@ class TRJSampler:
         assert most_chains is not None
         if fit not in {"auto", True, False}:
             raise ConfigurationError(f'fit: expected "auto", True or False, got {fit!r}')
+        fit = fit if isinstance(fit, str) else bool(fit)
         if fit == "auto" and (not self._known.strategy.chooses or max_evaluations is not None):
             fit = True
         request = Request(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 
 import torch
 from torch import Tensor
@@ -39,7 +40,6 @@ class Account:
         self.evaluations = self.gradients = 0
         self.overflows = torch.zeros((), dtype=torch.long)
         self.limit = math.inf
-        self._also: list[Account] = []
 
     @property
     def left(self) -> float:
@@ -62,7 +62,7 @@ class Account:
         Raises:
             BudgetError: The limit of this account, or of one beside it, is lower.
         """
-        left = min(account.left for account in (self, *self._also))
+        left = min(account.left for account in self._all())
         if n > left:
             raise BudgetError(
                 f"{n} likelihood evaluations are needed next and {int(left)} are left; raise "
@@ -73,7 +73,7 @@ class Account:
         self, *, evaluations: int = 0, gradients: int = 0, overflows: Tensor | None = None
     ) -> None:
         """Count what was done, here and in the accounts beside this one."""
-        for account in (self, *self._also):
+        for account in self._all():
             account.evaluations += evaluations
             account.gradients += gradients
             if overflows is not None:
@@ -82,14 +82,22 @@ class Account:
     @contextmanager
     def with_also(self, other: Account) -> Iterator[None]:
         """Count in another account too, in the block alone; once, however blocks are nested."""
-        if other in self._also:
+        if other in self._all():
             yield
             return
-        self._also.append(other)
+        token = _BESIDE.set((*_BESIDE.get(), (self, other)))
         try:
             yield
         finally:
-            self._also.remove(other)
+            _BESIDE.reset(token)
+
+    def _all(self) -> list[Account]:
+        """This account and those beside it in this thread."""
+        return [self, *(other for account, other in _BESIDE.get() if account is self)]
+
+
+# accounts that are open beside others, by thread
+_BESIDE: ContextVar[tuple[tuple[Account, Account], ...]] = ContextVar("_BESIDE", default=())
 
 
 class Counted:

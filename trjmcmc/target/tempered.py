@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -41,6 +43,13 @@ class Tempered(Target):
         vars(self).update(vars(target))
         self.target, self.power, self._known = target, power, {}
         self.truth = None  # what is known belongs to power 1
+
+    def to(
+        self, *, dtype: torch.dtype | None = None, device: Any = None, probe: bool = True
+    ) -> Tempered:
+        """A copy in another precision or on another device, its own target with it."""
+        moved = self.target.to(dtype=dtype, device=device, probe=probe)
+        return self if moved is self.target else Tempered(moved, self.power)
 
     def temper(self, power: float) -> None:
         """Change the power, in [0, 1]."""

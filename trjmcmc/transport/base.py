@@ -41,7 +41,7 @@ from zuko.nn import MLP, MaskedMLP
 
 from ..errors import warn_user
 from ..space.base import Space
-from .reference import Gaussian, Reference
+from .reference import Extended, Gaussian, Reference
 
 VAGUE = 0.05  # nats by which rounding may change a map's log density
 
@@ -56,6 +56,11 @@ class _FormerNames:
     def auxiliary(self) -> int:
         renamed("auxiliary", "reference.auxiliary")
         return self.reference.auxiliary
+
+    @auxiliary.setter
+    def auxiliary(self, number: int) -> None:
+        renamed("auxiliary", "reference = Extended(reference, number) in __init__")
+        self.reference = Extended(self.reference, number)
 
     def sample_reference(self, n: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
         renamed("sample_reference", "reference.sample((n, D), generator, dtype)")

@@ -92,7 +92,8 @@ def check_neighbours(space: Space, what: str) -> None:
     """Refuse lists of models, in which any other model is a neighbour."""
     if not space.has_items:
         raise ConfigurationError(
-            f"{what}: expected Subsets or Counts, got {type(space).__name__}; use Fixed"
+            f"{what}: expected a space with neighbours, such as Subsets or Counts, got "
+            f"{type(space).__name__}; use Fixed"
         )
 
 
