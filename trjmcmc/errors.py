@@ -14,7 +14,11 @@ from typing import Any, Self
 import torch
 
 # files whose lines are no user's: decorators and context managers may stand between ours
-INSIDE = (*(os.path.dirname(f) + os.sep for f in (__file__, torch.__file__)), contextlib.__file__)
+INSIDE = (
+    *(os.path.dirname(f) + os.sep for f in (__file__, torch.__file__)),
+    contextlib.__file__,
+    "<frozen importlib",
+)
 
 
 class TRJError(Exception):
@@ -146,9 +150,7 @@ def warn_user(message: str, category: type[Warning]) -> None:
         category: A subclass of :class:`TRJWarning`; FutureWarning for what will go.
     """
     frame: FrameType = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(
-        (INSIDE, "<frozen importlib")
-    ):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(INSIDE):
         frame = frame.f_back
     warnings.warn_explicit(
         message,
