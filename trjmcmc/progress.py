@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
 from typing import Any
 
 from tqdm.auto import tqdm
+
+from . import clock
 
 EVERY = 60.0  # seconds between lines where no bar can be seen
 
@@ -40,11 +41,11 @@ class Logged(tqdm):
         super().__init__(disable=True)
         self._stage, self._most, self._unit = desc, total, unit
         self.n, self.postfix = 0.0, ""
-        self._begun = self._said = time.monotonic()
+        self._begun = self._said = clock.now()
 
     def update(self, n: float | None = 1) -> None:
         self.n += 1 if n is None else n
-        now = time.monotonic()
+        now = clock.now()
         if now - self._said < EVERY:
             return
         self._said, spent = now, now - self._begun

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from .. import clock
 from ..arviz_bridge import split_rhat
 from ..errors import ConfigurationError, TRJError, TRJWarning
 from ..estimate.mean import mean_error, spread_error
@@ -116,7 +116,7 @@ def _run(
     seed: int,
     progress: bool,
 ) -> tuple[dict[str, Any], Result | None]:
-    begun = time.monotonic()
+    begun = clock.now()
     row: dict[str, Any] = dict.fromkeys(COLUMNS, float("nan"))
     row["note"] = ""
     try:
@@ -132,7 +132,7 @@ def _run(
     except (TRJError, RuntimeError, ArithmeticError) as error:  # one must not lose the others
         row["note"] = str(error)
         return row, None
-    total = time.monotonic() - begun
+    total = clock.now() - begun
     row |= _row(result, total)
     notes = sorted({type(w.message).__name__ for w in said})
     if result.raw.n_draws < LEAST_DRAWS:

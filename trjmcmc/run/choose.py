@@ -396,7 +396,7 @@ class Chooser:
         price = flow.price(space.sample_prior(normals.priced_models, self.generator))
         self._model_price = price
         seconds = min(segments.most_seconds, segments.first_share * self._room)
-        models = seconds / price  # that can be had in a segment
+        models = seconds / max(price, 1e-12)  # that can be had in a segment
         chains = len(self.bench.state.code)
         asked = normals.new_models * chains * segments.steps  # by a step of a walk
         all_of_them = space.size is not None and models > space.size
