@@ -5,14 +5,15 @@ import logging
 import pytest
 
 import trjmcmc as trj
-from trjmcmc import progress
+from trjmcmc import clock, progress
 
 
 @pytest.fixture
-def minutes(monkeypatch):
+def minutes():
     """Every update comes a minute after the one before."""
-    clock = iter(range(0, 10**9, 61))
-    monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(clock)))
+    seconds = iter(range(0, 10**9, 61))
+    with clock.read_from(lambda: float(next(seconds))):
+        yield
 
 
 def test_a_line_a_minute_says_how_far_a_stage_is(minutes, caplog):
