@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LINKED = [*PAGES, ROOT / "benchmarks" / "README.md"]
 BLOCK = re.compile(
-    r"((?:^<!-- test: .* -->\n)*)^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?",
+    r"((?:^<!-- test: [^\n]* -->\n)*)^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
 )
 HEADING = re.compile(r"^## (.+)$", re.MULTILINE)

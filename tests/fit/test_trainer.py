@@ -92,10 +92,3 @@ def test_too_few_draws_tell_no_scale():
     assert moments(few, code[:1], active)[1].tolist() == [[1.0, 1.0]]
     none = code[:1] + 1
     assert moments(pool, none, active)[0].tolist() == [[0.0, 0.0]]
-
-
-def test_the_old_name_of_the_trainer_warns():
-    with pytest.warns(FutureWarning, match="trj.fit.Trainer"):
-        assert trj.fit.Recipe is Trainer
-    with pytest.raises(AttributeError, match="no attribute"):
-        _ = trj.fit.Recipes

@@ -565,7 +565,7 @@ class Result:
         Example:
             >>> import trjmcmc as trj
             >>> result = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1).run(
-            ...     draws=100, progress=False)
+            ...     draws=300, progress=False)
             >>> table = result.reweight([0.5, 0.5]).model_probabilities()
             >>> bool(abs(table.loc["1d", "probability"] - 0.5) < 0.02)
             True
