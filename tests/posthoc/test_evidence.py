@@ -813,7 +813,7 @@ def test_errors_of_the_audit_are_explained(pair):
     beyond = (routes["importance"] - routes["audit"]).to_numpy()
     se = routes["audit_se"].to_numpy()
     assert (se >= own * (1 - 1e-9)).all()
-    assert (se <= np.maximum(own, beyond) * (1 + 1e-9)).all()
+    assert (se <= np.hypot(own, np.maximum(beyond, 0.0)) * (1 + 1e-9)).all()
 
 
 def test_even_weights_are_not_flagged_whatever_their_tail(generator):
