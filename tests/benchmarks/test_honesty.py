@@ -18,6 +18,8 @@ sys.path.insert(0, str(ROOT))  # benchmarks are not installed
 from benchmarks import alarms, honesty
 from benchmarks import honest_problems as hard
 
+pytestmark = pytest.mark.planned
+
 ONE = [
     "modes/5 dimensions",
     "modes/10 dimensions",

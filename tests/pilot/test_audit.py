@@ -18,6 +18,8 @@ from trjmcmc.problems.four_modes import WEIGHTS, four_modes, mode_centres
 from trjmcmc.promises import LOG_EVIDENCES_AGREE, POSTERIOR_COVERED
 from trjmcmc.run.policy import Policy
 
+pytestmark = pytest.mark.planned
+
 
 def two_modes(weight=0.2, gap=5.0):
     """One parameter, modes at -gap and +gap; the evidence is exact."""

@@ -27,6 +27,8 @@ from trjmcmc.run.count import Tally
 from trjmcmc.run.tempering import temper_chains
 from trjmcmc.target.tempered import Tempered
 
+pytestmark = pytest.mark.planned
+
 
 def said_by(result):
     with warnings.catch_warnings(record=True) as found:

@@ -14,6 +14,8 @@ from tests import toys
 from trjmcmc.errors import TRJWarning
 from trjmcmc.fit import emcee_pool
 
+pytestmark = pytest.mark.planned
+
 
 def heard(run):
     """All that a call says aloud, in one text."""

@@ -20,6 +20,8 @@ from trjmcmc.pilot.audit import Audit
 from trjmcmc.pilot.policy import TemperingPolicy
 from trjmcmc.pilot.smc import TemperedSMC
 
+pytestmark = pytest.mark.planned
+
 GRACE = 1.5  # seconds: these tests share their machine
 quiet = pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
 

@@ -19,6 +19,8 @@ from trjmcmc.run.policy import (
     SharePolicy,
 )
 
+pytestmark = pytest.mark.planned
+
 PAGE = Path(__file__).parents[2] / "docs" / "policy.md"
 
 
