@@ -19,7 +19,7 @@ import pandas as pd
 import torch
 
 import trjmcmc as trj
-from trjmcmc.compare.classical import METHODS, proposal
+from trjmcmc.compare.classical import METHODS, uniform_proposal
 from trjmcmc.compare.jumps import repeated_bartolucci
 from trjmcmc.fit import tempered_draws
 from trjmcmc.kernel import Jump, Kernel
@@ -68,7 +68,7 @@ def scatter(
     begun = time.perf_counter()
     sampler.fit(steps=steps, progress=False)
     seconds["ours"] = time.perf_counter() - begun
-    jumps["ours"] = Jump(target, sampler.transport, proposal(target))
+    jumps["ours"] = Jump(target, sampler.transport, uniform_proposal(target))
 
     found = {
         name: repeated_bartolucci(target, jump, to_evaluate_on, draws, repeats, generator).numpy()

@@ -13,7 +13,7 @@ import torch
 from torch.distributions import Normal
 
 import trjmcmc as trj
-from trjmcmc.compare.classical import proposal
+from trjmcmc.compare.classical import uniform_proposal
 from trjmcmc.kernel import Cycle, Fixed, Jump, Kernel, RandomWalk, start
 from trjmcmc.run.count import Tally
 
@@ -55,7 +55,7 @@ def stepper(target: trj.Target, kernel: Kernel, chains: int) -> Callable[[], Non
 def per_second(target: trj.Target, chains: int) -> dict[str, Any]:
     """Chain-steps and target evaluations a second."""
     flow = trj.CosmicFlow(target.space, seed=1).to(target.device)
-    kernel = Cycle([Jump(target, flow, proposal(target)), RandomWalk(target)])
+    kernel = Cycle([Jump(target, flow, uniform_proposal(target)), RandomWalk(target)])
     generator = torch.Generator(target.device).manual_seed(2)
     code = target.space.sample_prior(chains, generator)
     theta = target.sample_prior(code, generator)

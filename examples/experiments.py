@@ -19,7 +19,7 @@ import torch
 from matplotlib import pyplot as plt
 
 import trjmcmc as trj
-from trjmcmc.compare.classical import METHODS, proposal, real_nvp
+from trjmcmc.compare.classical import METHODS, real_nvp, uniform_proposal
 from trjmcmc.compare.jumps import repeated_bartolucci
 from trjmcmc.fit import Pool
 from trjmcmc.kernel import Cycle, Jump, Kernel, RandomWalk, start
@@ -126,7 +126,7 @@ def train_all(
     begun = time.perf_counter()
     sampler = trj.TRJSampler(target, seed=seed)
     sampler.fit(steps=size.steps, progress=False, **size.fit)
-    jump = Jump(target, sampler.transport, proposal(target))
+    jump = Jump(target, sampler.transport, uniform_proposal(target))
     found["ours"] = Trained(jump, time.perf_counter() - begun)
     print(f"trained {'ours':<14} {found['ours'].seconds:7.1f} s, audit included\n", flush=True)
     return found

@@ -41,7 +41,7 @@ from experiments import (
 from matplotlib import pyplot as plt
 
 import trjmcmc as trj
-from trjmcmc.compare.classical import on_itself, proposal
+from trjmcmc.compare.classical import on_itself, uniform_proposal
 from trjmcmc.fit import Pool
 from trjmcmc.kernel import Jump
 from trjmcmc.problems import SinhArcsinhMap
@@ -135,7 +135,7 @@ def main() -> None:
     )
     print(NAMES)
     trained = train_all(target, PUBLISHED, pilot, size, generator, arguments.seed)
-    trained["exact"] = Trained(Jump(target, exact, proposal(target)), 0.0)
+    trained["exact"] = Trained(Jump(target, exact, uniform_proposal(target)), 0.0)
 
     lines = {
         name: running_estimates(target, each.jump, pool, MODEL, size.running, generator)

@@ -23,7 +23,7 @@ class Checked:
     """Base of frozen dataclasses of numbers: counts are 1 or more, shares in (0, 1].
 
     Raises:
-        ConfigurationError: A value is no number, negative, not finite, or an empty tuple; a count
+        ConfigurationError: A value is no number, negative, NaN, or an empty tuple; a count
             is 0 where there must be one; a share is 0 or above 1.
 
     Example:
@@ -52,8 +52,8 @@ def _check(where: str, name: str, default: Any, value: Any) -> None:
     for x in values:
         if isinstance(x, bool) or not isinstance(x, int | float):
             raise ConfigurationError(f"{where}: expected a number, got {x!r}")
-        if not 0 <= x < math.inf:
-            raise ConfigurationError(f"{where}: expected a finite number, 0 or more, got {x}")
+        if math.isnan(x) or x < 0:
+            raise ConfigurationError(f"{where}: expected 0 or more, got {x}")
         if isinstance(default, int) and x < 1 and name not in MAY_BE_ZERO:
             raise ConfigurationError(f"{where}: expected 1 or more, got {x}")
         if name.endswith("share") and not 0 < x <= 1:

@@ -123,6 +123,7 @@ def test_a_large_space_starts_at_once():
     assert float(np.abs(found - exact.numpy()).max()) < 0.05
 
 
+@pytest.mark.planned
 def test_one_model_and_models_without_parameters():
     one = trj.Target([trj.Model("m", {"x": Normal(0.0, 2.0)}, lambda p: -0.5 * p["x"] ** 2)])
     result = trj.TRJSampler(one, seed=1).run(500, chains=64, progress=False)
