@@ -294,7 +294,7 @@ def test_every_classical_sampler_is_right(method, monkeypatch):
     sampler = trj.ClassicalSampler(toys.gaussians(), method, seed=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", trj.errors.ConvergenceWarning)  # the switch mixes slowly
-        result = sampler.run(400, chains=256, progress=False)
+        result = sampler.run(250, chains=128, progress=False)
     check(result)
 
 

@@ -61,8 +61,8 @@ def test_the_sinh_arcsinh_pair(kind):
     else:
         sampler = trj.TRJSampler(target, seed=13)
         sampler.fit(steps=400, pilot=None if kind == "trained" else False, progress=False)
-    draws = 800 if kind == "untrained" else 500
-    result = sampler.run(draws, chains=128, warmup=300, progress=False)
+    draws = 800 if kind == "untrained" else 250
+    result = sampler.run(draws, chains=128, warmup=150, progress=False)
     check(result, target.truth, sigmas=4.0)
     if kind == "exact":
         assert result.report.acceptance["pcn"]["within"] > 0.999
@@ -509,7 +509,7 @@ def test_counts_recover_their_prior_when_the_data_say_nothing():
         lambda p, active: torch.zeros(len(active)),
     )
     sampler = trj.TRJSampler(target, seed=7)
-    sampler.fit(steps=150, progress=False)
+    sampler.fit(steps=60, progress=False)
     result = sampler.run(200, chains=64, progress=False)
     prior = space.log_prior(space.enumerate()).exp().tolist()
     check(result, trj.Truth(dict(zip("01234", prior, strict=True))))
