@@ -61,9 +61,7 @@ def chooser(sampler, asked, chains=512):
     known = sampler._known
     code = known.target.space.sample_prior(chains, known.generator)
     state = trj.kernel.start(known.target, code, known.target.sample_prior(code, known.generator))
-    start = state, torch.arange(chains), known.guess
-    settings = {"strategy": known.strategy, "ready": False, "policy": Policy()}
-    return Chooser(asked, known.trainer, known.transport, *start, **settings)
+    return Chooser(asked, known, state, torch.arange(chains))
 
 
 # ---- pure decisions -------------------------------------------------------------------------

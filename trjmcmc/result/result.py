@@ -127,11 +127,6 @@ class Result:
         """Labels of the rows of :meth:`model_probabilities`, the row of the rest left out."""
         return self._indicator.models
 
-    @property
-    def ancestor(self) -> NDArray[np.integer] | None:
-        """The independent draw that each chain descends from, as a number, shape (chain,)."""
-        return self._indicator.ancestor
-
     def visited(self, label: str) -> NDArray[np.bool_]:
         """Whether each draw is in a model, shape (chain, draw)."""
         return self._indicator.inside(label)

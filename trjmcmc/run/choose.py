@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -15,7 +15,6 @@ from .. import clock
 from ..draws import Pool
 from ..errors import ConfigurationError
 from ..estimate.precision import FORGOTTEN
-from ..fit.trainer import Trainer
 from ..kernel.base import Kernel, State
 from ..kernel.between.jump import Jump
 from ..kernel.between.split import SplitMerge
@@ -48,6 +47,7 @@ from .decide import (
     seconds_to_meet_models,
     seconds_to_precision,
 )
+from .knowledge import Knowledge
 from .loop import joined
 from .maps import laplace_fits
 from .moves import (
@@ -59,10 +59,8 @@ from .moves import (
     laplace_moves,
     proposal,
 )
-from .policy import Policy
 from .request import Request
 from .segment import Segment
-from .strategy import Strategy
 
 
 class Chooser:
@@ -70,14 +68,10 @@ class Chooser:
 
     Arguments:
         request: What the user asks of the run.
-        trainer: Trains the map; holds what is known already.
-        transport: The map.
+        known: What is known of the target. A map that is ready is used as it is; else it is
+            trained if that pays.
         state: Chains.
-        ancestor: The independent draw that each descends from, as a number, shape (C,).
-        guess: Gives log-probabilities of the models so far, or None.
-        strategy: Fits the map, and makes a kernel of it.
-        ready: Whether the map is used as it is; else it is trained if that pays.
-        policy: How it is chosen.
+        ancestor: Index of the independent draw that each descends from, shape (C,).
 
     Attributes:
         bench: What was measured so far, and where the chains are.
@@ -87,24 +81,17 @@ class Chooser:
     def __init__(
         self,
         request: Request,
-        trainer: Trainer,
-        transport: Transport,
+        known: Knowledge,
         state: State,
         ancestor: Tensor,
-        guess: Callable[[], Tensor | None],
-        *,
-        strategy: Strategy,
-        ready: bool,
-        policy: Policy,
     ) -> None:
-        self.request, self.policy, self.ready = request, policy, ready
-        self.strategy = strategy
-        self.trainer, self.target, self.transport = trainer, trainer.target, transport
-        self.guess, self.generator = guess, trainer.generator
-        self.adapt_by = request.adapt_by(policy.shares.sampling)
-        self.uses_all_time = (
-            request.uses_all_time and trainer.fitted.few
-        )  # a map of very many models is a gamble
+        self.request, self.policy, self.ready = request, known.policy, known.ready
+        self.strategy, self.guess = known.strategy, known.guess
+        self.trainer, self.target, self.transport = known.trainer, known.target, known.transport
+        self.generator = known.generator
+        self.adapt_by = request.adapt_by(self.policy.shares.sampling)
+        # a map of very many models is a gamble
+        self.uses_all_time = request.uses_all_time and known.fitted.few
         self.plan = Plan(automatic=True)
         self.bench = Bench(
             self.target,
@@ -112,7 +99,7 @@ class Chooser:
             ancestor,
             self._inside,
             generator=self.generator,
-            policy=policy,
+            policy=self.policy,
             states_kept=self._states_kept,
             on_steps=self._advance_bar,
         )

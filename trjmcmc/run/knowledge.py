@@ -120,12 +120,9 @@ class Knowledge:
         self.begin()
         with limited(self.target, self.spending.account, max_evaluations) as left:
             settings |= {"max_evaluations": max_evaluations, "extra": self.passed}
-            if self.strategy.weighs:
-                self.audit_report = self._weighing = None
+            self.audit_report = self._weighing = None
             trace = self.strategy.fit(self.trainer, **settings).trace
             assert trace is not None
-            if not self.strategy.weighs:
-                return trace
             self.normals = None
             if self.fitted.weights is not None:
                 self.variational = self.variational_answer(None)
@@ -239,9 +236,9 @@ class Knowledge:
             deadline: When the run has to be over.
             evaluations: Calls of the symmetrised bridge for each weighed draw.
         """
-        if math.isinf(deadline) or not self.log_weights:
+        if math.isinf(deadline) or not (labels := list(self.weighing().log_weights)):
             return 0.0
-        codes = torch.stack([self.target.space.code_of(m) for m in self.log_weights])
+        codes = torch.stack([self.target.space.code_of(m) for m in labels])
         codes = codes.to(self.target.device)
         pace = self.weighing().seconds_a_draw(codes, self.policy.summing_up.priced_draws)
         seconds = evaluations * len(codes) * pace

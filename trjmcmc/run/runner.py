@@ -63,7 +63,7 @@ class Runner:
         self.tally: Tally | None = None
         self.screening: tuple[Screening, ...] = ()
         self.missed = ""
-        self.interrupted = False  # whether it has been interrupted
+        self.interrupted = False  # whether the user has stopped it before it had sampled
         self._bridge_seconds = 0.0  # kept for the symmetrised bridge; infinite: it is left out
         self._late = False  # whether sampling was ended by its time
         self._overflows = 0  # of the warm-up, which are forgiven
@@ -85,9 +85,8 @@ class Runner:
                         self._sample(left)
                     return self._finish()
                 except KeyboardInterrupt:
-                    interrupted = self.chain is not None and self.chain.stopped == "interrupted"
-                    if self.interrupted or interrupted:
-                        raise
+                    if self.chain is not None and self.chain.stopped == "interrupted":
+                        raise  # the second time
                     self._end_interrupted()
                 return self._finish()
 
@@ -159,10 +158,15 @@ class Runner:
         if trace.stopped == "interrupted":
             raise KeyboardInterrupt
 
+    @property
+    def _counts_components(self) -> bool:
+        """Whether numbers of exchangeable components are what the models differ in."""
+        return bool(components_of(self.target)) and self.target.space.several
+
     def _choose(self) -> Choice:
         """Find the kernel by measurement, training while that pays; warm chains up by it."""
         known, request, policy = self.known, self.request, self.policy
-        counts = bool(components_of(self.target)) and self.target.space.several
+        counts = self._counts_components
         if not counts:
             self.stage = "the pilot run"
             known.trainer.survey(progress=request.progress)
@@ -178,17 +182,7 @@ class Runner:
             through = known.transport if known.ready else None
             state, ancestor = self._starts(code, through)
         make = ComponentChooser if counts else Chooser
-        self.chooser = make(
-            request,
-            known.trainer,
-            known.transport,
-            state,
-            ancestor,
-            known.guess,
-            strategy=known.strategy,
-            ready=known.ready,
-            policy=policy,
-        )
+        self.chooser = make(request, known, state, ancestor)
         self.stage = "the choice of the moves"
         choice = self.chooser.choose()
         few = slice(request.chains)
@@ -216,8 +210,8 @@ class Runner:
         self._advance(crowd, steps, until)
         known.remember(known.passed or choice.seen)
         known.use(None if known.ready else choice.map)
-        counts = isinstance(chooser, ComponentChooser)
-        if known.fitted.few and (known.mapped or not counts) and not known.is_weighed:
+        unmapped = self._counts_components and not known.mapped
+        if known.fitted.few and not unmapped and not known.is_weighed:
             score = known.trainer.scored(known.map)
             known.trainer.keep(replace(known.fitted, score=score))
             known.weigh(until=chooser.adapt_by)

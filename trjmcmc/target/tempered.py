@@ -75,6 +75,8 @@ class Tempered(Target):
         return log_prior, self._powered(log_likelihood)
 
     def _powered(self, log_likelihood: Tensor) -> Tensor:
+        if self.power == 1:
+            return log_likelihood
         if self.power == 0:  # where 0 times -inf would be NaN
             return torch.zeros_like(log_likelihood)
         return self.power * log_likelihood

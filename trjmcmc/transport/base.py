@@ -54,42 +54,42 @@ class _FormerNames:
 
     @property
     def auxiliary(self) -> int:
-        renamed("auxiliary", "reference.auxiliary")
+        method_moved("auxiliary", "reference.auxiliary")
         return self.reference.auxiliary
 
     @auxiliary.setter
     def auxiliary(self, number: int) -> None:
-        renamed("auxiliary", "reference = Extended(reference, number) in __init__")
+        method_moved("auxiliary", "reference = Extended(reference, number) in __init__")
         self.reference = Extended(self.reference, number)
 
     def sample_reference(self, n: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
-        renamed("sample_reference", "reference.sample((n, D), generator, dtype)")
+        method_moved("sample_reference", "reference.sample((n, D), generator, dtype)")
         return self.reference.sample((n, self.space.n_slots), generator, dtype)
 
     def refresh(self, z: Tensor, rho: Tensor | float, generator: torch.Generator) -> Tensor:
-        renamed("refresh", "reference.refresh(z, rho, generator)")
+        method_moved("refresh", "reference.refresh(z, rho, generator)")
         return self.reference.refresh(z, rho, generator)
 
     def log_nu(self, z: Tensor, code: Tensor) -> Tensor:
-        renamed("log_nu", "reference.log_density(z, space.active(code))")
+        method_moved("log_nu", "reference.log_density(z, space.active(code))")
         return self.reference.log_density(z, self.space.active(code))
 
     def calibrate(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
-        renamed("calibrate", "trjmcmc.fit.calibrate(transport, code, loc, scale)")
+        method_moved("calibrate", "trjmcmc.fit.calibrate(transport, code, loc, scale)")
         if isinstance(self, Standardisable):
             self.standardise(code, loc, scale)
 
     def unwrap(self, code: Tensor, theta: Tensor) -> tuple[Transport, Tensor]:
-        renamed("unwrap", "trjmcmc.fit.unwrap(transport, code, theta)")
+        method_moved("unwrap", "trjmcmc.fit.unwrap(transport, code, theta)")
         assert isinstance(self, Transport)
         return self, theta
 
     def log_choice(self, z: Tensor, code: Tensor) -> Tensor:
-        renamed("log_choice", "0, except for a transport.base.Choosing, which has it")
+        method_moved("log_choice", "0, except for a transport.base.Choosing, which has it")
         return z.new_zeros(len(z))
 
 
-def renamed(old: str, new: str) -> None:
+def method_moved(old: str, new: str) -> None:
     """Say that a method of transports has another place now."""
     warn_user(f"Transport.{old}: write {new} instead", FutureWarning)
 
