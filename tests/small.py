@@ -21,6 +21,7 @@ def small_policy():
     fit = replace(
         usual.fit,
         evaluations_a_training_draw=5,
+        training=replace(usual.fit.training, steps=200),
         survey=replace(survey, mode_draws=500, audit=audit),
     )
     screening = replace(usual.screening, least_seconds=0.02, most_seconds=0.1, least_draws=200)

@@ -47,9 +47,8 @@ WALKS = 4  # random walks between two jumps of a classical sampler
 
 SWITCH_SCALE = 10.0  # of the saturated space: N(0, 100), as in Brooks et al. and Davies et al.
 
-STEPS = 2000  # training steps of maps
 
-Fit = Mapping[str, Any]  # arguments of a training: its steps, and a deadline
+Fit = Mapping[str, Any]  # arguments of a training: its policy, and a deadline
 
 DEPTH, WIDTH = 8, 256  # of the maps that are trained without pilot draws
 
@@ -132,7 +131,7 @@ class Classical(Strategy):
             if known.audit is None:
                 raise ConfigurationError(f"{self.method}: no pilot run was possible")
             pool = known.audit.pool()
-        fit = {"steps": STEPS, "deadline": deadline}
+        fit = {"policy": trainer.policy.training, "deadline": deadline}
         self._jump = method.make(target, pool, trainer.generator, fit)
         spent = clock.now() - begun - known.seconds.get("survey", 0.0)
         seconds = {**known.seconds, "fit": spent}

@@ -16,6 +16,8 @@ class TrainingPolicy(Checked):
     """One training run of a map by stochastic gradients.
 
     Attributes:
+        steps: Most steps; a plateau ends it earlier.
+        batch: Draws a step, over all models.
         window_steps: Steps that the objective is averaged over: a longer window sees smaller
             improvements and finds a plateau later.
         warming_share: Share of the steps in which the learning rate rises: Adam's first steps
@@ -25,6 +27,8 @@ class TrainingPolicy(Checked):
         reported_share: Share of draws or steps without a finite gradient that is worth a warning.
     """
 
+    steps: int = 2000
+    batch: int = 512
     window_steps: int = 50
     warming_share: float = 0.05
     cooling_share: float = 0.3

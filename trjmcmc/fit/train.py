@@ -34,8 +34,8 @@ def train(
     transport: Transport,
     objective: Objective,
     *,
-    steps: int = 2000,
-    batch: int = 512,
+    steps: int | None = None,
+    batch: int | None = None,
     learning_rate: float = 2e-3,
     clip: float = 5.0,
     patience: int = 8,
@@ -55,8 +55,8 @@ def train(
     Arguments:
         transport: A map, changed in place.
         objective: :class:`ReverseKL`, :class:`ForwardKL`, or your own.
-        steps: Most steps.
-        batch: Draws a step, over all models.
+        steps: Most steps; 2000 if omitted.
+        batch: Draws a step, over all models; 512 if omitted.
         learning_rate: Peak learning rate of Adam.
         clip: Largest gradient norm.
         patience: Windows of 50 steps without improvement before the fall begins.
@@ -64,7 +64,8 @@ def train(
         generator: The only source of randomness.
         progress: Show a bar with the objective and the time left.
         label: What the bar is called.
-        policy: Windows, and shares of the steps in which the learning rate rises and falls.
+        policy: What is omitted; windows, and shares of the steps in which the learning rate
+            rises and falls.
 
     Returns:
         The trace. Ctrl-C ends the fit, keeps the best map so far and warns.
@@ -75,6 +76,8 @@ def train(
     Source:
         Adam: Kingma & Ba (2015), https://arxiv.org/abs/1412.6980
     """
+    steps = policy.steps if steps is None else steps
+    batch = policy.batch if batch is None else batch
     if steps < 0 or batch < 1 or not learning_rate > 0 or not clip > 0 or patience < 1:
         raise ConfigurationError(
             "fit: expected steps >= 0, batch, patience >= 1, learning_rate, clip > 0, got "

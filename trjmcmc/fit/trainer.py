@@ -118,8 +118,8 @@ class Trainer:
     def fit(
         self,
         *,
-        steps: int = 2000,
-        batch: int = 512,
+        steps: int | None = None,
+        batch: int | None = None,
         objective: Objective | None = None,
         pilot: Pilot = None,
         audit: bool | int = True,
@@ -161,6 +161,8 @@ class Trainer:
         codes = self._models(own)
         until = clock.part_of_the_time_left(self.policy.audit_time, deadline)
         draft, limit = self._planned(codes, particles, moves, max_evaluations, until)
+        steps = self.policy.training.steps if steps is None else steps
+        batch = self.policy.training.batch if batch is None else batch
         each = self.policy.evaluations_a_training_draw
         budget = each * steps * batch if isinstance(audit, bool) else audit
         auditing = few and audit is not False
@@ -464,18 +466,18 @@ class Trainer:
             self._train(objective, {"steps": steps, "progress": False}, transport=trial)
         return (clock.now() - begun) / steps
 
-    def audit_cost(self, steps: int, batch: int = 512) -> float:
+    def audit_cost(self, steps: int) -> float:
         """Seconds until the halves of the audit agree, or its budget is spent, by guess.
 
         Arguments:
             steps: Training steps of the fit that it belongs to.
-            batch: Draws a step.
         """
         audit = self._fitted.audit
         if audit is None:
             return 0.0
         gap = audit.gap[audit.matters]
         worst = float(gap.nan_to_num(1.0, 1.0).max()) if len(gap) else 0.0
+        batch = self.policy.training.batch
         budget = self.policy.evaluations_a_training_draw * steps * batch
         most = budget / max(audit.evaluations, 1)
         return audit.seconds * min(most, max(0.0, (worst / LOG_EVIDENCES_AGREE) ** 2 - 1))

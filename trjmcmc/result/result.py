@@ -597,7 +597,7 @@ class Result:
         Example:
             >>> import trjmcmc as trj
             >>> result = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1).run(
-            ...     draws=100, progress=False)
+            ...     draws=300, progress=False)
             >>> result.predict(lambda p: p["x"][:, 0]).mean.shape
             ()
         """

@@ -164,8 +164,8 @@ class TRJSampler:
     def fit(
         self,
         *,
-        steps: int = 2000,
-        batch: int = 512,
+        steps: int | None = None,
+        batch: int | None = None,
         objective: Objective | None = None,
         pilot: bool | str | Mapping[Any, Mapping[str, Any]] | Pool | Result | None = None,
         audit: bool | int = True,
@@ -191,8 +191,8 @@ class TRJSampler:
         last run's warm-up join in.
 
         Arguments:
-            steps: Most training steps; it stops earlier on a plateau.
-            batch: Draws a step.
+            steps: Most training steps, 2000 if omitted; it stops earlier on a plateau.
+            batch: Draws a step, 512 if omitted.
             objective: Train on this objective instead.
             pilot: Draws to train on: True, those of the audit; ``"emcee"``; a
                 :class:`~trjmcmc.Result`; your own, a dict by model label of parameters by name,
