@@ -6,25 +6,30 @@ from trjmcmc.run.policy import Policy
 
 
 def small_policy():
-    """The default policy, with pilot runs, audits and climbs of a few seconds' work made small."""
+    """The default policy, with small maps, and pilot runs, fits and climbs of a second's work."""
     usual = Policy()
     survey = usual.fit.survey
     audit = replace(
         survey.audit,
         particles_in_all=6000,
         most_particles=400,
-        moves=15,
-        longest_seconds=20.0,
+        moves=10,
+        longest_seconds=10.0,
         scored_draws=1000,
         draws_per_model=10_000,
+        tempering=replace(survey.audit.tempering, polish_rounds=1),
     )
     fit = replace(
         usual.fit,
         evaluations_a_training_draw=5,
-        training=replace(usual.fit.training, steps=200),
-        survey=replace(survey, mode_draws=500, audit=audit),
+        training=replace(usual.fit.training, steps=200, batch=256),
+        survey=replace(survey, moves=10, mode_draws=500, audit=audit),
     )
-    screening = replace(usual.screening, least_seconds=0.02, most_seconds=0.1, least_draws=200)
-    chains = replace(usual.chains, of_given_draws=128, of_open_length=256)
-    segments = replace(usual.segments, most_seconds=1.5)
-    return replace(usual, fit=fit, screening=screening, chains=chains, segments=segments)
+    return replace(
+        usual,
+        fit=fit,
+        maps=replace(usual.maps, layers=4, hidden=(16,), layers_in_laplace=2),
+        chains=replace(usual.chains, of_given_draws=128, of_open_length=256, warm_up_steps=60),
+        screening=replace(usual.screening, least_seconds=0.02, most_seconds=0.1, least_draws=200),
+        segments=replace(usual.segments, most_seconds=1.5),
+    )

@@ -33,9 +33,9 @@ def default_map(target: Target, seed: int, policy: MapPolicy = DEFAULT) -> Trans
     the models are many and differentiable."""
     space = target.space
     if not laplace_fits(target, policy):
-        if len(components_of(target)) == 1 == len(space.kinds):
-            return OrderedComponents(mixture_flow(space, seed=seed))
-        return mixture_flow(space, seed=seed)
+        flow = mixture_flow(space, seed=seed, layers=policy.layers, hidden=policy.hidden)
+        ordered = len(components_of(target)) == 1 == len(space.kinds)
+        return OrderedComponents(flow) if ordered else flow
     return Laplace(target, CosmicFlow(space, layers=policy.layers_in_laplace, seed=seed))
 
 

@@ -40,6 +40,7 @@ class ChainPolicy(Checked):
         steps_of_limited_evaluations: Steps at least that chains make where evaluations are
             limited; there are fewer chains then.
         evaluations_a_step: Likelihood calls of a step of the kernel of a trained map.
+        warm_up_steps: Steps of a warm-up at least, where neither the user nor the choice says.
     """
 
     of_given_draws: int = 256
@@ -50,6 +51,7 @@ class ChainPolicy(Checked):
     relative_wait: float = 0.9
     steps_of_limited_evaluations: int = 100
     evaluations_a_step: int = 7
+    warm_up_steps: int = 200
 
 
 @dataclass(frozen=True)
@@ -203,10 +205,14 @@ class MapPolicy(Checked):
     Attributes:
         most_laplace_coordinates: Coordinates up to which many models are mapped by Laplace's
             method: curvatures cost their cube.
+        layers: Couplings of the flow elsewhere.
+        hidden: Widths of the layers of each of its conditioners.
         layers_in_laplace: Couplings of the flow inside Laplace's map.
     """
 
     most_laplace_coordinates: int = 64
+    layers: int = 8
+    hidden: tuple[int, ...] = (64, 64)
     layers_in_laplace: int = 4
 
 

@@ -243,7 +243,8 @@ class Runner:
         known, request, shares = self.known, self.request, self.policy.shares
         chains, warmup = request.chains, request.warmup
         if warmup is None:
-            warmup = max(200, (request.draws or 0) * request.thin // 2)
+            least = self.policy.chains.warm_up_steps
+            warmup = max(least, (request.draws or 0) * request.thin // 2)
         if known.ready or not known.strategy.chooses:
             known.use(None)  # not those that an earlier run has fitted
         self.stage = "the warm-up"
