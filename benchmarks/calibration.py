@@ -21,10 +21,10 @@ import torch
 from torch.distributions import Normal
 
 import trjmcmc as trj
-import trjmcmc.run.sampler
 from trjmcmc.errors import TRJWarning
+from trjmcmc.run.policy import WeighingPolicy
 
-MOST_DRAWS = 4096  # of the map a run: as in a run in a hurry
+HURRIED = trj.Policy(weighing=WeighingPolicy(most_draws=4096))
 SHARES = ("visits", "bartolucci")
 EVIDENCES = ("importance", "smoothed", "bridge", "warp", "combined")
 COMMON = 0.02  # probability from which a model counts
@@ -77,7 +77,6 @@ def scores(
     target: trj.Target, repeats: int, *, steps: int = 300, draws: int = 250, chains: int = 64
 ) -> pd.DataFrame:
     """One row a run, model and route: ``z``, ``flagged``; and the run's ``agree``."""
-    trjmcmc.run.sampler.MOST_DRAWS = MOST_DRAWS
     first = trj.TRJSampler(
         target, lambda space: trj.CosmicFlow(space, layers=4, hidden=(32,)), seed=0
     )
@@ -85,7 +84,9 @@ def scores(
     exact = target.truth
     rows = []
     for seed in range(repeats):
-        sampler = trj.TRJSampler(target, copy.deepcopy(first.transport), seed=1000 + seed)
+        sampler = trj.TRJSampler(
+            target, copy.deepcopy(first.transport), seed=1000 + seed, policy=HURRIED
+        )
         result = sampler.run(draws=draws, chains=chains, warmup=80, fit=False, progress=False)
         table, agree = result.evidence(), not result.clashes
         shares = {

@@ -14,7 +14,6 @@ from torch import Tensor
 from .. import clock
 from ..draws import Draws, Pool
 from ..errors import TRJError
-from ..estimate.importance import FIRST_DRAWS, MOST_DRAWS
 from ..fit.fitted import Fitted
 from ..fit.trace import FitTrace
 from ..fit.trainer import Trainer
@@ -165,11 +164,10 @@ class Knowledge:
     def weighing(self) -> Weighing:
         """That of the map as it is now, made anew where the map has changed."""
         if self._weighing is None or not self._weighing.is_of(self.map):
-            most = MOST_DRAWS
-            if self.normals is not None:  # fitted for jumps: more draws would not make them better
-                most = FIRST_DRAWS
-            elif not self.fitted.few:  # one of many
-                most = 2 * FIRST_DRAWS
+            draws = self.policy.weighing
+            most = draws.most_draws if self.fitted.few else draws.most_of_many
+            if self.normals is not None:
+                most = draws.most_of_normals
             self._weighing = Weighing(self.target, self.map, self.generator, most)
         return self._weighing
 
@@ -211,9 +209,8 @@ class Knowledge:
             if evaluations is not None:  # taking the price was not for nothing
                 each = (evaluations - 2 * priced) // len(codes)
             affordable = int(max(0.0, until - clock.now()) / max(pace, 1e-12))
-            each = min(
-                affordable if affordable > priced else 0, MOST_DRAWS if each is None else each
-            )
+            affordable = affordable if affordable > priced else 0
+            each = affordable if each is None else min(affordable, each)
         if each is not None and each < 2:
             return
         for code, label in zip(codes, labels, strict=True):

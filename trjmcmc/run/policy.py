@@ -387,6 +387,22 @@ class ScreeningBudget(Checked):
 
 
 @dataclass(frozen=True)
+class WeighingPolicy(Checked):
+    """Importance draws by which models are weighed; fewer if they bring .005 nats.
+
+    Attributes:
+        most_draws: Most draws of a map, of each of few models.
+        most_of_normals: The same of normals that were fitted for jumps: more would not make these
+            better.
+        most_of_many: The same of each visited model of many.
+    """
+
+    most_draws: int = 65_536
+    most_of_normals: int = 4096
+    most_of_many: int = 8192
+
+
+@dataclass(frozen=True)
 class SummingUpPolicy(Checked):
     """How a run that is limited by time keeps some for its result.
 
@@ -437,6 +453,7 @@ class Policy(Checked):
         tempering: How their chains are carried from the prior.
         stopping: When precision is looked at.
         screening: What is spent on climbs of prior draws.
+        weighing: How many draws weigh a model.
         summing_up: What time is kept for the result.
         threads: How many threads are tried.
         fit: What a fit spends where, pilot runs and audits included.
@@ -462,6 +479,7 @@ class Policy(Checked):
     tempering: ChainTemperingPolicy = field(default_factory=ChainTemperingPolicy)
     stopping: StoppingPolicy = field(default_factory=StoppingPolicy)
     screening: ScreeningBudget = field(default_factory=ScreeningBudget)
+    weighing: WeighingPolicy = field(default_factory=WeighingPolicy)
     summing_up: SummingUpPolicy = field(default_factory=SummingUpPolicy)
     threads: ThreadPolicy = field(default_factory=ThreadPolicy)
     fit: TrainerPolicy = field(default_factory=TrainerPolicy)

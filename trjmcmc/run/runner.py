@@ -243,8 +243,8 @@ class Runner:
         known, request, shares = self.known, self.request, self.policy.shares
         chains, warmup = request.chains, request.warmup
         if warmup is None:
-            least = self.policy.chains.warm_up_steps
-            warmup = max(least, (request.draws or 0) * request.thin // 2)
+            half = (request.draws or 0) * request.thin // 2
+            warmup = max(self.policy.chains.warm_up_steps, half)
         if known.ready or not known.strategy.chooses:
             known.use(None)  # not those that an earlier run has fitted
         self.stage = "the warm-up"

@@ -9,13 +9,7 @@ from torch import Tensor
 
 from .. import clock
 from ..estimate.estimate import Estimate
-from ..estimate.importance import (
-    MOST_DRAWS,
-    enough_weights,
-    log_mean_weight,
-    rounded,
-    weighted_points,
-)
+from ..estimate.importance import enough_weights, log_mean_weight, rounded, weighted_points
 from ..target.target import Target
 from ..transport.base import Transport
 
@@ -41,7 +35,7 @@ class Weighing:
         target: Target,
         transport: Transport,
         generator: torch.Generator,
-        most: int = MOST_DRAWS,
+        most: int,
     ) -> None:
         self.target, self.transport, self.generator = target, transport, generator
         self.most = most
