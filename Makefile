@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo demo-quick test lint types bench clean
+.PHONY: demo demo-quick test test-whole lint types bench clean
 
 demo: $(STAMP)
 	$(BIN)/python examples/coal_mining.py
@@ -13,6 +13,9 @@ demo-quick: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+test-whole: $(STAMP)
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m whole
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -22,9 +22,12 @@ from torch.distributions import Normal
 
 import trjmcmc as trj
 from trjmcmc.errors import TRJWarning
-from trjmcmc.run.policy import WeighingPolicy
+from trjmcmc.run.policy import ScreeningBudget, WeighingPolicy
 
-HURRIED = trj.Policy(weighing=WeighingPolicy(most_draws=4096))
+HURRIED = trj.Policy(
+    weighing=WeighingPolicy(most_draws=4096),
+    screening=ScreeningBudget(least_seconds=0.02, most_seconds=0.05),  # all modes are known
+)
 SHARES = ("visits", "bartolucci")
 EVIDENCES = ("importance", "smoothed", "bridge", "warp", "combined")
 COMMON = 0.02  # probability from which a model counts
@@ -74,7 +77,13 @@ CASES: dict[str, Callable[[], trj.Target]] = {
 
 
 def scores(
-    target: trj.Target, repeats: int, *, steps: int = 300, draws: int = 250, chains: int = 64
+    target: trj.Target,
+    repeats: int,
+    *,
+    steps: int = 300,
+    draws: int = 250,
+    chains: int = 64,
+    warmup: int = 80,
 ) -> pd.DataFrame:
     """One row a run, model and route: ``z``, ``flagged``; and the run's ``agree``."""
     first = trj.TRJSampler(
@@ -87,7 +96,7 @@ def scores(
         sampler = trj.TRJSampler(
             target, copy.deepcopy(first.transport), seed=1000 + seed, policy=HURRIED
         )
-        result = sampler.run(draws=draws, chains=chains, warmup=80, fit=False, progress=False)
+        result = sampler.run(draws=draws, chains=chains, warmup=warmup, fit=False, progress=False)
         table, agree = result.evidence(), not result.clashes
         shares = {
             "visits": {m: result.visits(m) for m in table.index},

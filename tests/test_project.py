@@ -146,6 +146,7 @@ def test_scripts_say_how_they_are_used(path, capsys, monkeypatch):
     assert "--threads" in capsys.readouterr().out
 
 
+@pytest.mark.whole
 def test_benchmarks_write_their_figures(tmp_path, capsys, monkeypatch):
     """A scaling case and a sampler, with machine, versions and seed."""
     monkeypatch.chdir(ROOT)

@@ -32,7 +32,8 @@ def benchmark():
 def test_error_bars_of_every_route_are_calibrated(benchmark, case, model):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TRJWarning)
-        found = benchmark.scores(benchmark.CASES[case](), RUNS, steps=100, draws=80, chains=48)
+        sizes = {"steps": 100, "draws": 50, "chains": 64, "warmup": 30}
+        found = benchmark.scores(benchmark.CASES[case](), RUNS, **sizes)
     assert found.groupby("run")["agree"].first().mean() >= 0.95
     for route, part in found[found["model"] == model].groupby("route"):
         z = part.loc[~part["flagged"].astype(bool), "z"]

@@ -240,6 +240,7 @@ def test_verdicts():
     assert honesty.verdict(math.nan, math.nan, 0.005, False, "") == honesty.SILENT
 
 
+@pytest.mark.whole
 def test_a_run_of_an_easy_problem_is_right(monkeypatch):
     easy = hard.Mixture([0.4, 0.6], [[-1.0], [1.0]], [0.5, 0.7])
     monkeypatch.setattr(
@@ -256,6 +257,7 @@ def test_a_run_of_an_easy_problem_is_right(monkeypatch):
     assert "10 %: 1 runs" in honesty.summary(late) and "4.2 s of 3" in honesty.summary(late)
 
 
+@pytest.mark.whole
 def test_alarms_are_counted_and_timed(monkeypatch):
     def warn(self):
         warnings.warn("no good", ConvergenceWarning, stacklevel=2)

@@ -251,6 +251,7 @@ def test_standard_errors_of_the_audit_are_calibrated():
     assert float((z.abs() > 6).double().mean()) < 0.05
 
 
+@pytest.mark.whole
 def test_it_grows_until_its_halves_agree(generator):
     target = trj.problems.coal_mining(1, 3)
     audit = Audit(target, target.space.enumerate(), particles=60, moves=10, generator=generator)
@@ -286,6 +287,7 @@ def one_mode(target, n=4000):
     return {"m": {"x": 5.0 + 0.3 * torch.randn(n, generator=generator)}}
 
 
+@pytest.mark.whole
 def test_a_lost_mode_is_caught_by_the_audit_and_by_nothing_else():
     target, log_z = two_modes(weight=0.2)
     sampler = trj.TRJSampler(target, seed=3)
@@ -334,6 +336,7 @@ def test_reverse_kl_loses_a_mode_and_the_audit_brings_it_back():
     assert abs(model.map_log_evidence - log_z) < 5 * model.map_std_error + 1e-3
 
 
+@pytest.mark.whole
 def test_what_can_not_be_mended_is_said_loudly():
     """A map without parameters to train, far from the posterior."""
     target, _ = two_modes()
@@ -342,7 +345,7 @@ def test_what_can_not_be_mended_is_said_loudly():
         sampler.fit(steps=10, progress=False)
     assert sampler.audit_report.models[0].verdict == "uncovered"
     with pytest.warns(CoverageWarning, match="'m'"):
-        result = sampler.run(300, chains=64, progress=False)
+        result = sampler.run(100, chains=128, progress=False)
     # the chains are right all the same
     assert abs(float((result.draws("m")["x"] < 0).mean()) - 0.2) < 0.03
 
@@ -363,7 +366,8 @@ def test_verdicts():
     assert verdict(map_log_evidence=-0.3) == "evidences differ"
 
 
-@pytest.mark.parametrize("dim", [2, *(pytest.param(d, marks=pytest.mark.slow) for d in (5, 10))])
+@pytest.mark.whole
+@pytest.mark.parametrize("dim", [2, 5, 10])
 def test_four_modes_get_their_weights(dim):
     target, centre = four_modes(dim), mode_centres(dim)
     sampler = trj.TRJSampler(target, seed=1)
@@ -390,6 +394,7 @@ def test_four_modes_get_their_weights(dim):
     assert result.report.acceptance["modes"]["within"] > 0.1
 
 
+@pytest.mark.whole
 def test_chains_start_in_every_mode_and_cross():
     """With a map that knows nothing, starts and mode jumps alone have the weights right."""
     target, centre = four_modes(5), mode_centres(5)
@@ -397,11 +402,12 @@ def test_chains_start_in_every_mode_and_cross():
     with pytest.warns(CoverageWarning):
         sampler.fit(steps=1, progress=False)
     with pytest.warns(CoverageWarning):
-        result = sampler.run(400, chains=64, progress=False)
+        result = sampler.run(150, chains=128, progress=False)
     found = shares(torch.as_tensor(result.draws("mixture")["x"]), centre)
     assert bool(((found - torch.tensor(WEIGHTS)).abs() < 0.04).all())
 
 
+@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # it is a short run
 def test_the_audit_can_be_larger_or_off():
     target = toys.gaussians()
@@ -421,7 +427,8 @@ def test_the_audit_can_be_larger_or_off():
     assert result.report.evaluations == sampler.target.evaluations - before
 
 
-@pytest.mark.parametrize("trained", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.whole
+@pytest.mark.parametrize("trained", [True, False])
 def test_large_spaces_are_audited_where_the_chains_go(trained):
     target = toys.conjugate_subsets(p=7, n=30)
     survey = SurveyPolicy(most_visited_models=3, audit=AuditPolicy(particles_in_all=3000))

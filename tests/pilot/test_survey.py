@@ -55,6 +55,7 @@ def test_draws_become_fewer_towards_the_deadline(pilot):
     assert len(pilot.draws(audit).code) == 3 * POLICY.audit.draws_per_model
 
 
+@pytest.mark.whole
 def test_models_that_are_hardly_visited_are_not_audited(generator):
     target = toys.conjugate_subsets(p=7, n=30)
     pilot = PilotRuns(target, generator, SurveyPolicy(most_visited_models=2))

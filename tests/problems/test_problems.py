@@ -225,7 +225,10 @@ def columns(data):
     return _simulated(10, 0)
 
 
-@pytest.mark.parametrize("data", ["simulated", pytest.param("shared", marks=shared_only)])
+@pytest.mark.whole
+@pytest.mark.parametrize(
+    "data", ["simulated", pytest.param("shared", marks=[shared_only, pytest.mark.slow])]
+)
 @pytest.mark.parametrize("name", ["neighbours", "informed", "independence"])
 def test_selection_among_ten_columns_by_each_proposal(name, data):
     x, y = columns(data)
@@ -249,7 +252,7 @@ def test_selection_among_ten_columns_by_each_proposal(name, data):
         ),
         seed=1,
     )
-    result = sampler.run(draws=600, chains=256, fit=False, progress=False)
+    result = sampler.run(draws=400, chains=512, fit=False, progress=False)
     found = result.inclusion_probabilities()
     gap = np.abs(found["probability"].to_numpy() - exact)
     assert gap.max() < 0.01
@@ -598,6 +601,7 @@ def test_selection_data_are_copied_at_the_door():
     assert torch.equal(before, target.log_evidence(torch.ones(1, 4).long()))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     "make",
     [

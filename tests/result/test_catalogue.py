@@ -173,6 +173,7 @@ def test_arviz_by_component_and_by_entry(run):
     assert result.to_arviz("1")["posterior"]["place"].shape[2] == 1
 
 
+@pytest.mark.whole
 def test_a_function_sees_few_draws_at_once(run):
     """Memory: a batch of draws times components times a grid, and not more values than fit."""
     result, _ = run

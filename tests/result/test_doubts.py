@@ -441,6 +441,7 @@ def test_a_lost_mode_is_said_aloud_and_leaves_no_error(rng):
 # ---- whole runs -----------------------------------------------------------------------------
 
 
+@pytest.mark.whole
 def test_aliases_of_a_sinusoid_leave_no_error():
     """Sixty nightly points: tempering ends with one ancestor in one of many aliases."""
     g = torch.Generator().manual_seed(3)
@@ -469,6 +470,7 @@ def test_aliases_of_a_sinusoid_leave_no_error():
     assert result.summary()["mcse"].isna().any()
 
 
+@pytest.mark.whole
 def test_convergence_is_known_of_every_kind_of_space():
     for target in (toys.gaussians(), trj.problems.variable_selection(4)):
         sampler = trj.TRJSampler(target, seed=1)

@@ -14,7 +14,7 @@ from tests import toys
 from trjmcmc.errors import TRJWarning
 from trjmcmc.fit import emcee_pool
 
-pytestmark = pytest.mark.planned
+pytestmark = [pytest.mark.planned, pytest.mark.whole]
 
 
 def heard(run):

@@ -92,7 +92,7 @@ def test_a_model_that_has_all_the_mass_ends_the_run(clock):
 def test_an_easy_target_is_sampled_without_training():
     begun = time.monotonic()
     sampler = trj.TRJSampler(toys.gaussians(), seed=3)
-    result = sampler.run(400, chains=128, progress=False)
+    result = sampler.run(200, chains=128, progress=False)
     assert time.monotonic() - begun < 60
     plan = result.report.plan
     assert plan.rounds == [] and result.report.fit is None and sampler.fit_trace is None
@@ -104,6 +104,7 @@ def test_an_easy_target_is_sampled_without_training():
     check(again)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("chains", [1, 2, 7])
 def test_few_chains_are_planned_with_many(chains):
     result = trj.TRJSampler(toys.gaussians(), seed=1).run(300, chains=chains, progress=False)
@@ -111,6 +112,7 @@ def test_few_chains_are_planned_with_many(chains):
     assert abs(float(result.model_probabilities()["visits"].sum()) - 1) < 1e-6
 
 
+@pytest.mark.whole
 def test_a_large_space_starts_at_once():
     target = trj.problems.variable_selection(10)
     result = trj.TRJSampler(target, seed=2).run(
@@ -123,6 +125,7 @@ def test_a_large_space_starts_at_once():
     assert float(np.abs(found - exact.numpy()).max()) < 0.05
 
 
+@pytest.mark.whole
 @pytest.mark.planned
 def test_one_model_and_models_without_parameters():
     one = trj.Target([trj.Model("m", {"x": Normal(0.0, 2.0)}, lambda p: -0.5 * p["x"] ** 2)])
@@ -143,6 +146,7 @@ def test_a_dear_likelihood_gets_a_small_survey(monkeypatch):
     assert sampler.target.evaluations < 5000
 
 
+@pytest.mark.whole
 def test_models_whose_pilot_run_contradicts_itself_get_a_larger_one():
     policy = Policy(choice=ChoicePolicy(contradiction_nats=1e-9))
     sampler = trj.TRJSampler(toys.gaussians(), seed=1, policy=policy)
@@ -152,6 +156,7 @@ def test_models_whose_pilot_run_contradicts_itself_get_a_larger_one():
     assert len(sampler._known.trainer.fitted.audit.rounds) > rounds
 
 
+@pytest.mark.whole
 def test_a_space_of_hundreds_of_items_starts(clock):
     clock.call = 0.02
     target = trj.Target(
@@ -193,6 +198,7 @@ def test_a_run_stops_when_its_time_is_up(clock):
     assert result.raw.n_draws > 10
 
 
+@pytest.mark.whole
 def test_memory_is_bounded_where_the_number_of_draws_is_open(clock, monkeypatch):
     clock.call = 2e-3
     monkeypatch.setattr(trj.draws, "STORED", 1000)
@@ -202,6 +208,7 @@ def test_memory_is_bounded_where_the_number_of_draws_is_open(clock, monkeypatch)
     check(result)
 
 
+@pytest.mark.whole
 def test_thinning_costs_no_precision_of_the_models(tmp_path):
     """Steps between kept draws count: the same run, thinned or not, gives the same answer."""
 
@@ -269,6 +276,7 @@ def test_kernels_adapt_in_warm_up_and_nowhere_else(generator):
     assert [part.adapted() for part in kernel.parts()] == after
 
 
+@pytest.mark.whole
 def test_what_was_adapted_is_reported():
     target = toys.conjugate_subsets()
 
@@ -287,14 +295,14 @@ def test_what_was_adapted_is_reported():
 # ---- comparison -----------------------------------------------------------------------------
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("method", METHODS)
 def test_every_classical_sampler_is_right(method, monkeypatch):
-    monkeypatch.setattr(trj.compare.classical, "STEPS", 100)
     monkeypatch.setattr(trj.compare.classical, "DEPTH", 2)
     sampler = trj.ClassicalSampler(toys.gaussians(), method, seed=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", trj.errors.ConvergenceWarning)  # the switch mixes slowly
-        result = sampler.run(250, chains=128, progress=False)
+        result = sampler.run(80, chains=256, progress=False)
     check(result)
 
 
@@ -396,6 +404,7 @@ def test_the_memory_of_k_after_a_fit():
     assert result.autocorrelation_time() <= 20  # by the spread of the chains' means
 
 
+@pytest.mark.whole
 def test_moves_between_modes_are_one_in_four_inside_a_model():
     """They are dearer than a walk; both modes, and both models, still get their weights."""
     wide, narrow = Normal(0.0, 5.0), Normal(0.0, 0.3)
@@ -436,6 +445,8 @@ def test_a_precision_that_was_missed_is_said(tmp_path):
     assert sampler.run(200, until={"probability": 0.2}, progress=False).report.missed == ""
 
 
+@pytest.mark.whole
+@pytest.mark.planned
 def test_a_comparison_keeps_to_its_budget(monkeypatch):
     """Maps that would train for longer are left half trained, and the note says so."""
     traces, train = [], trj.compare.classical.train
@@ -446,5 +457,5 @@ def test_a_comparison_keeps_to_its_budget(monkeypatch):
         trj.problems.robust_regression(), ["spline TRJ"], budget=2.0, progress=False
     )
     (trace,) = traces
-    assert trace.stopped == "out of time" and trace.step[-1] <= trj.compare.classical.STEPS / 2
+    assert trace.stopped == "out of time" and trace.step[-1] <= Policy().fit.training.steps / 2
     assert "left time for" in found.table.loc["spline TRJ", "note"]

@@ -82,6 +82,7 @@ def overlapping():
     return trj.problems.pulses(points=120, true=3, most=4, noise_sd=1.0, seed=2)
 
 
+@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # it is a short run
 def test_whole_vectors_jump_where_they_help_and_time_is_held(clock):
     target, clock.call = overlapping(), 0.02
@@ -93,6 +94,7 @@ def test_whole_vectors_jump_where_they_help_and_time_is_held(clock):
     assert result.raw.n_draws > 10
 
 
+@pytest.mark.whole
 def test_a_run_of_so_many_draws_is_right(generator):
     result = trj.TRJSampler(seen_sum(), seed=3).run(draws=400, progress=False)
     table = result.counts().loc["a"]
@@ -101,6 +103,7 @@ def test_a_run_of_so_many_draws_is_right(generator):
     assert (table["se"] < 0.01).all()
 
 
+@pytest.mark.whole
 def test_an_order_constraint_changes_names_only():
     """Components in increasing order, k! times the density: not exchangeable, the same p(k)."""
     y = 2.0
@@ -122,6 +125,7 @@ def test_an_order_constraint_changes_names_only():
     assert float(z.abs().max()) < 5
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     "counts",
     [
@@ -163,6 +167,7 @@ def toy(counts, priors, likelihood=None):
     return trj.Target(counts, priors, likelihood or (lambda p, active: 0.0 * p["a"].sum(-1)))
 
 
+@pytest.mark.whole
 def test_what_births_of_one_cannot_sample_is_refused_and_run_otherwise():
     tied = toy(
         trj.Counts(3, of=("a", "b")),

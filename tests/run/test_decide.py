@@ -262,6 +262,7 @@ def test_more_chains_where_a_step_of_many_costs_hardly_more(
 # ---- whole runs by a policy -----------------------------------------------------------------
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("price", "error", "rounds"), [(0.0, 1e-5, [50]), (math.inf, 1e-5, []), (0.1, 0.05, [])]
 )
@@ -277,6 +278,7 @@ def test_training_goes_on_only_while_it_saves_time(price, error, rounds, monkeyp
     assert result.report.plan.rounds == rounds
 
 
+@pytest.mark.whole
 @pytest.mark.planned
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # short runs
 def test_a_run_goes_on_with_more_chains(clock, monkeypatch):

@@ -37,6 +37,7 @@ def timed(target, budget, now=time.monotonic, **settings):
 # ---- time -----------------------------------------------------------------------------------
 
 
+@pytest.mark.whole
 @quiet
 @pytest.mark.parametrize("make", [many_models, trj.problems.coal_mining])
 def test_a_small_budget_is_kept_and_brings_an_answer(make, clock):
@@ -47,6 +48,7 @@ def test_a_small_budget_is_kept_and_brings_an_answer(make, clock):
     assert (table["visits_se"].notna() | (table["note"] != "")).all()
 
 
+@pytest.mark.whole
 @quiet
 def test_a_training_with_its_audit_keeps_its_budget(clock):
     result, over = timed(trj.problems.coal_mining(), 4.0, clock, fit=True)
@@ -55,6 +57,7 @@ def test_a_training_with_its_audit_keeps_its_budget(clock):
     assert result.report.fit is not None
 
 
+@pytest.mark.whole
 @quiet
 @pytest.mark.parametrize(("make", "budget"), [(toys.gaussians, 1.0), (many_models, 3.0)])
 def test_a_second_is_enough_for_something(make, budget):
@@ -182,7 +185,7 @@ def assert_there_is_something(result, said):
 
 
 @pytest.mark.parametrize("settings", [{}, {"fit": True}, {"fit": False}])
-@pytest.mark.parametrize("at", [1, 2, 3, 9, 60, 400, 1500])
+@pytest.mark.parametrize("at", [1, 2, 3, 9, 60, 400, pytest.param(1500, marks=pytest.mark.whole)])
 def test_ctrl_c_in_a_likelihood_returns_what_there_is(at, settings):
     sampler, calls = interrupting(at)
     begun = time.monotonic()
@@ -221,6 +224,7 @@ def test_ctrl_c_says_where_it_came():
     assert "hardly begun" in str(word.message) and word.filename == __file__
 
 
+@pytest.mark.whole
 def test_ctrl_c_while_summing_up_keeps_all_draws(monkeypatch):
     def stops(*args, **settings):
         monkeypatch.undo()

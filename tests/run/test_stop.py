@@ -106,6 +106,7 @@ def test_messages_say_how_far_a_run_is(time):
     assert math.isinf(Stop(toys.gaussians().space, None).deadline)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("price", [1.0, math.inf])
 def test_a_run_further_off_than_hoped_trains_if_that_is_sooner(price, monkeypatch, capsys):
     """Sampling shows that the precision is far off: the map is trained, and the run begins anew."""

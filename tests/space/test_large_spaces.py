@@ -530,14 +530,10 @@ def test_wrong_settings_say_what_is_wrong(make, error, message):
 # ---- the whole ------------------------------------------------------------------------------
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     "name",
-    [
-        "made",
-        pytest.param("gaussian", marks=pytest.mark.slow),
-        pytest.param("mean field", marks=pytest.mark.slow),
-        pytest.param("uniform", marks=pytest.mark.slow),
-    ],
+    ["made", "gaussian", "mean field", "uniform"],
 )
 def test_fit_alone_gives_the_variational_answer_and_run_the_exact_one(name, tmp_path):
     target = trj.problems.conjugate_selection(7, seed=6)  # 128 models
@@ -583,7 +579,17 @@ def awkward_columns(kind):
     return x, y
 
 
-@pytest.mark.parametrize("kind", ["collinear", "more columns than rows", "a column of zeros"])
+@pytest.mark.whole
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "collinear",
+        *(
+            pytest.param(k, marks=pytest.mark.slow)
+            for k in ("more columns than rows", "a column of zeros")
+        ),
+    ],
+)
 def test_awkward_designs(kind):
     target = trj.problems.conjugate_selection(
         x=awkward_columns(kind)[0], y=awkward_columns(kind)[1]
@@ -594,6 +600,7 @@ def test_awkward_designs(kind):
     assert np.nanmax(np.abs(z)) < limit(8)
 
 
+@pytest.mark.whole
 def test_a_likelihood_that_overflows_in_the_tail():
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(40, 7, generator=generator)
@@ -609,6 +616,7 @@ def test_a_likelihood_that_overflows_in_the_tail():
     assert float(result.inclusion_probabilities()["probability"].iloc[0]) > 0.5
 
 
+@pytest.mark.whole
 def test_a_prior_without_the_model_of_all_items():
     """No quadratic of all items: births, deaths and Laplace's evidences do."""
     space = trj.Subsets([f"x{i}" for i in range(7)], of="beta", prior=lambda size: float(size <= 2))
@@ -623,6 +631,7 @@ def test_a_prior_without_the_model_of_all_items():
     assert "sweep" not in result.report.plan.efficiency
 
 
+@pytest.mark.whole
 def test_a_response_of_zeros_and_ones_in_float64():
     x = torch.randn(60, 7, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     y = (x[:, 0] > 0).double()

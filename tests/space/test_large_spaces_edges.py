@@ -131,6 +131,7 @@ def test_data_augmentation_takes_the_prior_of_the_target():
         trj.problems.gibbs_robust_selection(trj.problems.logistic_selection(3))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     "make",
     [
@@ -157,6 +158,7 @@ def alike(prior, units=4):
     )
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("prior", "always", "never"),
     [
@@ -193,6 +195,7 @@ def test_every_space_says_what_its_prior_leaves_open():
     assert always.tolist() == [True, False] and not never.any()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("units", [4, 20])  # all models can be looked at, or not
 def test_reweighting_refuses_models_that_had_no_prior(units):
     target = alike([0.5] * (units - 1) + [0.0], units)
@@ -208,6 +211,7 @@ def test_reweighting_refuses_models_that_had_no_prior(units):
     assert float(z.abs().max()) < limit(units) and float(table["probability"].iloc[-1]) == 0
 
 
+@pytest.mark.whole
 def test_shares_of_weighed_models_carry_the_error_of_what_they_share():
     target = trj.problems.conjugate_selection(p=8, seed=1)
     result = trj.TRJSampler(target, seed=1).run(draws=30, chains=64, progress=False)
@@ -233,6 +237,7 @@ def test_an_audit_of_what_is_visited_holds_its_time():
     assert spot is not None and time.monotonic() - begun < 5
 
 
+@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # it is a short run
 def test_results_print_in_few_lines(clock):
     clock.call = 0.02

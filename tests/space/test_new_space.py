@@ -100,11 +100,12 @@ def exact(space):
     return dict(zip(space.label(space.table), height.softmax(0).tolist(), strict=True))
 
 
+@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
 @pytest.mark.parametrize("fit", ["auto", False])
 def test_a_new_space_is_sampled(fit):
     target = pairs_target()
-    result = trj.TRJSampler(target, seed=1).run(400, chains=128, fit=fit, progress=False)
+    result = trj.TRJSampler(target, seed=1).run(120, chains=256, fit=fit, progress=False)
     table = result.model_probabilities()
     for label, p in exact(target.space).items():
         assert abs(table.loc[label, "visits"] - p) < 5 * max(table.loc[label, "visits_se"], 0.003)

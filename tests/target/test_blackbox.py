@@ -422,7 +422,7 @@ def test_sixty_thousand_calls_are_enough_for_an_evidence():
     assert model.map_std_error < 0.01
 
 
-@pytest.mark.parametrize("limit", [50, 3000, 20_000])
+@pytest.mark.parametrize("limit", [50, 3000, pytest.param(20_000, marks=pytest.mark.whole)])
 @pytest.mark.parametrize("kind", ["black box", "gradients", "reverse KL", "large", "untrained"])
 def test_a_limit_on_evaluations_is_never_exceeded(kind, limit):
     """Whatever the way of training; where it pays for nothing, that is said."""
@@ -458,6 +458,7 @@ def test_a_limit_on_evaluations_is_never_exceeded(kind, limit):
         assert result.report.evaluations == sampler.target.evaluations - before
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     "kind",
     [*(pytest.param(k, marks=pytest.mark.slow) for k in ("emcee", "emcee, longer")), "arrays"],
@@ -478,9 +479,9 @@ def test_pilot_draws_from_elsewhere(kind, generator):
             )
             for label, code in zip(target.space.label(codes), codes, strict=True)
         }
-    sampler.fit(pilot=pilot, steps=300, progress=False)
+    sampler.fit(pilot=pilot, steps=150, progress=False)
     assert sampler.audit_report.mended == 0
-    result = sampler.run(200, chains=64, progress=False)
+    result = sampler.run(150, chains=128, progress=False)
     check(result, target.truth)
     assert result.report.acceptance["jump"]["between"] > 0.3
 
@@ -497,6 +498,7 @@ def test_models_without_pilot_draws_are_named(generator):
         )
 
 
+@pytest.mark.whole
 def test_a_model_that_no_prior_draw_makes_possible_leaves_the_others_sampled():
     """Black boxes, so that there are neither pilot draws nor gradients to train on."""
     dead = trj.Model("dead", {"a": Normal(0.0, 1.0)}, trj.BlackBox(lambda p: -math.inf))

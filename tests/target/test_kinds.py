@@ -230,7 +230,7 @@ def result():
     sampler = trj.TRJSampler(linear(), seed=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # its parameters are slow
-        return sampler.run(draws=250, chains=64, warmup=200, progress=False)
+        return sampler.run(draws=120, chains=128, warmup=80, progress=False)
 
 
 def allowed(inside, stated):
@@ -239,6 +239,7 @@ def allowed(inside, stated):
     return 5 * np.fmin(stated, max(means.std(ddof=1) / len(means) ** 0.5, 1e-3))
 
 
+@pytest.mark.whole
 def test_a_run_finds_the_exact_probabilities(result):
     table, exact = result.model_probabilities(), exact_models().tolist()
     for (label, row), p in zip(table.iterrows(), exact, strict=True):
@@ -259,6 +260,7 @@ def test_a_run_finds_the_exact_probabilities(result):
     assert included.loc["lumps 2", "probability"] == pytest.approx(two)
 
 
+@pytest.mark.whole
 def test_a_result_has_tables_pictures_and_files_of_both_kinds(result, tmp_path):
     label = "lumps=2 lines=1"
     draws = result.draws({"lines": 1, "lumps": 2})
@@ -287,10 +289,11 @@ def test_a_result_has_tables_pictures_and_files_of_both_kinds(result, tmp_path):
     assert np.array_equal(again.draws(label)["a"], draws["a"])
 
 
+@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # it is a short run
 def test_a_run_without_data_finds_the_prior():
     target = prior_only(tie=0.0)
-    result = trj.TRJSampler(target, seed=2).run(draws=100, chains=64, warmup=200, progress=False)
+    result = trj.TRJSampler(target, seed=2).run(draws=50, chains=128, warmup=60, progress=False)
     p = target.space.log_prior(target.space.enumerate()).exp().tolist()
     for (label, row), exact in zip(result.model_probabilities().iterrows(), p, strict=True):
         assert abs(row["visits"] - exact) < allowed(result.visited(label), row["visits_se"]), label

@@ -240,6 +240,7 @@ def test_chains_that_stand_still_raise_no_alarm():
         assert not doubts
 
 
+@pytest.mark.whole
 def test_a_run_names_model_parameter_precision_and_remedy():
     target = against_null(Uniform(-1e4, 1e4), 3.2, 0.001)
     with pytest.warns(

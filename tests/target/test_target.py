@@ -669,6 +669,7 @@ def test_components_of_a_tempered_target_follow_its_power(generator):
     assert torch.allclose(log_joint, tempered.log_joint(code, theta))
 
 
+@pytest.mark.whole
 def test_each_run_has_an_account_of_its_own():
     target = toys.gaussians()
     first, second = (trj.TRJSampler(target, seed=s) for s in (1, 2))

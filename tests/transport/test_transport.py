@@ -379,6 +379,7 @@ GAPS = {
 }
 
 
+@pytest.mark.whole
 # a short fit by reverse KL leaves out tails, and the run says so; its visits are right all the same
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.DisagreementWarning")
 @pytest.mark.parametrize("kind", KINDS)

@@ -80,7 +80,7 @@ class ClassicalSampler(TRJSampler):
 
     Example:
         >>> from trjmcmc import problems
-        >>> sampler = ClassicalSampler(problems.sinh_arcsinh(), "affine TRJ", seed=1)
+        >>> sampler = ClassicalSampler(problems.sinh_arcsinh(), "automix", seed=1)
         >>> sampler.run(500, chains=64, progress=False).raw.n_draws
         500
     """
