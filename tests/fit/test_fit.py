@@ -100,6 +100,7 @@ def test_a_covering_order_is_renyis_divergence(generator):
     assert objective.validate(flow) == pytest.approx(renyi + entropy, abs=0.05)
 
 
+@pytest.mark.whole
 def test_a_plateau_ends_the_fit_early_and_the_best_map_is_kept(generator):
     target = toys.gaussians()
     exact = toys.gaussian_map(target)
@@ -123,6 +124,7 @@ def test_a_plateau_ends_the_fit_early_and_the_best_map_is_kept(generator):
     assert best == min(full)
 
 
+@pytest.mark.whole
 def test_draws_without_a_finite_density_are_counted_and_reported(generator):
     wall = trj.Target(
         [

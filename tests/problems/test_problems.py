@@ -101,6 +101,7 @@ def test_heights_integrate_to_the_collapsed_evidence():
     assert total == pytest.approx(exact, abs=1e-4)
 
 
+@pytest.mark.whole
 def test_robust_regression_truth_by_nested_quadrature():
     """The two-coefficient model again, by SciPy's adaptive rule along lines."""
     target = trj.problems.robust_regression()
@@ -123,6 +124,7 @@ def test_simulated_data_come_from_the_seed():
     assert not torch.equal(a.y, c.y)
 
 
+@pytest.mark.whole
 @shared_only
 def test_against_the_shared_reference_answers():
     gold = json.loads((SHARED / "gold" / "coal.json").read_text())["values"]["n191"]

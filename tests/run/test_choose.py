@@ -431,6 +431,7 @@ def test_moves_between_modes_are_one_in_four_inside_a_model():
     assert abs((x > 0).mean() - 0.3) < 0.05 and set(np.sign(x)) == {-1.0, 1.0}
 
 
+@pytest.mark.whole
 def test_a_precision_that_was_missed_is_said(tmp_path):
     sampler = trj.TRJSampler(toys.gaussians(), seed=1)
     with pytest.warns(trj.errors.ConvergenceWarning, match=r"until was not reached: probability ±"):

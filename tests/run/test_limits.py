@@ -251,6 +251,7 @@ def test_ctrl_c_again_ends_the_run():
         sampler.run(chains=8, progress=False)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("after", [0.05, 0.4, 1.1])
 @pytest.mark.parametrize("fit", ["auto", True])
 def test_a_signal_at_any_time_returns_what_there_is(after, fit):

@@ -525,8 +525,17 @@ def test_counts_recover_their_prior_when_the_data_say_nothing():
 
 
 @pytest.mark.filterwarnings("ignore:the run has not converged")  # of one chain, which is short
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("chains", [1, pytest.param(7, marks=pytest.mark.whole), 300])
+@pytest.mark.parametrize(
+    ("chains", "dtype"),
+    [
+        (1, torch.float32),
+        (300, torch.float64),
+        *(
+            pytest.param(c, d, marks=pytest.mark.whole)
+            for c, d in [(1, torch.float64), (7, torch.float32), (7, torch.float64)]
+        ),
+    ],
+)
 def test_any_number_of_chains_and_both_precisions(chains, dtype):
     target = toys.gaussians()
     sampler = untrained(trj.TRJSampler(target, toys.gaussian_map(target), seed=8, dtype=dtype))
@@ -594,6 +603,7 @@ def test_the_same_seed_gives_identical_draws():
     assert not torch.equal(first.theta, third.theta)
 
 
+@pytest.mark.whole
 def test_the_sampler_fits_first_if_nobody_has(capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)  # bars want a terminal
     sampler = trj.TRJSampler(toys.gaussians(), lambda s: trj.CosmicFlow(s, layers=2, hidden=(8,)))

@@ -422,7 +422,9 @@ def test_sixty_thousand_calls_are_enough_for_an_evidence():
     assert model.map_std_error < 0.01
 
 
-@pytest.mark.parametrize("limit", [50, 3000, pytest.param(20_000, marks=pytest.mark.whole)])
+@pytest.mark.parametrize(
+    "limit", [50, *(pytest.param(n, marks=pytest.mark.whole) for n in (3000, 20_000))]
+)
 @pytest.mark.parametrize("kind", ["black box", "gradients", "reverse KL", "large", "untrained"])
 def test_a_limit_on_evaluations_is_never_exceeded(kind, limit):
     """Whatever the way of training; where it pays for nothing, that is said."""

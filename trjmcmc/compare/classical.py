@@ -81,8 +81,8 @@ class ClassicalSampler(TRJSampler):
     Example:
         >>> from trjmcmc import problems
         >>> sampler = ClassicalSampler(problems.sinh_arcsinh(), "automix", seed=1)
-        >>> sampler.run(500, chains=64, progress=False).raw.n_draws
-        500
+        >>> sampler.run(200, chains=64, progress=False).raw.n_draws
+        200
     """
 
     def __init__(self, target: Target, method: str, **options: Any) -> None:

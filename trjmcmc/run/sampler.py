@@ -80,7 +80,7 @@ class TRJSampler:
     Example:
         >>> import trjmcmc as trj
         >>> sampler = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1)
-        >>> trace = sampler.fit(steps=200, progress=False)
+        >>> trace = sampler.fit(steps=100, progress=False)
         >>> result = sampler.run(draws=200, chains=64, warmup=50, progress=False)
         >>> bool(abs(result.model_probabilities().loc["2d", "visits"] - 0.75) < 0.05)
         True
