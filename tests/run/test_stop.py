@@ -51,7 +51,7 @@ def test_a_rule_of_the_user_is_a_function_of_the_record(time):
     space = toys.gaussians().space
     for rule in (
         lambda r: r.kept >= 100,
-        lambda r: Verdict.PRECISE if r.kept >= 100 else Verdict.GO_ON,
+        lambda r: torch.tensor(r.kept >= 100),
     ):
         stop = Stop(space, rule, deadline=10.0)
         assert stop(recorded(99)) is Verdict.GO_ON and stop(recorded(100)) is Verdict.PRECISE

@@ -36,7 +36,10 @@ class Verdict(Enum):
         return self is not Verdict.GO_ON
 
 
-Rule = Callable[[Recorder], Verdict | bool]
+Rule = Callable[[Recorder], bool]
+
+# standard error of a probability of one half, over that of each kind (delta method)
+KINDS = {"probability": 1.0, "log_bayes_factor": 0.25}
 
 
 class Stop:
@@ -52,8 +55,8 @@ class Stop:
             (in a space of more than 64 models every unit's) must reach;
             ``{"log_bayes_factor": error}``: in nats, of every model of more than one percent to
             the most probable one. Of several all. Or a rule of your own: a function that gets
-            the :class:`~trjmcmc.draws.Recorder` after each kept draw and gives a
-            :class:`Verdict`, or whether to stop.
+            the :class:`~trjmcmc.draws.Recorder` after each kept draw and says whether the run
+            has what it is for.
         deadline: Time by :func:`trjmcmc.clock.now` at which to stop in any case.
         policy: When precision is looked at.
 
@@ -96,12 +99,8 @@ class Stop:
 
     @property
     def error(self) -> float | None:
-        """Standard error of a probability that is wanted, if any.
-
-        Of a log Bayes factor a fourth, by the delta method at a probability of one half.
-        """
-        wanted = [e if kind == "probability" else e / 4 for kind, e in self.until.items()]
-        return min(wanted, default=None)
+        """Standard error of a probability that is wanted, if any; see :data:`KINDS`."""
+        return min((KINDS[kind] * e for kind, e in self.until.items()), default=None)
 
     def set_deadline(self, deadline: float) -> None:
         """Move the deadline: summing up takes its time."""
@@ -212,7 +211,7 @@ def check_until(space: Space, until: Mapping[str, float] | None) -> dict[str, fl
             f"got {until!r}"
         )
     wanted = dict(until or {})
-    if unknown := set(wanted) - {"probability", "log_bayes_factor"}:
+    if unknown := set(wanted) - set(KINDS):
         raise ConfigurationError(
             'until: expected {"probability": error} or {"log_bayes_factor": error}, '
             f"got {sorted(unknown)}"

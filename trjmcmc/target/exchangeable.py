@@ -1,9 +1,10 @@
 """The components of a target over counts, one by one.
 
 Targets hold densities of labelled components and no k!. Where names mean nothing, that is made up
-for in two places: a map in canonical order has 1/k! in its density
-(:mod:`trjmcmc.transport.ordered`), and births and deaths have the number of places where a
-component may stand in their ratio (:mod:`trjmcmc.kernel.components.births`).
+for in three places: a map in canonical order has 1/k! in its density
+(:mod:`trjmcmc.transport.ordered`); births and deaths have the number of places where a component
+may stand in their ratio (:mod:`trjmcmc.kernel.components.births`), and so have splits and merges
+(:mod:`trjmcmc.kernel.components.split`).
 """
 
 from __future__ import annotations
