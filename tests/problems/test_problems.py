@@ -254,7 +254,7 @@ def test_selection_among_ten_columns_by_each_proposal(name, data):
         ),
         seed=1,
     )
-    result = sampler.run(draws=400, chains=512, fit=False, progress=False)
+    result = sampler.run(draws=600, chains=1024, fit=False, progress=False)
     found = result.inclusion_probabilities()
     gap = np.abs(found["probability"].to_numpy() - exact)
     assert gap.max() < 0.01

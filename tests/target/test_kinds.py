@@ -230,7 +230,7 @@ def result():
     sampler = trj.TRJSampler(linear(), seed=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # its parameters are slow
-        return sampler.run(draws=120, chains=128, warmup=80, progress=False)
+        return sampler.run(draws=250, chains=64, warmup=200, progress=False)
 
 
 def allowed(inside, stated):
