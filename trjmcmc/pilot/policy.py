@@ -124,7 +124,8 @@ class SurveyPolicy(Checked):
         most_particles: The same at most.
         moves: Moves of each particle at each temperature.
         longest_seconds: Seconds that a survey takes where likelihoods are expensive, about.
-        time_share: Share of the time of a limited run that a survey takes.
+        time_share: Share of the time of a limited run that a survey takes at most. In 30 s the
+            factor model had 46 to 110 effective draws a second with .4, 8 to 23 with .2.
         planned_temperatures: Temperatures, the prior included, that a limited audit is planned for.
         overhead: Price of a tempered run over that of its likelihoods alone, gradients included.
         priced_evaluations: Evaluations whose price is taken, in one batch as large as the chains'.
@@ -144,7 +145,7 @@ class SurveyPolicy(Checked):
     most_particles: int = 300
     moves: int = 20
     longest_seconds: float = 60.0
-    time_share: float = 0.2
+    time_share: float = 0.4
     planned_temperatures: int = 9
     overhead: float = 4.0
     priced_evaluations: int = 256

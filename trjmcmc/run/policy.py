@@ -236,7 +236,7 @@ class NormalsPolicy(Checked):
     quick_share: float = 0.1
     fine_components: int = 16
     fine_draws: int = 10_000
-    fine_price: float = 40.0
+    fine_price: float = 20.0
     fine_gain: float = 4.0
     priced_models: int = 64
     new_models: float = 0.3
