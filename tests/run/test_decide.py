@@ -163,7 +163,7 @@ def test_no_segment_decides_where_nothing_else_is_to_be_had(
     [
         ((10.0, 200.0), 5.0, 30.0, 3),
         ((10.0, 200.0), 50.0, 30.0, 2),  # another move is better than they may become
-        ((10.0, 200.0), 5.0, 0.3, 2),  # no time
+        ((10.0, 200.0), 5.0, 0.15, 2),  # no time
         ((10.0, 200.0), 5.0, 0.001, 1),  # not even for a second quick fit
         ((10.0, 1.0), 5.0, 30.0, 2),  # they forget at once already
     ],
