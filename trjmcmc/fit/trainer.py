@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -17,6 +17,7 @@ from ..draws import Pool
 from ..errors import BudgetError, ConfigurationError, ConvergenceWarning, warn_user
 from ..pilot.audit import Audit
 from ..pilot.given import user_pool
+from ..pilot.parts import Part
 from ..pilot.report import Score
 from ..pilot.survey import PilotRuns
 from ..pilot.through_emcee import emcee_pool
@@ -384,11 +385,25 @@ class Trainer:
         audit = self.pilot.survey(codes, deadline=until, progress=progress)
         if audit is not None:
             self._adopt(audit)
-            active = self.target.space.active(codes)
-            _, scale = moments(self.draws(), codes, active)
-            self._learn(scale=typical_scale(scale, active))
+            self._measure(codes)
         self._spend("survey", clock.now() - begun)
         return self._fitted
+
+    def take_up(self, parts: Sequence[Part]) -> Fitted:
+        """Count parts of posteriors that the audit has lost among what it has found."""
+        audit = self._fitted.audit
+        assert audit is not None
+        for part in parts:
+            audit.take_up(part)
+        self._adopt(audit)
+        self._measure(audit.code)
+        return self._fitted
+
+    def _measure(self, codes: Tensor) -> None:
+        """Learn the typical spread of coordinates from the draws so far."""
+        active = self.target.space.active(codes)
+        _, scale = moments(self.draws(), codes, active)
+        self._learn(scale=typical_scale(scale, active))
 
     def survey_again(self, gap: float, *, progress: bool = False) -> Fitted:
         """Enlarge the survey of models whose halves differ by more than ``gap`` nats."""

@@ -15,6 +15,7 @@ from ..promises import LOG_EVIDENCES_AGREE
 from ..target.target import Target
 from ..transport.base import Transport
 from .particles import ROW, Particles
+from .parts import Part
 from .policy import AuditPolicy
 from .report import COVERED_NATS, LOST_NATS, AuditReport, ModelAudit, Score
 from .smc import TemperedSMC
@@ -46,6 +47,8 @@ class Audit:
     Attributes:
         rounds: The models of each round as positions in ``code``, its particles a model and
             replicate, and what it found.
+        parts: Parts of posteriors that the runs have lost and that others have found, by position
+            in ``code``. A round that begins drops them: it may meet them itself.
         seconds: Wall time so far.
         evaluations: Evaluations of the likelihood so far.
         hurried: Whether a round came to temperature 1 too soon, for lack of time.
@@ -80,6 +83,7 @@ class Audit:
         self.moves = policy.moves if moves is None else moves
         self.gradients, self.policy = gradients, policy
         self.rounds: list[tuple[Tensor, int, Particles]] = []
+        self.parts: list[tuple[int, Part]] = []
         self.seconds, self.evaluations, self.hurried = 0.0, 0, False
         self._running: tuple[Tensor, int, TemperedSMC] | None = None
         if particles is not None and particles < 2:
@@ -142,8 +146,13 @@ class Audit:
             generator=self.generator,
             policy=self.policy.tempering,
         )
-        self._running = (todo, size, smc)
+        self._running, self.parts = (todo, size, smc), []
         return True
+
+    def take_up(self, part: Part) -> None:
+        """Count a part that the runs have lost among what they have found."""
+        (place,) = (self.code == part.code).all(-1).nonzero()[:, 0].tolist()
+        self.parts.append((place, part))
 
     def _finish_round(self, deadline: float, progress: bool) -> None:
         assert self._running is not None
@@ -179,7 +188,16 @@ class Audit:
             log_z = torch.full((REPLICATES, len(self.code)), -math.inf, dtype=torch.float64)
             log_z[:, todo] = run.log_evidence.view(REPLICATES, -1).cpu() + math.log(size)
             terms.append(log_z)
-        return torch.stack(terms).logsumexp(0) - self._particles().log()
+        runs = torch.stack(terms).logsumexp(0) - self._particles().log()
+        return torch.logaddexp(runs, self._beside_runs().logsumexp(0))
+
+    def _beside_runs(self) -> Tensor:
+        """Log of the evidence that each part adds, shape (parts + 1, M), nats; the last is none."""
+        found = torch.full((len(self.parts) + 1, len(self.code)), -math.inf, dtype=torch.float64)
+        log_prior = self.target.space.log_prior(self.code).double().cpu()
+        for i, (m, part) in enumerate(self.parts):
+            found[i, m] = part.log_mass - log_prior[m]
+        return found
 
     def _particles(self) -> Tensor:
         """Particles of each model in a replicate over all rounds, shape (M,), float64."""
@@ -198,6 +216,9 @@ class Audit:
         """Standard errors of :attr:`log_evidence` from the replicates, shape (M,)."""
         z = (self._by_replicate() - self.log_evidence).exp()
         own = z.std(0) / math.sqrt(REPLICATES)
+        shares = (self._beside_runs() - self.log_evidence).exp()
+        for share, (_, part) in zip(shares, self.parts, strict=False):
+            own = torch.hypot(own, share * part.error)
         counted = self.matters & own.isfinite()
         pooled = own[counted].square().mean().sqrt() if bool(counted.any()) else own.new_zeros(())
         return torch.maximum(own, pooled)
@@ -223,7 +244,7 @@ class Audit:
         """Prior draws that each model's draws descend from, in effect, shape (M,)."""
         squares = torch.zeros(len(self.code), dtype=torch.float64)
         by_round = [run.log_evidence.view(REPLICATES, -1).cpu() for _, _, run in self.rounds]
-        whole = self._by_replicate().logsumexp(0) + self._particles().log()
+        whole = self._by_replicate().logsumexp(0) + self._particles().log()  # parts included
         for (todo, size, run), log_z in zip(self.rounds, by_round, strict=True):
             model = todo.repeat(REPLICATES)  # of each row
             share = (log_z.flatten() + math.log(size) - whole[model]).exp()
@@ -232,6 +253,9 @@ class Audit:
             each = each.index_add(0, place, run.log_weight.exp()).cpu()
             row = (origin // ROW).cpu()
             squares.index_add_(0, model[row], (each * share[row]).square())
+        shares = (self._beside_runs() - self.log_evidence).exp()
+        for share, (m, part) in zip(shares, self.parts, strict=False):
+            squares[m] += share[m].square() / part.ess
         return 1 / squares
 
     # ---- draws ------------------------------------------------------------------------------
@@ -280,7 +304,24 @@ class Audit:
             theta[mine], log_joint[mine] = run.theta[index], run.log_joint[index]
             ancestor[mine] = start * ROW + run.origin[index]
             start += len(run.code)
+        self._draw_parts(model, theta, log_joint, ancestor)
         return theta, log_joint, ancestor
+
+    def _draw_parts(
+        self, model: Tensor, theta: Tensor, log_joint: Tensor, ancestor: Tensor
+    ) -> None:
+        """Replace draws of the runs by as many of the parts as these have of each posterior."""
+        beside = self._beside_runs()
+        shares = (beside - self.log_evidence).exp()  # of each part, of all of a model
+        shares[-1] = 1 - shares[:-1].sum(0)
+        pick = torch.multinomial(
+            shares.T.clamp(min=0).to(model.device)[model], 1, generator=self.generator
+        )[:, 0]
+        for i, (_, part) in enumerate(self.parts):
+            mine = (pick == i).nonzero()[:, 0]
+            index = part.draw(len(mine), self.generator) if len(mine) else mine
+            theta[mine], log_joint[mine] = part.theta[index], part.log_joint[index]
+            ancestor[mine] = -1 - i * ROW - index  # each point on its own
 
     def pool(self, most: float = math.inf) -> Pool:
         """Draws of every model for training, from all replicates but the last.

@@ -13,6 +13,7 @@ from torch import Tensor
 from .. import clock
 from ..target.target import Target
 from ..transport.base import Transport
+from .parts import Part, weighed
 from .policy import ScreeningPolicy
 from .report import LOST_NATS
 
@@ -23,6 +24,8 @@ CHUNK = 8192  # draws evaluated at once
 LOST_SHARE = 0.05  # of the known mass, from which a part that no map knows is reported as lost
 
 LEAST_SCALE = 1e-6  # of a coordinate
+
+LARGEST = 700.0  # log of a share that is still a number
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -73,7 +76,7 @@ def screen(
     generator: torch.Generator,
     deadline: float = math.inf,
     policy: ScreeningPolicy = ScreeningPolicy(),
-) -> Screening:
+) -> tuple[Screening, Part | None]:
     """Look for posterior mass that maps have lost, from prior draws.
 
     Narrow modes that tempering loses between its temperatures lie high. Of many prior draws a few
@@ -93,6 +96,9 @@ def screen(
         generator: Source of randomness.
         deadline: Time by :func:`trjmcmc.clock.now` after which no further batch of them begins.
         policy: How far draws climb, and how summits are weighed.
+
+    Returns:
+        What was met, and the part that was lost.
     """
     (label,) = target.space.label(code[None])
     level = log_evidence + float(target.space.log_prior(code[None])[0])
@@ -115,11 +121,12 @@ def screen(
         candidates = torch.cat([theta, candidates])
     lost = search.lost(candidates)
     if not bool(lost.any()):
-        return Screening(label, drawn, 0, 0.0)
+        return Screening(label, drawn, 0, 0.0), None
     height = target.log_joint(code.expand(len(candidates), -1), candidates)
     summit = candidates[torch.where(lost, height, -math.inf).argmax()]
-    share = search.share_about(summit, scale, seen)
-    return Screening(label, drawn, int(lost.sum()), share, search.words(summit))
+    part = search.part_about(summit, scale, seen)
+    share = 0.0 if part is None else math.exp(min(part.log_mass - level, LARGEST))
+    return Screening(label, drawn, int(lost.sum()), share, search.words(summit)), part
 
 
 @dataclass(frozen=True)
@@ -236,8 +243,8 @@ class _Search:
                 kept.append(theta)
         return torch.cat(kept)
 
-    def share_about(self, summit: Tensor, scale: Tensor, seen: Tensor) -> float:
-        """Mass about a summit that no map knows, over the known mass; 0 where chains know it.
+    def part_about(self, summit: Tensor, scale: Tensor, seen: Tensor) -> Part | None:
+        """The part about a summit that no map knows; None where chains know it.
 
         Draws of a normal as wide as the summit weigh it.
         """
@@ -248,7 +255,7 @@ class _Search:
         least = LEAST_SCALE**2 * torch.eye(len(spread), device=spread.device)
         factor, failed = torch.linalg.cholesky_ex(policy.weighing_width**2 * spread + least)
         if bool(failed) or not bool(spread.isfinite().all()):  # all chains stood still
-            return 0.0
+            return None
         gap = (seen[:, used].double() - centre).mT
         gap = torch.linalg.solve_triangular(factor, gap, upper=False)
         d, n = len(centre), policy.weighing_draws
@@ -257,11 +264,13 @@ class _Search:
         log_near = -0.5 * z.square().sum(1) - factor.diagonal().log().sum() - LOG_2PI / 2 * d
         theta = torch.zeros(n, target.dim, dtype=summit.dtype, device=summit.device)
         theta[:, used] = (centre + z @ factor.mT).to(summit.dtype)
-        lost = self.lost(theta)
-        log_w = target.log_joint(self.codes(n), theta).double() - self.level - log_near
-        share = float(torch.where(lost, log_w.exp(), 0.0).mean())
+        log_joint = target.log_joint(self.codes(n), theta)
+        part = weighed(self.code, theta, log_joint, log_near, self.lost(theta))
+        if part is None:
+            return None
+        share = math.exp(min(part.log_mass - self.level, LARGEST))
         known = float(inside.double().mean()) if len(inside) else 0.0
-        return 0.0 if known > policy.known_fraction * share / (1 + share) else share
+        return None if known > policy.known_fraction * share / (1 + share) else part
 
     def words(self, theta: Tensor) -> str:
         """A point by the names of its first parameters, in the user's units."""

@@ -372,6 +372,7 @@ class ScreeningBudget(Checked):
         most_draws: Most prior draws a model; 40 000 met the lost mode of 9 of 10 runs in 3 to 10
             dimensions.
         most_without_gradients: Most prior draws a model where they can't climb.
+        reopenings: Times that a run takes up what they have found, and chooses its moves anew.
         climbs: How they climb.
     """
 
@@ -383,6 +384,7 @@ class ScreeningBudget(Checked):
     least_draws: int = 1000
     most_draws: int = 1_000_000
     most_without_gradients: int = 2048
+    reopenings: int = 4
     climbs: ScreeningPolicy = field(default_factory=ScreeningPolicy)
 
 

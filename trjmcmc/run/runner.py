@@ -17,6 +17,7 @@ from ..errors import InterruptedWarning, TRJError, warn_user
 from ..estimate.mean import MANY_CHAINS
 from ..estimate.routes import MIRRORED
 from ..kernel.base import Kernel, State, start
+from ..pilot.parts import Part
 from ..pilot.screening import Screening
 from ..progress import progress_bar
 from ..result.report import Plan, RunReport
@@ -105,10 +106,12 @@ class Runner:
             choice = self._choose()
         else:
             self._warm_up(left)
-        self.stage = "the screening"
-        spent = clock.now() - request.begun
-        seconds = screening_seconds(spent, request.deadline - clock.now(), self.policy.screening)
-        self.screening = screen_models(known, seconds, self.known.passed, self.seed)
+        for again in range(self.policy.screening.reopenings + 1):
+            parts = self._screen(self.seed + again)
+            if choice is None or not parts or not self._may_reopen(again):
+                break
+            known.trainer.take_up(parts)
+            choice = self._choose()
         if choice is not None and choice.trainable:
             self.stop.look_back(choice.hoped_seconds, request.error)
         if self._record() is Verdict.RETHINK:
@@ -123,6 +126,21 @@ class Runner:
         assert self.chain is not None
         record = self.chain.draws
         self.missed = self.stop.missed(record.code.transpose(0, 1), record.log_joint.T)
+
+    def _screen(self, seed: int) -> list[Part]:
+        """Look for what map and chains have lost; the parts that matter."""
+        self.stage, request = "the screening", self.request
+        spent = clock.now() - request.begun
+        seconds = screening_seconds(spent, request.deadline - clock.now(), self.policy.screening)
+        found = screen_models(self.known, seconds, self.known.passed, seed)
+        self.screening = tuple(said for said, _ in found)
+        return [part for said, part in found if said.lost and part is not None]
+
+    def _may_reopen(self, times: int) -> bool:
+        """Whether lost parts can be taken up, and there is time to choose anew."""
+        if self.known.fitted.audit is None or times == self.policy.screening.reopenings:
+            return False
+        return self.chooser is not None and clock.now() < self.chooser.adapt_by
 
     @contextmanager
     def _threads(self) -> Iterator[None]:

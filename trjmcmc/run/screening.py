@@ -12,6 +12,7 @@ import torch
 from .. import clock
 from ..draws import Pool
 from ..errors import TRJError
+from ..pilot.parts import Part
 from ..pilot.screening import Screening, screen
 from ..transport.base import Transport
 from ..transport.normals import gaussian_mixture
@@ -21,8 +22,10 @@ from .policy import ScreeningBudget
 
 def screen_models(
     known: Knowledge, seconds: float, seen: Pool | None, seed: int
-) -> tuple[Screening, ...]:
-    """What prior draws say of each model that was weighed; the chains' random numbers stay.
+) -> tuple[tuple[Screening, Part | None], ...]:
+    """What prior draws say of each model that was weighed, and the parts that were lost.
+
+    The chains' random numbers stay.
 
     Arguments:
         known: What is known of the target.

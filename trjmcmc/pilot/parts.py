@@ -1,0 +1,61 @@
+"""Parts of a posterior that tempering has lost, and that were found by other means."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a model's posterior, weighed by importance sampling.
+
+    Attributes:
+        code: The model, shape (L,).
+        theta: Points, shape (n, D).
+        log_joint: Their log joint densities, shape (n,), nats.
+        log_weight: Normalised log importance weights, shape (n,), float64, nats.
+        log_mass: Log of p(model) times the part's share of the evidence, nats.
+        error: Its standard error, nats.
+    """
+
+    code: Tensor
+    theta: Tensor
+    log_joint: Tensor
+    log_weight: Tensor
+    log_mass: float
+    error: float
+
+    @property
+    def ess(self) -> float:
+        """Effective number of its points."""
+        return math.exp(-float((2 * self.log_weight).logsumexp(0)))
+
+    def draw(self, n: int, generator: torch.Generator) -> Tensor:
+        """Positions of posterior draws among the points, shape (n,)."""
+        return torch.multinomial(self.log_weight.exp(), n, replacement=True, generator=generator)
+
+
+def weighed(
+    code: Tensor, theta: Tensor, log_joint: Tensor, log_proposal: Tensor, counts: Tensor
+) -> Part | None:
+    """What draws of a proposal say of the part where some of them lie; None if none does.
+
+    Arguments:
+        code: The model, shape (L,).
+        theta: Draws, shape (n, D).
+        log_joint: Their log joint densities, shape (n,), nats.
+        log_proposal: Log densities that they were drawn from, shape (n,), nats.
+        counts: Which of them lie in the part, shape (n,), bool.
+    """
+    log_w = torch.where(counts, log_joint.double() - log_proposal, -math.inf)
+    total = float(log_w.logsumexp(0))
+    if not math.isfinite(total):
+        return None
+    log_weight, n = log_w - total, len(log_w)
+    spread = math.exp(float((2 * log_weight).logsumexp(0))) - 1 / n  # relative variance of the mean
+    error = math.sqrt(max(spread, 0.0))
+    return Part(code, theta, log_joint.double(), log_weight, total - math.log(n), error)
