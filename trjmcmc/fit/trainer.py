@@ -241,9 +241,10 @@ class Trainer:
     # ---- draws ------------------------------------------------------------------------------
 
     def draws(self) -> Pool:
-        """Those of the audit, fewer where time is short."""
+        """Those of the whole audit, fewer where time is short: a mode that one replicate has
+        met is a mode."""
         assert self._fitted.audit is not None
-        return self.pilot.draws(self._fitted.audit, self._deadline)
+        return self.pilot.draws(self._fitted.audit, self._deadline, whole=True)
 
     def _joined(self, audit: Audit, extra: Pool | None) -> Pool:
         """Draws of an audit and others: nothing is evaluated again."""

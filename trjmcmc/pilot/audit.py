@@ -323,16 +323,17 @@ class Audit:
             theta[mine], log_joint[mine] = part.theta[index], part.log_joint[index]
             ancestor[mine] = -1 - i * ROW - index  # each point on its own
 
-    def pool(self, most: float = math.inf) -> Pool:
-        """Draws of every model for training, from all replicates but the last.
+    def pool(self, most: float = math.inf, *, whole: bool = False) -> Pool:
+        """Draws of every model.
 
         Arguments:
             most: Draws over all models, about; a million or fewer in any case.
+            whole: From all replicates; if not, from all but the last, for training.
         """
         most = min(most, self.policy.draws_in_all)
         each = min(self.policy.draws_per_model, max(1, int(most) // len(self.code)))
         model = torch.arange(len(self.code), device=self.target.device).repeat_interleave(each)
-        theta, log_joint, _ = self.draw(model, range(REPLICATES - 1))
+        theta, log_joint, _ = self.draw(model, range(REPLICATES - (not whole)))
         return Pool(self.code[model], theta, log_joint)
 
     # ---- the map ----------------------------------------------------------------------------

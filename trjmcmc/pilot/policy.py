@@ -6,7 +6,7 @@ Numbers that guard arithmetic stand where they are used; thresholds that reports
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..checks import Checked
 
@@ -165,6 +165,39 @@ class SurveyPolicy(Checked):
 
 
 @dataclass(frozen=True)
+class CrowdPolicy(Checked):
+    """One large population that looks for modes.
+
+    Measured on five mixtures of a narrow and a wide normal in 3 to 10 dimensions, whose narrow mode
+    one prior draw in 500 to 17 000 lies near: 20 000 points met it in all of four runs but in ten
+    dimensions, 80 000 there in one of four.
+
+    Attributes:
+        points: Points of each model, at most.
+        least_points: Points of each below which there is none.
+        moves: Moves of each at each temperature.
+        kept_share: Conditional effective sample size after a step of the temperature, over the
+            points: slower cooling keeps modes that nearly die out on the way.
+        planned_temperatures: Temperatures that its price is reckoned with.
+        difference_share: Share of the walks along the difference of two points.
+        shortest: Length of the shortest walk, in units of a difference or of the best walk along
+            the covariance.
+        longest: The same of the longest.
+        looked_at: Points in the end that are held against the maps.
+    """
+
+    points: int = 80_000
+    least_points: int = 1000
+    moves: int = 5
+    kept_share: float = 0.9
+    planned_temperatures: int = 18
+    difference_share: float = 0.5
+    shortest: float = 0.015
+    longest: float = 1.5
+    looked_at: int = 4096
+
+
+@dataclass(frozen=True)
 class ScreeningPolicy(Checked):
     """How prior draws climb, and how what lies about a summit is weighed.
 
@@ -195,6 +228,7 @@ class ScreeningPolicy(Checked):
         known_fraction: Fraction of the share it should have among the run's points from which
             they know the summit.
         named_parameters: Parameters, and entries of each, that name a place.
+        crowd: The large population that looks for what climbs do not reach.
     """
 
     kept_draws: int = 512
@@ -214,3 +248,4 @@ class ScreeningPolicy(Checked):
     neighbourhood_sds: float = 3.0
     known_fraction: float = 0.1
     named_parameters: int = 3
+    crowd: CrowdPolicy = field(default_factory=CrowdPolicy)

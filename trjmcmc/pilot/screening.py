@@ -13,6 +13,7 @@ from torch import Tensor
 from .. import clock
 from ..target.target import Target
 from ..transport.base import Transport
+from .crowd import crowd
 from .parts import Part, weighed
 from .policy import ScreeningPolicy
 from .report import LOST_NATS
@@ -75,6 +76,7 @@ def screen(
     n: int,
     generator: torch.Generator,
     deadline: float = math.inf,
+    crowd_seconds: float = 0.0,
     policy: ScreeningPolicy = ScreeningPolicy(),
 ) -> tuple[Screening, Part | None]:
     """Look for posterior mass that maps have lost, from prior draws.
@@ -95,6 +97,7 @@ def screen(
         n: Prior draws, at most.
         generator: Source of randomness.
         deadline: Time by :func:`trjmcmc.clock.now` after which no further batch of them begins.
+        crowd_seconds: That a tempered population may take beside them, about.
         policy: How far draws climb, and how summits are weighed.
 
     Returns:
@@ -119,6 +122,10 @@ def screen(
     if high:
         theta, _ = search.climbed(search.best_of(high), scale, policy.summit_steps, policy.lengths)
         candidates = torch.cat([theta, candidates])
+    begun = clock.now()
+    search.prior_draws(CHUNK)
+    price = max(clock.now() - begun, 1e-9) / CHUNK
+    candidates = torch.cat([candidates, search.crowd_points(crowd_seconds, price)])
     lost = search.lost(candidates)
     if not bool(lost.any()):
         return Screening(label, drawn, 0, 0.0), None
@@ -162,6 +169,32 @@ class _Search:
         log_prior, log_likelihood = self.target.log_prior_and_likelihood(codes, theta)
         usable &= log_prior > -math.inf
         return theta, torch.where(usable, log_likelihood.double(), -math.inf), usable
+
+    def crowd_points(self, seconds: float, price: float) -> Tensor:
+        """Points of a tempered population that takes about so long, shape (k, D); none if small.
+
+        Arguments:
+            seconds: That it may take.
+            price: Seconds of an evaluation.
+        """
+        policy = self.policy.crowd
+        each = price * (1 + policy.moves * policy.planned_temperatures)
+        n = min(policy.points, int(seconds / each))
+        found = None
+        if n >= policy.least_points and bool(self.target.space.active(self.code[None]).any()):
+            found = crowd(
+                self.target,
+                self.code,
+                n,
+                self.generator,
+                clock.now() + 2 * seconds,
+                policy,
+            )
+        if found is None:
+            return torch.zeros(
+                0, self.target.dim, dtype=self.target.dtype, device=self.target.device
+            )
+        return found[:: -(-len(found) // policy.looked_at)]
 
     def best(self, theta: Tensor, score: Tensor, least: int = 0) -> tuple[Tensor, Tensor]:
         """The points that score highest, ``kept_draws`` or ``least`` of them, and their scores."""

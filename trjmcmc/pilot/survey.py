@@ -228,13 +228,19 @@ class PilotRuns:
 
     # ---- what they show ---------------------------------------------------------------------
 
-    def draws(self, audit: Audit, deadline: float = math.inf) -> Pool:
-        """Draws of an audit to train on, fewer where the time until a deadline is short."""
+    def draws(self, audit: Audit, deadline: float = math.inf, *, whole: bool = False) -> Pool:
+        """Draws of an audit, fewer where the time until a deadline is short.
+
+        Arguments:
+            audit: The audit.
+            deadline: Time by :func:`trjmcmc.clock.now`.
+            whole: As of :meth:`Audit.pool`.
+        """
         if math.isinf(deadline):
-            return audit.pool()
+            return audit.pool(whole=whole)
         left = max(0.0, deadline - clock.now())
         fewest = self.policy.fewest_draws_per_model * len(audit.code)
-        return audit.pool(max(fewest, self.policy.draws_per_second * left))
+        return audit.pool(max(fewest, self.policy.draws_per_second * left), whole=whole)
 
     def modes(self, audit: Audit, deadline: float = math.inf) -> tuple[Modes, ...]:
         """The modes of each audited model, among fewer draws once time gets short."""

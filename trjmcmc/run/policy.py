@@ -372,18 +372,20 @@ class ScreeningBudget(Checked):
         most_draws: Most prior draws a model; 40 000 met the lost mode of 9 of 10 runs in 3 to 10
             dimensions.
         most_without_gradients: Most prior draws a model where they can't climb.
+        crowd_share: Of that time, for a tempered population; the rest for prior draws.
         reopenings: Times that a run takes up what they have found, and chooses its moves anew.
         climbs: How they climb.
     """
 
     spent_share: float = 0.2
     left_share: float = 0.1
-    least_seconds: float = 0.5
-    most_seconds: float = 2.0
+    least_seconds: float = 2.0
+    most_seconds: float = 4.0
     evaluations_a_draw: int = 4
     least_draws: int = 1000
     most_draws: int = 1_000_000
     most_without_gradients: int = 2048
+    crowd_share: float = 0.6
     reopenings: int = 4
     climbs: ScreeningPolicy = field(default_factory=ScreeningPolicy)
 

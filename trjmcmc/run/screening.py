@@ -76,7 +76,8 @@ def screen_models(
                     mine,
                     most,
                     generator,
-                    now + share,
+                    now + (1 - policy.crowd_share) * share,
+                    policy.crowd_share * share,
                     policy.climbs,
                 )
             )
