@@ -26,6 +26,10 @@ LOST_SHARE = 0.05  # of the known mass, from which a part that no map knows is r
 
 LEAST_SCALE = 1e-6  # of a coordinate
 
+BY_PRIOR, BY_CHAINS = "prior draws", "draws of the chains"  # what met a part
+
+UNKNOWN_TO = {BY_PRIOR: "neither map nor chains know", BY_CHAINS: "the map does not know"}
+
 LARGEST = 700.0  # log of a share that is still a number
 
 LOG_2PI = math.log(2 * math.pi)
@@ -44,6 +48,7 @@ class Screening:
             although the posterior has.
         share: The mass of that part over that of the model as it is known.
         place: Its highest point, in words; empty if nothing was met.
+        by: What met it.
     """
 
     model: str
@@ -51,6 +56,7 @@ class Screening:
     met: int
     share: float
     place: str = ""
+    by: str = BY_PRIOR
 
     @property
     def lost(self) -> bool:
@@ -61,8 +67,8 @@ class Screening:
     def note(self) -> str:
         """What was met, in words."""
         return (
-            f"{self.met} of {self.draws} prior draws met a part of the posterior of {self.model!r} "
-            f"that neither map nor chains know{self.place and f', near {self.place}'}"
+            f"{self.met} of {self.draws} {self.by} met a part of the posterior of {self.model!r} "
+            f"that {UNKNOWN_TO[self.by]}{self.place and f', near {self.place}'}"
         )
 
 
@@ -134,6 +140,42 @@ def screen(
     part = search.part_about(summit, scale, seen)
     share = 0.0 if part is None else math.exp(min(part.log_mass - level, LARGEST))
     return Screening(label, drawn, int(lost.sum()), share, search.words(summit)), part
+
+
+@torch.no_grad()
+def missed(
+    target: Target,
+    code: Tensor,
+    log_evidence: float,
+    transport: Transport,
+    theta: Tensor,
+    generator: torch.Generator,
+    policy: ScreeningPolicy = ScreeningPolicy(),
+) -> tuple[Screening, Part | None]:
+    """Posterior mass that chains have met in a run and that its map does not know.
+
+    Arguments:
+        target: The target.
+        code: One model, shape (L,).
+        log_evidence: Of the model as it is known, nats.
+        transport: The map.
+        theta: Points of chains in that model, shape (n, D).
+        generator: Source of randomness.
+        policy: How summits are weighed.
+    """
+    (label,) = target.space.label(code[None])
+    level = log_evidence + float(target.space.log_prior(code[None])[0])
+    search = _Search(target, code, level, [lambda: transport], generator, policy)
+    lost = search.lost(theta)
+    if not bool(lost.any()):
+        return Screening(label, len(theta), 0, 0.0, by=BY_CHAINS), None
+    height = target.log_joint(search.codes(len(theta)), theta)
+    summit = theta[torch.where(lost, height, -math.inf).argmax()]
+    scale = theta.std(0).nan_to_num(1.0).clamp(min=LEAST_SCALE)
+    part = search.part_about(summit, scale, theta[:0])
+    share = 0.0 if part is None else math.exp(min(part.log_mass - level, LARGEST))
+    met = int(lost.sum())
+    return Screening(label, len(theta), met, share, search.words(summit), BY_CHAINS), part
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from ..estimate.mean import MANY_CHAINS
 from ..estimate.routes import MIRRORED
 from ..kernel.base import Kernel, State, start
 from ..pilot.parts import Part
-from ..pilot.screening import Screening
+from ..pilot.screening import BY_CHAINS, Screening
 from ..progress import progress_bar
 from ..result.report import Plan, RunReport
 from ..result.result import Result
@@ -35,7 +35,7 @@ from .maps import check_round_trip
 from .moves import plain_kernel
 from .report import result_of, routes_of
 from .request import Request
-from .screening import screen_models, screening_seconds
+from .screening import late_finds, screen_models, screening_seconds
 from .start import carried_starts, prior_draws, starting_models, starting_state
 from .stop import Stop, Verdict
 from .strategy import check_kernel
@@ -122,6 +122,14 @@ class Runner:
             self._warm_up_chosen(self.chooser.after_all(self.state, later), None)
             self.stop.reset()
             self._record()
+        for again in range(self.policy.screening.reopenings + 1):
+            parts = self._late_finds(self.seed + again)
+            if choice is None or not parts or not self._may_reopen(again):
+                break
+            known.trainer.take_up(parts)
+            choice = self._choose()
+            self.stop.reset()
+            self._record()
         self.stage = "the summing up"
         assert self.chain is not None
         record = self.chain.draws
@@ -134,6 +142,14 @@ class Runner:
         seconds = screening_seconds(spent, request.deadline - clock.now(), self.policy.screening)
         found = screen_models(self.known, seconds, self.known.passed, seed)
         self.screening = tuple(said for said, _ in found)
+        return [part for said, part in found if said.lost and part is not None]
+
+    def _late_finds(self, seed: int) -> list[Part]:
+        """What the chains have met and the map does not know; the parts that matter."""
+        assert self.chain is not None
+        found = late_finds(self.known, self.chain.draws, seed)
+        known_before = tuple(s for s in self.screening if s.by != BY_CHAINS)
+        self.screening = known_before + tuple(said for said, _ in found if said.lost)
         return [part for said, part in found if said.lost and part is not None]
 
     def _may_reopen(self, times: int) -> bool:

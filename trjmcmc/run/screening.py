@@ -10,10 +10,10 @@ from functools import cache
 import torch
 
 from .. import clock
-from ..draws import Pool
+from ..draws import Draws, Pool
 from ..errors import TRJError
 from ..pilot.parts import Part
-from ..pilot.screening import Screening, screen
+from ..pilot.screening import Screening, missed, screen
 from ..transport.base import Transport
 from ..transport.normals import gaussian_mixture
 from .knowledge import Knowledge
@@ -82,6 +82,44 @@ def screen_models(
                 )
             )
     known.spending.seconds["screening"] = clock.now() - begun
+    return tuple(found)
+
+
+def late_finds(
+    known: Knowledge, draws: Draws, seed: int
+) -> tuple[tuple[Screening, Part | None], ...]:
+    """What the draws of a run say of the map of each model that was weighed.
+
+    Arguments:
+        known: What is known of the target.
+        draws: The run's.
+        seed: Of a source of randomness of its own.
+    """
+    target, policy = known.target, known.policy.screening
+    if not known.fitted.few or not math.isinf(known.spending.account.limit):
+        return ()
+    generator = torch.Generator(target.device).manual_seed(seed)
+    code, theta = draws.code.flatten(0, 1), draws.theta.flatten(0, 1)
+    found = []
+    for label, mass in known.weighing().log_mass.items():
+        model = target.space.code_of(label)
+        mine = theta[(code == model).all(-1)]
+        if not len(mine) or not bool(target.space.active(model[None]).any()):
+            continue
+        mine = mine[:: -(-len(mine) // policy.climbs.crowd.looked_at)].to(target.device)
+        log_evidence = mass.value - float(target.space.log_prior(model[None])[0])
+        with suppress(TRJError):
+            found.append(
+                missed(
+                    target,
+                    model.to(target.device),
+                    log_evidence,
+                    known.map,
+                    mine,
+                    generator,
+                    policy.climbs,
+                )
+            )
     return tuple(found)
 
 
