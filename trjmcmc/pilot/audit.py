@@ -22,6 +22,8 @@ from .smc import TemperedSMC
 
 REPLICATES = 4  # independent runs of each model, in two halves; maps never learn from the last
 
+IN_PARTS = 10_000  # draws of the runs by which it is known how many lie in parts
+
 AT_ONCE = 65_536  # points that go through a map at once: memory
 
 
@@ -47,6 +49,8 @@ class Audit:
     Attributes:
         rounds: The models of each round as positions in ``code``, its particles a model and
             replicate, and what it found.
+        outside: Share of what the runs have found of each model that lies outside all its parts,
+            shape (M,).
         parts: Parts of posteriors that the runs have lost and that others have found, by position
             in ``code``. A round that begins drops them: it may meet them itself.
         seconds: Wall time so far.
@@ -84,6 +88,7 @@ class Audit:
         self.gradients, self.policy = gradients, policy
         self.rounds: list[tuple[Tensor, int, Particles]] = []
         self.parts: list[tuple[int, Part]] = []
+        self.outside = torch.ones(len(code), dtype=torch.float64)
         self.seconds, self.evaluations, self.hurried = 0.0, 0, False
         self._running: tuple[Tensor, int, TemperedSMC] | None = None
         if particles is not None and particles < 2:
@@ -147,12 +152,17 @@ class Audit:
             policy=self.policy.tempering,
         )
         self._running, self.parts = (todo, size, smc), []
+        self.outside.fill_(1.0)
         return True
 
     def take_up(self, part: Part) -> None:
         """Count a part that the runs have lost among what they have found."""
-        (place,) = (self.code == part.code).all(-1).nonzero()[:, 0].tolist()
-        self.parts.append((place, part))
+        (m,) = (self.code == part.code).all(-1).nonzero()[:, 0].tolist()
+        theta, *_ = self._draw_runs(torch.full((IN_PARTS,), m, device=self.target.device))
+        known = [p for i, p in self.parts if i == m] + [part]
+        outside = ~torch.stack([p.place.holds(theta) for p in known]).any(0)
+        self.outside[m] = max(float(outside.double().mean()), 1 / IN_PARTS)
+        self.parts.append((m, part))
 
     def _finish_round(self, deadline: float, progress: bool) -> None:
         assert self._running is not None
@@ -189,7 +199,7 @@ class Audit:
             log_z[:, todo] = run.log_evidence.view(REPLICATES, -1).cpu() + math.log(size)
             terms.append(log_z)
         runs = torch.stack(terms).logsumexp(0) - self._particles().log()
-        return torch.logaddexp(runs, self._beside_runs().logsumexp(0))
+        return torch.logaddexp(runs + self.outside.log(), self._beside_runs().logsumexp(0))
 
     def _beside_runs(self) -> Tensor:
         """Log of the evidence that each part adds, shape (parts + 1, M), nats; the last is none."""
@@ -247,7 +257,7 @@ class Audit:
         whole = self._by_replicate().logsumexp(0) + self._particles().log()  # parts included
         for (todo, size, run), log_z in zip(self.rounds, by_round, strict=True):
             model = todo.repeat(REPLICATES)  # of each row
-            share = (log_z.flatten() + math.log(size) - whole[model]).exp()
+            share = (log_z.flatten() + math.log(size) - whole[model]).exp() * self.outside[model]
             origin, place = run.origin.unique(return_inverse=True)
             each = torch.zeros(len(origin), dtype=torch.float64, device=place.device)
             each = each.index_add(0, place, run.log_weight.exp()).cpu()
@@ -276,6 +286,15 @@ class Audit:
             Coordinates, shape (n, D), log joint densities, shape (n,), and the prior draws that
             they descend from as numbers, shape (n,): draws of one ancestor are not independent.
         """
+        theta, log_joint, ancestor = self._draw_runs(model, replicates)
+        if self.parts:
+            self._draw_parts(model, theta, log_joint, ancestor)
+        return theta, log_joint, ancestor
+
+    def _draw_runs(
+        self, model: Tensor, replicates: Sequence[int] | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Draws of the runs alone."""
         used = list(range(REPLICATES) if replicates is None else replicates)
         device, m = self.target.device, len(self.code)
         log_share, offsets, parts, rows = [], [], [], 0
@@ -304,13 +323,26 @@ class Audit:
             theta[mine], log_joint[mine] = run.theta[index], run.log_joint[index]
             ancestor[mine] = start * ROW + run.origin[index]
             start += len(run.code)
-        self._draw_parts(model, theta, log_joint, ancestor)
         return theta, log_joint, ancestor
 
     def _draw_parts(
         self, model: Tensor, theta: Tensor, log_joint: Tensor, ancestor: Tensor
     ) -> None:
-        """Replace draws of the runs by as many of the parts as these have of each posterior."""
+        """Replace draws of the runs by as many of the parts as these have of each posterior.
+
+        Those that lie inside a part are drawn again first, among those outside.
+        """
+        for m in {m for m, _ in self.parts}:
+            mine = (model == m).nonzero()[:, 0]
+            inside = [p.place.holds(theta[mine]) for i, p in self.parts if i == m]
+            within = torch.stack(inside).any(0)
+            outer, inner = mine[~within], mine[within]
+            if len(outer) and len(inner):
+                again = torch.randint(
+                    len(outer), (len(inner),), generator=self.generator, device=mine.device
+                )
+                theta[inner], log_joint[inner] = theta[outer[again]], log_joint[outer[again]]
+                ancestor[inner] = ancestor[outer[again]]
         beside = self._beside_runs()
         shares = (beside - self.log_evidence).exp()  # of each part, of all of a model
         shares[-1] = 1 - shares[:-1].sum(0)

@@ -10,6 +10,30 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
+class Ellipsoid:
+    """Where a part is.
+
+    Attributes:
+        centre: Of the coordinates in use, shape (d,), float64.
+        factor: Cholesky factor of a covariance, shape (d, d), float64.
+        used: Which coordinates these are, shape (D,), bool.
+        sds: How far it reaches: standard deviations of a squared distance above its mean.
+    """
+
+    centre: Tensor
+    factor: Tensor
+    used: Tensor
+    sds: float
+
+    def holds(self, theta: Tensor) -> Tensor:
+        """Whether points (n, D) are inside, shape (n,)."""
+        gap = (theta[:, self.used].double() - self.centre).mT
+        distance = torch.linalg.solve_triangular(self.factor, gap, upper=False).square().sum(0)
+        d = len(self.centre)
+        return distance < d + self.sds * (2 * d) ** 0.5
+
+
+@dataclass(frozen=True)
 class Part:
     """A part of a model's posterior, weighed by importance sampling.
 
@@ -20,6 +44,7 @@ class Part:
         log_weight: Normalised log importance weights, shape (n,), float64, nats.
         log_mass: Log of p(model) times the part's share of the evidence, nats.
         error: Its standard error, nats.
+        place: Where it is: what others have met there is the same.
     """
 
     code: Tensor
@@ -28,6 +53,7 @@ class Part:
     log_weight: Tensor
     log_mass: float
     error: float
+    place: Ellipsoid
 
     @property
     def ess(self) -> float:
@@ -40,7 +66,12 @@ class Part:
 
 
 def weighed(
-    code: Tensor, theta: Tensor, log_joint: Tensor, log_proposal: Tensor, counts: Tensor
+    code: Tensor,
+    theta: Tensor,
+    log_joint: Tensor,
+    log_proposal: Tensor,
+    counts: Tensor,
+    place: Ellipsoid,
 ) -> Part | None:
     """What draws of a proposal say of the part where some of them lie; None if none does.
 
@@ -50,6 +81,7 @@ def weighed(
         log_joint: Their log joint densities, shape (n,), nats.
         log_proposal: Log densities that they were drawn from, shape (n,), nats.
         counts: Which of them lie in the part, shape (n,), bool.
+        place: Where the part is.
     """
     log_w = torch.where(counts, log_joint.double() - log_proposal, -math.inf)
     total = float(log_w.logsumexp(0))
@@ -58,4 +90,4 @@ def weighed(
     log_weight, n = log_w - total, len(log_w)
     spread = math.exp(float((2 * log_weight).logsumexp(0))) - 1 / n  # relative variance of the mean
     error = math.sqrt(max(spread, 0.0))
-    return Part(code, theta, log_joint.double(), log_weight, total - math.log(n), error)
+    return Part(code, theta, log_joint.double(), log_weight, total - math.log(n), error, place)

@@ -14,7 +14,7 @@ from .. import clock
 from ..target.target import Target
 from ..transport.base import Transport
 from .crowd import crowd
-from .parts import Part, weighed
+from .parts import Ellipsoid, Part, weighed
 from .policy import ScreeningPolicy
 from .report import LOST_NATS
 
@@ -331,16 +331,14 @@ class _Search:
         factor, failed = torch.linalg.cholesky_ex(policy.weighing_width**2 * spread + least)
         if bool(failed) or not bool(spread.isfinite().all()):  # all chains stood still
             return None
-        gap = (seen[:, used].double() - centre).mT
-        gap = torch.linalg.solve_triangular(factor, gap, upper=False)
-        d, n = len(centre), policy.weighing_draws
-        inside = gap.square().sum(0) < d + policy.neighbourhood_sds * (2 * d) ** 0.5
+        place = Ellipsoid(centre, factor, used, policy.neighbourhood_sds)
+        d, n, inside = len(centre), policy.weighing_draws, place.holds(seen)
         z = torch.randn(n, d, generator=self.generator, device=summit.device).double()
         log_near = -0.5 * z.square().sum(1) - factor.diagonal().log().sum() - LOG_2PI / 2 * d
         theta = torch.zeros(n, target.dim, dtype=summit.dtype, device=summit.device)
         theta[:, used] = (centre + z @ factor.mT).to(summit.dtype)
         log_joint = target.log_joint(self.codes(n), theta)
-        part = weighed(self.code, theta, log_joint, log_near, self.lost(theta))
+        part = weighed(self.code, theta, log_joint, log_near, self.lost(theta), place)
         if part is None:
             return None
         share = math.exp(min(part.log_mass - self.level, LARGEST))

@@ -1,0 +1,187 @@
+"""Modes that tempering loses: found by other means, weighed, and taken up."""
+
+import math
+
+import pytest
+import torch
+from torch.distributions import Normal
+
+import trjmcmc as trj
+from trjmcmc.pilot.audit import Audit
+from trjmcmc.pilot.crowd import crowd, next_step, systematic
+from trjmcmc.pilot.parts import Ellipsoid, weighed
+from trjmcmc.pilot.screening import BY_CHAINS, missed, screen
+from trjmcmc.transport.normals import gaussian_mixture
+
+NARROW, WIDE = (0.7, 3.0, 0.1), (0.3, -2.0, 1.0)  # weight, centre, standard deviation
+PRIOR = 3.0
+
+
+def target(dim=3):
+    """A narrow mode with most of the mass beside a wide one, and a model without parameters."""
+
+    def log_likelihood(p):
+        parts = [math.log(w) + Normal(m, s).log_prob(p["x"]).sum(-1) for w, m, s in (NARROW, WIDE)]
+        return torch.logaddexp(*parts) - Normal(0.0, PRIOR).log_prob(p["x"]).sum(-1)
+
+    modes = trj.Model("modes", {"x": Normal(torch.zeros(dim), PRIOR)}, log_likelihood)
+    return trj.Target([modes, trj.Model("null", {}, lambda p: torch.tensor(0.0))])
+
+
+def code_of(problem):
+    return problem.space.enumerate()[0]
+
+
+def wide_alone(problem, generator, n=4000):
+    """Draws of the wide mode, its map, and the log evidence that it has."""
+    dim = problem.dim
+    theta = WIDE[1] + WIDE[2] * torch.randn(n, dim, generator=generator)
+    code = code_of(problem).expand(n, -1)
+    pool = trj.draws.Pool(code, theta, problem.log_joint(code, theta))
+    return theta, gaussian_mixture(problem.space, pool, generator, components=1), math.log(WIDE[0])
+
+
+# ---- the crowd --------------------------------------------------------------------------------
+
+
+def test_a_crowd_meets_a_mode_that_few_prior_draws_lie_near(generator):
+    problem = target()
+    theta = crowd(problem, code_of(problem), 20_000, generator)
+    near = ((theta - NARROW[1]).abs() < 5 * NARROW[2]).all(1).double().mean()
+    assert theta.shape == (20_000, 3) and 0.05 < float(near) < 0.99
+
+
+def test_a_crowd_of_one_mode_has_its_moments(generator):
+    model = trj.Model(
+        "m", {"x": Normal(torch.zeros(2), 2.0)}, lambda p: Normal(p["x"], 1.0).log_prob(1.5).sum(-1)
+    )
+    problem = trj.Target([model])
+    theta = crowd(problem, code_of(problem), 20_000, generator)
+    mean, sd = 1.5 * 4 / 5, (4 / 5) ** 0.5
+    assert torch.allclose(theta.mean(0), torch.full((2,), mean), atol=0.05)
+    assert torch.allclose(theta.std(0), torch.full((2,), sd), atol=0.05)
+
+
+def test_a_crowd_is_given_up_in_time_and_where_nothing_is_possible(generator):
+    problem = target()
+    assert crowd(problem, code_of(problem), 1000, generator, deadline=-math.inf) is None
+    nowhere = trj.Target([trj.Model("m", {"x": Normal(0.0, 1.0)}, lambda p: p["x"] * 0 - math.inf)])
+    assert crowd(nowhere, code_of(nowhere), 1000, generator) is None
+
+
+def test_a_crowd_lives_with_impossible_regions(generator):
+    def half(p):
+        return torch.where(p["x"] > 0, -0.5 * p["x"].square(), -math.inf)
+
+    problem = trj.Target([trj.Model("m", {"x": Normal(0.0, 1.0)}, half)])
+    theta = crowd(problem, code_of(problem), 4000, generator)
+    assert bool((theta > 0).all())
+
+
+def test_steps_of_the_temperature_keep_the_share_and_end_at_one():
+    value = -torch.logspace(0, 4, 500)
+    step, weight = next_step(value, 0.0, 0.9)
+    assert 0 < step < 1
+    assert float(weight.mean().square() / weight.square().mean()) == pytest.approx(0.9, abs=1e-3)
+    assert next_step(torch.zeros(10), 0.25, 0.9)[0] == 0.75
+
+
+def test_systematic_draws_are_by_weight(generator):
+    index = systematic(torch.tensor([1.0, 0.0, 3.0, 0.0]).double(), generator)
+    assert index.tolist() in ([0, 2, 2, 2], [2, 2, 2, 2], [0, 0, 2, 2])
+
+
+# ---- parts ------------------------------------------------------------------------------------
+
+
+def test_a_part_has_its_mass_and_its_error(generator):
+    """Half of a standard normal, by draws of one twice as wide: errors as they are stated."""
+    code, z = torch.zeros(1, dtype=torch.long), []
+    one = torch.ones(1, dtype=torch.float64)
+    everywhere = Ellipsoid(0 * one, one[:, None], one.bool(), math.inf)
+    for _ in range(200):
+        theta = 2 * torch.randn(400, 1, generator=generator)
+        log_joint, log_q = Normal(0.0, 1.0).log_prob(theta), Normal(0.0, 2.0).log_prob(theta)
+        part = weighed(
+            code, theta, log_joint[:, 0], log_q[:, 0].double(), theta[:, 0] > 0, everywhere
+        )
+        z.append((part.log_mass - math.log(0.5)) / part.error)
+        assert 50 < part.ess < 400
+    z = torch.tensor(z)
+    assert abs(float(z.mean())) < 4.5 / 200**0.5 + 0.1  # of a logarithm: slightly low
+    assert abs(float(z.std()) - 1) < 4.5 / 400**0.5
+    nothing = theta[:, 0] > 99
+    assert weighed(code, theta, log_joint[:, 0], log_q[:, 0], nothing, everywhere) is None
+
+
+def test_the_screening_gives_the_part_that_a_map_has_lost(generator):
+    problem = target()
+    theta, normals, known = wide_alone(problem, generator)
+    said, part = screen(
+        problem,
+        code_of(problem),
+        known,
+        [lambda: normals],
+        theta[:0],
+        20_000,
+        generator,
+        crowd_seconds=2.0,
+    )
+    assert said.lost and said.share == pytest.approx(NARROW[0] / WIDE[0], rel=0.2)
+    log_prior = float(problem.space.log_prior(code_of(problem)[None])[0])
+    assert abs(part.log_mass - log_prior - math.log(NARROW[0])) < 5 * part.error
+    near = part.theta[part.draw(500, generator)]
+    assert bool(((near - NARROW[1]).abs() < 6 * NARROW[2]).all())
+
+
+def test_chains_give_the_part_that_the_map_does_not_know(generator):
+    problem = target()
+    theta, normals, known = wide_alone(problem, generator)
+    narrow = NARROW[1] + NARROW[2] * torch.randn(20, 3, generator=generator)
+    code = code_of(problem)
+    said, part = missed(problem, code, known, normals, torch.cat([theta, narrow]), generator)
+    assert said.by == BY_CHAINS and said.met == 20 and said.lost
+    assert "20 of 4020 draws of the chains" in said.note and "the map does not know" in said.note
+    assert part is not None and said.share == pytest.approx(NARROW[0] / WIDE[0], rel=0.2)
+    said, part = missed(problem, code, known, normals, theta, generator)
+    assert part is None and not said.lost  # the control: nothing is missing there
+
+
+def test_an_audit_takes_up_a_part(generator):
+    """Evidence, error, ancestors and draws are those of both; a new round drops it."""
+    problem = target()
+    audit = Audit(problem, problem.space.enumerate(), particles=50, moves=5, generator=generator)
+    audit.grow(0)
+    _, normals, known = wide_alone(problem, generator)
+    narrow = NARROW[1] + NARROW[2] * torch.randn(20, 3, generator=generator)
+    _, part = missed(problem, code_of(problem), known, normals, narrow, generator)
+    alone, error, ancestors = audit.log_evidence, audit.std_error, audit.ancestors
+    audit.take_up(part)
+    outside = float(audit.outside[0])  # it may have met some of the narrow mode itself
+    share = 1 - float((alone[0] - audit.log_evidence[0]).exp()) * outside
+    assert float(audit.log_evidence[0]) == pytest.approx(0.0, abs=0.3)
+    assert share == pytest.approx(NARROW[0], abs=0.1)
+    assert float(audit.log_evidence[1]) == pytest.approx(float(alone[1]))
+    assert float(audit.std_error[0]) > 0 and float(error[0]) > 0
+    assert float(audit.ancestors[0]) > float(ancestors[0])
+    drawn, log_joint, _ = audit.draw(torch.zeros(4000, dtype=torch.long))
+    near = ((drawn - NARROW[1]).abs() < 6 * NARROW[2]).all(1)
+    assert abs(float(near.double().mean()) - share) < 5 * (share * (1 - share) / 4000) ** 0.5
+    code = code_of(problem).expand(4000, -1)
+    assert torch.allclose(log_joint, problem.log_joint(code, drawn).double(), atol=1e-3)
+    audit.enlarge(torch.tensor([0]))
+    assert audit.parts == []
+
+
+# ---- whole runs -------------------------------------------------------------------------------
+
+
+@pytest.mark.whole
+@pytest.mark.planned
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_default_run_takes_up_what_it_has_found(seed):
+    result = trj.TRJSampler(target(), seed=seed).run(progress=False)
+    row = result.model_probabilities().loc["null"]
+    assert abs(row["combined"] - 0.5) < 4 * row["combined_se"] < 0.04
+    share = float((result.draws("modes")["x"][:, 0] > 2.0).mean())
+    assert share == pytest.approx(NARROW[0], abs=0.03)
