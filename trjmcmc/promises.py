@@ -32,3 +32,5 @@ RHAT_FLAGGED = 1.1  # R-hat of a parameter above which its model is flagged
 
 RHAT_NO_ERROR = 1.2
 """R-hat above which no error is given: five autocorrelation times tell little of their mean."""
+
+ROUNDING_ERROR = 0.03  # nats of rounding error in a log density that begin to matter

@@ -18,6 +18,7 @@ from ..errors import (
 )
 from ..pilot.report import AuditReport
 from ..pilot.screening import Screening
+from ..promises import ROUNDING_ERROR
 from .doubts import COMMON_PROBABILITY, Doubts
 from .limit import runs_into_limit
 from .probabilities import Probabilities
@@ -28,8 +29,6 @@ Alarm = tuple[str, type[Warning]]
 SHORT_CHAIN = 20  # draws a chain, under which a run that ran out of time says so
 
 MODELS_NAMED = 5  # models in a message
-
-ROUNDING_ERROR = 0.03  # nats of rounding error in a log density that begin to matter
 
 
 def alarms(probabilities: Probabilities, doubts: Doubts, report: RunReport) -> Iterator[Alarm]:

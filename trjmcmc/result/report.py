@@ -70,6 +70,7 @@ class RunReport:
         missed: Where it ended before it was as precise as ``until`` asked: how far it came.
         variational: The fit's own answer and how far off it was, where q(m) was learnt.
         screening: What plain prior draws say of the models that a map has weighed.
+        precision: Why the run took float64 where the precision was left open; empty if it did not.
     """
 
     acceptance: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -88,6 +89,7 @@ class RunReport:
     missed: str = ""
     variational: Variational | None = field(default=None, repr=False)
     screening: tuple[Screening, ...] = field(default=(), repr=False)
+    precision: str = ""
 
     def __str__(self) -> str:
         spent = ", ".join(f"{stage} {s:.1f} s" for stage, s in self.seconds.items())
@@ -99,6 +101,7 @@ class RunReport:
             known = {where: rate[where] for where in ("between", "within") if rate[where] >= 0}
             moves = ", ".join(f"{r:.2%} {where} models" for where, r in known.items())
             lines.append(f"  {name}: accepted {moves}")
+        lines += [f"in float64: {self.precision}"] if self.precision else []
         lines += [str(self.variational)] if self.variational is not None else []
         return "\n".join(lines)
 

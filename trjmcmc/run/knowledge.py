@@ -41,6 +41,8 @@ class Knowledge:
         policy: How runs are planned.
         given_map: Whether the user gave the map, so that it is used as it is.
         make_weights: Gives the distribution over models to learn beside the map, or None.
+        precision: Why the target is in float64 though nobody asked for it, or nothing.
+        spending: What was spent on the same target before, or None.
 
     Attributes:
         trainer: Trains the map.
@@ -61,6 +63,8 @@ class Knowledge:
         policy: Policy,
         given_map: bool,
         make_weights: Callable[[], ModelWeights] | None,
+        precision: str = "",
+        spending: Spending | None = None,
     ) -> None:
         self.target, self.transport, self.strategy = target, transport, strategy
         self.generator, self.policy, self.given_map = generator, policy, given_map
@@ -68,7 +72,8 @@ class Knowledge:
         self.normals: Transport | None = None
         self.audit_report: AuditReport | None = None
         self.variational: Variational | None = None
-        self.spending = Spending()
+        self.precision = precision
+        self.spending = Spending() if spending is None else spending
         self.passed: Pool | None = None
         self._weighing: Weighing | None = None
 

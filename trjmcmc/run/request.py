@@ -27,6 +27,7 @@ class Request:
             :func:`trjmcmc.clock.now`.
         max_evaluations: Most likelihood calls, or None.
         progress: Whether to show bars.
+        refines: Whether the precision was left open, so that float64 may follow.
     """
 
     draws: int | None
@@ -41,6 +42,7 @@ class Request:
     deadline: float
     max_evaluations: int | None
     progress: bool
+    refines: bool = False
 
     @property
     def limited(self) -> bool:

@@ -33,6 +33,7 @@ from .knowledge import Knowledge
 from .loop import Chains, joined, run_chains, warm_up
 from .maps import check_round_trip
 from .moves import plain_kernel
+from .precision import TooCoarse, coarse_numbers
 from .report import result_of, routes_of
 from .request import Request
 from .screening import late_finds, screen_models, screening_seconds
@@ -112,6 +113,10 @@ class Runner:
                 break
             known.trainer.take_up(parts)
             choice = self._choose()
+        if request.refines:
+            assert self.state is not None
+            if why := coarse_numbers(self.target, self.state, known.fitted.audit):
+                raise TooCoarse(why)
         if choice is not None and choice.trainable:
             self.stop.look_back(choice.hoped_seconds, request.error)
         if self._record() is Verdict.RETHINK:
@@ -492,6 +497,7 @@ class Runner:
             out_of_time=chain.stopped == "enough" and self._late,
             missed=self.missed,
             screening=self.screening,
+            precision=self.known.precision,
         )
         spare = 0.0
         if math.isfinite(self._bridge_seconds):

@@ -26,9 +26,11 @@ from ..target.exchangeable import components_of
 from ..target.target import Target
 from ..transport.base import Transport
 from ..weights.base import ModelWeights
+from .budget import Spending
 from .knowledge import Knowledge
 from .maps import default_map, default_weights, matching
 from .policy import Policy
+from .precision import TooCoarse
 from .request import Request, check_counts
 from .runner import Runner
 from .stop import Rule, Stop
@@ -112,22 +114,37 @@ class TRJSampler:
         policy = Policy() if policy is None else policy
         if strategy is None:
             strategy = ThroughTheMap(policy.kernels) if kernel is None else GivenKernel(kernel)
-        self.target = target.to(dtype=dtype, device=device)
+        self._open_precision = dtype is None and target.device.type != "mps"
         self.seed = secrets.randbits(31) if seed is None else int(seed)
+        self._make = transport, strategy, models, policy
+        self._know(target.to(dtype=dtype, device=device))
+
+    def _know(self, target: Target, precision: str = "", spending: Spending | None = None) -> None:
+        """Begin to learn about a target.
+
+        Arguments:
+            target: In the precision and on the device of the runs.
+            precision: Why it was not left in float32, or nothing.
+            spending: What was spent on it before, or None.
+        """
+        transport, strategy, models, policy = self._make
         given_map = transport is not None
+        self.target = target
         if transport is None:
-            transport = default_map(self.target, self.seed, policy.maps)
+            transport = default_map(target, self.seed, policy.maps)
         elif not isinstance(transport, Transport):
-            transport = transport(self.target.space)
-        self.transport = matching(transport, self.target)
+            transport = transport(target.space)
+        self.transport = matching(transport, target)
         self._known = Knowledge(
-            self.target,
+            target,
             self.transport,
             strategy,
-            torch.Generator(self.target.device).manual_seed(self.seed),
+            torch.Generator(target.device).manual_seed(self.seed),
             policy=policy,
             given_map=given_map,
-            make_weights=_weights_maker(self.target, models),
+            make_weights=_weights_maker(target, models),
+            precision=precision,
+            spending=spending,
         )
         self._known.kernel(self.transport)
 
@@ -301,11 +318,42 @@ class TRJSampler:
         """
         if max_seconds is not None and not max_seconds > 0:
             raise ConfigurationError(f"max_seconds: expected a positive number, got {max_seconds}")
-        policy, begun = self.policy, clock.now()
-        deadline = math.inf if max_seconds is None else begun + max_seconds
+        begun, spent = clock.now(), self.account.evaluations
+        settings: dict[str, Any] = {
+            "chains": chains,
+            "warmup": warmup,
+            "thin": thin,
+            "fit": fit,
+            "until": until,
+            "deadline": math.inf if max_seconds is None else begun + max_seconds,
+            "progress": progress,
+        }
+        try:
+            return self._run(draws, max_evaluations=max_evaluations, **settings)
+        except TooCoarse as found:
+            self._go_on_in_float64(str(found))
+        if max_evaluations is not None:
+            max_evaluations -= self.account.evaluations - spent
+        return self._run(draws, max_evaluations=max_evaluations, **settings)
+
+    def _run(
+        self,
+        draws: int | None,
+        *,
+        chains: int | None,
+        warmup: int | None,
+        thin: int,
+        fit: bool | str,
+        until: Mapping[str, float] | Rule | None,
+        deadline: float,
+        max_evaluations: int | None,
+        progress: bool,
+    ) -> Result:
+        """A run in the precision of now; arguments as of :meth:`run`, but for the deadline."""
+        policy, begun, max_seconds = self.policy, clock.now(), math.isfinite(deadline)
         space = copy.deepcopy(self.target.space).cpu()
         stop = Stop(space, until, deadline, policy.stopping)
-        open_length = draws is None and (until is not None or max_seconds is not None)
+        open_length = draws is None and (until is not None or max_seconds)
         if draws is None and not open_length:
             draws = 1000
         most_chains = chains
@@ -334,8 +382,21 @@ class TRJSampler:
             deadline=deadline,
             max_evaluations=max_evaluations,
             progress=progress,
+            refines=self._refines,
         )
         return Runner(self._known, request, stop, self.seed).run()
+
+    @property
+    def _refines(self) -> bool:
+        """Whether float64 may follow: nobody has stated a precision, given a kernel, or trained."""
+        known = self._known
+        untouched = known.trace is None and known.strategy.chooses
+        return self._open_precision and untouched and self.target.dtype == torch.float32
+
+    def _go_on_in_float64(self, why: str) -> None:
+        """Begin anew with float64 numbers; what is known of evaluations stays."""
+        finer = self.target.to(dtype=torch.float64)
+        self._know(finer, f"float32 does not resolve {why}", self._known.spending)
 
     def _chains(self, most: int) -> int:
         """Fewer chains where each holds a sum over components as large as the data."""
