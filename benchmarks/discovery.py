@@ -60,9 +60,9 @@ def basins(mixture: Mixture, prior_sd: float, number: int) -> float:
     return float(counts.min()) / SIMULATED
 
 
-def run(number: int, max_seconds: float | None) -> dict[str, Any]:
+def run(number: int, max_seconds: float | None, threads: int = 1) -> dict[str, Any]:
     """One default run: its worst answer, and what it said."""
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
     mixture, prior_sd = instance(number)
     stated = against_null(mixture, prior_sd)
     row: dict[str, Any] = {
@@ -122,12 +122,18 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--max-seconds", type=float, default=None)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1, help="of each worker")
     parser.add_argument("--output", type=Path, default=Path("output"))
     options = parser.parse_args()
     numbers = range(options.first, options.first + options.instances)
     rows = []
     with ProcessPoolExecutor(options.workers) as pool:
-        for row in pool.map(run, numbers, [options.max_seconds] * len(numbers)):
+        for row in pool.map(
+            run,
+            numbers,
+            [options.max_seconds] * len(numbers),
+            [options.threads] * len(numbers),
+        ):
             rows.append(row)
             print(json.dumps(row), flush=True)
     found = pd.DataFrame(rows)

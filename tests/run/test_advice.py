@@ -179,27 +179,27 @@ ADVICE = {
     ),
     "float64": (
         r"log densities of size 1e\+06 lose digits .*use dtype=torch.float64",
-        lambda: run(large(1e6), **MOVES),
+        lambda: run(large(1e6), dtype=torch.float32, **MOVES),
         lambda: run(large(1e6), dtype=double, **MOVES),
     ),
     "no constants": (
         r"leave constants out of the log-likelihood",
-        lambda: run(large(1e6), **MOVES),
+        lambda: run(large(1e6), dtype=torch.float32, **MOVES),
         lambda: run(large(0.0), **MOVES),
     ),
     "finer numbers": (
         r"rounding decides: .*use dtype=torch.float64",
-        lambda: run(date(torch.float32), **MOVES),
+        lambda: run(date(torch.float32), dtype=torch.float32, **MOVES),
         lambda: run(date(double), dtype=double, **MOVES),
     ),
     "an offset": (
         r"or state it as an offset from 55000",
-        lambda: run(date(torch.float32, width=1e4), **MOVES),
+        lambda: run(date(torch.float32, width=1e4), dtype=torch.float32, **MOVES),
         lambda: run(date(torch.float32, since=55000.0, width=1e4), **MOVES),
     ),
     "a narrower prior": (
         r"or give it a prior much narrower than .*e\+0",
-        lambda: run(date(torch.float32, since=55000.0, uniform=True), **MOVES),
+        lambda: run(date(torch.float32, since=55000.0, uniform=True), dtype=torch.float32, **MOVES),
         lambda: run(date(torch.float32, since=55000.0, width=100.0, uniform=True), **MOVES),
     ),
     "-inf": (

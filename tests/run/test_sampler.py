@@ -718,7 +718,7 @@ def test_rounding_that_matters_is_announced():
     models = [
         trj.Model(n, {"mu": Normal(0.0, s)}, log_likelihood) for n, s in (("a", 1.0), ("b", 3.0))
     ]
-    sampler = trj.TRJSampler(trj.Target(models), seed=1)
+    sampler = trj.TRJSampler(trj.Target(models), seed=1, dtype=torch.float32)
     sampler.fit(steps=20, particles=200, progress=False)
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")

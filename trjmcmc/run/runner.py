@@ -128,8 +128,8 @@ class Runner:
             self.stop.reset()
             self._record()
         for again in range(self.policy.screening.reopenings + 1):
-            parts = self._late_finds(self.seed + again)
-            if choice is None or not parts or not self._may_reopen(again):
+            parts = [] if choice is None else self._late_finds(self.seed + again)
+            if not parts or not self._may_reopen(again):
                 break
             known.trainer.take_up(parts)
             choice = self._choose()

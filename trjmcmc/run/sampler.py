@@ -60,7 +60,9 @@ class TRJSampler:
             ``fit=False`` the same seed, device and versions give identical draws (unless an
             audit had to end after its two minutes); ``fit="auto"`` chooses by measured times.
         device: Where to compute, e.g. ``"cuda"``; tensors inside your likelihood must be there.
-        dtype: ``torch.float32`` (default, as torch's) or ``torch.float64``.
+        dtype: ``torch.float32`` or ``torch.float64``. If omitted the target's; where that was left
+            open too, float32, and a run whose posterior it does not resolve begins anew in
+            float64 (``report.precision`` says why).
         strategy: How the map is fitted and a kernel made of it, in place of ``kernel``; for those
             who write another kind of sampler.
         policy: How runs are planned, a :class:`~trjmcmc.run.policy.Policy`; for experts. No
@@ -114,7 +116,7 @@ class TRJSampler:
         policy = Policy() if policy is None else policy
         if strategy is None:
             strategy = ThroughTheMap(policy.kernels) if kernel is None else GivenKernel(kernel)
-        self._open_precision = dtype is None and target.device.type != "mps"
+        self._open_precision = dtype is None and target.is_precision_open
         self.seed = secrets.randbits(31) if seed is None else int(seed)
         self._make = transport, strategy, models, policy
         self._know(target.to(dtype=dtype, device=device))
@@ -391,7 +393,8 @@ class TRJSampler:
         """Whether float64 may follow: nobody has stated a precision, given a kernel, or trained."""
         known = self._known
         untouched = known.trace is None and known.strategy.chooses
-        return self._open_precision and untouched and self.target.dtype == torch.float32
+        single = self.target.dtype == torch.float32 and self.target.device.type != "mps"
+        return self._open_precision and untouched and single
 
     def _go_on_in_float64(self, why: str) -> None:
         """Begin anew with float64 numbers; what is known of evaluations stays."""

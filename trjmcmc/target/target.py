@@ -56,8 +56,8 @@ class Target(Counted):
         surrogate: Large form only, as in :class:`Model`.
         vectorized: Large form only, as in :class:`Model`.
         truth: Known answers, if any.
-        dtype: Precision that parameters reach the likelihood in, torch's default if omitted;
-            state it where the likelihood holds data of another.
+        dtype: Precision that parameters reach the likelihood in, torch's default if omitted, and
+            then open to runs; state it where the likelihood holds data of another.
         device: Where parameters live, the CPU if omitted; the likelihood's data must be there.
 
     Attributes:
@@ -107,6 +107,7 @@ class Target(Counted):
     ) -> None:
         self.truth = truth
         self.dtype = dtype or torch.get_default_dtype()
+        self.is_precision_open = dtype is None
         self.device = torch.device(device or "cpu")
         # prior draws that find out shapes come from the global generator: leave it as it was
         with seeded(0, self.device), torch.no_grad():
@@ -152,6 +153,7 @@ class Target(Counted):
         """
         new = copy.copy(self)
         new.dtype = dtype or self.dtype
+        new.is_precision_open = self.is_precision_open and dtype is None
         new.device = torch.device(device or self.device)
         if (new.dtype, new.device) == (self.dtype, self.device):
             return self
