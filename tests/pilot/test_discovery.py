@@ -10,7 +10,8 @@ import trjmcmc as trj
 from trjmcmc.pilot.audit import Audit
 from trjmcmc.pilot.crowd import crowd, next_step, systematic
 from trjmcmc.pilot.parts import Ellipsoid, weighed
-from trjmcmc.pilot.screening import BY_CHAINS, missed, screen
+from trjmcmc.pilot.screening import BY_CHAINS, Screening, missed, screen
+from trjmcmc.result.report import RunReport
 from trjmcmc.transport.normals import gaussian_mixture
 
 NARROW, WIDE = (0.7, 3.0, 0.1), (0.3, -2.0, 1.0)  # weight, centre, standard deviation
@@ -132,6 +133,16 @@ def test_the_screening_gives_the_part_that_a_map_has_lost(generator):
     assert abs(part.log_mass - log_prior - math.log(NARROW[0])) < 5 * part.error
     near = part.theta[part.draw(500, generator)]
     assert bool(((near - NARROW[1]).abs() < 6 * NARROW[2]).all())
+
+
+def test_what_could_have_been_missed_is_a_number(generator):
+    """Basins that hold as much as the limit are missed by one search in twenty."""
+    assert Screening("m", 30_000, 0, 0.0).limit == pytest.approx(1e-4)
+    assert math.isnan(Screening("m", 30_000, 0, 0.0, by=BY_CHAINS).limit)
+    met = torch.rand(2000, 3000, generator=generator).amin(1) < 1e-3
+    assert abs(float(met.double().mean()) - 0.95) < 5 * (0.05 * 0.95 / 2000) ** 0.5
+    report = RunReport(screening=(Screening("m", 30_000, 0, 0.0),))
+    assert "basins hold 1.0e-04 of a prior or more would have been met with 95 %" in str(report)
 
 
 def test_chains_give_the_part_that_the_map_does_not_know(generator):

@@ -59,6 +59,15 @@ class Screening:
     by: str = BY_PRIOR
 
     @property
+    def limit(self) -> float:
+        """Share of the prior from which a mode's basin would have been met with 95 %.
+
+        Of n draws that meet nothing: exp(-3) is the probability that all miss a share of 3/n. NaN
+        of chains, which are no independent draws.
+        """
+        return 3 / self.draws if self.by == BY_PRIOR and self.draws else math.nan
+
+    @property
     def lost(self) -> bool:
         """Whether a part of the posterior that matters is missing from the maps."""
         return not self.share <= LOST_SHARE

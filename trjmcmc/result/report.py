@@ -97,6 +97,11 @@ class RunReport:
             f"{self.steps} steps, {self.evaluations:,} likelihoods, {self.gradients:,} of them "
             f"with gradients; {spent}"
         ]
+        if limits := [s.limit for s in self.screening if s.limit == s.limit]:
+            lines.append(
+                f"  modes whose basins hold {max(limits):.1e} of a prior or more would have been "
+                "met with 95 %"
+            )
         for name, rate in self.acceptance.items():
             known = {where: rate[where] for where in ("between", "within") if rate[where] >= 0}
             moves = ", ".join(f"{r:.2%} {where} models" for where, r in known.items())

@@ -374,6 +374,7 @@ class ScreeningBudget(Checked):
         most_without_gradients: Most prior draws a model where they can't climb.
         crowd_share: Of that time, for a tempered population; the rest for prior draws.
         reopenings: Times that a run takes up what they have found, and chooses its moves anew.
+        late_reopenings: Times that it does so after sampling, for what its chains have met.
         climbs: How they climb.
     """
 
@@ -387,6 +388,7 @@ class ScreeningBudget(Checked):
     most_without_gradients: int = 2048
     crowd_share: float = 0.6
     reopenings: int = 4
+    late_reopenings: int = 1
     climbs: ScreeningPolicy = field(default_factory=ScreeningPolicy)
 
 

@@ -109,7 +109,9 @@ class Runner:
             self._warm_up(left)
         for again in range(self.policy.screening.reopenings + 1):
             parts = self._screen(self.seed + again)
-            if choice is None or not parts or not self._may_reopen(again):
+            if choice is None or not parts or again == self.policy.screening.reopenings:
+                break
+            if not self._may_reopen():
                 break
             known.trainer.take_up(parts)
             choice = self._choose()
@@ -127,9 +129,11 @@ class Runner:
             self._warm_up_chosen(self.chooser.after_all(self.state, later), None)
             self.stop.reset()
             self._record()
-        for again in range(self.policy.screening.reopenings + 1):
+        for again in range(self.policy.screening.late_reopenings + 1):
             parts = [] if choice is None else self._late_finds(self.seed + again)
-            if not parts or not self._may_reopen(again):
+            if not parts or again == self.policy.screening.late_reopenings:
+                break
+            if not self._may_reopen():
                 break
             known.trainer.take_up(parts)
             choice = self._choose()
@@ -157,9 +161,9 @@ class Runner:
         self.screening = known_before + tuple(said for said, _ in found if said.lost)
         return [part for said, part in found if said.lost and part is not None]
 
-    def _may_reopen(self, times: int) -> bool:
+    def _may_reopen(self) -> bool:
         """Whether lost parts can be taken up, and there is time to choose anew."""
-        if self.known.fitted.audit is None or times == self.policy.screening.reopenings:
+        if self.known.fitted.audit is None:
             return False
         return self.chooser is not None and clock.now() < self.chooser.adapt_by
 
