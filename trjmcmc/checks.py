@@ -9,6 +9,8 @@ from typing import Any
 from .errors import ConfigurationError
 
 MAY_BE_ZERO = {
+    "reopenings",
+    "late_reopenings",
     "rounds",
     "fits",
     "most_mends",

@@ -130,10 +130,10 @@ class Runner:
             self.stop.reset()
             self._record()
         for again in range(self.policy.screening.late_reopenings + 1):
-            parts = [] if choice is None else self._late_finds(self.seed + again)
-            if not parts or again == self.policy.screening.late_reopenings:
+            if choice is None or not self._may_reopen():
                 break
-            if not self._may_reopen():
+            parts = self._late_finds(self.seed + again)
+            if not parts or again == self.policy.screening.late_reopenings:
                 break
             known.trainer.take_up(parts)
             choice = self._choose()

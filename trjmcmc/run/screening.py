@@ -104,7 +104,9 @@ def late_finds(
     for label, mass in known.weighing().log_mass.items():
         model = target.space.code_of(label)
         mine = theta[(code == model).all(-1)]
-        if not len(mine) or not bool(target.space.active(model[None]).any()):
+        if len(mine) < policy.late_share * len(theta) or not bool(
+            target.space.active(model[None]).any()
+        ):
             continue
         mine = mine[:: -(-len(mine) // policy.climbs.crowd.looked_at)].to(target.device)
         log_evidence = mass.value - float(target.space.log_prior(model[None])[0])
