@@ -10,8 +10,10 @@ from functools import cache
 import torch
 
 from .. import clock
+from ..arviz_bridge import split_rhat
 from ..draws import Draws, Pool
 from ..errors import TRJError
+from ..estimate.precision import features
 from ..pilot.parts import Part
 from ..pilot.screening import Screening, missed, screen
 from ..transport.base import Transport
@@ -90,6 +92,8 @@ def late_finds(
 ) -> tuple[tuple[Screening, Part | None], ...]:
     """What the draws of a run say of the map of each model that was weighed.
 
+    Nothing where chains have mixed: they know the posterior then, and a poor map costs time alone.
+
     Arguments:
         known: What is known of the target.
         draws: The run's.
@@ -97,6 +101,10 @@ def late_finds(
     """
     target, policy = known.target, known.policy.screening
     if not known.fitted.few or not math.isinf(known.spending.account.limit):
+        return ()
+    seen = features(target.space, draws.code).unbind(-1)
+    rhats = [split_rhat(x.numpy()) for x in (draws.log_joint, *seen)]
+    if not any(r > policy.late_rhat for r in rhats):
         return ()
     generator = torch.Generator(target.device).manual_seed(seed)
     code, theta = draws.code.flatten(0, 1), draws.theta.flatten(0, 1)
