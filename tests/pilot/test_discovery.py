@@ -163,9 +163,10 @@ def test_an_audit_takes_up_a_part(generator):
     problem = target()
     audit = Audit(problem, problem.space.enumerate(), particles=50, moves=5, generator=generator)
     audit.grow(0)
-    _, normals, known = wide_alone(problem, generator)
+    theta, normals, known = wide_alone(problem, generator)
     narrow = NARROW[1] + NARROW[2] * torch.randn(20, 3, generator=generator)
-    _, part = missed(problem, code_of(problem), known, normals, narrow, generator)
+    seen = torch.cat([theta, narrow])
+    _, part = missed(problem, code_of(problem), known, normals, seen, generator)
     alone, error, ancestors = audit.log_evidence, audit.std_error, audit.ancestors
     audit.take_up(part)
     outside = float(audit.outside[0])  # it may have met some of the narrow mode itself

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -163,6 +163,8 @@ def missed(
 ) -> tuple[Screening, Part | None]:
     """Posterior mass that chains have met in a run and that its map does not know.
 
+    Chains that have their share of it know it: a poor map costs time alone.
+
     Arguments:
         target: The target.
         code: One model, shape (L,).
@@ -174,6 +176,7 @@ def missed(
     """
     (label,) = target.space.label(code[None])
     level = log_evidence + float(target.space.log_prior(code[None])[0])
+    policy = replace(policy, known_fraction=policy.late_fraction)
     search = _Search(target, code, level, [lambda: transport], generator, policy)
     lost = search.lost(theta)
     if not bool(lost.any()):
@@ -181,7 +184,7 @@ def missed(
     height = target.log_joint(search.codes(len(theta)), theta)
     summit = theta[torch.where(lost, height, -math.inf).argmax()]
     scale = theta.std(0).nan_to_num(1.0).clamp(min=LEAST_SCALE)
-    part = search.part_about(summit, scale, theta[:0])
+    part = search.part_about(summit, scale, theta)
     share = 0.0 if part is None else math.exp(min(part.log_mass - level, LARGEST))
     met = int(lost.sum())
     return Screening(label, len(theta), met, share, search.words(summit), BY_CHAINS), part

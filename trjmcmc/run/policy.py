@@ -375,8 +375,7 @@ class ScreeningBudget(Checked):
         crowd_share: Of that time, for a tempered population; the rest for prior draws.
         reopenings: Times that a run takes up what they have found, and chooses its moves anew.
         late_reopenings: Times that it does so after sampling, for what its chains have met.
-        late_rhat: Split R-hat of the log joint, or of an indicator, from which it does.
-        late_share: Of the draws, from which a model is looked at then.
+        late_share: Share of all the posterior, by the run's draws, from which a part is worth it.
         climbs: How they climb.
     """
 
@@ -391,8 +390,7 @@ class ScreeningBudget(Checked):
     crowd_share: float = 0.6
     reopenings: int = 4
     late_reopenings: int = 1
-    late_rhat: float = 1.05
-    late_share: float = 0.01
+    late_share: float = 0.05
     climbs: ScreeningPolicy = field(default_factory=ScreeningPolicy)
 
 

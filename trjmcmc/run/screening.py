@@ -10,10 +10,8 @@ from functools import cache
 import torch
 
 from .. import clock
-from ..arviz_bridge import split_rhat
 from ..draws import Draws, Pool
 from ..errors import TRJError
-from ..estimate.precision import features
 from ..pilot.parts import Part
 from ..pilot.screening import Screening, missed, screen
 from ..transport.base import Transport
@@ -92,8 +90,6 @@ def late_finds(
 ) -> tuple[tuple[Screening, Part | None], ...]:
     """What the draws of a run say of the map of each model that was weighed.
 
-    Nothing where chains have mixed: they know the posterior then, and a poor map costs time alone.
-
     Arguments:
         known: What is known of the target.
         draws: The run's.
@@ -102,34 +98,29 @@ def late_finds(
     target, policy = known.target, known.policy.screening
     if not known.fitted.few or not math.isinf(known.spending.account.limit):
         return ()
-    seen = features(target.space, draws.code).unbind(-1)
-    rhats = [split_rhat(x.numpy()) for x in (draws.log_joint, *seen)]
-    if not any(r > policy.late_rhat for r in rhats):
-        return ()
     generator = torch.Generator(target.device).manual_seed(seed)
     code, theta = draws.code.flatten(0, 1), draws.theta.flatten(0, 1)
     found = []
     for label, mass in known.weighing().log_mass.items():
         model = target.space.code_of(label)
         mine = theta[(code == model).all(-1)]
-        if len(mine) < policy.late_share * len(theta) or not bool(
-            target.space.active(model[None]).any()
-        ):
+        if not len(mine) or not bool(target.space.active(model[None]).any()):
             continue
+        probability = len(mine) / len(theta)
         mine = mine[:: -(-len(mine) // policy.climbs.crowd.looked_at)].to(target.device)
         log_evidence = mass.value - float(target.space.log_prior(model[None])[0])
         with suppress(TRJError):
-            found.append(
-                missed(
-                    target,
-                    model.to(target.device),
-                    log_evidence,
-                    known.map,
-                    mine,
-                    generator,
-                    policy.climbs,
-                )
+            said, part = missed(
+                target,
+                model.to(target.device),
+                log_evidence,
+                known.map,
+                mine,
+                generator,
+                policy.climbs,
             )
+            if said.share * probability >= policy.late_share:
+                found.append((said, part))
     return tuple(found)
 
 
