@@ -176,6 +176,7 @@ def test_a_space_of_one_model_by_construction():
     assert result.inclusion_probabilities()["probability"].tolist() == [1, 1]
 
 
+@pytest.mark.planned  # a smaller map would need more draws
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # it is a short run
 def test_a_second_fit_goes_on_without_new_evaluations():
     """Map and audit are kept, draws of the warm-up join in: only weighing calls the likelihood."""
@@ -185,7 +186,7 @@ def test_a_second_fit_goes_on_without_new_evaluations():
     result = sampler.run(20, chains=64, progress=False)
     before = sampler.target.evaluations
     sampler.fit(steps=20, progress=False)
-    assert (sampler.target.evaluations - before) % FIRST_DRAWS == 0
+    assert sampler.target.evaluations - before == 3 * FIRST_DRAWS
     assert torch.equal(sampler.transport.outer.loc, loc)
     sampler.fit(steps=20, pilot=result, progress=False)
     assert sampler.audit_report.mended == 0

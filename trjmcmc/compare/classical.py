@@ -47,7 +47,6 @@ WALKS = 4  # random walks between two jumps of a classical sampler
 
 SWITCH_SCALE = 10.0  # of the saturated space: N(0, 100), as in Brooks et al. and Davies et al.
 
-
 Fit = Mapping[str, Any]  # arguments of a training: its policy, and a deadline
 
 DEPTH, WIDTH = 8, 256  # of the maps that are trained without pilot draws

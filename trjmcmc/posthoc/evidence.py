@@ -17,7 +17,7 @@ from ..draws import Draws, Pool
 from ..errors import ConfigurationError, DisagreementWarning, TargetError, warn_user
 from ..estimate.agreement import Clash, clashes
 from ..estimate.estimate import Estimate
-from ..estimate.importance import MOST_DRAWS, enough_weights, log_mean_weight, log_weights, pareto_k
+from ..estimate.importance import enough_weights, log_mean_weight, log_weights, pareto_k
 from ..estimate.routes import through_the_map
 from ..fit.objective import ForwardKL
 from ..fit.standardise import moments
@@ -194,7 +194,7 @@ def evidence(
     early = rows_of(chains, n, slice(0, half))
     pool = Pool(code[early], theta[early], torch.zeros(len(early), dtype=torch.float64))
     transport = _best_map(target, pool, steps, generator, progress)
-    log_w = enough_weights(target, transport, code[0], generator, most=MOST_DRAWS)
+    log_w = enough_weights(target, transport, code[0], generator)
     record = Draws(
         code[late].reshape(chains, -1, 1),
         theta[late].reshape(chains, n - half, -1),

@@ -17,6 +17,7 @@ from typing import Any
 import pandas as pd
 
 from ..checks import Checked
+from ..estimate.importance import FIRST_DRAWS, MOST_DRAWS
 from ..fit.policy import TrainerPolicy
 from ..pilot.policy import ScreeningPolicy
 
@@ -405,9 +406,9 @@ class WeighingPolicy(Checked):
         most_of_many: The same of each visited model of many.
     """
 
-    most_draws: int = 65_536
-    most_of_normals: int = 4096
-    most_of_many: int = 8192
+    most_draws: int = MOST_DRAWS
+    most_of_normals: int = FIRST_DRAWS
+    most_of_many: int = 2 * FIRST_DRAWS
 
 
 @dataclass(frozen=True)
