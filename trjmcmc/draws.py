@@ -50,6 +50,14 @@ class Draws:
         n = self.n_chains * self.n_draws
         return self.code.reshape(n, -1), self.theta.reshape(n, self.theta.shape[2])
 
+    def some(self, chains: int, draws: int) -> Draws:
+        """Evenly spaced chains, and evenly spaced draws of these, up to so many."""
+        few, every = -(-self.n_chains // chains), -(-self.n_draws // draws)
+        code, theta, log_joint = (
+            x[::few, ::every] for x in (self.code, self.theta, self.log_joint)
+        )
+        return Draws(code, theta, log_joint, self.thin * every)
+
     def second_half(self, most: int, device: torch.device) -> Pool:
         """Later draws to train on, evenly thinned.
 
@@ -111,6 +119,11 @@ class Recorder:
         self._theta[self.kept].copy_(theta)
         self._log_joint[self.kept].copy_(log_joint)
         self.kept += 1
+
+    def so_far(self) -> Draws:
+        """The draws so far; they share memory with the record."""
+        theta = self._theta[: self.kept].transpose(0, 1)
+        return Draws(self.code.transpose(0, 1), theta, self.log_joint.T, self.thin)
 
     def _halve(self) -> None:
         half = self.kept // 2

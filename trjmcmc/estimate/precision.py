@@ -56,11 +56,14 @@ class Progress(NamedTuple):
         time: Largest autocorrelation time of an indicator, or the log joint, in kept draws.
         log_error: Largest standard error of the log Bayes factor of a model of more than one
             percent to the most probable one; 0 where there is none.
+        rhat: Largest R-hat of a model, the log joint or a parameter; NaN where it was not asked
+            for.
     """
 
     error: float
     time: float
     log_error: float = 0.0
+    rhat: float = math.nan
 
     def of(self, kind: str) -> float:
         """The error of a kind: ``"probability"`` or ``"log_bayes_factor"``."""
@@ -76,12 +79,12 @@ def progress_of(space: Space, code: Tensor, log_joint: Tensor | None = None) -> 
         log_joint: Shape (draw, chain): chains have to forget where they were inside models too.
     """
     seen = features(space, code)
-    if space.size == 1:
-        return Progress(0.0, 1.0)
     found = [mean_error(seen[..., f].T.numpy()) for f in range(seen.shape[-1])]
     known = [(error, seen[..., 0].numel() / ess) for error, ess in found if not math.isnan(error)]
     ess = math.nan if log_joint is None else mean_error(log_joint.double().T.numpy())[1]
     memory = 1.0 if math.isnan(ess) else code[..., 0].numel() / ess
+    if space.size == 1:
+        return Progress(0.0, memory)
     if not known:  # one model throughout: the rule of three, a draw in twenty counted
         bound = min(1.0, 3 * FORGOTTEN / code[..., 0].numel())
         return Progress(bound, memory, 0.0 if bound < COMMON else math.inf)

@@ -11,6 +11,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from ..draws import Draws
 from ..estimate.convergence import effective_draws, rank_rhats
 from ..space.base import Space
 from .indicator import MODELS_SHOWN, Mask, ModelIndicator
@@ -28,6 +29,10 @@ QUICK_NUMBERS = 1_000_000  # numbers that a quick table takes R-hat of, all quan
 QUICK_CHAINS, QUICK_DRAWS = 128, 100  # chains, and draws a chain, of a quick table at most
 
 QUICK_LEAST_DRAWS = 20  # draws a chain of a quick table at least
+
+WATCHED_CHAINS = 32  # chains by which a run watches R-hat; of fewer draws it would look lower
+
+WATCHED_NUMBERS = 500_000  # numbers of all quantities together that it takes for that
 
 Array = NDArray[np.float64]
 
@@ -52,6 +57,18 @@ class Part:
     def share(self) -> float:
         """Share of the draws."""
         return float(self.inside.mean())
+
+
+def worst_rhat(space: Space, draws: Draws) -> float:
+    """The largest R-hat of all that some chains pass; NaN where nothing has changed.
+
+    Arguments:
+        space: The space, on the CPU.
+        draws: The record of a run so far.
+    """
+    few = draws.some(WATCHED_CHAINS, draws.n_draws)
+    convergence = Convergence(ModelIndicator(space, few), [""] * draws.theta.shape[2])
+    return convergence.worst(WATCHED_NUMBERS)
 
 
 class Convergence:
@@ -90,6 +107,19 @@ class Convergence:
         columns = ["rhat", "ess_bulk", "ess_tail", "share"]
         multi = pd.MultiIndex.from_tuples(index, names=["model", "quantity"])
         return pd.DataFrame(rows, columns=columns, index=multi)
+
+    def worst(self, numbers: int) -> float:
+        """The largest R-hat; NaN where nothing has changed.
+
+        Arguments:
+            numbers: Of all quantities together, to take at most, about.
+        """
+        quantities = 1 + len(self.labels) + self.draws.theta.shape[2]
+        each = numbers / (quantities * self.draws.n_chains)
+        step = max(1, int(self.draws.n_draws / max(each, QUICK_DRAWS)))
+        parts = self.parts(slice(None), step)
+        found = np.concatenate([rank_rhats(part.x, part.inside) for part in parts])
+        return float(np.nanmax(found, initial=-math.inf)) if (found == found).any() else math.nan
 
     def _few(self) -> NDArray[np.intp]:
         """Chains of a quick table, of independent starts."""

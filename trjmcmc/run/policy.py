@@ -350,6 +350,7 @@ class StoppingPolicy(Checked):
         message_seconds: Seconds between messages of a progress bar.
         least_growth: Relative length of a run at the next look at its precision, at least.
         most_growth: The same, at most.
+        rhat_share: Of the time, for R-hat that a progress bar shows.
     """
 
     look_back_seconds: float = 10.0
@@ -357,6 +358,7 @@ class StoppingPolicy(Checked):
     message_seconds: float = 0.5
     least_growth: float = 1.05
     most_growth: float = 1.5
+    rhat_share: float = 0.02
 
 
 @dataclass(frozen=True)

@@ -141,8 +141,7 @@ class Runner:
             self._record()
         self.stage = "the summing up"
         assert self.chain is not None
-        record = self.chain.draws
-        self.missed = self.stop.missed(record.code.transpose(0, 1), record.log_joint.T)
+        self.missed = self.stop.missed(self.chain.draws)
 
     def _screen(self, seed: int) -> list[Part]:
         """Look for what map and chains have lost; the parts that matter."""

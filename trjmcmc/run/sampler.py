@@ -17,6 +17,7 @@ from ..fit.objective import Objective
 from ..fit.trace import FitTrace
 from ..kernel.base import Kernel
 from ..pilot.report import AuditReport
+from ..promises import PLAIN_RUN, PLAIN_RUN_SECONDS
 from ..result.alarms import warn_of_coverage
 from ..result.result import Result
 from ..result.variational import Variational
@@ -276,8 +277,11 @@ class TRJSampler:
         identical seeds.
 
         Arguments:
-            draws: Kept draws a chain; 1000, or if there is ``until`` or ``max_seconds`` as many
-                as these allow. Beside ``until`` the most that are made.
+            draws: Kept draws a chain. If omitted as many as ``until`` or ``max_seconds`` allow
+                (1000 with ``max_evaluations``), and without any of them until the run is done:
+                a standard error of .01 or less of every model's probability, twenty
+                autocorrelation times, R-hat of models, log joint and parameters below 1.01; or
+                ten minutes. Beside ``until`` the most that are made.
             chains: Chains, advanced together. If omitted 256, or 512 if the number of draws is
                 open, and then more where ``fit="auto"`` finds that a step of many costs little
                 more than one of few.
@@ -293,7 +297,8 @@ class TRJSampler:
                 probability (in a space of more than 64 models every unit's) is as small;
                 ``{"log_bayes_factor": 0.05}``: that of the log Bayes factor, in nats, of every
                 model of more than one percent to the most probable one (by the visits; 2 to 64
-                models). Of both, when both are reached. Or a function of the
+                models); ``{"rhat": 1.01}``: rank-normalised split R-hat of models, log joint and
+                parameters. Of several, when all are reached. Or a function of the
                 :class:`~trjmcmc.draws.Recorder` that says after each draw whether to stop, see
                 :class:`~trjmcmc.run.stop.Stop`.
             max_seconds: Wall time after which to stop, all stages included, pilot run, audit and
@@ -321,6 +326,8 @@ class TRJSampler:
         if max_seconds is not None and not max_seconds > 0:
             raise ConfigurationError(f"max_seconds: expected a positive number, got {max_seconds}")
         begun, spent = clock.now(), self.account.evaluations
+        if draws is None and until is None and max_seconds is None and max_evaluations is None:
+            until, max_seconds = PLAIN_RUN, PLAIN_RUN_SECONDS
         settings: dict[str, Any] = {
             "chains": chains,
             "warmup": warmup,
@@ -352,10 +359,10 @@ class TRJSampler:
         progress: bool,
     ) -> Result:
         """A run in the precision of now; arguments as of :meth:`run`, but for the deadline."""
-        policy, begun, max_seconds = self.policy, clock.now(), math.isfinite(deadline)
+        policy, begun = self.policy, clock.now()
         space = copy.deepcopy(self.target.space).cpu()
         stop = Stop(space, until, deadline, policy.stopping)
-        open_length = draws is None and (until is not None or max_seconds)
+        open_length = draws is None and (until is not None or math.isfinite(deadline))
         if draws is None and not open_length:
             draws = 1000
         most_chains = chains

@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable, Mapping
 from enum import Enum
 
-from torch import Tensor
-
 from .. import clock
-from ..draws import Recorder
+from ..draws import Draws, Recorder
 from ..errors import ConfigurationError
 from ..estimate.precision import FORGOTTEN, LEAST_DRAWS, Progress, progress_of
 from ..promises import MODELS_ONE_BY_ONE
+from ..result.convergence import worst_rhat
 from ..space.base import Space
 from .policy import StoppingPolicy
 
@@ -41,6 +40,8 @@ Rule = Callable[[Recorder], bool]
 # standard error of a probability of one half, over that of each kind (delta method)
 KINDS = {"probability": 1.0, "log_bayes_factor": 0.25}
 
+RHAT = "rhat"
+
 
 class Stop:
     """Says when a run may stop: it is precise enough, or its time is up.
@@ -54,9 +55,10 @@ class Stop:
         until: ``{"probability": error}``: the standard error that every model's probability
             (in a space of more than 64 models every unit's) must reach;
             ``{"log_bayes_factor": error}``: in nats, of every model of more than one percent to
-            the most probable one. Of several all. Or a rule of your own: a function that gets
-            the :class:`~trjmcmc.draws.Recorder` after each kept draw and says whether the run
-            has what it is for.
+            the most probable one; ``{"rhat": limit}``: rank-normalised split R-hat of models,
+            log joint and parameters. Of several all. Or a rule of your own: a function that
+            gets the :class:`~trjmcmc.draws.Recorder` after each kept draw and says whether the
+            run has what it is for.
         deadline: Time by :func:`trjmcmc.clock.now` at which to stop in any case.
         policy: When precision is looked at.
 
@@ -96,11 +98,19 @@ class Stop:
         self._next = LEAST_DRAWS
         self._begun, self._length_to_go, self._said = clock.now(), math.inf, 0.0
         self._look_back: tuple[float, float, float] | None = None
+        self._rhat, self._rhat_due = math.nan, -math.inf
 
     @property
     def error(self) -> float | None:
         """Standard error of a probability that is wanted, if any; see :data:`KINDS`."""
-        return min((KINDS[kind] * e for kind, e in self.until.items()), default=None)
+        errors = [KINDS[kind] * e for kind, e in self.until.items() if kind in KINDS]
+        return min(errors, default=None)
+
+    @property
+    def times(self) -> float:
+        """Autocorrelation times that the run must be long: R-hat of a chain says how many."""
+        limit = self.until.get(RHAT, math.inf)
+        return max(FORGOTTEN, 2 / (limit**2 - 1))
 
     def set_deadline(self, deadline: float) -> None:
         """Move the deadline: summing up takes its time."""
@@ -111,6 +121,7 @@ class Stop:
         self.reached = False
         self._next, self._begun, self._length_to_go = LEAST_DRAWS, clock.now(), math.inf
         self._look_back = None
+        self._rhat, self._rhat_due = math.nan, -math.inf
 
     def look_back(self, hoped: float, error: float) -> None:
         """Reconsider training once, after twice the predicted time to the precision.
@@ -128,7 +139,7 @@ class Stop:
     def __call__(self, recorder: Recorder) -> Verdict:
         """What there is to do after a kept draw."""
         if self.until and recorder.kept * recorder.thin >= self._next:
-            now = progress_of(self.space, recorder.code, recorder.log_joint)
+            now = self._progress(recorder.so_far())
             self._length_to_go = self._length(now, self.until, recorder.kept)
             growth = min(max(self._length_to_go, self.policy.least_growth), self.policy.most_growth)
             self._next = math.ceil(growth * recorder.kept * recorder.thin)
@@ -154,39 +165,64 @@ class Stop:
         assert self._look_back is not None
         begun, _, error = self._look_back
         self._look_back = None
-        now = progress_of(self.space, recorder.code, recorder.log_joint)
+        now = self._progress(recorder.so_far())
         more = self._length(now, self.until or {"probability": error}, recorder.kept) - 1
         return min((clock.now() - begun) * more, self.deadline - clock.now())
 
+    def _progress(self, record: Draws) -> Progress:
+        """How far a record has come; R-hat once all else is reached, and before that for show."""
+        now = progress_of(self.space, record.code.transpose(0, 1), record.log_joint.T)
+        if RHAT not in self.until:
+            return now
+        begun = clock.now()
+        if self._length(now, self.until, record.n_draws) <= 1 or begun > self._rhat_due:
+            self._rhat = worst_rhat(self.space, record)
+            spent = clock.now() - begun
+            self._rhat_due = begun + spent / self.policy.rhat_share
+        return now._replace(rhat=self._rhat)
+
     def _length(self, now: Progress, until: Mapping[str, float], kept: int) -> float:
         """Length that the run must have, relative to its length so far; infinite if unknown."""
-        lengths = [(now.of(kind) / error) ** 2 for kind, error in until.items()]
+        lengths = [(now.of(kind) / error) ** 2 for kind, error in until.items() if kind in KINDS]
         lengths.append(FORGOTTEN * now.time / kept)
+        if RHAT in until and not math.isnan(now.rhat):  # its square is 1 + 2 times / length
+            lengths.append((now.rhat**2 - 1) / (until[RHAT] ** 2 - 1))
         return max(math.inf if math.isnan(x) else x for x in lengths)
 
     def _in_words(self, now: Progress) -> str:
-        return ", ".join(
+        words = [
             f"{kind.replace('_', ' ')} ± {now.of(kind):.2g} of {error:.2g}"
             for kind, error in self.until.items()
-        )
+            if kind in KINDS
+        ]
+        if RHAT in self.until:
+            words.append(f"R-hat {now.rhat:.3f} of {self.until[RHAT]:.4g}")
+        return ", ".join(words)
 
-    def missed(self, code: Tensor, log_joint: Tensor | None = None) -> str:
-        """How far a run has come that ended before it was precise enough; empty if it was.
+    def missed(self, record: Draws) -> str:
+        """How far a run has come that ended before it was as precise as asked; empty if it was.
 
         Arguments:
-            code: Models of the kept draws, shape (draw, chain, L), on the CPU.
-            log_joint: Of these, shape (draw, chain).
+            record: The kept draws, on the CPU.
         """
         if not self.until or self.reached:
             return ""
-        if len(code) < LEAST_DRAWS:
-            return f"{len(code)} draws a chain"
-        now = progress_of(self.space, code, log_joint)
-        if self._length(now, self.until, len(code)) <= 1:
+        n = record.n_draws
+        if n < LEAST_DRAWS:
+            return f"{n} draws a chain"
+        self._rhat_due = -math.inf
+        now = self._progress(record)
+        length = self._length(now, self.until, n)
+        if length <= 1:
             return ""
-        times = len(code) / now.time
-        long = f", {times:.1f} of {FORGOTTEN:.0f} autocorrelation times" * (times < FORGOTTEN)
-        return self._in_words(now) + long
+        times = n / now.time
+        words = self._in_words(now)
+        if times < FORGOTTEN:
+            words += f", {times:.1f} of {FORGOTTEN:.0f} autocorrelation times"
+        if math.isfinite(length):
+            more = (length - 1) * (clock.now() - self._begun)
+            words += f"; some {_round_up(more)} s more of sampling would do"
+        return words
 
     def _say(self, now: Progress | None) -> None:
         """Put what is left into words, now and then."""
@@ -211,12 +247,16 @@ def check_until(space: Space, until: Mapping[str, float] | None) -> dict[str, fl
             f"got {until!r}"
         )
     wanted = dict(until or {})
-    if unknown := set(wanted) - set(KINDS):
+    if unknown := set(wanted) - {*KINDS, RHAT}:
         raise ConfigurationError(
-            'until: expected {"probability": error} or {"log_bayes_factor": error}, '
-            f"got {sorted(unknown)}"
+            'until: expected {"probability": error}, {"log_bayes_factor": error} or '
+            f'{{"rhat": limit}}, got {sorted(unknown)}'
         )
+    if not wanted.get(RHAT, math.inf) > 1:
+        raise ConfigurationError(f"until: expected a limit of R-hat above 1, got {wanted[RHAT]}")
     for kind, error in wanted.items():
+        if kind == RHAT:
+            continue
         if not 0 < error < (1 if kind == "probability" else math.inf):
             limit = "between 0 and 1" if kind == "probability" else "above 0"
             raise ConfigurationError(f"until: expected an error {limit}, got {error}")
@@ -225,3 +265,8 @@ def check_until(space: Space, until: Mapping[str, float] | None) -> dict[str, fl
             f"until: log_bayes_factor is for 2 to {MODELS_ONE_BY_ONE} models; use probability"
         )
     return wanted
+
+
+def _round_up(seconds: float) -> str:
+    """Seconds with one digit that is not 0."""
+    return f"{float(f'{seconds:.0e}'):.0f}" if seconds >= 1 else "1"
