@@ -31,6 +31,7 @@ def request(*, room=math.inf, **settings):
     usual = Request(
         draws=None,
         chains=512,
+        fewest_chains=512,
         most_chains=8192,
         thin=1,
         warmup=None,

@@ -1,4 +1,4 @@
-"""What short runs of many chains tell of indicators: autocorrelation times, and drift.
+"""What short runs of many chains tell: autocorrelation times, and drift.
 
 Of long runs see :func:`trjmcmc.estimate.autocorrelation_time`.
 """
@@ -9,6 +9,8 @@ import math
 
 import torch
 from torch import Tensor
+
+from ..space.base import Space
 
 NOISE = 0.015  # correlation that cannot be told from none
 
@@ -55,6 +57,95 @@ def indicator_times(seen: Tensor) -> Tensor:
         total = total + torch.where(alive, 2 * last / rate.clamp(min=1 / (SLOWEST * n)), 0.0)
     stuck = (rho[-1] > STUCK) & (variance > 0)
     return torch.where(stuck, math.inf, torch.where(variance > 0, total.clamp(min=1.0), 1.0))
+
+
+LISTED = 0.05  # share of the draws from which a model's coordinates are looked at one by one
+
+NUMBERS = 2_000_000  # that are looked at, of all quantities together, about
+
+WIDE = 3.0  # robust standard deviations beyond which values count as so far out
+
+QUARTILES = 1.349  # distance of a standard normal's
+
+
+def memory_inside(
+    space: Space, code: Tensor, theta: Tensor, log_joint: Tensor, *, exchangeable: bool = False
+) -> float:
+    """Largest autocorrelation time, in steps, of the log joint and of coordinates in their models.
+
+    A coordinate counts in units of its quartiles, as its place and as its distance from the
+    middle, and as zero outside its model, like in :func:`rank_rhats`.
+
+    Arguments:
+        space: The space.
+        code: Shape (step, chain, L).
+        theta: Coordinates, shape (step, chain, D).
+        log_joint: Shape (step, chain), nats.
+        exchangeable: Whether slots belong to components in no order, so that only their log
+            joint is looked at.
+    """
+    groups = [] if exchangeable else _coordinates(space, code, theta.shape[2])
+    count = 1 + 2 * sum(len(slots) for _, slots in groups)
+    some = slice(None, None, -(-count * log_joint.numel() // NUMBERS))
+    everywhere = torch.ones_like(log_joint[:, some], dtype=torch.bool)
+    seen = [_standard(log_joint[:, some, None], everywhere)]
+    for inside, slots in groups:
+        x = _standard(theta[:, some][..., slots], inside[:, some])
+        seen += [x, _standard(x.abs(), inside[:, some])]
+    return float(times_of_means(torch.cat(seen, -1)).max())
+
+
+def times_of_means(x: Tensor) -> Tensor:
+    """Autocorrelation times from the spread of the chains' means, in steps.
+
+    Of a correlation that decays exponentially with time constant t / 2 the means of n draws have
+    the relative variance r = t / n - (t / n)^2 (1 - exp(-2 n / t)) / 2, which is solved for t. Its
+    noise is that of a variance over chains, however many quantities and however slow.
+
+    Arguments:
+        x: Shape (step, chain, F).
+
+    Returns:
+        Shape (F,), from 1 to :data:`SLOWEST` times the length; 1 where nothing differs.
+
+    Example:
+        >>> draws = torch.randn(40, 500, 1, generator=torch.Generator().manual_seed(0))
+        >>> bool(times_of_means(draws) < 1.2)
+        True
+    """
+    n = len(x)
+    variance = x.double().flatten(0, 1).var(0, correction=0)
+    share = x.double().mean(0).var(0) / variance.clamp(min=torch.finfo(torch.float64).tiny)
+    lengths = torch.logspace(math.log10(1 / n), math.log10(SLOWEST), 400, dtype=torch.float64)
+    relative = lengths - lengths.square() * -torch.expm1(-2 / lengths) / 2
+    place = torch.searchsorted(relative, share.cpu()).clamp(max=len(lengths) - 1)
+    found = (n * lengths[place]).to(x.device)
+    return torch.where(variance > 0, found.clamp(min=1.0), 1.0)
+
+
+def _coordinates(space: Space, code: Tensor, dim: int) -> list[tuple[Tensor, Tensor]]:
+    """Draws of a model, shape (step, chain), and the slots that it uses; or of any, by slot."""
+    if space.few:
+        index = space.index(code.flatten(0, 1)).view(code.shape[:2])
+        often = torch.bincount(index.flatten(), minlength=int(space.size or 0)) / index.numel()
+        models = (often > LISTED).nonzero()[:, 0]
+        active = space.active(space.enumerate())
+        return [(index == m, active[m].nonzero()[:, 0]) for m in models]
+    active = space.active(code.flatten(0, 1)).view(*code.shape[:2], dim)
+    share = active.float().mean((0, 1))
+    return [(active[..., d], d[None]) for d in (share > LISTED).nonzero()[:, 0]]
+
+
+def _standard(x: Tensor, inside: Tensor) -> Tensor:
+    """Quantities (step, chain, Q) about their median, in robust units; zero outside."""
+    here = x[inside]
+    if len(here) < 2:
+        return torch.zeros_like(x)
+    ordered = here.sort(0).values
+    low, middle, high = (ordered[round(q * (len(here) - 1))] for q in (0.25, 0.5, 0.75))
+    unit = ((high - low) / QUARTILES).clamp(min=torch.finfo(x.dtype).tiny)
+    found = ((x - middle) / unit).clamp(-WIDE, WIDE)
+    return torch.where(inside[..., None], found, 0.0)
 
 
 def drift_of(code: Tensor, log_joint: Tensor) -> float:

@@ -28,7 +28,7 @@ class Bench:
         state: Chains.
         ancestor: Index of the independent draw from the prior that each chain was resampled from,
             shape (C,).
-        inside: Gives the moves inside models that follow each move between them.
+        inside: Gives the moves inside models that follow each move between them at first.
         generator: Source of randomness.
         policy: How segments are made and moves are chosen.
         states_kept: States of a segment to keep, half of which may be trained on.
@@ -60,7 +60,8 @@ class Bench:
         self.moves: dict[str, Kernel] = {}
         self.found: dict[Names, Segment] = {}
         self.combined: Names | None = None
-        self._inside, self._states_kept = inside, states_kept
+        self._first_inside, self._states_kept = inside, states_kept
+        self._inside: list[Kernel] = []
         self._tally = Tally(target)
         self._states: list[State] = []
 
@@ -79,7 +80,16 @@ class Bench:
 
     def kernel_of(self, moves: list[Kernel]) -> Kernel:
         """Moves between models in turn, then moves inside them."""
-        return Cycle([*moves, *self._inside()])
+        return Cycle([*moves, *self.inside])
+
+    @property
+    def inside(self) -> list[Kernel]:
+        """The moves inside models that follow each move between them."""
+        return self._inside or self._first_inside()
+
+    def go_inside(self, moves: list[Kernel]) -> None:
+        """Use other moves inside models from now on."""
+        self._inside = moves
 
     def named(self, names: Names) -> list[Kernel]:
         """The moves of these names."""
@@ -112,7 +122,10 @@ class Bench:
     ) -> tuple[Segment, list[Kernel]]:
         """Go on with moves between models in turn: what was measured, and the adapted moves."""
         found, learned = self.measure(self.kernel_of(moves), steps, most_seconds)
-        return found, moves_of(learned)[: len(moves)]
+        all_moves = moves_of(learned)
+        if self._inside:
+            self._inside = all_moves[len(moves) :]
+        return found, all_moves[: len(moves)]
 
     def measure_named(self, names: Names, steps: int, most_seconds: float = math.inf) -> Segment:
         """Measure moves that have been taken up, in turn, and keep what they have learned."""
@@ -178,6 +191,9 @@ class Bench:
             steps: Of their segment, if they have not been measured together.
             most_seconds: That it may take.
         """
+        if self.combined is None and not self.moves:
+            self.combined = ()
+            self.measure_named((), steps, most_seconds)
         if self.combined is None:
             names = useful_moves(self.found, self.moves, self.policy.choice)
             self.combined = names
@@ -216,4 +232,4 @@ def moves_of(kernel: Kernel) -> list[Kernel]:
 
 def spelled(names: Names) -> str:
     """Names of moves that take turns, as a plan shows them."""
-    return " + ".join(names)
+    return " + ".join(names) or "inside"

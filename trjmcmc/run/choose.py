@@ -14,11 +14,12 @@ from torch import Tensor
 from .. import clock
 from ..draws import Pool
 from ..errors import ConfigurationError
-from ..estimate.precision import FORGOTTEN
 from ..kernel.base import Kernel, State
 from ..kernel.between.jump import Jump
 from ..kernel.between.split import SplitMerge
 from ..kernel.compose import Cycle, MixtureKernel
+from ..kernel.inside.crank_nicolson import CrankNicolson
+from ..kernel.inside.hmc import HMC
 from ..kernel.inside.random_walk import RandomWalk
 from ..kernel.inside.stretch import Stretch
 from ..kernel.proposal.base import IndexProposal
@@ -46,16 +47,15 @@ from .decide import (
     seconds_saved,
     seconds_to_meet_models,
     seconds_to_precision,
+    seconds_until_done,
 )
 from .knowledge import Knowledge
-from .loop import joined
+from .loop import first_of, joined
 from .maps import laplace_fits
 from .moves import (
     between_modes,
     birth_death,
-    component_walks,
     informed_moves,
-    inside,
     laplace_moves,
     proposal,
 )
@@ -159,7 +159,7 @@ class Chooser:
         return self._round_price(self.policy.training.first_round_steps)
 
     def chains_for(self, choice: Choice, state: State) -> int:
-        """How many chains to go on with: twice as many while a step costs little more.
+        """How many chains to go on with: half or twice as many, while the run ends sooner.
 
         New chains have first to make the steps that the others have made. Where the segment was
         too short to trust its autocorrelation time there are none: it would be their burn-in.
@@ -169,38 +169,48 @@ class Chooser:
             state: The chains so far.
         """
         policy, chains, found = self.policy, len(state.code), choice.segment
-        if not may_have_more_chains(found, policy.chains, policy.segments):
+        if found is None:
             return chains
-        assert found is not None
-        left = self.request.left()
+        request, left = self.request, self.request.left()
         ahead = left if self.uses_all_time else min(left, self._wait(found))
+        memory = max(found.time, found.memory)
+
+        def end(state: State, begin: float) -> float:
+            steps = max(request.times * memory, wanted / len(state.code))
+            return self._pace(choice.kernel, state) * (begin + steps)
+
         wanted = chains * ahead / self._pace(choice.kernel, state)  # steps of chains
-        ends = {chains: ahead}  # by number, seconds until the end
-        while 2 * len(state.code) <= self.request.most_chains:
+        ends = {chains: end(state, 0.0)}  # by number, seconds until the end
+        few = state
+        while len(few.code) // 2 >= request.fewest_chains:
+            few = first_of(few, len(few.code) // 2)
+            ends[len(few.code)] = end(few, 0.0)
+            if ends[len(few.code)] > min(ends.values()):
+                break
+        more = may_have_more_chains(found, policy.chains, policy.segments)
+        begin = max(choice.steps, self._burn_in_times * found.time)  # before the first draw
+        while more and 2 * len(state.code) <= request.most_chains:
             state = joined(state, state)
             try:
-                pace = self._pace(choice.kernel, state)
+                ends[len(state.code)] = end(state, begin)
             except torch.OutOfMemoryError:
                 break
-            steps = max(choice.steps, self._burn_in_times * found.time)  # before the first draw
-            steps += max(FORGOTTEN * found.time, wanted / len(state.code))
-            ends[len(state.code)] = pace * steps
-            if pace > policy.chains.busy_step_seconds or pace * steps > 2 * min(ends.values()):
-                break
+            busy = self._pace(choice.kernel, state) > policy.chains.busy_step_seconds
+            more = not busy and ends[len(state.code)] <= 2 * min(ends.values())
         return number_of_chains(ends, policy.chains)
 
     # ---- choosing ---------------------------------------------------------------------------
 
     def _choose(self) -> Choice:
-        if not self.target.space.several or not self.target.dim:
+        if not self.target.dim:
             _, kernel = self.bench.measure(self._only(), *self._first())
             return self._choice(kernel, None)
+        self._grow_survey()
+        if not self.target.space.several:
+            return self._choose_alone()
         self._offer("birth-death", birth_death(self.target, self.guess(), self.policy.kernels))
         if SplitMerge.fits(self.target):
             self._offer("split-merge", SplitMerge(self.target))
-        if self._pilot_contradicts_itself():  # these models again, with twice the particles
-            gap = self.policy.choice.contradiction_nats
-            self.trainer.survey_again(gap, progress=self.request.progress)
         if self.trainer.fitted.audit is not None:
             self._offer_normals()
         else:
@@ -211,6 +221,7 @@ class Chooser:
         if self.ready:
             self._offer("jump", self._jump())
         best = self._leader()
+        self._race_inside(best)
         if not self.ready:  # short segments overstate, so that what pays beside them does pay
             best = self._train(best)
         if not self.plan.rounds:
@@ -218,20 +229,76 @@ class Chooser:
             best = best if self.ready else self._train(best)
         return self._chosen(best)
 
-    def _only(self) -> Kernel:
-        """The kernel where there is nothing to choose: one model, or no parameters."""
-        if self.target.space.several:
-            return birth_death(self.target, self.guess(), self.policy.kernels)
-        kernels: list[Kernel] = [RandomWalk(self.target, scale=self.trainer.fitted.scale)]
-        kernels += component_walks(self.target, components_of(self.target))
-        if self.request.chains > 2 * self.target.dim:
-            kernels.append(Stretch(self.target))
-        if self.ready:
-            return self._jump()
+    def _choose_alone(self) -> Choice:
+        """The kernel of a single model: what is slowest in it decides."""
         if self.trainer.fitted.audit is not None:
             self._map = self._fitted(components=self.policy.normals.quick_components[0])
-            kernels += inside(self.target, self._map, self.trainer.fitted, self.policy.kernels)
-        return Cycle(kernels)
+        if self.ready:
+            self._offer("jump", self._jump())
+        best = self._leader()
+        self._race_inside(best)
+        best = self._race()
+        return self._chosen(best if self.ready else self._train(best))
+
+    def _only(self) -> Kernel:
+        """The kernel where nothing has parameters."""
+        return birth_death(self.target, self.guess(), self.policy.kernels)
+
+    def _grow_survey(self) -> None:
+        """Run a pilot again that contradicts itself, with ever more particles while time allows."""
+        while self._pilot_contradicts_itself():
+            before = self.trainer.fitted.audit
+            assert before is not None
+            size = before.evaluations
+            gap = self.policy.choice.contradiction_nats
+            self.trainer.survey_again(gap, progress=self.request.progress)
+            after = self.trainer.fitted.audit
+            spent = self.trainer.fitted.seconds.get("survey", 0.0)
+            choice = self.policy.choice
+            most = min(choice.survey_share * self._room, choice.survey_seconds)
+            if after is None or after.evaluations == size or 2 * spent > most:
+                return
+
+    def _race_inside(self, best: Names) -> None:
+        """Try further moves inside models while what they may save is worth it.
+
+        Arguments:
+            best: The moves between models that they follow.
+        """
+        bench, policy = self.bench, self.policy.choice
+        for candidate in self._further_inside():
+            found = bench.found[best]
+            steps, most = self._first()
+            before = bench.inside
+            bench.go_inside([*before, candidate])
+            pace = bench.pace(bench.kernel_of(bench.named(best)), bench.state, self.request.left())
+            learning = policy.inside_segments if isinstance(candidate, HMC) else 0
+            cost = (learning + 1) * steps * pace
+            hopeless = policy.inside_gain * self.request.times * pace > self._until_done(found)
+            if hopeless or cost > policy.inside_share * self._ahead(found):
+                bench.go_inside(before)
+                continue
+            for _ in range(learning):
+                bench.measure_named(best, steps, most)
+            now = bench.measure_named(best, steps, most)
+            if policy.inside_gain * self._until_done(now) > self._until_done(found):
+                bench.go_inside(before)
+                bench.found[best] = found
+
+    def _further_inside(self) -> Iterator[Kernel]:
+        """Moves inside models that may pay, the cheapest first."""
+        target, normals = self.target, self._map
+        if components_of(target):
+            return
+        if normals is not None:
+            fresh = self.policy.kernels.fresh_share
+            yield CrankNicolson(target, normals, fresh=fresh, name="normals inside")
+        if len(self.bench.state.code) > 2 * target.dim:
+            yield Stretch(target)
+        if target.differentiable:
+            if normals is not None:
+                yield HMC(target, normals, name="hmc in normals")
+            yield HMC(target)
 
     def _inside(self) -> list[Kernel]:
         """Moves inside models that owe nothing to a map."""
@@ -334,6 +401,17 @@ class Chooser:
     def _wait(self, found: Segment) -> float:
         """Seconds of sampling until the precision that is wanted."""
         return seconds_to_precision(found, self.request.error)
+
+    def _until_done(self, found: Segment) -> float:
+        """Seconds of sampling until all that is wanted is reached."""
+        return seconds_until_done(found, self.request.error, self.request.times)
+
+    def _ahead(self, found: Segment) -> float:
+        """Seconds of sampling ahead."""
+        request = self.request
+        if request.until:
+            return min(request.left(), self._until_done(found))
+        return min(request.left(), request.ahead * found.step)
 
     def _pace(self, kernel: Kernel, state: State) -> float:
         return self.bench.pace(kernel, state, self.request.left())

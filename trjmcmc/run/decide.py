@@ -26,6 +26,23 @@ def seconds_to_precision(found: Segment, error: float) -> float:
     return needed / found.efficiency if found.efficiency else (math.inf if needed else 0.0)
 
 
+def seconds_until_done(found: Segment, error: float, times: float) -> float:
+    """Seconds of sampling until a probability is precise and all has forgotten its start.
+
+    Arguments:
+        found: What was measured of a kernel.
+        error: Standard error that is wanted.
+        times: Autocorrelation times, of what is slowest, that a run has to be long.
+
+    Example:
+        >>> found = Segment(500.0, time=4.0, step=0.01, varied=True, steps=400, memory=50.0)
+        >>> seconds_until_done(found, 0.01, 20.0)  # of which precision takes five
+        10.0
+    """
+    forgetting = times * max(found.time, found.memory) * found.step
+    return max(seconds_to_precision(found, error), forgetting)
+
+
 def seconds_saved(found: Segment, hoped: float, wait: float) -> float:
     """Seconds by which an efficiency that is hoped for would shorten a wait.
 

@@ -66,6 +66,11 @@ def joined(a: State, b: State) -> State:
     return State(code, theta, log_joint)
 
 
+def first_of(state: State, chains: int) -> State:
+    """The first of some chains."""
+    return State(state.code[:chains], state.theta[:chains], state.log_joint[:chains])
+
+
 def pooled(states: list[State]) -> Pool | None:
     """The points of several states to train on, or None of none."""
     if not states:

@@ -29,6 +29,8 @@ class ChainPolicy(Checked):
     Attributes:
         of_given_draws: Chains of a run whose draws are counted by the user; sinh-arcsinh, coal
             mining and the robust regression side by side.
+        fewest: Chains that a run of open length goes on with at least, where a step of fewer is
+            cheaper: errors rest on the spread over chains.
         of_open_length: Chains of a run that ends by precision or time; the same three.
         least_of_components: Fewest chains that warm up where components are counted.
         numbers_in_sums: Most numbers that the running sums of all chains may take where
@@ -45,6 +47,7 @@ class ChainPolicy(Checked):
     """
 
     of_given_draws: int = 256
+    fewest: int = 128
     of_open_length: int = 512
     least_of_components: int = 64
     numbers_in_sums: int = 2**18
@@ -155,8 +158,13 @@ class ChoicePolicy(Checked):
         burn_in_share: Of the time left, for burn-in at most.
         contradiction_nats: Gap between the halves of a small pilot run, from which it is
             enlarged before anything is fitted to it.
+        survey_share: Of the time left for choice and warm-up, for such pilot runs at most.
+        survey_seconds: Seconds beyond which they are not made larger still.
         proposed_precision: Standard error of a probability that training is judged by where the
             user asks for none.
+        inside_gain: Gain in efficiency for which further moves inside models are taken up.
+        inside_share: Of the time that sampling would take, that each of them may be tried for.
+        inside_segments: Segments by which moves that learn are tuned before they are measured.
     """
 
     combined_share: float = 0.8
@@ -166,7 +174,12 @@ class ChoicePolicy(Checked):
     burn_in_autocorrelation_times: float = 3.0
     burn_in_share: float = 0.2
     contradiction_nats: float = 2.0
+    survey_share: float = 0.3
+    survey_seconds: float = 30.0
     proposed_precision: float = 0.01
+    inside_gain: float = 1.2
+    inside_share: float = 0.1
+    inside_segments: int = 2
 
 
 @dataclass(frozen=True)

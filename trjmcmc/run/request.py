@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from .. import clock
 from ..errors import ConfigurationError
+from ..estimate.precision import FORGOTTEN
 
 
 @dataclass(frozen=True)
@@ -16,13 +17,14 @@ class Request:
 
     Attributes:
         draws: Kept draws a chain; None for as many as come.
-        chains: Chains to start with; they may grow to ``most_chains``.
-        most_chains: Chains at most.
+        chains: Chains to start with.
+        fewest_chains, most_chains: Chains at least and at most.
         thin: Steps a kept draw.
         warmup: Steps left out at the start; None where that is open.
         fit: ``"auto"``, True or False.
         until: Standard errors that are asked for, by kind.
         error: Standard error of a probability by which training is judged.
+        times: Autocorrelation times that the run has to be long.
         begun, deadline: When the run began, and when it has to be over, by
             :func:`trjmcmc.clock.now`.
         max_evaluations: Most likelihood calls, or None.
@@ -32,6 +34,7 @@ class Request:
 
     draws: int | None
     chains: int
+    fewest_chains: int
     most_chains: int
     thin: int
     warmup: int | None
@@ -43,6 +46,7 @@ class Request:
     max_evaluations: int | None
     progress: bool
     refines: bool = False
+    times: float = FORGOTTEN
 
     @property
     def limited(self) -> bool:

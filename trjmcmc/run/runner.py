@@ -30,7 +30,7 @@ from .choose import Chooser
 from .choose_components import ComponentChooser
 from .count import Crossings, StepsInModels, Tally
 from .knowledge import Knowledge
-from .loop import Chains, joined, run_chains, warm_up
+from .loop import Chains, first_of, joined, run_chains, warm_up
 from .maps import check_round_trip
 from .moves import plain_kernel
 from .precision import TooCoarse, coarse_numbers
@@ -245,8 +245,8 @@ class Runner:
             raise KeyboardInterrupt
         self.stage = "the warm-up"
         check_kernel(self.target, self.kernel)
-        crowd = self._with_more_chains(choice, self.state)
-        made = choice.steps if len(crowd.code) == len(self.state.code) else 0  # of new chains none
+        crowd = self._with_as_many_chains(choice, self.state)
+        made = choice.steps if len(crowd.code) <= len(self.state.code) else 0  # of new chains none
         steps = max(choice.burn_in, choice.steps - made, 0 if warmup is None else warmup - made)
         until = clock.part_of_the_time_left(self.policy.shares.settling, chooser.adapt_by)
         self._advance(crowd, steps, until)
@@ -260,16 +260,19 @@ class Runner:
         if known.trace is not None:
             known.spot_check(self.request.deadline, self.request.progress)
 
-    def _with_more_chains(self, choice: Choice, state: State) -> State:
-        """More chains where that pays, which start like the others did."""
-        chooser = self.chooser
+    def _with_as_many_chains(self, choice: Choice, state: State) -> State:
+        """Fewer or more chains where that pays; new ones start like the others did."""
+        chooser, chains = self.chooser, len(state.code)
         assert chooser is not None and self.ancestor is not None
-        if self.known.fitted.audit is None or chooser.request.most_chains <= len(state.code):
+        if chooser.request.fewest_chains == chooser.request.most_chains:
             return state
-        more = chooser.chains_for(choice, state) - len(state.code)
-        if not more:
+        wanted = chooser.chains_for(choice, state)
+        if wanted < chains:
+            self.ancestor = self.ancestor[:wanted]
+            return first_of(state, wanted)
+        if wanted == chains or self.known.fitted.audit is None:
             return state
-        fresh, ancestor = self._starts(starting_models(self.known, more), None)
+        fresh, ancestor = self._starts(starting_models(self.known, wanted - chains), None)
         self.ancestor = torch.cat([self.ancestor, ancestor])
         return joined(state, fresh)
 

@@ -365,14 +365,15 @@ class TRJSampler:
         open_length = draws is None and (until is not None or math.isfinite(deadline))
         if draws is None and not open_length:
             draws = 1000
-        most_chains = chains
+        fewest_chains = most_chains = chains
         if chains is None:
             counts = policy.chains
             usual = counts.of_open_length if open_length else counts.of_given_draws
             chains = self._chains(usual)
             most_chains = self._most_chains() if open_length else chains
+            fewest_chains = min(chains, counts.fewest) if open_length else chains
         check_counts(draws, chains, thin, warmup)
-        assert most_chains is not None
+        assert most_chains is not None and fewest_chains is not None
         if fit not in {"auto", True, False}:
             raise ConfigurationError(f'fit: expected "auto", True or False, got {fit!r}')
         fit = fit if isinstance(fit, str) else bool(fit)
@@ -381,6 +382,7 @@ class TRJSampler:
         request = Request(
             draws=draws,
             chains=chains,
+            fewest_chains=fewest_chains,
             most_chains=most_chains,
             thin=thin,
             warmup=warmup,
@@ -392,6 +394,7 @@ class TRJSampler:
             max_evaluations=max_evaluations,
             progress=progress,
             refines=self._refines,
+            times=stop.times,
         )
         return Runner(self._known, request, stop, self.seed).run()
 

@@ -8,8 +8,9 @@ import torch
 
 from .. import clock
 from ..estimate.precision import features
-from ..estimate.short_runs import drift_of, indicator_times
+from ..estimate.short_runs import drift_of, indicator_times, memory_inside
 from ..kernel.base import Kernel, State
+from ..target.exchangeable import components_of
 from ..target.target import Target
 from .count import Tally
 
@@ -29,6 +30,7 @@ class Segment:
         cut_short: Whether it ran out of time so early that nothing is known.
         drift: Change between its halves, in standard errors over chains, of the log joint or of
             the code, whichever changed more.
+        memory: Autocorrelation time of the slowest coordinate, or the log joint, in steps.
     """
 
     efficiency: float
@@ -38,6 +40,7 @@ class Segment:
     steps: int
     cut_short: bool = False
     drift: float = 0.0
+    memory: float = 1.0
 
 
 def run_segment(
@@ -72,7 +75,7 @@ def run_segment(
     Raises:
         NonFiniteError: A density was NaN or +inf.
     """
-    codes, log_joints, states = [], [], []
+    codes, thetas, log_joints, states = [], [], [], []
     every = max(1, steps // states_kept)
     with torch.no_grad():
         begun = clock.now()
@@ -80,6 +83,7 @@ def run_segment(
             kernel, state, infos = kernel.adapt(state, generator)
             tally.add(infos)
             codes.append(state.code)
+            thetas.append(state.theta)
             log_joints.append(state.log_joint)
             if i % every == 0:
                 states.append(State(state.code, state.theta, state.log_joint))
@@ -87,6 +91,11 @@ def run_segment(
                 break
         stacked = torch.stack(codes)
         seen = features(target.space, stacked)
+        exchangeable = bool(components_of(target))
+        height = torch.stack(log_joints)
+        memory = memory_inside(
+            target.space, stacked, torch.stack(thetas), height, exchangeable=exchangeable
+        )
         seconds = clock.now() - begun
     cut_short, steps = len(codes) < least_completed * steps, len(codes)
     tally.check()
@@ -103,6 +112,7 @@ def run_segment(
         varied=varied,
         steps=steps,
         cut_short=cut_short,
-        drift=drift_of(stacked, torch.stack(log_joints)),
+        drift=drift_of(stacked, height),
+        memory=memory,
     )
     return found, kernel.frozen(), state, states[len(states) // 2 :]

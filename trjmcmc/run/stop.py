@@ -166,7 +166,8 @@ class Stop:
         begun, _, error = self._look_back
         self._look_back = None
         now = self._progress(recorder.so_far())
-        more = self._length(now, self.until or {"probability": error}, recorder.kept) - 1
+        precision = {kind: e for kind, e in self.until.items() if kind in KINDS}
+        more = self._length(now, precision or {"probability": error}, recorder.kept) - 1
         return min((clock.now() - begun) * more, self.deadline - clock.now())
 
     def _progress(self, record: Draws) -> Progress:
