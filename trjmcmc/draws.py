@@ -56,7 +56,8 @@ class Draws:
         code, theta, log_joint = (
             x[::few, ::every] for x in (self.code, self.theta, self.log_joint)
         )
-        return Draws(code, theta, log_joint, self.thin * every)
+        ancestor = None if self.ancestor is None else self.ancestor[::few]
+        return Draws(code, theta, log_joint, self.thin * every, ancestor=ancestor)
 
     def second_half(self, most: int, device: torch.device) -> Pool:
         """Later draws to train on, evenly thinned.
@@ -84,13 +85,21 @@ class Recorder:
         code: Codes of the chains, to take sizes from, shape (C, L).
         theta: Coordinates of the chains, to take sizes and dtype from, shape (C, D).
         thin: Steps between kept draws.
+        ancestor: Of each chain, as of :class:`Draws`.
     """
 
-    def __init__(self, draws: int | None, code: Tensor, theta: Tensor, thin: int) -> None:
+    def __init__(
+        self,
+        draws: int | None,
+        code: Tensor,
+        theta: Tensor,
+        thin: int,
+        ancestor: Tensor | None = None,
+    ) -> None:
         c = len(code)
         each = c * (code.shape[1] + theta.shape[1] + 1)
         size = draws if draws is not None else max(LEAST_DRAWS_STORED, 2 * (STORED // (2 * each)))
-        self.open = draws is None
+        self.open, self.ancestor = draws is None, None if ancestor is None else ancestor.cpu()
         self._code = torch.empty(size, c, code.shape[1], dtype=torch.long)
         self._theta = torch.empty(size, c, theta.shape[1], dtype=theta.dtype)
         self._log_joint = torch.empty(size, c, dtype=theta.dtype)
@@ -123,7 +132,8 @@ class Recorder:
     def so_far(self) -> Draws:
         """The draws so far; they share memory with the record."""
         theta = self._theta[: self.kept].transpose(0, 1)
-        return Draws(self.code.transpose(0, 1), theta, self.log_joint.T, self.thin)
+        code = self.code.transpose(0, 1)
+        return Draws(code, theta, self.log_joint.T, self.thin, ancestor=self.ancestor)
 
     def _halve(self) -> None:
         half = self.kept // 2
@@ -139,6 +149,7 @@ class Recorder:
             self._theta[:n].transpose(0, 1).contiguous(),
             self._log_joint[:n].T.contiguous(),
             self.thin,
+            ancestor=self.ancestor,
         )
 
 

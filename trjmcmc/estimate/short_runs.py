@@ -68,16 +68,23 @@ WIDE = 3.0  # robust standard deviations beyond which values count as so far out
 QUARTILES = 1.349  # distance of a standard normal's
 
 
-def memory_inside(
-    space: Space, code: Tensor, theta: Tensor, log_joint: Tensor, *, exchangeable: bool = False
+def memory_of(
+    space: Space,
+    seen: Tensor,
+    code: Tensor,
+    theta: Tensor,
+    log_joint: Tensor,
+    *,
+    exchangeable: bool = False,
 ) -> float:
-    """Largest autocorrelation time, in steps, of the log joint and of coordinates in their models.
+    """Largest autocorrelation time, in steps, of indicators, log joint and coordinates.
 
     A coordinate counts in units of its quartiles, as its place and as its distance from the
     middle, and as zero outside its model, like in :func:`rank_rhats`.
 
     Arguments:
         space: The space.
+        seen: Indicators, shape (step, chain, F).
         code: Shape (step, chain, L).
         theta: Coordinates, shape (step, chain, D).
         log_joint: Shape (step, chain), nats.
@@ -85,14 +92,14 @@ def memory_inside(
             joint is looked at.
     """
     groups = [] if exchangeable else _coordinates(space, code, theta.shape[2])
-    count = 1 + 2 * sum(len(slots) for _, slots in groups)
+    count = 1 + seen.shape[2] + 2 * sum(len(slots) for _, slots in groups)
     some = slice(None, None, -(-count * log_joint.numel() // NUMBERS))
     everywhere = torch.ones_like(log_joint[:, some], dtype=torch.bool)
-    seen = [_standard(log_joint[:, some, None], everywhere)]
+    found = [seen[:, some], _standard(log_joint[:, some, None], everywhere)]
     for inside, slots in groups:
         x = _standard(theta[:, some][..., slots], inside[:, some])
-        seen += [x, _standard(x.abs(), inside[:, some])]
-    return float(times_of_means(torch.cat(seen, -1)).max())
+        found += [x, _standard(x.abs(), inside[:, some])]
+    return max(float(times_of_means(x).max()) for x in found)
 
 
 def times_of_means(x: Tensor) -> Tensor:

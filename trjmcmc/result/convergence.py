@@ -30,9 +30,11 @@ QUICK_CHAINS, QUICK_DRAWS = 128, 100  # chains, and draws a chain, of a quick ta
 
 QUICK_LEAST_DRAWS = 20  # draws a chain of a quick table at least
 
-WATCHED_CHAINS = 32  # chains by which a run watches R-hat; of fewer draws it would look lower
+WATCHED_CHAINS = 128  # chains by which a run watches R-hat
 
-WATCHED_NUMBERS = 500_000  # numbers of all quantities together that it takes for that
+WATCHED_NUMBERS = 4_000_000  # numbers of all quantities together that it takes for that
+
+WATCHED_DRAWS = 500  # draws a chain that it takes in any case: of fewer R-hat would look lower
 
 Array = NDArray[np.float64]
 
@@ -67,8 +69,7 @@ def worst_rhat(space: Space, draws: Draws) -> float:
         draws: The record of a run so far.
     """
     few = draws.some(WATCHED_CHAINS, draws.n_draws)
-    convergence = Convergence(ModelIndicator(space, few), [""] * draws.theta.shape[2])
-    return convergence.worst(WATCHED_NUMBERS)
+    return Convergence(ModelIndicator(space, few), [""] * draws.theta.shape[2]).worst()
 
 
 class Convergence:
@@ -108,16 +109,12 @@ class Convergence:
         multi = pd.MultiIndex.from_tuples(index, names=["model", "quantity"])
         return pd.DataFrame(rows, columns=columns, index=multi)
 
-    def worst(self, numbers: int) -> float:
-        """The largest R-hat; NaN where nothing has changed.
-
-        Arguments:
-            numbers: Of all quantities together, to take at most, about.
-        """
+    def worst(self) -> float:
+        """The largest R-hat; NaN where nothing has changed."""
         quantities = 1 + len(self.labels) + self.draws.theta.shape[2]
-        each = numbers / (quantities * self.draws.n_chains)
-        step = max(1, int(self.draws.n_draws / max(each, QUICK_DRAWS)))
-        parts = self.parts(slice(None), step)
+        each = WATCHED_NUMBERS / (quantities * self.draws.n_chains)
+        step = max(1, int(self.draws.n_draws / max(each, WATCHED_DRAWS)))
+        parts = self.parts(self.indicator.first, step)
         found = np.concatenate([rank_rhats(part.x, part.inside) for part in parts])
         return float(np.nanmax(found, initial=-math.inf)) if (found == found).any() else math.nan
 

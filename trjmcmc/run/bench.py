@@ -14,7 +14,7 @@ from ..kernel.base import Kernel, State
 from ..kernel.compose import Cycle, MixtureKernel
 from ..target.target import Target
 from .count import Tally
-from .decide import Names, leader, rank, step_shares, useful_moves
+from .decide import Names, Worth, leader, step_shares, useful_moves
 from .loop import pooled
 from .policy import Policy
 from .segment import Segment, run_segment
@@ -32,6 +32,7 @@ class Bench:
         generator: Source of randomness.
         policy: How segments are made and moves are chosen.
         states_kept: States of a segment to keep, half of which may be trained on.
+        worth: What a segment is worth, by which moves are chosen.
         on_steps: Called with the number of steps after each segment.
 
     Attributes:
@@ -52,11 +53,12 @@ class Bench:
         generator: torch.Generator,
         policy: Policy,
         states_kept: int,
+        worth: Worth = lambda found: found.efficiency,
         on_steps: Callable[[int], object] = lambda steps: None,
     ) -> None:
         self.target, self.state, self.ancestor = target, state, ancestor
         self.generator, self.policy, self.on_steps = generator, policy, on_steps
-        self.steps = 0
+        self.steps, self.worth = 0, worth
         self.moves: dict[str, Kernel] = {}
         self.found: dict[Names, Segment] = {}
         self.combined: Names | None = None
@@ -199,15 +201,12 @@ class Bench:
             self.combined = names
             if len(names) > 1:
                 self.measure_named(names, steps, most_seconds)
-        return leader(self.found, self.combined, self.policy.choice)
+        return leader(self.found, self.combined, self.policy.choice, self.worth)
 
     def best_known(self) -> Names | None:
         """The best of what has been measured; None if nothing was."""
-        known = [n for n in self.found if set(n) <= set(self.moves)]
-        moves = self.policy.choice
-        return max(
-            known, key=lambda names: rank(self.found, names, self.combined, moves), default=None
-        )
+        known = {n: f for n, f in self.found.items() if set(n) <= set(self.moves)}
+        return leader(known, self.combined, self.policy.choice, self.worth) if known else None
 
     def mixed(self, best: Names) -> tuple[Kernel, dict[str, float]]:
         """The best, and now and then each of the rest: a kernel, and shares of the steps."""

@@ -101,6 +101,7 @@ class Chooser:
             generator=self.generator,
             policy=self.policy,
             states_kept=self._states_kept,
+            worth=self._worth,
             on_steps=self._advance_bar,
         )
         self._bar: Any = None
@@ -173,10 +174,9 @@ class Chooser:
             return chains
         request, left = self.request, self.request.left()
         ahead = left if self.uses_all_time else min(left, self._wait(found))
-        memory = max(found.time, found.memory)
 
         def end(state: State, begin: float) -> float:
-            steps = max(request.times * memory, wanted / len(state.code))
+            steps = max(request.times * found.memory, wanted / len(state.code))
             return self._pace(choice.kernel, state) * (begin + steps)
 
         wanted = chains * ahead / self._pace(choice.kernel, state)  # steps of chains
@@ -266,24 +266,46 @@ class Chooser:
             best: The moves between models that they follow.
         """
         bench, policy = self.bench, self.policy.choice
+        _, most = self._first()
+        found = self._resolved(best, self._with_few_chains(best))
+        kernel = bench.kernel_of(bench.named(best))
+        found = replace(found, step=bench.pace(kernel, bench.state, self.request.left()))
         for candidate in self._further_inside():
-            found = bench.found[best]
-            steps, most = self._first()
             before = bench.inside
             bench.go_inside([*before, candidate])
             pace = bench.pace(bench.kernel_of(bench.named(best)), bench.state, self.request.left())
             learning = policy.inside_segments if isinstance(candidate, HMC) else 0
-            cost = (learning + 1) * steps * pace
+            cost = (learning + 1) * found.steps * pace
             hopeless = policy.inside_gain * self.request.times * pace > self._until_done(found)
             if hopeless or cost > policy.inside_share * self._ahead(found):
                 bench.go_inside(before)
                 continue
             for _ in range(learning):
-                bench.measure_named(best, steps, most)
-            now = bench.measure_named(best, steps, most)
+                bench.measure_named(best, found.steps, most)
+            now = replace(bench.measure_named(best, found.steps, most), step=pace)
             if policy.inside_gain * self._until_done(now) > self._until_done(found):
                 bench.go_inside(before)
-                bench.found[best] = found
+            else:
+                found = now
+        bench.found[best] = found
+
+    def _with_few_chains(self, best: Names) -> Segment:
+        """Drop chains where a run has to be long rather than wide, and measure those that stay."""
+        bench, fewest, found = self.bench, self.request.fewest_chains, self.bench.found[best]
+        long = self._until_done(found) > self.policy.choice.long_runs * self._wait(found)
+        if not long or fewest >= len(bench.state.code):
+            return found
+        bench.move_to(first_of(bench.state, fewest), bench.ancestor[:fewest])
+        return bench.measure_named(best, *self._first())
+
+    def _resolved(self, best: Names, found: Segment) -> Segment:
+        """What segments say that are no shorter than what they measure, where these are cheap."""
+        policy = self.policy.choice
+        while found.memory > found.steps and found.steps < policy.inside_steps:
+            if 2 * found.steps * found.step > policy.inside_share * self._ahead(found):
+                break
+            found = self.bench.measure_named(best, 2 * found.steps)
+        return found
 
     def _further_inside(self) -> Iterator[Kernel]:
         """Moves inside models that may pay, the cheapest first."""
@@ -293,12 +315,12 @@ class Chooser:
         if normals is not None:
             fresh = self.policy.kernels.fresh_share
             yield CrankNicolson(target, normals, fresh=fresh, name="normals inside")
-        if len(self.bench.state.code) > 2 * target.dim:
-            yield Stretch(target)
         if target.differentiable:
+            yield HMC(target)
             if normals is not None:
                 yield HMC(target, normals, name="hmc in normals")
-            yield HMC(target)
+        if len(self.bench.state.code) > 2 * target.dim:
+            yield Stretch(target)
 
     def _inside(self) -> list[Kernel]:
         """Moves inside models that owe nothing to a map."""
@@ -406,6 +428,12 @@ class Chooser:
         """Seconds of sampling until all that is wanted is reached."""
         return seconds_until_done(found, self.request.error, self.request.times)
 
+    def _worth(self, found: Segment) -> float:
+        """Effective draws a second, as far as they shorten the run."""
+        if not self.request.until and found.varied:
+            return found.efficiency
+        return 0.0 if found.cut_short else 0.25 / self.request.error**2 / self._until_done(found)
+
     def _ahead(self, found: Segment) -> float:
         """Seconds of sampling ahead."""
         request = self.request
@@ -498,7 +526,8 @@ class Chooser:
         steps = steps or training.first_round_steps
         doubtful = self._pilot_contradicts_itself() and not self.plan.rounds
         last = found["jump",].efficiency if "jump" in self.bench.moves else 0.0
-        if not self.uses_all_time and sampling_ends_first(self._wait(found[best]), training):
+        wait = self._until_done(found[best]) if self.request.until else self._wait(found[best])
+        if not self.uses_all_time and sampling_ends_first(wait, training):
             return best
         if no_time_to_train(self._room, self._step_price is not None, training):
             return best
@@ -521,10 +550,13 @@ class Chooser:
 
     def _saving(self, found: Segment, hoped: float) -> float:
         """Seconds by which a kernel as efficient as is hoped would do the same sooner."""
-        wait = self._wait(found)
-        return seconds_saved(
-            found, hoped, max(wait, self.request.left()) if self.uses_all_time else wait
-        )
+        if not self.request.until:
+            wait = self._wait(found)
+            left = self.request.left()
+            return seconds_saved(found, hoped, max(wait, left) if self.uses_all_time else wait)
+        forgetting = self.request.times * self.policy.training.hoped_memory * self._step_with_map()
+        precise = 0.25 / self.request.error**2 / hoped if found.varied and hoped else 0.0
+        return min(self.request.left(), self._until_done(found)) - max(precise, forgetting)
 
     def _round(self, steps: int, seen: Pool | None) -> float:
         """Train, on what chains have seen too, and measure the jump through the map."""
@@ -532,7 +564,8 @@ class Chooser:
         limits: dict[str, Any] = {}
         if audit is not None and not math.isinf(room):
             pace = audit.evaluations / max(audit.seconds, 1e-9)
-            limits["audit"] = audit.evaluations + int(training.audit_share * room * pace)
+            seconds = min(training.audit_share * room, self.trainer.audit_cost(steps))
+            limits["audit"] = audit.evaluations + int(seconds * pace)
             limits["mend_until"] = clock.now() + training.mending_share * room
         if not math.isinf(room):
             limits["deadline"] = clock.now() + room

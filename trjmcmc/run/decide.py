@@ -6,12 +6,14 @@ Nothing here measures, moves a chain or reads a clock.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from .policy import ChainPolicy, ChoicePolicy, Policy, RoundPolicy, SegmentPolicy
 from .segment import Segment
 
 Names = tuple[str, ...]  # of moves between models that take turns
+
+Worth = Callable[[Segment], float]
 
 
 def seconds_to_precision(found: Segment, error: float) -> float:
@@ -39,8 +41,7 @@ def seconds_until_done(found: Segment, error: float, times: float) -> float:
         >>> seconds_until_done(found, 0.01, 20.0)  # of which precision takes five
         10.0
     """
-    forgetting = times * max(found.time, found.memory) * found.step
-    return max(seconds_to_precision(found, error), forgetting)
+    return max(seconds_to_precision(found, error), times * found.memory * found.step)
 
 
 def seconds_saved(found: Segment, hoped: float, wait: float) -> float:
@@ -57,23 +58,25 @@ def seconds_saved(found: Segment, hoped: float, wait: float) -> float:
     return wait * (1 - found.efficiency / better) if better else 0.0
 
 
-def leader(found: Mapping[Names, Segment], combined: Names | None, moves: ChoicePolicy) -> Names:
-    """The most efficient moves; all useful ones in turn win unless clearly worse.
+def leader(
+    found: Mapping[Names, Segment],
+    combined: Names | None,
+    moves: ChoicePolicy,
+    worth: Worth = lambda found: found.efficiency,
+) -> Names:
+    """The moves that are worth most; all useful ones in turn win unless clearly worse.
 
     Arguments:
         found: By names of moves that took turns, their segment.
         combined: The names of all useful moves, if they have been measured together.
         moves: The policy.
+        worth: What a segment is worth, in effective draws a second.
     """
-    return max(found, key=lambda names: rank(found, names, combined, moves))
 
+    def rank(names: Names) -> float:
+        return worth(found[names]) / (moves.combined_share if names == combined else 1.0)
 
-def rank(
-    found: Mapping[Names, Segment], names: Names, combined: Names | None, moves: ChoicePolicy
-) -> float:
-    """Efficiency, raised by 1 / ``combined_share`` for all useful moves in turn."""
-    efficiency = found[names].efficiency
-    return efficiency / moves.combined_share if names == combined else efficiency
+    return max(found, key=rank)
 
 
 def useful_moves(

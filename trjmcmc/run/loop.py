@@ -108,6 +108,7 @@ def run_chains(
     draws: int | None,
     thin: int,
     generator: torch.Generator,
+    ancestor: Tensor | None = None,
     enough: Callable[[Recorder], bool] | None = None,
     crossings: Crossings | None = None,
     visits: StepsInModels | None = None,
@@ -122,6 +123,7 @@ def run_chains(
         draws: Kept draws a chain; None for as many as come until there are enough.
         thin: Steps a kept draw; may grow where the number of draws is open.
         generator: The only source of randomness.
+        ancestor: The independent draw that each chain descends from, shape (C,), if known.
         enough: Asked after each kept draw whether to stop.
         crossings: Counts jumps between models, if given.
         visits: Counts steps in models, if given.
@@ -135,7 +137,7 @@ def run_chains(
         KeyboardInterrupt: The user pressed Ctrl-C before the first draw was kept.
         TRJError: A likelihood failed, or the limit was reached, before the first draw was kept.
     """
-    recorder = Recorder(draws, state.code, state.theta, thin)
+    recorder = Recorder(draws, state.code, state.theta, thin, ancestor)
     stopped = "draws"
     failure: TRJError | None = None
     try:

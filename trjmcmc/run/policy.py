@@ -162,8 +162,12 @@ class ChoicePolicy(Checked):
         survey_seconds: Seconds beyond which they are not made larger still.
         proposed_precision: Standard error of a probability that training is judged by where the
             user asks for none.
+        long_runs: Time until what is slowest is forgotten, over that until a probability is
+            precise, from which fewer chains are better.
         inside_gain: Gain in efficiency for which further moves inside models are taken up.
         inside_share: Of the time that sampling would take, that each of them may be tried for.
+        inside_steps: Steps of a segment beyond which it is not made longer to find out how slow
+            the slowest is.
         inside_segments: Segments by which moves that learn are tuned before they are measured.
     """
 
@@ -177,8 +181,10 @@ class ChoicePolicy(Checked):
     survey_share: float = 0.3
     survey_seconds: float = 30.0
     proposed_precision: float = 0.01
+    long_runs: float = 2.0
     inside_gain: float = 1.2
     inside_share: float = 0.1
+    inside_steps: int = 160
     inside_segments: int = 2
 
 
@@ -270,6 +276,7 @@ class RoundPolicy(Checked):
             process is slow.
         hoped_efficiency: Of the ideal efficiency, that a trained map is hoped to reach; .04 to
             .5 were seen.
+        hoped_memory: Steps in which what is slowest is hoped to forget through a trained map.
         round_share: Of the time left, that a round may take.
         audit_share: Of the time left, for the audit of a round.
         mending_share: Of the time left, after which no mending begins.
@@ -283,6 +290,7 @@ class RoundPolicy(Checked):
     least_step_seconds: float = 0.005
     pricing_seconds: float = 3.0
     hoped_efficiency: float = 0.15
+    hoped_memory: float = 10.0
     round_share: float = 0.5
     audit_share: float = 0.2
     mending_share: float = 0.3

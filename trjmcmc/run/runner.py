@@ -147,7 +147,8 @@ class Runner:
         """Look for what map and chains have lost; the parts that matter."""
         self.stage, request = "the screening", self.request
         spent = clock.now() - request.begun
-        seconds = screening_seconds(spent, request.deadline - clock.now(), self.policy.screening)
+        left = request.left() if request.uses_all_time else math.inf
+        seconds = min(screening_seconds(spent, left, self.policy.screening), request.left())
         found = screen_models(self.known, seconds, self.known.passed, seed)
         self.screening = tuple(said for said, _ in found)
         return [part for said, part in found if said.lost and part is not None]
@@ -404,6 +405,7 @@ class Runner:
                 draws=request.draws,
                 thin=request.thin,
                 generator=self.generator,
+                ancestor=self.ancestor,
                 enough=enough,
                 crossings=crossings,
                 visits=visits,
@@ -485,8 +487,7 @@ class Runner:
         """Sum up, and warn of what is doubtful."""
         known, chain, trace = self.known, self.chain, self.known.trace
         assert chain is not None and self.tally is not None and self.kernel is not None
-        ancestor = None if self.ancestor is None else self.ancestor.cpu()
-        record = replace(chain.draws, ancestor=ancestor)
+        record = chain.draws
         plan = Plan() if self.chooser is None else self.chooser.plan
         settings = {k.name: found for k in self.kernel.parts() if (found := k.adapted())}
         report = RunReport(

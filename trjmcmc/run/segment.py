@@ -8,7 +8,7 @@ import torch
 
 from .. import clock
 from ..estimate.precision import features
-from ..estimate.short_runs import drift_of, indicator_times, memory_inside
+from ..estimate.short_runs import drift_of, indicator_times, memory_of
 from ..kernel.base import Kernel, State
 from ..target.exchangeable import components_of
 from ..target.target import Target
@@ -30,7 +30,8 @@ class Segment:
         cut_short: Whether it ran out of time so early that nothing is known.
         drift: Change between its halves, in standard errors over chains, of the log joint or of
             the code, whichever changed more.
-        memory: Autocorrelation time of the slowest coordinate, or the log joint, in steps.
+        memory: Autocorrelation time of what is slowest of indicators, log joint and coordinates,
+            in steps, by the spread of the chains' means.
     """
 
     efficiency: float
@@ -93,8 +94,8 @@ def run_segment(
         seen = features(target.space, stacked)
         exchangeable = bool(components_of(target))
         height = torch.stack(log_joints)
-        memory = memory_inside(
-            target.space, stacked, torch.stack(thetas), height, exchangeable=exchangeable
+        memory = memory_of(
+            target.space, seen, stacked, torch.stack(thetas), height, exchangeable=exchangeable
         )
         seconds = clock.now() - begun
     cut_short, steps = len(codes) < least_completed * steps, len(codes)
