@@ -12,13 +12,15 @@ RHAT_CONVERGED = 1.05
 Source: Vehtari et al. (2021), https://doi.org/10.1214/20-BA1221, advise 1.01 for a final answer.
 """
 
-PLAIN_RUN = {"probability": 0.01, "rhat": 1.01}
-"""Where a run without draws, precision or limit ends: standard error of a probability, and R-hat.
+DONE_ERROR = 0.01  # standard error of a probability at which a run without draws or limit is done
 
-Source: Vehtari et al. (2021), https://doi.org/10.1214/20-BA1221, for R-hat
+DONE_RHAT = 1.01
+"""R-hat of models, log joint and parameters below which it is done.
+
+Source: Vehtari et al. (2021), https://doi.org/10.1214/20-BA1221
 """
 
-PLAIN_RUN_SECONDS = 600.0  # of wall time after which it ends in any case
+DONE_SECONDS = 600.0  # of wall time after which it ends in any case
 
 PARETO_K_FINITE_VARIANCE = 0.5
 """Pareto shape up to which importance weights have a variance, and so a standard error.

@@ -99,7 +99,7 @@ def memory_of(
     for inside, slots in groups:
         x = _standard(theta[:, some][..., slots], inside[:, some])
         found += [x, _standard(x.abs(), inside[:, some])]
-    return max(float(times_of_means(x).max()) for x in found)
+    return max(float(times_of_means(x).max()) for x in found if x.numel())
 
 
 def times_of_means(x: Tensor) -> Tensor:

@@ -18,16 +18,12 @@ from ..kernel.base import Kernel, State
 from ..kernel.between.jump import Jump
 from ..kernel.between.split import SplitMerge
 from ..kernel.compose import Cycle, MixtureKernel
-from ..kernel.inside.crank_nicolson import CrankNicolson
-from ..kernel.inside.hmc import HMC
 from ..kernel.inside.random_walk import RandomWalk
-from ..kernel.inside.stretch import Stretch
 from ..kernel.proposal.base import IndexProposal
 from ..kernel.proposal.sweep import SweepWalk
 from ..kernel.proposal.walk import ScoreWalk
 from ..progress import progress_bar
 from ..result.report import Plan
-from ..target.exchangeable import components_of
 from ..transport.base import Transport
 from ..transport.laplace import Laplace
 from ..transport.normals import gaussian_mixture
@@ -46,8 +42,6 @@ from .decide import (
     sampling_ends_first,
     seconds_saved,
     seconds_to_meet_models,
-    seconds_to_precision,
-    seconds_until_done,
 )
 from .knowledge import Knowledge
 from .loop import first_of, joined
@@ -59,6 +53,7 @@ from .moves import (
     laplace_moves,
     proposal,
 )
+from .race_inside import InsideRace
 from .request import Request
 from .segment import Segment
 
@@ -173,6 +168,10 @@ class Chooser:
         if found is None:
             return chains
         request, left = self.request, self.request.left()
+        more = may_have_more_chains(found, policy.chains, policy.segments)
+        more = more and 2 * chains <= request.most_chains
+        if not more and chains < 2 * request.fewest_chains:
+            return chains
         ahead = left if self.uses_all_time else min(left, self._wait(found))
 
         def end(state: State, begin: float) -> float:
@@ -187,7 +186,6 @@ class Chooser:
             ends[len(few.code)] = end(few, 0.0)
             if ends[len(few.code)] > min(ends.values()):
                 break
-        more = may_have_more_chains(found, policy.chains, policy.segments)
         begin = max(choice.steps, self._burn_in_times * found.time)  # before the first draw
         while more and 2 * len(state.code) <= request.most_chains:
             state = joined(state, state)
@@ -203,7 +201,8 @@ class Chooser:
 
     def _choose(self) -> Choice:
         if not self.target.dim:
-            _, kernel = self.bench.measure(self._only(), *self._first())
+            births = birth_death(self.target, self.guess(), self.policy.kernels)
+            _, kernel = self.bench.measure(births, *self._first())
             return self._choice(kernel, None)
         self._grow_survey()
         if not self.target.space.several:
@@ -240,10 +239,6 @@ class Chooser:
         best = self._race()
         return self._chosen(best if self.ready else self._train(best))
 
-    def _only(self) -> Kernel:
-        """The kernel where nothing has parameters."""
-        return birth_death(self.target, self.guess(), self.policy.kernels)
-
     def _grow_survey(self) -> None:
         """Run a pilot again that contradicts itself, with ever more particles while time allows."""
         while self._pilot_contradicts_itself():
@@ -260,67 +255,9 @@ class Chooser:
                 return
 
     def _race_inside(self, best: Names) -> None:
-        """Try further moves inside models while what they may save is worth it.
-
-        Arguments:
-            best: The moves between models that they follow.
-        """
-        bench, policy = self.bench, self.policy.choice
-        _, most = self._first()
-        found = self._resolved(best, self._with_few_chains(best))
-        kernel = bench.kernel_of(bench.named(best))
-        found = replace(found, step=bench.pace(kernel, bench.state, self.request.left()))
-        for candidate in self._further_inside():
-            before = bench.inside
-            bench.go_inside([*before, candidate])
-            pace = bench.pace(bench.kernel_of(bench.named(best)), bench.state, self.request.left())
-            learning = policy.inside_segments if isinstance(candidate, HMC) else 0
-            cost = (learning + 1) * found.steps * pace
-            hopeless = policy.inside_gain * self.request.times * pace > self._until_done(found)
-            if hopeless or cost > policy.inside_share * self._ahead(found):
-                bench.go_inside(before)
-                continue
-            for _ in range(learning):
-                bench.measure_named(best, found.steps, most)
-            now = replace(bench.measure_named(best, found.steps, most), step=pace)
-            if policy.inside_gain * self._until_done(now) > self._until_done(found):
-                bench.go_inside(before)
-            else:
-                found = now
-        bench.found[best] = found
-
-    def _with_few_chains(self, best: Names) -> Segment:
-        """Drop chains where a run has to be long rather than wide, and measure those that stay."""
-        bench, fewest, found = self.bench, self.request.fewest_chains, self.bench.found[best]
-        long = self._until_done(found) > self.policy.choice.long_runs * self._wait(found)
-        if not long or fewest >= len(bench.state.code):
-            return found
-        bench.move_to(first_of(bench.state, fewest), bench.ancestor[:fewest])
-        return bench.measure_named(best, *self._first())
-
-    def _resolved(self, best: Names, found: Segment) -> Segment:
-        """What segments say that are no shorter than what they measure, where these are cheap."""
-        policy = self.policy.choice
-        while found.memory > found.steps and found.steps < policy.inside_steps:
-            if 2 * found.steps * found.step > policy.inside_share * self._ahead(found):
-                break
-            found = self.bench.measure_named(best, 2 * found.steps)
-        return found
-
-    def _further_inside(self) -> Iterator[Kernel]:
-        """Moves inside models that may pay, the cheapest first."""
-        target, normals = self.target, self._map
-        if components_of(target):
-            return
-        if normals is not None:
-            fresh = self.policy.kernels.fresh_share
-            yield CrankNicolson(target, normals, fresh=fresh, name="normals inside")
-        if target.differentiable:
-            yield HMC(target)
-            if normals is not None:
-                yield HMC(target, normals, name="hmc in normals")
-        if len(self.bench.state.code) > 2 * target.dim:
-            yield Stretch(target)
+        """Try further moves inside models that follow these between them."""
+        race = InsideRace(self.bench, self.request, self.target, self._map, self.policy)
+        race.run(best, *self._first())
 
     def _inside(self) -> list[Kernel]:
         """Moves inside models that owe nothing to a map."""
@@ -422,24 +359,17 @@ class Chooser:
 
     def _wait(self, found: Segment) -> float:
         """Seconds of sampling until the precision that is wanted."""
-        return seconds_to_precision(found, self.request.error)
-
-    def _until_done(self, found: Segment) -> float:
-        """Seconds of sampling until all that is wanted is reached."""
-        return seconds_until_done(found, self.request.error, self.request.times)
+        return self.request.precise(found)
 
     def _worth(self, found: Segment) -> float:
         """Effective draws a second, as far as they shorten the run."""
         if not self.request.until and found.varied:
             return found.efficiency
-        return 0.0 if found.cut_short else 0.25 / self.request.error**2 / self._until_done(found)
-
-    def _ahead(self, found: Segment) -> float:
-        """Seconds of sampling ahead."""
-        request = self.request
-        if request.until:
-            return min(request.left(), self._until_done(found))
-        return min(request.left(), request.ahead * found.step)
+        return (
+            0.0
+            if found.cut_short
+            else 0.25 / self.request.error**2 / self.request.until_done(found)
+        )
 
     def _pace(self, kernel: Kernel, state: State) -> float:
         return self.bench.pace(kernel, state, self.request.left())
@@ -526,7 +456,9 @@ class Chooser:
         steps = steps or training.first_round_steps
         doubtful = self._pilot_contradicts_itself() and not self.plan.rounds
         last = found["jump",].efficiency if "jump" in self.bench.moves else 0.0
-        wait = self._until_done(found[best]) if self.request.until else self._wait(found[best])
+        wait = (
+            self.request.until_done(found[best]) if self.request.until else self._wait(found[best])
+        )
         if not self.uses_all_time and sampling_ends_first(wait, training):
             return best
         if no_time_to_train(self._room, self._step_price is not None, training):
@@ -556,7 +488,7 @@ class Chooser:
             return seconds_saved(found, hoped, max(wait, left) if self.uses_all_time else wait)
         forgetting = self.request.times * self.policy.training.hoped_memory * self._step_with_map()
         precise = 0.25 / self.request.error**2 / hoped if found.varied and hoped else 0.0
-        return min(self.request.left(), self._until_done(found)) - max(precise, forgetting)
+        return min(self.request.left(), self.request.until_done(found)) - max(precise, forgetting)
 
     def _round(self, steps: int, seen: Pool | None) -> float:
         """Train, on what chains have seen too, and measure the jump through the map."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from .. import clock
 from ..errors import ConfigurationError
 from ..estimate.precision import FORGOTTEN
+from .decide import seconds_to_precision, seconds_until_done
+from .segment import Segment
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,19 @@ class Request:
     def adapt_by(self, sampling: float) -> float:
         """Deadline of choice, training and warm-up, which leave this share of the time."""
         return self.begun + (1 - sampling) * self.seconds if self.limited else math.inf
+
+    def precise(self, found: Segment) -> float:
+        """Seconds of sampling until a probability is as precise as is wanted."""
+        return seconds_to_precision(found, self.error)
+
+    def until_done(self, found: Segment) -> float:
+        """Seconds of sampling until all that is wanted is reached."""
+        return seconds_until_done(found, self.error, self.times)
+
+    def ahead_of(self, found: Segment) -> float:
+        """Seconds of sampling ahead."""
+        length = self.until_done(found) if self.until else self.ahead * found.step
+        return min(self.left(), length)
 
     def left(self) -> float:
         """Seconds left until the end of the run."""

@@ -17,7 +17,7 @@ from ..fit.objective import Objective
 from ..fit.trace import FitTrace
 from ..kernel.base import Kernel
 from ..pilot.report import AuditReport
-from ..promises import PLAIN_RUN, PLAIN_RUN_SECONDS
+from ..promises import DONE_ERROR, DONE_RHAT, DONE_SECONDS
 from ..result.alarms import warn_of_coverage
 from ..result.result import Result
 from ..result.variational import Variational
@@ -327,7 +327,8 @@ class TRJSampler:
             raise ConfigurationError(f"max_seconds: expected a positive number, got {max_seconds}")
         begun, spent = clock.now(), self.account.evaluations
         if draws is None and until is None and max_seconds is None and max_evaluations is None:
-            until, max_seconds = PLAIN_RUN, PLAIN_RUN_SECONDS
+            until = {"probability": DONE_ERROR, "rhat": DONE_RHAT}
+            max_seconds = DONE_SECONDS
         settings: dict[str, Any] = {
             "chains": chains,
             "warmup": warmup,

@@ -1,0 +1,69 @@
+"""Numbers by which runs over exchangeable components are planned; see :mod:`.policy`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..checks import Checked
+
+
+@dataclass(frozen=True)
+class CountedPolicy(Checked):
+    """The warm-up of runs that count components.
+
+    Attributes:
+        warm_up_share: Of the time left, for all of it.
+        most_seconds: Seconds of it where no limit is set.
+        least_segment_share: Of the time that a segment is given, that it lasts at least where a
+            limit is set: short ones overstate. Pulses, 180 s: no chain at a wrong count.
+        segment_share: Of the time left, that any segment may take.
+        assumed_seconds: Seconds left that this share is taken of where no limit is set.
+        settled_errors: Change between halves of a segment, in standard errors, that is no drift.
+        fits: Most times that normals are fitted to better draws.
+        gain_a_fit: Efficiency relative to the last fit, from which it is fitted again.
+        components: Normals a model of that fit.
+        numbers_in_covariances: Most numbers that their covariances may take.
+        unvisited_share: Of the jumps, to models by their prior.
+        accepted_splits: Acceptance rate from which splits and merges are worth their time.
+        jumps: Jumps a step.
+        rho: Correlation of the reference between two jumps.
+        fresh_share: Of these jumps, with independent reference noise.
+        burn_in_autocorrelation_times: Length of burn-in: tempering starts with too few
+            components, and errors do not see it.
+        states_kept: States of a segment that are kept, half of which may be fitted to.
+    """
+
+    warm_up_share: float = 0.4
+    most_seconds: float = 20.0
+    least_segment_share: float = 0.5
+    segment_share: float = 0.02
+    assumed_seconds: float = 50.0
+    settled_errors: float = 3.0
+    fits: int = 4
+    gain_a_fit: float = 1.2
+    components: int = 8
+    numbers_in_covariances: float = 5e6
+    unvisited_share: float = 0.05
+    accepted_splits: float = 0.005
+    jumps: int = 2
+    rho: float = 0.5
+    fresh_share: float = 0.5
+    burn_in_autocorrelation_times: float = 10.0
+    states_kept: int = 200
+
+
+@dataclass(frozen=True)
+class ChainTemperingPolicy(Checked):
+    """How chains that count components are carried from the prior to the posterior.
+
+    Attributes:
+        steps: Most steps at each power of the likelihood.
+        least_steps: Fewest, where time is short.
+        planned_powers: Powers that there is to be time for.
+        kept_chains: Share of the effective chains that a change of the power keeps.
+    """
+
+    steps: int = 20
+    least_steps: int = 2
+    planned_powers: int = 60
+    kept_chains: float = 0.9

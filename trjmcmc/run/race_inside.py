@@ -1,0 +1,117 @@
+"""Which moves inside models a run makes: tried beside each other where chains forget slowly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ..kernel.base import Kernel
+from ..kernel.inside.crank_nicolson import CrankNicolson
+from ..kernel.inside.hmc import HMC
+from ..kernel.inside.stretch import Stretch
+from ..target.exchangeable import components_of
+from ..target.target import Target
+from ..transport.base import Transport
+from .bench import Bench
+from .decide import Names
+from .loop import first_of
+from .policy import Policy
+from .request import Request
+from .segment import Segment
+
+
+class InsideRace:
+    """Adds moves inside models to those of a bench while they shorten the run.
+
+    What decides is the slowest of indicators, log joint and coordinates, by segments of one length,
+    and the seconds of a step.
+
+    Arguments:
+        bench: Chains, and the moves so far.
+        request: What the user asks of the run.
+        target: The target.
+        normals: A map that was fitted to draws, if there is one.
+        policy: The policy.
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        request: Request,
+        target: Target,
+        normals: Transport | None,
+        policy: Policy,
+    ) -> None:
+        self.bench, self.request, self.target = bench, request, target
+        self.normals, self.policy = normals, policy
+
+    def run(self, names: Names, steps: int, most_seconds: float) -> None:
+        """Try every further move while what it may save is worth it.
+
+        Arguments:
+            names: The moves between models that they follow.
+            steps: Of a first segment.
+            most_seconds: That a segment may take.
+        """
+        bench, request, policy = self.bench, self.request, self.policy.choice
+        found = self._with_few_chains(names, steps, most_seconds)
+        found = self._resolved(names, found)
+        found = replace(found, step=self._pace(names))
+        for candidate in self._candidates():
+            before = bench.inside
+            bench.go_inside([*before, candidate])
+            pace = self._pace(names)
+            learning = policy.inside_segments if isinstance(candidate, HMC) else 0
+            cost = (learning + 1) * found.steps * pace
+            hopeless = policy.inside_gain * request.times * pace > request.until_done(found)
+            if hopeless or cost > policy.inside_share * request.ahead_of(found):
+                bench.go_inside(before)
+                continue
+            for _ in range(learning):
+                bench.measure_named(names, found.steps, most_seconds)
+            now = replace(bench.measure_named(names, found.steps, most_seconds), step=pace)
+            if policy.inside_gain * request.until_done(now) > request.until_done(found):
+                bench.go_inside(before)
+            else:
+                found = now
+        bench.found[names] = found
+
+    def _pace(self, names: Names) -> float:
+        """Seconds of a step."""
+        bench = self.bench
+        return bench.pace(bench.kernel_of(bench.named(names)), bench.state, self.request.left())
+
+    def _with_few_chains(self, names: Names, steps: int, most_seconds: float) -> Segment:
+        """Drop chains where a run has to be long rather than wide, and measure those that stay."""
+        bench, fewest, found = self.bench, self.request.fewest_chains, self.bench.found[names]
+        long = self.request.until_done(found) > self.policy.choice.long_runs * self.request.precise(
+            found
+        )
+        if not long or fewest >= len(bench.state.code):
+            return found
+        bench.move_to(first_of(bench.state, fewest), bench.ancestor[:fewest])
+        return bench.measure_named(names, steps, most_seconds)
+
+    def _resolved(self, names: Names, found: Segment) -> Segment:
+        """What segments say that are no shorter than what they measure, where these are cheap."""
+        policy, most = self.policy.choice, self.policy.choice.inside_share
+        while found.memory > found.steps and found.steps < policy.inside_steps:
+            if 2 * found.steps * found.step > most * self.request.ahead_of(found):
+                break
+            found = self.bench.measure_named(names, 2 * found.steps)
+        return found
+
+    def _candidates(self) -> Iterator[Kernel]:
+        """Moves inside models that may pay."""
+        target, normals = self.target, self.normals
+        if components_of(target):
+            return
+        if normals is not None:
+            fresh = self.policy.kernels.fresh_share
+            yield CrankNicolson(target, normals, fresh=fresh, name="normals inside")
+        if target.differentiable:
+            yield HMC(target)
+            if normals is not None:
+                yield HMC(target, normals, name="hmc in normals")
+        if len(self.bench.state.code) > 2 * target.dim:
+            yield Stretch(target)
