@@ -289,26 +289,30 @@ def test_a_fit_that_failed_goes_on_where_it_stopped(how):
 
 def test_a_run_that_fails_gives_the_draws_so_far():
     broken = {"how": ""}
-    function, calls = flaky(broken)
-
-    def later(p):
-        if broken["after"] and calls["n"] > broken["after"]:
-            broken["how"] = "raise"
-        return function(p)
-
-    broken["after"] = 0
-    target, _ = simple(later)
+    function, _ = flaky(broken)
+    target, _ = simple(function)
     sampler = trj.TRJSampler(target, seed=1)
     sampler.fit(steps=30, particles=20, moves=5, audit=1, progress=False)
-    broken["after"] = calls["n"] + 3000
+
+    def fails_after_twenty_draws(record):
+        broken["how"] = "raise" if record.kept >= 20 else ""
+        return False
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TRJWarning)
         with pytest.raises(BlackBoxError, match="mesh too coarse") as caught:
-            sampler.run(5000, chains=8, warmup=2, fit=True, progress=False)
+            sampler.run(
+                5000,
+                chains=8,
+                warmup=2,
+                fit=True,
+                until=fails_after_twenty_draws,
+                progress=False,
+            )
     result = caught.value.result
-    assert 0 < result.raw.n_draws < 5000
+    assert result.raw.n_draws == 20
     assert result.raw.n_chains == 8
-    assert result.report.evaluations > 3000
+    assert result.report.evaluations > 160
 
 
 # ---- gradients from elsewhere --------------------------------------------------------------

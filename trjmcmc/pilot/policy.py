@@ -252,3 +252,45 @@ class ScreeningPolicy(Checked):
     late_fraction: float = 0.7
     named_parameters: int = 3
     crowd: CrowdPolicy = field(default_factory=CrowdPolicy)
+
+
+@dataclass(frozen=True)
+class FewCallsPolicy(Checked):
+    """How importance sampling goes on where likelihood calls are few.
+
+    Attributes:
+        share: Of the calls, for finding proposals at most: growth curves of four parameters,
+            1000 calls a model, are within .08 nats in 36 of 36 tries; 450 of 1000 were too few.
+        weighing_share: Of the calls left then, to weigh the models; the rest is for chains.
+        prior_share: Of the calls of a model, for draws of its prior.
+        rounds: Rounds in which the rest is spent.
+        draws_a_dimension: Draws of a round at least, a dimension and one.
+        points_a_fit: Effective points, a dimension and one, from which a proposal is fitted.
+        points_a_component: The same, for each further component.
+        components: Most t distributions of a proposal.
+        tail_scales, tail_shares: Normals that stand for a t distribution: widths and weights.
+        widening: Relative variance that a fit to n effective points in d dimensions is widened
+            by, times n / d.
+        fitted_draws: Resampled draws of a fit.
+        good_share: Effective draws over draws at which a proposal is good enough.
+        poor_share: The same, below which a flow is trained instead.
+        seconds_a_call: Price of a likelihood call from which calls are what a run saves.
+        priced_calls: Calls by which that price is taken.
+    """
+
+    share: float = 0.7
+    weighing_share: float = 0.65
+    prior_share: float = 0.15
+    rounds: int = 30
+    draws_a_dimension: int = 4
+    points_a_fit: float = 2.0
+    points_a_component: float = 15.0
+    components: int = 4
+    tail_scales: tuple[float, ...] = (1.0, 1.7, 3.5)
+    tail_shares: tuple[float, ...] = (0.75, 0.2, 0.05)
+    widening: float = 1.0
+    fitted_draws: int = 2000
+    good_share: float = 0.7
+    poor_share: float = 0.05
+    seconds_a_call: float = 0.005
+    priced_calls: int = 4

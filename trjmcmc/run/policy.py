@@ -19,7 +19,7 @@ import pandas as pd
 from ..checks import Checked
 from ..estimate.importance import FIRST_DRAWS, MOST_DRAWS
 from ..fit.policy import TrainerPolicy
-from ..pilot.policy import ScreeningPolicy
+from ..pilot.policy import FewCallsPolicy, ScreeningPolicy
 from .policy_of_components import ChainTemperingPolicy, CountedPolicy
 
 
@@ -184,7 +184,7 @@ class ChoicePolicy(Checked):
     proposed_precision: float = 0.01
     long_runs: float = 2.0
     inside_gain: float = 1.2
-    inside_share: float = 0.1
+    inside_share: float = 0.25
     inside_steps: int = 160
     inside_segments: int = 2
 
@@ -427,6 +427,7 @@ class Policy(Checked):
         weighing: How many draws weigh a model.
         summing_up: What time is kept for the result.
         threads: How many threads are tried.
+        few_calls: How importance sampling goes on where calls are few.
         fit: What a fit spends where, pilot runs and audits included.
 
     Example:
@@ -453,6 +454,7 @@ class Policy(Checked):
     weighing: WeighingPolicy = field(default_factory=WeighingPolicy)
     summing_up: SummingUpPolicy = field(default_factory=SummingUpPolicy)
     threads: ThreadPolicy = field(default_factory=ThreadPolicy)
+    few_calls: FewCallsPolicy = field(default_factory=FewCallsPolicy)
     fit: TrainerPolicy = field(default_factory=TrainerPolicy)
 
     def table(self) -> pd.DataFrame:

@@ -31,6 +31,7 @@ class Request:
             :func:`trjmcmc.clock.now`.
         max_evaluations: Most likelihood calls, or None.
         progress: Whether to show bars.
+        calls_are_few: Whether proposals by importance sampling come first.
         refines: Whether the precision was left open, so that float64 may follow.
     """
 
@@ -47,6 +48,7 @@ class Request:
     deadline: float
     max_evaluations: int | None
     progress: bool
+    calls_are_few: bool = False
     refines: bool = False
     times: float = FORGOTTEN
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import torch
@@ -29,6 +29,7 @@ from .choice import Choice
 from .choose import Chooser
 from .choose_components import ComponentChooser
 from .count import Crossings, StepsInModels, Tally
+from .few_calls import propose
 from .knowledge import Knowledge
 from .loop import Chains, first_of, joined, run_chains, warm_up
 from .maps import check_round_trip
@@ -40,7 +41,7 @@ from .screening import late_finds, screen_models, screening_seconds
 from .start import carried_starts, prior_draws, starting_models, starting_state
 from .stop import Stop, Verdict
 from .strategy import check_kernel
-from .threads import fastest_threads
+from .threads import threads_of_a_run
 
 
 class Runner:
@@ -83,7 +84,7 @@ class Runner:
             account = self.known.spending.account
             with limited(self.target, account, request.max_evaluations) as left:
                 try:
-                    with self._threads():
+                    with threads_of_a_run(self.known, request):
                         self._sample(left)
                     return self._finish()
                 except KeyboardInterrupt:
@@ -99,7 +100,8 @@ class Runner:
             left: Gives the likelihood calls that are left, or None without a limit.
         """
         request, known = self.request, self.known
-        if request.fit is True and known.trace is None:
+        proposed = request.calls_are_few and self._propose(left)
+        if request.fit is True and known.trace is None and not proposed:
             self._fit()
         check_round_trip(known.target, known.transport, self.generator)
         choice = None
@@ -143,6 +145,14 @@ class Runner:
         assert self.chain is not None
         self.missed = self.stop.missed(self.chain.draws)
 
+    def _propose(self, left: Callable[[], int | None]) -> bool:
+        """Find proposals by importance sampling; whether they are good enough."""
+        self.stage, calls = "the search for proposals", left()
+        assert calls is not None
+        found = propose(self.known, calls)
+        self.screening = found or ()
+        return found is not None
+
     def _screen(self, seed: int) -> list[Part]:
         """Look for what map and chains have lost; the parts that matter."""
         self.stage, request = "the screening", self.request
@@ -150,7 +160,7 @@ class Runner:
         left = request.left() if request.uses_all_time else math.inf
         seconds = min(screening_seconds(spent, left, self.policy.screening), request.left())
         found = screen_models(self.known, seconds, self.known.passed, seed)
-        self.screening = tuple(said for said, _ in found)
+        self.screening = self.screening if not found else tuple(said for said, _ in found)
         return [part for said, part in found if said.lost and part is not None]
 
     def _late_finds(self, seed: int) -> list[Part]:
@@ -166,24 +176,6 @@ class Runner:
         if self.known.fitted.audit is None:
             return False
         return self.chooser is not None and clock.now() < self.chooser.adapt_by
-
-    @contextmanager
-    def _threads(self) -> Iterator[None]:
-        """As many threads as are fastest where choices rest on times anyway."""
-        target = self.target
-        cheap = target.differentiable and target.device.type == "cpu"
-        if self.request.fit != "auto" or not cheap or torch.get_num_threads() == 1:
-            yield
-            return
-        code = starting_models(self.known, self.policy.chains.of_given_draws)
-        theta = target.sample_prior(code, self.generator)
-
-        @torch.no_grad()
-        def work() -> None:
-            target.log_joint(code, torch.where(theta.isfinite(), theta, 0.0))
-
-        with fastest_threads(work, self.request.deadline - clock.now(), self.policy.threads):
-            yield
 
     # ---- before sampling --------------------------------------------------------------------
 
@@ -296,7 +288,8 @@ class Runner:
         self.stage = "the warm-up"
         remaining = left()
         until = clock.part_of_the_time_left(shares.warm_up, request.deadline)
-        known.weigh(None if remaining is None else remaining // 2, until)
+        share = self.policy.few_calls.weighing_share if request.calls_are_few else 0.5
+        known.weigh(None if remaining is None else int(share * remaining), until)
         self.kernel = known.kernel(known.map)
         remaining = left()
         if remaining is not None:

@@ -27,6 +27,7 @@ from ..target.exchangeable import components_of
 from ..target.target import Target
 from ..transport.base import Transport
 from ..weights.base import ModelWeights
+from . import few_calls
 from .budget import Spending
 from .knowledge import Knowledge
 from .maps import default_map, default_weights, matching
@@ -306,8 +307,9 @@ class TRJSampler:
                 all chains takes less. A third at least is left for sampling, a quarter where
                 ``fit=True``.
             max_evaluations: Most likelihood calls of this run, its fit included. Three
-                quarters go to a fit, the rest to as many chains and steps as they pay for;
-                ``fit="auto"`` is then True.
+                quarters go to a fit, the rest to as many chains and steps as they pay for. With
+                ``fit="auto"`` and few models mixtures of t distributions are refined by
+                importance sampling instead, and a flow is trained only where these fail.
             progress: Show a progress bar.
 
         Returns:
@@ -378,6 +380,10 @@ class TRJSampler:
         if fit not in {"auto", True, False}:
             raise ConfigurationError(f'fit: expected "auto", True or False, got {fit!r}')
         fit = fit if isinstance(fit, str) else bool(fit)
+        free = fit == "auto" and self._known.strategy.chooses and not self._known.ready
+        if free and max_evaluations is None:
+            max_evaluations = few_calls.calls_in_time(self._known, deadline - begun)
+        calls_are_few = free and max_evaluations is not None and few_calls.suits(self.target)
         if fit == "auto" and (not self._known.strategy.chooses or max_evaluations is not None):
             fit = True
         request = Request(
@@ -394,6 +400,7 @@ class TRJSampler:
             deadline=deadline,
             max_evaluations=max_evaluations,
             progress=progress,
+            calls_are_few=calls_are_few,
             refines=self._refines,
             times=stop.times,
         )

@@ -8,7 +8,10 @@ from contextlib import contextmanager
 import torch
 
 from .. import clock
+from .knowledge import Knowledge
 from .policy import ThreadPolicy
+from .request import Request
+from .start import starting_models
 
 
 @contextmanager
@@ -58,3 +61,22 @@ def fastest_threads(
         yield chosen
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def threads_of_a_run(known: Knowledge, request: Request) -> Iterator[None]:
+    """As many threads as are fastest where choices rest on times anyway."""
+    target, policy = known.target, known.policy
+    cheap = target.differentiable and target.device.type == "cpu"
+    if request.fit != "auto" or not cheap or torch.get_num_threads() == 1:
+        yield
+        return
+    code = starting_models(known, policy.chains.of_given_draws)
+    theta = target.sample_prior(code, known.generator)
+
+    @torch.no_grad()
+    def work() -> None:
+        target.log_joint(code, torch.where(theta.isfinite(), theta, 0.0))
+
+    with fastest_threads(work, request.deadline - clock.now(), policy.threads):
+        yield

@@ -1,0 +1,68 @@
+"""Runs whose likelihood calls are few: proposals by importance sampling come first."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+
+import torch
+
+from .. import clock
+from ..errors import BudgetError
+from ..pilot.few_calls import Proposal, adaptive_proposal, as_map
+from ..pilot.screening import Screening
+from ..target.exchangeable import components_of
+from ..target.target import Target
+from .knowledge import Knowledge
+
+
+def suits(target: Target) -> bool:
+    """Whether each model of a target can have a proposal of its own."""
+    return target.space.few and target.dim > 0 and not components_of(target)
+
+
+def propose(known: Knowledge, calls: int) -> tuple[Screening, ...] | None:
+    """Let evidences and jumps go through proposals that importance sampling has refined.
+
+    Arguments:
+        known: What is known of the target; it takes the proposals up.
+        calls: Likelihood calls that may be made.
+
+    Returns:
+        For each model the draws of the prior that would have met further modes; None where a
+        proposal is too poor, so that a flow is better trained.
+    """
+    target, policy, begun = known.target, known.policy.few_calls, clock.now()
+    space = target.space
+    codes = space.enumerate()
+    possible = space.active(codes).any(-1) & (space.log_prior(codes) > -math.inf)
+    models = possible.nonzero()[:, 0].tolist()
+    proposals: dict[int, Proposal] = {}
+    left = int(policy.share * calls)
+    with suppress(BudgetError):
+        for place, m in enumerate(models):
+            each = left // (len(models) - place)
+            found = adaptive_proposal(target, codes[m], each, known.generator, policy)
+            proposals[m], left = found, left - found.calls
+    known.spending.seconds["proposals"] = clock.now() - begun
+    poor = [m for m in models if m not in proposals or proposals[m].share < policy.poor_share]
+    if poor:
+        return None
+    known.use(as_map(target, proposals))
+    labels = space.label(codes)
+    return tuple(Screening(labels[m], p.prior_draws, 0, 0.0) for m, p in proposals.items())
+
+
+def calls_in_time(known: Knowledge, seconds: float) -> int | None:
+    """Likelihood calls that time allows, where these are what a run spends it on; else None."""
+    target, policy = known.target, known.policy.few_calls
+    if not math.isfinite(seconds) or not suits(target):
+        return None
+    codes = target.space.sample_prior(policy.priced_calls, known.generator)
+    theta = target.sample_prior(codes, known.generator)
+    theta = torch.where(theta.isfinite(), theta, 0.0)
+    begun = clock.now()
+    with torch.no_grad():
+        target.log_joint(codes, theta)
+    price = (clock.now() - begun) / policy.priced_calls
+    return int(seconds / price) if price > policy.seconds_a_call else None
