@@ -261,14 +261,17 @@ class FewCallsPolicy(Checked):
     Attributes:
         share: Of the calls, for finding proposals at most: growth curves of four parameters,
             1000 calls a model, are within .08 nats in 36 of 36 tries; 450 of 1000 were too few.
-        weighing_share: Of the calls left then, to weigh the models; the rest is for chains.
+        weighing_share: Of the calls, or the time, left then, to weigh the models; the rest is for
+            chains.
+        time_share: Of the time of a run, that calls may take where it has a limit of time alone.
         prior_share: Of the calls of a model, for draws of its prior.
         rounds: Rounds in which the rest is spent.
         draws_a_dimension: Draws of a round at least, a dimension and one.
         points_a_fit: Effective points, a dimension and one, from which a proposal is fitted.
         points_a_component: The same, for each further component.
         components: Most t distributions of a proposal.
-        tail_scales, tail_shares: Normals that stand for a t distribution: widths and weights.
+        tail_scales: Widths of the normals that stand for a t distribution.
+        tail_shares: Their weights.
         widening: Relative variance that a fit to n effective points in d dimensions is widened
             by, times n / d.
         fitted_draws: Resampled draws of a fit.
@@ -280,6 +283,7 @@ class FewCallsPolicy(Checked):
 
     share: float = 0.7
     weighing_share: float = 0.65
+    time_share: float = 0.85
     prior_share: float = 0.15
     rounds: int = 30
     draws_a_dimension: int = 4

@@ -65,4 +65,4 @@ def calls_in_time(known: Knowledge, seconds: float) -> int | None:
     with torch.no_grad():
         target.log_joint(codes, theta)
     price = (clock.now() - begun) / policy.priced_calls
-    return int(seconds / price) if price > policy.seconds_a_call else None
+    return int(policy.time_share * seconds / price) if price > policy.seconds_a_call else None

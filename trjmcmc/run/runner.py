@@ -287,9 +287,9 @@ class Runner:
             known.use(None)  # not those that an earlier run has fitted
         self.stage = "the warm-up"
         remaining = left()
-        until = clock.part_of_the_time_left(shares.warm_up, request.deadline)
-        share = self.policy.few_calls.weighing_share if request.calls_are_few else 0.5
-        known.weigh(None if remaining is None else int(share * remaining), until)
+        few = self.policy.few_calls.weighing_share if request.calls_are_few else None
+        until = clock.part_of_the_time_left(few or shares.warm_up, request.deadline)
+        known.weigh(None if remaining is None else int((few or 0.5) * remaining), until)
         self.kernel = known.kernel(known.map)
         remaining = left()
         if remaining is not None:
