@@ -15,7 +15,16 @@ import numpy as np
 import torch
 from scipy.special import betaln, gammaln
 from torch import Tensor
-from torch.distributions import Beta, Dirichlet, Distribution, LogNormal, Normal, StudentT, Uniform
+from torch.distributions import (
+    Beta,
+    Dirichlet,
+    Distribution,
+    HalfCauchy,
+    LogNormal,
+    Normal,
+    StudentT,
+    Uniform,
+)
 
 import trjmcmc as trj
 from trjmcmc.errors import TRJError
@@ -291,6 +300,76 @@ def ridge_share(noise: float, product: float, sd: float, edge: float) -> float:
     density = -0.5 * (a**2 + (c / a) ** 2) / sd**2 - 0.5 * ((c - product) / noise) ** 2
     mass = np.exp(density).sum(1)
     return float(mass[log_a[:, 0] < math.log(edge)].sum() / mass.sum())
+
+
+def funnel(seed: int, size: int = 9) -> Stated:
+    """Neal's funnel with data of noise 1 about its mouths, against data of noise alone."""
+    y = _rng(15, seed).normal(0, 1.5, size)
+    data = torch.as_tensor(y)
+
+    def log_likelihood(p: Params) -> Tensor:
+        return Normal(p["x"], 1.0).log_prob(data.to(p["x"])).sum(-1)
+
+    priors = {
+        "v": Normal(0.0, 3.0),
+        "x": lambda p: Normal(0.0, (p["v"] / 2).exp()[:, None]).expand([len(p["v"]), size]),
+    }
+    v = np.linspace(-30, 30, 60_001)
+    spread = np.exp(v)[:, None] + 1
+    terms = -0.5 * (y**2 / spread + np.log(2 * math.pi * spread)).sum(1)
+    terms = terms - 0.5 * (v / 3) ** 2 - math.log(3 * math.sqrt(2 * math.pi))
+    log_z = float(np.logaddexp.reduce(terms) + math.log(v[1] - v[0]))
+    positive = math.exp(np.logaddexp.reduce(terms[v > 0]) - np.logaddexp.reduce(terms))
+    funnel_model = trj.Model("funnel", priors, log_likelihood)
+    log_noise = float(-0.5 * (y**2 + math.log(2 * math.pi)).sum())
+    p = 1 / (1 + math.exp(log_noise - log_z))
+    questions = [
+        probability("funnel", p),
+        share(
+            "p(funnel, v > 0)",
+            p * positive,
+            {"funnel": lambda q: (q["v"] > 0).double(), "null": lambda q: torch.tensor(0.0)},
+        ),
+    ]
+    return Stated(trj.Target([nothing(log_noise), funnel_model]), questions)
+
+
+def horseshoe(seed: int, size: int = 6) -> Stated:
+    """Normal means under a horseshoe, 2 size + 1 parameters, against all of them zero."""
+    y = _rng(16, seed).normal(0, 1, size)
+    y[: size // 3] += 3.0
+    data = torch.as_tensor(y)
+    half = HalfCauchy(torch.tensor(1.0))
+
+    def log_likelihood(p: Params) -> Tensor:
+        return Normal(p["beta"], 1.0).log_prob(data.to(p["beta"])).sum(-1)
+
+    priors = {
+        "tau": half,
+        "lam": half.expand([size]),
+        "beta": lambda p: Normal(0.0, p["tau"][:, None] * p["lam"]),
+    }
+    # both half-Cauchy scales are tangents of a uniform angle
+    angle = (np.arange(4000) + 0.5) / 4000 * math.pi / 2
+    square = (np.tan(angle)[:, None] * np.tan(angle)) ** 2 + 1  # (tau, lambda)
+    log_z = np.zeros(len(angle))
+    for value in y:
+        terms = -0.5 * (value**2 / square + np.log(2 * math.pi * square))
+        log_z += np.logaddexp.reduce(terms, 1) - math.log(len(angle))
+    above = float(np.logaddexp.reduce(log_z[angle > math.pi / 4]) - np.logaddexp.reduce(log_z))
+    log_evidence_ = float(np.logaddexp.reduce(log_z) - math.log(len(angle)))
+    log_noise = float(-0.5 * (y**2 + math.log(2 * math.pi)).sum())
+    p = 1 / (1 + math.exp(log_noise - log_evidence_))
+    questions = [
+        probability("horseshoe", p),
+        share(
+            "p(horseshoe, tau > 1)",
+            p * math.exp(above),
+            {"horseshoe": lambda q: (q["tau"] > 1).double(), "null": lambda q: torch.tensor(0.0)},
+        ),
+    ]
+    model = trj.Model("horseshoe", priors, log_likelihood)
+    return Stated(trj.Target([nothing(log_noise), model]), questions)
 
 
 def rings(
@@ -849,6 +928,8 @@ def problems(draw: int = 0) -> dict[str, Callable[[], Stated]]:
             Mixture([0.7, 0.3], along([2.0, -1.5], 10), [0.3, 0.8], bend=1.0), 4.0
         ),
         "alone/ridge": ridge,
+        "shapes/funnel": lambda: funnel(1 + s),
+        "shapes/horseshoe": lambda: horseshoe(1 + s),
         "resolution/uniform 1e4": lambda: narrow_in_uniform(-1e4, 1e4, 3.2, 0.001),
         "resolution/date": lambda: narrow_in_uniform(0.0, 6e4, 55000.123, 0.01),
         "resolution/normal 1e4": lambda: narrow_in_normal(1e4, 5000.3, 0.0005),

@@ -227,6 +227,8 @@ class ScreeningPolicy(Checked):
             run's chains belongs to the summit.
         known_fraction: Fraction of the share it should have among the run's points from which
             they know the summit.
+        fair_factor: Factor up to which the share of the chains' draws that lie in a part may differ
+            from the part's mass for the chains to know it: the map is poor there, no more.
         late_fraction: The same of a run's draws: chains that have their share of a part know it,
             however poor the map.
         named_parameters: Parameters, and entries of each, that name a place.
@@ -249,6 +251,7 @@ class ScreeningPolicy(Checked):
     weighing_width: float = 1.3
     neighbourhood_sds: float = 3.0
     known_fraction: float = 0.1
+    fair_factor: float = 1.5
     late_fraction: float = 0.7
     named_parameters: int = 3
     crowd: CrowdPolicy = field(default_factory=CrowdPolicy)

@@ -187,6 +187,9 @@ def missed(
     part = search.part_about(summit, scale, theta)
     share = 0.0 if part is None else math.exp(min(part.log_mass - level, LARGEST))
     met = int(lost.sum())
+    expected = share / (1 + share)
+    if abs(math.log(met / len(theta) / max(expected, 1e-12))) < math.log(policy.fair_factor):
+        return Screening(label, len(theta), 0, 0.0, by=BY_CHAINS), None
     return Screening(label, len(theta), met, share, search.words(summit), BY_CHAINS), part
 
 

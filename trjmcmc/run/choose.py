@@ -256,7 +256,8 @@ class Chooser:
 
     def _race_inside(self, best: Names) -> None:
         """Try further moves inside models that follow these between them."""
-        race = InsideRace(self.bench, self.request, self.target, self._map, self.policy)
+        bench, request = self.bench, self.request
+        race = InsideRace(bench, request, self.target, self._map, self._fitted, self.policy)
         race.run(best, *self._first())
 
     def _inside(self) -> list[Kernel]:
@@ -330,11 +331,12 @@ class Chooser:
             map=self._map,
             seen=bench.seen(),
             hoped_seconds=min((self._wait(f) for f in bench.found.values()), default=math.inf),
-            trainable=self._trainable,
+            trainable=self.trainable,
         )
 
     @property
-    def _trainable(self) -> bool:
+    def trainable(self) -> bool:
+        """Whether there are models to move between, and a map that could still learn to."""
         more = len(self.plan.rounds) < self.policy.training.rounds
         return bool(self.bench.moves) and more and not self.ready
 

@@ -46,7 +46,8 @@ class ComponentChooser(Chooser):
         return self.policy.counted.burn_in_autocorrelation_times
 
     @property
-    def _trainable(self) -> bool:
+    def trainable(self) -> bool:
+        """Nothing is: no map learns components in no order."""
         return False
 
     def _walks(self) -> list[Kernel]:

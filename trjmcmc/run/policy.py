@@ -244,6 +244,10 @@ class NormalsPolicy(Checked):
     Attributes:
         quick_components: Normals a model of each quick fit.
         quick_share: Of the time left, that a quick fit may take to be made a second time.
+        inside_components: Normals a model of fits for moves inside models: on a ridge in two
+            dimensions 8 forget in some 100 steps, 64 in 46.
+        draws_a_component: Draws a model of such a fit, for each normal.
+        seconds_a_number: Price of such a fit, times normals, draws and dimensions.
         fine_components: Normals a model of a fit that takes its time; the factor model forgets
             in 30 steps instead of 200 to 600.
         fine_draws: Draws a model of such a fit.
@@ -255,6 +259,9 @@ class NormalsPolicy(Checked):
 
     quick_components: tuple[int, ...] = (4, 8)
     quick_share: float = 0.1
+    inside_components: tuple[int, ...] = (32, 64)
+    draws_a_component: int = 300
+    seconds_a_number: float = 1e-6
     fine_components: int = 16
     fine_draws: int = 10_000
     fine_price: float = 20.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from ..kernel.base import Kernel
@@ -31,6 +31,7 @@ class InsideRace:
         request: What the user asks of the run.
         target: The target.
         normals: A map that was fitted to draws, if there is one.
+        refit: Gives one of so many components, fitted to so many draws of each model.
         policy: The policy.
     """
 
@@ -40,10 +41,11 @@ class InsideRace:
         request: Request,
         target: Target,
         normals: Transport | None,
+        refit: Callable[..., Transport],
         policy: Policy,
     ) -> None:
         self.bench, self.request, self.target = bench, request, target
-        self.normals, self.policy = normals, policy
+        self.normals, self.refit, self.policy = normals, refit, policy
 
     def run(self, names: Names, steps: int, most_seconds: float) -> None:
         """Try every further move while what it may save is worth it.
@@ -56,8 +58,8 @@ class InsideRace:
         bench, request, policy = self.bench, self.request, self.policy.choice
         found = self._with_few_chains(names, steps, most_seconds)
         found = self._resolved(names, found)
-        found = replace(found, step=self._pace(names))
-        for candidate in self._candidates():
+        self._found = found = replace(found, step=self._pace(names))
+        for candidate in self._candidates(lambda: request.ahead_of(self._found)):
             before = bench.inside
             bench.go_inside([*before, candidate])
             pace = self._pace(names)
@@ -73,7 +75,7 @@ class InsideRace:
             if policy.inside_gain * request.until_done(now) > request.until_done(found):
                 bench.go_inside(before)
             else:
-                found = now
+                self._found = found = now
         bench.found[names] = found
 
     def _pace(self, names: Names) -> float:
@@ -101,17 +103,30 @@ class InsideRace:
             found = self.bench.measure_named(names, 2 * found.steps)
         return found
 
-    def _candidates(self) -> Iterator[Kernel]:
-        """Moves inside models that may pay."""
+    def _candidates(self, ahead: Callable[[], float]) -> Iterator[Kernel]:
+        """Moves inside models that may pay.
+
+        Arguments:
+            ahead: Gives the seconds of sampling ahead by what is known.
+        """
         target, normals = self.target, self.normals
         if components_of(target):
             return
         if normals is not None:
-            fresh = self.policy.kernels.fresh_share
-            yield CrankNicolson(target, normals, fresh=fresh, name="normals inside")
+            yield self._through(normals, "normals inside")
+            fine, share = self.policy.normals, self.policy.choice.inside_share
+            for k in fine.inside_components:
+                draws = fine.draws_a_component * k
+                if fine.seconds_a_number * k * draws * target.dim > share * ahead():
+                    break
+                yield self._through(self.refit(components=k, draws=draws), f"{k} normals inside")
         if target.differentiable:
             yield HMC(target)
             if normals is not None:
                 yield HMC(target, normals, name="hmc in normals")
         if len(self.bench.state.code) > 2 * target.dim:
             yield Stretch(target)
+
+    def _through(self, normals: Transport, name: str) -> Kernel:
+        fresh = self.policy.kernels.fresh_share
+        return CrankNicolson(self.target, normals, fresh=fresh, name=name)

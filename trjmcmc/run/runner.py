@@ -18,7 +18,6 @@ from ..estimate.mean import MANY_CHAINS
 from ..estimate.routes import MIRRORED
 from ..kernel.base import Kernel, State, start
 from ..pilot.parts import Part
-from ..pilot.screening import BY_CHAINS, Screening
 from ..progress import progress_bar
 from ..result.report import Plan, RunReport
 from ..result.result import Result
@@ -37,8 +36,8 @@ from .moves import plain_kernel
 from .precision import TooCoarse, coarse_numbers
 from .report import result_of, routes_of
 from .request import Request
-from .screening import late_finds, screen_models, screening_seconds
-from .start import carried_starts, prior_draws, starting_models, starting_state
+from .screening import Discovery
+from .start import carried_starts, hurried_state, prior_draws, starting_models, starting_state
 from .stop import Stop, Verdict
 from .strategy import check_kernel
 from .threads import threads_of_a_run
@@ -64,8 +63,9 @@ class Runner:
         self.ancestor: Tensor | None = None  # the independent draw that each chain descends from
         self.chain: Chains | None = None
         self.tally: Tally | None = None
-        self.screening: tuple[Screening, ...] = ()
+        self.discovery = Discovery(known, request)
         self.missed = ""
+        self._parts: list[Part] = []  # that chains have met while sampling
         self.interrupted = False  # whether the user has stopped it before it had sampled
         self._bridge_seconds = 0.0  # kept for the symmetrised bridge; infinite: it is left out
         self._late = False  # whether sampling was ended by its time
@@ -110,20 +110,30 @@ class Runner:
         else:
             self._warm_up(left)
         for again in range(self.policy.screening.reopenings + 1):
-            parts = self._screen(self.seed + again)
-            if choice is None or not parts or again == self.policy.screening.reopenings:
+            self.stage = "the screening"
+            parts = self.discovery.before_sampling(self.seed + again)
+            if not parts or again == self.policy.screening.reopenings or not self._may_reopen():
                 break
-            if not self._may_reopen():
-                break
-            known.trainer.take_up(parts)
-            choice = self._choose()
+            choice = self._reopen(parts)
         if request.refines:
             assert self.state is not None
             if why := coarse_numbers(self.target, self.state, known.fitted.audit):
                 raise TooCoarse(why)
-        if choice is not None and choice.trainable:
+        self._record_until_done(choice)
+        self.stage = "the summing up"
+        assert self.chain is not None
+        self.missed = self.stop.missed(self.chain.draws)
+
+    def _record_until_done(self, choice: Choice | None) -> None:
+        """Sample; begin anew where chains meet lost parts, or training would be sooner."""
+        request, known = self.request, self.known
+        if choice is not None and (choice.trainable or known.fitted.audit is not None):
             self.stop.look_back(choice.hoped_seconds, request.error)
-        if self._record() is Verdict.RETHINK:
+        found = self._record()
+        if found is Verdict.RETHINK and self._parts:
+            self._reopen(self._parts)
+            self._record()
+        elif found is Verdict.RETHINK:
             assert self.chain is not None and self.chooser is not None
             self.stage, self.state = "training", self.chain.state
             most, device = self.policy.training.taught_draws, self.target.device
@@ -132,44 +142,29 @@ class Runner:
             self.stop.reset()
             self._record()
         for again in range(self.policy.screening.late_reopenings + 1):
-            if choice is None or not self._may_reopen():
+            assert self.chain is not None
+            if not self._may_reopen():
                 break
-            parts = self._late_finds(self.seed + again)
+            parts = self.discovery.among(self.chain.draws, self.seed + again)
             if not parts or again == self.policy.screening.late_reopenings:
                 break
-            known.trainer.take_up(parts)
-            choice = self._choose()
-            self.stop.reset()
+            self._reopen(parts)
             self._record()
-        self.stage = "the summing up"
-        assert self.chain is not None
-        self.missed = self.stop.missed(self.chain.draws)
 
     def _propose(self, left: Callable[[], int | None]) -> bool:
         """Find proposals by importance sampling; whether they are good enough."""
         self.stage, calls = "the search for proposals", left()
         assert calls is not None
         found = propose(self.known, calls)
-        self.screening = found or ()
+        self.discovery.said = found or ()
         return found is not None
 
-    def _screen(self, seed: int) -> list[Part]:
-        """Look for what map and chains have lost; the parts that matter."""
-        self.stage, request = "the screening", self.request
-        spent = clock.now() - request.begun
-        left = request.left() if request.uses_all_time else math.inf
-        seconds = min(screening_seconds(spent, left, self.policy.screening), request.left())
-        found = screen_models(self.known, seconds, self.known.passed, seed)
-        self.screening = self.screening if not found else tuple(said for said, _ in found)
-        return [part for said, part in found if said.lost and part is not None]
-
-    def _late_finds(self, seed: int) -> list[Part]:
-        """What the chains have met and the map does not know; the parts that matter."""
-        assert self.chain is not None
-        found = late_finds(self.known, self.chain.draws, seed)
-        known_before = tuple(s for s in self.screening if s.by != BY_CHAINS)
-        self.screening = known_before + tuple(said for said, _ in found if said.lost)
-        return [part for said, part in found if said.lost and part is not None]
+    def _reopen(self, parts: list[Part]) -> Choice:
+        """Take up parts that were lost, and choose anew."""
+        self.known.trainer.take_up(parts)
+        choice = self._choose()
+        self.stop.reset()
+        return choice
 
     def _may_reopen(self) -> bool:
         """Whether lost parts can be taken up, and there is time to choose anew."""
@@ -383,7 +378,11 @@ class Runner:
                 summary(recorder)
                 found = stop(recorder)
                 if found is Verdict.RETHINK:
-                    if self._training_is_sooner(stop.seconds_to_go):
+                    if self._may_reopen():
+                        self._parts = self.discovery.among(recorder.so_far(), self.seed)
+                    if self._parts:
+                        bar.set_description("sample, set aside for a part that was met")
+                    elif self._training_is_sooner(stop.seconds_to_go):
                         bar.set_description("sample, set aside to train first")
                     else:
                         found = stop.so_far()
@@ -412,7 +411,8 @@ class Runner:
 
     def _training_is_sooner(self, seconds: float) -> bool:
         """Whether a first round of training costs less than sampling on as it is."""
-        return self.chooser is not None and seconds > self.chooser.training_price()
+        chooser = self.chooser
+        return chooser is not None and chooser.trainable and seconds > chooser.training_price()
 
     def _rehearse(self, chain: Chains) -> None:
         """Sum up what is there so far, and throw it away."""
@@ -450,7 +450,7 @@ class Runner:
                 else known.kernel(known.transport)
             )
         if self.state is None:
-            self.state = self._first_state()
+            self.state, self.ancestor = self._first_state()
         self.request = replace(self.request, thin=1)
         self._record()
         assert self.chain is not None
@@ -460,19 +460,14 @@ class Runner:
             InterruptedWarning,
         )
 
-    def _first_state(self) -> State:
-        """Where chains start if the user has no patience: from a pilot run, or the prior."""
-        audit, chains = self.known.fitted.audit, self.request.chains
-        if self.chooser is not None:
-            bench, few = self.chooser.bench, slice(chains)
-            self.ancestor = bench.ancestor[few]
-            return start(self.target, bench.state.code[few], bench.state.theta[few])
-        if audit is not None:
-            code = starting_models(self.known, chains)
-            theta, _, self.ancestor = audit.draw(self.target.space.index(code))
-            return start(self.target, code, theta)
-        state, self.ancestor = self._prior_draws(chains)
-        return state
+    def _first_state(self) -> tuple[State, Tensor]:
+        """Where chains start if the user has no patience."""
+        if self.chooser is None:
+            found = hurried_state(self.known, self.request.chains)
+            return self._prior_draws(self.request.chains) if found is None else found
+        bench, few = self.chooser.bench, slice(self.request.chains)
+        state = start(self.target, bench.state.code[few], bench.state.theta[few])
+        return state, bench.ancestor[few]
 
     # ---- the result -------------------------------------------------------------------------
 
@@ -496,7 +491,7 @@ class Runner:
             plan=replace(plan, settings=settings),
             out_of_time=chain.stopped == "enough" and self._late,
             missed=self.missed,
-            screening=self.screening,
+            screening=self.discovery.said,
             precision=self.known.precision,
         )
         spare = 0.0

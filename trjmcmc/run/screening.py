@@ -13,11 +13,47 @@ from .. import clock
 from ..draws import Draws, Pool
 from ..errors import TRJError
 from ..pilot.parts import Part
-from ..pilot.screening import Screening, missed, screen
+from ..pilot.screening import BY_CHAINS, Screening, missed, screen
 from ..transport.base import Transport
 from ..transport.normals import gaussian_mixture
 from .knowledge import Knowledge
 from .policy import ScreeningBudget
+from .request import Request
+
+
+class Discovery:
+    """What a run looks for that its map may have lost.
+
+    Arguments:
+        known: What is known of the target.
+        request: What the user asks of the run.
+
+    Attributes:
+        said: What was found for each model, or not.
+    """
+
+    def __init__(self, known: Knowledge, request: Request) -> None:
+        self.known, self.request = known, request
+        self.said: tuple[Screening, ...] = ()
+
+    def before_sampling(self, seed: int) -> list[Part]:
+        """Look for what map and chains have lost; the parts that matter."""
+        known, request = self.known, self.request
+        left = request.left() if request.uses_all_time else math.inf
+        seconds = screening_seconds(clock.now() - request.begun, left, known.policy.screening)
+        found = screen_models(known, min(seconds, request.left()), known.passed, seed)
+        self.said = tuple(said for said, _ in found) or self.said
+        parts = [part for said, part in found if said.lost and part is not None]
+        if parts or known.passed is None or known.fitted.audit is None:
+            return parts
+        return self.among(known.passed, seed)
+
+    def among(self, passed: Draws | Pool, seed: int) -> list[Part]:
+        """What chains have met and the map does not know; the parts that matter."""
+        found = late_finds(self.known, passed, seed)
+        known_before = tuple(s for s in self.said if s.by != BY_CHAINS)
+        self.said = known_before + tuple(said for said, _ in found if said.lost)
+        return [part for said, part in found if said.lost and part is not None]
 
 
 def screen_models(
@@ -86,23 +122,23 @@ def screen_models(
 
 
 def late_finds(
-    known: Knowledge, draws: Draws, seed: int
+    known: Knowledge, passed: Draws | Pool, seed: int
 ) -> tuple[tuple[Screening, Part | None], ...]:
-    """What the draws of a run say of the map of each model that was weighed.
+    """What chains have met, and what that says of the map of each model that was weighed.
 
     Arguments:
         known: What is known of the target.
-        draws: The run's.
+        passed: Draws of the chains.
         seed: Of a source of randomness of its own.
     """
     target, policy = known.target, known.policy.screening
     if not known.fitted.few or not math.isinf(known.spending.account.limit):
         return ()
     generator = torch.Generator(target.device).manual_seed(seed)
-    code, theta = draws.code.flatten(0, 1), draws.theta.flatten(0, 1)
+    code, theta = passed.code.flatten(0, -2), passed.theta.flatten(0, -2)
     found = []
     for label, mass in known.weighing().log_mass.items():
-        model = target.space.code_of(label)
+        model = target.space.code_of(label).to(code.device)
         mine = theta[(code == model).all(-1)]
         if not len(mine) or not bool(target.space.active(model[None]).any()):
             continue

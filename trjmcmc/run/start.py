@@ -29,6 +29,16 @@ def starting_models(known: Knowledge, chains: int) -> Tensor:
     return space.enumerate()[pick]
 
 
+def hurried_state(known: Knowledge, chains: int) -> tuple[State, Tensor] | None:
+    """Chains at draws of a pilot run, and the draw that each descends from; None without one."""
+    audit = known.fitted.audit
+    if audit is None:
+        return None
+    code = starting_models(known, chains)
+    theta, _, ancestor = audit.draw(known.target.space.index(code))
+    return start(known.target, code, theta), ancestor
+
+
 def prior_draws(
     target: Target, n: int, generator: torch.Generator, *, candidates: int, least: float
 ) -> tuple[State, Tensor]:
