@@ -406,17 +406,28 @@ class Trainer:
         _, scale = moments(self.draws(), codes, active)
         self._learn(scale=typical_scale(scale, active))
 
-    def survey_again(self, gap: float, *, progress: bool = False) -> Fitted:
-        """Enlarge the survey of models whose halves differ by more than ``gap`` nats."""
+    def survey_again(
+        self, gap: float, *, most_seconds: float = 0.0, progress: bool = False
+    ) -> Fitted:
+        """Enlarge the survey of models whose halves differ by more than ``gap`` nats.
+
+        Arguments:
+            gap: As above.
+            most_seconds: Seconds of all surveys within which it is enlarged again until they agree.
+            progress: Show a bar.
+        """
         audit = self._fitted.audit
         assert audit is not None
-        begun = clock.now()
-        until = clock.part_of_the_time_left(self.policy.survey.time_share, self._deadline)
-        self.pilot.enlarge(audit, gap, deadline=until, progress=progress)
-        self._adopt(audit)
-        before = self._fitted.seconds.get("survey", 0.0)
-        self._spend("survey", before + clock.now() - begun)
-        return self._fitted
+        while True:
+            begun, size = clock.now(), audit.evaluations
+            until = clock.part_of_the_time_left(self.policy.survey.time_share, self._deadline)
+            self.pilot.enlarge(audit, gap, deadline=until, progress=progress)
+            self._adopt(audit)
+            spent = self._fitted.seconds.get("survey", 0.0) + clock.now() - begun
+            self._spend("survey", spent)
+            apart = bool((audit.gap[audit.matters] > gap).any())
+            if not apart or audit.evaluations == size or 2 * spent > most_seconds:
+                return self._fitted
 
     def salvage(self) -> Fitted:
         """Take up the finished rounds of an audit that was interrupted."""

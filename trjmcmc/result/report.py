@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,8 @@ from ..fit.trace import FitTrace
 from ..pilot.report import AuditReport
 from ..pilot.screening import Screening
 from .variational import Variational
+
+SHORT = 1.5  # error that was reached over the one that was expected, from which it is said
 
 
 @dataclass(repr=False)
@@ -71,6 +74,9 @@ class RunReport:
         variational: The fit's own answer and how far off it was, where q(m) was learnt.
         screening: What plain prior draws say of the models that a map has weighed.
         precision: Why the run took float64 where the precision was left open; empty if it did not.
+        expected_error: Largest standard error of a probability that was to be expected of so many
+            steps, by what was measured before; NaN where nothing was.
+        reached_error: The one that the draws have, or NaN.
     """
 
     acceptance: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -90,10 +96,18 @@ class RunReport:
     variational: Variational | None = field(default=None, repr=False)
     screening: tuple[Screening, ...] = field(default=(), repr=False)
     precision: str = ""
+    expected_error: float = math.nan
+    reached_error: float = math.nan
+
+    @property
+    def falls_short(self) -> bool:
+        """Whether sampling was less precise than its moves had promised, by half or more."""
+        return self.reached_error > SHORT * self.expected_error
 
     def __str__(self) -> str:
         spent = ", ".join(f"{stage} {s:.1f} s" for stage, s in self.seconds.items())
-        lines = [
+        lines = [f"ended early: {self.missed}"] if self.missed else []
+        lines += [
             f"{self.steps} steps, {self.evaluations:,} likelihoods, {self.gradients:,} of them "
             f"with gradients; {spent}"
         ]
@@ -101,6 +115,12 @@ class RunReport:
             lines.append(
                 f"  modes whose basins hold {max(limits):.1e} of a prior or more would have been "
                 "met with 95 %"
+            )
+        if self.expected_error == self.expected_error:
+            short = ", less precise than the moves had promised" if self.falls_short else ""
+            lines.append(
+                f"  probabilities ± {self.reached_error:.2g}, expected ± "
+                f"{self.expected_error:.2g}{short}"
             )
         for name, rate in self.acceptance.items():
             known = {where: rate[where] for where in ("between", "within") if rate[where] >= 0}

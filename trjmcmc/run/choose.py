@@ -71,6 +71,7 @@ class Chooser:
     Attributes:
         bench: What was measured so far, and where the chains are.
         plan: What was chosen.
+        chosen: The segment of what was chosen, if anything was.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Chooser:
         # a map of very many models is a gamble
         self.uses_all_time = request.uses_all_time and known.fitted.few
         self.plan = Plan(automatic=True)
+        self.chosen: Segment | None = None
         self.bench = Bench(
             self.target,
             state,
@@ -204,7 +206,13 @@ class Chooser:
             births = birth_death(self.target, self.guess(), self.policy.kernels)
             _, kernel = self.bench.measure(births, *self._first())
             return self._choice(kernel, None)
-        self._grow_survey()
+        if self._pilot_contradicts_itself():
+            choice = self.policy.choice
+            self.trainer.survey_again(
+                choice.contradiction_nats,
+                most_seconds=min(choice.survey_share * self._room, choice.survey_seconds),
+                progress=self.request.progress,
+            )
         if not self.target.space.several:
             return self._choose_alone()
         self._offer("birth-death", birth_death(self.target, self.guess(), self.policy.kernels))
@@ -238,21 +246,6 @@ class Chooser:
         self._race_inside(best)
         best = self._race()
         return self._chosen(best if self.ready else self._train(best))
-
-    def _grow_survey(self) -> None:
-        """Run a pilot again that contradicts itself, with ever more particles while time allows."""
-        while self._pilot_contradicts_itself():
-            before = self.trainer.fitted.audit
-            assert before is not None
-            size = before.evaluations
-            gap = self.policy.choice.contradiction_nats
-            self.trainer.survey_again(gap, progress=self.request.progress)
-            after = self.trainer.fitted.audit
-            spent = self.trainer.fitted.seconds.get("survey", 0.0)
-            choice = self.policy.choice
-            most = min(choice.survey_share * self._room, choice.survey_seconds)
-            if after is None or after.evaluations == size or 2 * spent > most:
-                return
 
     def _race_inside(self, best: Names) -> None:
         """Try further moves inside models that follow these between them."""
@@ -307,7 +300,8 @@ class Chooser:
     def _chosen(self, best: Names) -> Choice:
         kernel, shares = self.bench.mixed(best)
         self.plan = replace(self.plan, weights=shares, efficiency=self.bench.efficiencies())
-        return self._choice(kernel, self.bench.found[best])
+        self.chosen = self.bench.found[best]
+        return self._choice(kernel, self.chosen)
 
     def _choice(self, kernel: Kernel, found: Segment | None) -> Choice:
         bench, policy = self.bench, self.policy

@@ -166,7 +166,7 @@ class ChoicePolicy(Checked):
         long_runs: Time until what is slowest is forgotten, over that until a probability is
             precise, from which fewer chains are better.
         inside_gain: Gain in efficiency for which further moves inside models are taken up.
-        inside_share: Of the time that sampling would take, that each of them may be tried for.
+        inside_share: Of the time that sampling would take, that they may be tried for.
         inside_steps: Steps of a segment beyond which it is not made longer to find out how slow
             the slowest is.
         inside_segments: Segments by which moves that learn are tuned before they are measured.

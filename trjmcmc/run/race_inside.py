@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from .. import clock
 from ..kernel.base import Kernel
 from ..kernel.inside.crank_nicolson import CrankNicolson
 from ..kernel.inside.hmc import HMC
@@ -56,17 +57,18 @@ class InsideRace:
             most_seconds: That a segment may take.
         """
         bench, request, policy = self.bench, self.request, self.policy.choice
+        self._begun = clock.now()
         found = self._with_few_chains(names, steps, most_seconds)
         found = self._resolved(names, found)
         self._found = found = replace(found, step=self._pace(names))
-        for candidate in self._candidates(lambda: request.ahead_of(self._found)):
+        for candidate in self._candidates():
             before = bench.inside
             bench.go_inside([*before, candidate])
             pace = self._pace(names)
             learning = policy.inside_segments if isinstance(candidate, HMC) else 0
             cost = (learning + 1) * found.steps * pace
             hopeless = policy.inside_gain * request.times * pace > request.until_done(found)
-            if hopeless or cost > policy.inside_share * request.ahead_of(found):
+            if hopeless or cost > self._left(found):
                 bench.go_inside(before)
                 continue
             for _ in range(learning):
@@ -77,6 +79,11 @@ class InsideRace:
             else:
                 self._found = found = now
         bench.found[names] = found
+
+    def _left(self, found: Segment) -> float:
+        """Seconds that the race may still take."""
+        most = self.policy.choice.inside_share * self.request.ahead_of(found)
+        return most - (clock.now() - self._begun)
 
     def _pace(self, names: Names) -> float:
         """Seconds of a step."""
@@ -96,28 +103,24 @@ class InsideRace:
 
     def _resolved(self, names: Names, found: Segment) -> Segment:
         """What segments say that are no shorter than what they measure, where these are cheap."""
-        policy, most = self.policy.choice, self.policy.choice.inside_share
-        while found.memory > found.steps and found.steps < policy.inside_steps:
-            if 2 * found.steps * found.step > most * self.request.ahead_of(found):
+        most = self.policy.choice.inside_steps
+        while found.memory > found.steps and found.steps < most:
+            if 2 * found.steps * found.step > self._left(found):
                 break
             found = self.bench.measure_named(names, 2 * found.steps)
         return found
 
-    def _candidates(self, ahead: Callable[[], float]) -> Iterator[Kernel]:
-        """Moves inside models that may pay.
-
-        Arguments:
-            ahead: Gives the seconds of sampling ahead by what is known.
-        """
+    def _candidates(self) -> Iterator[Kernel]:
+        """Moves inside models that may pay."""
         target, normals = self.target, self.normals
         if components_of(target):
             return
         if normals is not None:
             yield self._through(normals, "normals inside")
-            fine, share = self.policy.normals, self.policy.choice.inside_share
+            fine = self.policy.normals
             for k in fine.inside_components:
                 draws = fine.draws_a_component * k
-                if fine.seconds_a_number * k * draws * target.dim > share * ahead():
+                if fine.seconds_a_number * k * draws * target.dim > self._left(self._found):
                     break
                 yield self._through(self.refit(components=k, draws=draws), f"{k} normals inside")
         if target.differentiable:

@@ -11,14 +11,17 @@ from ..draws import Draws
 from ..errors import TRJError
 from ..estimate.estimate import Estimate
 from ..estimate.importance import pareto_k
+from ..estimate.precision import LEAST_DRAWS, progress_of
 from ..estimate.routes import through_the_map
 from ..pilot.report import by_audit
 from ..result.indicator import MODELS_SHOWN
 from ..result.report import RunReport
 from ..result.result import Result
+from ..space.base import Space
 from ..space.codes import distinct
 from .knowledge import Knowledge
 from .loop import Chains
+from .segment import Segment
 
 Routes = dict[str, dict[str, Estimate]]  # by route and model, log of p(model) times evidence
 
@@ -94,3 +97,18 @@ def result_of(
         target=host,
         slot_names=host.slot_names,
     )
+
+
+def expected_error(found: Segment | None, record: Draws) -> float:
+    """Largest standard error of a probability that a segment promises of a record; NaN of none."""
+    if found is None or not found.efficiency:
+        return math.nan
+    effective = found.efficiency * found.step / found.chains  # draws a step of a chain
+    return 0.5 / math.sqrt(effective * record.n_draws * record.thin * record.n_chains)
+
+
+def reached_error(space: Space, record: Draws) -> float:
+    """Largest standard error of a probability by a record; NaN of too short a one."""
+    if record.n_draws < LEAST_DRAWS:
+        return math.nan
+    return progress_of(space, record.code.transpose(0, 1)).error

@@ -34,7 +34,7 @@ from .loop import Chains, first_of, joined, run_chains, warm_up
 from .maps import check_round_trip
 from .moves import plain_kernel
 from .precision import TooCoarse, coarse_numbers
-from .report import result_of, routes_of
+from .report import expected_error, reached_error, result_of, routes_of
 from .request import Request
 from .screening import Discovery
 from .start import carried_starts, hurried_state, prior_draws, starting_models, starting_state
@@ -493,6 +493,8 @@ class Runner:
             missed=self.missed,
             screening=self.discovery.said,
             precision=self.known.precision,
+            expected_error=expected_error(self.chooser and self.chooser.chosen, record),
+            reached_error=reached_error(self.stop.space, record),
         )
         spare = 0.0
         if math.isfinite(self._bridge_seconds):

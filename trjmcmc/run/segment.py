@@ -32,6 +32,7 @@ class Segment:
             the code, whichever changed more.
         memory: Autocorrelation time of what is slowest of indicators, log joint and coordinates,
             in steps, by the spread of the chains' means.
+        chains: How many there were.
     """
 
     efficiency: float
@@ -42,6 +43,7 @@ class Segment:
     cut_short: bool = False
     drift: float = 0.0
     memory: float = 1.0
+    chains: int = 1
 
 
 def run_segment(
@@ -115,5 +117,6 @@ def run_segment(
         cut_short=cut_short,
         drift=drift_of(stacked, height),
         memory=memory,
+        chains=len(state.code),
     )
     return found, kernel.frozen(), state, states[len(states) // 2 :]
