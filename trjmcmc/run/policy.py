@@ -167,6 +167,8 @@ class ChoicePolicy(Checked):
             precise, from which fewer chains are better.
         inside_gain: Gain in efficiency for which further moves inside models are taken up.
         inside_share: Of the time that sampling would take, that they may be tried for.
+        forgotten_share: Of a run whose length is given, within which what is slowest is forgotten
+            soon enough for no further moves to be tried.
         inside_steps: Steps of a segment beyond which it is not made longer to find out how slow
             the slowest is.
         inside_segments: Segments by which moves that learn are tuned before they are measured.
@@ -184,7 +186,8 @@ class ChoicePolicy(Checked):
     proposed_precision: float = 0.01
     long_runs: float = 2.0
     inside_gain: float = 1.2
-    inside_share: float = 0.25
+    inside_share: float = 0.12
+    forgotten_share: float = 0.3
     inside_steps: int = 160
     inside_segments: int = 2
 
@@ -335,6 +338,8 @@ class ScreeningBudget(Checked):
     Attributes:
         spent_share: Of the time spent so far.
         left_share: Of the time left, if that is more.
+        seconds_a_dimension: Seconds at least, a coordinate of the largest model: with two seconds a
+            mode in ten dimensions was lost by one run of ten.
         least_seconds: Seconds at least.
         most_seconds: Seconds at most.
         evaluations_a_draw: Evaluations of a draw, at the price of small batches.
@@ -351,7 +356,8 @@ class ScreeningBudget(Checked):
 
     spent_share: float = 0.2
     left_share: float = 0.1
-    least_seconds: float = 2.0
+    seconds_a_dimension: float = 0.5
+    least_seconds: float = 1.0
     most_seconds: float = 4.0
     evaluations_a_draw: int = 4
     least_draws: int = 1000

@@ -57,7 +57,10 @@ class InsideRace:
             most_seconds: That a segment may take.
         """
         bench, request, policy = self.bench, self.request, self.policy.choice
-        self._begun = clock.now()
+        self._begun, first = clock.now(), bench.found[names]
+        soon = request.until_done(first) < policy.forgotten_share * request.ahead_of(first)
+        if not request.until and soon:
+            return
         found = self._with_few_chains(names, steps, most_seconds)
         found = self._resolved(names, found)
         self._found = found = replace(found, step=self._pace(names))

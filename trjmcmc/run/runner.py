@@ -493,7 +493,7 @@ class Runner:
             missed=self.missed,
             screening=self.discovery.said,
             precision=self.known.precision,
-            expected_error=expected_error(self.chooser and self.chooser.chosen, record),
+            expected_error=expected_error(self.chooser.chosen if self.chooser else None, record),
             reached_error=reached_error(self.stop.space, record),
         )
         spare = 0.0

@@ -40,7 +40,8 @@ class Discovery:
         """Look for what map and chains have lost; the parts that matter."""
         known, request = self.known, self.request
         left = request.left() if request.uses_all_time else math.inf
-        seconds = screening_seconds(clock.now() - request.begun, left, known.policy.screening)
+        spent, dim = clock.now() - request.begun, known.target.dim
+        seconds = screening_seconds(spent, left, dim, known.policy.screening)
         found = screen_models(known, min(seconds, request.left()), known.passed, seed)
         self.said = tuple(said for said, _ in found) or self.said
         parts = [part for said, part in found if said.lost and part is not None]
@@ -160,8 +161,16 @@ def late_finds(
     return tuple(found)
 
 
-def screening_seconds(spent: float, left: float, policy: ScreeningBudget) -> float:
-    """Seconds that climbs of prior draws may take: little of a run, less the shorter it is."""
+def screening_seconds(spent: float, left: float, dim: int, policy: ScreeningBudget) -> float:
+    """Seconds that climbs of prior draws may take: little of a run, less the shorter it is.
+
+    Arguments:
+        spent: Seconds of the run so far.
+        left: Seconds that it has left, or infinity.
+        dim: Coordinates of the largest model.
+        policy: The policy.
+    """
     ahead = policy.left_share * left if math.isfinite(left) else 0.0
-    wanted = max(policy.spent_share * spent, ahead, policy.least_seconds)
+    harder = policy.seconds_a_dimension * dim
+    wanted = max(policy.spent_share * spent, ahead, harder, policy.least_seconds)
     return min(wanted, policy.most_seconds, policy.spent_share * left)
