@@ -102,7 +102,7 @@ class Runner:
         request, known = self.request, self.known
         proposed = request.calls_are_few and self._propose(left)
         if request.fit is True and known.trace is None and not proposed:
-            self._fit()
+            self._fit(left())
         check_round_trip(known.target, known.transport, self.generator)
         choice = None
         if request.fit == "auto":
@@ -174,10 +174,15 @@ class Runner:
 
     # ---- before sampling --------------------------------------------------------------------
 
-    def _fit(self) -> None:
+    def _fit(self, most: int | None) -> None:
+        """Train the map in full.
+
+        Arguments:
+            most: Likelihood calls that are left, or None without a limit.
+        """
         request, shares = self.request, self.policy.shares
         self.stage = "the fit"
-        most, share = request.max_evaluations, self.known.strategy.fit_share(shares)
+        share = self.known.strategy.fit_share(shares)
         late = request.begun + share * request.seconds
         trace = self.known.fit(
             max_evaluations=None if most is None else int(share * most),

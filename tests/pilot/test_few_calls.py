@@ -1,0 +1,120 @@
+"""Posteriors from few likelihood calls: evidences, limits, and what is said where they fail."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.distributions import Normal
+
+import trjmcmc as trj
+from trjmcmc.pilot.few_calls import adaptive_proposal, as_map
+from trjmcmc.run.policy import Policy
+
+pytestmark = pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
+
+
+def skewed(seed, dim=4):
+    """A skewed, correlated posterior of known evidence under a wide prior, as a black box."""
+    generator = torch.Generator().manual_seed(seed)
+    centre = torch.randn(dim, generator=generator, dtype=torch.float64)
+    factor = torch.randn(dim, dim, generator=generator, dtype=torch.float64).tril(-1) * 0.5
+    factor += torch.eye(dim, dtype=torch.float64)
+    skew = torch.rand(dim, generator=generator, dtype=torch.float64) - 0.5
+
+    def log_density(x):
+        inner = torch.asinh(x - centre) - skew
+        z = torch.linalg.solve_triangular(factor, inner.sinh().T, upper=False).T
+        slope = inner.cosh().log() - 0.5 * torch.log1p((x - centre).square())
+        return Normal(0.0, 1.0).log_prob(z).sum(-1) + slope.sum(-1)
+
+    return log_density
+
+
+def two_skewed(calls=None, share=0.7):
+    """Two models of exact probabilities; ``calls`` counts points."""
+    prior = Normal(torch.zeros(4, dtype=torch.float64), 5.0)
+
+    def model(name, seed, mass):
+        log_density = skewed(seed)
+
+        def function(q):
+            x = torch.as_tensor(q["x"])
+            if calls is not None:
+                calls.append(len(x))
+            return (math.log(mass) + log_density(x) - prior.log_prob(x).sum(-1)).numpy()
+
+        return trj.Model(name, {"x": prior}, trj.BlackBox(function, vectorized=True))
+
+    models = [model("a", 1, share), model("b", 2, 1 - share)]
+    return trj.Target(models, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("calls", [700, 2800])
+def test_evidences_by_refined_proposals_are_right(calls):
+    """By importance sampling of draws that were not used to refine."""
+    target = two_skewed()
+    generator = torch.Generator().manual_seed(calls)
+    found = {}
+    for m, (code, mass) in enumerate(zip(target.space.enumerate(), (0.7, 0.3), strict=True)):
+        proposal = adaptive_proposal(target, code, calls, generator)
+        assert proposal.calls <= calls and proposal.share > 0.2
+        x = proposal.normals.sample(2000, generator)
+        log_prior, log_likelihood = target.log_prior_and_likelihood(code.expand(2000, -1), x)
+        log_w = log_prior + log_likelihood - proposal.normals.log_prob(x) - math.log(0.5)
+        ratio = log_w.exp()
+        error = float(ratio.std()) / math.sqrt(2000)
+        assert abs(float(ratio.mean()) - mass) < 5 * error
+        assert error < 0.1 * mass
+        found[m] = proposal
+    flow = as_map(target, found)
+    z = flow.reference.sample((50, 4), generator, torch.float64)
+    code = target.space.enumerate()[1].expand(50, -1)
+    theta, log_q = flow.push(z, code)
+    torch.testing.assert_close(log_q, found[1].normals.log_prob(theta), rtol=1e-6, atol=1e-6)
+
+
+def test_a_proposal_of_far_too_few_calls_says_that_it_is_poor():
+    target = two_skewed()
+    code = target.space.enumerate()[0]
+    found = adaptive_proposal(target, code, 30, torch.Generator().manual_seed(0))
+    assert found.calls <= 30 and found.share == 0
+
+
+@pytest.mark.parametrize("limit", [3000, 8000])
+def test_a_run_of_few_calls_keeps_to_them_and_is_right(limit):
+    calls = []
+    target = two_skewed(calls)
+    before = sum(calls)
+    result = trj.TRJSampler(target, seed=2).run(max_evaluations=limit, progress=False)
+    assert sum(calls) - before <= limit
+    assert result.report.fit is None  # no flow was trained
+    table = result.model_probabilities()
+    value, error = table.loc["a", ["combined", "combined_se"]]
+    assert abs(value - 0.7) < 5 * error and error < 0.03
+    assert all(s.limit > 0 for s in result.report.screening)
+
+
+def test_a_flow_is_trained_where_proposals_fail():
+    """Of calls that are too few for a proposal the run goes on as it did before."""
+    usual = Policy()
+    strict = replace(usual, few_calls=replace(usual.few_calls, poor_share=1.0))
+    target = two_skewed()
+    result = trj.TRJSampler(target, seed=2, policy=strict).run(max_evaluations=4000, progress=False)
+    assert result.report.fit is not None
+
+
+def test_calls_that_take_their_time_are_saved_without_being_limited():
+    usual = Policy()
+    dear = replace(usual, few_calls=replace(usual.few_calls, seconds_a_call=1e-9))
+    result = trj.TRJSampler(two_skewed(), seed=3, policy=dear).run(max_seconds=4, progress=False)
+    assert "proposals" in result.report.seconds
+    value, error = result.model_probabilities().loc["a", ["combined", "combined_se"]]
+    assert abs(value - 0.7) < 5 * error
+
+
+def test_without_a_reason_calls_are_not_few():
+    result = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1).run(
+        draws=100, chains=64, progress=False
+    )
+    assert "proposals" not in result.report.seconds
