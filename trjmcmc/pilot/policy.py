@@ -280,6 +280,7 @@ class FewCallsPolicy(Checked):
         fitted_draws: Resampled draws of a fit.
         good_share: Effective draws over draws at which a proposal is good enough.
         poor_share: The same, below which a flow is trained instead.
+        most_calls: Calls a model beyond which a pilot run and a flow are affordable.
         seconds_a_call: Price of a likelihood call from which calls are what a run saves.
         priced_calls: Calls by which that price is taken.
     """
@@ -299,5 +300,6 @@ class FewCallsPolicy(Checked):
     fitted_draws: int = 2000
     good_share: float = 0.7
     poor_share: float = 0.05
+    most_calls: int = 10_000
     seconds_a_call: float = 0.005
     priced_calls: int = 4

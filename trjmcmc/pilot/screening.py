@@ -49,6 +49,7 @@ class Screening:
         share: The mass of that part over that of the model as it is known.
         place: Its highest point, in words; empty if nothing was met.
         by: What met it.
+        climbs: Whether draws were carried uphill; else slopes that lead to a part do not count.
     """
 
     model: str
@@ -57,6 +58,7 @@ class Screening:
     share: float
     place: str = ""
     by: str = BY_PRIOR
+    climbs: bool = True
 
     @property
     def limit(self) -> float:

@@ -112,9 +112,10 @@ class RunReport:
             f"with gradients; {spent}"
         ]
         if limits := [s.limit for s in self.screening if s.limit == s.limit]:
+            climbs = all(s.climbs for s in self.screening)
+            what = "whose basins hold" if climbs else "that hold, their slopes not counted,"
             lines.append(
-                f"  modes whose basins hold {max(limits):.1e} of a prior or more would have been "
-                "met with 95 %"
+                f"  modes {what} {max(limits):.1e} of a prior or more would have been met with 95 %"
             )
         if self.expected_error == self.expected_error:
             short = ", less precise than the moves had promised" if self.falls_short else ""

@@ -21,6 +21,13 @@ def suits(target: Target) -> bool:
     return target.space.few and target.dim > 0 and not components_of(target)
 
 
+def are_few(known: Knowledge, calls: int | None) -> bool:
+    """Whether so many likelihood calls are better spent on proposals than on a flow."""
+    if calls is None or not suits(known.target):
+        return False
+    return calls <= known.policy.few_calls.most_calls * int(known.target.space.size or 1)
+
+
 def propose(known: Knowledge, calls: int) -> tuple[Screening, ...] | None:
     """Let evidences and jumps go through proposals that importance sampling has refined.
 
@@ -50,7 +57,9 @@ def propose(known: Knowledge, calls: int) -> tuple[Screening, ...] | None:
         return None
     known.use(as_map(target, proposals))
     labels = space.label(codes)
-    return tuple(Screening(labels[m], p.prior_draws, 0, 0.0) for m, p in proposals.items())
+    return tuple(
+        Screening(labels[m], p.prior_draws, 0, 0.0, climbs=False) for m, p in proposals.items()
+    )
 
 
 def calls_in_time(known: Knowledge, seconds: float) -> int | None:

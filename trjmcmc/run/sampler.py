@@ -383,7 +383,7 @@ class TRJSampler:
         free = fit == "auto" and self._known.strategy.chooses and not self._known.ready
         if free and max_evaluations is None:
             max_evaluations = few_calls.calls_in_time(self._known, deadline - begun)
-        calls_are_few = free and max_evaluations is not None and few_calls.suits(self.target)
+        calls_are_few = free and few_calls.are_few(self._known, max_evaluations)
         if fit == "auto" and (not self._known.strategy.chooses or max_evaluations is not None):
             fit = True
         request = Request(
