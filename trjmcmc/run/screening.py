@@ -36,6 +36,10 @@ class Discovery:
         self.known, self.request = known, request
         self.said: tuple[Screening, ...] = ()
 
+    def take_up(self, said: tuple[Screening, ...]) -> None:
+        """Keep what something else has to say of modes that may be lost."""
+        self.said = said
+
     def before_sampling(self, seed: int) -> list[Part]:
         """Look for what map and chains have lost; the parts that matter."""
         known, request = self.known, self.request
