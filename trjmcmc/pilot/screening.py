@@ -181,7 +181,7 @@ def missed(
     policy = replace(policy, known_fraction=policy.late_fraction)
     search = _Search(target, code, level, [lambda: transport], generator, policy)
     lost = search.lost(theta)
-    if not bool(lost.any()):
+    if len(theta) < 2 or not bool(lost.any()):
         return Screening(label, len(theta), 0, 0.0, by=BY_CHAINS), None
     height = target.log_joint(search.codes(len(theta)), theta)
     summit = theta[torch.where(lost, height, -math.inf).argmax()]

@@ -75,8 +75,8 @@ class RunReport:
         screening: What plain prior draws say of the models that a map has weighed.
         precision: Why the run took float64 where the precision was left open; empty if it did not.
         expected_error: Largest standard error of a probability that was to be expected of so many
-            steps, by what was measured before; NaN where nothing was.
-        reached_error: The one that the draws have, or NaN.
+            steps, by what was measured before; infinite where nothing was.
+        reached_error: The one that the draws have; infinite where they are too few.
     """
 
     acceptance: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -96,8 +96,8 @@ class RunReport:
     variational: Variational | None = field(default=None, repr=False)
     screening: tuple[Screening, ...] = field(default=(), repr=False)
     precision: str = ""
-    expected_error: float = math.nan
-    reached_error: float = math.nan
+    expected_error: float = math.inf
+    reached_error: float = math.inf
 
     @property
     def falls_short(self) -> bool:
@@ -117,7 +117,7 @@ class RunReport:
             lines.append(
                 f"  modes {what} {max(limits):.1e} of a prior or more would have been met with 95 %"
             )
-        if self.expected_error == self.expected_error:
+        if math.isfinite(self.expected_error + self.reached_error):
             short = ", less precise than the moves had promised" if self.falls_short else ""
             lines.append(
                 f"  probabilities ± {self.reached_error:.2g}, expected ± "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from dataclasses import replace
 
 import torch
 
@@ -14,6 +15,7 @@ from ..pilot.screening import Screening
 from ..target.exchangeable import components_of
 from ..target.target import Target
 from .knowledge import Knowledge
+from .request import Request
 
 
 def suits(target: Target) -> bool:
@@ -75,3 +77,13 @@ def calls_in_time(known: Knowledge, seconds: float) -> int | None:
         target.log_joint(codes, theta)
     price = (clock.now() - begun) / policy.priced_calls
     return int(policy.time_share * seconds / price) if price > policy.seconds_a_call else None
+
+
+def saving_calls(known: Knowledge, request: Request) -> Request:
+    """The request; where calls are expensive, one that saves them."""
+    if request.fit != "auto" or known.ready:
+        return request
+    calls = calls_in_time(known, request.left())
+    if not are_few(known, calls):
+        return request
+    return replace(request, max_evaluations=calls, fit=True, calls_are_few=True)

@@ -100,15 +100,15 @@ def result_of(
 
 
 def expected_error(found: Segment | None, record: Draws) -> float:
-    """Largest standard error of a probability that a segment promises of a record; NaN of none."""
+    """Largest standard error of a probability that a segment promises; infinite of none."""
     if found is None or not found.efficiency:
-        return math.nan
+        return math.inf
     effective = found.efficiency * found.step / found.chains  # draws a step of a chain
     return 0.5 / math.sqrt(effective * record.n_draws * record.thin * record.n_chains)
 
 
 def reached_error(space: Space, record: Draws) -> float:
-    """Largest standard error of a probability by a record; NaN of too short a one."""
+    """Largest standard error of a probability by a record; infinite of too short a one."""
     if record.n_draws < LEAST_DRAWS:
-        return math.nan
+        return math.inf
     return progress_of(space, record.code.transpose(0, 1)).error

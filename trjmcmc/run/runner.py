@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 import torch
@@ -28,7 +28,7 @@ from .choice import Choice
 from .choose import Chooser
 from .choose_components import ComponentChooser
 from .count import Crossings, StepsInModels, Tally
-from .few_calls import propose
+from .few_calls import propose, saving_calls
 from .knowledge import Knowledge
 from .loop import Chains, first_of, joined, run_chains, warm_up
 from .maps import check_round_trip
@@ -79,19 +79,19 @@ class Runner:
             TRJError: See :meth:`trjmcmc.TRJSampler.run`.
         """
         self.known.begin()
-        request, trainer = self.request, self.known.trainer
-        with trainer.within(request.deadline):
-            account = self.known.spending.account
-            with limited(self.target, account, request.max_evaluations) as left:
-                try:
-                    with threads_of_a_run(self.known, request):
-                        self._sample(left)
-                    return self._finish()
-                except KeyboardInterrupt:
-                    if self.chain is not None and self.chain.stopped == "interrupted":
-                        raise  # the second time
-                    self._end_interrupted()
+        with self.known.trainer.within(self.request.deadline), ExitStack() as limits:
+            try:
+                self.request = saving_calls(self.known, self.request)
+                account, most = self.known.spending.account, self.request.max_evaluations
+                left = limits.enter_context(limited(self.target, account, most))
+                with threads_of_a_run(self.known, self.request):
+                    self._sample(left)
                 return self._finish()
+            except KeyboardInterrupt:
+                if self.chain is not None and self.chain.stopped == "interrupted":
+                    raise  # the second time
+                self._end_interrupted()
+            return self._finish()
 
     def _sample(self, left: Callable[[], int | None]) -> None:
         """All but the summing up.

@@ -381,8 +381,6 @@ class TRJSampler:
             raise ConfigurationError(f'fit: expected "auto", True or False, got {fit!r}')
         fit = fit if isinstance(fit, str) else bool(fit)
         free = fit == "auto" and self._known.strategy.chooses and not self._known.ready
-        if free and max_evaluations is None:
-            max_evaluations = few_calls.calls_in_time(self._known, deadline - begun)
         calls_are_few = free and few_calls.are_few(self._known, max_evaluations)
         if fit == "auto" and (not self._known.strategy.chooses or max_evaluations is not None):
             fit = True
