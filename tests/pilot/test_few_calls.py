@@ -1,14 +1,17 @@
 """Posteriors from few likelihood calls: evidences, limits, and what is said where they fail."""
 
 import math
+import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch.distributions import Normal
 
 import trjmcmc as trj
 from trjmcmc.pilot.few_calls import adaptive_proposal, as_map
+from trjmcmc.run.few_calls import calls_in_time
 from trjmcmc.run.policy import Policy
 
 pytestmark = pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
@@ -31,8 +34,8 @@ def skewed(seed, dim=4):
     return log_density
 
 
-def two_skewed(calls=None, share=0.7):
-    """Two models of exact probabilities; ``calls`` counts points."""
+def two_skewed(calls=None, share=0.7, seconds=0.0):
+    """Two models of exact probabilities; ``calls`` counts points, which take ``seconds`` each."""
     prior = Normal(torch.zeros(4, dtype=torch.float64), 5.0)
 
     def model(name, seed, mass):
@@ -40,6 +43,7 @@ def two_skewed(calls=None, share=0.7):
 
         def function(q):
             x = torch.as_tensor(q["x"])
+            time.sleep(seconds * len(x))
             if calls is not None:
                 calls.append(len(x))
             return (math.log(mass) + log_density(x) - prior.log_prob(x).sum(-1)).numpy()
@@ -106,11 +110,30 @@ def test_a_flow_is_trained_where_proposals_fail():
 
 def test_calls_that_take_their_time_are_saved_without_being_limited():
     usual = Policy()
-    dear = replace(usual, few_calls=replace(usual.few_calls, seconds_a_call=1e-9))
-    result = trj.TRJSampler(two_skewed(), seed=3, policy=dear).run(max_seconds=4, progress=False)
+    dear = replace(usual, few_calls=replace(usual.few_calls, seconds_a_call=5e-4))
+    target = two_skewed(seconds=2e-3)
+    result = trj.TRJSampler(target, seed=3, policy=dear).run(max_seconds=6, progress=False)
     assert "proposals" in result.report.seconds
     value, error = result.model_probabilities().loc["a", ["combined", "combined_se"]]
     assert abs(value - 0.7) < 5 * error
+
+
+def test_what_a_batch_costs_is_no_price_of_a_call():
+    """A function that takes its time for each call of it, however many points it gets."""
+
+    def batches(q):
+        time.sleep(0.02)
+        return -0.5 * np.square(q["x"])
+
+    def points(q):
+        time.sleep(0.02 * len(q["x"]))
+        return -0.5 * np.square(q["x"])
+
+    for function, found in ((batches, False), (points, True)):
+        box = trj.BlackBox(function, vectorized=True)
+        target = trj.Target([trj.Model("one", {"x": Normal(0.0, 1.0)}, box)])
+        known = trj.TRJSampler(target, seed=1)._known
+        assert (calls_in_time(known, 100.0) is not None) == found
 
 
 def test_without_a_reason_calls_are_not_few():

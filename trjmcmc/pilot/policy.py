@@ -282,7 +282,7 @@ class FewCallsPolicy(Checked):
         poor_share: The same, below which a flow is trained instead.
         most_calls: Calls a model beyond which a pilot run and a flow are affordable.
         seconds_a_call: Price of a likelihood call from which calls are what a run saves.
-        priced_calls: Calls by which that price is taken.
+        priced_calls: Calls by which that price is taken, beside one.
     """
 
     share: float = 0.7

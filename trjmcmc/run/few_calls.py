@@ -69,13 +69,16 @@ def calls_in_time(known: Knowledge, seconds: float) -> int | None:
     target, policy = known.target, known.policy.few_calls
     if not math.isfinite(seconds) or not suits(target):
         return None
-    codes = target.space.sample_prior(policy.priced_calls, known.generator)
-    theta = target.sample_prior(codes, known.generator)
-    theta = torch.where(theta.isfinite(), theta, 0.0)
-    begun = clock.now()
-    with torch.no_grad():
-        target.log_joint(codes, theta)
-    price = (clock.now() - begun) / policy.priced_calls
+    seconds_of = []
+    for n in (1, 1 + policy.priced_calls):  # what a batch costs by itself is no price of a call
+        codes = target.space.enumerate()[:1].expand(n, -1)
+        theta = target.sample_prior(codes, known.generator)
+        theta = torch.where(theta.isfinite(), theta, 0.0)
+        begun = clock.now()
+        with torch.no_grad():
+            target.log_joint(codes, theta)
+        seconds_of.append(clock.now() - begun)
+    price = (seconds_of[1] - seconds_of[0]) / policy.priced_calls
     return int(policy.time_share * seconds / price) if price > policy.seconds_a_call else None
 
 

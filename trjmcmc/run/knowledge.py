@@ -242,7 +242,10 @@ class Knowledge:
             return 0.0
         codes = torch.stack([self.target.space.code_of(m) for m in labels])
         codes = codes.to(self.target.device)
-        pace = self.weighing().seconds_a_draw(codes, self.policy.summing_up.priced_draws)
+        priced = self.policy.summing_up.priced_draws
+        if self.spending.account.left < 2 * priced:
+            return math.inf
+        pace = self.weighing().seconds_a_draw(codes, priced)
         seconds = evaluations * len(codes) * pace
         most = self.policy.shares.symmetrised_bridge * (deadline - clock.now())
         return seconds if seconds < most else math.inf
