@@ -70,7 +70,8 @@ def calls_in_time(known: Knowledge, seconds: float) -> int | None:
     if not math.isfinite(seconds) or not suits(target):
         return None
     seconds_of = []
-    for n in (1, 1 + policy.priced_calls):  # what a batch costs by itself is no price of a call
+    # the first call may be slow, and what a batch costs by itself is no price of a call
+    for n in (1, 1, 1 + policy.priced_calls):
         codes = target.space.enumerate()[:1].expand(n, -1)
         theta = target.sample_prior(codes, known.generator)
         theta = torch.where(theta.isfinite(), theta, 0.0)
@@ -78,7 +79,7 @@ def calls_in_time(known: Knowledge, seconds: float) -> int | None:
         with torch.no_grad():
             target.log_joint(codes, theta)
         seconds_of.append(clock.now() - begun)
-    price = (seconds_of[1] - seconds_of[0]) / policy.priced_calls
+    price = (seconds_of[2] - seconds_of[1]) / policy.priced_calls
     return int(policy.time_share * seconds / price) if price > policy.seconds_a_call else None
 
 
