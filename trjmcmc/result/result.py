@@ -199,7 +199,7 @@ class Result:
         Example:
             >>> import trjmcmc as trj
             >>> result = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1).run(
-            ...     draws=200, progress=False)
+            ...     draws=500, progress=False)
             >>> bool((result.convergence()["rhat"] < 1.1).all())
             True
         """
@@ -379,7 +379,7 @@ class Result:
         Example:
             >>> import trjmcmc as trj
             >>> sampler = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1)
-            >>> result = sampler.run(draws=200, progress=False)
+            >>> result = sampler.run(draws=500, progress=False)
             >>> result.evidence().loc["2d", "verdict"] in {"agree", "unchecked"}
             True
         """
