@@ -47,6 +47,7 @@ class InsideRace:
     ) -> None:
         self.bench, self.request, self.target = bench, request, target
         self.normals, self.refit, self.policy = normals, refit, policy
+        self._begun = clock.now()
 
     def run(self, names: Names, steps: int, most_seconds: float) -> None:
         """Try every further move while what it may save is worth it.
@@ -57,14 +58,14 @@ class InsideRace:
             most_seconds: That a segment may take.
         """
         bench, request, policy = self.bench, self.request, self.policy.choice
-        self._begun, first = clock.now(), bench.found[names]
+        first = bench.found[names]
         soon = request.until_done(first) < policy.forgotten_share * request.ahead_of(first)
         if not request.until and soon:
             return
         found = self._with_few_chains(names, steps, most_seconds)
         found = self._resolved(names, found)
-        self._found = found = replace(found, step=self._pace(names))
-        for candidate in self._candidates():
+        bench.found[names] = found = replace(found, step=self._pace(names))
+        for candidate in self._candidates(names):
             before = bench.inside
             bench.go_inside([*before, candidate])
             pace = self._pace(names)
@@ -80,8 +81,8 @@ class InsideRace:
             if policy.inside_gain * request.until_done(now) > request.until_done(found):
                 bench.go_inside(before)
             else:
-                self._found = found = now
-        bench.found[names] = found
+                found = now
+            bench.found[names] = found
 
     def _left(self, found: Segment) -> float:
         """Seconds that the race may still take."""
@@ -113,8 +114,8 @@ class InsideRace:
             found = self.bench.measure_named(names, 2 * found.steps)
         return found
 
-    def _candidates(self) -> Iterator[Kernel]:
-        """Moves inside models that may pay."""
+    def _candidates(self, names: Names) -> Iterator[Kernel]:
+        """Moves inside models that may pay, after those between them of these names."""
         target, normals = self.target, self.normals
         if components_of(target):
             return
@@ -123,7 +124,9 @@ class InsideRace:
             fine = self.policy.normals
             for k in fine.inside_components:
                 draws = fine.draws_a_component * k
-                if fine.seconds_a_number * k * draws * target.dim > self._left(self._found):
+                if fine.seconds_a_number * k * draws * target.dim > self._left(
+                    self.bench.found[names]
+                ):
                     break
                 yield self._through(self.refit(components=k, draws=draws), f"{k} normals inside")
         if target.differentiable:
