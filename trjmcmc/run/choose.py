@@ -176,27 +176,28 @@ class Chooser:
             return chains
         ahead = left if self.uses_all_time else min(left, self._wait(found))
 
-        def end(state: State, begin: float) -> float:
-            steps = max(request.times * found.memory, wanted / len(state.code))
-            return self._pace(choice.kernel, state) * (begin + steps)
+        def steps(n: int) -> float:
+            return max(request.times * found.memory, wanted / n)
 
-        wanted = chains * ahead / self._pace(choice.kernel, state)  # steps of chains
-        ends = {chains: end(state, 0.0)}  # by number, seconds until the end
+        pace = self._pace(choice.kernel, state)
+        wanted = chains * ahead / pace  # steps of chains
+        ends = {chains: pace * steps(chains)}  # by number, seconds until the end
         few = state
-        while len(few.code) // 2 >= request.fewest_chains:
-            few = first_of(few, len(few.code) // 2)
-            ends[len(few.code)] = end(few, 0.0)
-            if ends[len(few.code)] > min(ends.values()):
+        while (n := len(few.code) // 2) >= request.fewest_chains:
+            few = first_of(few, n)
+            ends[n] = self._pace(choice.kernel, few) * steps(n)
+            if ends[n] > min(ends.values()):
                 break
         begin = max(choice.steps, self._burn_in_times * found.time)  # before the first draw
         while more and 2 * len(state.code) <= request.most_chains:
             state = joined(state, state)
             try:
-                ends[len(state.code)] = end(state, begin)
+                pace = self._pace(choice.kernel, state)
             except torch.OutOfMemoryError:
                 break
-            busy = self._pace(choice.kernel, state) > policy.chains.busy_step_seconds
-            more = not busy and ends[len(state.code)] <= 2 * min(ends.values())
+            n = len(state.code)
+            ends[n] = pace * (begin + steps(n))
+            more = pace <= policy.chains.busy_step_seconds and ends[n] <= 2 * min(ends.values())
         return number_of_chains(ends, policy.chains)
 
     # ---- choosing ---------------------------------------------------------------------------
