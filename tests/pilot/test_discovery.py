@@ -8,6 +8,7 @@ from torch.distributions import Normal
 
 import trjmcmc as trj
 from trjmcmc.pilot.audit import Audit
+from trjmcmc.pilot.census import census
 from trjmcmc.pilot.crowd import crowd, next_step, systematic
 from trjmcmc.pilot.parts import Ellipsoid, weighed
 from trjmcmc.pilot.screening import BY_CHAINS, Screening, missed, screen
@@ -47,7 +48,7 @@ def wide_alone(problem, generator, n=4000):
 
 def test_a_crowd_meets_a_mode_that_few_prior_draws_lie_near(generator):
     problem = target()
-    theta = crowd(problem, code_of(problem), 20_000, generator)
+    theta = crowd(problem, code_of(problem), 20_000, generator).theta
     near = ((theta - NARROW[1]).abs() < 5 * NARROW[2]).all(1).double().mean()
     assert theta.shape == (20_000, 3) and 0.05 < float(near) < 0.99
 
@@ -57,7 +58,7 @@ def test_a_crowd_of_one_mode_has_its_moments(generator):
         "m", {"x": Normal(torch.zeros(2), 2.0)}, lambda p: Normal(p["x"], 1.0).log_prob(1.5).sum(-1)
     )
     problem = trj.Target([model])
-    theta = crowd(problem, code_of(problem), 20_000, generator)
+    theta = crowd(problem, code_of(problem), 20_000, generator).theta
     mean, sd = 1.5 * 4 / 5, (4 / 5) ** 0.5
     assert torch.allclose(theta.mean(0), torch.full((2,), mean), atol=0.05)
     assert torch.allclose(theta.std(0), torch.full((2,), sd), atol=0.05)
@@ -75,7 +76,7 @@ def test_a_crowd_lives_with_impossible_regions(generator):
         return torch.where(p["x"] > 0, -0.5 * p["x"].square(), -math.inf)
 
     problem = trj.Target([trj.Model("m", {"x": Normal(0.0, 1.0)}, half)])
-    theta = crowd(problem, code_of(problem), 4000, generator)
+    theta = crowd(problem, code_of(problem), 4000, generator).theta
     assert bool((theta > 0).all())
 
 
@@ -197,3 +198,69 @@ def test_a_default_run_takes_up_what_it_has_found(seed):
     assert abs(row["combined"] - 0.5) < 4 * row["combined_se"] < 0.04
     share = float((result.draws("modes")["x"][:, 0] > 2.0).mean())
     assert share == pytest.approx(NARROW[0], abs=0.03)
+
+
+# ---- what may be left ---------------------------------------------------------------------------
+
+
+def hills(n, generator):
+    """Places of n summits in six dimensions, shape (n, 6), and a sum of normals about them."""
+    at = 30 * torch.randn(n, 6, generator=generator)
+
+    def log_joint(x):
+        return (-0.5 * torch.cdist(x, at).square()).logsumexp(1)
+
+    return at, log_joint
+
+
+def test_good_turing_estimates_what_further_climbs_would_meet(generator):
+    """Half of the climbs end at one of a hundred hills, a few times each or never."""
+    at, log_joint = hills(101, generator)
+    chance = torch.full((101,), 0.5 / 100)
+    chance[0] = 0.5
+    unseen, estimated = [], []
+    for _ in range(40):
+        hill = torch.multinomial(chance, 60, replacement=True, generator=generator)
+        ends = at[hill] + 0.1 * torch.randn(60, 6, generator=generator)
+        found = census(ends, log_joint(ends), log_joint, most=128)
+        assert found.summits == len(hill.unique())
+        estimated.append(found.once / found.ends)
+        unseen.append(1 - float(chance[hill.unique()].sum()))
+    gap = torch.tensor(estimated) - torch.tensor(unseen)
+    assert abs(gap.mean()) < 4.5 * gap.std() / 40**0.5
+    assert sum(unseen) > 40 * 0.2  # and there was something to estimate
+
+
+def test_summits_beyond_those_told_apart_count_one_by_one(generator):
+    at, log_joint = hills(4, generator)
+    ends = at.repeat(2, 1)
+    found = census(ends, log_joint(ends), log_joint, most=2)
+    assert found == (8, 6, 4)
+    nowhere = torch.full((8,), -math.inf)
+    assert census(ends, nowhere, log_joint, most=2) == (0, 0, 0)
+
+
+def test_a_low_wide_mode_is_met_beside_a_high_narrow_one(generator):
+    """Whatever lies higher than most climbs, some are followed to the end."""
+
+    def log_likelihood(p):
+        high = math.log(0.5) + Normal(2.0, 0.3).log_prob(p["x"]).sum(-1)
+        low = math.log(0.5) + Normal(-3.0, 1.0).log_prob(p["x"]).sum(-1)
+        return torch.logaddexp(high, low) - Normal(0.0, PRIOR).log_prob(p["x"]).sum(-1)
+
+    problem = trj.Target([trj.Model("m", {"x": Normal(torch.zeros(6), PRIOR)}, log_likelihood)])
+    code = problem.space.enumerate()[0]
+    theta = 2 + 0.3 * torch.randn(4000, 6, generator=generator)
+    codes = code.expand(4000, -1)
+    pool = trj.draws.Pool(codes, theta, problem.log_joint(codes, theta))
+    known = gaussian_mixture(problem.space, pool, generator, components=1)
+    said, part = screen(problem, code, math.log(0.5), [lambda: known], theta, 8192, generator)
+    assert said.lost and abs(part.log_mass - math.log(0.5)) < max(0.1, 5 * part.error)
+    assert said.ends == 1024 and said.summits == 2 and said.unseen == 0
+
+
+def test_screenings_of_one_model_add_up():
+    first, second = (Screening("m", n, 0, 0.0) for n in (1000, 3000))
+    assert second.after(first).draws == 4000 and second.after(first).limit == 3 / 4000
+    by_chains = Screening("m", 50, 3, 0.2, by=BY_CHAINS)
+    assert by_chains.after(first) == by_chains

@@ -10,6 +10,7 @@ import torch
 from torch.distributions import Normal
 
 import trjmcmc as trj
+from trjmcmc.errors import CoverageWarning
 from trjmcmc.pilot.few_calls import adaptive_proposal, as_map
 from trjmcmc.run.few_calls import calls_in_time
 from trjmcmc.run.policy import Policy
@@ -97,6 +98,12 @@ def test_a_run_of_few_calls_keeps_to_them_and_is_right(limit):
     value, error = table.loc["a", ["combined", "combined_se"]]
     assert abs(value - 0.7) < 5 * error and error < 0.03
     assert all(s.limit > 0 for s in result.report.screening)
+
+
+def test_few_calls_say_how_small_a_mode_they_may_have_missed():
+    with pytest.warns(CoverageWarning, match="holds less than .* may have been missed"):
+        result = trj.TRJSampler(two_skewed(), seed=2).run(max_evaluations=4000, progress=False)
+    assert all(0 < s.limit < 0.1 and not s.climbs for s in result.report.screening)
 
 
 def test_a_flow_is_trained_where_proposals_fail():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,6 +21,19 @@ OPTIMAL_WALK = 2.38  # over the root of the dimension
 LEAST_JITTER = 1e-12  # relative to the largest variance, on the diagonal of a covariance
 
 
+class Crowd(NamedTuple):
+    """A population that has been tempered.
+
+    Attributes:
+        theta: Its points, shape (n, D).
+        hotter: Some of the points that it had at each temperature before, shape (k, D): from there
+            slopes may lead to what it has lost since.
+    """
+
+    theta: Tensor
+    hotter: Tensor
+
+
 @torch.no_grad()
 def crowd(
     target: Target,
@@ -29,7 +42,7 @@ def crowd(
     generator: torch.Generator,
     deadline: float = math.inf,
     policy: CrowdPolicy = CrowdPolicy(),
-) -> Tensor | None:
+) -> Crowd | None:
     """Points of one model's posterior, in modes that few prior draws lie near.
 
     Tempered sequential Monte Carlo. The shares of its modes are a lottery among few ancestors:
@@ -45,7 +58,7 @@ def crowd(
         policy: How they move and cool.
 
     Returns:
-        Shape (n, D); None where time was up before, or no prior draw is possible.
+        The population; None where time was up before, or no prior draw is possible.
 
     Source:
         Del Moral, Doucet & Jasra (2006), https://doi.org/10.1111/j.1467-9868.2006.00553.x; walks
@@ -55,15 +68,17 @@ def crowd(
         >>> from trjmcmc import problems
         >>> target = problems.sinh_arcsinh()
         >>> code = target.space.enumerate()[1]
-        >>> crowd(target, code, 1000, torch.Generator().manual_seed(0)).shape
+        >>> crowd(target, code, 1000, torch.Generator().manual_seed(0)).theta.shape
         torch.Size([1000, 2])
     """
-    run = _Crowd(target, code, generator, policy)
+    run, hotter = _Moves(target, code, generator, policy), []
+    every = max(1, int(1 / policy.climbing_share))
     theta = target.sample_prior(code.expand(n, -1), generator)
     theta = torch.where(theta.isfinite().all(-1, keepdim=True), theta, 0.0)
     log_prior, log_likelihood = run.evaluated(theta)
     temper = 0.0
     while temper < 1:
+        hotter.append(theta[log_likelihood > -math.inf][::every])
         if clock.now() > deadline or not bool(log_likelihood.isfinite().any()):
             return None
         step, weight = next_step(log_likelihood, temper, policy.kept_share)
@@ -79,7 +94,7 @@ def crowd(
             theta = torch.where(taken[:, None], there, theta)
             log_prior = torch.where(taken, prior, log_prior)
             log_likelihood = torch.where(taken, likelihood, log_likelihood)
-    return theta
+    return Crowd(theta, torch.cat(hotter))
 
 
 def next_step(log_likelihood: Tensor, temper: float, kept_share: float) -> tuple[float, Tensor]:
@@ -118,7 +133,7 @@ def systematic(weight: Tensor, generator: torch.Generator) -> Tensor:
     return torch.searchsorted(weight.cumsum(0) / weight.sum(), at).clamp(max=n - 1)
 
 
-class _Crowd:
+class _Moves:
     """Densities and walks of one model."""
 
     def __init__(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .. import clock
 from ..target.target import Target
 from ..transport.mixture import Mixture
 from ..transport.normals import NormalMixture
@@ -42,6 +43,7 @@ def adaptive_proposal(
     calls: int,
     generator: torch.Generator,
     policy: FewCallsPolicy = USUAL,
+    deadline: float = math.inf,
 ) -> Proposal:
     """Refine a proposal for one model by importance sampling, from the prior on.
 
@@ -55,6 +57,7 @@ def adaptive_proposal(
         calls: Likelihood calls that it may take.
         generator: Source of randomness.
         policy: Sizes.
+        deadline: Time by :func:`trjmcmc.clock.now` after which no further round begins.
 
     Source:
         Cornuet, Marin, Mira & Robert (2012), https://doi.org/10.1111/j.1467-9469.2011.00756.x;
@@ -93,7 +96,7 @@ def adaptive_proposal(
             log_w = (log_prior + log_likelihood)[last] - proposals[-1].log_prob(x[last])
             share = _effective(log_w) / len(log_w)
         n = min(each, calls - spent)
-        if n < 2 or share > policy.good_share:
+        if n < 2 or share > policy.good_share or clock.now() > deadline:
             return Proposal(normals, share, first, spent)
         fresh = torch.zeros(n, target.dim, dtype=target.dtype, device=target.device)
         fresh[:, used] = normals.sample(n, generator).to(target.dtype)

@@ -184,6 +184,7 @@ class CrowdPolicy(Checked):
             the covariance.
         longest: The same of the longest.
         looked_at: Points in the end that are held against the maps.
+        climbing_share: Share of the points at each temperature that climb from there.
     """
 
     points: int = 80_000
@@ -195,6 +196,7 @@ class CrowdPolicy(Checked):
     shortest: float = 0.015
     longest: float = 1.5
     looked_at: int = 4096
+    climbing_share: float = 1 / 256
 
 
 @dataclass(frozen=True)
@@ -213,6 +215,9 @@ class ScreeningPolicy(Checked):
         climbing_share: Share of a batch that goes on after that step, but ``kept_draws`` at least.
         climbing_steps: Further steps of these.
         summit_steps: Further steps of the highest.
+        census: Draws that climb to the end however low they lie: what is wide but low is met by
+            these, and summits are counted.
+        told_apart: Summits that the count tells apart.
         walkers: Chains that walk about a summit: their spread is its extent.
         walker_steps: Steps of each.
         recorded_steps: The last of them, whose points are kept.
@@ -241,6 +246,8 @@ class ScreeningPolicy(Checked):
     climbing_share: float = 1 / 8
     climbing_steps: int = 2
     summit_steps: int = 12
+    census: int = 1024
+    told_apart: int = 32
     walkers: int = 256
     walker_steps: int = 80
     recorded_steps: int = 30
@@ -281,6 +288,8 @@ class FewCallsPolicy(Checked):
         good_share: Effective draws over draws at which a proposal is good enough.
         poor_share: The same, below which a flow is trained instead.
         most_calls: Calls a model beyond which a pilot run and a flow are affordable.
+        least_calls: Calls a model that time is taken to allow at least; of fewer than twice as many
+            none are spent on a flow.
         seconds_a_call: Price of a likelihood call from which calls are what a run saves.
         priced_calls: Calls by which that price is taken, beside one.
     """
@@ -301,5 +310,6 @@ class FewCallsPolicy(Checked):
     good_share: float = 0.7
     poor_share: float = 0.05
     most_calls: int = 10_000
+    least_calls: int = 500
     seconds_a_call: float = 0.005
     priced_calls: int = 4

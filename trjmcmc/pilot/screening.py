@@ -13,6 +13,7 @@ from torch import Tensor
 from .. import clock
 from ..target.target import Target
 from ..transport.base import Transport
+from .census import Census, census
 from .crowd import crowd
 from .parts import Ellipsoid, Part, weighed
 from .policy import ScreeningPolicy
@@ -50,6 +51,9 @@ class Screening:
         place: Its highest point, in words; empty if nothing was met.
         by: What met it.
         climbs: Whether draws were carried uphill; else slopes that lead to a part do not count.
+        ends: Climbs that were followed to their end, however low that lies.
+        summits: Summits at which they ended.
+        once: Summits at which one of them ended alone.
     """
 
     model: str
@@ -59,6 +63,9 @@ class Screening:
     place: str = ""
     by: str = BY_PRIOR
     climbs: bool = True
+    ends: int = 0
+    summits: int = 0
+    once: int = 0
 
     @property
     def limit(self) -> float:
@@ -70,9 +77,24 @@ class Screening:
         return 3 / self.draws if self.by == BY_PRIOR and self.draws else math.nan
 
     @property
+    def unseen(self) -> float:
+        """Probability that a further climb ends at a summit that none has met; NaN of no climbs.
+
+        Source:
+            Good (1953), https://doi.org/10.1093/biomet/40.3-4.237
+        """
+        return self.once / self.ends if self.ends else math.nan
+
+    @property
     def lost(self) -> bool:
         """Whether a part of the posterior that matters is missing from the maps."""
         return not self.share <= LOST_SHARE
+
+    def after(self, earlier: Screening) -> Screening:
+        """The same, with the draws of an earlier one that met nothing else."""
+        if self.by != BY_PRIOR or earlier.by != BY_PRIOR or self.climbs != earlier.climbs:
+            return self
+        return replace(self, draws=self.draws + earlier.draws)
 
     @property
     def note(self) -> str:
@@ -125,7 +147,7 @@ def screen(
     search = _Search(target, code, level, transports, generator, policy)
     likely: list[tuple[Tensor, Tensor]] = []
     high: list[tuple[Tensor, Tensor]] = []
-    drawn = 0
+    summits, counted, drawn = theta_of_none(target), Census(), 0
     while drawn < n and not (drawn and clock.now() > deadline):
         size = min(CHUNK, n - drawn)
         drawn += size
@@ -133,24 +155,27 @@ def screen(
         likely.append(search.best(theta, log_likelihood))
         scale = theta[usable].std(0).nan_to_num(1.0).clamp(min=LEAST_SCALE)
         if target.differentiable and target.space.active(code[None]).any():
+            if not high:
+                summits, counted = search.counted(theta[usable], scale)
             high.append(search.highest(_drawn_in(theta, usable, generator), scale))
     theta = search.best_of(likely)
     candidates = theta
     if high:
         theta, _ = search.climbed(search.best_of(high), scale, policy.summit_steps, policy.lengths)
-        candidates = torch.cat([theta, candidates])
+        candidates = torch.cat([theta, candidates, summits])
     begun = clock.now()
     search.prior_draws(CHUNK)
     price = max(clock.now() - begun, 1e-9) / CHUNK
-    candidates = torch.cat([candidates, search.crowd_points(crowd_seconds, price)])
+    candidates = torch.cat([candidates, search.crowd_points(crowd_seconds, price, scale)])
     lost = search.lost(candidates)
     if not bool(lost.any()):
-        return Screening(label, drawn, 0, 0.0), None
+        return Screening(label, drawn, 0, 0.0, **counted._asdict()), None
     height = target.log_joint(code.expand(len(candidates), -1), candidates)
     summit = candidates[torch.where(lost, height, -math.inf).argmax()]
     part = search.part_about(summit, scale, seen)
     share = 0.0 if part is None else math.exp(min(part.log_mass - level, LARGEST))
-    return Screening(label, drawn, int(lost.sum()), share, search.words(summit)), part
+    met, where = int(lost.sum()), search.words(summit)
+    return Screening(label, drawn, met, share, where, **counted._asdict()), part
 
 
 @torch.no_grad()
@@ -229,12 +254,15 @@ class _Search:
         usable &= log_prior > -math.inf
         return theta, torch.where(usable, log_likelihood.double(), -math.inf), usable
 
-    def crowd_points(self, seconds: float, price: float) -> Tensor:
+    def crowd_points(self, seconds: float, price: float, scale: Tensor) -> Tensor:
         """Points of a tempered population that takes about so long, shape (k, D); none if small.
+
+        Some of each temperature climb.
 
         Arguments:
             seconds: That it may take.
             price: Seconds of an evaluation.
+            scale: Standard deviations of prior draws, shape (D,).
         """
         policy = self.policy.crowd
         each = price * (1 + policy.moves * policy.planned_temperatures)
@@ -250,10 +278,30 @@ class _Search:
                 policy,
             )
         if found is None:
-            return torch.zeros(
-                0, self.target.dim, dtype=self.target.dtype, device=self.target.device
-            )
-        return found[:: -(-len(found) // policy.looked_at)]
+            return theta_of_none(self.target)
+        end = found.theta[:: -(-len(found.theta) // policy.looked_at)]
+        if not self.target.differentiable:
+            return end
+        climbed, _ = self.climbed(
+            found.hotter, scale, self.policy.summit_steps, self.policy.lengths
+        )
+        return torch.cat([end, climbed])
+
+    def counted(self, theta: Tensor, scale: Tensor) -> tuple[Tensor, Census]:
+        """Ends of the climbs of some points, however low they lie, and the summits they are of.
+
+        Arguments:
+            theta: Prior draws, shape (n, D).
+            scale: Standard deviations of prior draws, shape (D,).
+        """
+        policy = self.policy
+        theta, _ = self.climbed(theta[: policy.census], scale, 1, policy.first_lengths)
+        theta, height = self.climbed(theta, scale, policy.summit_steps, policy.lengths)
+
+        def log_joint(x: Tensor) -> Tensor:
+            return self.target.log_joint(self.codes(len(x)), x)
+
+        return theta, census(theta, height, log_joint, policy.told_apart)
 
     def best(self, theta: Tensor, score: Tensor, least: int = 0) -> tuple[Tensor, Tensor]:
         """The points that score highest, ``kept_draws`` or ``least`` of them, and their scores."""
@@ -370,6 +418,11 @@ class _Search:
             some = [f"{x:.3g}" for x in entries[:most]] + ["..."] * (len(entries) > most)
             words.append(f"{name} = {', '.join(some)}")
         return "; ".join([*words[:most], *["..."] * (len(words) > most)])
+
+
+def theta_of_none(target: Target) -> Tensor:
+    """No points, shape (0, D)."""
+    return torch.zeros(0, target.dim, dtype=target.dtype, device=target.device)
 
 
 def _drawn_in(theta: Tensor, usable: Tensor, generator: torch.Generator) -> Tensor:

@@ -42,6 +42,7 @@ def alarms(probabilities: Probabilities, doubts: Doubts, report: RunReport) -> I
     draws = doubts.indicator.draws
     yield from _convergence(probabilities, doubts, report)
     yield from _lost(report.screening)
+    yield from _unclimbed(report.screening)
     yield from _length(report, draws.n_draws)
     if (audit := report.audit) is not None:  # normals need not cover, draws must
         yield from _pilot(audit, doubts.halves_apart)
@@ -98,6 +99,19 @@ def _lost(screening: Sequence[Screening]) -> Iterator[Alarm]:
             + ". No number here counts it. A prior with more of its mass there lets the pilot run "
             "find it; or train on draws of your own of all parts (fit(pilot={model: {name: "
             "draws}})).",
+            CoverageWarning,
+        )
+
+
+def _unclimbed(screening: Sequence[Screening]) -> Iterator[Alarm]:
+    """Models where too few likelihood calls were made to look for further modes."""
+    few = [s for s in screening if not s.climbs]
+    if few:
+        widest = max(few, key=lambda s: s.limit)
+        yield (
+            f"so few likelihood calls leave {widest.draws} prior draws to look for modes of "
+            f"{widest.model!r}: one that holds less than {widest.limit:.2g} of the prior may have "
+            "been missed. Give more max_evaluations or max_seconds if there may be several.",
             CoverageWarning,
         )
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import pandas as pd
+
 from ..fit.trace import FitTrace
 from ..pilot.report import AuditReport
 from ..pilot.screening import Screening
@@ -104,6 +106,14 @@ class RunReport:
         """Whether sampling was less precise than its moves had promised, by half or more."""
         return self.reached_error > SHORT * self.expected_error
 
+    def audited(self) -> pd.DataFrame:
+        """The audit's table, with what climbs say of each model; see :meth:`Result.audit`."""
+        assert self.audit is not None
+        table, looked = self.audit.table(), {s.model: s for s in self.screening}
+        for name in ("limit", "unseen"):
+            table[name] = [getattr(looked.get(m), name, math.nan) for m in table.index]
+        return table
+
     def __str__(self) -> str:
         spent = ", ".join(f"{stage} {s:.1f} s" for stage, s in self.seconds.items())
         lines = [f"ended early: {self.missed}"] if self.missed else []
@@ -116,6 +126,12 @@ class RunReport:
             what = "whose basins hold" if climbs else "that hold, their slopes not counted,"
             lines.append(
                 f"  modes {what} {max(limits):.1e} of a prior or more would have been met with 95 %"
+            )
+        if counted := [s for s in self.screening if s.ends]:
+            worst = max(counted, key=lambda s: s.unseen)
+            lines.append(
+                f"  of {worst.ends} climbs {worst.once} ended at a summit of their own: one more "
+                f"would meet a new one in {worst.unseen:.1%} of cases"
             )
         if math.isfinite(self.expected_error + self.reached_error):
             short = ", less precise than the moves had promised" if self.falls_short else ""

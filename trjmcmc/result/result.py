@@ -399,13 +399,16 @@ class Result:
             differ``, where the difference exceeds 0.1 nats and five errors (of these the larger
             of ``difference_se`` and ``halves_differ`` counts), or ``rough``, where the halves
             differ by more than 0.1 nats, so that the audit is too small to judge an evidence.
+            ``limit``, the share of the prior from which a mode's basin would have been met with
+            95 %, and ``unseen``, the probability that a further climb from a prior draw ends at
+            a summit that none has met (Good-Turing); NaN where nothing climbed.
 
         Raises:
             TRJError: There was no audit.
         """
         if self.report.audit is None:
             raise TRJError("audit: there was none; TRJSampler.fit makes one for up to 64 models")
-        return self.report.audit.table()
+        return self.report.audited()
 
     def bayes_factor(
         self, a: Any, b: Any, *, log: bool = False, route: str = "combined"

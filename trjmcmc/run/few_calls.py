@@ -30,16 +30,17 @@ def are_few(known: Knowledge, calls: int | None) -> bool:
     return calls <= known.policy.few_calls.most_calls * int(known.target.space.size or 1)
 
 
-def propose(known: Knowledge, calls: int) -> tuple[Screening, ...] | None:
+def propose(known: Knowledge, calls: int, seconds: float) -> tuple[Screening, ...] | None:
     """Let evidences and jumps go through proposals that importance sampling has refined.
 
     Arguments:
         known: What is known of the target; it takes the proposals up.
         calls: Likelihood calls that may be made.
+        seconds: Time that is left.
 
     Returns:
         For each model the draws of the prior that would have met further modes; None where a
-        proposal is too poor, so that a flow is better trained.
+        proposal is too poor, so that a flow is better trained if there are calls and time for it.
     """
     target, policy, begun = known.target, known.policy.few_calls, clock.now()
     space = target.space
@@ -51,11 +52,13 @@ def propose(known: Knowledge, calls: int) -> tuple[Screening, ...] | None:
     with suppress(BudgetError):
         for place, m in enumerate(models):
             each = left // (len(models) - place)
-            found = adaptive_proposal(target, codes[m], each, known.generator, policy)
+            deadline = begun + policy.share * seconds * (place + 1) / len(models)
+            found = adaptive_proposal(target, codes[m], each, known.generator, policy, deadline)
             proposals[m], left = found, left - found.calls
     known.spending.seconds["proposals"] = clock.now() - begun
     poor = [m for m in models if m not in proposals or proposals[m].share < policy.poor_share]
-    if poor:
+    late = clock.now() - begun > policy.share * seconds
+    if poor and not late and calls > 2 * policy.least_calls * len(models):
         return None
     known.use(as_map(target, proposals))
     labels = space.label(codes)
@@ -88,6 +91,8 @@ def saving_calls(known: Knowledge, request: Request) -> Request:
     if request.fit != "auto" or known.ready:
         return request
     calls = calls_in_time(known, request.left())
-    if not are_few(known, calls):
+    if calls is None or not are_few(known, calls):
         return request
+    least = known.policy.few_calls.least_calls * int(known.target.space.size or 1)
+    calls = max(calls, least)  # a price is a guess: time ends the run, not these
     return replace(request, max_evaluations=calls, fit=True, calls_are_few=True)

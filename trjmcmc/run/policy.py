@@ -342,6 +342,7 @@ class ScreeningBudget(Checked):
             mode in ten dimensions was lost by one run of ten.
         least_seconds: Seconds at least.
         most_seconds: Seconds at most.
+        background_share: Of the time of sampling, for further climbs meanwhile.
         evaluations_a_draw: Evaluations of a draw, at the price of small batches.
         least_draws: Prior draws a model from which climbs are made.
         most_draws: Most prior draws a model; 40 000 met the lost mode of 9 of 10 runs in 3 to 10
@@ -349,7 +350,7 @@ class ScreeningBudget(Checked):
         most_without_gradients: Most prior draws a model where they can't climb.
         crowd_share: Of that time, for a tempered population; the rest for prior draws.
         reopenings: Times that a run takes up what they have found, and chooses its moves anew.
-        late_reopenings: Times that it does so after sampling, for what its chains have met.
+        late_reopenings: Times that it does so once it samples, for what is met meanwhile.
         late_share: Share of all the posterior, by the run's draws, from which a part is worth it.
         climbs: How they climb.
     """
@@ -359,13 +360,14 @@ class ScreeningBudget(Checked):
     seconds_a_dimension: float = 0.5
     least_seconds: float = 1.0
     most_seconds: float = 4.0
+    background_share: float = 0.08
     evaluations_a_draw: int = 4
     least_draws: int = 1000
     most_draws: int = 1_000_000
     most_without_gradients: int = 2048
     crowd_share: float = 0.6
     reopenings: int = 4
-    late_reopenings: int = 1
+    late_reopenings: int = 2
     late_share: float = 0.05
     climbs: ScreeningPolicy = field(default_factory=ScreeningPolicy)
 

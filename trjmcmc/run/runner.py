@@ -63,9 +63,10 @@ class Runner:
         self.ancestor: Tensor | None = None  # the independent draw that each chain descends from
         self.chain: Chains | None = None
         self.tally: Tally | None = None
-        self.discovery = Discovery(known, request)
+        self.discovery = Discovery(known, request, seed)
         self.missed = ""
-        self._parts: list[Part] = []  # that chains have met while sampling
+        self._parts: list[Part] = []  # that were met while sampling
+        self._may_stop = False  # whether sampling may be set aside for them
         self.interrupted = False  # whether the user has stopped it before it had sampled
         self._bridge_seconds = 0.0  # kept for the symmetrised bridge; infinite: it is left out
         self._late = False  # whether sampling was ended by its time
@@ -111,7 +112,7 @@ class Runner:
             self._warm_up(left)
         for again in range(self.policy.screening.reopenings + 1):
             self.stage = "the screening"
-            parts = self.discovery.before_sampling(self.seed + again)
+            parts = self.discovery.before_sampling()
             if not parts or again == self.policy.screening.reopenings or not self._may_reopen():
                 break
             choice = self._reopen(parts)
@@ -129,33 +130,34 @@ class Runner:
         request, known = self.request, self.known
         if choice is not None and (choice.trainable or known.fitted.audit is not None):
             self.stop.look_back(choice.hoped_seconds, request.error)
-        found = self._record()
-        if found is Verdict.RETHINK and self._parts:
-            self._reopen(self._parts)
-            self._record()
-        elif found is Verdict.RETHINK:
-            assert self.chain is not None and self.chooser is not None
-            self.stage, self.state = "training", self.chain.state
-            most, device = self.policy.training.taught_draws, self.target.device
-            later = self.chain.draws.second_half(most, device)
-            self._warm_up_chosen(self.chooser.after_all(self.state, later), None)
-            self.stop.reset()
-            self._record()
         for again in range(self.policy.screening.late_reopenings + 1):
+            self._may_stop = again < self.policy.screening.late_reopenings
+            found = self._record()
+            if found is Verdict.RETHINK and not self._parts:
+                self._train_after_all()
+                found = self._record()
             assert self.chain is not None
-            if not self._may_reopen():
+            if found is not Verdict.RETHINK and self._may_stop and self._may_reopen():
+                self._parts = self.discovery.among(self.chain.draws)
+            if not self._parts or not self._may_stop:
                 break
-            parts = self.discovery.among(self.chain.draws, self.seed + again)
-            if not parts or again == self.policy.screening.late_reopenings:
-                break
-            self._reopen(parts)
-            self._record()
+            self._reopen(self._parts)
+            self._parts = []
+
+    def _train_after_all(self) -> None:
+        """Train, once sampling has been slower than was hoped."""
+        assert self.chain is not None and self.chooser is not None
+        self.stage, self.state = "training", self.chain.state
+        most, device = self.policy.training.taught_draws, self.target.device
+        later = self.chain.draws.second_half(most, device)
+        self._warm_up_chosen(self.chooser.after_all(self.state, later), None)
+        self.stop.reset()
 
     def _propose(self, left: Callable[[], int | None]) -> bool:
         """Find proposals by importance sampling; whether they are good enough."""
         self.stage, calls = "the search for proposals", left()
         assert calls is not None
-        found = propose(self.known, calls)
+        found = propose(self.known, calls, self.request.left())
         self.discovery.take_up(found or ())
         return found is not None
 
@@ -337,14 +339,7 @@ class Runner:
         )
 
     def _prior_draws(self, chains: int) -> tuple[State, Tensor]:
-        starts = self.policy.starts
-        return prior_draws(
-            self.target,
-            chains,
-            self.generator,
-            candidates=starts.candidates,
-            least=starts.least_possible_draws,
-        )
+        return prior_draws(self.target, chains, self.generator, self.policy.starts)
 
     # ---- sampling ---------------------------------------------------------------------------
 
@@ -364,6 +359,7 @@ class Runner:
             if many and (request.thin > 1 or request.draws is None):  # else every step is kept
                 visits = StepsInModels(self.target, len(state.code))
         verdict = Verdict.GO_ON
+        self.discovery.sampling_begins()
 
         def sum_up(recorder: Recorder) -> None:
             self.stage, seen = "a rehearsal", None if crossings is None else crossings.result()
@@ -382,16 +378,13 @@ class Runner:
                 nonlocal verdict
                 summary(recorder)
                 found = stop(recorder)
+                further = found is Verdict.GO_ON and self._may_stop and self.discovery.is_due
+                if further or found is Verdict.RETHINK:
+                    found = self._second_thoughts(recorder, further)
+                    bar.unpause()  # something else took its time meanwhile
                 if found is Verdict.RETHINK:
-                    if self._may_reopen():
-                        self._parts = self.discovery.among(recorder.so_far(), self.seed)
-                    if self._parts:
-                        bar.set_description("sample, set aside for a part that was met")
-                    elif self._training_is_sooner(stop.seconds_to_go):
-                        bar.set_description("sample, set aside to train first")
-                    else:
-                        found = stop.so_far()
-                    bar.unpause()  # training was priced meanwhile
+                    why = "for a part that was met" if self._parts else "to train first"
+                    bar.set_description(f"sample, set aside {why}")
                 verdict = found
                 return bool(verdict)
 
@@ -413,6 +406,19 @@ class Runner:
         self._late = clock.now() >= stop.deadline
         stop.set_deadline(end)
         return verdict
+
+    def _second_thoughts(self, recorder: Recorder, further: bool) -> Verdict:
+        """Whether sampling is to be set aside.
+
+        Arguments:
+            recorder: The draws so far.
+            further: Look for lost modes only.
+        """
+        look, so_far = self.discovery, recorder.so_far()
+        parts = look.meanwhile(so_far) if further else look.among(so_far)
+        self._parts = parts if self._may_reopen() else []
+        soon = not further and self._training_is_sooner(self.stop.seconds_to_go)
+        return Verdict.RETHINK if self._parts or soon else self.stop.so_far()
 
     def _training_is_sooner(self, seconds: float) -> bool:
         """Whether a first round of training costs less than sampling on as it is."""

@@ -13,7 +13,7 @@ from .. import clock
 from ..draws import Draws, Pool
 from ..errors import TRJError
 from ..pilot.parts import Part
-from ..pilot.screening import BY_CHAINS, Screening, missed, screen
+from ..pilot.screening import BY_CHAINS, Screening, missed, screen, theta_of_none
 from ..transport.base import Transport
 from ..transport.normals import gaussian_mixture
 from .knowledge import Knowledge
@@ -27,46 +27,83 @@ class Discovery:
     Arguments:
         known: What is known of the target.
         request: What the user asks of the run.
+        seed: Of a source of randomness of its own: the chains' random numbers stay.
 
     Attributes:
         said: What was found for each model, or not.
     """
 
-    def __init__(self, known: Knowledge, request: Request) -> None:
-        self.known, self.request = known, request
+    def __init__(self, known: Knowledge, request: Request, seed: int) -> None:
+        self.known, self.request, self._seed = known, request, seed
         self.said: tuple[Screening, ...] = ()
+        self._due = math.inf
 
     def take_up(self, said: tuple[Screening, ...]) -> None:
         """Keep what something else has to say of modes that may be lost."""
         self.said = said
 
-    def before_sampling(self, seed: int) -> list[Part]:
+    def before_sampling(self) -> list[Part]:
         """Look for what map and chains have lost; the parts that matter."""
         known, request = self.known, self.request
         left = request.left() if request.uses_all_time else math.inf
         spent, dim = clock.now() - request.begun, known.target.dim
         seconds = screening_seconds(spent, left, dim, known.policy.screening)
-        found = screen_models(known, min(seconds, request.left()), known.passed, seed)
-        self.said = tuple(said for said, _ in found) or self.said
-        parts = [part for said, part in found if said.lost and part is not None]
+        parts = self._look(min(seconds, request.left()), known.passed)
         if parts or known.passed is None or known.fitted.audit is None:
             return parts
-        return self.among(known.passed, seed)
+        return self.among(known.passed)
 
-    def among(self, passed: Draws | Pool, seed: int) -> list[Part]:
+    def sampling_begins(self) -> None:
+        """From now on a share of the time is for looking further."""
+        self._due = clock.now() + self._spell / self.known.policy.screening.background_share
+
+    @property
+    def is_due(self) -> bool:
+        """Whether that share has come together."""
+        return clock.now() > self._due
+
+    def meanwhile(self, passed: Draws) -> list[Part]:
+        """Look further while chains run; the parts that matter.
+
+        Arguments:
+            passed: Draws of the chains so far, on the CPU.
+        """
+        known = self.known
+        most, device = known.policy.training.taught_draws, known.target.device
+        seen = passed.second_half(most, device)
+        parts = self._look(min(self._spell, self.request.left()), seen) or self.among(passed)
+        self.sampling_begins()
+        return parts
+
+    def among(self, passed: Draws | Pool) -> list[Part]:
         """What chains have met and the map does not know; the parts that matter."""
-        found = late_finds(self.known, passed, seed)
+        found = late_finds(self.known, passed, self._next_seed())
         known_before = tuple(s for s in self.said if s.by != BY_CHAINS)
         self.said = known_before + tuple(said for said, _ in found if said.lost)
         return [part for said, part in found if said.lost and part is not None]
+
+    @property
+    def _spell(self) -> float:
+        """Seconds of a further look."""
+        return screening_seconds(0.0, math.inf, self.known.target.dim, self.known.policy.screening)
+
+    def _look(self, seconds: float, seen: Pool | None) -> list[Part]:
+        found = screen_models(self.known, seconds, seen, self._next_seed())
+        before = {s.model: s for s in self.said}
+        now = {said.model: said for said, _ in found}
+        merged = {m: s.after(before[m]) if m in before else s for m, s in now.items()}
+        self.said = tuple((before | merged).values())
+        return [part for said, part in found if said.lost and part is not None]
+
+    def _next_seed(self) -> int:
+        self._seed += 1
+        return self._seed
 
 
 def screen_models(
     known: Knowledge, seconds: float, seen: Pool | None, seed: int
 ) -> tuple[tuple[Screening, Part | None], ...]:
     """What prior draws say of each model that was weighed, and the parts that were lost.
-
-    The chains' random numbers stay.
 
     Arguments:
         known: What is known of the target.
@@ -93,7 +130,7 @@ def screen_models(
     maps: list[Callable[[], Transport]] = [lambda: known.map]
     if seen is not None:
         maps.append(cache(lambda: gaussian_mixture(space, seen, generator)))
-    none = torch.zeros(0, target.dim, dtype=target.dtype, device=target.device)
+    none = theta_of_none(target)
     audit, audited = fitted.audit, {}
     if audit is not None:  # a poor map may have next to nothing of an evidence
         audited = dict(zip(space.label(audit.code), audit.log_mass.tolist(), strict=True))
@@ -122,7 +159,8 @@ def screen_models(
                     policy.climbs,
                 )
             )
-    known.spending.seconds["screening"] = clock.now() - begun
+    seconds_so_far = known.spending.seconds.get("screening", 0.0)
+    known.spending.seconds["screening"] = seconds_so_far + clock.now() - begun
     return tuple(found)
 
 

@@ -17,6 +17,7 @@ from ..target.target import Target
 from ..transport.base import Transport
 from ..transport.laplace import Laplace
 from .knowledge import Knowledge
+from .policy import StartPolicy
 
 
 def starting_models(known: Knowledge, chains: int) -> Tensor:
@@ -40,7 +41,7 @@ def hurried_state(known: Knowledge, chains: int) -> tuple[State, Tensor] | None:
 
 
 def prior_draws(
-    target: Target, n: int, generator: torch.Generator, *, candidates: int, least: float
+    target: Target, n: int, generator: torch.Generator, policy: StartPolicy
 ) -> tuple[State, Tensor]:
     """Chains at draws from the prior where these are finite, and the draw that each starts at.
 
@@ -48,15 +49,14 @@ def prior_draws(
         target: The target.
         n: Number of chains.
         generator: Source of randomness.
-        candidates: Batches of n draws at most.
-        least: Draws of finite density per chain from which no more batches are made.
+        policy: How many are drawn.
 
     Raises:
         TargetError: None has a finite density.
         NonFiniteError: A density was NaN or +inf.
     """
     found: list[State] = []
-    for _ in range(candidates):
+    for _ in range(policy.candidates):
         code = target.space.sample_prior(n, generator)
         theta = target.sample_prior(code, generator)
         usable = theta.isfinite().all(-1)
@@ -65,12 +65,12 @@ def prior_draws(
         target.check_finite(code, theta, log_joint)
         fine = log_joint > -math.inf
         found.append(State(code[fine], theta[fine], log_joint[fine]))
-        if sum(len(x.code) for x in found) > least * n:
+        if sum(len(x.code) for x in found) > policy.least_possible_draws * n:
             break
     code, theta, log_joint = (torch.cat(x) for x in list(zip(*found, strict=True))[:3])
     if not len(code):
         raise TargetError(
-            f"no starting point with a finite density among {n * candidates} prior draws: "
+            f"no starting point with a finite density among {n * policy.candidates} prior draws: "
             "is the likelihood -inf nearly everywhere?"
         )
     pick = torch.randint(len(code), (n,), generator=generator, device=code.device)
