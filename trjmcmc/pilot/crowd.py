@@ -21,6 +21,18 @@ OPTIMAL_WALK = 2.38  # over the root of the dimension
 LEAST_JITTER = 1e-12  # relative to the largest variance, on the diagonal of a covariance
 
 
+def affordable(seconds: float, price: float, policy: CrowdPolicy) -> int:
+    """Points of a population that takes about so long; none where these would be too few.
+
+    Arguments:
+        seconds: That it may take.
+        price: Seconds of an evaluation.
+        policy: How they move and cool.
+    """
+    n = int(seconds / (price * (1 + policy.moves * policy.planned_temperatures)))
+    return min(policy.points, n) if n >= policy.least_points else 0
+
+
 class Crowd(NamedTuple):
     """A population that has been tempered.
 

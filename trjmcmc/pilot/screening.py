@@ -14,7 +14,7 @@ from .. import clock
 from ..target.target import Target
 from ..transport.base import Transport
 from .census import Census, census
-from .crowd import crowd
+from .crowd import affordable, crowd
 from .parts import Ellipsoid, Part, weighed
 from .policy import ScreeningPolicy
 from .report import LOST_NATS
@@ -265,10 +265,8 @@ class _Search:
             scale: Standard deviations of prior draws, shape (D,).
         """
         policy = self.policy.crowd
-        each = price * (1 + policy.moves * policy.planned_temperatures)
-        n = min(policy.points, int(seconds / each))
-        found = None
-        if n >= policy.least_points and bool(self.target.space.active(self.code[None]).any()):
+        n, found = affordable(seconds, price, policy), None
+        if n and bool(self.target.space.active(self.code[None]).any()):
             found = crowd(
                 self.target,
                 self.code,

@@ -20,8 +20,9 @@ from ..errors import (
 from ..space.codes import distinct
 from ..target.target import Target
 from .audit import REPLICATES, Audit
+from .crowd import affordable, crowd
 from .modes import Modes, find_modes
-from .policy import SurveyPolicy
+from .policy import CrowdPolicy, SurveyPolicy
 
 FEWEST_PARTICLES, FEWEST_MOVES = 4, 3  # of an audit, however few evaluations it may take
 
@@ -63,6 +64,31 @@ class PilotRuns:
         with torch.no_grad():
             self.target.log_joint(code, theta)
         return max(clock.now() - begun, 1e-9) / n
+
+    def crowds(self, codes: Tensor, seconds: float, policy: CrowdPolicy) -> Pool | None:
+        """Points of a large population of each model: more of them are distinct than of an audit.
+
+        Arguments:
+            codes: Models, shape (M, L).
+            seconds: That they may take, about.
+            policy: How they move and cool.
+
+        Returns:
+            The points; None where there was no time for any.
+        """
+        codes = codes[self.target.space.active(codes).any(-1)]
+        pool, end, price = None, clock.now() + seconds, self.price(codes)
+        for place, code in enumerate(codes):
+            share = (end - clock.now()) / (len(codes) - place)
+            deadline = clock.now() + 2 * share
+            n = affordable(share, price, policy)
+            found = crowd(self.target, code, n, self.generator, deadline, policy) if n else None
+            if found is not None:
+                mine = code.expand(len(found.theta), -1)
+                log_joint = self.target.log_joint(mine, found.theta).double()
+                points = Pool(mine, found.theta, log_joint)
+                pool = points if pool is None else pool.joined(points)
+        return pool
 
     # ---- audits -----------------------------------------------------------------------------
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from .. import clock
@@ -28,6 +28,7 @@ from ..transport.base import Transport
 from ..transport.laplace import Laplace
 from ..transport.normals import gaussian_mixture
 from .bench import Bench
+from .chains import chains_for
 from .choice import Choice
 from .decide import (
     Names,
@@ -35,16 +36,13 @@ from .decide import (
     clearly_best,
     hope_after_a_round,
     longer_segment,
-    may_have_more_chains,
     no_time_to_train,
-    number_of_chains,
     rivals,
     sampling_ends_first,
     seconds_saved,
     seconds_to_meet_models,
 )
 from .knowledge import Knowledge
-from .loop import first_of, joined
 from .maps import laplace_fits
 from .moves import (
     between_modes,
@@ -103,6 +101,9 @@ class Chooser:
         )
         self._bar: Any = None
         self._map: Transport | None = None  # normals that were fitted to draws
+        self._crowds: Pool | None = None  # large populations, once they were needed
+        self._crowds_wanted = True
+        self._later: Pool | None = None  # draws of the run, once it was reconsidered
         self._model_price = 0.0  # seconds that a model costs the map when it is new to it
         self._step_price: float | None = None  # seconds of a training step
 
@@ -137,68 +138,52 @@ class Chooser:
         best = self.bench.best_known()
         return None if best is None else self._chosen(best).kernel
 
-    def after_all(self, state: State, seen: Pool | None) -> Choice:
-        """Train although it did not seem to pay: sampling has shown that it does.
+    def after_all(self, state: State, seen: Pool, seconds: float) -> Choice:
+        """Change moves, or train, where sampling has shown that what was chosen is slower.
 
         Arguments:
             state: Where the chains are.
-            seen: Points of the run so far, to train on.
+            seen: Points of the run so far, to fit and to train on.
+            seconds: That sampling on as it is would take.
         """
         few = slice(self.request.chains)  # efficiencies are of as many
         self.bench.move_to(State(state.code[few], state.theta[few], state.log_joint[few]))
-        first = self.policy.training.first_round_steps
+        first, self._later = self.policy.training.first_round_steps, seen
+        best = self._leader()
         with self._with_bar():
-            self._round(first, seen)
-            best = self._train(self._race(), 2 * first)
+            if self._moves_may_change(seconds):
+                self._race_inside(best, self.policy.choice.inside_late_share)
+                seconds = self.request.until_done(self.bench.found[best])
+            if self._training_may_pay(seconds):
+                self._round(first, seen)
+                best = self._train(self._race(), 2 * first)
         return self._chosen(best)
+
+    def has_ideas(self, seconds: float) -> bool:
+        """Whether sampling that has so many seconds to go is worth stopping to choose again."""
+        return self._moves_may_change(seconds) or self._training_may_pay(seconds)
+
+    def _moves_may_change(self, seconds: float) -> bool:
+        wanted = bool(self.request.until) and self._map is not None
+        return wanted and seconds > self.policy.choice.seconds_to_reconsider
+
+    def _training_may_pay(self, seconds: float) -> bool:
+        return self.trainable and seconds > self.training_price()
 
     def training_price(self) -> float:
         """Seconds that a first round of training costs."""
         return self._round_price(self.policy.training.first_round_steps)
 
     def chains_for(self, choice: Choice, state: State) -> int:
-        """How many chains to go on with: half or twice as many, while the run ends sooner.
-
-        New chains have first to make the steps that the others have made. Where the segment was
-        too short to trust its autocorrelation time there are none: it would be their burn-in.
-
-        Arguments:
-            choice: The choice.
-            state: The chains so far.
-        """
-        policy, chains, found = self.policy, len(state.code), choice.segment
-        if found is None:
-            return chains
-        request, left = self.request, self.request.left()
-        more = may_have_more_chains(found, policy.chains, policy.segments)
-        more = more and 2 * chains <= request.most_chains
-        if not more and chains < 2 * request.fewest_chains:
-            return chains
-        ahead = left if self.uses_all_time else min(left, self._wait(found))
-
-        def steps(n: int) -> float:
-            return max(request.times * found.memory, wanted / n)
-
-        pace = self._pace(choice.kernel, state)
-        wanted = chains * ahead / pace  # steps of chains
-        ends = {chains: pace * steps(chains)}  # by number, seconds until the end
-        few = state
-        while (n := len(few.code) // 2) >= request.fewest_chains:
-            few = first_of(few, n)
-            ends[n] = self._pace(choice.kernel, few) * steps(n)
-            if ends[n] > min(ends.values()):
-                break
-        begin = max(choice.steps, self._burn_in_times * found.time)  # before the first draw
-        while more and 2 * len(state.code) <= request.most_chains:
-            state = joined(state, state)
-            try:
-                pace = self._pace(choice.kernel, state)
-            except torch.OutOfMemoryError:
-                break
-            n = len(state.code)
-            ends[n] = pace * (begin + steps(n))
-            more = pace <= policy.chains.busy_step_seconds and ends[n] <= 2 * min(ends.values())
-        return number_of_chains(ends, policy.chains)
+        """How many chains to go on with; see :func:`chains_for`."""
+        return chains_for(
+            choice,
+            state,
+            self.request,
+            self.policy,
+            pace=self._pace,
+            all_time=self.uses_all_time,
+        )
 
     # ---- choosing ---------------------------------------------------------------------------
 
@@ -248,11 +233,14 @@ class Chooser:
         best = self._race()
         return self._chosen(best if self.ready else self._train(best))
 
-    def _race_inside(self, best: Names) -> None:
+    def _race_inside(self, best: Names, share: float | None = None) -> None:
         """Try further moves inside models that follow these between them."""
-        bench, request = self.bench, self.request
-        race = InsideRace(bench, request, self.target, self._map, self._fitted, self.policy)
-        race.run(best, *self._first())
+        self._inside_race.run(best, *self._first(), share)
+
+    @cached_property
+    def _inside_race(self) -> InsideRace:
+        bench, request, refit = self.bench, self.request, self._finely_fitted
+        return InsideRace(bench, request, self.target, self._map, refit, self.policy)
 
     def _inside(self) -> list[Kernel]:
         """Moves inside models that owe nothing to a map."""
@@ -373,9 +361,25 @@ class Chooser:
 
     # ---- maps that need no training ---------------------------------------------------------
 
+    def _finely_fitted(self, seconds: float, **sizes: int) -> Transport:
+        """A mixture of many normals for each model, from draws that are mostly distinct.
+
+        Arguments:
+            seconds: That a large population of each model may take in all, when it is first needed.
+            sizes: Components, and draws.
+        """
+        if self._crowds_wanted:
+            audit, policy = self.trainer.fitted.audit, self.policy.screening.climbs.crowd
+            assert audit is not None
+            self._crowds_wanted = False
+            self._crowds = self.trainer.pilot.crowds(audit.code, seconds, policy)
+        return self._fitted(**sizes)
+
     def _fitted(self, **sizes: int) -> Transport:
         """A mixture of normals for each model, from all draws so far."""
         pool = self.trainer.draws()
+        for more in (self._crowds, self._later):
+            pool = pool if more is None else pool.joined(more)
         extra = self.bench.seen()
         pool = pool if extra is None else pool.joined(extra)
         return gaussian_mixture(self.target.space, pool, self.generator, **sizes)

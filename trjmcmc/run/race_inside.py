@@ -20,6 +20,13 @@ from .policy import Policy
 from .request import Request
 from .segment import Segment
 
+OF_NORMALS = "normals inside"  # how names of moves through fitted normals end
+
+
+def is_of_normals(move: Kernel) -> bool:
+    """Whether a move goes through fitted normals, so that finer ones take its place."""
+    return move.name.endswith(OF_NORMALS)
+
 
 class InsideRace:
     """Adds moves inside models to those of a bench while they shorten the run.
@@ -32,7 +39,8 @@ class InsideRace:
         request: What the user asks of the run.
         target: The target.
         normals: A map that was fitted to draws, if there is one.
-        refit: Gives one of so many components, fitted to so many draws of each model.
+        refit: Gives one of so many components, fitted to so many draws of each model; first of
+            all it may take so many seconds for these draws.
         policy: The policy.
     """
 
@@ -47,17 +55,21 @@ class InsideRace:
     ) -> None:
         self.bench, self.request, self.target = bench, request, target
         self.normals, self.refit, self.policy = normals, refit, policy
-        self._begun = clock.now()
+        self._begun, self._share, self._finest = clock.now(), 0.0, 0
 
-    def run(self, names: Names, steps: int, most_seconds: float) -> None:
+    def run(
+        self, names: Names, steps: int, most_seconds: float, share: float | None = None
+    ) -> None:
         """Try every further move while what it may save is worth it.
 
         Arguments:
             names: The moves between models that they follow.
             steps: Of a first segment.
             most_seconds: That a segment may take.
+            share: Of the time ahead, that all of it may take.
         """
         bench, request, policy = self.bench, self.request, self.policy.choice
+        self._begun, self._share = clock.now(), policy.inside_share if share is None else share
         first = bench.found[names]
         soon = request.until_done(first) < policy.forgotten_share * request.ahead_of(first)
         if not request.until and soon:
@@ -67,7 +79,8 @@ class InsideRace:
         bench.found[names] = found = replace(found, step=self._pace(names))
         for candidate in self._candidates(names):
             before = bench.inside
-            bench.go_inside([*before, candidate])
+            coarser = [k for k in before if is_of_normals(k) and is_of_normals(candidate)]
+            bench.go_inside([*(k for k in before if k not in coarser), candidate])
             pace = self._pace(names)
             learning = policy.inside_segments if isinstance(candidate, HMC) else 0
             cost = (learning + 1) * found.steps * pace
@@ -86,7 +99,7 @@ class InsideRace:
 
     def _left(self, found: Segment) -> float:
         """Seconds that the race may still take."""
-        most = self.policy.choice.inside_share * self.request.ahead_of(found)
+        most = self._share * self.request.ahead_of(found)
         return most - (clock.now() - self._begun)
 
     def _pace(self, names: Names) -> float:
@@ -120,15 +133,19 @@ class InsideRace:
         if components_of(target):
             return
         if normals is not None:
-            yield self._through(normals, "normals inside")
             fine = self.policy.normals
+            if not self._finest:
+                yield self._through(normals, OF_NORMALS)
             for k in fine.inside_components:
+                if k <= self._finest:
+                    continue
                 draws = fine.draws_a_component * k
-                if fine.seconds_a_number * k * draws * target.dim > self._left(
-                    self.bench.found[names]
-                ):
+                left = self._left(self.bench.found[names])
+                if fine.seconds_a_number * k * draws * target.dim > left:
                     break
-                yield self._through(self.refit(components=k, draws=draws), f"{k} normals inside")
+                refit = self.refit(fine.crowd_share * left, components=k, draws=draws)
+                yield self._through(refit, f"{k} {OF_NORMALS}")
+                self._finest = k
         if target.differentiable:
             yield HMC(target)
             if normals is not None:

@@ -134,7 +134,7 @@ class Runner:
             self._may_stop = again < self.policy.screening.late_reopenings
             found = self._record()
             if found is Verdict.RETHINK and not self._parts:
-                self._train_after_all()
+                self._reconsider()
                 found = self._record()
             assert self.chain is not None
             if found is not Verdict.RETHINK and self._may_stop and self._may_reopen():
@@ -144,13 +144,14 @@ class Runner:
             self._reopen(self._parts)
             self._parts = []
 
-    def _train_after_all(self) -> None:
-        """Train, once sampling has been slower than was hoped."""
+    def _reconsider(self) -> None:
+        """Change moves, or train, once sampling has been slower than was hoped."""
         assert self.chain is not None and self.chooser is not None
-        self.stage, self.state = "training", self.chain.state
+        self.stage, self.state = "the choice of other moves", self.chain.state
         most, device = self.policy.training.taught_draws, self.target.device
         later = self.chain.draws.second_half(most, device)
-        self._warm_up_chosen(self.chooser.after_all(self.state, later), None)
+        choice = self.chooser.after_all(self.state, later, self.stop.seconds_to_go)
+        self._warm_up_chosen(choice, None)
         self.stop.reset()
 
     def _propose(self, left: Callable[[], int | None]) -> bool:
@@ -383,7 +384,7 @@ class Runner:
                     found = self._second_thoughts(recorder, further)
                     bar.unpause()  # something else took its time meanwhile
                 if found is Verdict.RETHINK:
-                    why = "for a part that was met" if self._parts else "to train first"
+                    why = "for a part that was met" if self._parts else "for better moves"
                     bar.set_description(f"sample, set aside {why}")
                 verdict = found
                 return bool(verdict)
@@ -417,13 +418,9 @@ class Runner:
         look, so_far = self.discovery, recorder.so_far()
         parts = look.meanwhile(so_far) if further else look.among(so_far)
         self._parts = parts if self._may_reopen() else []
-        soon = not further and self._training_is_sooner(self.stop.seconds_to_go)
+        chooser = None if further else self.chooser
+        soon = chooser is not None and chooser.has_ideas(self.stop.seconds_to_go)
         return Verdict.RETHINK if self._parts or soon else self.stop.so_far()
-
-    def _training_is_sooner(self, seconds: float) -> bool:
-        """Whether a first round of training costs less than sampling on as it is."""
-        chooser = self.chooser
-        return chooser is not None and chooser.trainable and seconds > chooser.training_price()
 
     def _rehearse(self, chain: Chains) -> None:
         """Sum up what is there so far, and throw it away."""

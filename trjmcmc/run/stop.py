@@ -21,7 +21,8 @@ class Verdict(Enum):
 
     Attributes:
         GO_ON: Neither precise nor late.
-        RETHINK: Precision is further off than was hoped: training might be sooner.
+        RETHINK: What is wanted is further off than was hoped: other moves, or training, might be
+            sooner.
         PRECISE: As precise as was asked for.
         LATE: Its time is up.
     """
@@ -124,9 +125,10 @@ class Stop:
         self._rhat, self._rhat_due = math.nan, -math.inf
 
     def look_back(self, hoped: float, error: float) -> None:
-        """Reconsider training once, after twice the predicted time to the precision.
+        """Reconsider moves and training after twice the predicted time to the precision.
 
-        With a deadline, after a tenth of the remaining time at the latest.
+        With a deadline, after a tenth of the remaining time at the latest. Where nothing comes of
+        it, again later.
 
         Arguments:
             hoped: Predicted seconds to the precision.
@@ -164,10 +166,11 @@ class Stop:
         """Seconds until the precision, or the deadline, from the record so far."""
         assert self._look_back is not None
         begun, _, error = self._look_back
-        self._look_back = None
+        again = self.policy.look_back_growth * (clock.now() - begun)
+        self._look_back = begun, begun + again, error
+        self._rhat_due = -math.inf
         now = self._progress(recorder.so_far())
-        precision = {kind: e for kind, e in self.until.items() if kind in KINDS}
-        more = self._length(now, precision or {"probability": error}, recorder.kept) - 1
+        more = self._length(now, self.until or {"probability": error}, recorder.kept) - 1
         return min((clock.now() - begun) * more, self.deadline - clock.now())
 
     def _progress(self, record: Draws) -> Progress:

@@ -1,0 +1,71 @@
+"""How many chains a run goes on with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from ..kernel.base import Kernel, State
+from .choice import Choice
+from .decide import may_have_more_chains, number_of_chains
+from .loop import first_of, joined
+from .policy import Policy
+from .request import Request
+
+
+def chains_for(
+    choice: Choice,
+    state: State,
+    request: Request,
+    policy: Policy,
+    *,
+    pace: Callable[[Kernel, State], float],
+    all_time: bool,
+) -> int:
+    """Half or twice as many chains, while the run ends sooner.
+
+    New chains have first to make the steps that the others have made. Where the segment was
+    too short to trust its autocorrelation time there are none: it would be their burn-in.
+
+    Arguments:
+        choice: The choice of the moves.
+        state: The chains so far.
+        request: What the user asks of the run.
+        policy: The policy.
+        pace: Seconds of a step of a kernel from a state.
+        all_time: Whether the run goes on until its time is up.
+    """
+    found, chains, left = choice.segment, len(state.code), request.left()
+    if found is None:
+        return chains
+    more = may_have_more_chains(found, policy.chains, policy.segments)
+    more = more and 2 * chains <= request.most_chains
+    if not more and chains < 2 * request.fewest_chains:
+        return chains
+    ahead = left if all_time else min(left, request.precise(found))
+
+    def steps(n: int) -> float:
+        return max(request.times * found.memory, wanted / n)
+
+    step = pace(choice.kernel, state)
+    wanted = chains * ahead / step  # steps of chains
+    ends = {chains: step * steps(chains)}  # by number, seconds until the end
+    few = state
+    while (n := len(few.code) // 2) >= request.fewest_chains:
+        few = first_of(few, n)
+        ends[n] = pace(choice.kernel, few) * steps(n)
+        if ends[n] > min(ends.values()):
+            break
+    times = policy.choice.burn_in_autocorrelation_times
+    begin = max(choice.steps, times * found.time)  # before the first draw
+    while more and 2 * len(state.code) <= request.most_chains:
+        state = joined(state, state)
+        try:
+            step = pace(choice.kernel, state)
+        except torch.OutOfMemoryError:
+            break
+        n = len(state.code)
+        ends[n] = step * (begin + steps(n))
+        more = step <= policy.chains.busy_step_seconds and ends[n] <= 2 * min(ends.values())
+    return number_of_chains(ends, policy.chains)
