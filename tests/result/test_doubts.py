@@ -99,6 +99,8 @@ def test_what_comes_and_goes_counts_as_zero_elsewhere(rng):
     assert math.isnan(rank_rhats(np.ones((4, 20, 1)), np.ones((4, 20), bool))[0])
     assert math.isnan(rank_rhats(fresh, np.zeros_like(inside))[0])
     assert math.isinf(split_rhats(np.arange(4.0)[:, None, None].repeat(20, 1))[0])
+    stuck = rng.normal(size=(64, 1, 1)).repeat(99, 1)
+    assert stuck.var(1).max() > 0 and math.isinf(split_rhats(stuck)[0])  # in spite of rounding
     assert math.isnan(split_rhats(np.zeros((4, 3, 1)))[0])  # too few draws
 
 

@@ -34,7 +34,8 @@ def split_rhats(x: NDArray[np.floating]) -> Array:
     if x.shape[1] < LEAST_DRAWS:
         return np.full(x.shape[2], math.nan)
     parts = np.concatenate([x[:, :half], x[:, -half:]])
-    within = parts.var(1, ddof=1).mean(0)
+    still = (parts == parts[:, :1]).all(1)  # else rounding would make a variance of it
+    within = np.where(still, 0.0, parts.var(1, ddof=1)).mean(0)
     between = parts.mean(1).var(0, ddof=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         found: Array = np.sqrt((half - 1) / half + between / within)
