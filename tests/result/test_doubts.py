@@ -391,6 +391,27 @@ def test_inclusion_probabilities_say_what_chains_remember(rng):
     assert {"log joint", "includes a", "includes b"} <= quantities
 
 
+@pytest.mark.parametrize("slow", ["nothing", "log joint", "models", "w"])
+def test_what_chains_never_met_counts_the_draws_that_have_forgotten(slow, rng):
+    """Its bound is that of draws which are worth as much as R-hat leaves of all."""
+    space = trj.Subsets(["a", "b"], of="w").bind(torch.tensor([0, 1]))
+    often = rng.uniform(0.1, 0.9, (64, 1)) if slow == "models" else 0.5
+    code = torch.zeros(64, 200, 2, dtype=torch.long)
+    code[:, :, 0] = torch.as_tensor(rng.random((64, 200)) < often)
+    height = torch.randn(64, 200) + (0.55 * torch.randn(64, 1) if slow == "log joint" else 0.0)
+    theta = torch.randn(64, 200, 2) + (1.2 * torch.randn(64, 1, 1) if slow == "w" else 0.0)
+    result = Result(space, Draws(code, theta, height), {}, {}, RunReport(), slot_names=["w", "v"])
+    rhat = result.convergence()["rhat"].max()
+    model = result.model_probabilities().loc["b"].rename({"visits_se": "se", "visits_ess": "ess"})
+    for row in (model, result.inclusion_probabilities().loc["b"]):
+        assert row["note"] == "never visited"
+        assert row["se"] == pytest.approx(3 / row["ess"])
+        if slow == "nothing":
+            assert rhat < 1.05 and row["ess"] > 1000
+        else:
+            assert 1.1 < rhat < 1.2 and row["ess"] < 60
+
+
 def test_start_error_is_the_bias_of_a_start(rng):
     """Autoregressive chains that start one standard deviation off."""
     rho, n = 0.9, 200

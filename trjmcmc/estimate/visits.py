@@ -37,9 +37,6 @@ def visit_probability(
         start; NaN where they remember too much. For a model that is never (or always) visited
         the error is the distance of the 95 % bound, 3 / ESS (the rule of three): never visited
         is not probability zero.
-
-    Source:
-        Rule of three: Hanley & Lippman-Hand (1983), https://doi.org/10.1001/jama.249.13.1743
     """
     if shares is None:
         p = float(indicator.mean())
@@ -48,7 +45,7 @@ def visit_probability(
         p = min(max(float(shares.mean()), 0.0), 1.0)
         error, ess = spread_error(shares, p * (1 - p), indicator.size, ancestor)
     if p in {0.0, 1.0}:
-        bound = min(1.0, 3 / fallback_ess) if fallback_ess > 0 else 1.0
+        bound = rule_of_three(fallback_ess)
         return Estimate(p, bound, fallback_ess, "never left" if p else "never visited")
     if not math.isfinite(ess):  # too few draws for an autocorrelation: count the chains
         error, ess = math.sqrt(p * (1 - p) / len(indicator)), float(len(indicator))
@@ -66,6 +63,15 @@ def visit_probability(
     if warning:
         ess = min(ess, p * (1 - p) / error**2) if math.isfinite(error) else math.nan
     return Estimate(p, error, ess, warning)
+
+
+def rule_of_three(ess: float) -> float:
+    """The 95 % bound of a share that so many effective draws never met.
+
+    Source:
+        Hanley & Lippman-Hand (1983), https://doi.org/10.1001/jama.249.13.1743
+    """
+    return min(1.0, 3 / ess) if ess > 0 else 1.0
 
 
 def log_odds(

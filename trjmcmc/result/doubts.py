@@ -17,13 +17,13 @@ from ..estimate.convergence import FEW_STARTS, LEAST_DRAWS, start_error
 from ..estimate.estimate import Estimate
 from ..estimate.importance import tail_shape
 from ..estimate.mean import mean_error_where
-from ..estimate.visits import visit_probability
+from ..estimate.visits import rule_of_three, visit_probability
 from ..pilot.report import FEWEST_UNSCREENED_ANCESTORS
 from ..promises import PARETO_K_RELIABLE, RHAT_CONVERGED, RHAT_FLAGGED
 from ..target.resolution import EXAMINED, resolution_doubts
 from ..target.target import Target
-from .convergence import EVERY, IN, INCLUDES, REST, Convergence
-from .indicator import Mask, ModelIndicator
+from .convergence import EVERY, IN, INCLUDES, LISTED_SHARE, REST, Convergence
+from .indicator import MODELS_SHOWN, Mask, ModelIndicator
 from .report import RunReport
 
 Routes = Mapping[str, Mapping[str, Estimate]]
@@ -204,6 +204,28 @@ class Doubts:
             return []
         return [Doubt(EVERY, f"R-hat {rhat:.2f}", start_error(rhat))]
 
+    def _size(self, doubt: Doubt) -> float:
+        """By how much means of all draws may be off, in standard deviations; NaN if unknown."""
+        if doubt.model == EVERY:
+            return doubt.size
+        part = float(self.indicator.inside(doubt.model).mean())
+        # of a model seldom visited an unknown error is no more than all it has
+        most = 1.0 if math.isnan(doubt.size) and part < SELDOM_SHARE else doubt.size
+        return most * part
+
+    @cached_property
+    def _worth(self) -> float:
+        """Draws that would tell a mean as well as these, by what flags them.
+
+        Of a model that no chain has met nothing is remembered; so much is of those that were.
+        """
+        sizes = [self._size(d) for d in self.found]
+        met = (self.indicator.inside(m) for m in self.indicator.visited[:MODELS_SHOWN])
+        rhats = [self.indicator.rhat_of(x) for x in met if x.mean() > LISTED_SHARE]
+        sizes += [r**2 - 1 for r in [max(rhats, default=1.0)] if r > RHAT_FLAGGED]
+        squares = sum(size**2 for size in sizes)
+        return 1 / squares if squares else math.inf
+
     def share(self, e: Estimate, inside: Mask) -> Estimate:
         """A share of the draws whose error counts what is flagged about any model.
 
@@ -212,16 +234,16 @@ class Doubts:
             inside: Which draws it is of, shape (chain, draw).
         """
         error, p, notes = e.std_error, e.value, []
+        if p in {0.0, 1.0} and self._worth < e.ess:  # no spread of its own that doubts could scale
+            e = replace(e, std_error=max(error, rule_of_three(self._worth)), ess=self._worth)
+            error = e.std_error
         for d in self.found:
             if d.model == EVERY:
-                size = d.size * math.sqrt(max(p * (1 - p), 0.0))
+                size = self._size(d) * math.sqrt(max(p * (1 - p), 0.0))
             else:
                 here = self.indicator.inside(d.model)
-                part = here.mean()
-                within = float((here & inside).sum() / here.sum()) if part else p
-                # of a model seldom visited an unknown error is no more than all it has
-                most = 1.0 if math.isnan(d.size) and part < SELDOM_SHARE else d.size
-                size = most * part * abs(within - p)
+                within = float((here & inside).sum() / here.sum()) if here.any() else p
+                size = self._size(d) * abs(within - p)
             if not size <= NAMED_PART * error:
                 notes.append(d.note)
             error = math.hypot(error, size)
