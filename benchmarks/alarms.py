@@ -65,9 +65,9 @@ def timed(spent: list[float]) -> Iterator[None]:
         trj.Result.warn = original  # type: ignore[method-assign]
 
 
-def scores(target: trj.Target, result: trj.Result) -> list[tuple[str, str, float]]:
-    """Column, model or item, z-score; nothing where the truth is not known."""
-    found = []
+def answers(target: trj.Target, result: trj.Result) -> Rows:
+    """Probabilities that are known, one row a column and model or item; none of unknown truth."""
+    found: Rows = []
     if target.space.size is not None and target.space.size <= FEW:
         if target.truth is None:
             return []
@@ -85,10 +85,19 @@ def scores(target: trj.Target, result: trj.Result) -> list[tuple[str, str, float
         labels = labels[:1]
     for column, error in pairs:
         for label in labels:
-            value, se = table.loc[label, column], table.loc[label, error]
-            if np.isfinite(value) and np.isfinite(se) and se > 0:
-                found.append((column, str(label), float((value - exact[label]) / se)))
+            row = {"column": column, "label": str(label), "exact": exact[label]}
+            value, se = float(table.loc[label, column]), float(table.loc[label, error])
+            found.append(row | {"value": value, "se": se, "note": table.loc[label, "note"]})
     return found
+
+
+def scores(target: trj.Target, result: trj.Result) -> list[tuple[str, str, float]]:
+    """Column, model or item, z-score; nothing where the truth is not known."""
+    return [
+        (row["column"], row["label"], (row["value"] - row["exact"]) / row["se"])
+        for row in answers(target, result)
+        if np.isfinite(row["value"]) and np.isfinite(row["se"]) and row["se"] > 0
+    ]
 
 
 def run(case: str, seed: int) -> dict[str, Any]:

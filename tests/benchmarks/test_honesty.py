@@ -15,7 +15,7 @@ from tests.places import ROOT
 from trjmcmc.errors import ConvergenceWarning
 
 sys.path.insert(0, str(ROOT))  # benchmarks are not installed
-from benchmarks import alarms, honesty
+from benchmarks import alarms, honesty, short_runs
 from benchmarks import honest_problems as hard
 
 pytestmark = pytest.mark.planned
@@ -274,3 +274,16 @@ def test_alarms_are_counted_and_timed(monkeypatch):
     assert table.loc["two modes", "warned"] == table.loc["all", "warned"] == 0.5
     assert table.loc["all", "visits_n"] == 2
     assert "1 x ConvergenceWarning" in alarms.markdown([row])
+
+
+def test_short_runs_count_what_has_no_error_and_draws_beside_a_bad_rhat():
+    known = {"column": "visits", "label": "a", "exact": 0.5, "value": 0.6, "note": ""}
+    row = {"case": "c", "seed": 1, "rhat": 1.3, "ess": math.nan, "said": ["R-hat"]}
+    rows = [row | {"answers": [known | {"se": se}]} for se in (0.1, 0.05, math.nan, math.inf)]
+    rows[1] |= {"ess": 40.0, "rhat": 1.2}
+    rows[2] |= {"ess": 9000.0, "rhat": 1.05, "said": []}
+    found = short_runs.summary(rows).loc["c, visits"]
+    assert (found["asked"], found["NaN"], found["warned"]) == (4, 0.5, 0.75)
+    assert (found["mean"], found["worst"]) == pytest.approx((1.5, 2.0))
+    assert (found["most ESS there"], found["its R-hat"]) == (40.0, 1.2)
+    assert math.isinf(short_runs.scored(known | {"se": 0.0}))
