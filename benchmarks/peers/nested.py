@@ -1,4 +1,7 @@
-"""Log evidences by pocoMC, dynesty, nautilus and UltraNest, at their own settings."""
+"""Log evidences by pocoMC, dynesty, nautilus and UltraNest, at their own settings.
+
+`quick` takes small settings, and dynesty and nautilus stop after `most` likelihood calls.
+"""
 
 import math
 from collections.abc import Callable
@@ -37,7 +40,9 @@ def pocomc(problem: Problem, likelihood: Counted, seed: int, quick: bool) -> Evi
     return sampler.evidence()
 
 
-def dynesty(problem: Problem, likelihood: Counted, seed: int, quick: bool) -> Evidence:
+def dynesty(
+    problem: Problem, likelihood: Counted, seed: int, quick: bool, most: int | None = None
+) -> Evidence:
     import dynesty
 
     sampler = dynesty.NestedSampler(
@@ -47,11 +52,13 @@ def dynesty(problem: Problem, likelihood: Counted, seed: int, quick: bool) -> Ev
         rstate=np.random.default_rng(seed),
         **({"nlive": 100} if quick else {}),
     )
-    sampler.run_nested(print_progress=False)
+    sampler.run_nested(maxcall=most, print_progress=False)
     return sampler.results.logz[-1], sampler.results.logzerr[-1]
 
 
-def nautilus(problem: Problem, likelihood: Counted, seed: int, quick: bool) -> Evidence:
+def nautilus(
+    problem: Problem, likelihood: Counted, seed: int, quick: bool, most: int | None = None
+) -> Evidence:
     import nautilus
 
     sampler = nautilus.Sampler(
@@ -63,7 +70,7 @@ def nautilus(problem: Problem, likelihood: Counted, seed: int, quick: bool) -> E
         seed=seed,
         **({"n_live": 500} if quick else {}),
     )
-    sampler.run(**({"n_eff": 1000} if quick else {}))
+    sampler.run(n_like_max=most or math.inf, **({"n_eff": 1000} if quick else {}))
     return sampler.log_z, 1 / math.sqrt(sampler.n_eff)
 
 

@@ -123,7 +123,8 @@ class Problem:
         log_likelihood: For the peers: (n, d) to (n,).
         transform: From the unit cube to the prior, (n, d).
         priors: The same as distributions, one a coordinate.
-        names: Parameters of the target, and their numbers of coordinates, in the peers' order.
+        names: Parameters of the target, and their numbers of coordinates (0 of a scalar), in
+            the peers' order.
         truth: Log evidence, NaN if unknown.
     """
 
@@ -140,7 +141,9 @@ class Problem:
         x = self.transform(cube)
         direct = np.stack([d.ppf(u) for d, u in zip(self.priors, cube.T, strict=True)], 1)
         np.testing.assert_allclose(x, direct, rtol=1e-9)
-        parts = np.split(x, np.cumsum([*self.names.values()])[:-1], axis=1)
+        ends = np.cumsum([max(n, 1) for n in self.names.values()])
+        split = zip(np.split(x, ends[:-1], axis=1), self.names.values(), strict=True)
+        parts = [part if n else part[:, 0] for part, n in split]
         target = self.target.to(dtype=torch.float64)
         code = target.space.enumerate()
         label = target.space.label(code)[0]

@@ -18,6 +18,7 @@ from trjmcmc.problems.coal_mining import GAMMA_RATE
 
 sys.path.insert(0, str(ROOT))  # benchmarks are not installed
 from benchmarks import __main__ as benchmark
+from benchmarks import growth
 from benchmarks.peers import ensemble, problems, pulses
 
 EXAMPLES = {
@@ -29,7 +30,29 @@ EXAMPLES = {
 
 @pytest.mark.parametrize("make", ["factor_problem", "robust_problem", "modes_problem"])
 def test_peers_have_the_same_likelihood_and_prior(make):
-    problem = getattr(problems, make)(problems.Data())
+    check_tells(getattr(problems, make)(problems.Data()))
+
+
+@pytest.mark.parametrize("curve", growth.CURVES)
+def test_growth_curves_are_the_same_for_peers_and_solve_their_equations(curve):
+    check_tells(growth.problem(0, curve))
+    exact = {
+        "logistic": lambda n, t: 1 / (1 + (1 / n - 1) * np.exp(-t)),
+        "gompertz": lambda n, t: n ** np.exp(-t),
+        "theta": lambda n, t: (1 + (n**-2 - 1) * np.exp(-2 * t)) ** -0.5,
+    }[curve]
+    r, k, n0 = np.array([0.4, 1.2]), np.array([9.0, 12.0]), np.array([0.3, 14.0])
+    found = growth.solve(curve, r, k, n0)
+    wanted = k[:, None] * exact((n0 / k)[:, None], r[:, None] * growth.TIMES)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4)
+
+
+def test_importance_sampling_finds_the_log_evidences_of_growth_curves():
+    value, error = growth.importance(1, "gompertz", draws=40_000)
+    assert error < 0.01 and abs(value - growth.TRUTH[1]["gompertz"]) < 4 * error
+
+
+def check_tells(problem):
     problem.check()
     wrong = problems.Problem(**{**vars(problem), "log_likelihood": lambda x: np.zeros(len(x))})
     with pytest.raises(AssertionError):
