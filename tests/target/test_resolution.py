@@ -83,6 +83,14 @@ def test_no_density_where_a_bijection_has_stopped_changing(distribution, dtype):
     assert log_density[0] == log_density[-1] == -math.inf
 
 
+def test_a_prior_keeps_digits_that_one_precision_does_not_hold():
+    loc = torch.tensor(1e8 + 3, dtype=torch.float64)
+    single = prior_of(Normal(loc, torch.ones_like(loc)))
+    double = single.to(torch.float64, torch.device("cpu"))
+    assert single.spec.loc.dtype == torch.float32 and single.spec.loc != loc
+    assert double.spec.loc == loc  # was 1e8
+
+
 def test_the_simplex_is_reached_in_logarithms():
     prior = prior_of(Dirichlet(torch.full((4,), 0.05)))
     exact = prior_of(Dirichlet(torch.full((4,), 0.05)), torch.float64)

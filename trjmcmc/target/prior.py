@@ -59,6 +59,7 @@ class Prior:
         owner: str,
     ) -> None:
         self.name, self.spec, self.items, self.owner = name, spec, items, owner
+        self._stated = spec  # unrounded: a copy in float64 of one in float32 is exact
         if not isinstance(spec, Distribution) and not callable(spec):
             raise TargetError(
                 f"prior of {name!r} in {owner}: expected a torch.distributions distribution or a "
@@ -249,8 +250,8 @@ class Prior:
     def to(self, dtype: torch.dtype, device: torch.device) -> Prior:
         """A copy with every tensor cast and moved."""
         new = copy.copy(self)
-        if isinstance(self.spec, Distribution):
-            dist: Distribution = cast_to(self.spec, dtype, device)
+        if isinstance(self._stated, Distribution):
+            dist: Distribution = cast_to(self._stated, dtype, device)
             new.spec = dist
             new._set_fixed(dist)
         return new
