@@ -75,3 +75,48 @@ def test_a_precision_that_was_stated_is_kept(stated):
 def test_an_ordinary_target_stays_in_float32():
     result = trj.TRJSampler(toys.gaussians(), seed=1).run(draws=100, chains=64, progress=False)
     assert result.raw.theta.dtype == torch.float32 and result.report.precision == ""
+
+
+def sums_of_squares(dtype=None, n=300.0, mean=300.0):
+    """A likelihood of sums: the log density is small, what cancels in it is not."""
+    log_z = (
+        -0.5 * n
+        + 0.5 * math.log(2 * math.pi / n)
+        + float(Normal(0.0, 1e7).log_prob(torch.tensor(mean)))
+    )
+    null = trj.Model("null", {}, lambda p: torch.tensor(log_z, dtype=torch.float64))
+
+    def f(p):
+        x = p["x"]
+        return -0.5 * (n * x.square() - 2 * n * mean * x + n * mean**2 + n)
+
+    return trj.Target([null, trj.Model("one", {"x": Normal(0.0, 1e7)}, f)], dtype=dtype)
+
+
+def test_a_likelihood_whose_terms_cancel_takes_float64():
+    sampler = trj.TRJSampler(sums_of_squares(), seed=1)
+    result = sampler.run(draws=150, chains=64, progress=False)
+    row = result.model_probabilities().loc["one"]
+    assert abs(row["combined"] - 0.5) < 5 * row["combined_se"] < 0.02  # was 0.56
+    assert "rounding changes those of 'one'" in str(result.report)
+    assert result.report.evaluations == sampler.account.evaluations
+
+
+def test_cancelling_terms_are_warned_of_where_float32_was_stated():
+    sampler = trj.TRJSampler(sums_of_squares(torch.float32), seed=1)
+    with pytest.warns(PrecisionWarning, match="of 'one' by .* use dtype=torch.float64"):
+        sampler.run(draws=100, chains=64, progress=False)
+
+
+def test_cancelling_terms_beyond_float64_are_warned_of():
+    sampler = trj.TRJSampler(sums_of_squares(n=1e4, mean=1e6), seed=1)
+    with pytest.warns(PrecisionWarning, match="of 'one' by .* do not cancel"):
+        sampler.run(draws=100, chains=64, progress=False)
+
+
+def test_a_likelihood_that_returns_float32_numbers_too_large_for_them_is_named():
+    null = trj.Model("null", {}, lambda p: torch.tensor(1e6 / 3))
+    one = trj.Model("one", {"x": Normal(0.0, 1.0)}, lambda p: 0 * p["x"] + 1e6 / 3)
+    sampler = trj.TRJSampler(trj.Target([null, one]), seed=1)
+    with pytest.warns(PrecisionWarning, match="of 'null' by .*returns float64 numbers"):
+        sampler.run(draws=100, chains=64, progress=False)

@@ -197,6 +197,16 @@ def _numbers(draws: Draws, coarse: Mapping[str, str], report: RunReport) -> Iter
             "leave out the same)",
             PrecisionWarning,
         )
+    if report.rounding and not lost > ROUNDING_ERROR:
+        finer = (
+            "use dtype=torch.float64, or "
+            if dtype != torch.float64
+            else "make sure that it returns float64 numbers, and "
+        ) + (
+            "write the likelihood so that large numbers do not cancel (differences from the "
+            "data's mean, not sums of squares)"
+        )
+        yield f"rounding changes log densities of {report.rounding}: {finer}", PrecisionWarning
     if coarse:
         yield (
             "rounding decides: "

@@ -76,6 +76,7 @@ class RunReport:
         variational: The fit's own answer and how far off it was, where q(m) was learnt.
         screening: What plain prior draws say of the models that a map has weighed.
         precision: Why the run took float64 where the precision was left open; empty if it did not.
+        rounding: Models whose log densities rounding changed before sampling, and by how much.
         expected_error: Largest standard error of a probability that was to be expected of so many
             steps, by what was measured before; infinite where nothing was.
         reached_error: The one that the draws have; infinite where they are too few.
@@ -98,6 +99,7 @@ class RunReport:
     variational: Variational | None = field(default=None, repr=False)
     screening: tuple[Screening, ...] = field(default=(), repr=False)
     precision: str = ""
+    rounding: str = ""
     expected_error: float = math.inf
     reached_error: float = math.inf
 

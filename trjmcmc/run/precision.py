@@ -5,14 +5,21 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..errors import TRJError
 from ..kernel.base import State
 from ..pilot.audit import Audit
 from ..promises import ROUNDING_ERROR
 from ..space.codes import distinct
-from ..target.resolution import EXAMINED, resolution_doubts
+from ..target.resolution import EXAMINED, LEAST_DRAWS, resolution_doubts
 from ..target.target import Target
 
 EACH = 500  # draws of a pilot run that each model is examined by
+
+TRIED = 32  # draws of a model at which its log density is computed in both precisions
+
+STEP = 2e-3  # step of second differences of a log density, quartile distances of its draws
+
+SECOND = 1.65  # median size of a second difference of independent normal errors, their sd
 
 
 class TooCoarse(Exception):
@@ -49,3 +56,60 @@ def _doubts(target: Target, code: Tensor, theta: Tensor) -> dict[str, str]:
     place = torch.full((len(codes),), -1, device=order.device)
     place[order] = torch.arange(len(order), device=order.device)
     return resolution_doubts(target, codes[order], place[which][:, None], theta[:, None])
+
+
+def rounding_of(target: Target, state: State) -> str:
+    """Models whose log densities rounding changes, in words; empty if there are none.
+
+    Large numbers that cancel inside a likelihood leave nothing in its size. In float32 log
+    densities are computed in float64 too; in float64, or where that can't be, by how much they
+    depart from a line over steps far smaller than the posterior. And in float64 a likelihood may
+    still return float32 numbers. Costs up to four evaluations of some draws of each model.
+
+    Arguments:
+        target: The target.
+        state: Chains after their warm-up.
+    """
+    codes, which, counts = distinct(state.code)
+    said = []
+    for m in counts.argsort(descending=True)[:EXAMINED].tolist():
+        rows = (which == m).nonzero()[:TRIED, 0]
+        lost = _lost(target, state.code[rows], state.theta[rows])
+        if lost > ROUNDING_ERROR:
+            said.append(f"{target.space.label(codes[m : m + 1])[0]!r} by {lost:.2g} nats")
+    return ", ".join(said)
+
+
+def _lost(target: Target, code: Tensor, theta: Tensor) -> float:
+    """Median rounding error of the log density at points of one model, nats; 0 if not known."""
+    returned = target.returned(code[0], theta[:1])
+    if returned is None:
+        return 0.0
+    log_joint = target.log_joint(code, theta).double()
+    if target.dtype == torch.float64:
+        rounded = torch.finfo(returned).eps * float(log_joint.abs().median())
+        return max(rounded, _roughness(target, code, theta, log_joint))
+    try:
+        finer = target.to(dtype=torch.float64, probe=False)
+        exact = finer.log_joint(code, theta.double())
+    except (TRJError, RuntimeError, TypeError, ValueError):  # data of one precision, or a device
+        return _roughness(target, code, theta, log_joint)
+    target.account.add(evaluations=finer.evaluations)
+    return _median((log_joint - exact).abs())
+
+
+def _roughness(target: Target, code: Tensor, theta: Tensor, log_joint: Tensor) -> float:
+    """Rounding error of a log density by its second differences, which are small if it is smooth.
+
+    Where it jumps, few draws are next to a jump.
+    """
+    if len(theta) < LEAST_DRAWS or not bool(target.space.active(code[:1]).any()):
+        return 0.0
+    step = STEP * (theta.quantile(0.75, 0) - theta.quantile(0.25, 0))
+    each = [target.log_joint(code, theta + sign * step).double() for sign in (-1, 1)]
+    return _median((each[0] + each[1] - 2 * log_joint).abs()) / SECOND
+
+
+def _median(error: Tensor) -> float:
+    error = error[error.isfinite()]
+    return float(error.median()) if len(error) else 0.0

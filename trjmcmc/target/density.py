@@ -132,7 +132,7 @@ class Density:
             values[prior.name] = prior.constrain(theta[:, block.slots], given)
         return values
 
-    def shown(self, theta: Tensor, items: Tensor) -> dict[str, Tensor]:
+    def shown(self, theta: Tensor, items: Tensor | None) -> dict[str, Tensor]:
         """Values by name, (C, *shape), as the likelihood sees them: unused items are zero."""
         return self._entries(theta, items)[1]
 

@@ -245,6 +245,22 @@ class Target(Counted):
         log_joint = log_prior + log_likelihood
         return torch.where(log_prior == -math.inf, log_prior, log_joint)
 
+    def returned(self, code: Tensor, theta: Tensor) -> torch.dtype | None:
+        """Precision of the numbers that a model's likelihood returns; None of a black box.
+
+        Arguments:
+            code: One model, shape (L,).
+            theta: One point, shape (1, D).
+        """
+        density = self._densities.of(code)
+        if density.likelihood.foreign:
+            return None
+        items = self._densities.items(code[None])
+        self.account.add(evaluations=1)
+        with unchecked():
+            shown = density.shown(theta, items)
+            return density.likelihood(shown, 1, density.by_kind(items)).dtype
+
     def log_joint_and_grad(
         self,
         code: Tensor,
