@@ -207,11 +207,11 @@ def _numbers(draws: Draws, coarse: Mapping[str, str], report: RunReport) -> Iter
             "data's mean, not sums of squares)"
         )
         yield f"rounding changes log densities of {report.rounding}: {finer}", PrecisionWarning
-    if coarse:
+    if coarse or report.unresolved:
+        by_model = "; ".join(f"model {label!r}: {why}" for label, why in coarse.items())
         yield (
-            "rounding decides: "
-            + "; ".join(f"model {label!r}: {why}" for label, why in coarse.items())
-            + ". Probabilities of these models are not to be trusted.",
+            f"rounding decides: {by_model or report.unresolved}. Probabilities of these models are "
+            "not to be trusted.",
             PrecisionWarning,
         )
     if report.overflows:

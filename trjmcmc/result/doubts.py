@@ -247,9 +247,10 @@ class Doubts:
             if not size <= NAMED_PART * error:
                 notes.append(d.note)
             error = math.hypot(error, size)
+        ess = e.ess if self._worth >= e.ess else self._worth  # NaN where that is
         if not notes:
-            return e
-        ess = min(e.ess, p * (1 - p) / error**2) if error > 0 else math.nan
+            return replace(e, ess=ess)
+        ess = min(ess, p * (1 - p) / error**2) if error > 0 else math.nan
         return replace(e, std_error=error, ess=ess, warning=e.warning or notes[0])
 
     def widened(

@@ -77,6 +77,7 @@ class RunReport:
         screening: What plain prior draws say of the models that a map has weighed.
         precision: Why the run took float64 where the precision was left open; empty if it did not.
         rounding: Models whose log densities rounding changed before sampling, and by how much.
+        unresolved: What float64 does not resolve, by the pilot run and the chains' starts.
         expected_error: Largest standard error of a probability that was to be expected of so many
             steps, by what was measured before; infinite where nothing was.
         reached_error: The one that the draws have; infinite where they are too few.
@@ -100,6 +101,7 @@ class RunReport:
     screening: tuple[Screening, ...] = field(default=(), repr=False)
     precision: str = ""
     rounding: str = ""
+    unresolved: str = ""
     expected_error: float = math.inf
     reached_error: float = math.inf
 

@@ -95,7 +95,7 @@ class Chooser:
             self._inside,
             generator=self.generator,
             policy=self.policy,
-            states_kept=self._states_kept,
+            states_kept=self.policy.segments.states_kept,
             worth=self._worth,
             on_steps=self._advance_bar,
         )
@@ -106,14 +106,6 @@ class Chooser:
         self._later: Pool | None = None  # draws of the run, once it was reconsidered
         self._model_price = 0.0  # seconds that a model costs the map when it is new to it
         self._step_price: float | None = None  # seconds of a training step
-
-    @property
-    def _states_kept(self) -> int:
-        return self.policy.segments.states_kept
-
-    @property
-    def _burn_in_times(self) -> float:
-        return self.policy.choice.burn_in_autocorrelation_times
 
     def _advance_bar(self, steps: int) -> None:
         if self._bar is not None:
@@ -299,7 +291,7 @@ class Chooser:
             steps = burn_in(
                 found,
                 room=self._room,
-                times=self._burn_in_times,
+                times=policy.choice.burn_in_autocorrelation_times,
                 moves=policy.choice,
                 segments=policy.segments,
             )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -12,6 +15,7 @@ from ..promises import ROUNDING_ERROR
 from ..space.codes import distinct
 from ..target.resolution import EXAMINED, LEAST_DRAWS, resolution_doubts
 from ..target.target import Target
+from .request import Request
 
 EACH = 500  # draws of a pilot run that each model is examined by
 
@@ -24,6 +28,42 @@ SECOND = 1.65  # median size of a second difference of independent normal errors
 
 class TooCoarse(Exception):
     """Working numbers that do not resolve a posterior; the message says which and why."""
+
+
+class Numbers(NamedTuple):
+    """What is wrong with the numbers of a run that has to go on with them, in words.
+
+    Attributes:
+        rounding: Models whose log densities rounding changes.
+        unresolved: What float64 does not resolve.
+    """
+
+    rounding: str = ""
+    unresolved: str = ""
+
+
+def examined(target: Target, state: State, audit: Audit | None, request: Request) -> Numbers:
+    """Look at the numbers of a run before it samples.
+
+    Arguments:
+        target: The target.
+        state: Chains after their warm-up.
+        audit: The pilot run, or None.
+        request: What the user asks; whether float64 may take the place of float32.
+
+    Raises:
+        TooCoarse: It may, and should.
+    """
+    rounding, unresolved = "", ""
+    if request.refines or target.dtype == torch.float64:
+        unresolved = coarse_numbers(target, state, audit)
+    if request.refines and unresolved:
+        raise TooCoarse(unresolved)
+    if request.max_evaluations is None and target.limit == math.inf:
+        rounding = rounding_of(target, state)
+    if request.refines and rounding:
+        raise TooCoarse(f"log densities: rounding changes those of {rounding}")
+    return Numbers(rounding, unresolved)
 
 
 def coarse_numbers(target: Target, state: State, audit: Audit | None) -> str:

@@ -33,7 +33,7 @@ from .knowledge import Knowledge
 from .loop import Chains, first_of, joined, run_chains, warm_up
 from .maps import check_round_trip
 from .moves import plain_kernel
-from .precision import TooCoarse, coarse_numbers, rounding_of
+from .precision import Numbers, examined
 from .report import expected_error, reached_error, result_of, routes_of
 from .request import Request
 from .screening import Discovery
@@ -65,7 +65,7 @@ class Runner:
         self.tally: Tally | None = None
         self.discovery = Discovery(known, request, seed)
         self.missed = ""
-        self._rounding = ""  # models whose log densities it changes
+        self.numbers = Numbers()
         self._parts: list[Part] = []  # that were met while sampling
         self._may_stop = False  # whether sampling may be set aside for them
         self.interrupted = False  # whether the user has stopped it before it had sampled
@@ -117,22 +117,12 @@ class Runner:
             if not parts or again == self.policy.screening.reopenings or not self._may_reopen():
                 break
             choice = self._reopen(parts)
-        self._check_numbers()
+        assert self.state is not None
+        self.numbers = examined(self.target, self.state, known.fitted.audit, request)
         self._record_until_done(choice)
         self.stage = "the summing up"
         assert self.chain is not None
         self.missed = self.stop.missed(self.chain.draws)
-
-    def _check_numbers(self) -> None:
-        """Leave float32 where it does not do, if that is allowed; keep what a warning will say."""
-        target, refines = self.target, self.request.refines
-        assert self.state is not None
-        if refines and (why := coarse_numbers(target, self.state, self.known.fitted.audit)):
-            raise TooCoarse(why)
-        if self.request.max_evaluations is None and target.limit == math.inf:
-            self._rounding = rounding_of(target, self.state)
-            if refines and self._rounding:
-                raise TooCoarse(f"log densities: rounding changes those of {self._rounding}")
 
     def _record_until_done(self, choice: Choice | None) -> None:
         """Sample; begin anew where chains meet lost parts, or training would be sooner."""
@@ -510,7 +500,8 @@ class Runner:
             missed=self.missed,
             screening=self.discovery.said,
             precision=self.known.precision,
-            rounding=self._rounding,
+            rounding=self.numbers.rounding,
+            unresolved=self.numbers.unresolved,
             expected_error=expected_error(self.chooser.chosen if self.chooser else None, record),
             reached_error=reached_error(self.stop.space, record),
         )
