@@ -1,6 +1,7 @@
 """Are modes found, and what is said where they are not? Mixtures of two and three normals.
 
     python -m benchmarks.discovery                            # 100 instances: half an hour
+    python -m benchmarks.discovery --max-seconds 60           # done, or a minute
     python -m benchmarks.discovery --instances 20 --first 100 # others of the same kind
 
 Each instance comes from its number: dimension (2 to 20), widths (a narrow mode .03 to 1 times as
@@ -30,6 +31,8 @@ from trjmcmc.errors import TRJError, TRJWarning
 
 SIMULATED = 4_000_000  # prior draws by which basins are weighed
 BINS = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1.0)  # of the smallest basin's share of the prior
+WANTED = {"probability": 0.01, "rhat": 1.01}  # what a run without a limit goes on for
+
 TOLERANCE = 0.005  # of a probability, a gap that matters to nobody
 
 
@@ -78,7 +81,7 @@ def run(number: int, max_seconds: float | None, threads: int = 1) -> dict[str, A
         warnings.simplefilter("always")
         try:
             result = trj.TRJSampler(stated.target, seed=number).run(
-                max_seconds=max_seconds, progress=False
+                until=WANTED if max_seconds else None, max_seconds=max_seconds, progress=False
             )
         except TRJError as error:
             return row | {"verdict": "refused", "said": str(error)[:80]}
@@ -99,7 +102,7 @@ def run(number: int, max_seconds: float | None, threads: int = 1) -> dict[str, A
         "null": float(table["combined"]),
         "null_se": float(table["combined_se"]),
         "found": bool(found.all()),
-        "limit": 3 / screened[0].draws if screened else math.nan,
+        "limit": max((s.limit for s in screened if s.limit == s.limit), default=math.nan),
         "verdict": worst,
         "said": "; ".join(sorted({str(w.message)[:60] for w in said})),
     }

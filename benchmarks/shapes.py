@@ -19,6 +19,7 @@ import pandas as pd
 import torch
 
 import trjmcmc as trj
+from benchmarks.discovery import WANTED
 from benchmarks.honest_problems import problems
 from trjmcmc.errors import TRJWarning
 
@@ -30,7 +31,6 @@ CASES = (
     "subsets/16 spikes",
     "subsets/two far",
 )
-WANTED = {"probability": 0.01, "rhat": 1.01}
 
 
 def run(name: str, seed: int, max_seconds: float, threads: int) -> dict[str, Any]:
