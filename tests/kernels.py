@@ -28,6 +28,7 @@ from trjmcmc.kernel import (
     Stretch,
     saturated_switch,
 )
+from trjmcmc.kernel.between.marginals import MarginalJump, MarginalRefresh, Marginals
 from trjmcmc.transport import StudentT
 
 
@@ -54,6 +55,12 @@ def some_draws(target, n):
 
 def rough_normal(target):
     return NormalInverseGamma(target, *some_draws(target, 500))
+
+
+def rough_marginals(target):
+    code, theta = some_draws(target, 500)
+    generator = torch.Generator().manual_seed(1)
+    return Marginals.fitted(target.space, code, theta, 2, generator)
 
 
 def fitted_normals(target):
@@ -124,6 +131,12 @@ KERNELS = {
     "birth-death": lambda t: BirthDeath(t, Fixed(t.space)),
     "birth-death, informed": lambda t: BirthDeath(
         t, Informed(t.space, torch.tensor([0.3, -0.2, 1.0]))
+    ),
+    "births by marginals, new values": lambda t: Cycle(
+        [
+            MarginalJump(t, rough_marginals(t), Fixed(t.space)),
+            MarginalRefresh(t, rough_marginals(t)),
+        ]
     ),
     "two births and deaths": lambda t: Cycle(
         [BirthDeath(t, Fixed(t.space)), BirthDeath(t, Fixed(t.space))]

@@ -35,6 +35,7 @@ from trjmcmc.kernel import (
     saturated_switch,
     start,
 )
+from trjmcmc.kernel.between.marginals import MarginalJump, MarginalRefresh, Marginals
 from trjmcmc.transport import OrderedComponents as Ordered
 
 ALPHA = 1e-5
@@ -104,6 +105,11 @@ def fitted_normals(target):
     return gaussian_mixture(target.space, pool, torch.Generator().manual_seed(1), components=3)
 
 
+def marginals(target):
+    generator = torch.Generator().manual_seed(2)
+    return Marginals.fitted(target.space, *prior_draws(target), 2, generator)
+
+
 def two_jumps(target):
     through = flow(target)
     return DelayedRejection(
@@ -122,6 +128,9 @@ KERNELS = {
     ),
     "delayed rejection": two_jumps,
     "birth-death": lambda t: BirthDeath(t, Neighbours(t.space)),
+    "births by marginals, new values": lambda t: Cycle(
+        [MarginalJump(t, marginals(t), Neighbours(t.space)), MarginalRefresh(t, marginals(t))]
+    ),
     "saturated switch": lambda t: saturated_switch(t, Neighbours(t.space)),
     "normal and inverse gamma": lambda t: IndependenceJump(
         t, NormalInverseGamma(t, *prior_draws(t)), Fixed(t.space)

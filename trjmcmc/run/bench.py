@@ -209,14 +209,24 @@ class Bench:
         return leader(known, self.combined, self.policy.choice, self.worth) if known else None
 
     def mixed(self, best: Names) -> tuple[Kernel, dict[str, float]]:
-        """The best, and now and then each of the rest: a kernel, and shares of the steps."""
-        rest = [n for n in self.moves if n not in best]
+        """The best, and now and then each of the rest: a kernel, and shares of the steps.
+
+        Not what would take too much of the time even so.
+        """
+        rest = [n for n in self.moves if n not in best and not self._too_dear(n, best)]
         shares = step_shares(len(rest), self.policy.choice)
         kernels = [self.kernel_of(self.named(best))]
         kernels += [self.kernel_of([self.moves[n]]) for n in rest]
         return MixtureKernel(kernels, shares), dict(
             zip([spelled(best), *rest], shares, strict=True)
         )
+
+    def _too_dear(self, name: str, best: Names) -> bool:
+        found, policy = self.found.get((name,)), self.policy.choice
+        if found is None or best not in self.found:
+            return False
+        price = policy.least_share * found.step / max(self.found[best].step, 1e-12)
+        return price > policy.most_of_the_rest
 
     def efficiencies(self) -> dict[str, float]:
         """Effective draws a second by what was measured."""

@@ -44,6 +44,7 @@ from .decide import (
 )
 from .knowledge import Knowledge
 from .maps import laplace_fits
+from .marginals import marginals_fit, offer_marginals
 from .moves import (
     between_modes,
     birth_death,
@@ -144,6 +145,9 @@ class Chooser:
         best = self._leader()
         with self._with_bar():
             if self._moves_may_change(seconds):
+                if marginals_fit(self.target) and self.trainer.fitted.audit is None:
+                    self._offer_marginals(seen)
+                    best = self._leader()
                 self._race_inside(best, self.policy.choice.inside_late_share)
                 seconds = self.request.until_done(self.bench.found[best])
             if self._training_may_pay(seconds):
@@ -156,8 +160,7 @@ class Chooser:
         return self._moves_may_change(seconds) or self._training_may_pay(seconds)
 
     def _moves_may_change(self, seconds: float) -> bool:
-        wanted = bool(self.request.until) and self._map is not None
-        return wanted and seconds > self.policy.choice.seconds_to_reconsider
+        return bool(self.request.until) and seconds > self.policy.choice.seconds_to_reconsider
 
     def _training_may_pay(self, seconds: float) -> bool:
         return self.trainable and seconds > self.training_price()
@@ -169,12 +172,7 @@ class Chooser:
     def chains_for(self, choice: Choice, state: State) -> int:
         """How many chains to go on with; see :func:`chains_for`."""
         return chains_for(
-            choice,
-            state,
-            self.request,
-            self.policy,
-            pace=self._pace,
-            all_time=self.uses_all_time,
+            choice, state, self.request, self.policy, pace=self._pace, all_time=self.uses_all_time
         )
 
     # ---- choosing ---------------------------------------------------------------------------
@@ -203,6 +201,8 @@ class Chooser:
                 self._offer("informed", informed_moves(self.target, self.policy.kernels))
             if laplace_fits(self.target, self.policy.maps):
                 self._offer_laplace()
+            if marginals_fit(self.target):
+                self._offer_marginals()
         if self.ready:
             self._offer("jump", self._jump())
         best = self._leader()
@@ -231,8 +231,8 @@ class Chooser:
 
     @cached_property
     def _inside_race(self) -> InsideRace:
-        bench, request, refit = self.bench, self.request, self._finely_fitted
-        return InsideRace(bench, request, self.target, self._map, refit, self.policy)
+        refit = None if self.trainer.fitted.audit is None else self._finely_fitted
+        return InsideRace(self.bench, self.request, self.target, self._map, refit, self.policy)
 
     def _inside(self) -> list[Kernel]:
         """Moves inside models that owe nothing to a map."""
@@ -430,6 +430,11 @@ class Chooser:
             # most models are new to the walk at first: too expensive to be measured
             _, (learned,) = self.bench.measure_moves([moves], *self._first())
             self._offer(name, learned)
+
+    def _offer_marginals(self, seen: Pool | None = None) -> None:
+        """Births and new values from what chains have seen."""
+        request, policy = self.request, self.policy
+        offer_marginals(self.bench, request, policy, self._offer, self._worth, seen)
 
     def _jump(self) -> Kernel:
         fitted = self.trainer.fitted

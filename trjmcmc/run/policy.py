@@ -153,6 +153,7 @@ class ChoicePolicy(Checked):
             missed.
         useful_share: Of the best move's efficiency, from which another joins it.
         least_share: Of the steps, for each move between models that was not chosen.
+        most_of_the_rest: Share of the time from which a move that was not chosen is left out.
         modes_share: Of the moves inside a model, for those between modes: coal mining 7.3 ms a
             step instead of 10.4 at the same autocorrelation time.
         burn_in_autocorrelation_times: Length of burn-in.
@@ -167,6 +168,8 @@ class ChoicePolicy(Checked):
             precise, from which fewer chains are better.
         inside_gain: Gain in efficiency for which further moves inside models are taken up.
         inside_share: Of the time that sampling would take, that they may be tried for.
+        fits_of_marginals: Times that marginals of the coordinates are fitted.
+        marginal_price: Seconds of such a fit, a coordinate.
         inside_late_share: The same, once sampling is slower than they had promised.
         seconds_to_reconsider: Seconds of sampling to go, from which moves inside models are tried
             again then.
@@ -180,6 +183,7 @@ class ChoicePolicy(Checked):
     combined_share: float = 0.8
     useful_share: float = 0.1
     least_share: float = 0.02
+    most_of_the_rest: float = 0.1
     modes_share: float = 0.25
     burn_in_autocorrelation_times: float = 3.0
     burn_in_share: float = 0.2
@@ -190,6 +194,8 @@ class ChoicePolicy(Checked):
     long_runs: float = 2.0
     inside_gain: float = 1.2
     inside_share: float = 0.12
+    fits_of_marginals: int = 4
+    marginal_price: float = 0.02
     inside_late_share: float = 0.35
     seconds_to_reconsider: float = 20.0
     forgotten_share: float = 0.3
@@ -215,6 +221,9 @@ class KernelPolicy(Checked):
             mixes through nothing else.
         swap_share: Share of the proposals among neighbours that exchange two items.
         local_share: Share of births and deaths that lead to neighbours, where models are few.
+        marginal_components: Normals by which each coordinate's marginal is fitted.
+        kinds_of_models: Kinds of sets of units that jumps far away come from.
+        marginal_shares: Shares of births and deaths by marginals, of such jumps, of new values.
     """
 
     births_a_walk: int = 2
@@ -225,6 +234,9 @@ class KernelPolicy(Checked):
     fresh_share: float = 0.1
     swap_share: float = 0.3
     local_share: float = 0.5
+    marginal_components: int = 4
+    kinds_of_models: int = 4
+    marginal_shares: tuple[float, float, float] = (0.4, 0.2, 0.4)
 
 
 @dataclass(frozen=True)

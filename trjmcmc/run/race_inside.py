@@ -40,7 +40,7 @@ class InsideRace:
         target: The target.
         normals: A map that was fitted to draws, if there is one.
         refit: Gives one of so many components, fitted to so many draws of each model; first of
-            all it may take so many seconds for these draws.
+            all it may take so many seconds for these draws. None where there are none.
         policy: The policy.
     """
 
@@ -50,7 +50,7 @@ class InsideRace:
         request: Request,
         target: Target,
         normals: Transport | None,
-        refit: Callable[..., Transport],
+        refit: Callable[..., Transport] | None,
         policy: Policy,
     ) -> None:
         self.bench, self.request, self.target = bench, request, target
@@ -136,13 +136,14 @@ class InsideRace:
             fine = self.policy.normals
             if not self._finest:
                 yield self._through(normals, OF_NORMALS)
-            for k in fine.inside_components:
+            for k in fine.inside_components if self.refit is not None else ():
                 if k <= self._finest:
                     continue
                 draws = fine.draws_a_component * k
                 left = self._left(self.bench.found[names])
                 if fine.seconds_a_number * k * draws * target.dim > left:
                     break
+                assert self.refit is not None
                 refit = self.refit(fine.crowd_share * left, components=k, draws=draws)
                 yield self._through(refit, f"{k} {OF_NORMALS}")
                 self._finest = k
