@@ -32,9 +32,9 @@ QUICK_LEAST_DRAWS = 20  # draws a chain of a quick table at least
 
 WATCHED_CHAINS = 128  # chains by which a run watches R-hat
 
-WATCHED_NUMBERS = 4_000_000  # numbers of all quantities together that it takes for that
+WATCHED_NUMBERS = 1_000_000  # numbers of all quantities together that it takes for that
 
-WATCHED_DRAWS = 500  # draws a chain that it takes in any case: of fewer R-hat would look lower
+WATCHED_DRAWS = 200  # draws a chain that it takes in any case
 
 Array = NDArray[np.float64]
 
@@ -61,15 +61,16 @@ class Part:
         return float(self.inside.mean())
 
 
-def worst_rhat(space: Space, draws: Draws) -> float:
+def worst_rhat(space: Space, draws: Draws, limit: float) -> float:
     """The largest R-hat of all that some chains pass; NaN where nothing has changed.
 
     Arguments:
         space: The space, on the CPU.
         draws: The record of a run so far.
+        limit: That it is held against: if fewer draws can't tell, all are taken.
     """
     few = draws.some(WATCHED_CHAINS, draws.n_draws)
-    return Convergence(ModelIndicator(space, few), [""] * draws.theta.shape[2]).worst()
+    return Convergence(ModelIndicator(space, few), [""] * draws.theta.shape[2]).worst(limit)
 
 
 class Convergence:
@@ -109,11 +110,24 @@ class Convergence:
         multi = pd.MultiIndex.from_tuples(index, names=["model", "quantity"])
         return pd.DataFrame(rows, columns=columns, index=multi)
 
-    def worst(self) -> float:
-        """The largest R-hat; NaN where nothing has changed."""
+    def worst(self, limit: float) -> float:
+        """The largest R-hat; NaN where nothing has changed.
+
+        Of fewer draws it looks lower by the variance that these leave out, which is added again;
+        where even they are nearly independent that is too much.
+
+        Arguments:
+            limit: That it is held against: if fewer draws can't tell, all are taken.
+        """
         quantities = 1 + len(self.labels) + self.draws.theta.shape[2]
-        each = WATCHED_NUMBERS / (quantities * self.draws.n_chains)
-        step = max(1, int(self.draws.n_draws / max(each, WATCHED_DRAWS)))
+        each, n = WATCHED_NUMBERS / (quantities * self.draws.n_chains), self.draws.n_draws
+        step = max(1, int(n / max(each, WATCHED_DRAWS)))
+        lowest = self._largest(step)
+        found = math.sqrt(lowest**2 + 2 * (1 / -(-n // step) - 1 / n))
+        return self._largest(1) if step > 1 and lowest <= limit < found else found
+
+    def _largest(self, step: int) -> float:
+        """The largest R-hat of every ``step``-th draw."""
         parts = self.parts(self.indicator.first, step)
         found = np.concatenate([rank_rhats(part.x, part.inside) for part in parts])
         return float(np.nanmax(found, initial=-math.inf)) if (found == found).any() else math.nan

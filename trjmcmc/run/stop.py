@@ -180,7 +180,7 @@ class Stop:
             return now
         begun = clock.now()
         if self._length(now, self.until, record.n_draws) <= 1 or begun > self._rhat_due:
-            self._rhat = worst_rhat(self.space, record)
+            self._rhat = worst_rhat(self.space, record, self.until[RHAT])
             spent = clock.now() - begun
             self._rhat_due = begun + spent / self.policy.rhat_share
         return now._replace(rhat=self._rhat)
