@@ -53,14 +53,15 @@ def instance(number: int) -> tuple[Mixture, float]:
     return Mixture(weights, lengths * directions, sds), prior_sd
 
 
-def basins(mixture: Mixture, prior_sd: float, number: int) -> float:
-    """The smallest basin's share of the prior, by simulation."""
+def shares_of_basins(number: int) -> torch.Tensor:
+    """The share of the prior where each mode's density is the highest, by simulation."""
+    mixture, prior_sd = instance(number)
     generator = torch.Generator().manual_seed(number)
     counts = torch.zeros(len(mixture.weights))
     for _ in range(SIMULATED // 100_000):
         x = prior_sd * torch.randn(100_000, mixture.dim, generator=generator)
         counts += torch.bincount(mixture.by_part(x).argmax(1), minlength=len(counts))
-    return float(counts.min()) / SIMULATED
+    return counts / SIMULATED
 
 
 def run(number: int, max_seconds: float | None, threads: int = 1) -> dict[str, Any]:
@@ -74,7 +75,7 @@ def run(number: int, max_seconds: float | None, threads: int = 1) -> dict[str, A
         "parts": len(mixture.weights),
         "ratio": float(min(mixture.sds)),
         "prior_sd": prior_sd,
-        "basin": basins(mixture, prior_sd, number),
+        "basin": float(shares_of_basins(number).min()),
     }
     begun = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
