@@ -185,9 +185,6 @@ def _fit(x: Tensor, k: int, generator: torch.Generator) -> tuple[Tensor, Tensor,
 def _maximised(x: Tensor, share: Tensor, floor: Tensor) -> tuple[NormalMixture, Tensor]:
     """A mixture of normals by expectation-maximisation.
 
-    Both steps are products with the draws' second moments, so that nothing of draws times
-    components times dimensions is ever held.
-
     Arguments:
         x: Draws, shape (n, d), of spread about one.
         share: How much each belongs to each component at first, shape (n, k).
@@ -198,22 +195,21 @@ def _maximised(x: Tensor, share: Tensor, floor: Tensor) -> tuple[NormalMixture, 
     """
     (n, d), k, before = x.shape, share.shape[1], -math.inf
     eye = torch.eye(d, dtype=x.dtype, device=x.device)
-    squares = (x[:, :, None] * x[:, None]).flatten(1)
+    products = _Products(x, k)
     strength = d + 2.0
     for _ in range(ROUNDS):
         count = share.sum(0)
         weight = (count + 1) / (n + k)
         mean = (share.T @ x) / count.clamp(min=1e-9)[:, None]
         mean = torch.where((count > 1e-6)[:, None], mean, 0.0)
-        scatter = (share.T @ squares).view(k, d, d)
-        scatter = scatter - count[:, None, None] * mean[:, :, None] * mean[:, None]
+        scatter = products.sums(share) - count[:, None, None] * mean[:, :, None] * mean[:, None]
         covariance = (scatter + strength * floor) / (count + strength)[:, None, None]
         factor = torch.linalg.cholesky(covariance + 1e-9 * eye)
         precision = torch.cholesky_inverse(factor)
         along = (precision @ mean[..., None])[..., 0]
         log_det = factor.diagonal(dim1=1, dim2=2).log().sum(-1)
         constant = weight.log() - log_det - 0.5 * (mean * along).sum(1) - 0.5 * d * LOG_2PI
-        terms = constant + x @ along.T - 0.5 * squares @ precision.flatten(1).T
+        terms = constant + x @ along.T - 0.5 * products.forms(precision)
         total = terms.logsumexp(1)
         share = (terms - total[:, None]).exp()
         now = float(total.mean())
@@ -221,6 +217,36 @@ def _maximised(x: Tensor, share: Tensor, floor: Tensor) -> tuple[NormalMixture, 
             break
         before = now
     return NormalMixture(weight, mean, factor), share
+
+
+class _Products:
+    """Quadratic forms of draws, and sums of their products, for k components at once.
+
+    Where components are many all products of two coordinates are kept, so that either is one
+    matrix product; else those of draws and components.
+
+    Arguments:
+        x: Draws, shape (n, d).
+        k: Components.
+    """
+
+    def __init__(self, x: Tensor, k: int) -> None:
+        self.x = x
+        d = x.shape[1]
+        self.squares = (x[:, :, None] * x[:, None]).flatten(1) if d <= k else None
+
+    def sums(self, share: Tensor) -> Tensor:
+        """Sum over draws of share x x', (n, k) -> (k, d, d)."""
+        if self.squares is None:
+            return (share.T[..., None] * self.x).mT @ self.x
+        d = self.x.shape[1]
+        return (share.T @ self.squares).view(-1, d, d)
+
+    def forms(self, matrix: Tensor) -> Tensor:
+        """x' M x of each draw for each matrix, (k, d, d) -> (n, k)."""
+        if self.squares is None:
+            return ((self.x @ matrix) * self.x).sum(-1).T
+        return self.squares @ matrix.flatten(1).T
 
 
 def _k_means(x: Tensor, k: int, generator: torch.Generator) -> Tensor:
