@@ -65,6 +65,7 @@ class StartPolicy(Checked):
 
     Attributes:
         candidates: Prior draws tried for each chain that starts from the prior.
+        share_of_calls: Of the likelihood calls left where these are limited, for such draws.
         least_possible_draws: Prior draws of finite density a chain from which no more are made.
         tempered_particles: Particles a model that starts are picked from where no pilot run was
             made.
@@ -74,6 +75,7 @@ class StartPolicy(Checked):
     """
 
     candidates: int = 64
+    share_of_calls: float = 0.3
     least_possible_draws: float = 0.1
     tempered_particles: int = 64
     tempered_moves: int = 5

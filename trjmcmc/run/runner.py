@@ -328,15 +328,13 @@ class Runner:
         self.known.remember(passed)
 
     def _starts(self, code: Tensor, through: Transport | None) -> tuple[State, Tensor]:
+        account, starts = self.known.spending.account, self.policy.starts
         carried = carried_starts(self.known, code, self.request.deadline)
-        return starting_state(
-            self.target,
-            through,
-            code,
-            self.generator,
-            carried,
-            self.policy.starts.candidates,
-        )
+        candidates = starts.candidates
+        if math.isfinite(account.limit):
+            some = int(starts.share_of_calls * account.left)
+            candidates = max(1, min(candidates, some // len(code)))
+        return starting_state(self.target, through, code, self.generator, carried, candidates)
 
     def _prior_draws(self, chains: int) -> tuple[State, Tensor]:
         return prior_draws(self.target, chains, self.generator, self.policy.starts)
