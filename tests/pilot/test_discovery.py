@@ -264,3 +264,24 @@ def test_screenings_of_one_model_add_up():
     assert second.after(first).draws == 4000 and second.after(first).limit == 3 / 4000
     by_chains = Screening("m", 50, 3, 0.2, by=BY_CHAINS)
     assert by_chains.after(first) == by_chains
+
+
+def test_points_of_a_mode_nearby_do_not_speak_for_a_lost_one(generator):
+    """In many dimensions two modes of one width lie six widths apart, and their shells overlap."""
+    dim, step = 16, 6.3 / 4
+
+    def log_likelihood(p):
+        parts = [
+            math.log(w) + Normal(m, 1.0).log_prob(p["x"]).sum(-1)
+            for w, m in ((0.6, 0.0), (0.4, step))
+        ]
+        return torch.logaddexp(*parts) - Normal(0.0, PRIOR).log_prob(p["x"]).sum(-1)
+
+    problem = trj.Target([trj.Model("m", {"x": Normal(torch.zeros(dim), PRIOR)}, log_likelihood)])
+    code = problem.space.enumerate()[0]
+    theta = torch.randn(4000, dim, generator=generator)
+    codes = code.expand(4000, -1)
+    pool = trj.draws.Pool(codes, theta, problem.log_joint(codes, theta))
+    known = gaussian_mixture(problem.space, pool, generator, components=1)
+    said, part = screen(problem, code, math.log(0.6), [lambda: known], theta, 8192, generator)
+    assert said.lost and abs(part.log_mass - math.log(0.4)) < max(0.15, 5 * part.error)

@@ -395,7 +395,7 @@ class _Search:
         if bool(failed) or not bool(spread.isfinite().all()):  # all chains stood still
             return None
         place = Ellipsoid(centre, factor, used, policy.neighbourhood_sds)
-        d, n, inside = len(centre), policy.weighing_draws, place.holds(seen)
+        d, n = len(centre), policy.weighing_draws
         z = torch.randn(n, d, generator=self.generator, device=summit.device).double()
         log_near = -0.5 * z.square().sum(1) - factor.diagonal().log().sum() - LOG_2PI / 2 * d
         theta = torch.zeros(n, target.dim, dtype=summit.dtype, device=summit.device)
@@ -405,7 +405,9 @@ class _Search:
         if part is None:
             return None
         share = math.exp(min(part.log_mass - self.level, LARGEST))
-        known = float(inside.double().mean()) if len(inside) else 0.0
+        # points of a mode nearby, which a map knows, say nothing of this one
+        there = place.holds(seen) & self.lost(seen) if len(seen) else seen.new_zeros(1)
+        known = float(there.double().mean())
         return None if known > policy.known_fraction * share / (1 + share) else part
 
     def words(self, theta: Tensor) -> str:
