@@ -19,6 +19,9 @@ from trjmcmc.kernel import (
     IndependenceJump,
     Informed,
     Jump,
+    MarginalJump,
+    MarginalRefresh,
+    Marginals,
     MixtureKernel,
     MixtureProposal,
     Neighbours,
@@ -28,7 +31,6 @@ from trjmcmc.kernel import (
     Stretch,
     saturated_switch,
 )
-from trjmcmc.kernel.between.marginals import MarginalJump, MarginalRefresh, Marginals
 from trjmcmc.transport import StudentT
 
 

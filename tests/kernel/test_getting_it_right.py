@@ -26,6 +26,9 @@ from trjmcmc.kernel import (
     IndependenceJump,
     Informed,
     Jump,
+    MarginalJump,
+    MarginalRefresh,
+    Marginals,
     MixtureKernel,
     MixtureProposal,
     Neighbours,
@@ -35,7 +38,6 @@ from trjmcmc.kernel import (
     saturated_switch,
     start,
 )
-from trjmcmc.kernel.between.marginals import MarginalJump, MarginalRefresh, Marginals
 from trjmcmc.transport import OrderedComponents as Ordered
 
 ALPHA = 1e-5

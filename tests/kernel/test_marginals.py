@@ -9,8 +9,7 @@ from torch.distributions import Normal
 import trjmcmc as trj
 from tests import cases, toys
 from tests.battery import is_caught
-from trjmcmc.kernel import Fixed
-from trjmcmc.kernel.between.marginals import MarginalJump, Marginals
+from trjmcmc.kernel import Fixed, MarginalJump, Marginals
 from trjmcmc.weights.bernoulli import BernoulliMixture
 
 

@@ -7,6 +7,7 @@ from .between.birth_death import BirthDeath
 from .between.independence import IndependenceJump, Independent, NormalInverseGamma
 from .between.informed import InformedBirthDeath
 from .between.jump import Jump
+from .between.marginals import MarginalJump, MarginalRefresh, Marginals
 from .between.saturated import saturated_switch
 from .between.split import SplitMerge
 from .components.births import ComponentBirthDeath
@@ -45,6 +46,9 @@ __all__ = [
     "Jump",
     "Kernel",
     "Learnt",
+    "MarginalJump",
+    "MarginalRefresh",
+    "Marginals",
     "MixtureKernel",
     "MixtureProposal",
     "Neighbours",
