@@ -457,7 +457,10 @@ def test_a_lost_mode_is_said_aloud_and_leaves_no_error(rng):
     result = chains_of(rng.normal(size=(64, 200, 1)))
     result.report.screening = (trj.fit.Screening("only", 1000, 40, 2.0),)
     said = said_by(result)
-    assert "40 of 1000 prior draws" in said[CoverageWarning] and ConvergenceWarning not in said
+    assert (
+        "40 points from 1000 prior draws" in said[CoverageWarning]
+        and ConvergenceWarning not in said
+    )
     assert math.isnan(result.widened(0.1, rng.normal(size=(64, 200)))[0])
 
 

@@ -182,7 +182,7 @@ def test_normals_are_fitted_finely_where_that_may_pay(
         fits.append(sizes["components"])
         time.seconds += 5e-3
 
-    monkeypatch.setattr(found, "_fitted", fitted)
+    monkeypatch.setattr(found.normals, "fitted", fitted)
     monkeypatch.setattr(found, "_offer_better", lambda flow: segment(*quick))
     found._offer_normals()
     normals = Policy().normals

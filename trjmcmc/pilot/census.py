@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from .. import clock
 
 JOINED_NATS = 1.0  # a dip of the log joint between two points of one summit
 
@@ -28,7 +31,11 @@ class Census(NamedTuple):
 
 
 def census(
-    theta: Tensor, height: Tensor, log_joint: Callable[[Tensor], Tensor], most: int
+    theta: Tensor,
+    height: Tensor,
+    log_joint: Callable[[Tensor], Tensor],
+    most: int,
+    deadline: float = math.inf,
 ) -> Census:
     """Count the summits among ends of climbs.
 
@@ -41,6 +48,7 @@ def census(
         height: Their log joint, shape (n,), nats.
         log_joint: Of points, (m, D) -> (m,), nats.
         most: Summits that are told apart.
+        deadline: Time by :func:`trjmcmc.clock.now` after which no further ones are.
 
     Example:
         >>> theta = torch.tensor([[-2.0], [-2.1], [2.0], [1.9], [2.1]])
@@ -54,7 +62,7 @@ def census(
     theta, height = theta[usable][order], height[usable][order]
     share = (torch.arange(1, BETWEEN + 1, device=theta.device) / (BETWEEN + 1)).to(theta)
     ends, sizes = len(theta), list[int]()
-    while len(theta) and len(sizes) < most:
+    while len(theta) and len(sizes) < most and not (sizes and clock.now() > deadline):
         line = theta[0] + share[:, None, None] * (theta - theta[0])
         between = log_joint(line.flatten(0, 1)).reshape(BETWEEN, -1)
         same = between.min(0).values >= height - JOINED_NATS

@@ -217,6 +217,7 @@ class ScreeningPolicy(Checked):
         summit_steps: Further steps of the highest.
         census: Draws that climb to the end however low they lie: what is wide but low is met by
             these, and summits are counted.
+        draws_a_census: Prior draws for each of these at least.
         told_apart: Summits that the count tells apart.
         walkers: Chains that walk about a summit: their spread is its extent.
         walker_steps: Steps of each.
@@ -247,6 +248,7 @@ class ScreeningPolicy(Checked):
     climbing_steps: int = 2
     summit_steps: int = 12
     census: int = 1024
+    draws_a_census: int = 8
     told_apart: int = 32
     walkers: int = 256
     walker_steps: int = 80

@@ -29,6 +29,8 @@ LEAST_SCALE = 1e-6  # of a coordinate
 
 BY_PRIOR, BY_CHAINS = "prior draws", "draws of the chains"  # what met a part
 
+POINTS_OF = {BY_PRIOR: "points from", BY_CHAINS: "of"}
+
 UNKNOWN_TO = {BY_PRIOR: "neither map nor chains know", BY_CHAINS: "the map does not know"}
 
 LARGEST = 700.0  # log of a share that is still a number
@@ -45,8 +47,8 @@ class Screening:
         draws: Prior draws that were looked at. A part of the posterior that holds less than three
             over this number of the prior, slopes that lead to it included, may have been missed
             by all.
-        met: How many of them lie, or have ended their climb, where no map has anything to speak of
-            although the posterior has.
+        met: How many points, of those that lie highest, have climbed, or were tempered, are where
+            no map has anything to speak of although the posterior has.
         share: The mass of that part over that of the model as it is known.
         place: Its highest point, in words; empty if nothing was met.
         by: What met it.
@@ -91,17 +93,22 @@ class Screening:
         return not self.share <= LOST_SHARE
 
     def after(self, earlier: Screening) -> Screening:
-        """The same, with the draws of an earlier one that met nothing else."""
-        if self.by != BY_PRIOR or earlier.by != BY_PRIOR or self.climbs != earlier.climbs:
+        """This one and an earlier one: what that has met is not forgotten."""
+        if self.by != earlier.by or self.climbs != earlier.climbs:
             return self
-        return replace(self, draws=self.draws + earlier.draws)
+        last = earlier if earlier.lost and not self.lost else self
+        return replace(last, draws=self.draws + earlier.draws)
+
+    def settled(self) -> Screening:
+        """The same, once the map knows what was met."""
+        return replace(self, met=0, share=0.0, place="")
 
     @property
     def note(self) -> str:
         """What was met, in words."""
         return (
-            f"{self.met} of {self.draws} {self.by} met a part of the posterior of {self.model!r} "
-            f"that {UNKNOWN_TO[self.by]}{self.place and f', near {self.place}'}"
+            f"{self.met} {POINTS_OF[self.by]} {self.draws} {self.by} met a part of the posterior "
+            f"of {self.model!r} that {UNKNOWN_TO[self.by]}{self.place and f', near {self.place}'}"
         )
 
 
@@ -156,7 +163,8 @@ def screen(
         scale = theta[usable].std(0).nan_to_num(1.0).clamp(min=LEAST_SCALE)
         if target.differentiable and target.space.active(code[None]).any():
             if not high:
-                summits, counted = search.counted(theta[usable], scale)
+                some = theta[usable][: min(policy.census, n // policy.draws_a_census)]
+                summits, counted = search.counted(some, scale, deadline)
             high.append(search.highest(_drawn_in(theta, usable, generator), scale))
     theta = search.best_of(likely)
     candidates = theta
@@ -169,13 +177,14 @@ def screen(
     candidates = torch.cat([candidates, search.crowd_points(crowd_seconds, price, scale)])
     lost = search.lost(candidates)
     if not bool(lost.any()):
-        return Screening(label, drawn, 0, 0.0, **counted._asdict()), None
+        return Screening(label, drawn, 0, 0.0, climbs=bool(high), **counted._asdict()), None
     height = target.log_joint(code.expand(len(candidates), -1), candidates)
     summit = candidates[torch.where(lost, height, -math.inf).argmax()]
     part = search.part_about(summit, scale, seen)
     share = 0.0 if part is None else math.exp(min(part.log_mass - level, LARGEST))
     met, where = int(lost.sum()), search.words(summit)
-    return Screening(label, drawn, met, share, where, **counted._asdict()), part
+    said = Screening(label, drawn, met, share, where, climbs=bool(high), **counted._asdict())
+    return said, part
 
 
 @torch.no_grad()
@@ -285,21 +294,24 @@ class _Search:
         )
         return torch.cat([end, climbed])
 
-    def counted(self, theta: Tensor, scale: Tensor) -> tuple[Tensor, Census]:
+    def counted(self, theta: Tensor, scale: Tensor, deadline: float) -> tuple[Tensor, Census]:
         """Ends of the climbs of some points, however low they lie, and the summits they are of.
 
         Arguments:
             theta: Prior draws, shape (n, D).
             scale: Standard deviations of prior draws, shape (D,).
+            deadline: Time by :func:`trjmcmc.clock.now` after which no summit is told apart.
         """
         policy = self.policy
-        theta, _ = self.climbed(theta[: policy.census], scale, 1, policy.first_lengths)
+        if not len(theta):
+            return theta, Census()
+        theta, _ = self.climbed(theta, scale, 1, policy.first_lengths)
         theta, height = self.climbed(theta, scale, policy.summit_steps, policy.lengths)
 
         def log_joint(x: Tensor) -> Tensor:
             return self.target.log_joint(self.codes(len(x)), x)
 
-        return theta, census(theta, height, log_joint, policy.told_apart)
+        return theta, census(theta, height, log_joint, policy.told_apart, deadline)
 
     def best(self, theta: Tensor, score: Tensor, least: int = 0) -> tuple[Tensor, Tensor]:
         """The points that score highest, ``kept_draws`` or ``least`` of them, and their scores."""
@@ -332,6 +344,7 @@ class _Search:
         """
         code = self.codes(len(theta))
         length = torch.full_like(theta[:, :1], 0.5)
+        height = self.target.log_joint(code, theta) if not steps else theta.new_zeros(len(theta))
         for _ in range(steps):
             height, gradient = self.target.log_joint_and_grad(code, theta)
             along = (gradient * scale).nan_to_num(0.0, 0.0, 0.0)

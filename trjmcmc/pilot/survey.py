@@ -14,6 +14,7 @@ from ..errors import (
     BudgetError,
     ConvergenceError,
     ConvergenceWarning,
+    TRJError,
     UnreachableError,
     warn_user,
 )
@@ -82,7 +83,9 @@ class PilotRuns:
             share = (end - clock.now()) / (len(codes) - place)
             deadline = clock.now() + 2 * share
             n = affordable(share, price, policy)
-            found = crowd(self.target, code, n, self.generator, deadline, policy) if n else None
+            found = None
+            with suppress(TRJError):  # the likelihood fails out there
+                found = crowd(self.target, code, n, self.generator, deadline, policy) if n else None
             if found is not None:
                 mine = code.expand(len(found.theta), -1)
                 log_joint = self.target.log_joint(mine, found.theta).double()

@@ -22,7 +22,7 @@ from ..promises import ROUNDING_ERROR
 from .doubts import COMMON_PROBABILITY, Doubts
 from .limit import runs_into_limit
 from .probabilities import Probabilities
-from .report import RunReport
+from .report import PROPOSALS, RunReport
 
 Alarm = tuple[str, type[Warning]]
 
@@ -42,7 +42,7 @@ def alarms(probabilities: Probabilities, doubts: Doubts, report: RunReport) -> I
     draws = doubts.indicator.draws
     yield from _convergence(probabilities, doubts, report)
     yield from _lost(report.screening)
-    yield from _unclimbed(report.screening)
+    yield from _few_calls(report)
     yield from _length(report, draws.n_draws)
     if (audit := report.audit) is not None:  # normals need not cover, draws must
         yield from _pilot(audit, doubts.halves_apart)
@@ -103,10 +103,10 @@ def _lost(screening: Sequence[Screening]) -> Iterator[Alarm]:
         )
 
 
-def _unclimbed(screening: Sequence[Screening]) -> Iterator[Alarm]:
+def _few_calls(report: RunReport) -> Iterator[Alarm]:
     """Models where too few likelihood calls were made to look for further modes."""
-    few = [s for s in screening if not s.climbs]
-    if few:
+    few = [s for s in report.screening if not s.climbs]
+    if few and PROPOSALS in report.seconds:
         widest = max(few, key=lambda s: s.limit)
         yield (
             f"so few likelihood calls leave {widest.draws} prior draws to look for modes of "

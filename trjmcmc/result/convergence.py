@@ -117,14 +117,17 @@ class Convergence:
         where even they are nearly independent that is too much.
 
         Arguments:
-            limit: That it is held against: if fewer draws can't tell, all are taken.
+            limit: That it is held against: where fewer draws can't tell, more are taken.
         """
         quantities = 1 + len(self.labels) + self.draws.theta.shape[2]
         each, n = WATCHED_NUMBERS / (quantities * self.draws.n_chains), self.draws.n_draws
         step = max(1, int(n / max(each, WATCHED_DRAWS)))
-        lowest = self._largest(step)
-        found = math.sqrt(lowest**2 + 2 * (1 / -(-n // step) - 1 / n))
-        return self._largest(1) if step > 1 and lowest <= limit < found else found
+        while True:
+            lowest = self._largest(step)
+            found = math.sqrt(lowest**2 + 2 * (1 / -(-n // step) - 1 / n))
+            if step == 1 or not lowest <= limit < found:
+                return found
+            step //= 2
 
     def _largest(self, step: int) -> float:
         """The largest R-hat of every ``step``-th draw."""

@@ -222,7 +222,8 @@ class Doubts:
         sizes = [self._size(d) for d in self.found]
         met = (self.indicator.inside(m) for m in self.indicator.visited[:MODELS_SHOWN])
         rhats = [self.indicator.rhat_of(x) for x in met if x.mean() > LISTED_SHARE]
-        sizes += [r**2 - 1 for r in [max(rhats, default=1.0)] if r > RHAT_FLAGGED]
+        worst = max((r for r in rhats if not math.isnan(r)), default=1.0)
+        sizes += [worst**2 - 1] if worst > RHAT_FLAGGED else []
         squares = sum(size**2 for size in sizes)
         return 1 / squares if squares else math.inf
 

@@ -14,6 +14,8 @@ from ..pilot.report import AuditReport
 from ..pilot.screening import Screening
 from .variational import Variational
 
+PROPOSALS = "proposals"  # stage of a run of few likelihood calls
+
 SHORT = 1.5  # error that was reached over the one that was expected, from which it is said
 
 
@@ -125,6 +127,10 @@ class RunReport:
             f"{self.steps} steps, {self.evaluations:,} likelihoods, {self.gradients:,} of them "
             f"with gradients; {spent}"
         ]
+        if not self.screening and not self.interrupted:
+            lines.append(
+                "  no search for lost modes: there is none for so many models or unknown counts"
+            )
         if limits := [s.limit for s in self.screening if s.limit == s.limit]:
             climbs = all(s.climbs for s in self.screening)
             what = "whose basins hold" if climbs else "that hold, their slopes not counted,"

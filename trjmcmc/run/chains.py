@@ -19,8 +19,8 @@ def chains_for(
     state: State,
     request: Request,
     policy: Policy,
-    *,
     pace: Callable[[Kernel, State], float],
+    burn_in_times: float,
     all_time: bool,
 ) -> int:
     """Half or twice as many chains, while the run ends sooner.
@@ -34,6 +34,7 @@ def chains_for(
         request: What the user asks of the run.
         policy: The policy.
         pace: Seconds of a step of a kernel from a state.
+        burn_in_times: Autocorrelation times of burn-in.
         all_time: Whether the run goes on until its time is up.
     """
     found, chains, left = choice.segment, len(state.code), request.left()
@@ -57,8 +58,7 @@ def chains_for(
         ends[n] = pace(choice.kernel, few) * steps(n)
         if ends[n] > min(ends.values()):
             break
-    times = policy.choice.burn_in_autocorrelation_times
-    begin = max(choice.steps, times * found.time)  # before the first draw
+    begin = max(choice.steps, burn_in_times * found.time)  # before the first draw
     while more and 2 * len(state.code) <= request.most_chains:
         state = joined(state, state)
         try:

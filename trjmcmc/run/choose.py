@@ -26,7 +26,6 @@ from ..progress import progress_bar
 from ..result.report import Plan
 from ..transport.base import Transport
 from ..transport.laplace import Laplace
-from ..transport.normals import gaussian_mixture
 from .bench import Bench
 from .chains import chains_for
 from .choice import Choice
@@ -52,6 +51,7 @@ from .moves import (
     laplace_moves,
     proposal,
 )
+from .normals import FittedNormals
 from .race_inside import InsideRace
 from .request import Request
 from .segment import Segment
@@ -96,17 +96,24 @@ class Chooser:
             self._inside,
             generator=self.generator,
             policy=self.policy,
-            states_kept=self.policy.segments.states_kept,
+            states_kept=self._states_kept,
             worth=self._worth,
             on_steps=self._advance_bar,
         )
         self._bar: Any = None
         self._map: Transport | None = None  # normals that were fitted to draws
-        self._crowds: Pool | None = None  # large populations, once they were needed
-        self._crowds_wanted = True
-        self._later: Pool | None = None  # draws of the run, once it was reconsidered
+        self.normals = FittedNormals(self.trainer, self.bench, self.policy)
+        self._reconsidered = 0
         self._model_price = 0.0  # seconds that a model costs the map when it is new to it
         self._step_price: float | None = None  # seconds of a training step
+
+    @property
+    def _states_kept(self) -> int:
+        return self.policy.segments.states_kept
+
+    @property
+    def _burn_in_times(self) -> float:
+        return self.policy.choice.burn_in_autocorrelation_times
 
     def _advance_bar(self, steps: int) -> None:
         if self._bar is not None:
@@ -141,7 +148,8 @@ class Chooser:
         """
         few = slice(self.request.chains)  # efficiencies are of as many
         self.bench.move_to(State(state.code[few], state.theta[few], state.log_joint[few]))
-        first, self._later = self.policy.training.first_round_steps, seen
+        first, self.normals.later = self.policy.training.first_round_steps, seen
+        self._reconsidered += 1
         best = self._leader()
         with self._with_bar():
             if self._moves_may_change(seconds):
@@ -157,6 +165,8 @@ class Chooser:
 
     def has_ideas(self, seconds: float) -> bool:
         """Whether sampling that has so many seconds to go is worth stopping to choose again."""
+        if clock.now() > self.adapt_by or self._reconsidered >= self.policy.choice.second_thoughts:
+            return False
         return self._moves_may_change(seconds) or self._training_may_pay(seconds)
 
     def _moves_may_change(self, seconds: float) -> bool:
@@ -171,9 +181,8 @@ class Chooser:
 
     def chains_for(self, choice: Choice, state: State) -> int:
         """How many chains to go on with; see :func:`chains_for`."""
-        return chains_for(
-            choice, state, self.request, self.policy, pace=self._pace, all_time=self.uses_all_time
-        )
+        times, all_time = self._burn_in_times, self.uses_all_time
+        return chains_for(choice, state, self.request, self.policy, self._pace, times, all_time)
 
     # ---- choosing ---------------------------------------------------------------------------
 
@@ -217,7 +226,7 @@ class Chooser:
     def _choose_alone(self) -> Choice:
         """The kernel of a single model: what is slowest in it decides."""
         if self.trainer.fitted.audit is not None:
-            self._map = self._fitted(components=self.policy.normals.quick_components[0])
+            self._map = self.normals.fitted(components=self.policy.normals.quick_components[0])
         if self.ready:
             self._offer("jump", self._jump())
         best = self._leader()
@@ -231,7 +240,7 @@ class Chooser:
 
     @cached_property
     def _inside_race(self) -> InsideRace:
-        refit = None if self.trainer.fitted.audit is None else self._finely_fitted
+        refit = None if self.trainer.fitted.audit is None else self.normals.finely
         return InsideRace(self.bench, self.request, self.target, self._map, refit, self.policy)
 
     def _inside(self) -> list[Kernel]:
@@ -291,7 +300,7 @@ class Chooser:
             steps = burn_in(
                 found,
                 room=self._room,
-                times=policy.choice.burn_in_autocorrelation_times,
+                times=self._burn_in_times,
                 moves=policy.choice,
                 segments=policy.segments,
             )
@@ -353,35 +362,12 @@ class Chooser:
 
     # ---- maps that need no training ---------------------------------------------------------
 
-    def _finely_fitted(self, seconds: float, **sizes: int) -> Transport:
-        """A mixture of many normals for each model, from draws that are mostly distinct.
-
-        Arguments:
-            seconds: That a large population of each model may take in all, when it is first needed.
-            sizes: Components, and draws.
-        """
-        if self._crowds_wanted:
-            audit, policy = self.trainer.fitted.audit, self.policy.screening.climbs.crowd
-            assert audit is not None
-            self._crowds_wanted = False
-            self._crowds = self.trainer.pilot.crowds(audit.code, seconds, policy)
-        return self._fitted(**sizes)
-
-    def _fitted(self, **sizes: int) -> Transport:
-        """A mixture of normals for each model, from all draws so far."""
-        pool = self.trainer.draws()
-        for more in (self._crowds, self._later):
-            pool = pool if more is None else pool.joined(more)
-        extra = self.bench.seen()
-        pool = pool if extra is None else pool.joined(extra)
-        return gaussian_mixture(self.target.space, pool, self.generator, **sizes)
-
     def _offer_normals(self) -> None:
         """Jumps through fitted normals, fitted again to better draws while that helps."""
         normals = self.policy.normals
         for components in normals.quick_components:
             begun = clock.now()
-            fitted = self._fitted(components=components)
+            fitted = self.normals.fitted(components=components)
             quick = clock.now() - begun
             now = self._offer_better(fitted)
             if quick > normals.quick_share * self._room:
@@ -391,7 +377,7 @@ class Chooser:
         most = min(self._saving(best, hoped), self.policy.training.round_share * self._room)
         if normals.fine_price * quick < most:
             sizes = {"components": normals.fine_components, "draws": normals.fine_draws}
-            self._offer_better(self._fitted(**sizes))
+            self._offer_better(self.normals.fitted(**sizes))
 
     def _offer_better(self, normals: Transport) -> Segment:
         """Jumps through these normals if they are better than those before."""

@@ -12,6 +12,7 @@ from .. import clock
 from ..errors import BudgetError
 from ..pilot.few_calls import Proposal, adaptive_proposal, as_map
 from ..pilot.screening import Screening
+from ..result.report import PROPOSALS
 from ..target.exchangeable import components_of
 from ..target.target import Target
 from .knowledge import Knowledge
@@ -55,7 +56,7 @@ def propose(known: Knowledge, calls: int, seconds: float) -> tuple[Screening, ..
             deadline = begun + policy.share * seconds * (place + 1) / len(models)
             found = adaptive_proposal(target, codes[m], each, known.generator, policy, deadline)
             proposals[m], left = found, left - found.calls
-    known.spending.seconds["proposals"] = clock.now() - begun
+    known.spending.seconds[PROPOSALS] = clock.now() - begun
     poor = [m for m in models if m not in proposals or proposals[m].share < policy.poor_share]
     late = clock.now() - begun > policy.share * seconds
     if poor and not late and calls > 2 * policy.least_calls * len(models):

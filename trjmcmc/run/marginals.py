@@ -71,16 +71,17 @@ def offer_marginals(
         worth: What a segment is worth.
         seen: Points to fit to at first; those of the bench if omitted.
     """
-    last, target = 0.0, bench.target
+    target = bench.target
     for _ in range(policy.choice.fits_of_marginals):
         seen = bench.seen() if seen is None else seen
         best = max(bench.found.values(), key=worth)
         most = policy.choice.inside_share * request.ahead_of(best)
         if seen is None or policy.choice.marginal_price * target.dim > most:
             return
+        before, last = bench.moves.get(NAME), bench.found.get((NAME,))
         moves = marginal_moves(target, seen, bench.generator, policy.kernels)
         bench.forget_seen()
-        now, seen = offer(NAME, moves).efficiency, None
-        if now < last:
+        now, seen = offer(NAME, moves), None
+        if before is not None and last is not None and worth(now) < worth(last):
+            bench.withdraw(NAME, before, last)
             return
-        last = now

@@ -170,9 +170,10 @@ class ChoicePolicy(Checked):
             precise, from which fewer chains are better.
         inside_gain: Gain in efficiency for which further moves inside models are taken up.
         inside_share: Of the time that sampling would take, that they may be tried for.
+        inside_late_share: The same, once sampling is slower than they had promised.
+        second_thoughts: Times that a run is reconsidered.
         fits_of_marginals: Times that marginals of the coordinates are fitted.
         marginal_price: Seconds of such a fit, a coordinate.
-        inside_late_share: The same, once sampling is slower than they had promised.
         seconds_to_reconsider: Seconds of sampling to go, from which moves inside models are tried
             again then.
         forgotten_share: Of a run whose length is given, within which what is slowest is forgotten
@@ -196,9 +197,10 @@ class ChoicePolicy(Checked):
     long_runs: float = 2.0
     inside_gain: float = 1.2
     inside_share: float = 0.12
+    inside_late_share: float = 0.35
+    second_thoughts: int = 3
     fits_of_marginals: int = 4
     marginal_price: float = 0.02
-    inside_late_share: float = 0.35
     seconds_to_reconsider: float = 20.0
     forgotten_share: float = 0.3
     inside_steps: int = 160
@@ -336,7 +338,7 @@ class StoppingPolicy(Checked):
     """When precision is looked at, and when a run looks back.
 
     Attributes:
-        look_back_seconds: Seconds of sampling before which training is not reconsidered.
+        look_back_seconds: Seconds of sampling before which moves and training are not reconsidered.
         look_back_share: Of the time left, at which it is at the latest.
         look_back_growth: Factor on that time, after which it is looked at again.
         message_seconds: Seconds between messages of a progress bar.

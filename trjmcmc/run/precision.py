@@ -8,13 +8,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..errors import TRJError
+from ..errors import TargetError, TRJError
 from ..kernel.base import State
 from ..pilot.audit import Audit
 from ..promises import ROUNDING_ERROR
 from ..space.codes import distinct
 from ..target.resolution import EXAMINED, LEAST_DRAWS, resolution_doubts
 from ..target.target import Target
+from .knowledge import Knowledge
 from .request import Request
 
 EACH = 500  # draws of a pilot run that each model is examined by
@@ -42,23 +43,25 @@ class Numbers(NamedTuple):
     unresolved: str = ""
 
 
-def examined(target: Target, state: State, audit: Audit | None, request: Request) -> Numbers:
+def examined(known: Knowledge, state: State, request: Request) -> Numbers:
     """Look at the numbers of a run before it samples.
 
     Arguments:
-        target: The target.
+        known: What is known of the target.
         state: Chains after their warm-up.
-        audit: The pilot run, or None.
         request: What the user asks; whether float64 may take the place of float32.
 
     Raises:
         TooCoarse: It may, and should.
+        TargetError: It has, and does not do either.
     """
-    rounding, unresolved = "", ""
+    target, rounding, unresolved = known.target, "", ""
     if request.refines or target.dtype == torch.float64:
-        unresolved = coarse_numbers(target, state, audit)
+        unresolved = coarse_numbers(target, state, known.fitted.audit)
     if request.refines and unresolved:
         raise TooCoarse(unresolved)
+    if known.precision and unresolved:
+        raise TargetError(f"no numbers of this machine resolve the posterior. {unresolved}")
     if request.max_evaluations is None and target.limit == math.inf:
         rounding = rounding_of(target, state)
     if request.refines and rounding:
@@ -104,7 +107,7 @@ def rounding_of(target: Target, state: State) -> str:
     Large numbers that cancel inside a likelihood leave nothing in its size. In float32 log
     densities are computed in float64 too; in float64, or where that can't be, by how much they
     depart from a line over steps far smaller than the posterior. And in float64 a likelihood may
-    still return float32 numbers. Costs up to four evaluations of some draws of each model.
+    still return float32 numbers. Costs up to seven evaluations of some draws of each model.
 
     Arguments:
         target: The target.
@@ -123,7 +126,7 @@ def rounding_of(target: Target, state: State) -> str:
 def _lost(target: Target, code: Tensor, theta: Tensor) -> float:
     """Median rounding error of the log density at points of one model, nats; 0 if not known."""
     returned = target.returned(code[0], theta[:1])
-    if returned is None:
+    if returned is None or not returned.is_floating_point:  # what counts is exact
         return 0.0
     log_joint = target.log_joint(code, theta).double()
     if target.dtype == torch.float64:
@@ -141,13 +144,19 @@ def _lost(target: Target, code: Tensor, theta: Tensor) -> float:
 def _roughness(target: Target, code: Tensor, theta: Tensor, log_joint: Tensor) -> float:
     """Rounding error of a log density by its second differences, which are small if it is smooth.
 
-    Where it jumps, few draws are next to a jump.
+    Where it jumps, few draws are next to a jump. Curvature shrinks with the square of the step and
+    rounding does not: the least of several steps tells that.
     """
     if len(theta) < LEAST_DRAWS or not bool(target.space.active(code[:1]).any()):
         return 0.0
-    step = STEP * (theta.quantile(0.75, 0) - theta.quantile(0.25, 0))
-    each = [target.log_joint(code, theta + sign * step).double() for sign in (-1, 1)]
-    return _median((each[0] + each[1] - 2 * log_joint).abs()) / SECOND
+    spread, found = theta.quantile(0.75, 0) - theta.quantile(0.25, 0), []
+    for shorter in (1, 16, 256):
+        step = STEP / shorter * spread
+        each = [target.log_joint(code, theta + sign * step).double() for sign in (-1, 1)]
+        found.append(_median((each[0] + each[1] - 2 * log_joint).abs()) / SECOND)
+        if found[-1] <= ROUNDING_ERROR:
+            break
+    return min(found)
 
 
 def _median(error: Tensor) -> float:

@@ -79,6 +79,8 @@ class InsideRace:
         bench.found[names] = found = replace(found, step=self._pace(names))
         for candidate in self._candidates(names):
             before = bench.inside
+            if any(k.name == candidate.name for k in before):
+                continue
             coarser = [k for k in before if is_of_normals(k) and is_of_normals(candidate)]
             bench.go_inside([*(k for k in before if k not in coarser), candidate])
             pace = self._pace(names)
@@ -91,7 +93,8 @@ class InsideRace:
             for _ in range(learning):
                 bench.measure_named(names, found.steps, most_seconds)
             now = replace(bench.measure_named(names, found.steps, most_seconds), step=pace)
-            if policy.inside_gain * request.until_done(now) > request.until_done(found):
+            gains = policy.inside_gain * request.until_done(now) <= request.until_done(found)
+            if now.cut_short or not gains:
                 bench.go_inside(before)
             else:
                 found = now

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .. import clock
-from ..draws import Draws, Recorder
+from ..draws import Draws, Pool, Recorder
 from ..errors import InterruptedWarning, TRJError, warn_user
 from ..estimate.mean import MANY_CHAINS
 from ..estimate.routes import MIRRORED
@@ -118,40 +118,47 @@ class Runner:
                 break
             choice = self._reopen(parts)
         assert self.state is not None
-        self.numbers = examined(self.target, self.state, known.fitted.audit, request)
+        self.numbers = examined(known, self.state, request)
         self._record_until_done(choice)
         self.stage = "the summing up"
         assert self.chain is not None
         self.missed = self.stop.missed(self.chain.draws)
 
     def _record_until_done(self, choice: Choice | None) -> None:
-        """Sample; begin anew where chains meet lost parts, or training would be sooner."""
-        request, known = self.request, self.known
-        if choice is not None and (choice.trainable or known.fitted.audit is not None):
-            self.stop.look_back(choice.hoped_seconds, request.error)
-        for again in range(self.policy.screening.late_reopenings + 1):
-            self._may_stop = again < self.policy.screening.late_reopenings
+        """Sample; begin anew where lost parts are met, or other moves would be sooner."""
+        reopenings = self.policy.screening.late_reopenings
+        while True:
+            self._may_stop = reopenings > 0
+            if choice is not None and (choice.trainable or self.known.fitted.audit is not None):
+                self.stop.look_back(choice.hoped_seconds, self.request.error)
             found = self._record()
-            if found is Verdict.RETHINK and not self._parts:
-                self._reconsider()
-                found = self._record()
             assert self.chain is not None
-            if found is not Verdict.RETHINK and self._may_stop and self._may_reopen():
-                self._parts = self.discovery.among(self.chain.draws)
-            if not self._parts or not self._may_stop:
-                break
-            self._reopen(self._parts)
+            if self.chain.stopped not in {"draws", "enough"}:
+                return
+            if found is Verdict.RETHINK and not self._parts:
+                choice = self._reconsider()
+                continue
+            if found is not Verdict.RETHINK:
+                parts = self.discovery.among(self._later(self.chain.draws))
+                self._parts = parts if self._may_stop and self._may_reopen() else []
+            if not self._parts:
+                return
+            choice, reopenings = self._reopen(self._parts), reopenings - 1
             self._parts = []
 
-    def _reconsider(self) -> None:
+    def _later(self, draws: Draws) -> Pool:
+        """Later draws of the chains, to learn from."""
+        return draws.second_half(self.policy.training.taught_draws, self.target.device)
+
+    def _reconsider(self) -> Choice:
         """Change moves, or train, once sampling has been slower than was hoped."""
         assert self.chain is not None and self.chooser is not None
         self.stage, self.state = "the choice of other moves", self.chain.state
-        most, device = self.policy.training.taught_draws, self.target.device
-        later = self.chain.draws.second_half(most, device)
+        later = self._later(self.chain.draws)
         choice = self.chooser.after_all(self.state, later, self.stop.seconds_to_go)
         self._warm_up_chosen(choice, None)
         self.stop.reset()
+        return choice
 
     def _propose(self, left: Callable[[], int | None]) -> bool:
         """Find proposals by importance sampling; whether they are good enough."""
@@ -164,6 +171,7 @@ class Runner:
     def _reopen(self, parts: list[Part]) -> Choice:
         """Take up parts that were lost, and choose anew."""
         self.known.trainer.take_up(parts)
+        self.discovery.taken_up()
         choice = self._choose()
         self.stop.reset()
         return choice
@@ -210,9 +218,8 @@ class Runner:
         self.stage = "the search for starts"
         begun = clock.now()
         if counts:
-            state, ancestor = self._prior_draws(
-                max(request.chains, policy.chains.least_of_components)
-            )
+            least = max(request.chains, policy.chains.least_of_components)
+            state, ancestor = prior_draws(self.target, least, self.generator, policy.starts)
             request = replace(request, most_chains=request.chains)
         else:
             code = starting_models(known, max(request.chains, policy.chains.of_given_draws))
@@ -336,9 +343,6 @@ class Runner:
             candidates = max(1, min(candidates, some // len(code)))
         return starting_state(self.target, through, code, self.generator, carried, candidates)
 
-    def _prior_draws(self, chains: int) -> tuple[State, Tensor]:
-        return prior_draws(self.target, chains, self.generator, self.policy.starts)
-
     # ---- sampling ---------------------------------------------------------------------------
 
     def _record(self) -> Verdict:
@@ -380,9 +384,6 @@ class Runner:
                 if further or found is Verdict.RETHINK:
                     found = self._second_thoughts(recorder, further)
                     bar.unpause()  # something else took its time meanwhile
-                if found is Verdict.RETHINK:
-                    why = "for a part that was met" if self._parts else "for better moves"
-                    bar.set_description(f"sample, set aside {why}")
                 verdict = found
                 return bool(verdict)
 
@@ -412,9 +413,10 @@ class Runner:
             recorder: The draws so far.
             further: Look for lost modes only.
         """
-        look, so_far = self.discovery, recorder.so_far()
-        parts = look.meanwhile(so_far) if further else look.among(so_far)
-        self._parts = parts if self._may_reopen() else []
+        look, later = self.discovery, self._later(recorder.so_far())
+        left = self.stop.deadline - clock.now()
+        parts = look.meanwhile(later, left) if further else look.among(later)
+        self._parts = parts if self._may_stop and self._may_reopen() else []
         chooser = None if further else self.chooser
         soon = chooser is not None and chooser.has_ideas(self.stop.seconds_to_go)
         return Verdict.RETHINK if self._parts or soon else self.stop.so_far()
@@ -468,8 +470,9 @@ class Runner:
     def _first_state(self) -> tuple[State, Tensor]:
         """Where chains start if the user has no patience."""
         if self.chooser is None:
-            found = hurried_state(self.known, self.request.chains)
-            return self._prior_draws(self.request.chains) if found is None else found
+            chains, starts = self.request.chains, self.policy.starts
+            found = hurried_state(self.known, chains)
+            return found or prior_draws(self.target, chains, self.generator, starts)
         bench, few = self.chooser.bench, slice(self.request.chains)
         state = start(self.target, bench.state.code[few], bench.state.theta[few])
         return state, bench.ancestor[few]

@@ -10,10 +10,11 @@ from functools import cache
 import torch
 
 from .. import clock
-from ..draws import Draws, Pool
+from ..draws import Pool
 from ..errors import TRJError
 from ..pilot.parts import Part
 from ..pilot.screening import BY_CHAINS, Screening, missed, screen, theta_of_none
+from ..pilot.survey import PilotRuns
 from ..transport.base import Transport
 from ..transport.normals import gaussian_mixture
 from .knowledge import Knowledge
@@ -37,6 +38,10 @@ class Discovery:
         self.known, self.request, self._seed = known, request, seed
         self.said: tuple[Screening, ...] = ()
         self._due = math.inf
+
+    def taken_up(self) -> None:
+        """Take note that the parts that were lost are known from now on."""
+        self.said = tuple(s.settled() for s in self.said if s.by != BY_CHAINS)
 
     def take_up(self, said: tuple[Screening, ...]) -> None:
         """Keep what something else has to say of modes that may be lost."""
@@ -62,20 +67,21 @@ class Discovery:
         """Whether that share has come together."""
         return clock.now() > self._due
 
-    def meanwhile(self, passed: Draws) -> list[Part]:
+    def meanwhile(self, passed: Pool, left: float) -> list[Part]:
         """Look further while chains run; the parts that matter.
 
         Arguments:
-            passed: Draws of the chains so far, on the CPU.
+            passed: Points that the chains have passed.
+            left: Seconds of sampling that are left: no look begins where these are few.
         """
-        known = self.known
-        most, device = known.policy.training.taught_draws, known.target.device
-        seen = passed.second_half(most, device)
-        parts = self._look(min(self._spell, self.request.left()), seen) or self.among(passed)
-        self.sampling_begins()
+        begun, spell = clock.now(), self._spell
+        parts = self._look(spell, passed) if left > 2 * spell else []
+        parts = parts or self.among(passed)
+        spent = max(clock.now() - begun, spell)
+        self._due = clock.now() + spent / self.known.policy.screening.background_share
         return parts
 
-    def among(self, passed: Draws | Pool) -> list[Part]:
+    def among(self, passed: Pool) -> list[Part]:
         """What chains have met and the map does not know; the parts that matter."""
         found = late_finds(self.known, passed, self._next_seed())
         known_before = tuple(s for s in self.said if s.by != BY_CHAINS)
@@ -89,10 +95,11 @@ class Discovery:
 
     def _look(self, seconds: float, seen: Pool | None) -> list[Part]:
         found = screen_models(self.known, seconds, seen, self._next_seed())
-        before = {s.model: s for s in self.said}
+        before = {s.model: s for s in self.said if s.by != BY_CHAINS}
         now = {said.model: said for said, _ in found}
         merged = {m: s.after(before[m]) if m in before else s for m, s in now.items()}
-        self.said = tuple((before | merged).values())
+        by_chains = tuple(s for s in self.said if s.by == BY_CHAINS)
+        self.said = (*(before | merged).values(), *by_chains)
         return [part for said, part in found if said.lost and part is not None]
 
     def _next_seed(self) -> int:
@@ -124,9 +131,9 @@ def screen_models(
         return ()
     begun = clock.now()
     end = begun + seconds
-    price = known.trainer.pilot.price(codes)
-    most = policy.most_draws if target.differentiable else policy.most_without_gradients
     generator = torch.Generator(target.device).manual_seed(seed)
+    price = PilotRuns(target, generator).price(codes)
+    most = policy.most_draws if target.differentiable else policy.most_without_gradients
     maps: list[Callable[[], Transport]] = [lambda: known.map]
     if seen is not None:
         maps.append(cache(lambda: gaussian_mixture(space, seen, generator)))
@@ -152,7 +159,7 @@ def screen_models(
                     log_evidence,
                     maps,
                     mine,
-                    most,
+                    affordable,
                     generator,
                     now + (1 - policy.crowd_share) * share,
                     policy.crowd_share * share,
@@ -165,20 +172,20 @@ def screen_models(
 
 
 def late_finds(
-    known: Knowledge, passed: Draws | Pool, seed: int
+    known: Knowledge, passed: Pool, seed: int
 ) -> tuple[tuple[Screening, Part | None], ...]:
     """What chains have met, and what that says of the map of each model that was weighed.
 
     Arguments:
         known: What is known of the target.
-        passed: Draws of the chains.
+        passed: Points that the chains have passed.
         seed: Of a source of randomness of its own.
     """
     target, policy = known.target, known.policy.screening
     if not known.fitted.few or not math.isinf(known.spending.account.limit):
         return ()
     generator = torch.Generator(target.device).manual_seed(seed)
-    code, theta = passed.code.flatten(0, -2), passed.theta.flatten(0, -2)
+    code, theta = passed.code, passed.theta
     found = []
     for label, mass in known.weighing().log_mass.items():
         model = target.space.code_of(label).to(code.device)
