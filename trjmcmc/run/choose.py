@@ -153,7 +153,7 @@ class Chooser:
         best = self._leader()
         with self._with_bar():
             if self._moves_may_change(seconds):
-                if marginals_fit(self.target) and self.trainer.fitted.audit is None:
+                if self._has_marginals:
                     self._offer_marginals(seen)
                     best = self._leader()
                 self._race_inside(best, self.policy.choice.inside_late_share)
@@ -170,7 +170,18 @@ class Chooser:
         return self._moves_may_change(seconds) or self._training_may_pay(seconds)
 
     def _moves_may_change(self, seconds: float) -> bool:
-        return bool(self.request.until) and seconds > self.policy.choice.seconds_to_reconsider
+        """Whether some were left out, and the chosen ones take far longer than they promised."""
+        policy, found = self.policy.choice, self.chosen
+        first = not self._reconsidered and self._has_marginals
+        if found is None or not (first or self._inside_race.left_out):
+            return False
+        promised = policy.broken_promise * self.request.until_done(found)
+        too_long = min(promised, policy.most_of_the_time_left * self.request.left())
+        return seconds > max(policy.seconds_to_reconsider, too_long)
+
+    @property
+    def _has_marginals(self) -> bool:
+        return marginals_fit(self.target) and self.trainer.fitted.audit is None
 
     def _training_may_pay(self, seconds: float) -> bool:
         return self.trainable and seconds > self.training_price()
@@ -210,7 +221,7 @@ class Chooser:
                 self._offer("informed", informed_moves(self.target, self.policy.kernels))
             if laplace_fits(self.target, self.policy.maps):
                 self._offer_laplace()
-            if marginals_fit(self.target):
+            if self._has_marginals:
                 self._offer_marginals()
         if self.ready:
             self._offer("jump", self._jump())
@@ -234,7 +245,7 @@ class Chooser:
         best = self._race()
         return self._chosen(best if self.ready else self._train(best))
 
-    def _race_inside(self, best: Names, share: float | None = None) -> None:
+    def _race_inside(self, best: Names, share: float = 0.0) -> None:
         """Try further moves inside models that follow these between them."""
         self._inside_race.run(best, *self._first(), share)
 

@@ -174,6 +174,9 @@ class ChoicePolicy(Checked):
         second_thoughts: Times that a run is reconsidered.
         fits_of_marginals: Times that marginals of the coordinates are fitted.
         marginal_price: Seconds of such a fit, a coordinate.
+        broken_promise: Seconds of sampling to go, over those that the moves had promised for all of
+            it, from which others are tried.
+        most_of_the_time_left: Share of the time left that sampling may take for none to be tried.
         seconds_to_reconsider: Seconds of sampling to go, from which moves inside models are tried
             again then.
         forgotten_share: Of a run whose length is given, within which what is slowest is forgotten
@@ -201,6 +204,8 @@ class ChoicePolicy(Checked):
     second_thoughts: int = 3
     fits_of_marginals: int = 4
     marginal_price: float = 0.02
+    broken_promise: float = 1.5
+    most_of_the_time_left: float = 0.9
     seconds_to_reconsider: float = 20.0
     forgotten_share: float = 0.3
     inside_steps: int = 160

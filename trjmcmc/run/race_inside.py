@@ -42,6 +42,9 @@ class InsideRace:
         refit: Gives one of so many components, fitted to so many draws of each model; first of
             all it may take so many seconds for these draws. None where there are none.
         policy: The policy.
+
+    Attributes:
+        left_out: Whether moves that might have paid were left out for want of time.
     """
 
     def __init__(
@@ -56,21 +59,23 @@ class InsideRace:
         self.bench, self.request, self.target = bench, request, target
         self.normals, self.refit, self.policy = normals, refit, policy
         self._begun, self._share, self._finest = clock.now(), 0.0, 0
+        self.left_out = False
 
-    def run(
-        self, names: Names, steps: int, most_seconds: float, share: float | None = None
-    ) -> None:
+    def run(self, names: Names, steps: int, most_seconds: float, least_share: float = 0.0) -> None:
         """Try every further move while what it may save is worth it.
 
         Arguments:
             names: The moves between models that they follow.
             steps: Of a first segment.
             most_seconds: That a segment may take.
-            share: Of the time ahead, that all of it may take.
+            least_share: Of the time ahead, that all of it may take; more where that is too short
+                for what is wanted.
         """
         bench, request, policy = self.bench, self.request, self.policy.choice
-        self._begun, self._share = clock.now(), policy.inside_share if share is None else share
-        first = bench.found[names]
+        first, self.left_out = bench.found[names], False
+        late = bool(request.until) and request.until_done(first) > request.left()
+        share = policy.inside_late_share if late else policy.inside_share
+        self._begun, self._share = clock.now(), max(share, least_share)
         soon = request.until_done(first) < policy.forgotten_share * request.ahead_of(first)
         if not request.until and soon:
             return
@@ -89,6 +94,7 @@ class InsideRace:
             hopeless = policy.inside_gain * request.times * pace > request.until_done(found)
             if hopeless or cost > self._left(found):
                 bench.go_inside(before)
+                self.left_out |= not hopeless
                 continue
             for _ in range(learning):
                 bench.measure_named(names, found.steps, most_seconds)
@@ -145,6 +151,7 @@ class InsideRace:
                 draws = fine.draws_a_component * k
                 left = self._left(self.bench.found[names])
                 if fine.seconds_a_number * k * draws * target.dim > left:
+                    self.left_out = True
                     break
                 assert self.refit is not None
                 refit = self.refit(fine.crowd_share * left, components=k, draws=draws)
