@@ -73,7 +73,8 @@ class InsideRace:
         """
         bench, request, policy = self.bench, self.request, self.policy.choice
         first, self.left_out = bench.found[names], False
-        late = bool(request.until) and request.until_done(first) > request.left()
+        forgotten = request.times * first.memory * first.step  # seconds
+        late = bool(request.until) and forgotten > request.left()
         share = policy.inside_late_share if late else policy.inside_share
         self._begun, self._share = clock.now(), max(share, least_share)
         soon = request.until_done(first) < policy.forgotten_share * request.ahead_of(first)
