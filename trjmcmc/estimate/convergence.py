@@ -107,6 +107,8 @@ def effective_draws(
 ) -> tuple[Array, Array]:
     """Effective draws of the bulk and of the tails of quantities, two arrays of shape (Q,).
 
+    Of a quantity that exists in some draws alone, effective draws in which it does.
+
     Arguments:
         x: Quantities, shape (chain, draw, Q).
         inside: Draws at which they exist, shape (chain, draw).
@@ -127,7 +129,8 @@ def effective_draws(
         bulk[q] = mean_error(scores[..., q], ancestor)[1]
         low, high = (mean_error(b, ancestor)[1] for b in beyond)
         tail[q] = np.fmin(low, high)
-    return bulk, tail
+    share = inside.mean()  # elsewhere the series is known without any draw
+    return share * bulk, share * tail
 
 
 def families(ancestor: NDArray[np.integer] | None, chains: int) -> NDArray[np.intp]:

@@ -117,6 +117,8 @@ def _few_calls(report: RunReport) -> Iterator[Alarm]:
 
 
 def _length(report: RunReport, draws: int) -> Iterator[Alarm]:
+    if report.interrupted:  # which has been said
+        return
     if report.out_of_time and draws < SHORT_CHAIN:
         yield (
             f"max_seconds left time for {draws} draws a chain after pilot, fit and warm-up "

@@ -407,7 +407,10 @@ class Result:
             TRJError: There was no audit.
         """
         if self.report.audit is None:
-            raise TRJError("audit: there was none; TRJSampler.fit makes one for up to 64 models")
+            raise TRJError(
+                "audit: there was none; runs of up to 64 models make one, unless fit=False or "
+                "max_evaluations are few; see convergence() and report.screening instead"
+            )
         return self.report.audited()
 
     def bayes_factor(

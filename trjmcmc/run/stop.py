@@ -10,7 +10,7 @@ from .. import clock
 from ..draws import Draws, Recorder
 from ..errors import ConfigurationError
 from ..estimate.precision import FORGOTTEN, LEAST_DRAWS, Progress, progress_of
-from ..promises import MODELS_ONE_BY_ONE
+from ..promises import MODELS_ONE_BY_ONE, RHAT_FLAGGED
 from ..result.convergence import worst_rhat
 from ..space.base import Space
 from .policy import StoppingPolicy
@@ -223,7 +223,7 @@ class Stop:
         words = self._in_words(now)
         if times < FORGOTTEN:
             words += f", {times:.1f} of {FORGOTTEN:.0f} autocorrelation times"
-        if math.isfinite(length):
+        if math.isfinite(length) and not self._rhat > RHAT_FLAGGED:  # else it is too early to tell
             more = (length - 1) * (clock.now() - self._begun)
             words += f"; some {_round_up(more)} s more of sampling would do"
         return words
@@ -235,7 +235,7 @@ class Stop:
             return
         self._said = time
         left = self.deadline - time
-        if math.isfinite(self._length_to_go):
+        if math.isfinite(self._length_to_go) and not self._rhat > RHAT_FLAGGED:
             left = min(left, (time - self._begun) * (self._length_to_go - 1))
         words = [] if now is None else [self._in_words(now)]
         if math.isfinite(left):
