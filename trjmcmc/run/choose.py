@@ -149,7 +149,6 @@ class Chooser:
         few = slice(self.request.chains)  # efficiencies are of as many
         self.bench.move_to(State(state.code[few], state.theta[few], state.log_joint[few]))
         first, self.normals.later = self.policy.training.first_round_steps, seen
-        self._reconsidered += 1
         best = self._leader()
         with self._with_bar():
             if self._moves_may_change(seconds):
@@ -161,6 +160,7 @@ class Chooser:
             if self._training_may_pay(seconds):
                 self._round(first, seen)
                 best = self._train(self._race(), 2 * first)
+        self._reconsidered += 1
         return self._chosen(best)
 
     def has_ideas(self, seconds: float) -> bool:

@@ -13,7 +13,7 @@ from .. import clock
 from ..draws import Pool
 from ..errors import TRJError
 from ..pilot.parts import Part
-from ..pilot.screening import BY_CHAINS, Screening, missed, screen, theta_of_none
+from ..pilot.screening import BY_CHAINS, CHUNK, Screening, missed, screen, theta_of_none
 from ..pilot.survey import PilotRuns
 from ..transport.base import Transport
 from ..transport.normals import gaussian_mixture
@@ -146,8 +146,9 @@ def screen_models(
         now = clock.now()
         share = (end - now) / (len(weighed) - place)
         affordable = int(min(most, share / (policy.evaluations_a_draw * max(price, 1e-12))))
-        if affordable < policy.least_draws:  # the deadline of each model ends its climbs
+        if affordable < policy.least_draws:
             break
+        n = most if affordable > CHUNK else affordable  # of many batches the deadline ends them
         height = max(log_mass[label].value, audited.get(label, -math.inf))
         log_evidence = height - float(space.log_prior(code[None])[0])
         with suppress(TRJError):  # the likelihood fails out there
@@ -159,7 +160,7 @@ def screen_models(
                     log_evidence,
                     maps,
                     mine,
-                    affordable,
+                    n,
                     generator,
                     now + (1 - policy.crowd_share) * share,
                     policy.crowd_share * share,
