@@ -68,7 +68,7 @@ def test_a_precision_that_was_stated_is_kept(stated):
     dtype = torch.float32 if stated == "sampler" else None
     sampler = trj.TRJSampler(target, seed=1, dtype=dtype)
     with pytest.warns(PrecisionWarning, match="use dtype=torch.float64"):
-        result = sampler.run(draws=100, chains=64, progress=False)
+        result = sampler.run(draws=400, chains=64, progress=False)
     assert result.raw.theta.dtype == torch.float32 and result.report.precision == ""
 
 

@@ -219,6 +219,7 @@ class ScreeningPolicy(Checked):
             these, and summits are counted.
         draws_a_census: Prior draws for each of these at least.
         told_apart: Summits that the count tells apart.
+        most_parts: Summits about which parts are weighed, at most.
         walkers: Chains that walk about a summit: their spread is its extent.
         walker_steps: Steps of each.
         recorded_steps: The last of them, whose points are kept.
@@ -250,6 +251,7 @@ class ScreeningPolicy(Checked):
     census: int = 1024
     draws_a_census: int = 8
     told_apart: int = 32
+    most_parts: int = 8
     walkers: int = 256
     walker_steps: int = 80
     recorded_steps: int = 30

@@ -23,7 +23,9 @@ Maps = Sequence[Callable[[], Transport]]
 
 CHUNK = 8192  # draws evaluated at once
 
-LOST_SHARE = 0.05  # of the known mass, from which a part that no map knows is reported as lost
+LOST_SHARE = 0.005  # of the known mass, from which a part that no map knows counts as lost
+
+LEAST_SHARE = 5e-4  # the same, from which a further part is weighed beside those that are larger
 
 LEAST_SCALE = 1e-6  # of a coordinate
 
@@ -124,13 +126,13 @@ def screen(
     deadline: float = math.inf,
     crowd_seconds: float = 0.0,
     policy: ScreeningPolicy = ScreeningPolicy(),
-) -> tuple[Screening, Part | None]:
+) -> tuple[Screening, list[Part]]:
     """Look for posterior mass that maps have lost, from prior draws.
 
     Narrow modes that tempering loses between its temperatures lie high. Of many prior draws a few
     land there, or lie on its slopes, so that a few steps uphill lead there: what lies about the
     highest point that no map knows is then weighed by importance sampling, and is lost if the
-    run's chains have not been there either.
+    run's chains have not been there either; then what lies about the next.
 
     Arguments:
         target: The target.
@@ -147,7 +149,7 @@ def screen(
         policy: How far draws climb, and how summits are weighed.
 
     Returns:
-        What was met, and the part that was lost.
+        What was met, and the parts that were lost.
     """
     (label,) = target.space.label(code[None])
     level = log_evidence + float(target.space.log_prior(code[None])[0])
@@ -176,15 +178,22 @@ def screen(
     price = max(clock.now() - begun, 1e-9) / CHUNK
     candidates = torch.cat([candidates, search.crowd_points(crowd_seconds, price, scale)])
     lost = search.lost(candidates)
+    said = Screening(label, drawn, 0, 0.0, climbs=bool(high), **counted._asdict())
     if not bool(lost.any()):
-        return Screening(label, drawn, 0, 0.0, climbs=bool(high), **counted._asdict()), None
+        return said, []
     height = target.log_joint(code.expand(len(candidates), -1), candidates)
-    summit = candidates[torch.where(lost, height, -math.inf).argmax()]
-    part = search.part_about(summit, scale, seen)
-    share = 0.0 if part is None else math.exp(min(part.log_mass - level, LARGEST))
-    met, where = int(lost.sum()), search.words(summit)
-    said = Screening(label, drawn, met, share, where, climbs=bool(high), **counted._asdict())
-    return said, part
+    left, parts, words = lost.clone(), list[Part](), ""
+    while bool(left.any()) and len(parts) < policy.most_parts:
+        summit = candidates[torch.where(left, height, -math.inf).argmax()]
+        words = words or search.words(summit)
+        part = search.part_about(summit, scale, seen, parts)
+        mass = -math.inf if part is None else part.log_mass - level
+        if part is None or (parts and mass < math.log(LEAST_SHARE)):  # crumbs of those before
+            break
+        parts.append(part)
+        left &= ~part.place.holds(candidates)
+    share = sum(math.exp(min(part.log_mass - level, LARGEST)) for part in parts)
+    return replace(said, met=int(lost.sum()), share=share, place=words), parts
 
 
 @torch.no_grad()
@@ -394,10 +403,12 @@ class _Search:
                 kept.append(theta)
         return torch.cat(kept)
 
-    def part_about(self, summit: Tensor, scale: Tensor, seen: Tensor) -> Part | None:
+    def part_about(
+        self, summit: Tensor, scale: Tensor, seen: Tensor, others: Sequence[Part] = ()
+    ) -> Part | None:
         """The part about a summit that no map knows; None where chains know it.
 
-        Draws of a normal as wide as the summit weigh it.
+        Draws of a normal as wide as the summit weigh it; not those that lie in other parts.
         """
         policy, target = self.policy, self.target
         used = target.space.active(self.code[None])[0]
@@ -414,7 +425,10 @@ class _Search:
         theta = torch.zeros(n, target.dim, dtype=summit.dtype, device=summit.device)
         theta[:, used] = (centre + z @ factor.mT).to(summit.dtype)
         log_joint = target.log_joint(self.codes(n), theta)
-        part = weighed(self.code, theta, log_joint, log_near, self.lost(theta), place)
+        counts = self.lost(theta)
+        for other in others:
+            counts &= ~other.place.holds(theta)
+        part = weighed(self.code, theta, log_joint, log_near, counts, place)
         if part is None:
             return None
         share = math.exp(min(part.log_mass - self.level, LARGEST))

@@ -148,7 +148,8 @@ class Chooser:
         """
         few = slice(self.request.chains)  # efficiencies are of as many
         self.bench.move_to(State(state.code[few], state.theta[few], state.log_joint[few]))
-        first, self.normals.later = self.policy.training.first_round_steps, seen
+        first = self.policy.training.first_round_steps
+        self.normals.learn(seen)
         best = self._leader()
         with self._with_bar():
             if self._moves_may_change(seconds):

@@ -17,16 +17,17 @@ class FittedNormals:
         trainer: Has the pilot run.
         bench: Chains, and what they have passed.
         policy: The policy.
-
-    Attributes:
-        later: Draws of the run, once it was reconsidered.
     """
 
     def __init__(self, trainer: Trainer, bench: Bench, policy: Policy) -> None:
         self.trainer, self.bench, self.policy = trainer, bench, policy
-        self.later: Pool | None = None
+        self._later: Pool | None = None  # draws of a run that is reconsidered
         self._crowds: Pool | None = None
         self._wanted = True  # the crowds, which have not been needed so far
+
+    def learn(self, later: Pool) -> None:
+        """Fit to draws of the run too, from now on."""
+        self._later = later
 
     def fitted(self, **sizes: int) -> Transport:
         """From all draws so far.
@@ -35,7 +36,7 @@ class FittedNormals:
             sizes: Components, and draws.
         """
         pool = self.trainer.draws()
-        for more in (self.bench.seen(), self._crowds, self.later):
+        for more in (self.bench.seen(), self._crowds, self._later):
             pool = pool if more is None else pool.joined(more)
         return gaussian_mixture(self.trainer.target.space, pool, self.trainer.generator, **sizes)
 

@@ -86,7 +86,7 @@ class Discovery:
         found = late_finds(self.known, passed, self._next_seed())
         known_before = tuple(s for s in self.said if s.by != BY_CHAINS)
         self.said = known_before + tuple(said for said, _ in found if said.lost)
-        return [part for said, part in found if said.lost and part is not None]
+        return [part for said, parts in found if said.lost for part in parts]
 
     @property
     def _spell(self) -> float:
@@ -100,7 +100,7 @@ class Discovery:
         merged = {m: s.after(before[m]) if m in before else s for m, s in now.items()}
         by_chains = tuple(s for s in self.said if s.by == BY_CHAINS)
         self.said = (*(before | merged).values(), *by_chains)
-        return [part for said, part in found if said.lost and part is not None]
+        return [part for said, parts in found if said.lost for part in parts]
 
     def _next_seed(self) -> int:
         self._seed += 1
@@ -109,7 +109,7 @@ class Discovery:
 
 def screen_models(
     known: Knowledge, seconds: float, seen: Pool | None, seed: int
-) -> tuple[tuple[Screening, Part | None], ...]:
+) -> tuple[tuple[Screening, list[Part]], ...]:
     """What prior draws say of each model that was weighed, and the parts that were lost.
 
     Arguments:
@@ -141,7 +141,7 @@ def screen_models(
     audit, audited = fitted.audit, {}
     if audit is not None:  # a poor map may have next to nothing of an evidence
         audited = dict(zip(space.label(audit.code), audit.log_mass.tolist(), strict=True))
-    found = []
+    found: list[tuple[Screening, list[Part]]] = []
     for place, (code, label) in enumerate(weighed):
         now = clock.now()
         share = (end - now) / (len(weighed) - place)
@@ -174,7 +174,7 @@ def screen_models(
 
 def late_finds(
     known: Knowledge, passed: Pool, seed: int
-) -> tuple[tuple[Screening, Part | None], ...]:
+) -> tuple[tuple[Screening, list[Part]], ...]:
     """What chains have met, and what that says of the map of each model that was weighed.
 
     Arguments:
@@ -187,7 +187,7 @@ def late_finds(
         return ()
     generator = torch.Generator(target.device).manual_seed(seed)
     code, theta = passed.code, passed.theta
-    found = []
+    found: list[tuple[Screening, list[Part]]] = []
     for label, mass in known.weighing().log_mass.items():
         model = target.space.code_of(label).to(code.device)
         mine = theta[(code == model).all(-1)]
@@ -207,7 +207,7 @@ def late_finds(
                 policy.climbs,
             )
             if said.share * probability >= policy.late_share:
-                found.append((said, part))
+                found.append((said, [] if part is None else [part]))
     return tuple(found)
 
 
