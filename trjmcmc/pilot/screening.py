@@ -25,6 +25,10 @@ CHUNK = 8192  # draws evaluated at once
 
 LOST_SHARE = 0.005  # of the known mass, from which a part that no map knows counts as lost
 
+FEW_SEEN_SHARE = 0.05  # the same where chains have passed few points
+
+SEEN_IN_A_PART = 5  # points of the chains that would be there: fewer may all be elsewhere by chance
+
 LEAST_SHARE = 5e-4  # the same, from which a further part is weighed beside those that are larger
 
 LEAST_SCALE = 1e-6  # of a coordinate
@@ -193,6 +197,8 @@ def screen(
         parts.append(part)
         left &= ~part.place.holds(candidates)
     share = sum(math.exp(min(part.log_mass - level, LARGEST)) for part in parts)
+    if share < min(FEW_SEEN_SHARE, SEEN_IN_A_PART / max(len(seen), 1)):  # missed by chance
+        return said, []
     return replace(said, met=int(lost.sum()), share=share, place=words), parts
 
 
