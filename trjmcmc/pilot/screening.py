@@ -161,6 +161,7 @@ def screen(
     likely: list[tuple[Tensor, Tensor]] = []
     high: list[tuple[Tensor, Tensor]] = []
     summits, counted, drawn = theta_of_none(target), Census(), 0
+    begun = clock.now()
     while drawn < n and not (drawn and clock.now() > deadline):
         size = min(CHUNK, n - drawn)
         drawn += size
@@ -168,10 +169,10 @@ def screen(
         likely.append(search.best(theta, log_likelihood))
         scale = theta[usable].std(0).nan_to_num(1.0).clamp(min=LEAST_SCALE)
         if target.differentiable and target.space.active(code[None]).any():
-            if not high:
+            high.append(search.highest(_drawn_in(theta, usable, generator), scale))
+            if len(high) == 1 and 2 * clock.now() - begun < deadline:
                 some = theta[usable][: min(policy.census, n // policy.draws_a_census)]
                 summits, counted = search.counted(some, scale, deadline)
-            high.append(search.highest(_drawn_in(theta, usable, generator), scale))
     theta = search.best_of(likely)
     candidates = theta
     if high:
@@ -289,7 +290,7 @@ class _Search:
             scale: Standard deviations of prior draws, shape (D,).
         """
         policy = self.policy.crowd
-        n, found = affordable(seconds, price, policy), None
+        n, found, end = affordable(seconds, price, policy), None, clock.now() + seconds
         if n and bool(self.target.space.active(self.code[None]).any()):
             found = crowd(
                 self.target,
@@ -301,13 +302,13 @@ class _Search:
             )
         if found is None:
             return theta_of_none(self.target)
-        end = found.theta[:: -(-len(found.theta) // policy.looked_at)]
-        if not self.target.differentiable:
-            return end
+        last = found.theta[:: -(-len(found.theta) // policy.looked_at)]
+        if not self.target.differentiable or clock.now() > end:
+            return last
         climbed, _ = self.climbed(
             found.hotter, scale, self.policy.summit_steps, self.policy.lengths
         )
-        return torch.cat([end, climbed])
+        return torch.cat([last, climbed])
 
     def counted(self, theta: Tensor, scale: Tensor, deadline: float) -> tuple[Tensor, Census]:
         """Ends of the climbs of some points, however low they lie, and the summits they are of.
