@@ -165,7 +165,7 @@ class Runner:
         self.stage, calls = "the search for proposals", left()
         assert calls is not None
         found = propose(self.known, calls, self.request.left())
-        self.discovery.take_up(found or ())
+        self.discovery.note(found or ())
         return found is not None
 
     def _reopen(self, parts: list[Part]) -> Choice:

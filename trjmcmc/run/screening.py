@@ -43,7 +43,7 @@ class Discovery:
         """Take note that the parts that were lost are known from now on."""
         self.said = tuple(s.settled() for s in self.said if s.by != BY_CHAINS)
 
-    def take_up(self, said: tuple[Screening, ...]) -> None:
+    def note(self, said: tuple[Screening, ...]) -> None:
         """Keep what something else has to say of modes that may be lost."""
         self.said = said
 
