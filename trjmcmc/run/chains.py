@@ -38,11 +38,12 @@ def chains_for(
         all_time: Whether the run goes on until its time is up.
     """
     found, chains, left = choice.segment, len(state.code), request.left()
+    fewest = min(request.fewest_chains, policy.chains.fewest_sampling)
     if found is None:
         return chains
     more = may_have_more_chains(found, policy.chains, policy.segments)
     more = more and 2 * chains <= request.most_chains
-    if not more and chains < 2 * request.fewest_chains:
+    if not more and chains < 2 * fewest:
         return chains
     ahead = left if all_time else min(left, request.precise(found))
 
@@ -53,7 +54,7 @@ def chains_for(
     wanted = chains * ahead / step  # steps of chains
     ends = {chains: step * steps(chains)}  # by number, seconds until the end
     few = state
-    while (n := len(few.code) // 2) >= request.fewest_chains:
+    while (n := len(few.code) // 2) >= fewest:
         few = first_of(few, n)
         ends[n] = pace(choice.kernel, few) * steps(n)
         if ends[n] > min(ends.values()):

@@ -164,6 +164,13 @@ class Chooser:
         self._reconsidered += 1
         return self._chosen(best)
 
+    def ends_sooner(self, choice: Choice, than: Kernel | None, seconds: float) -> bool:
+        """Whether a choice is another kernel and promises to be done well within some seconds."""
+        if choice.segment is None or _names(choice.kernel) == _names(than):
+            return False
+        promised = self.request.until_done(choice.segment)
+        return self.policy.choice.broken_promise * promised < seconds
+
     def has_ideas(self, seconds: float) -> bool:
         """Whether sampling that has so many seconds to go is worth stopping to choose again."""
         if clock.now() > self.adapt_by or self._reconsidered >= self.policy.choice.second_thoughts:
@@ -534,3 +541,8 @@ class Chooser:
         if self._step_price is None:
             self._step_price = self.trainer.training_step(self.bench.seen())
         return steps * self._step_price + self.trainer.audit_cost(steps)
+
+
+def _names(kernel: Kernel | None) -> set[str]:
+    """Names of its moves."""
+    return set() if kernel is None else {part.name for part in kernel.parts()}

@@ -30,8 +30,9 @@ class ChainPolicy(Checked):
     Attributes:
         of_given_draws: Chains of a run whose draws are counted by the user; sinh-arcsinh, coal
             mining and the robust regression side by side.
-        fewest: Chains that a run of open length goes on with at least, where a step of fewer is
-            cheaper: errors rest on the spread over chains.
+        fewest: Chains by which moves are measured at least in a run of open length.
+        fewest_sampling: Chains that such a run samples with at least, where it has to be long and a
+            step of fewer is cheaper: errors rest on the spread over chains.
         of_open_length: Chains of a run that ends by precision or time; the same three.
         least_of_components: Fewest chains that warm up where components are counted.
         numbers_in_sums: Most numbers that the running sums of all chains may take where
@@ -49,6 +50,7 @@ class ChainPolicy(Checked):
 
     of_given_draws: int = 256
     fewest: int = 128
+    fewest_sampling: int = 32
     of_open_length: int = 512
     least_of_components: int = 64
     numbers_in_sums: int = 2**18

@@ -67,6 +67,7 @@ class Runner:
         self.missed = ""
         self.numbers = Numbers()
         self._parts: list[Part] = []  # that were met while sampling
+        self._sooner: Choice | None = None  # what sampling is to go on with instead
         self._may_stop = False  # whether sampling may be set aside for them
         self.interrupted = False  # whether the user has stopped it before it had sampled
         self._bridge_seconds = 0.0  # kept for the symmetrised bridge; infinite: it is left out
@@ -136,7 +137,10 @@ class Runner:
             if self.chain.stopped not in {"draws", "enough"}:
                 return
             if found is Verdict.RETHINK and not self._parts:
-                choice = self._reconsider()
+                choice, self.state = self._sooner, self.chain.state
+                assert choice is not None
+                self._warm_up_chosen(choice, None)
+                self.stop.reset()
                 continue
             if found is not Verdict.RETHINK:
                 parts = self.discovery.among(self._later(self.chain.draws))
@@ -149,16 +153,6 @@ class Runner:
     def _later(self, draws: Draws) -> Pool:
         """Later draws of the chains, to learn from."""
         return draws.second_half(self.policy.training.taught_draws, self.target.device)
-
-    def _reconsider(self) -> Choice:
-        """Change moves, or train, once sampling has been slower than was hoped."""
-        assert self.chain is not None and self.chooser is not None
-        self.stage, self.state = "the choice of other moves", self.chain.state
-        later = self._later(self.chain.draws)
-        choice = self.chooser.after_all(self.state, later, self.stop.seconds_to_go)
-        self._warm_up_chosen(choice, None)
-        self.stop.reset()
-        return choice
 
     def _propose(self, left: Callable[[], int | None]) -> bool:
         """Find proposals by importance sampling; whether they are good enough."""
@@ -400,7 +394,8 @@ class Runner:
                 visits=visits,
                 on_draw=on_draw,
             )
-        self.known.spending.seconds["sample"] = clock.now() - begun
+        seconds = self.known.spending.seconds
+        seconds["sample"] = seconds.get("sample", 0.0) + clock.now() - begun
         self.tally = tally
         self._late = clock.now() >= stop.deadline
         stop.set_deadline(end)
@@ -417,9 +412,24 @@ class Runner:
         left = self.stop.deadline - clock.now()
         parts = look.meanwhile(later, left) if further else look.among(later)
         self._parts = parts if self._may_stop and self._may_reopen() else []
-        chooser = None if further else self.chooser
-        soon = chooser is not None and chooser.has_ideas(self.stop.seconds_to_go)
-        return Verdict.RETHINK if self._parts or soon else self.stop.so_far()
+        self._sooner = None if further or self._parts else self._reconsider(recorder, later)
+        return Verdict.RETHINK if self._parts or self._sooner else self.stop.so_far()
+
+    def _reconsider(self, recorder: Recorder, later: Pool) -> Choice | None:
+        """Other moves, or a trained map, that end sooner than sampling on; None if none do."""
+        chooser, to_go, begun = self.chooser, self.stop.seconds_to_go, clock.now()
+        if chooser is None or not chooser.has_ideas(to_go):
+            return None
+        self.stage = "the choice of other moves"
+        with torch.enable_grad():
+            choice = chooser.after_all(self._where_chains_are(recorder), later, to_go)
+        self.stop.set_aside(clock.now() - begun)
+        self.stage = "the sampling"
+        return choice if chooser.ends_sooner(choice, self.kernel, to_go) else None
+
+    def _where_chains_are(self, recorder: Recorder) -> State:
+        record, device = recorder.so_far(), self.target.device
+        return start(self.target, record.code[:, -1].to(device), record.theta[:, -1].to(device))
 
     def _rehearse(self, chain: Chains) -> None:
         """Sum up what is there so far, and throw it away."""

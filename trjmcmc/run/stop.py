@@ -124,6 +124,13 @@ class Stop:
         self._look_back = None
         self._rhat, self._rhat_due = math.nan, -math.inf
 
+    def set_aside(self, seconds: float) -> None:
+        """Leave out seconds that passed while nothing was recorded."""
+        self._begun += seconds
+        if self._look_back is not None:
+            begun, due, error = self._look_back
+            self._look_back = begun + seconds, due + seconds, error
+
     def look_back(self, hoped: float, error: float) -> None:
         """Reconsider moves and training after twice the predicted time to the precision.
 
