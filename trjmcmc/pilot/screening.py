@@ -212,10 +212,12 @@ def missed(
     theta: Tensor,
     generator: torch.Generator,
     policy: ScreeningPolicy = ScreeningPolicy(),
+    deadline: float = math.inf,
 ) -> tuple[Screening, Part | None]:
     """Posterior mass that chains have met in a run and that its map does not know.
 
-    Chains that have their share of it know it: a poor map costs time alone.
+    Chains that have their share of it know it: a poor map costs time alone. Where there is no time
+    to weigh it their share is taken for right.
 
     Arguments:
         target: The target.
@@ -225,6 +227,7 @@ def missed(
         theta: Points of chains in that model, shape (n, D).
         generator: Source of randomness.
         policy: How summits are weighed.
+        deadline: Time by :func:`trjmcmc.clock.now` until which they may be.
     """
     (label,) = target.space.label(code[None])
     level = log_evidence + float(target.space.log_prior(code[None])[0])
@@ -233,8 +236,11 @@ def missed(
     lost = search.lost(theta)
     if len(theta) < 2 or not bool(lost.any()):
         return Screening(label, len(theta), 0, 0.0, by=BY_CHAINS), None
+    begun = clock.now()
     height = target.log_joint(search.codes(len(theta)), theta)
     summit = theta[torch.where(lost, height, -math.inf).argmax()]
+    if clock.now() + policy.walker_steps * (clock.now() - begun) > deadline:
+        return Screening(label, len(theta), 0, 0.0, by=BY_CHAINS), None
     scale = theta.std(0).nan_to_num(1.0).clamp(min=LEAST_SCALE)
     part = search.part_about(summit, scale, theta)
     share = 0.0 if part is None else math.exp(min(part.log_mass - level, LARGEST))

@@ -51,6 +51,8 @@ def chains_for(
         return max(request.times * found.memory, wanted / n)
 
     step = pace(choice.kernel, state)
+    if policy.chains.steps_to_try * step > left:
+        return chains
     wanted = chains * ahead / step  # steps of chains
     ends = {chains: step * steps(chains)}  # by number, seconds until the end
     few = state

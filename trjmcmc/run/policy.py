@@ -42,6 +42,7 @@ class ChainPolicy(Checked):
         relative_wait: Time to the end with more chains, relative to fewer, at most, for more to
             be taken: 512 chains made 133 000 effective draws a second on sinh-arcsinh, 4096 made
             403 000.
+        steps_to_try: Steps that there must be time for, for other numbers of chains to be tried.
         steps_of_limited_evaluations: Steps at least that chains make where evaluations are
             limited; there are fewer chains then.
         evaluations_a_step: Likelihood calls of a step of the kernel of a trained map.
@@ -56,6 +57,7 @@ class ChainPolicy(Checked):
     numbers_in_sums: int = 2**18
     busy_step_seconds: float = 0.02
     relative_wait: float = 0.9
+    steps_to_try: int = 100
     steps_of_limited_evaluations: int = 100
     evaluations_a_step: int = 7
     warm_up_steps: int = 200

@@ -86,7 +86,8 @@ def coarse_numbers(target: Target, state: State, audit: Audit | None) -> str:
         return f"sums of log densities of size {size:.3g}"
     found = _doubts(target, state.code, state.theta)
     if audit is not None:
-        model = torch.arange(len(audit.code), device=target.device).repeat_interleave(EACH)
+        told = (audit.ancestors >= LEAST_DRAWS).nonzero()[:, 0].to(target.device)
+        model = told.repeat_interleave(EACH)
         theta, *_ = audit.draw(model)
         found = _doubts(target, audit.code[model], theta) | found
     return "; ".join(f"{label}: {why}" for label, why in found.items())

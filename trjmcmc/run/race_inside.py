@@ -87,6 +87,9 @@ class InsideRace:
             before = bench.inside
             if any(k.name == candidate.name for k in before):
                 continue
+            if found.steps * found.step > self._left(found):  # none is cheaper than none at all
+                self.left_out = True
+                break
             coarser = [k for k in before if is_of_normals(k) and is_of_normals(candidate)]
             bench.go_inside([*(k for k in before if k not in coarser), candidate])
             pace = self._pace(names)

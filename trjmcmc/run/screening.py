@@ -83,7 +83,7 @@ class Discovery:
 
     def among(self, passed: Pool) -> list[Part]:
         """What chains have met and the map does not know; the parts that matter."""
-        found = late_finds(self.known, passed, self._next_seed())
+        found = late_finds(self.known, passed, self._next_seed(), self.request.deadline)
         known_before = tuple(s for s in self.said if s.by != BY_CHAINS)
         self.said = known_before + tuple(said for said, _ in found if said.lost)
         return [part for said, parts in found if said.lost for part in parts]
@@ -173,7 +173,7 @@ def screen_models(
 
 
 def late_finds(
-    known: Knowledge, passed: Pool, seed: int
+    known: Knowledge, passed: Pool, seed: int, deadline: float
 ) -> tuple[tuple[Screening, list[Part]], ...]:
     """What chains have met, and what that says of the map of each model that was weighed.
 
@@ -181,6 +181,7 @@ def late_finds(
         known: What is known of the target.
         passed: Points that the chains have passed.
         seed: Of a source of randomness of its own.
+        deadline: Time by :func:`trjmcmc.clock.now` until which finds are weighed.
     """
     target, policy = known.target, known.policy.screening
     if not known.fitted.few or not math.isinf(known.spending.account.limit):
@@ -205,6 +206,7 @@ def late_finds(
                 mine,
                 generator,
                 policy.climbs,
+                deadline,
             )
             if said.share * probability >= policy.late_share:
                 found.append((said, [] if part is None else [part]))
