@@ -887,7 +887,7 @@ def test_published_bayes_factors(make, a, b, published):
     exact = target.truth.log_evidence
     for label, value in published.items():
         assert exact[label] == pytest.approx(value, abs=6e-5)
-    result = trj.TRJSampler(target, seed=1).run(progress=False)
+    result = trj.TRJSampler(target, seed=1).run(2000, progress=False)
     table = result.evidence()
     for label in (a, b):
         row = table.loc[label]

@@ -242,7 +242,7 @@ ADVICE = {
     "a prior nearer by": (
         r"prior draws met a part .*A prior with more of its mass there",
         lambda: run(spiked(), policy=CLOSED, draws=200, chains=128),
-        lambda: run(spiked(centre=2.9, width=0.4), draws=200, chains=128),
+        lambda: run(spiked(centre=2.9, width=0.4), draws=2000, chains=128),
     ),
     "more seconds": (
         r"max_seconds left time for \d+ draws a chain.*give it more",

@@ -146,7 +146,7 @@ def test_one_number_or_one_component(counts):
             lambda total, p: Normal(total[:, 0], 1.0).log_prob(total.new_ones(1)),
         ),
     )
-    result = trj.TRJSampler(target, seed=1).run(draws=100, chains=64, progress=False)
+    result = trj.TRJSampler(target, seed=1).run(draws=1000, chains=64, progress=False)
     assert result.counts()["probability"].sum() == pytest.approx(len(counts.kinds))
 
 

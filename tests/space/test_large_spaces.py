@@ -612,7 +612,7 @@ def test_a_likelihood_that_overflows_in_the_tail():
 
     space = trj.Subsets([f"x{i}" for i in range(7)], of="beta")
     target = trj.Target(space, {"beta": Normal(0.0, 10.0)}, log_likelihood)
-    result = trj.TRJSampler(target, seed=2).run(80, chains=64, progress=False)
+    result = trj.TRJSampler(target, seed=2).run(400, chains=64, progress=False)
     assert float(result.inclusion_probabilities()["probability"].iloc[0]) > 0.5
 
 
@@ -641,7 +641,7 @@ def test_a_response_of_zeros_and_ones_in_float64():
 
     space = trj.Subsets([f"x{i}" for i in range(7)], of="beta")
     target = trj.Target(space, {"beta": Normal(0.0, 3.0)}, log_likelihood, dtype=torch.float64)
-    result = trj.TRJSampler(target, seed=2, dtype=torch.float64).run(80, chains=64, progress=False)
+    result = trj.TRJSampler(target, seed=2, dtype=torch.float64).run(400, chains=64, progress=False)
     assert float(result.inclusion_probabilities()["probability"].iloc[0]) > 0.99
 
 

@@ -487,7 +487,7 @@ def test_pilot_draws_from_elsewhere(kind, generator):
         }
     sampler.fit(pilot=pilot, steps=150, progress=False)
     assert sampler.audit_report.mended == 0
-    result = sampler.run(150, chains=128, progress=False)
+    result = sampler.run(400, chains=128, fit=False, progress=False)
     check(result, target.truth)
     assert result.report.acceptance["jump"]["between"] > 0.3
 

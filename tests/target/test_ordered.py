@@ -312,7 +312,7 @@ def test_with_and_without_it_the_posterior_is_the_same(ordered):
         return Cycle([jump, CrankNicolson(target, transport, fresh=0.2)])
 
     sampler = trj.TRJSampler(target, flow, kernel, seed=4)
-    result = sampler.run(120, chains=128, warmup=40, fit=False, progress=False)
+    result = sampler.run(400, chains=128, warmup=40, fit=False, progress=False)
     table = result.model_probabilities()
     gap = torch.tensor(table["visits"].to_numpy()) - exact_counts()
     error = torch.tensor(table["visits_se"].to_numpy())

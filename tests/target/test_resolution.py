@@ -1,6 +1,8 @@
 """Numbers against what they are to tell apart: in targets, in fitted normals, in warnings."""
 
 import math
+import re
+import warnings
 
 import pytest
 import torch
@@ -251,10 +253,11 @@ def test_chains_that_stand_still_raise_no_alarm():
 @pytest.mark.whole
 def test_a_run_names_model_parameter_precision_and_remedy():
     target = against_null(Uniform(-1e4, 1e4), 3.2, 0.001)
-    with pytest.warns(
-        PrecisionWarning, match=r"'one': float32 .* x = 3\..*use dtype=torch.float64"
-    ):
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
         result = trj.TRJSampler(target, seed=1).run(draws=200, progress=False)
+    said = " ".join(str(w.message) for w in heard if w.category is PrecisionWarning)
+    assert re.search(r"'one': float32 .* height = 3\..*use dtype=torch.float64", said)
     assert list(result.coarse) == ["one"]
     target = against_null(Uniform(-1e4, 1e4), 3.2, 0.001, dtype=torch.float64)
     result = trj.TRJSampler(target, seed=1, dtype=torch.float64).run(draws=200, progress=False)

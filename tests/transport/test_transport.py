@@ -401,7 +401,7 @@ def test_autoregressive_flows_learn_and_sample(kind):
     sampler = trj.TRJSampler(target, flow, seed=2)
     with warnings.catch_warnings():  # a spline in one sweep leaves correlated tails to few jumps
         warnings.simplefilter("ignore", trj.errors.ConvergenceWarning)
-        result = sampler.run(100, chains=256, warmup=40, fit=False, progress=False)
+        result = sampler.run(400, chains=256, warmup=40, fit=False, progress=False)
     table = result.model_probabilities()
     p = pd.Series(target.truth.probabilities)
     assert bool((table["visits_se"] < 0.05).all())

@@ -162,7 +162,9 @@ def _standard(x: Tensor, inside: Tensor) -> Tensor:
 
 
 def drift_of(code: Tensor, log_joint: Tensor) -> float:
-    """Change between the halves of a segment, in standard errors over chains; NaN of few."""
+    """Change between the halves of a segment, in standard errors over chains; NaN of one chain."""
+    if code.shape[1] < 2:
+        return math.nan
     half = len(code) // 2
     first, second = (
         torch.cat([code[part].sum(0).double(), log_joint[part].double().sum(0)[:, None]], -1) / n

@@ -421,6 +421,9 @@ class Trainer:
         while True:
             begun, size = clock.now(), audit.evaluations
             until = clock.part_of_the_time_left(self.policy.survey.time_share, self._deadline)
+            if most_seconds:
+                left = most_seconds - self._fitted.seconds.get("survey", 0.0)
+                until = min(until, begun + left)
             self.pilot.enlarge(audit, gap, deadline=until, progress=progress)
             self._adopt(audit)
             spent = self._fitted.seconds.get("survey", 0.0) + clock.now() - begun

@@ -37,6 +37,7 @@ class Discovery:
     def __init__(self, known: Knowledge, request: Request, seed: int) -> None:
         self.known, self.request, self._seed = known, request, seed
         self.said: tuple[Screening, ...] = ()
+        self._met: dict[str, list[Part]] = {}  # of models, by looks of its own
         self._due = math.inf
 
     def taken_up(self) -> None:
@@ -82,11 +83,29 @@ class Discovery:
         return parts
 
     def among(self, passed: Pool) -> list[Part]:
-        """What chains have met and the map does not know; the parts that matter."""
+        """What chains have met and the map does not know; the parts that matter.
+
+        What was met before, and chains have visited meanwhile as often as they should, is known.
+        """
         found = late_finds(self.known, passed, self._next_seed(), self.request.deadline)
-        known_before = tuple(s for s in self.said if s.by != BY_CHAINS)
+        known_before = tuple(
+            s.settled() if self._visited_duly(s, passed) else s
+            for s in self.said
+            if s.by != BY_CHAINS
+        )
         self.said = known_before + tuple(said for said, _ in found if said.lost)
         return [part for said, parts in found if said.lost for part in parts]
+
+    def _visited_duly(self, said: Screening, passed: Pool) -> bool:
+        """Whether chains were where a look had met something, in proportion to its mass."""
+        parts = self._met.get(said.model, []) if said.lost else []
+        if not parts:
+            return False
+        mine = passed.theta[(passed.code == parts[0].code.to(passed.code.device)).all(-1)]
+        inside = torch.stack([part.place.holds(mine.to(part.code.device)) for part in parts]).any(0)
+        factor = self.known.policy.screening.climbs.fair_factor
+        visited, expected = float(inside.double().mean()), said.share / (1 + said.share)
+        return len(mine) > 0 and expected / factor < visited < expected * factor
 
     @property
     def _spell(self) -> float:
@@ -97,6 +116,7 @@ class Discovery:
         found = screen_models(self.known, seconds, seen, self._next_seed())
         before = {s.model: s for s in self.said if s.by != BY_CHAINS}
         now = {said.model: said for said, _ in found}
+        self._met |= {said.model: parts for said, parts in found if said.lost}
         merged = {m: s.after(before[m]) if m in before else s for m, s in now.items()}
         by_chains = tuple(s for s in self.said if s.by == BY_CHAINS)
         self.said = (*(before | merged).values(), *by_chains)
