@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .. import arviz_bridge as export
-from ..promises import PARETO_K_FINITE_VARIANCE
+from ..promises import PARETO_K_FINITE_VARIANCE, PARETO_K_RELIABLE
 from ..target.target import Target
 from ..transport.base import Transport
 from .estimate import Estimate
@@ -105,10 +105,9 @@ def smoothed(log_w: Tensor) -> Estimate:
 
     Returns:
         The estimate in nats; ``ess`` of the smoothed weights. It is flagged where the Pareto
-        shape exceeds 0.5, unless four fifths of the draws count: the variance is then infinite, and
-        the standard error says nothing.
-        (Beyond 0.7 the mean itself can't be relied on; but runs that missed the large weights,
-        the worst of all, look like 0.5 to 0.7.)
+        shape exceeds 0.5, unless four fifths of the draws count: the variance is then infinite.
+        Beyond 0.7 the error is NaN: the mean itself can't be relied on. (Runs that missed the
+        large weights, the worst of all, look like 0.5 to 0.7.)
 
     Source:
         Vehtari, Simpson, Gelman, Yao & Gabry (2024), https://jmlr.org/papers/v25/19-556.html
@@ -117,6 +116,8 @@ def smoothed(log_w: Tensor) -> Estimate:
     e = log_mean_weight(smooth)
     if e.ess > EVEN * len(log_w):  # so even that no tail matters
         return e
+    if k > PARETO_K_RELIABLE:
+        return replace(e, std_error=math.nan, warning=f"Pareto k {k:.2f}")
     return replace(e, warning=f"Pareto k {k:.2f}" if k > PARETO_K_FINITE_VARIANCE else e.warning)
 
 

@@ -55,6 +55,10 @@ class Spending:
         self._reported = False
         self._told: FitTrace | None = None
 
+    def spend(self, stage: str, seconds: float) -> None:
+        """Add seconds to those of a stage."""
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+
     def begin(self) -> bool:
         """Begin a new period if the last one was reported; whether that was so."""
         again = self._reported

@@ -38,14 +38,16 @@ def chains_for(
         all_time: Whether the run goes on until its time is up.
     """
     found, chains, left = choice.segment, len(state.code), request.left()
-    fewest = min(request.fewest_chains, policy.chains.fewest_sampling)
     if found is None:
         return chains
+    ahead = left if all_time else min(left, request.precise(found))
+    fewest = request.fewest_chains
+    if request.times * found.memory * found.step > ahead:  # it has to be long rather than wide
+        fewest = min(fewest, policy.chains.fewest_sampling)
     more = may_have_more_chains(found, policy.chains, policy.segments)
     more = more and 2 * chains <= request.most_chains
     if not more and chains < 2 * fewest:
         return chains
-    ahead = left if all_time else min(left, request.precise(found))
 
     def steps(n: int) -> float:
         return max(request.times * found.memory, wanted / n)

@@ -10,6 +10,8 @@ from ..draws import Pool
 from ..kernel.base import Kernel, State
 from ..result.report import Plan
 from ..transport.base import Transport
+from .policy import Policy
+from .request import Request
 from .segment import Segment
 
 
@@ -42,3 +44,17 @@ class Choice:
     seen: Pool | None
     hoped_seconds: float
     trainable: bool
+
+    def ends_sooner(self, than: Kernel, seconds: float, request: Request, policy: Policy) -> bool:
+        """Whether it has other moves and promises to be done well within some seconds.
+
+        Arguments:
+            than: The kernel that the seconds are of.
+            seconds: That sampling on by it would take.
+            request: What the user asks of the run.
+            policy: The policy.
+        """
+        names = {part.name for part in self.kernel.parts()}
+        if self.segment is None or names == {part.name for part in than.parts()}:
+            return False
+        return policy.choice.broken_promise * request.until_done(self.segment) < seconds

@@ -42,6 +42,7 @@ from .decide import (
     seconds_to_meet_models,
 )
 from .knowledge import Knowledge
+from .loop import first_of
 from .maps import laplace_fits
 from .marginals import marginals_fit, offer_marginals
 from .moves import (
@@ -146,8 +147,7 @@ class Chooser:
             seen: Points of the run so far, to fit and to train on.
             seconds: That sampling on as it is would take.
         """
-        few = slice(self.request.chains)  # efficiencies are of as many
-        self.bench.move_to(State(state.code[few], state.theta[few], state.log_joint[few]))
+        self.bench.move_to(first_of(state, self.request.chains))  # efficiencies are of as many
         first = self.policy.training.first_round_steps
         self.normals.learn(seen)
         best = self._leader()
@@ -163,13 +163,6 @@ class Chooser:
                 best = self._train(self._race(), 2 * first)
         self._reconsidered += 1
         return self._chosen(best)
-
-    def ends_sooner(self, choice: Choice, than: Kernel | None, seconds: float) -> bool:
-        """Whether a choice is another kernel and promises to be done well within some seconds."""
-        if choice.segment is None or _names(choice.kernel) == _names(than):
-            return False
-        promised = self.request.until_done(choice.segment)
-        return self.policy.choice.broken_promise * promised < seconds
 
     def has_ideas(self, seconds: float) -> bool:
         """Whether sampling that has so many seconds to go is worth stopping to choose again."""
@@ -541,8 +534,3 @@ class Chooser:
         if self._step_price is None:
             self._step_price = self.trainer.training_step(self.bench.seen())
         return steps * self._step_price + self.trainer.audit_cost(steps)
-
-
-def _names(kernel: Kernel | None) -> set[str]:
-    """Names of its moves."""
-    return set() if kernel is None else {part.name for part in kernel.parts()}

@@ -12,7 +12,7 @@ from torch import Tensor
 from .. import clock
 from ..draws import Draws, Pool, Recorder
 from ..errors import BudgetError, InterruptedWarning, TRJError, warn_user
-from ..kernel.base import Kernel, State
+from ..kernel.base import Kernel, State, start
 from ..target.target import Target
 from .count import Crossings, StepsInModels, Tally
 
@@ -64,6 +64,12 @@ def joined(a: State, b: State) -> State:
     """Chains of two batches in one."""
     code, theta, log_joint = (torch.cat(pair) for pair in zip(a[:3], b[:3], strict=True))
     return State(code, theta, log_joint)
+
+
+def last_of(recorder: Recorder, target: Target) -> State:
+    """Where the recorded chains are."""
+    record, device = recorder.so_far(), target.device
+    return start(target, record.code[:, -1].to(device), record.theta[:, -1].to(device))
 
 
 def first_of(state: State, chains: int) -> State:

@@ -30,7 +30,7 @@ from .choose_components import ComponentChooser
 from .count import Crossings, StepsInModels, Tally
 from .few_calls import propose, saving_calls
 from .knowledge import Knowledge
-from .loop import Chains, first_of, joined, run_chains, warm_up
+from .loop import Chains, first_of, joined, last_of, run_chains, warm_up
 from .maps import check_round_trip
 from .moves import plain_kernel
 from .precision import Numbers, examined
@@ -130,6 +130,7 @@ class Runner:
         reopenings = self.policy.screening.late_reopenings
         while True:
             self._may_stop = reopenings > 0
+            self.stop.reset()
             if choice is not None and (choice.trainable or self.known.fitted.audit is not None):
                 self.stop.look_back(choice.hoped_seconds, self.request.error)
             found = self._record()
@@ -140,7 +141,6 @@ class Runner:
                 choice, self.state = self._sooner, self.chain.state
                 assert choice is not None
                 self._warm_up_chosen(choice, None)
-                self.stop.reset()
                 continue
             if found is not Verdict.RETHINK:
                 parts = self.discovery.among(self._later(self.chain.draws))
@@ -166,9 +166,7 @@ class Runner:
         """Take up parts that were lost, and choose anew."""
         self.known.trainer.take_up(parts)
         self.discovery.taken_up()
-        choice = self._choose()
-        self.stop.reset()
-        return choice
+        return self._choose()
 
     def _may_reopen(self) -> bool:
         """Whether lost parts can be taken up, and there is time to choose anew."""
@@ -394,8 +392,7 @@ class Runner:
                 visits=visits,
                 on_draw=on_draw,
             )
-        seconds = self.known.spending.seconds
-        seconds["sample"] = seconds.get("sample", 0.0) + clock.now() - begun
+        self.known.spending.spend("sample", clock.now() - begun)
         self.tally = tally
         self._late = clock.now() >= stop.deadline
         stop.set_deadline(end)
@@ -417,19 +414,16 @@ class Runner:
 
     def _reconsider(self, recorder: Recorder, later: Pool) -> Choice | None:
         """Other moves, or a trained map, that end sooner than sampling on; None if none do."""
-        chooser, to_go, begun = self.chooser, self.stop.seconds_to_go, clock.now()
-        if chooser is None or not chooser.has_ideas(to_go):
+        chooser, kernel, begun = self.chooser, self.kernel, clock.now()
+        to_go, request = self.stop.seconds_to_go, self.request
+        if chooser is None or kernel is None or not chooser.has_ideas(to_go):
             return None
         self.stage = "the choice of other moves"
         with torch.enable_grad():
-            choice = chooser.after_all(self._where_chains_are(recorder), later, to_go)
+            choice = chooser.after_all(last_of(recorder, self.target), later, to_go)
         self.stop.set_aside(clock.now() - begun)
         self.stage = "the sampling"
-        return choice if chooser.ends_sooner(choice, self.kernel, to_go) else None
-
-    def _where_chains_are(self, recorder: Recorder) -> State:
-        record, device = recorder.so_far(), self.target.device
-        return start(self.target, record.code[:, -1].to(device), record.theta[:, -1].to(device))
+        return choice if choice.ends_sooner(kernel, to_go, request, self.policy) else None
 
     def _rehearse(self, chain: Chains) -> None:
         """Sum up what is there so far, and throw it away."""
@@ -480,9 +474,7 @@ class Runner:
     def _first_state(self) -> tuple[State, Tensor]:
         """Where chains start if the user has no patience."""
         if self.chooser is None:
-            chains, starts = self.request.chains, self.policy.starts
-            found = hurried_state(self.known, chains)
-            return found or prior_draws(self.target, chains, self.generator, starts)
+            return hurried_state(self.known, self.request.chains)
         bench, few = self.chooser.bench, slice(self.request.chains)
         state = start(self.target, bench.state.code[few], bench.state.theta[few])
         return state, bench.ancestor[few]

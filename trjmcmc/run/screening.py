@@ -187,8 +187,7 @@ def screen_models(
                     policy.climbs,
                 )
             )
-    seconds_so_far = known.spending.seconds.get("screening", 0.0)
-    known.spending.seconds["screening"] = seconds_so_far + clock.now() - begun
+    known.spending.spend("screening", clock.now() - begun)
     return tuple(found)
 
 

@@ -30,11 +30,11 @@ def starting_models(known: Knowledge, chains: int) -> Tensor:
     return space.enumerate()[pick]
 
 
-def hurried_state(known: Knowledge, chains: int) -> tuple[State, Tensor] | None:
-    """Chains at draws of a pilot run, and the draw that each descends from; None without one."""
+def hurried_state(known: Knowledge, chains: int) -> tuple[State, Tensor]:
+    """Chains at draws of a pilot run, or the prior, and the draw that each descends from."""
     audit = known.fitted.audit
     if audit is None:
-        return None
+        return prior_draws(known.target, chains, known.generator, known.policy.starts)
     code = starting_models(known, chains)
     theta, _, ancestor = audit.draw(known.target.space.index(code))
     return start(known.target, code, theta), ancestor
