@@ -156,9 +156,8 @@ class Runner:
 
     def _propose(self, left: Callable[[], int | None]) -> bool:
         """Find proposals by importance sampling; whether they are good enough."""
-        self.stage, calls = "the search for proposals", left()
-        assert calls is not None
-        found = propose(self.known, calls, self.request.left())
+        self.stage = "the search for proposals"
+        found = propose(self.known, left() or 0, self.request.left())
         self.discovery.note(found or ())
         return found is not None
 
