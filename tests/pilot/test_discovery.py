@@ -1,18 +1,21 @@
 """Modes that tempering loses: found by other means, weighed, and taken up."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from torch.distributions import Normal
 
 import trjmcmc as trj
+from trjmcmc.draws import Pool
 from trjmcmc.pilot.audit import Audit
 from trjmcmc.pilot.census import census
 from trjmcmc.pilot.crowd import crowd, next_step, systematic
 from trjmcmc.pilot.parts import Ellipsoid, weighed
-from trjmcmc.pilot.screening import BY_CHAINS, Screening, missed, screen
+from trjmcmc.pilot.screening import BY_CHAINS, BY_PRIOR, Screening, missed, screen
 from trjmcmc.result.report import RunReport
+from trjmcmc.run.screening import Discovery
 from trjmcmc.transport.normals import gaussian_mixture
 
 NARROW, WIDE = (0.7, 3.0, 0.1), (0.3, -2.0, 1.0)  # weight, centre, standard deviation
@@ -158,6 +161,34 @@ def test_chains_give_the_part_that_the_map_does_not_know(generator):
     assert part is not None and said.share == pytest.approx(NARROW[0] / WIDE[0], rel=0.2)
     said, part = missed(problem, code, known, normals, theta, generator)
     assert part is None and not said.lost  # the control: nothing is missing there
+
+
+def test_chains_that_visit_a_find_duly_know_it(generator):
+    """What was met before sampling is no loss then; if they never or hardly come there it is."""
+    problem = target()
+    theta, normals, known = wide_alone(problem, generator)
+    sampler = trj.TRJSampler(problem, seed=1)
+    code = code_of(problem)
+    narrow = NARROW[1] + NARROW[2] * torch.randn(len(theta), 3, generator=generator)
+    said, part = missed(problem, code, known, normals, torch.cat([theta, narrow[:20]]), generator)
+    met = replace(said, by=BY_PRIOR)
+    due = int(met.share * len(theta))
+    for visits, lost in ((0, True), (due // 20, True), (due, False)):
+        found = Discovery(sampler._known, None, seed=1)
+        found.said, found._met = (met,), {met.model: [part]}
+        points = torch.cat([theta, narrow[:visits]])
+        passed = Pool(code.expand(len(points), -1), points, torch.zeros(len(points)))
+        assert found._visited_duly(met, passed) is not lost
+
+
+def test_finds_of_chains_are_not_weighed_once_time_is_up(generator):
+    problem = target()
+    theta, normals, known = wide_alone(problem, generator)
+    narrow = NARROW[1] + NARROW[2] * torch.randn(20, 3, generator=generator)
+    seen, code, before = torch.cat([theta, narrow]), code_of(problem), problem.evaluations
+    said, part = missed(problem, code, known, normals, seen, generator, deadline=0.0)
+    assert part is None and not said.lost
+    assert problem.evaluations - before <= 2 * len(seen)
 
 
 def test_an_audit_takes_up_a_part(generator):

@@ -132,6 +132,7 @@ def test_the_tail_of_the_weights_is_known(k):
     flagged = "Pareto k" in smoothed(w).warning
     assert flagged or k < 0.9
     assert not flagged or k > 0.2
+    assert math.isnan(smoothed(w).std_error) == (pareto_k(w) > 0.7)
 
 
 def test_smoothing_keeps_the_scale_and_counts_draws_outside_the_support():

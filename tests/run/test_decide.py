@@ -12,6 +12,7 @@ from tests import toys
 from tests.clock import simulated
 from trjmcmc import clock
 from trjmcmc.errors import TRJWarning
+from trjmcmc.kernel import Cycle, RandomWalk, State
 from trjmcmc.result.report import Plan
 from trjmcmc.run import decide
 from trjmcmc.run.bench import Bench
@@ -127,8 +128,8 @@ def test_training_is_not_priced_where_there_is_no_time_for_it():
 
 
 def test_chains_are_as_few_as_end_nearly_soonest():
-    assert decide.number_of_chains({512: 10.0, 1024: 9.5, 2048: 9.1}, ChainPolicy()) == 512
-    assert decide.number_of_chains({512: 10.0, 1024: 5.0, 2048: 4.9}, ChainPolicy()) == 1024
+    assert decide.number_of_chains(512, {512: 10.0, 1024: 9.5, 2048: 9.1}, ChainPolicy()) == 512
+    assert decide.number_of_chains(512, {512: 10.0, 1024: 5.0, 2048: 4.9}, ChainPolicy()) == 1024
     known = segment(1.0, time=2.0)
     assert decide.may_have_more_chains(known, ChainPolicy(), SegmentPolicy())
     for doubtful in (None, replace(known, varied=False), replace(known, step=0.03)):
@@ -208,9 +209,26 @@ def test_an_expensive_newcomer_does_not_drive_out_what_was_better_without_it(mon
     assert ("a", "b") not in bench.found and bench.leader(40, 1.0) == ("a", "b", "jump")
 
 
-CROWD = trj.kernel.State(torch.zeros(512, 1), torch.zeros(512, 2), torch.zeros(512))
+CROWD = State(torch.zeros(512, 1), torch.zeros(512, 2), torch.zeros(512))
 OVERHEAD = lambda kernel, state: 1e-3 * (1 + len(state.code) / 4096)  # noqa: E731
 WORK = lambda kernel, state: 1e-5 * len(state.code)  # noqa: E731
+
+
+def chosen(found):
+    """A choice of a kernel of which a segment was measured."""
+    return Choice(
+        kernel=None,
+        state=CROWD,
+        ancestor=None,
+        plan=Plan(),
+        steps=400,
+        burn_in=0,
+        segment=found,
+        map=None,
+        seen=None,
+        hoped_seconds=1.0,
+        trainable=True,
+    )
 
 
 def full(kernel, state):
@@ -244,20 +262,37 @@ def test_more_chains_where_a_step_of_many_costs_hardly_more(
     found.uses_all_time = True
     monkeypatch.setattr(found, "_pace", pace)
     step = 1.0 if pace is never else pace(None, CROWD)
-    choice = Choice(
-        kernel=None,
-        state=CROWD,
-        ancestor=None,
-        plan=Plan(),
-        steps=400,
-        burn_in=0,
-        segment=Segment(1e3, memory, step, True, 400),
-        map=None,
-        seen=None,
-        hoped_seconds=1.0,
-        trainable=True,
-    )
+    choice = chosen(Segment(1e3, memory, step, True, 400))
     assert found.chains_for(choice, CROWD) in expected
+
+
+def test_a_run_that_has_to_be_long_goes_on_with_few_chains(sampler, time, monkeypatch):
+    """Each chain must forget its start many times over: the price of a step decides."""
+    asked = request(room=600.0, until={"probability": 0.01, "rhat": 1.01}, times=100.0)
+    asked = replace(asked, fewest_chains=128, chains=128, most_chains=128)
+    found = chooser(sampler, asked, chains=128)
+    for pace, chains in ((WORK, 32), (OVERHEAD, 128)):
+        monkeypatch.setattr(found, "_pace", pace)
+        slow = segment(1e6, 20.0, pace(None, CROWD), 400, memory=20.0)
+        choice = chosen(slow)
+        wide = State(*(x[:128] for x in CROWD[:3]))
+        assert found.chains_for(choice, wide) == chains
+    quick = segment(1e3, 1.0, 0.01, 400, memory=1.0)  # wide rather than long
+    monkeypatch.setattr(found, "_pace", WORK)
+    assert found.chains_for(chosen(quick), wide) == 128
+
+
+def test_a_run_goes_on_unless_other_moves_end_sooner(sampler, time):
+    """They must be other ones, and promise it clearly: promises are kept by half."""
+    asked = request(until={"probability": 0.01}, times=20.0)
+    mine = Cycle([RandomWalk(sampler.target)])
+    other = Cycle([RandomWalk(sampler.target), RandomWalk(sampler.target, name="other")])
+    found = replace(chosen(segment(1e3, memory=50.0)), kernel=other)  # 10 s to forget the start
+    policy = Policy(choice=ChoicePolicy(broken_promise=1.5))
+    assert found.ends_sooner(mine, 15.1, asked, policy)
+    assert not found.ends_sooner(mine, 14.9, asked, policy)
+    assert not found.ends_sooner(other, 1e9, asked, policy)
+    assert not replace(found, segment=None).ends_sooner(mine, 1e9, asked, policy)
 
 
 # ---- whole runs by a policy -----------------------------------------------------------------

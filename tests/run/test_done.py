@@ -35,6 +35,12 @@ def test_memory_is_known_by_the_spread_of_the_means(steps):
     assert times_of_means(torch.ones(20, 30, 1)).tolist() == [1.0]
 
 
+def test_memory_of_one_chain_is_that_of_its_pieces():
+    found = times_of_means(ar1([8.0], 4000, 1))
+    assert 3 < float(found) < 16
+    assert times_of_means(torch.tensor([0.3, 1.2, -1.0])[:, None, None]).tolist() == [1.0]
+
+
 def test_memory_is_that_of_the_slowest_of_all():
     """A coordinate counts that no indicator shows; its place or its distance from the middle."""
     space = one_model().space

@@ -80,6 +80,18 @@ def test_a_run_looks_back_once_in_twice_the_time_it_hoped_for(now, verdict, time
         assert stop(recorded(100)) is Verdict.GO_ON
 
 
+def test_what_passes_while_nothing_is_recorded_is_left_out(time):
+    stop = Stop(toys.gaussians().space, {"probability": 0.001})
+    stop.look_back(10.0, 0.001)
+    time.seconds = 5.0
+    stop.set_aside(4.0)
+    time.seconds = 23.9
+    assert stop(recorded(100)) is Verdict.GO_ON
+    time.seconds = 24.1
+    assert stop(recorded(100)) is Verdict.RETHINK
+    assert stop.seconds_to_go == pytest.approx(20.1 * 11.5, rel=0.2)
+
+
 @pytest.mark.parametrize(("hoped", "after"), [(1.0, 10.0), (1000.0, 30.0)])
 def test_it_looks_back_neither_too_early_nor_too_late(hoped, after, time):
     """Not within ten seconds, and within a tenth of the time left."""

@@ -65,8 +65,6 @@ NUMBERS = 2_000_000  # that are looked at, of all quantities together, about
 
 WIDE = 3.0  # robust standard deviations beyond which values count as so far out
 
-PIECES = 4  # of a single chain, that count as chains
-
 QUARTILES = 1.349  # distance of a standard normal's
 
 
@@ -112,7 +110,7 @@ def times_of_means(x: Tensor) -> Tensor:
     noise is that of a variance over chains, however many quantities and however slow.
 
     Arguments:
-        x: Shape (step, chain, F). Of one chain its quarters count as chains.
+        x: Shape (step, chain, F). A single chain is cut into pieces.
 
     Returns:
         Shape (F,), from 1 to :data:`SLOWEST` times the length; 1 where nothing differs.
@@ -122,8 +120,9 @@ def times_of_means(x: Tensor) -> Tensor:
         >>> bool(times_of_means(draws) < 1.2)
         True
     """
-    if x.shape[1] == 1 and len(x) >= PIECES:
-        x = x[: len(x) // PIECES * PIECES].view(PIECES, -1, x.shape[2]).transpose(0, 1)
+    pieces = math.isqrt(len(x))
+    if x.shape[1] == 1 and pieces > 1:
+        x = x[: pieces**2].view(pieces, pieces, x.shape[2]).transpose(0, 1)
     n = len(x)
     variance = x.double().flatten(0, 1).var(0, correction=0)
     if x.shape[1] == 1:

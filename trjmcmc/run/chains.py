@@ -73,4 +73,4 @@ def chains_for(
         n = len(state.code)
         ends[n] = step * (begin + steps(n))
         more = step <= policy.chains.busy_step_seconds and ends[n] <= 2 * min(ends.values())
-    return number_of_chains(ends, policy.chains)
+    return number_of_chains(chains, ends, policy.chains)

@@ -193,16 +193,20 @@ def may_have_more_chains(
     return is_trusted(found, segments)
 
 
-def number_of_chains(ends: Mapping[int, float], chains: ChainPolicy) -> int:
-    """The fewest chains that end nearly as soon as the soonest.
+def number_of_chains(now: int, ends: Mapping[int, float], chains: ChainPolicy) -> int:
+    """As many as there are if these end nearly as soon as the soonest; else the nearest that do.
 
     Arguments:
+        now: Chains that there are.
         ends: By number of chains, seconds until the run would end.
         chains: The policy.
 
     Example:
-        >>> number_of_chains({256: 10.0, 512: 6.0, 1024: 5.8}, ChainPolicy())
+        >>> number_of_chains(256, {256: 10.0, 512: 6.0, 1024: 5.8}, ChainPolicy())
         512
+        >>> number_of_chains(256, {64: 5.0, 128: 5.1, 256: 10.0}, ChainPolicy())
+        128
     """
     soonest = min(ends.values())
-    return min(n for n, end in ends.items() if chains.relative_wait * end <= soonest)
+    near = [n for n, end in ends.items() if chains.relative_wait * end <= soonest]
+    return min((n for n in near if n >= now), default=max(near))
