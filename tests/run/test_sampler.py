@@ -589,7 +589,7 @@ def test_nothing_but_models_without_parameters():
     assert result.summary().empty
 
 
-@quiet
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")  # an untrained map, short runs
 def test_the_same_seed_gives_identical_draws():
     def run():
         sampler = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=10)
