@@ -22,6 +22,7 @@ def chains_for(
     pace: Callable[[Kernel, State], float],
     burn_in_times: float,
     all_time: bool,
+    fewest_if_long: int,
 ) -> int:
     """Half or twice as many chains, while the run ends sooner.
 
@@ -36,6 +37,7 @@ def chains_for(
         pace: Seconds of a step of a kernel from a state.
         burn_in_times: Autocorrelation times of burn-in.
         all_time: Whether the run goes on until its time is up.
+        fewest_if_long: Chains at least where each has to make many steps.
     """
     found, chains, left = choice.segment, len(state.code), request.left()
     if found is None:
@@ -43,7 +45,7 @@ def chains_for(
     ahead = left if all_time else min(left, request.precise(found))
     fewest = request.fewest_chains
     if request.times * found.memory * found.step > ahead:  # it has to be long rather than wide
-        fewest = min(fewest, policy.chains.fewest_sampling)
+        fewest = min(fewest, fewest_if_long)
     more = may_have_more_chains(found, policy.chains, policy.segments)
     more = more and 2 * chains <= request.most_chains
     if not more and chains < 2 * fewest:

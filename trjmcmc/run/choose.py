@@ -116,6 +116,10 @@ class Chooser:
     def _burn_in_times(self) -> float:
         return self.policy.choice.burn_in_autocorrelation_times
 
+    @property
+    def _fewest_chains(self) -> int:
+        return self.policy.chains.fewest_sampling
+
     def _advance_bar(self, steps: int) -> None:
         if self._bar is not None:
             self._bar.update(steps)
@@ -193,8 +197,9 @@ class Chooser:
 
     def chains_for(self, choice: Choice, state: State) -> int:
         """How many chains to go on with; see :func:`chains_for`."""
-        times, all_time = self._burn_in_times, self.uses_all_time
-        return chains_for(choice, state, self.request, self.policy, self._pace, times, all_time)
+        times, all_time, few = self._burn_in_times, self.uses_all_time, self._fewest_chains
+        request, policy = self.request, self.policy
+        return chains_for(choice, state, request, policy, self._pace, times, all_time, few)
 
     # ---- choosing ---------------------------------------------------------------------------
 
@@ -452,9 +457,8 @@ class Chooser:
         steps = steps or training.first_round_steps
         doubtful = self._pilot_contradicts_itself() and not self.plan.rounds
         last = found["jump",].efficiency if "jump" in self.bench.moves else 0.0
-        wait = (
-            self.request.until_done(found[best]) if self.request.until else self._wait(found[best])
-        )
+        here, asked = found[best], self.request
+        wait = asked.until_done(here) if asked.until else self._wait(here)
         if not self.uses_all_time and sampling_ends_first(wait, training):
             return best
         if no_time_to_train(self._room, self._step_price is not None, training):

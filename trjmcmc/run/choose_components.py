@@ -46,6 +46,10 @@ class ComponentChooser(Chooser):
         return self.policy.counted.burn_in_autocorrelation_times
 
     @property
+    def _fewest_chains(self) -> int:
+        return self.request.fewest_chains  # few would descend from next to no draws of the prior
+
+    @property
     def trainable(self) -> bool:
         """Nothing is: no map learns components in no order."""
         return False
