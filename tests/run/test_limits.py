@@ -19,6 +19,9 @@ from trjmcmc.errors import InterruptedWarning
 from trjmcmc.pilot.audit import Audit
 from trjmcmc.pilot.policy import TemperingPolicy
 from trjmcmc.pilot.smc import TemperedSMC
+from trjmcmc.run.choose import Chooser
+from trjmcmc.run.interrupts import import_whole, uninterrupted
+from trjmcmc.run.runner import Runner
 
 pytestmark = pytest.mark.planned
 
@@ -249,6 +252,48 @@ def test_ctrl_c_again_ends_the_run():
     sampler, log_likelihood.calls = trj.TRJSampler(trj.Target(models), seed=1), 0
     with pytest.raises(KeyboardInterrupt):
         sampler.run(chains=8, progress=False)
+
+
+def test_ctrl_c_in_the_warm_up_of_more_chains_than_began(monkeypatch):
+    advance, chains = Runner._advance, []
+
+    def stops(self, state, steps, until):
+        chains.append(len(state.code))
+        if len(chains) == 1:
+            raise KeyboardInterrupt
+        return advance(self, state, steps, until)
+
+    monkeypatch.setattr(Runner, "_advance", stops)
+    monkeypatch.setattr(Chooser, "chains_for", lambda self, choice, state: 2 * len(state.code))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        result = trj.TRJSampler(toys.gaussians(), seed=1).run(
+            until={"probability": 0.01}, progress=False
+        )
+    assert_there_is_something(result, said)
+    assert result.raw.n_chains == len(result.raw.ancestor) == chains[0]
+    assert str(result.report).startswith("interrupted") and "expected" not in str(result.report)
+    result.convergence()
+
+
+def test_what_must_be_whole_makes_ctrl_c_wait():
+    done = []
+    with pytest.raises(KeyboardInterrupt), uninterrupted():
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+        done.append(True)
+    assert done and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    import_whole()
+    thread = threading.Thread(target=lambda: done.append(enter()))
+    thread.start()
+    thread.join()
+    assert len(done) == 2
+
+
+def enter():
+    """No thread but the main one may touch signals."""
+    with uninterrupted():
+        return True
 
 
 @pytest.mark.whole

@@ -309,8 +309,8 @@ class Evidences:
         labels = self.weighed
         if not labels:
             raise TRJError(
-                "evidence: no map has weighed the models; run(fit=True) trains one, and "
-                "run(fit='auto') may find that it needs none"
+                "evidence: no map has weighed the models; run(fit=True) trains one, run(fit='auto')"
+                " may find that it needs none, and a run that was interrupted weighs none"
             )
         columns, share = self._columns(), self.shares(labels)
         log_prior = self.indicator.log_prior(labels)

@@ -122,7 +122,8 @@ class RunReport:
 
     def __str__(self) -> str:
         spent = ", ".join(f"{stage} {s:.1f} s" for stage, s in self.seconds.items())
-        lines = [f"ended early: {self.missed}"] if self.missed else []
+        lines = ["interrupted"] if self.interrupted else []
+        lines += [f"ended early: {self.missed}"] if self.missed else []
         lines += [
             f"{self.steps} steps, {self.evaluations:,} likelihoods, {self.gradients:,} of them "
             f"with gradients; {spent}"
@@ -143,7 +144,7 @@ class RunReport:
                 f"  of {worst.ends} climbs {worst.once} ended at a summit of their own: one more "
                 f"would meet a new one in {worst.unseen:.1%} of cases"
             )
-        if math.isfinite(self.expected_error + self.reached_error):
+        if math.isfinite(self.expected_error + self.reached_error) and not self.interrupted:
             short = ", less precise than the moves had promised" if self.falls_short else ""
             lines.append(
                 f"  probabilities ± {self.reached_error:.2g}, expected ± "

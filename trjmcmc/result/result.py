@@ -408,8 +408,9 @@ class Result:
         """
         if self.report.audit is None:
             raise TRJError(
-                "audit: there was none; runs of up to 64 models make one, unless fit=False or "
-                "max_evaluations are few; see convergence() and report.screening instead"
+                "audit: there was none; runs of up to 64 models make one, unless fit=False, "
+                "max_evaluations are few or the user has interrupted it before; see convergence() "
+                "and report.screening instead"
             )
         return self.report.audited()
 

@@ -29,6 +29,7 @@ from .choose import Chooser
 from .choose_components import ComponentChooser
 from .count import Crossings, StepsInModels, Tally
 from .few_calls import propose, saving_calls
+from .interrupts import import_whole
 from .knowledge import Knowledge
 from .loop import Chains, first_of, joined, last_of, run_chains, warm_up
 from .maps import check_round_trip
@@ -84,6 +85,7 @@ class Runner:
         self.known.begin()
         with self.known.trainer.within(self.request.deadline), ExitStack() as limits:
             try:
+                import_whole()
                 self.request = saving_calls(self.known, self.request)
                 account, most = self.known.spending.account, self.request.max_evaluations
                 left = limits.enter_context(limited(self.target, account, most))
@@ -238,11 +240,12 @@ class Runner:
             raise KeyboardInterrupt
         self.stage = "the warm-up"
         check_kernel(self.target, self.kernel)
-        crowd = self._with_as_many_chains(choice, self.state)
-        made = choice.steps if len(crowd.code) <= len(self.state.code) else 0  # of new chains none
+        before = len(self.state.code)
+        self._change_number_of_chains(choice)
+        made = choice.steps if len(self.state.code) <= before else 0  # of new chains none
         steps = max(choice.burn_in, choice.steps - made, 0 if warmup is None else warmup - made)
         until = clock.part_of_the_time_left(self.policy.shares.settling, chooser.adapt_by)
-        self._advance(crowd, steps, until)
+        self._advance(self.state, steps, until)
         known.remember(known.passed or choice.seen)
         known.use(None if known.ready else choice.map)
         unmapped = self._counts_components and not known.mapped
@@ -253,21 +256,18 @@ class Runner:
         if known.trace is not None:
             known.spot_check(self.request.deadline, self.request.progress)
 
-    def _with_as_many_chains(self, choice: Choice, state: State) -> State:
+    def _change_number_of_chains(self, choice: Choice) -> None:
         """Fewer or more chains where that pays; new ones start like the others did."""
-        chooser, chains = self.chooser, len(state.code)
-        assert chooser is not None and self.ancestor is not None
+        chooser, state, ancestor = self.chooser, self.state, self.ancestor
+        assert chooser is not None and state is not None and ancestor is not None
         if chooser.request.fewest_chains == chooser.request.most_chains:
-            return state
-        wanted = chooser.chains_for(choice, state)
+            return
+        chains, wanted = len(state.code), chooser.chains_for(choice, state)
         if wanted < chains:
-            self.ancestor = self.ancestor[:wanted]
-            return first_of(state, wanted)
-        if wanted == chains or self.known.fitted.audit is None:
-            return state
-        fresh, ancestor = self._starts(starting_models(self.known, wanted - chains), None)
-        self.ancestor = torch.cat([self.ancestor, ancestor])
-        return joined(state, fresh)
+            self.state, self.ancestor = first_of(state, wanted), ancestor[:wanted]
+        elif wanted > chains and self.known.fitted.audit is not None:
+            fresh, new = self._starts(starting_models(self.known, wanted - chains), None)
+            self.state, self.ancestor = joined(state, fresh), torch.cat([ancestor, new])
 
     def _warm_up(self, left: Callable[[], int | None]) -> None:
         """Warm up chains by the strategy's kernel.

@@ -1,0 +1,47 @@
+"""Work that Ctrl-C must not cut in two."""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+LATE_IMPORTS = ("torch.fx.experimental.symbolic_shapes",)  # by torch, once shapes are broadcast
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Let Ctrl-C wait until this is over.
+
+    Raises:
+        KeyboardInterrupt: The user pressed Ctrl-C meanwhile.
+
+    Example:
+        >>> with uninterrupted():
+        ...     written = "all of it"
+    """
+    if threading.current_thread() is not threading.main_thread():  # no signals come here
+        yield
+        return
+    pressed: list[int] = []
+
+    def wait(number: int, frame: Any) -> None:
+        pressed.append(number)
+
+    before = signal.signal(signal.SIGINT, wait)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
+
+
+def import_whole() -> None:
+    """Import what torch imports late: half imported it would fail ever after in this process."""
+    with uninterrupted():
+        for name in LATE_IMPORTS:
+            importlib.import_module(name)
