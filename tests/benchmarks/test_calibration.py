@@ -25,7 +25,7 @@ def benchmark():
 @pytest.mark.parametrize(
     ("case", "model"),
     [
-        ("two modes", "two modes"),
+        pytest.param("two modes", "two modes", marks=pytest.mark.whole),
         pytest.param("sinh-arcsinh", "2d", marks=pytest.mark.slow),
     ],
 )
