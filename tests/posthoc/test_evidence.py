@@ -547,6 +547,9 @@ def test_bridges_through_all_kinds_of_maps(make, generator):
         for m in labels:
             e, exact = routes[route][m], target.truth.log_evidence[m]
             gap = e.value - exact - float(target.space.log_prior(target.space.code_of(m)[None])[0])
+            if math.isnan(e.std_error):  # its tail is too heavy for an error
+                assert route == "importance" and e.warning
+                continue
             assert abs(gap) < 4.5 * e.std_error + 1e-5, (route, m, str(e))
     assert routes["warp"]["three"].std_error < 0.2
 

@@ -26,10 +26,10 @@ def recorded(draws, chains=200, seed=0):
     """Independent draws of a fair model indicator."""
     generator = torch.Generator().manual_seed(seed)
     code = torch.randint(2, (draws, chains, 1), generator=generator)
-    theta = torch.zeros(chains, 2)
-    recorder = Recorder(draws, code[0], theta, 1)
-    for here in code:
-        recorder.keep(here, theta, torch.randn(chains, generator=generator))
+    theta = torch.randn(draws, chains, toys.gaussians().dim, generator=generator)
+    recorder = Recorder(draws, code[0], theta[0], 1)
+    for here, there in zip(code, theta, strict=True):
+        recorder.keep(here, there, torch.randn(chains, generator=generator))
     return recorder
 
 
@@ -42,6 +42,11 @@ def test_a_run_stops_by_precision_or_by_time(time):
     assert stop(recorded(100)) is Verdict.PRECISE and stop.reached  # .5 / sqrt(20 000) = .0035
     stop = Stop(space, {"probability": 0.001}, deadline=10.0)
     assert stop(recorded(100)) is Verdict.GO_ON and not stop.reached
+    slow = recorded(100)
+    slow._theta += 0.3 * torch.randn(1, 200, 1, generator=torch.Generator().manual_seed(1))
+    stop = Stop(space, {"probability": 0.01}, deadline=10.0)
+    assert stop(slow) is Verdict.GO_ON  # what a parameter has not seen may matter to it
+    assert Stop(space, {"probability": 0.01, "rhat": math.inf}, deadline=10.0)(slow)
     time.seconds = 10.0
     assert stop(recorded(100)) is Verdict.LATE
 

@@ -128,7 +128,8 @@ def through_the_map(
     found: dict[str, dict[str, Estimate]] = {"importance": {}, "smoothed": {}, "bridge": {}}
     for m, w in weights.items():
         smooth, plain = smoothed(w), log_mean_weight(w)
-        plain = replace(plain, warning=plain.warning or smooth.warning)
+        error = math.nan if math.isnan(smooth.std_error) else plain.std_error
+        plain = replace(plain, std_error=error, warning=plain.warning or smooth.warning)
         found["importance"][m], found["smoothed"][m] = rounded(plain, dtype), rounded(smooth, dtype)
     codes = {m: space.code_of(m).to(draws.code.device) for m in weights}
     code, z, log_w = chain_weights(

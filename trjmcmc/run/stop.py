@@ -10,7 +10,7 @@ from .. import clock
 from ..draws import Draws, Recorder
 from ..errors import ConfigurationError
 from ..estimate.precision import FORGOTTEN, LEAST_DRAWS, Progress, progress_of
-from ..promises import MODELS_ONE_BY_ONE, RHAT_FLAGGED
+from ..promises import MODELS_ONE_BY_ONE, PRECISE_RHAT, RHAT_FLAGGED
 from ..result.convergence import worst_rhat
 from ..space.base import Space
 from .policy import StoppingPolicy
@@ -47,9 +47,10 @@ RHAT = "rhat"
 class Stop:
     """Says when a run may stop: it is precise enough, or its time is up.
 
-    Precise enough also means twenty autocorrelation times long: the mean of many chains has a small
-    standard error while it is still biased by where they started. A new rule needs no change here:
-    it is a function of the recorder, given as ``until``.
+    Precise enough also means twenty autocorrelation times long, and R-hat of models, log joint and
+    parameters up to 1.02: the mean of many chains has a small standard error while it is still
+    biased by where they started, or by what a slow parameter has not seen. A new rule needs no
+    change here: it is a function of the recorder, given as ``until``.
 
     Arguments:
         space: The space, on the CPU.
@@ -57,9 +58,10 @@ class Stop:
             (in a space of more than 64 models every unit's) must reach;
             ``{"log_bayes_factor": error}``: in nats, of every model of more than one percent to
             the most probable one; ``{"rhat": limit}``: rank-normalised split R-hat of models,
-            log joint and parameters. Of several all. Or a rule of your own: a function that
-            gets the :class:`~trjmcmc.draws.Recorder` after each kept draw and says whether the
-            run has what it is for.
+            log joint and parameters; 1.02 where a precision alone is named, and ``math.inf``
+            asks for none. Of several all. Or a rule of your own: a function that gets the
+            :class:`~trjmcmc.draws.Recorder` after each kept draw and says whether the run has
+            what it is for.
         deadline: Time by :func:`trjmcmc.clock.now` at which to stop in any case.
         policy: When precision is looked at.
 
@@ -92,6 +94,8 @@ class Stop:
         if callable(until):
             self.rule, until = until, None
         self.until = check_until(space, until)
+        if self.error is not None:
+            self.until.setdefault(RHAT, PRECISE_RHAT)
         self.space, self.deadline, self.reached = space, deadline, False
         self.policy = StoppingPolicy() if policy is None else policy
         self.seconds_to_go = math.inf
