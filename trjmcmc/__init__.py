@@ -42,7 +42,7 @@ from .weights.made import Made
 from .weights.mean_field import MeanField
 from .weights.score_gradient import CategoricalWeights
 
-__version__ = "0.11.0"
+__version__ = "0.12.0"
 
 __all__ = [
     "Additive",
