@@ -9,7 +9,7 @@ A model list goes in, p(model | data) comes out, exact however poor the maps are
     result.model_probabilities()
 """
 
-from . import errors, estimate, fit, kernel, problems, transport
+from . import errors, estimate, fit, kernel, priors, problems, transport
 from .compare.classical import ClassicalSampler
 from .compare.compare import Comparison, compare_samplers
 from .errors import renamed as _renamed
@@ -87,6 +87,7 @@ __all__ = [
     "kernel",
     "load",
     "mixture_flow",
+    "priors",
     "problems",
     "transport",
     "with_gradient",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from torch.distributions import Distribution, constraints
 
 from ..errors import ShapeError, TargetError
 from ..grouping import on_host
+from ..priors import from_scipy, is_frozen
 from .support import (
     bijection_onto,
     bijector_of,
@@ -29,7 +31,7 @@ TRIED_AT = (-4.0, -1.0, 1.0, 4.0)  # unconstrained values at which a new prior i
 
 Params = Mapping[str, Tensor]
 
-PriorSpec = Distribution | Callable[[dict[str, Tensor]], Distribution]
+PriorSpec = Distribution | Callable[[dict[str, Tensor]], Distribution] | Any
 
 
 class Prior:
@@ -58,12 +60,14 @@ class Prior:
         example: tuple[dict[str, Tensor], dict[str, Tensor]],
         owner: str,
     ) -> None:
+        spec = from_scipy(spec) if is_frozen(spec) else spec
         self.name, self.spec, self.items, self.owner = name, spec, items, owner
         self._stated = spec  # unrounded: a copy in float64 of one in float32 is exact
         if not isinstance(spec, Distribution) and not callable(spec):
             raise TargetError(
-                f"prior of {name!r} in {owner}: expected a torch.distributions distribution or a "
-                f"function that returns one, got {spec!r}"
+                f"prior of {name!r} in {owner}: expected a distribution of torch.distributions or "
+                f"trj.priors, a frozen one of scipy.stats, or a function that returns one, got "
+                f"{spec!r}"
             )
         self._fixed: Distribution | None = None
         self._batched = False
@@ -128,7 +132,7 @@ class Prior:
 
     def _call(self, given: Params) -> Distribution:
         assert not isinstance(self.spec, Distribution)
-        dist = self.spec(dict(given))
+        dist = self.called(self.spec, given)
         if not isinstance(dist, Distribution):
             raise TargetError(
                 f"prior of {self.name!r} in {self.owner}: the function must return a "
@@ -139,7 +143,8 @@ class Prior:
     @staticmethod
     def called(spec: PriorSpec, given: Params) -> Distribution:
         """The distribution that a prior is, given the parameters before it."""
-        return spec if isinstance(spec, Distribution) else spec(dict(given))
+        found = spec if isinstance(spec, Distribution) else spec(dict(given))
+        return from_scipy(found) if is_frozen(found) else found
 
     def distribution(self, given: Params, n: int) -> Distribution:
         """The prior given the parameters before it, batch shape (n, *batch) or (*batch,)."""

@@ -1,0 +1,527 @@
+"""Priors that fields use beside those of torch.distributions, and those of scipy.stats.
+
+All are :class:`torch.distributions.Distribution`: they broadcast, take tensors for parameters, and
+go wherever a prior is expected. So does any frozen distribution of scipy.stats, as it is.
+
+    >>> import trjmcmc as trj
+    >>> import scipy.stats
+    >>> priors = {
+    ...     "period": trj.priors.LogUniform(1.25, 1e4),
+    ...     "amplitude": trj.priors.ModifiedJeffreys(1.0, 999.0),
+    ...     "eccentricity": trj.priors.Rayleigh(0.2, high=1.0),
+    ...     "jitter": scipy.stats.halfnorm(scale=2.0),
+    ... }
+    >>> target = trj.Target([trj.Model("planet", priors, lambda p: -p["jitter"])])
+    >>> target.dim
+    4
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.distributions import (
+    AffineTransform,
+    Beta,
+    Cauchy,
+    ComposeTransform,
+    Dirichlet,
+    Distribution,
+    Exponential,
+    ExpTransform,
+    Gamma,
+    HalfCauchy,
+    HalfNormal,
+    Laplace,
+    LogNormal,
+    MultivariateNormal,
+    Normal,
+    StudentT,
+    TransformedDistribution,
+    Uniform,
+    Weibull,
+    biject_to,
+    constraints,
+)
+from torch.distributions.utils import broadcast_all
+
+from .errors import TargetError
+
+KIPPING = (0.867, 3.03)  # shape of the eccentricities of planets found by radial velocities
+
+SLOPE_STEP = 1e-5  # of central differences of a density in SciPy, standard deviations
+
+
+class _LogInterval(constraints.interval):
+    """An interval of positive numbers, whose logarithm is what a chain walks in."""
+
+
+@biject_to.register(_LogInterval)
+def _biject_to_log_interval(support: Any) -> ComposeTransform:
+    low, high = (torch.as_tensor(x).log() for x in (support.lower_bound, support.upper_bound))
+    return ComposeTransform([biject_to(constraints.interval(low, high)), ExpTransform()])
+
+
+class _Univariate(Distribution):
+    """A distribution of numbers by its quantile function; parameters are tensors of one shape."""
+
+    def __init__(self, **parameters: Any) -> None:
+        values = broadcast_all(*parameters.values())
+        for name, value in zip(parameters, values, strict=True):
+            setattr(self, name, value)
+        self._names = list(parameters)
+        super().__init__(values[0].shape, validate_args=False)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Distribution:
+        new = self._get_checked_instance(type(self), _instance)
+        new._names = self._names
+        for name in self._names:
+            setattr(new, name, getattr(self, name).expand(batch_shape))
+        Distribution.__init__(new, torch.Size(batch_shape), validate_args=False)
+        return new
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        like = getattr(self, self._names[0])
+        u = torch.rand(
+            self._extended_shape(torch.Size(sample_shape)), dtype=like.dtype, device=like.device
+        )
+        return self.icdf(u)
+
+
+class LogUniform(_Univariate):
+    """Uniform in the logarithm: p(x) proportional to 1 / x from low to high.
+
+    Arguments:
+        low, high: Ends, in the unit of x; 0 < low < high.
+
+    Raises:
+        TargetError: Ends out of order, or not positive.
+
+    Example:
+        >>> round(float(LogUniform(1.0, 100.0).log_prob(torch.tensor(10.0)).exp()), 5)
+        0.02171
+    """
+
+    arg_constraints: ClassVar[dict[str, Any]] = {
+        "low": constraints.positive,
+        "high": constraints.positive,
+    }
+    low: Tensor
+    high: Tensor
+
+    def __init__(self, low: Any, high: Any) -> None:
+        super().__init__(low=low, high=high)
+        if not bool(((self.low > 0) & (self.low < self.high)).all()):
+            raise TargetError(f"LogUniform: expected 0 < low < high, got {low} and {high}")
+
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
+    def support(self) -> Any:
+        return _LogInterval(self.low, self.high)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return -value.log() - (self.high / self.low).log().log()
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.low * (self.high / self.low) ** value
+
+
+class ModifiedJeffreys(_Univariate):
+    """Uniform well below a scale, and in the logarithm above: p(x) proportional to 1 / (x + scale).
+
+    Arguments:
+        scale: Where it bends, in the unit of x.
+        high: Upper end; the lower one is 0.
+
+    Raises:
+        TargetError: A number that is not positive.
+
+    Source:
+        Amplitudes of planets: Gregory (2005), https://doi.org/10.1086/432594
+
+    Example:
+        >>> round(float(ModifiedJeffreys(1.0, 999.0).log_prob(torch.tensor(9.0)).exp()), 5)
+        0.01448
+    """
+
+    arg_constraints: ClassVar[dict[str, Any]] = {
+        "scale": constraints.positive,
+        "high": constraints.positive,
+    }
+    scale: Tensor
+    high: Tensor
+
+    def __init__(self, scale: Any, high: Any) -> None:
+        super().__init__(scale=scale, high=high)
+        if not bool(((self.scale > 0) & (self.high > 0)).all()):
+            raise TargetError(
+                f"ModifiedJeffreys: expected a positive scale and end, got {scale} and {high}"
+            )
+
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
+    def support(self) -> Any:
+        return constraints.interval(torch.zeros_like(self.high), self.high)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return -(value + self.scale).log() - torch.log1p(self.high / self.scale).log()
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.scale * torch.expm1(value * torch.log1p(self.high / self.scale))
+
+
+class TruncatedNormal(_Univariate):
+    """A normal cut at one end or both, right far out in a tail too.
+
+    Arguments:
+        loc, scale: Mean and standard deviation of the whole normal.
+        low, high: Ends; infinite where there is none.
+
+    Raises:
+        TargetError: Ends out of order, or a scale that is not positive.
+
+    Example:
+        >>> x = TruncatedNormal(0.0, 1.0, low=8.0).sample((1000,))
+        >>> bool((x >= 8).all()), bool(x.mean() < 8.2)
+        (True, True)
+    """
+
+    arg_constraints: ClassVar[dict[str, Any]] = {
+        "loc": constraints.real,
+        "scale": constraints.positive,
+    }
+    loc: Tensor
+    scale: Tensor
+    low: Tensor
+    high: Tensor
+
+    def __init__(
+        self,
+        loc: Any,
+        scale: Any,
+        low: Any = -math.inf,
+        high: Any = math.inf,
+    ) -> None:
+        super().__init__(loc=loc, scale=scale, low=low, high=high)
+        if not bool(((self.low < self.high) & (self.scale > 0)).all()):
+            raise TargetError(
+                f"TruncatedNormal: expected low < high and a positive scale, got {low}, {high} and "
+                f"{scale}"
+            )
+
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
+    def support(self) -> Any:
+        below, above = bool(self.low.isfinite().all()), bool(self.high.isfinite().all())
+        if below and above:
+            return constraints.interval(self.low, self.high)
+        if below:
+            return constraints.greater_than(self.low)
+        return constraints.less_than(self.high) if above else constraints.real
+
+    def _ends(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Standardised ends in float64 on the side where tails are exact, and that side."""
+        low, high = ((x.double() - self.loc) / self.scale for x in (self.low, self.high))
+        side = torch.where(low > 0, -1.0, 1.0).double()
+        return torch.where(side > 0, low, -high), torch.where(side > 0, high, -low), side
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        low, high, _ = self._ends()
+        below, above = torch.special.log_ndtr(low), torch.special.log_ndtr(high)
+        log_mass = above + torch.log1p(-(below - above).exp())
+        return Normal(self.loc, self.scale).log_prob(value) - log_mass.to(value.dtype)
+
+    def icdf(self, value: Tensor) -> Tensor:
+        low, high, side = self._ends()
+        u = torch.where(side > 0, value.double(), 1 - value.double())
+        below, above = torch.special.log_ndtr(low), torch.special.log_ndtr(high)
+        log_p = torch.logaddexp(torch.log1p(-u) + below, u.log() + above)
+        z = _quantile_of_normal(log_p).clamp(low, high)
+        found = self.loc + self.scale * side * z
+        return found.to(value.dtype).clamp(self.low, self.high)
+
+
+def _quantile_of_normal(log_p: Tensor) -> Tensor:
+    """Of log probabilities, float64, exact in the lower tail: a guess and Newton's steps."""
+    z = torch.special.ndtri(log_p.exp())
+    far = -(-2 * log_p).clamp(min=1.0).sqrt()
+    z = torch.where(z.isfinite(), z, far)
+    tail = log_p < -30.0
+    for _ in range(8):
+        log_cdf = torch.special.log_ndtr(z)
+        log_pdf = -0.5 * z.square() - 0.5 * math.log(2 * math.pi)
+        step = (log_cdf - log_p) * (log_cdf - log_pdf).exp()
+        z = torch.where(tail, z - step, z)
+    return z
+
+
+class Rayleigh(_Univariate):
+    """The length of a vector of two independent normals, cut at an end if there is one.
+
+    Arguments:
+        scale: Standard deviation of the normals.
+        high: Upper end; infinite where there is none.
+
+    Raises:
+        TargetError: A number that is not positive.
+
+    Example:
+        >>> round(float(Rayleigh(0.2, high=1.0).log_prob(torch.tensor(0.2)).exp()), 4)
+        3.0327
+    """
+
+    arg_constraints: ClassVar[dict[str, Any]] = {"scale": constraints.positive}
+    scale: Tensor
+    high: Tensor
+
+    def __init__(self, scale: Any, high: Any = math.inf) -> None:
+        super().__init__(scale=scale, high=high)
+        if not bool(((self.scale > 0) & (self.high > 0)).all()):
+            raise TargetError(
+                f"Rayleigh: expected a positive scale and end, got {scale} and {high}"
+            )
+
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
+    def support(self) -> Any:
+        if bool(self.high.isfinite().all()):
+            return constraints.interval(torch.zeros_like(self.high), self.high)
+        return constraints.positive
+
+    def _mass(self) -> Tensor:
+        return -torch.expm1(-0.5 * (self.high / self.scale).square())
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        z = value / self.scale
+        return z.log() - 0.5 * z.square() - self.scale.log() - self._mass().log()
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.scale * (-2 * torch.log1p(-value * self._mass())).sqrt()
+
+
+class PolarAngle(_Univariate):
+    """The angle between an axis and a direction that may be any: density sin(x) / 2 on (0, pi).
+
+    Inclinations of orbits are of this kind.
+
+    Example:
+        >>> x = PolarAngle().sample((4000,)).cos()
+        >>> bool(x.mean().abs() < 0.05), bool((x.std() - 3**-0.5).abs() < 0.03)
+        (True, True)
+    """
+
+    arg_constraints: ClassVar[dict[str, Any]] = {}
+    support = constraints.interval(0.0, math.pi)
+    unit: Tensor
+
+    def __init__(self) -> None:
+        super().__init__(unit=torch.ones(()))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return value.sin().clamp(min=0.0).log() - math.log(2) + 0 * self.unit
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return 2 * value.sqrt().asin() * self.unit
+
+
+class Latitude(_Univariate):
+    """The angle between the equator and a direction that may be any: cos(x) / 2 on (-pi/2, pi/2).
+
+    Declinations on the sky are of this kind.
+
+    Example:
+        >>> bool(Latitude().sample((4000,)).sin().mean().abs() < 0.05)
+        True
+    """
+
+    arg_constraints: ClassVar[dict[str, Any]] = {}
+    support = constraints.interval(-math.pi / 2, math.pi / 2)
+    unit: Tensor
+
+    def __init__(self) -> None:
+        super().__init__(unit=torch.ones(()))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return value.cos().clamp(min=0.0).log() - math.log(2) + 0 * self.unit
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return (2 * value - 1).asin() * self.unit
+
+
+def kipping_beta() -> Beta:
+    """Eccentricities of planets found by radial velocities.
+
+    Source:
+        Kipping (2013), https://doi.org/10.1093/mnrasl/slt075
+
+    Example:
+        >>> round(float(kipping_beta().mean), 3)
+        0.222
+    """
+    return Beta(torch.tensor(KIPPING[0]), torch.tensor(KIPPING[1]))
+
+
+def isotropic(polar: str = "theta", azimuth: str = "phi") -> dict[str, Distribution]:
+    """Priors of a direction that may be any, by the names of its two angles, radians.
+
+    Example:
+        >>> sorted(isotropic())
+        ['phi', 'theta']
+    """
+    return {polar: PolarAngle(), azimuth: Uniform(0.0, 2 * math.pi)}
+
+
+# ---- scipy.stats ----------------------------------------------------------------------------
+
+
+def is_frozen(spec: Any) -> bool:
+    """Whether something is a distribution of scipy.stats with its parameters."""
+    module = type(spec).__module__
+    return module.startswith("scipy.stats") and hasattr(spec, "rvs")
+
+
+def from_scipy(frozen: Any) -> Distribution:
+    """A frozen distribution of scipy.stats as one of torch; priors are passed through it.
+
+    Those that torch has become torch's. The others are evaluated by SciPy, on the host, and
+    differentiated by central differences.
+
+    Arguments:
+        frozen: Continuous, of numbers; or ``multivariate_normal``, ``dirichlet``.
+
+    Raises:
+        TargetError: It is discrete, or of other vectors or matrices.
+
+    Example:
+        >>> import scipy.stats
+        >>> from_scipy(scipy.stats.norm(1.0, 2.0))
+        Normal(loc: 1.0, scale: 2.0)
+        >>> x = torch.tensor(0.3)
+        >>> gap = from_scipy(scipy.stats.gumbel_r()).log_prob(x) - scipy.stats.gumbel_r.logpdf(0.3)
+        >>> bool(gap.abs() < 1e-6)
+        True
+    """
+    name = type(frozen).__name__
+    if name == "multivariate_normal_frozen":
+        cov = torch.as_tensor(np.asarray(frozen.cov))
+        return MultivariateNormal(torch.as_tensor(np.asarray(frozen.mean)).to(cov), cov)
+    if name == "dirichlet_frozen":
+        return Dirichlet(torch.as_tensor(np.asarray(frozen.alpha, dtype=float)))
+    if not hasattr(frozen, "dist") or not hasattr(frozen.dist, "logpdf"):
+        raise TargetError(
+            f"{name} of scipy.stats: expected a frozen continuous distribution of numbers, "
+            "multivariate_normal or dirichlet; discrete choices belong into the model index"
+        )
+    if not hasattr(frozen, "ppf"):
+        raise TargetError(
+            f"{name} of scipy.stats: expected a frozen continuous distribution of numbers, "
+            "multivariate_normal or dirichlet"
+        )
+    shapes, loc, scale = frozen.dist._parse_args(*frozen.args, **frozen.kwds)
+    loc, scale = np.asarray(loc, dtype=float), np.asarray(scale, dtype=float)
+    known = _in_torch(frozen.dist.name, loc, scale, shapes)
+    return _OfSciPy(frozen) if known is None else known
+
+
+def _in_torch(
+    name: str, loc: NDArray[Any], scale: NDArray[Any], shapes: Any
+) -> Distribution | None:
+    """The distribution of this name in torch, or None."""
+    at, by = torch.as_tensor(loc), torch.as_tensor(scale)
+    some = [torch.as_tensor(np.asarray(x, dtype=float)) for x in shapes]
+    if name == "norm":
+        return Normal(at, by)
+    if name == "uniform":
+        return Uniform(at, at + by)
+    if name == "cauchy":
+        return Cauchy(at, by)
+    if name == "laplace":
+        return Laplace(at, by)
+    if name == "t":
+        return StudentT(some[0], at, by)
+    if name == "truncnorm":
+        return TruncatedNormal(at, by, at + by * some[0], at + by * some[1])
+    if name == "beta" and not loc.any() and (scale == 1).all():
+        return Beta(some[0], some[1])
+    if name in {"loguniform", "reciprocal"} and not loc.any():
+        return LogUniform(by * some[0], by * some[1])
+    positive: Distribution | None = None
+    if name == "expon":
+        positive = Exponential(1 / by)
+    elif name == "gamma":
+        positive = Gamma(some[0], 1 / by)
+    elif name == "halfnorm":
+        positive = HalfNormal(by)
+    elif name == "halfcauchy":
+        positive = HalfCauchy(by)
+    elif name == "rayleigh":
+        positive = Rayleigh(by)
+    elif name == "lognorm":
+        positive = LogNormal(by.log(), some[0])
+    elif name == "weibull_min":
+        positive = Weibull(by, some[0])
+    if positive is None or not loc.any():
+        return positive
+    return TransformedDistribution(positive, [AffineTransform(at, torch.ones_like(at))])
+
+
+class _LogDensity(torch.autograd.Function):
+    """A log density in SciPy, with a slope by central differences."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, frozen: Any, step: float) -> Tensor:
+        if ctx.needs_input_grad[0]:
+            x = value.detach().double()
+            up, down = (_logpdf(frozen, x + sign * step) for sign in (1, -1))
+            slope = ((up - down) / (2 * step)).nan_to_num(0.0, 0.0, 0.0)
+            ctx.save_for_backward(slope.to(value.dtype))
+        return _logpdf(frozen, value)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (slope,) = ctx.saved_tensors
+        return grads[0] * slope, None, None
+
+
+def _logpdf(frozen: Any, value: Tensor) -> Tensor:
+    found = frozen.logpdf(value.detach().double().cpu().numpy())
+    return torch.as_tensor(np.asarray(found)).to(value)
+
+
+class _OfSciPy(Distribution):
+    """A continuous distribution of numbers that SciPy evaluates."""
+
+    arg_constraints: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, frozen: Any, batch_shape: Any = None) -> None:
+        low, high = (torch.as_tensor(np.asarray(x, dtype=float)) for x in frozen.support())
+        self.frozen, self.low, self.high = frozen, low, high
+        spread = np.asarray(frozen.ppf(0.75) - frozen.ppf(0.25), dtype=float)
+        self._step = SLOPE_STEP * float(spread.min())
+        shape = low.shape if batch_shape is None else torch.Size(batch_shape)
+        super().__init__(shape, validate_args=False)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Distribution:
+        return _OfSciPy(self.frozen, batch_shape)
+
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
+    def support(self) -> Any:
+        below, above = bool(self.low.isfinite().all()), bool(self.high.isfinite().all())
+        if below and above:
+            return constraints.interval(self.low, self.high)
+        if below:
+            return constraints.greater_than(self.low)
+        return constraints.less_than(self.high) if above else constraints.real
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        found: Tensor = _LogDensity.apply(value, self.frozen, self._step)
+        return found
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        u = torch.rand(self._extended_shape(torch.Size(sample_shape)), dtype=torch.float64)
+        found = torch.as_tensor(np.asarray(self.frozen.ppf(u.numpy())))
+        return found.to(device=self.low.device, dtype=self.low.dtype)
+
+    def __repr__(self) -> str:
+        return f"scipy.stats.{self.frozen.dist.name}(...)"
