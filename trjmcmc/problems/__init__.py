@@ -8,6 +8,7 @@ from .logistic_selection import logistic_selection
 from .mixtures import gaussian_mixture_2d, mixture_1d
 from .pulses import pulses
 from .quadrature import log_evidence
+from .radial_velocity import QuasiPeriodic, radial_velocity
 from .radiata_pine import radiata_pine
 from .regression import RegressionTarget
 from .robust_regression import robust_regression
@@ -19,6 +20,7 @@ from .variable_selection import variable_selection
 
 __all__ = [
     "ConjugateSelection",
+    "QuasiPeriodic",
     "RegressionTarget",
     "SinhArcsinhMap",
     "coal_mining",
@@ -34,6 +36,7 @@ __all__ = [
     "mixture_1d",
     "mode_centres",
     "pulses",
+    "radial_velocity",
     "radiata_pine",
     "robust_regression",
     "robust_selection",
