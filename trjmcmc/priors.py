@@ -67,6 +67,16 @@ def _biject_to_log_interval(support: Any) -> ComposeTransform:
     return ComposeTransform([biject_to(constraints.interval(low, high)), ExpTransform()])
 
 
+def _between(low: Tensor, high: Tensor) -> Any:
+    """The numbers between two ends, infinite where there is none."""
+    below, above = bool(low.isfinite().all()), bool(high.isfinite().all())
+    if below and above:
+        return constraints.interval(low, high)
+    if below:
+        return constraints.greater_than(low)
+    return constraints.less_than(high) if above else constraints.real
+
+
 class _Univariate(Distribution):
     """A distribution of numbers by its quantile function; parameters are tensors of one shape."""
 
@@ -214,12 +224,7 @@ class TruncatedNormal(_Univariate):
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:
-        below, above = bool(self.low.isfinite().all()), bool(self.high.isfinite().all())
-        if below and above:
-            return constraints.interval(self.low, self.high)
-        if below:
-            return constraints.greater_than(self.low)
-        return constraints.less_than(self.high) if above else constraints.real
+        return _between(self.low, self.high)
 
     def _ends(self) -> tuple[Tensor, Tensor, Tensor]:
         """Standardised ends in float64 on the side where tails are exact, and that side."""
@@ -285,9 +290,7 @@ class Rayleigh(_Univariate):
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:
-        if bool(self.high.isfinite().all()):
-            return constraints.interval(torch.zeros_like(self.high), self.high)
-        return constraints.positive
+        return _between(torch.zeros_like(self.high), self.high)
 
     def _mass(self) -> Tensor:
         return -torch.expm1(-0.5 * (self.high / self.scale).square())
@@ -408,15 +411,10 @@ def from_scipy(frozen: Any) -> Distribution:
         return MultivariateNormal(torch.as_tensor(np.asarray(frozen.mean)).to(cov), cov)
     if name == "dirichlet_frozen":
         return Dirichlet(torch.as_tensor(np.asarray(frozen.alpha, dtype=float)))
-    if not hasattr(frozen, "dist") or not hasattr(frozen.dist, "logpdf"):
+    if not hasattr(frozen, "ppf") or not hasattr(frozen.dist, "logpdf"):
         raise TargetError(
             f"{name} of scipy.stats: expected a frozen continuous distribution of numbers, "
             "multivariate_normal or dirichlet; discrete choices belong into the model index"
-        )
-    if not hasattr(frozen, "ppf"):
-        raise TargetError(
-            f"{name} of scipy.stats: expected a frozen continuous distribution of numbers, "
-            "multivariate_normal or dirichlet"
         )
     shapes, loc, scale = frozen.dist._parse_args(*frozen.args, **frozen.kwds)
     loc, scale = np.asarray(loc, dtype=float), np.asarray(scale, dtype=float)
@@ -507,12 +505,7 @@ class _OfSciPy(Distribution):
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:
-        below, above = bool(self.low.isfinite().all()), bool(self.high.isfinite().all())
-        if below and above:
-            return constraints.interval(self.low, self.high)
-        if below:
-            return constraints.greater_than(self.low)
-        return constraints.less_than(self.high) if above else constraints.real
+        return _between(self.low, self.high)
 
     def log_prob(self, value: Tensor) -> Tensor:
         found: Tensor = _LogDensity.apply(value, self.frozen, self._step)
