@@ -1,21 +1,31 @@
 """Modes that tempering loses: found by other means, weighed, and taken up."""
 
 import math
+import warnings
 from dataclasses import replace
 
 import pytest
 import torch
-from torch.distributions import Normal
+from torch.distributions import MultivariateNormal, Normal, StudentT
 
 import trjmcmc as trj
 from trjmcmc.draws import Pool
 from trjmcmc.pilot.audit import Audit
-from trjmcmc.pilot.census import census
+from trjmcmc.pilot.census import Census, census
 from trjmcmc.pilot.crowd import crowd, next_step, systematic
 from trjmcmc.pilot.parts import Ellipsoid, weighed
-from trjmcmc.pilot.screening import BY_CHAINS, BY_PRIOR, Screening, missed, screen
+from trjmcmc.pilot.screening import (
+    BY_CHAINS,
+    BY_PRIOR,
+    Screening,
+    missed,
+    screen,
+    theta_of_none,
+)
 from trjmcmc.result.report import RunReport
+from trjmcmc.run.policy import ScreeningBudget
 from trjmcmc.run.screening import Discovery
+from trjmcmc.run.visited import visited
 from trjmcmc.transport.normals import gaussian_mixture
 
 NARROW, WIDE = (0.7, 3.0, 0.1), (0.3, -2.0, 1.0)  # weight, centre, standard deviation
@@ -338,3 +348,86 @@ def test_several_lost_modes_are_weighed_at_once(generator):
     said, parts = screen(problem, code, math.log(0.86), [lambda: known], theta, 65_536, generator)
     assert len(parts) >= 3 and said.lost  # one may be missed by so few draws
     assert said.share == pytest.approx(len(parts) * 0.035 / 0.86, rel=0.15)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_part_that_is_narrow_in_one_direction_has_its_mass(generator, turned):
+    """Steps of one length for all weighed e^-8 of it, for they never left the ridge's middle."""
+    sds = torch.tensor([1e-3, 0.5, 0.5, 1.0], dtype=torch.float64)
+    turn = torch.linalg.qr(torch.randn(4, 4, generator=generator, dtype=torch.float64))[0]
+    factor = (turn if turned else torch.eye(4, dtype=torch.float64)) * sds
+    ridge = MultivariateNormal(torch.full((4,), 3.0), factor @ factor.mT)
+    prior = Normal(torch.zeros(4, dtype=torch.float64), 6.0)
+
+    def log_likelihood(p):
+        return ridge.log_prob(p["x"]) - prior.log_prob(p["x"]).sum(-1)
+
+    problem = trj.Target([trj.Model("m", {"x": prior}, log_likelihood)], dtype=torch.float64)
+    code = code_of(problem)
+
+    class Elsewhere:
+        def log_prob(self, theta, code):
+            return torch.full((len(theta),), -1e9, dtype=torch.float64)
+
+    none = theta_of_none(problem)
+    said, parts = screen(problem, code, 0.0, [Elsewhere], none, 20_000, generator)
+    mass = torch.tensor([part.log_mass for part in parts]).logsumexp(0)
+    assert said.lost and mass.item() == pytest.approx(0.0, abs=0.1)
+
+
+def test_what_there_was_no_time_to_tell_apart_is_not_counted(generator):
+    theta = torch.randn(50, 2, generator=generator)
+
+    def log_joint(x):
+        return -(x.remainder(1.0) - 0.5).square().sum(-1) * 1e3
+
+    assert census(theta, log_joint(theta), log_joint, most=5).summits > 5
+    assert census(theta, log_joint(theta), log_joint, most=5, deadline=-math.inf) == Census()
+
+
+# ---- models that were not weighed -------------------------------------------------------------
+
+
+def subsets(items, log_likelihood):
+    names = [f"b{i}" for i in range(items)]
+    space = trj.Subsets(names, of="beta", prior=0.5)
+    return trj.Target(space, {"beta": Normal(0.0, 6.0)}, log_likelihood)
+
+
+def test_the_models_that_are_looked_at_have_every_item(generator):
+    problem = subsets(5, lambda p, active: 0 * p["beta"].sum(-1))
+    share = torch.tensor([0.9, 0.5, 0.5, 0.2, 0.0])
+    code = (torch.rand(4000, 5, generator=generator) < share).long()
+    pool = Pool(code, torch.zeros(4000, 5), torch.zeros(4000))
+    models = visited(problem, pool, ScreeningBudget())
+    used = torch.stack([problem.space.active(code[None])[0] for code, _ in models])
+    assert 1 < len(models) <= 4 and used.any(0).tolist() == [True, True, True, True, False]
+    assert all(len(points) >= 25 for _, points in models)
+
+
+@pytest.mark.whole
+@pytest.mark.planned
+@pytest.mark.parametrize("there", [True, False])
+def test_a_search_in_visited_models_meets_what_chains_have_lost(there):
+    """A spike in one of seven coefficients, which holds half of its mass, or nothing."""
+    first = torch.arange(7) == 0
+
+    def log_likelihood(p, active):
+        b = p["beta"]
+        near = Normal(0.0, 0.5).log_prob(b) + math.log(0.5)
+        far = StudentT(3.0, 12.0, 1e-4).log_prob(b) + math.log(0.5)
+        usual = Normal(1.0, 0.5).log_prob(b)
+        height = torch.where(first, torch.logaddexp(near, far), usual) if there else usual
+        return torch.where(active, height - Normal(0.0, 6.0).log_prob(b), 0.0).sum(-1)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore" if there else "error", trj.errors.CoverageWarning)
+        result = trj.TRJSampler(subsets(7, log_likelihood), seed=1).run(progress=False)
+    table = result.inclusion_probabilities()
+    right = abs(table["probability"] - 0.5) < 4 * table["se"]
+    looked = result.report.screening
+    assert all(s.visited and s.limit < 1e-3 for s in looked)
+    lost = any(s.lost for s in looked)
+    assert table["se"].isna().all() if lost else right.all()
+    assert there or not lost
+    assert "which chains visit most" in str(result.report)

@@ -48,7 +48,8 @@ def census(
         height: Their log joint, shape (n,), nats.
         log_joint: Of points, (m, D) -> (m,), nats.
         most: Summits that are told apart.
-        deadline: Time by :func:`trjmcmc.clock.now` after which no further ones are.
+        deadline: Time by :func:`trjmcmc.clock.now` after which no further ones are: nothing is
+            counted then.
 
     Example:
         >>> theta = torch.tensor([[-2.0], [-2.1], [2.0], [1.9], [2.1]])
@@ -62,7 +63,9 @@ def census(
     theta, height = theta[usable][order], height[usable][order]
     share = (torch.arange(1, BETWEEN + 1, device=theta.device) / (BETWEEN + 1)).to(theta)
     ends, sizes = len(theta), list[int]()
-    while len(theta) and len(sizes) < most and not (sizes and clock.now() > deadline):
+    while len(theta) and len(sizes) < most:
+        if sizes and clock.now() > deadline:
+            return Census()
         line = theta[0] + share[:, None, None] * (theta - theta[0])
         between = log_joint(line.flatten(0, 1)).reshape(BETWEEN, -1)
         same = between.min(0).values >= height - JOINED_NATS

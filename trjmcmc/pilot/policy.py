@@ -200,6 +200,36 @@ class CrowdPolicy(Checked):
 
 
 @dataclass(frozen=True)
+class WalkPolicy(Checked):
+    """How chains walk through a part of one model.
+
+    Attributes:
+        walkers: Chains.
+        steps: Steps of each.
+        recorded_steps: The last of them, whose points are kept.
+        searching_steps: The first of them, the same length along all coordinates; later ones are
+            as long in each direction as the walkers are spread. Parts a thousand times wider one
+            way than another weighed e^-4 to e^-60 of their mass without.
+        first_length: Length of the first of them in units of the prior's spread: short, since a
+            narrow mode is what was lost.
+        growth: Factor on that length after a step that was taken.
+        shrinkage: The same after one that was not; with ``growth``, 29 % are taken.
+        haste: Power of both in the first steps.
+        steps_a_spread: Steps between two looks at the spread.
+    """
+
+    walkers: int = 256
+    steps: int = 80
+    searching_steps: int = 16
+    recorded_steps: int = 20
+    first_length: float = 0.01
+    growth: float = 1.3
+    shrinkage: float = 0.9
+    haste: float = 5.0
+    steps_a_spread: int = 2
+
+
+@dataclass(frozen=True)
 class ScreeningPolicy(Checked):
     """How prior draws climb, and how what lies about a summit is weighed.
 
@@ -220,13 +250,7 @@ class ScreeningPolicy(Checked):
         draws_a_census: Prior draws for each of these at least.
         told_apart: Summits that the count tells apart.
         most_parts: Summits about which parts are weighed, at most.
-        walkers: Chains that walk about a summit: their spread is its extent.
-        walker_steps: Steps of each.
-        recorded_steps: The last of them, whose points are kept.
-        first_walk: Length of the first of them in units of the prior's spread: short, since a
-            narrow mode is what was lost.
-        growth: Factor on that length after a step that was taken.
-        shrinkage: The same after one that was not; with ``growth``, 29 % are taken.
+        walk: How chains walk from a summit: their spread is its extent.
         weighing_draws: Draws of a normal by which what lies about a summit is weighed.
         weighing_width: Width of that normal over that of the walkers' points: wider costs draws,
             narrower misses the tails.
@@ -252,12 +276,7 @@ class ScreeningPolicy(Checked):
     draws_a_census: int = 8
     told_apart: int = 32
     most_parts: int = 8
-    walkers: int = 256
-    walker_steps: int = 80
-    recorded_steps: int = 30
-    first_walk: float = 0.01
-    growth: float = 1.3
-    shrinkage: float = 0.9
+    walk: WalkPolicy = field(default_factory=WalkPolicy)
     weighing_draws: int = 2048
     weighing_width: float = 1.3
     neighbourhood_sds: float = 3.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -18,8 +18,18 @@ from .crowd import affordable, crowd
 from .parts import Ellipsoid, Part, weighed
 from .policy import ScreeningPolicy
 from .report import LOST_NATS
+from .walk import walked
 
-Maps = Sequence[Callable[[], Transport]]
+
+class HasDensity(Protocol):
+    """What a search asks of a map: how probable it thinks points are."""
+
+    def log_prob(self, theta: Tensor, code: Tensor) -> Tensor:
+        """Log density at points (n, D) of models (n, L), shape (n,), nats."""
+        ...
+
+
+Maps = Sequence[Callable[[], HasDensity]]
 
 CHUNK = 8192  # draws evaluated at once
 
@@ -59,6 +69,8 @@ class Screening:
         place: Its highest point, in words; empty if nothing was met.
         by: What met it.
         climbs: Whether draws were carried uphill; else slopes that lead to a part do not count.
+        visited: Whether this is one of the models that chains visit most, and no others were
+            looked at.
         ends: Climbs that were followed to their end, however low that lies.
         summits: Summits at which they ended.
         once: Summits at which one of them ended alone.
@@ -71,6 +83,7 @@ class Screening:
     place: str = ""
     by: str = BY_PRIOR
     climbs: bool = True
+    visited: bool = False
     ends: int = 0
     summits: int = 0
     once: int = 0
@@ -239,7 +252,7 @@ def missed(
     begun = clock.now()
     height = target.log_joint(search.codes(len(theta)), theta)
     summit = theta[torch.where(lost, height, -math.inf).argmax()]
-    if clock.now() + policy.walker_steps * (clock.now() - begun) > deadline:
+    if clock.now() + policy.walk.steps * (clock.now() - begun) > deadline:
         return Screening(label, len(theta), 0, 0.0, by=BY_CHAINS), None
     scale = theta.std(0).nan_to_num(1.0).clamp(min=LEAST_SCALE)
     part = search.part_about(summit, scale, theta)
@@ -393,29 +406,6 @@ class _Search:
                 lost &= log_pi - log_q > LOST_NATS
         return lost
 
-    def walked_from(self, summit: Tensor, scale: Tensor) -> Tensor:
-        """Points of chains that walk from a summit: they tell its extent, shape (k, D)."""
-        policy = self.policy
-        like: dict[str, Any] = {
-            "generator": self.generator,
-            "device": summit.device,
-            "dtype": summit.dtype,
-        }
-        used = self.target.space.active(self.code[None])[0]
-        codes, theta = self.codes(policy.walkers), summit.expand(policy.walkers, -1)
-        height = self.target.log_joint(codes, theta)
-        size, kept = torch.full_like(theta[:, :1], policy.first_walk), []
-        for step in range(policy.walker_steps):
-            there = theta + size * scale * used * torch.randn(theta.shape, **like)
-            value = self.target.log_joint(codes, there)
-            taken = torch.rand(len(theta), **like).log() < value - height
-            theta = torch.where(taken[:, None], there, theta)
-            height = torch.where(taken, value, height)
-            size = size * torch.where(taken[:, None], policy.growth, policy.shrinkage)
-            if step >= policy.walker_steps - policy.recorded_steps:
-                kept.append(theta)
-        return torch.cat(kept)
-
     def part_about(
         self, summit: Tensor, scale: Tensor, seen: Tensor, others: Sequence[Part] = ()
     ) -> Part | None:
@@ -425,7 +415,9 @@ class _Search:
         """
         policy, target = self.policy, self.target
         used = target.space.active(self.code[None])[0]
-        points = self.walked_from(summit, scale)[:, used].double()
+        starts = summit.expand(policy.walk.walkers, -1)
+        points = walked(target, self.code, starts, scale, self.generator, policy.walk)
+        points = points[:, used].double()
         centre, spread = points.mean(0), torch.cov(points.T).reshape(points.shape[1], -1)
         least = LEAST_SCALE**2 * torch.eye(len(spread), device=spread.device)
         factor, failed = torch.linalg.cholesky_ex(policy.weighing_width**2 * spread + least)

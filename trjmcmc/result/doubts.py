@@ -130,7 +130,8 @@ class Doubts:
         for s in self.report.screening:
             if s.lost:
                 seldom = self.indicator.inside(s.model).mean() < SELDOM_SHARE
-                place = EVERY if seldom and self._matters(s.model, s.share) else s.model
+                shared = s.visited or (seldom and self._matters(s.model, s.share))
+                place = EVERY if shared else s.model
                 found.append(Doubt(place, s.note, math.nan, everywhere=True, said=True))
         return found
 

@@ -130,7 +130,7 @@ class RunReport:
         ]
         if not self.screening and not self.interrupted:
             lines.append(
-                "  no search for lost modes: there is none for so many models or unknown counts"
+                "  no search for lost modes: no time, or no model that chains visit often enough"
             )
         if limits := [s.limit for s in self.screening if s.limit == s.limit]:
             climbs = all(s.climbs for s in self.screening)
@@ -138,6 +138,9 @@ class RunReport:
             lines.append(
                 f"  modes {what} {max(limits):.1e} of a prior or more would have been met with 95 %"
             )
+            if any(s.visited for s in self.screening):
+                models = ", ".join(s.model for s in self.screening)
+                lines.append(f"  by a search in {models} alone, which chains visit most")
         if counted := [s for s in self.screening if s.ends]:
             worst = max(counted, key=lambda s: s.unseen)
             lines.append(

@@ -379,6 +379,9 @@ class ScreeningBudget(Checked):
         background_share: Of the time of sampling, for further climbs meanwhile.
         evaluations_a_draw: Evaluations of a draw, at the price of small batches.
         least_draws: Prior draws a model from which climbs are made.
+        visited_models: Models that are looked at where there are too many to weigh all.
+        least_points: Points of the chains in one of these: from fewer nothing can be told.
+        first_look: Share of the time of sampling after which these are first looked at.
         most_draws: Most prior draws a model; 40 000 met the lost mode of 9 of 10 runs in 3 to 10
             dimensions.
         most_without_gradients: Most prior draws a model where they can't climb.
@@ -397,6 +400,9 @@ class ScreeningBudget(Checked):
     background_share: float = 0.08
     evaluations_a_draw: int = 4
     least_draws: int = 1000
+    visited_models: int = 4
+    least_points: int = 6
+    first_look: float = 0.15
     most_draws: int = 1_000_000
     most_without_gradients: int = 2048
     crowd_share: float = 0.6

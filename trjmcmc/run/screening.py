@@ -20,6 +20,7 @@ from ..transport.normals import gaussian_mixture
 from .knowledge import Knowledge
 from .policy import ScreeningBudget
 from .request import Request
+from .visited import screen_visited
 
 
 class Discovery:
@@ -51,17 +52,20 @@ class Discovery:
     def before_sampling(self) -> list[Part]:
         """Look for what map and chains have lost; the parts that matter."""
         known, request = self.known, self.request
-        left = request.left() if request.uses_all_time else math.inf
-        spent, dim = clock.now() - request.begun, known.target.dim
-        seconds = screening_seconds(spent, left, dim, known.policy.screening)
-        parts = self._look(min(seconds, request.left()), known.passed)
+        if not self._weighed:  # what is known of their models chains are yet to find out
+            return []
+        parts = self._look(min(self._first_spell, request.left()), known.passed)
         if parts or known.passed is None or known.fitted.audit is None:
             return parts
         return self.among(known.passed)
 
     def sampling_begins(self) -> None:
         """From now on a share of the time is for looking further."""
-        self._due = clock.now() + self._spell / self.known.policy.screening.background_share
+        policy, left = self.known.policy.screening, self.request.left()
+        wait = self._spell / policy.background_share
+        if not self._weighed and not self.said:
+            wait = min(wait, policy.first_look * left)
+        self._due = clock.now() + wait
 
     @property
     def is_due(self) -> bool:
@@ -86,7 +90,10 @@ class Discovery:
         """What chains have met and the map does not know; the parts that matter.
 
         What was met before, and chains have visited meanwhile as often as they should, is known.
+        Where none were weighed, those that chains visit most are looked at once at least.
         """
+        if not self._weighed and not self.said:
+            self._look(min(self._first_spell, self.request.left()), passed)
         found = late_finds(self.known, passed, self._next_seed(), self.request.deadline)
         known_before = tuple(
             s.settled() if self._visited_duly(s, passed) else s
@@ -108,12 +115,26 @@ class Discovery:
         return len(mine) > 0 and expected / factor < visited < expected * factor
 
     @property
+    def _weighed(self) -> bool:
+        """Whether models were weighed; else what is known of them is what chains visit."""
+        return self.known.fitted.few and bool(self.known.weighing().log_mass)
+
+    @property
+    def _first_spell(self) -> float:
+        """Seconds of the first look."""
+        request, known = self.request, self.known
+        left = request.left() if request.uses_all_time else math.inf
+        spent = clock.now() - request.begun
+        return screening_seconds(spent, left, known.target.dim, known.policy.screening)
+
+    @property
     def _spell(self) -> float:
         """Seconds of a further look."""
         return screening_seconds(0.0, math.inf, self.known.target.dim, self.known.policy.screening)
 
     def _look(self, seconds: float, seen: Pool | None) -> list[Part]:
-        found = screen_models(self.known, seconds, seen, self._next_seed())
+        search = screen_models if self._weighed else screen_visited
+        found = search(self.known, seconds, seen, self._next_seed())
         before = {s.model: s for s in self.said if s.by != BY_CHAINS}
         now = {said.model: said for said, _ in found}
         self._met |= {said.model: parts for said, parts in found if said.lost}

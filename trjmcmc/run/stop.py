@@ -204,15 +204,22 @@ class Stop:
             lengths.append((now.rhat**2 - 1) / (until[RHAT] ** 2 - 1))
         return max(math.inf if math.isnan(x) else x for x in lengths)
 
-    def _in_words(self, now: Progress) -> str:
+    def _in_words(self, now: Progress, reached: bool = True) -> list[str]:
+        """How far each precision has come.
+
+        Arguments:
+            now: The precision now.
+            reached: List those that were reached too.
+        """
         words = [
             f"{kind.replace('_', ' ')} ± {now.of(kind):.2g} of {error:.2g}"
             for kind, error in self.until.items()
-            if kind in KINDS
+            if kind in KINDS and (reached or not now.of(kind) <= error)
         ]
-        if RHAT in self.until:
-            words.append(f"R-hat {now.rhat:.3f} of {self.until[RHAT]:.4g}")
-        return ", ".join(words)
+        limit = self.until.get(RHAT)
+        if limit is not None and (reached or not now.rhat <= limit):
+            words.append(f"R-hat {now.rhat:.3f} of {limit:.4g}")
+        return words
 
     def missed(self, record: Draws) -> str:
         """How far a run has come that ended before it was as precise as asked; empty if it was.
@@ -231,9 +238,10 @@ class Stop:
         if length <= 1:
             return ""
         times = n / now.time
-        words = self._in_words(now)
+        short = self._in_words(now, reached=False)
         if times < FORGOTTEN:
-            words += f", {times:.1f} of {FORGOTTEN:.0f} autocorrelation times"
+            short.append(f"{times:.1f} of {FORGOTTEN:.0f} autocorrelation times")
+        words = ", ".join(short)
         if math.isfinite(length) and not self._rhat > RHAT_FLAGGED:  # else it is too early to tell
             more = (length - 1) * (clock.now() - self._begun)
             words += f"; some {_round_up(more)} s more of sampling would do"
@@ -248,7 +256,7 @@ class Stop:
         left = self.deadline - time
         if math.isfinite(self._length_to_go) and not self._rhat > RHAT_FLAGGED:
             left = min(left, (time - self._begun) * (self._length_to_go - 1))
-        words = [] if now is None else [self._in_words(now)]
+        words = [] if now is None else self._in_words(now)
         if math.isfinite(left):
             words.append(f"about {max(left, 0.0):.0f} s left")
         self.progress = ", ".join(words)

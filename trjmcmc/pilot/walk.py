@@ -1,0 +1,84 @@
+"""Random walks that spread over a part of a posterior, however narrow it is in one direction."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..target.target import Target
+from .policy import WalkPolicy
+
+BEST_SCALE = 2.4  # length of a step in standard deviations, over the root of the dimension
+
+RIDGE = 1e-9  # on a covariance's diagonal, relative
+
+
+@torch.no_grad()
+def walked(
+    target: Target,
+    code: Tensor,
+    starts: Tensor,
+    scale: Tensor,
+    generator: torch.Generator,
+    policy: WalkPolicy,
+) -> Tensor:
+    """Points of chains inside one model: they tell the extent of where they start, shape (k, D).
+
+    It may be narrow in one direction and wide in another: once steps are short enough to be taken,
+    they are as long in each as the walkers are spread. Such steps learn from all walkers, so that
+    the points are for proposals, not for estimates.
+
+    Arguments:
+        target: The target.
+        code: The model, shape (L,).
+        starts: Where each walker starts, shape (n, D).
+        scale: Standard deviations of prior draws, shape (D,).
+        generator: Source of randomness.
+        policy: How long they walk.
+    """
+    like: dict[str, Any] = {
+        "generator": generator,
+        "device": starts.device,
+        "dtype": starts.dtype,
+    }
+    used = target.space.active(code[None])[0]
+    codes, theta = code.expand(len(starts), -1), starts
+    height = target.log_joint(codes, theta)
+    factor, haste = (policy.first_length * scale * used).diag(), policy.haste
+    size, kept = torch.ones_like(theta[:, :1]), []
+    for step in range(policy.steps):
+        there = theta + size * (torch.randn(theta.shape, **like) @ factor.mT)
+        value = target.log_joint(codes, there)
+        taken = torch.rand(len(theta), **like).log() < value - height
+        theta = torch.where(taken[:, None], there, theta)
+        height = torch.where(taken, value, height)
+        size = size * torch.where(taken[:, None], policy.growth, policy.shrinkage) ** haste
+        if step >= policy.steps - policy.recorded_steps:
+            kept.append(theta)
+        elif step >= policy.searching_steps and step % policy.steps_a_spread == 0:
+            spread, failed = _factor_of_spread(theta, used)
+            if not failed:
+                factor = spread
+                if haste > 1:
+                    size = torch.full_like(size, BEST_SCALE / math.sqrt(int(used.sum())))
+                haste = 1.0
+    return torch.cat(kept)
+
+
+def _factor_of_spread(theta: Tensor, used: Tensor) -> tuple[Tensor, bool]:
+    """Cholesky factor (D, D) of the covariance of points (n, D), and whether there is none.
+
+    Arguments:
+        theta: The points.
+        used: Coordinates that are in use, shape (D,); the others do not move.
+    """
+    x = theta[:, used].double()
+    spread = torch.cov(x.T).reshape(x.shape[1], -1)
+    spread = spread + RIDGE * spread.diagonal().diag()
+    part, failed = torch.linalg.cholesky_ex(spread)
+    factor, place = theta.new_zeros(len(used), len(used)), used.nonzero()
+    factor[place, place.T] = part.to(factor.dtype)
+    return factor, bool(failed)

@@ -1,0 +1,156 @@
+"""Climbs of prior draws in the models that chains visit most, where there are too many for all."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from .. import clock
+from ..draws import Pool
+from ..errors import TRJError
+from ..pilot.parts import Part
+from ..pilot.policy import WalkPolicy
+from ..pilot.screening import LEAST_SCALE, Screening, screen
+from ..pilot.survey import PilotRuns
+from ..pilot.walk import walked
+from ..space.codes import distinct
+from ..target.exchangeable import components_of
+from ..target.target import Target
+from ..transport.normals import NormalMixture
+from .knowledge import Knowledge
+from .policy import ScreeningBudget
+
+NORMALS = 16  # by which chains know a model, at most
+
+DRAWN = 4096  # draws of the prior that give its width, and of these normals that give its evidence
+
+
+def screen_visited(
+    known: Knowledge, seconds: float, seen: Pool | None, seed: int
+) -> tuple[tuple[Screening, list[Part]], ...]:
+    """What prior draws say of the models that chains visit most, and the parts that were lost.
+
+    Arguments:
+        known: What is known of the target.
+        seconds: That it may take, about.
+        seen: Points that chains have passed.
+        seed: Of a source of randomness of its own.
+    """
+    target, policy, begun = known.target, known.policy.screening, clock.now()
+    if seen is None or not math.isinf(known.spending.account.limit):
+        return ()
+    generator = torch.Generator(target.device).manual_seed(seed)
+    found: list[tuple[Screening, list[Part]]] = []
+    models = visited(target, seen, policy)
+    for place, (code, points) in enumerate(models):
+        left = (begun + seconds - clock.now()) / (len(models) - place)
+        share = max(left, seconds / len(models) / 2)  # however long those before it took
+        with suppress(TRJError):  # the likelihood fails out there
+            found += _screen_visited(known, code, points, share, generator)
+    known.spending.spend("screening", clock.now() - begun)
+    return tuple(found)
+
+
+def visited(target: Target, seen: Pool, policy: ScreeningBudget) -> list[tuple[Tensor, Tensor]]:
+    """Models (L,) that chains visit often, few that have every coordinate among them, and points.
+
+    Of exchangeable components those of one: of more, each mode would be there many times.
+
+    Arguments:
+        target: The target.
+        seen: Points that chains have passed.
+        policy: How many models, and how often.
+    """
+    codes, which, counts = distinct(seen.code)
+    active = target.space.active(codes)
+    widths = [part.width for part in components_of(target)]
+    size = active.sum(1)
+    usable = (size > 0) & (size <= max(widths, default=target.dim))
+    usable &= counts >= policy.least_points
+    chosen, new = list[int](), active & usable[:, None]
+    while len(chosen) < policy.visited_models and bool(new.any()):
+        chosen.append(int((new.sum(1) * counts).argmax()))
+        new = new & ~active[chosen[-1]]
+    device = target.device
+    return [(codes[m].to(device), seen.theta[which == m].to(device)) for m in chosen]
+
+
+def _screen_visited(
+    known: Knowledge, code: Tensor, points: Tensor, seconds: float, generator: torch.Generator
+) -> list[tuple[Screening, list[Part]]]:
+    """What prior draws say of one model; nothing where there is no time.
+
+    Arguments:
+        known: What is known of the target.
+        code: The model, shape (L,).
+        points: Of chains in it, shape (n, D).
+        seconds: That it may take, about.
+        generator: Source of randomness.
+    """
+    target, policy, now = known.target, known.policy.screening, clock.now()
+    density = KnownToChains(target, code, points, generator, policy.climbs.walk)
+    price = PilotRuns(target, generator).price(code[None])
+    most = policy.most_draws if target.differentiable else policy.most_without_gradients
+    affordable = int(seconds / (policy.evaluations_a_draw * max(price, 1e-12)))
+    if affordable < policy.least_draws or not math.isfinite(density.log_evidence):
+        return []
+    said, parts = screen(
+        target,
+        code,
+        density.log_evidence,
+        [lambda: density],
+        points,
+        min(most, affordable),
+        generator,
+        now + (1 - policy.crowd_share) * seconds,
+        policy.crowd_share * seconds,
+        policy.climbs,
+    )
+    return [(replace(said, visited=True), parts)]
+
+
+class KnownToChains:
+    """A model as chains know it: normals fitted to walks from their points, and the evidence.
+
+    A chain of a run is seldom in one of many models, so that its points there are few.
+
+    Arguments:
+        target: The target.
+        code: The model, shape (L,).
+        theta: Points of the chains, shape (n, D).
+        generator: Source of randomness.
+        policy: How long the walks are.
+
+    Attributes:
+        log_evidence: Of the model, without what chains have not met, nats.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        code: Tensor,
+        theta: Tensor,
+        generator: torch.Generator,
+        policy: WalkPolicy,
+    ) -> None:
+        self._used = target.space.active(code[None])[0]
+        codes = code.expand(DRAWN, -1)
+        drawn = target.sample_prior(codes, generator)
+        scale = drawn[drawn.isfinite().all(-1)].std(0).nan_to_num(1.0).clamp(min=LEAST_SCALE)
+        which = torch.arange(policy.walkers, device=theta.device) % len(theta)
+        points = walked(target, code, theta[which], scale, generator, policy)
+        self._normals = NormalMixture.fitted(points[:, self._used].double(), NORMALS, generator)
+        x = self._normals.sample(DRAWN, generator)
+        there = torch.zeros(DRAWN, target.dim, dtype=target.dtype, device=target.device)
+        there[:, self._used] = x.to(target.dtype)
+        log_w = target.log_joint(codes, there).double() - self.log_prob(there, codes)
+        prior = float(target.space.log_prior(code[None])[0])
+        self.log_evidence = float(log_w.logsumexp(0)) - math.log(DRAWN) - prior
+
+    def log_prob(self, theta: Tensor, code: Tensor) -> Tensor:
+        """Log density of the normals at points (n, D), shape (n,), nats."""
+        return self._normals.log_prob(theta[:, self._used].double())
