@@ -25,7 +25,7 @@ from trjmcmc.pilot.screening import (
 from trjmcmc.result.report import RunReport
 from trjmcmc.run.policy import ScreeningBudget
 from trjmcmc.run.screening import Discovery
-from trjmcmc.run.visited import visited
+from trjmcmc.run.visited import is_familiar, visited
 from trjmcmc.transport.normals import gaussian_mixture
 
 NARROW, WIDE = (0.7, 3.0, 0.1), (0.3, -2.0, 1.0)  # weight, centre, standard deviation
@@ -403,6 +403,19 @@ def test_the_models_that_are_looked_at_have_every_item(generator):
     used = torch.stack([problem.space.active(code[None])[0] for code, _ in models])
     assert 1 < len(models) <= 4 and used.any(0).tolist() == [True, True, True, True, False]
     assert all(len(points) >= 25 for _, points in models)
+
+
+def test_a_combination_of_what_chains_know_is_familiar(generator):
+    problem = subsets(2, lambda p, active: 0 * p["beta"].sum(-1))
+    theta = torch.where(torch.rand(4000, 2, generator=generator) < 0.5, 1.0, -1.0)
+    theta = theta + 0.1 * torch.randn(4000, 2, generator=generator)
+    code = torch.ones(4000, 2, dtype=torch.long)
+    theta, code = theta[theta.sum(1).abs() < 1], code[theta.sum(1).abs() < 1]  # never of one sign
+    pool, used = Pool(code, theta, torch.zeros(len(code))), torch.tensor([True, True])
+    factor = 0.1 * torch.eye(2, dtype=torch.float64)
+    for centre, known in (((1.0, 1.0), True), ((1.0, 3.0), False)):
+        place = Ellipsoid(torch.tensor(centre).double(), factor, used, 3.0)
+        assert is_familiar(place, pool, problem, least=0.05) == known
 
 
 @pytest.mark.whole

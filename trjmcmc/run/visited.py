@@ -12,7 +12,7 @@ from torch import Tensor
 from .. import clock
 from ..draws import Pool
 from ..errors import TRJError
-from ..pilot.parts import Part
+from ..pilot.parts import Ellipsoid, Part
 from ..pilot.policy import WalkPolicy
 from ..pilot.screening import LEAST_SCALE, Screening, screen
 from ..pilot.survey import PilotRuns
@@ -50,7 +50,7 @@ def screen_visited(
         left = (begun + seconds - clock.now()) / (len(models) - place)
         share = max(left, seconds / len(models) / 2)  # however long those before it took
         with suppress(TRJError):  # the likelihood fails out there
-            found += _screen_visited(known, code, points, share, generator)
+            found += _screen_visited(known, code, points, seen, share, generator)
     known.spending.spend("screening", clock.now() - begun)
     return tuple(found)
 
@@ -80,14 +80,23 @@ def visited(target: Target, seen: Pool, policy: ScreeningBudget) -> list[tuple[T
 
 
 def _screen_visited(
-    known: Knowledge, code: Tensor, points: Tensor, seconds: float, generator: torch.Generator
+    known: Knowledge,
+    code: Tensor,
+    points: Tensor,
+    seen: Pool,
+    seconds: float,
+    generator: torch.Generator,
 ) -> list[tuple[Screening, list[Part]]]:
     """What prior draws say of one model; nothing where there is no time.
+
+    With so many models chains need not have met each combination of what they know of the
+    coordinates: that is no loss.
 
     Arguments:
         known: What is known of the target.
         code: The model, shape (L,).
         points: Of chains in it, shape (n, D).
+        seen: Points of chains in all models.
         seconds: That it may take, about.
         generator: Source of randomness.
     """
@@ -110,7 +119,26 @@ def _screen_visited(
         policy.crowd_share * seconds,
         policy.climbs,
     )
+    least = policy.climbs.known_fraction * said.share / (1 + said.share)
+    if all(is_familiar(part.place, seen, target, least) for part in parts):
+        said, parts = said.settled(), []
     return [(replace(said, visited=True), parts)]
+
+
+def is_familiar(place: Ellipsoid, seen: Pool, target: Target, least: float) -> bool:
+    """Whether chains have been in the range of each coordinate of a place, in whatever model.
+
+    Arguments:
+        place: The place.
+        seen: Points of chains.
+        target: The target.
+        least: Share of the points that have the coordinate which must be in its range.
+    """
+    active = target.space.active(seen.code)[:, place.used.to(seen.code.device)]
+    theta = seen.theta[:, place.used.to(seen.code.device)].double()
+    reach = place.sds * place.factor.norm(dim=1)
+    inside = active & ((theta - place.centre.to(theta)).abs() < reach.to(theta))
+    return bool((inside.sum(0) > least * active.sum(0)).all())
 
 
 class KnownToChains:
