@@ -204,7 +204,7 @@ class WalkPolicy(Checked):
     """How chains walk through a part of one model.
 
     Attributes:
-        walkers: Chains.
+        walkers: Chains that walk.
         steps: Steps of each.
         recorded_steps: The last of them, whose points are kept.
         searching_steps: The first of them, the same length along all coordinates; later ones are

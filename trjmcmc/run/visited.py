@@ -41,7 +41,8 @@ def screen_visited(
         seed: Of a source of randomness of its own.
     """
     target, policy, begun = known.target, known.policy.screening, clock.now()
-    if seen is None or not math.isinf(known.spending.account.limit):
+    calls_are_few = not math.isinf(known.spending.account.limit)
+    if seen is None or calls_are_few or not known.strategy.chooses:  # as the user has asked
         return ()
     generator = torch.Generator(target.device).manual_seed(seed)
     found: list[tuple[Screening, list[Part]]] = []
@@ -101,11 +102,14 @@ def _screen_visited(
         generator: Source of randomness.
     """
     target, policy, now = known.target, known.policy.screening, clock.now()
-    density = KnownToChains(target, code, points, generator, policy.climbs.walk)
-    price = PilotRuns(target, generator).price(code[None])
+    walk, each = policy.climbs.walk, policy.evaluations_a_draw
+    price = max(PilotRuns(target, generator).price(code[None]), 1e-12)
     most = policy.most_draws if target.differentiable else policy.most_without_gradients
-    affordable = int(seconds / (policy.evaluations_a_draw * max(price, 1e-12)))
-    if affordable < policy.least_draws or not math.isfinite(density.log_evidence):
+    affordable = int((seconds / price - walk.walkers * walk.steps) / each)
+    if affordable < policy.least_draws:
+        return []
+    density = KnownToChains(target, code, points, generator, walk)
+    if not math.isfinite(density.log_evidence):
         return []
     said, parts = screen(
         target,
