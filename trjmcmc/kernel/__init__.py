@@ -26,6 +26,7 @@ from .proposal.mixture import MixtureProposal
 from .proposal.neighbours import Neighbours
 from .proposal.sweep import SweepWalk
 from .proposal.walk import ScoreWalk
+from .tempering import ParallelTempering
 
 __all__ = [
     "HMC",
@@ -53,6 +54,7 @@ __all__ = [
     "MixtureProposal",
     "Neighbours",
     "NormalInverseGamma",
+    "ParallelTempering",
     "Point",
     "RandomWalk",
     "ScoreWalk",

@@ -252,6 +252,10 @@ class Components:
         total = self.target.total(code, theta)
         return torch.stack([total, total.abs()], 1) if self._delicate else total
 
+    def sum_in(self, total: Tensor) -> Tensor:
+        """The sum over components in what :meth:`total` gives, (C, *data)."""
+        return total[:, 0] if self._delicate else total
+
     def times(self, number: Tensor, change: Tensor) -> Tensor:
         """A change of each chain's total times its number (C,), which is 1, 0 or -1; (C, *data)."""
         return number.view(-1, *[1] * (change.ndim - 1)) * change
@@ -285,7 +289,7 @@ class Components:
         if len(again):
             code, theta = code[again], theta[again]
             fresh = self._added_up(code, theta)
-            right = self.target.log_joint(code, theta, fresh[:, 0])
+            right = self.target.at(again).log_joint(code, theta, fresh[:, 0])
             total = total.index_copy(0, again, fresh)
             log_joint = log_joint.index_copy(0, again, right)
         return log_joint, total

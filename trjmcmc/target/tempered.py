@@ -20,11 +20,11 @@ class Tempered(Target):
 
     Arguments:
         target: The target at power 1; a tempered one is tempered further from its own target.
-        power: Of the likelihood, in [0, 1].
+        power: Of the likelihood, in [0, 1]; shape (C,) where each row of a batch has its own.
 
     Attributes:
         target: The target at power 1.
-        power: Of the likelihood; kernels built on this object follow :meth:`temper`.
+        power: Of the likelihood, as above; kernels built on this object follow :meth:`temper`.
 
     Example:
         >>> from trjmcmc import problems
@@ -38,7 +38,7 @@ class Tempered(Target):
 
     target: Target
 
-    def __init__(self, target: Target, power: float = 1.0) -> None:
+    def __init__(self, target: Target, power: float | Tensor = 1.0) -> None:
         target = target.target if isinstance(target, Tempered) else target
         vars(self).update(vars(target))
         self.target, self.power, self._known = target, power, {}
@@ -49,11 +49,20 @@ class Tempered(Target):
     ) -> Tempered:
         """A copy in another precision or on another device, its own target with it."""
         moved = self.target.to(dtype=dtype, device=device, probe=probe)
-        return self if moved is self.target else Tempered(moved, self.power)
+        if moved is self.target:
+            return self
+        power = self.power
+        if isinstance(power, Tensor):
+            power = power.to(moved.device, moved.dtype)
+        return Tempered(moved, power)
 
-    def temper(self, power: float) -> None:
-        """Change the power, in [0, 1]."""
+    def temper(self, power: float | Tensor) -> None:
+        """Change the power, in [0, 1], of all rows or of each, shape (C,)."""
         self.power = power
+
+    def at(self, rows: Tensor) -> Tempered:
+        """The same for some rows of a batch, whose places are given."""
+        return Tempered(self, self.power[rows]) if isinstance(self.power, Tensor) else self
 
     def log_prior_and_likelihood(
         self,
@@ -67,16 +76,19 @@ class Tempered(Target):
         log_prior, log_likelihood = super().log_prior_and_likelihood(
             code, theta, surrogate=surrogate, total=total
         )
-        return log_prior, self._powered(log_likelihood)
+        return log_prior, self.powered(log_likelihood)
 
     def with_presence(self, bits: Tensor, items: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
         """As of any target, with the tempered likelihood, (C,) each, nats."""
         log_prior, log_likelihood = super().with_presence(bits, items, theta)
-        return log_prior, self._powered(log_likelihood)
+        return log_prior, self.powered(log_likelihood)
 
-    def _powered(self, log_likelihood: Tensor) -> Tensor:
+    def powered(self, log_likelihood: Tensor) -> Tensor:
+        """Log likelihoods of a batch to its powers, shape (C,), nats."""
+        if isinstance(self.power, Tensor):  # where 0 times -inf would be NaN
+            return torch.where(self.power > 0, self.power * log_likelihood, 0.0)
         if self.power == 1:
             return log_likelihood
-        if self.power == 0:  # where 0 times -inf would be NaN
+        if self.power == 0:
             return torch.zeros_like(log_likelihood)
         return self.power * log_likelihood

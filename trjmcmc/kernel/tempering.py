@@ -1,0 +1,271 @@
+"""Replicas of each chain at powers of the likelihood from one to zero, which trade places."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import ConfigurationError
+from ..target.exchangeable import components_of
+from ..target.tempered import Tempered
+from .base import Info, Kernel, Memo, State
+
+FIRST_SPACING = 20  # warm-up step after which powers are spaced first
+
+NEXT_SPACING = 1.4  # factor from there to the next, and so on
+
+LEAST_REJECTED = 1e-3  # rejection rate of neighbours that hardly differ: powers stay apart
+
+
+class ParallelTempering(Kernel):
+    r"""Each chain is the first of a ladder of replicas at falling powers of the likelihood.
+
+    A step moves all replicas by the kernel, each at its own power, then offers neighbours to trade
+    places: pairs that begin at an even rung in one step, at an odd one in the next, so that
+    replicas travel instead of diffusing. The two of a pair trade places with probability
+
+    .. math:: \min\left(1, \exp[(\beta_t - \beta_{t+1}) (\ell_{t+1} - \ell_t)]\right).
+
+    At the last rung, where the power is 0, replicas are draws of moves that leave the prior
+    invariant: they forget where they came from. In warm-up the powers are spaced so that
+    neighbours reject alike.
+
+    The replicas are in the state's memo. A state without them, or changed by another kernel,
+    begins with copies of itself.
+
+    Arguments:
+        target: The target, tempered; the kernel of this name is all that sets its power.
+        kernel: Moves each replica; built on that target.
+        powers: Of the rungs, falling from 1, shape (T,).
+        name: Shown in tables.
+
+    Raises:
+        ConfigurationError: Powers that do not fall from 1, or fewer than two.
+
+    Source:
+        Okabe, Kawata, Okamoto & Mikami (2001), https://doi.org/10.1016/S0009-2614(01)00055-0;
+        Syed, Bouchard-Cote, Deligiannidis & Doucet (2021), https://doi.org/10.1111/rssb.12464
+
+    Example:
+        >>> from trjmcmc import problems
+        >>> from trjmcmc.kernel import ComponentBirthDeath, start
+        >>> target = problems.pulses(points=50)
+        >>> tempered = Tempered(target)
+        >>> kernel = ParallelTempering(
+        ...     tempered, ComponentBirthDeath(tempered), torch.tensor([1.0, 0.3, 0.0]))
+        >>> state = start(target, torch.tensor([[0], [3]]), torch.zeros(2, target.dim))
+        >>> state, infos = kernel.step(state, torch.Generator().manual_seed(0))
+        >>> state.code.shape, kernel.replicas(state).code.shape
+        (torch.Size([2, 1]), torch.Size([6, 1]))
+    """
+
+    def __init__(
+        self, target: Tempered, kernel: Kernel, powers: Tensor, *, name: str = "tempering"
+    ) -> None:
+        powers = powers.to(target.device, torch.float64)
+        fall = bool((powers[1:] < powers[:-1]).all()) and len(powers) > 1
+        if not fall or float(powers[0]) != 1 or float(powers[-1]) < 0:
+            raise ConfigurationError(
+                f"powers: expected two or more that fall from 1 to 0 at most, got {powers.tolist()}"
+            )
+        self.target, self.kernel, self.powers, self.name = target, kernel, powers, name
+        self.between, self.within = kernel.between, kernel.within
+        self._owner = object()  # of the memo: the same for all that has learned from this one
+        self._steps, self._offered = 0, 0
+        self._rejected = torch.zeros(len(powers) - 1, dtype=torch.float64, device=powers.device)
+        self._spacing = FIRST_SPACING
+
+    @property
+    def rungs(self) -> int:
+        """T."""
+        return len(self.powers)
+
+    def parts(self) -> list[Kernel]:
+        return [self, *self.kernel.parts()]
+
+    def frozen(self) -> ParallelTempering:
+        found = copy.copy(self)
+        found.kernel = self.kernel.frozen()
+        return found
+
+    def adapted(self) -> dict[str, Any]:
+        if not self._offered:
+            return {}
+        rejected = self._rejected / self._offered
+        return {
+            "rungs": self.rungs,
+            "smallest power": float(self.powers[self.powers > 0].min()),
+            "neighbours reject": float(rejected.mean()),
+            "barrier": float(rejected.sum()),
+        }
+
+    # ---- steps --------------------------------------------------------------------------------
+
+    def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
+        whole, travel = self._whole(state)
+        whole, infos = self.kernel.step(whole, generator)
+        whole, travel, _ = self._traded(whole, travel, generator)
+        return self._state(whole, travel), self._cold(infos)
+
+    def adapt(
+        self, state: State, generator: torch.Generator
+    ) -> tuple[ParallelTempering, State, list[Info]]:
+        whole, travel = self._whole(state)
+        found = copy.copy(self)
+        found.kernel, whole, infos = self.kernel.adapt(whole, generator)
+        whole, travel, chance = self._traded(whole, travel, generator)
+        found._learn(chance)
+        if found.powers is not self.powers:
+            found._set_powers(len(state.code))
+            log_prior, log_likelihood = self._evaluated(whole)
+            whole = whole._replace(log_joint=found._log_joint(log_prior, log_likelihood))
+        return found, found._state(whole, travel), self._cold(infos)
+
+    def _learn(self, chance: Tensor) -> None:
+        """Take note of how neighbours trade, (C, T - 1); space the powers anew now and then."""
+        self._steps += 1
+        self._offered += 1
+        self._rejected = self._rejected + (1 - chance).mean(0)
+        if self._steps >= self._spacing:
+            self._spacing = math.ceil(NEXT_SPACING * self._spacing)
+            self.powers = spaced(self.powers, self._rejected / self._offered, self.rungs)
+            self._rejected, self._offered = torch.zeros_like(self._rejected), 0
+
+    # ---- replicas -----------------------------------------------------------------------------
+
+    def replicas(self, state: State) -> State:
+        """All replicas of a state, (C T) rows, those of a chain side by side."""
+        return self._whole(state)[0]
+
+    def with_replicas(self, whole: State) -> State:
+        """The state whose replicas these are, (C T) rows, those of a chain side by side."""
+        self._set_powers(len(whole.code) // self.rungs)
+        log_prior, log_likelihood = self._evaluated(whole)
+        whole = whole._replace(log_joint=self._log_joint(log_prior, log_likelihood))
+        return self._state(whole, self._no_travel(len(whole.code) // self.rungs))
+
+    def round_trips(self, state: State) -> Tensor:
+        """Times that a replica came to each chain that had been at the last rung, shape (C,)."""
+        known = state.recall(self._owner)
+        return torch.zeros_like(state.code[:, 0]) if known is None else known[1]
+
+    def _no_travel(self, chains: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Whether replicas come from the last rung (C, T); round trips (C,), steps made (C,)."""
+        none = torch.zeros(chains, dtype=torch.long, device=self.powers.device)
+        return none[:, None].expand(-1, self.rungs) > 0, none, none
+
+    def _whole(self, state: State) -> tuple[State, tuple[Tensor, Tensor, Tensor]]:
+        chains, rungs = len(state.code), self.rungs
+        self._set_powers(chains)
+        known = state.recall(self._owner)
+        if known is None:
+            code, theta = (x.repeat_interleave(rungs, 0) for x in state[:2])
+            whole = State(code, theta, state.log_joint)
+            log_prior, log_likelihood = self._evaluated(whole)
+            whole = whole._replace(log_joint=self._log_joint(log_prior, log_likelihood))
+            return whole, self._no_travel(chains)
+        hot, trips, steps, *rest = known
+        code, theta, log_joint, *sums = (x.flatten(0, 1) for x in rest)
+        memo = Memo(self.target, tuple(sums)) if sums else None
+        return State(code, theta, log_joint, memo), (hot, trips, steps)
+
+    def _state(self, whole: State, travel: tuple[Tensor, Tensor, Tensor]) -> State:
+        sums = whole.recall(self.target) or ()
+        rows = tuple(x.unflatten(0, (-1, self.rungs)) for x in (*whole[:3], *sums))
+        code, theta, log_joint = (x[:, 0] for x in rows[:3])
+        return State(code, theta, log_joint, Memo(self._owner, (*travel, *rows)))
+
+    def _cold(self, infos: list[Info]) -> list[Info]:
+        """What happened at power 1."""
+
+        def first(x: Tensor) -> Tensor:
+            return x.unflatten(0, (-1, self.rungs))[:, 0]
+
+        def cold(state: State) -> State:
+            return State(first(state.code), first(state.theta), first(state.log_joint))
+
+        return [
+            Info(
+                info.kernel,
+                cold(info.before),
+                cold(info.proposed),
+                first(info.accepted),
+                first(info.log_ratio),
+            )
+            for info in infos
+        ]
+
+    # ---- trading places -----------------------------------------------------------------------
+
+    def _traded(
+        self, whole: State, travel: tuple[Tensor, Tensor, Tensor], generator: torch.Generator
+    ) -> tuple[State, tuple[Tensor, Tensor, Tensor], Tensor]:
+        """Replicas after neighbours were offered to trade places, and how probably all would."""
+        hot, trips, steps = travel
+        log_prior, log_likelihood = self._evaluated(whole)
+        value = log_likelihood.double().unflatten(0, (-1, self.rungs))
+        gap = self.powers[:-1] - self.powers[1:]
+        chance = (gap * (value[:, 1:] - value[:, :-1])).nan_to_num(-math.inf).clamp(max=0).exp()
+        u = torch.rand(chance.shape, generator=generator, device=chance.device, dtype=chance.dtype)
+        rung = torch.arange(self.rungs, device=chance.device)
+        trade = ((u < chance) & ((rung[:-1] + steps[:, None]) % 2 == 0)).long()
+        ends = torch.nn.functional.pad
+        source = rung + ends(trade, (0, 1)) - ends(trade, (1, 0))
+        rows = (
+            source + self.rungs * torch.arange(len(source), device=rung.device)[:, None]
+        ).flatten()
+        sums = whole.recall(self.target)
+        whole = State(
+            whole.code[rows],
+            whole.theta[rows],
+            self._log_joint(log_prior[rows], log_likelihood[rows]),
+            None if sums is None else Memo(self.target, tuple(x[rows] for x in sums)),
+        )
+        hot = hot.gather(1, source)
+        trips = trips + hot[:, 0]
+        hot = torch.where(rung == self.rungs - 1, True, hot & (rung > 0))
+        return whole, (hot, trips, steps + 1), chance
+
+    def _evaluated(self, whole: State) -> tuple[Tensor, Tensor]:
+        """Log prior and log likelihood, to the power 1, of all replicas, (C T,) each."""
+        known, total = whole.recall(self.target), None
+        if known is not None:
+            total = components_of(self.target)[0].sum_in(known[0])
+        with torch.no_grad():
+            return self.target.target.log_prior_and_likelihood(whole.code, whole.theta, total=total)
+
+    def _log_joint(self, log_prior: Tensor, log_likelihood: Tensor) -> Tensor:
+        log_joint = log_prior + self.target.powered(log_likelihood)
+        return torch.where(log_prior == -math.inf, log_prior, log_joint)
+
+    def _set_powers(self, chains: int) -> None:
+        self.target.temper(self.powers.to(self.target.dtype).repeat(chains))
+
+
+def spaced(powers: Tensor, rejected: Tensor, rungs: int) -> Tensor:
+    """Powers at which neighbours reject each other alike, shape (rungs,).
+
+    Arguments:
+        powers: Falling, shape (T,).
+        rejected: Rejection rates of neighbours among them, shape (T - 1,).
+        rungs: How many are wanted.
+
+    Source:
+        Syed et al. (2021), section 5.2
+
+    Example:
+        >>> spaced(torch.tensor([1.0, 0.5, 0.0]), torch.tensor([0.6, 0.2]), 3)
+        tensor([1.0000, 0.6664, 0.0000], dtype=torch.float64)
+    """
+    barrier = (rejected.double() + LEAST_REJECTED).cumsum(0)
+    barrier = torch.nn.functional.pad(barrier, (1, 0))
+    wanted = torch.linspace(0, 1, rungs, dtype=torch.float64, device=barrier.device) * barrier[-1]
+    place = torch.searchsorted(barrier, wanted[1:-1].contiguous()).clamp(1, len(barrier) - 1)
+    share = (wanted[1:-1] - barrier[place - 1]) / (barrier[place] - barrier[place - 1])
+    powers = powers.double()
+    between = powers[place - 1] + share * (powers[place] - powers[place - 1])
+    return torch.cat([powers[:1], between, powers[-1:]])
