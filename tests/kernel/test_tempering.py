@@ -1,6 +1,7 @@
 """Replicas at powers of the likelihood: exact at each, however they travel."""
 
 import math
+import warnings
 
 import pytest
 import torch
@@ -21,7 +22,6 @@ from trjmcmc.kernel import (
     start,
 )
 from trjmcmc.kernel.tempering import spaced
-from trjmcmc.target.tempered import Tempered
 
 POWERS = torch.tensor([1.0, 0.4, 0.1, 0.0], dtype=torch.float64)
 Y, SD = 2.5, 2.0  # the datum, and the spread of the prior of its mean
@@ -76,11 +76,14 @@ def scores(state):
     return torch.tensor(z)
 
 
-def ladder(make=ParallelTempering, moves=True):
+def ladder(make=ParallelTempering):
     target = conjugate()
-    tempered = Tempered(target)
-    inner = [saturated_switch(tempered, Fixed(target.space), scale=1.0), RandomWalk(tempered)]
-    kernel = make(tempered, Cycle(inner), POWERS)
+
+    def moves(tempered):
+        switch = saturated_switch(tempered, Fixed(target.space), scale=1.0)
+        return Cycle([switch, RandomWalk(tempered)])
+
+    kernel = make(target, moves, POWERS)
     return kernel, Case(target, lambda n, g: replicas(kernel, n, g), scores)
 
 
@@ -104,6 +107,10 @@ def test_a_chain_that_has_no_replicas_begins_with_copies_and_ends_right(generato
     assert kernel.round_trips(state).min() > 0
 
 
+def births_and_walks(target):
+    return Cycle([ComponentBirthDeath(target), ComponentWalk(target)])
+
+
 def test_a_step_is_a_function_of_its_arguments(generator):
     kernel, case = ladder()
     state = case.draw(50, generator)
@@ -117,9 +124,7 @@ def test_a_step_is_a_function_of_its_arguments(generator):
 
 def test_sums_over_components_travel_with_their_replicas(generator):
     target = trj.problems.pulses(points=40)
-    tempered = Tempered(target)
-    moves = Cycle([ComponentBirthDeath(tempered), ComponentWalk(tempered)])
-    kernel = ParallelTempering(tempered, moves, POWERS)
+    kernel = ParallelTempering(target, births_and_walks, POWERS)
     state = start(target, target.space.sample_prior(30, generator), torch.zeros(30, target.dim))
     state = start(target, state.code, target.sample_prior(state.code, generator))
     for _ in range(30):
@@ -129,6 +134,7 @@ def test_sums_over_components_travel_with_their_replicas(generator):
         state.log_joint, target.log_joint(state.code, state.theta), atol=0.05, rtol=1e-4
     )
     whole = kernel.replicas(state)
+    tempered = kernel.target
     (total,) = whole.recall(tempered)
     torch.testing.assert_close(total, target.total(whole.code, whole.theta), atol=1e-3, rtol=1e-3)
     fresh = tempered.log_joint(whole.code, whole.theta)
@@ -157,9 +163,8 @@ def test_powers_of_many_rungs_come_from_few():
 
 @pytest.mark.parametrize("powers", [[1.0], [0.9, 0.0], [1.0, 0.5, 0.5], [1.0, -0.1]])
 def test_powers_that_make_no_ladder_are_refused(powers):
-    tempered = Tempered(conjugate())
     with pytest.raises(ConfigurationError, match="expected two or more that fall from 1"):
-        ParallelTempering(tempered, RandomWalk(tempered), torch.tensor(powers))
+        ParallelTempering(conjugate(), RandomWalk, torch.tensor(powers))
 
 
 @pytest.mark.slow
@@ -173,10 +178,12 @@ def test_two_modes_far_apart_in_twenty_dimensions_have_their_shares(generator):
 
     prior = Normal(torch.zeros(20), 1.0)
     target = trj.Target([trj.Model("m", {"x": prior}, log_likelihood)])
-    tempered = Tempered(target)
     powers = torch.cat([torch.logspace(0, -3, 19, dtype=torch.float64), torch.zeros(1)])
-    walk = RandomWalk(tempered, lengths=(0.02, 0.6))
-    kernel = ParallelTempering(tempered, Cycle([(walk, 10)]), powers)
+
+    def moves(tempered):
+        return Cycle([(RandomWalk(tempered, lengths=(0.02, 0.6)), 10)])
+
+    kernel = ParallelTempering(target, moves, powers)
     code = torch.zeros(64, 1, dtype=torch.long)
     state = start(target, code, target.sample_prior(code, generator))
     with torch.no_grad():
@@ -191,3 +198,20 @@ def test_two_modes_far_apart_in_twenty_dimensions_have_their_shares(generator):
     error = float(share.std()) / 8
     assert error < 0.02 and abs(float(share.mean()) - 0.8) < 4.5 * error
     assert int((kernel.round_trips(state) - trips).sum()) > 500
+
+
+@pytest.mark.whole
+def test_a_run_samples_by_a_ladder_of_its_own():
+    """It is told of it like of any other kernel."""
+    powers = torch.tensor([1.0, 0.4, 0.15, 0.05, 0.02, 0.008, 0.0])
+
+    def kernel(target, transport):
+        return ParallelTempering(target, births_and_walks, powers)
+
+    sampler = trj.TRJSampler(trj.problems.pulses(points=100), kernel=kernel, seed=1)
+    with warnings.catch_warnings():  # of so few draws, and of maps that were never trained
+        warnings.simplefilter("ignore", trj.errors.TRJWarning)
+        result = sampler.run(draws=100, chains=16, warmup=50, fit=False, progress=False)
+    settings = result.report.plan.settings["tempering"]
+    assert result.raw.n_chains == 16 and settings["rungs"] == 7
+    assert 0 < settings["neighbours reject"] < 0.9

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from ..errors import ConfigurationError
 from ..target.exchangeable import components_of
+from ..target.target import Target
 from ..target.tempered import Tempered
 from .base import Info, Kernel, Memo, State
 
@@ -38,8 +40,8 @@ class ParallelTempering(Kernel):
     begins with copies of itself.
 
     Arguments:
-        target: The target, tempered; the kernel of this name is all that sets its power.
-        kernel: Moves each replica; built on that target.
+        target: The target. A tempered one is used as it is; its power is set at each step.
+        moves: Makes, of the tempered target, the kernel that moves each replica.
         powers: Of the rungs, falling from 1, shape (T,).
         name: Shown in tables.
 
@@ -54,9 +56,7 @@ class ParallelTempering(Kernel):
         >>> from trjmcmc import problems
         >>> from trjmcmc.kernel import ComponentBirthDeath, start
         >>> target = problems.pulses(points=50)
-        >>> tempered = Tempered(target)
-        >>> kernel = ParallelTempering(
-        ...     tempered, ComponentBirthDeath(tempered), torch.tensor([1.0, 0.3, 0.0]))
+        >>> kernel = ParallelTempering(target, ComponentBirthDeath, torch.tensor([1.0, 0.3, 0.0]))
         >>> state = start(target, torch.tensor([[0], [3]]), torch.zeros(2, target.dim))
         >>> state, infos = kernel.step(state, torch.Generator().manual_seed(0))
         >>> state.code.shape, kernel.replicas(state).code.shape
@@ -64,7 +64,12 @@ class ParallelTempering(Kernel):
     """
 
     def __init__(
-        self, target: Tempered, kernel: Kernel, powers: Tensor, *, name: str = "tempering"
+        self,
+        target: Target,
+        moves: Callable[[Target], Kernel],
+        powers: Tensor,
+        *,
+        name: str = "tempering",
     ) -> None:
         powers = powers.to(target.device, torch.float64)
         fall = bool((powers[1:] < powers[:-1]).all()) and len(powers) > 1
@@ -72,8 +77,9 @@ class ParallelTempering(Kernel):
             raise ConfigurationError(
                 f"powers: expected two or more that fall from 1 to 0 at most, got {powers.tolist()}"
             )
-        self.target, self.kernel, self.powers, self.name = target, kernel, powers, name
-        self.between, self.within = kernel.between, kernel.within
+        self.target = target if isinstance(target, Tempered) else Tempered(target)
+        self.kernel, self.powers, self.name = moves(self.target), powers, name
+        self.between, self.within = self.kernel.between, self.kernel.within
         self._owner = object()  # of the memo: the same for all that has learned from this one
         self._steps, self._offered = 0, 0
         self._rejected = torch.zeros(len(powers) - 1, dtype=torch.float64, device=powers.device)
