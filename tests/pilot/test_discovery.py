@@ -405,6 +405,14 @@ def test_the_models_that_are_looked_at_have_every_item(generator):
     assert all(len(points) >= 25 for _, points in models)
 
 
+def test_of_components_in_no_order_models_of_one_are_looked_at():
+    problem = trj.problems.mixture_1d()  # whose components share a parameter
+    code = problem.space.enumerate().repeat_interleave(50, 0)
+    pool = Pool(code, torch.zeros(len(code), problem.dim), torch.zeros(len(code)))
+    ((model, points),) = visited(problem, pool, ScreeningBudget())
+    assert int(model[0]) == 1 and len(points) == 50
+
+
 def test_a_combination_of_what_chains_know_is_familiar(generator):
     problem = subsets(2, lambda p, active: 0 * p["beta"].sum(-1))
     theta = torch.where(torch.rand(4000, 2, generator=generator) < 0.5, 1.0, -1.0)

@@ -68,10 +68,9 @@ def visited(target: Target, seen: Pool, policy: ScreeningBudget) -> list[tuple[T
     """
     codes, which, counts = distinct(seen.code)
     active = target.space.active(codes)
-    widths = [part.width for part in components_of(target)]
-    size = active.sum(1)
-    usable = (size > 0) & (size <= max(widths, default=target.dim))
-    usable &= counts >= policy.least_points
+    usable = active.any(1) & (counts >= policy.least_points)
+    if parts := components_of(target):
+        usable &= torch.stack([part.count(codes) for part in parts]).sum(0) <= 1
     chosen, new = list[int](), active & usable[:, None]
     while len(chosen) < policy.visited_models and bool(new.any()):
         chosen.append(int((new.sum(1) * counts).argmax()))
