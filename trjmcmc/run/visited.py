@@ -28,6 +28,8 @@ NORMALS = 16  # by which chains know a model, at most
 
 DRAWN = 4096  # draws of the prior that give its width, and of these normals that give its evidence
 
+LEAST_EFFECTIVE = 100.0  # of these: normals that know a model worse tell nothing of it
+
 
 def screen_visited(
     known: Knowledge, seconds: float, seen: Pool | None, seed: int
@@ -100,7 +102,7 @@ def _screen_visited(
         seconds: That it may take, about.
         generator: Source of randomness.
     """
-    target, policy, now = known.target, known.policy.screening, clock.now()
+    target, policy = known.target, known.policy.screening
     walk, each = policy.climbs.walk, policy.evaluations_a_draw
     price = max(PilotRuns(target, generator).price(code[None]), 1e-12)
     most = policy.most_draws if target.differentiable else policy.most_without_gradients
@@ -108,8 +110,9 @@ def _screen_visited(
     if affordable < policy.least_draws:
         return []
     density = KnownToChains(target, code, points, generator, walk)
-    if not math.isfinite(density.log_evidence):
+    if not density.effective_draws >= LEAST_EFFECTIVE:
         return []
+    now = clock.now()
     said, parts = screen(
         target,
         code,
@@ -125,7 +128,8 @@ def _screen_visited(
     least = policy.climbs.known_fraction * said.share / (1 + said.share)
     if all(is_familiar(part.place, seen, target, least) for part in parts):
         said, parts = said.settled(), []
-    return [(replace(said, visited=True), parts)]
+    climbed = int(policy.climbs.climbing_share * said.draws)  # other coordinates choose which
+    return [(replace(said, visited=True, draws=climbed), parts)]
 
 
 def is_familiar(place: Ellipsoid, seen: Pool, target: Target, least: float) -> bool:
@@ -158,6 +162,7 @@ class KnownToChains:
 
     Attributes:
         log_evidence: Of the model, without what chains have not met, nats.
+        effective_draws: Of the normals, on which it rests.
     """
 
     def __init__(
@@ -181,6 +186,8 @@ class KnownToChains:
         log_w = target.log_joint(codes, there).double() - self.log_prob(there, codes)
         prior = float(target.space.log_prior(code[None])[0])
         self.log_evidence = float(log_w.logsumexp(0)) - math.log(DRAWN) - prior
+        effective = (2 * log_w.logsumexp(0) - (2 * log_w).logsumexp(0)).exp()
+        self.effective_draws = float(effective.nan_to_num(0.0))
 
     def log_prob(self, theta: Tensor, code: Tensor) -> Tensor:
         """Log density of the normals at points (n, D), shape (n,), nats."""
