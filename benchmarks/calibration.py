@@ -22,7 +22,8 @@ from torch.distributions import Normal
 
 import trjmcmc as trj
 from trjmcmc.errors import TRJWarning
-from trjmcmc.run.policy import ScreeningBudget, WeighingPolicy
+from trjmcmc.run.policy import WeighingPolicy
+from trjmcmc.run.policy_of_screening import ScreeningBudget
 
 HURRIED = trj.Policy(
     weighing=WeighingPolicy(most_draws=4096),

@@ -23,7 +23,7 @@ from trjmcmc.pilot.screening import (
     theta_of_none,
 )
 from trjmcmc.result.report import RunReport
-from trjmcmc.run.policy import ScreeningBudget
+from trjmcmc.run.policy_of_screening import ScreeningBudget
 from trjmcmc.run.screening import Discovery
 from trjmcmc.run.visited import is_familiar, visited
 from trjmcmc.transport.normals import gaussian_mixture

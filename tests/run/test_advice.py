@@ -13,7 +13,8 @@ import trjmcmc as trj
 from tests import toys
 from trjmcmc.errors import TRJWarning
 from trjmcmc.fit import emcee_pool
-from trjmcmc.run.policy import Policy, ScreeningBudget
+from trjmcmc.run.policy import Policy
+from trjmcmc.run.policy_of_screening import ScreeningBudget
 
 pytestmark = [pytest.mark.planned, pytest.mark.whole]
 

@@ -152,7 +152,7 @@ class _Moves:
         self, target: Target, code: Tensor, generator: torch.Generator, policy: CrowdPolicy
     ) -> None:
         self.target, self.code, self.generator, self.policy = target, code, generator, policy
-        self.used = target.space.active(code[None])[0]
+        self.used = target.free(code[None])[0]
 
     def evaluated(self, theta: Tensor) -> tuple[Tensor, Tensor]:
         """Log prior and log likelihood, shape (n,); -inf where either is no number."""

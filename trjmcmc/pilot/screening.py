@@ -181,7 +181,7 @@ def screen(
         theta, log_likelihood, usable = search.prior_draws(size)
         likely.append(search.best(theta, log_likelihood))
         scale = theta[usable].std(0).nan_to_num(1.0).clamp(min=LEAST_SCALE)
-        if target.differentiable and target.space.active(code[None]).any():
+        if target.differentiable and target.free(code[None]).any():
             high.append(search.highest(_drawn_in(theta, usable, generator), scale))
             if len(high) == 1 and 2 * clock.now() - begun < deadline:
                 some = theta[usable][: min(policy.census, n // policy.draws_a_census)]
@@ -310,7 +310,7 @@ class _Search:
         """
         policy = self.policy.crowd
         n, found, end = affordable(seconds, price, policy), None, clock.now() + seconds
-        if n and bool(self.target.space.active(self.code[None]).any()):
+        if n and bool(self.target.free(self.code[None]).any()):
             found = crowd(
                 self.target,
                 self.code,
@@ -414,7 +414,7 @@ class _Search:
         Draws of a normal as wide as the summit weigh it; not those that lie in other parts.
         """
         policy, target = self.policy, self.target
-        used = target.space.active(self.code[None])[0]
+        used = target.free(self.code[None])[0]
         starts = summit.expand(policy.walk.walkers, -1)
         points = walked(target, self.code, starts, scale, self.generator, policy.walk)
         points = points[:, used].double()
@@ -438,8 +438,8 @@ class _Search:
             return None
         share = math.exp(min(part.log_mass - self.level, LARGEST))
         # points of a mode nearby, which a map knows, say nothing of this one
-        there = place.holds(seen) & self.lost(seen) if len(seen) else seen.new_zeros(1)
-        known = float(there.double().mean())
+        there = seen[place.holds(seen)]
+        known = float(self.lost(there).double().sum()) / max(len(seen), 1) if len(there) else 0.0
         return None if known > policy.known_fraction * share / (1 + share) else part
 
     def words(self, theta: Tensor) -> str:

@@ -44,7 +44,7 @@ def walked(
         "device": starts.device,
         "dtype": starts.dtype,
     }
-    used = target.space.active(code[None])[0]
+    used = target.free(code[None])[0]
     codes, theta = code.expand(len(starts), -1), starts
     height = target.log_joint(codes, theta)
     factor, haste = (policy.first_length * scale * used).diag(), policy.haste

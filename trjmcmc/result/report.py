@@ -139,8 +139,10 @@ class RunReport:
                 f"  modes {what} {max(limits):.1e} of a prior or more would have been met with 95 %"
             )
             if any(s.visited for s in self.screening):
-                models = ", ".join(s.model for s in self.screening)
+                models = ", ".join(s.model for s in self.screening if s.draws)
                 lines.append(f"  by a search in {models} alone, which chains visit most")
+            if left := ", ".join(s.model for s in self.screening if not s.draws):
+                lines.append(f"  no time to look at {left}: any mode may have been missed there")
         if counted := [s for s in self.screening if s.ends]:
             worst = max(counted, key=lambda s: s.unseen)
             lines.append(

@@ -19,8 +19,9 @@ import pandas as pd
 from ..checks import Checked
 from ..estimate.importance import FIRST_DRAWS, MOST_DRAWS
 from ..fit.policy import TrainerPolicy
-from ..pilot.policy import FewCallsPolicy, ScreeningPolicy
+from ..pilot.policy import FewCallsPolicy
 from .policy_of_components import ChainTemperingPolicy, CountedPolicy
+from .policy_of_screening import ScreeningBudget
 
 
 @dataclass(frozen=True)
@@ -363,53 +364,6 @@ class StoppingPolicy(Checked):
     least_growth: float = 1.05
     most_growth: float = 1.5
     rhat_share: float = 0.02
-
-
-@dataclass(frozen=True)
-class ScreeningBudget(Checked):
-    """How much a run spends on climbs of prior draws, which find modes that it has lost.
-
-    Attributes:
-        spent_share: Of the time spent so far.
-        left_share: Of the time left, if that is more.
-        seconds_a_dimension: Seconds at least, a coordinate of the largest model: with two seconds a
-            mode in ten dimensions was lost by one run of ten.
-        least_seconds: Seconds at least.
-        most_seconds: Seconds at most.
-        background_share: Of the time of sampling, for further climbs meanwhile.
-        evaluations_a_draw: Evaluations of a draw, at the price of small batches.
-        least_draws: Prior draws a model from which climbs are made.
-        visited_models: Models that are looked at where there are too many to weigh all.
-        least_points: Points of the chains in one of these: from fewer nothing can be told.
-        first_look: Share of the time of sampling after which these are first looked at.
-        most_draws: Most prior draws a model; 40 000 met the lost mode of 9 of 10 runs in 3 to 10
-            dimensions.
-        most_without_gradients: Most prior draws a model where they can't climb.
-        crowd_share: Of that time, for a tempered population; the rest for prior draws.
-        reopenings: Times that a run takes up what they have found, and chooses its moves anew.
-        late_reopenings: Times that it does so once it samples, for what is met meanwhile.
-        late_share: Share of all the posterior, by the run's draws, from which a part is worth it.
-        climbs: How they climb.
-    """
-
-    spent_share: float = 0.2
-    left_share: float = 0.1
-    seconds_a_dimension: float = 0.5
-    least_seconds: float = 1.0
-    most_seconds: float = 4.0
-    background_share: float = 0.08
-    evaluations_a_draw: int = 4
-    least_draws: int = 1000
-    visited_models: int = 4
-    least_points: int = 6
-    first_look: float = 0.15
-    most_draws: int = 1_000_000
-    most_without_gradients: int = 2048
-    crowd_share: float = 0.6
-    reopenings: int = 4
-    late_reopenings: int = 2
-    late_share: float = 0.05
-    climbs: ScreeningPolicy = field(default_factory=ScreeningPolicy)
 
 
 @dataclass(frozen=True)

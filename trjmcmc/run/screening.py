@@ -17,8 +17,9 @@ from ..pilot.screening import BY_CHAINS, CHUNK, Screening, missed, screen, theta
 from ..pilot.survey import PilotRuns
 from ..transport.base import Transport
 from ..transport.normals import gaussian_mixture
+from .items import screen_items
 from .knowledge import Knowledge
-from .policy import ScreeningBudget
+from .policy_of_screening import ScreeningBudget
 from .request import Request
 from .visited import screen_visited
 
@@ -133,8 +134,12 @@ class Discovery:
         return screening_seconds(0.0, math.inf, self.known.target.dim, self.known.policy.screening)
 
     def _look(self, seconds: float, seen: Pool | None) -> list[Part]:
+        known, draws = self.known, {s.model: s.draws for s in self.said}
+        share = known.policy.screening.alone_share if known.target.space.units else 0.0
         search = screen_models if self._weighed else screen_visited
-        found = search(self.known, seconds, seen, self._next_seed())
+        found = search(known, (1 - share) * seconds, seen, self._next_seed())
+        alone = screen_items(known, share * seconds, seen, self._next_seed(), draws)
+        found += tuple((said, list[Part]()) for said in alone)
         before = {s.model: s for s in self.said if s.by != BY_CHAINS}
         now = {said.model: said for said, _ in found}
         self._met |= {said.model: parts for said, parts in found if said.lost}

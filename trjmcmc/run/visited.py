@@ -22,7 +22,7 @@ from ..target.exchangeable import components_of
 from ..target.target import Target
 from ..transport.normals import NormalMixture
 from .knowledge import Knowledge
-from .policy import ScreeningBudget
+from .policy_of_screening import ScreeningBudget
 
 NORMALS = 16  # by which chains know a model, at most
 
@@ -109,7 +109,7 @@ def _screen_visited(
     affordable = int((seconds / price - walk.walkers * walk.steps) / each)
     if affordable < policy.least_draws:
         return []
-    density = KnownToChains(target, code, points, generator, walk)
+    density = KnownToChains.by_walks(target, code, points, generator, walk)
     if not density.effective_draws >= LEAST_EFFECTIVE:
         return []
     now = clock.now()
@@ -149,16 +149,13 @@ def is_familiar(place: Ellipsoid, seen: Pool, target: Target, least: float) -> b
 
 
 class KnownToChains:
-    """A model as chains know it: normals fitted to walks from their points, and the evidence.
-
-    A chain of a run is seldom in one of many models, so that its points there are few.
+    """A model as chains know it: normals fitted to points, and the evidence.
 
     Arguments:
         target: The target.
         code: The model, shape (L,).
-        theta: Points of the chains, shape (n, D).
+        points: That tell where chains are in it, shape (n, D).
         generator: Source of randomness.
-        policy: How long the walks are.
 
     Attributes:
         log_evidence: Of the model, without what chains have not met, nats.
@@ -166,19 +163,10 @@ class KnownToChains:
     """
 
     def __init__(
-        self,
-        target: Target,
-        code: Tensor,
-        theta: Tensor,
-        generator: torch.Generator,
-        policy: WalkPolicy,
+        self, target: Target, code: Tensor, points: Tensor, generator: torch.Generator
     ) -> None:
-        self._used = target.space.active(code[None])[0]
+        self._used = target.free(code[None])[0]
         codes = code.expand(DRAWN, -1)
-        drawn = target.sample_prior(codes, generator)
-        scale = drawn[drawn.isfinite().all(-1)].std(0).nan_to_num(1.0).clamp(min=LEAST_SCALE)
-        which = torch.arange(policy.walkers, device=theta.device) % len(theta)
-        points = walked(target, code, theta[which], scale, generator, policy)
         self._normals = NormalMixture.fitted(points[:, self._used].double(), NORMALS, generator)
         x = self._normals.sample(DRAWN, generator)
         there = torch.zeros(DRAWN, target.dim, dtype=target.dtype, device=target.device)
@@ -188,6 +176,30 @@ class KnownToChains:
         self.log_evidence = float(log_w.logsumexp(0)) - math.log(DRAWN) - prior
         effective = (2 * log_w.logsumexp(0) - (2 * log_w).logsumexp(0)).exp()
         self.effective_draws = float(effective.nan_to_num(0.0))
+
+    @classmethod
+    def by_walks(
+        cls,
+        target: Target,
+        code: Tensor,
+        theta: Tensor,
+        generator: torch.Generator,
+        policy: WalkPolicy,
+    ) -> KnownToChains:
+        """From walks: a chain of a run is seldom in one of many models, so that points are few.
+
+        Arguments:
+            target: The target.
+            code: The model, shape (L,).
+            theta: Points of the chains, shape (n, D).
+            generator: Source of randomness.
+            policy: How long the walks are.
+        """
+        drawn = target.sample_prior(code.expand(DRAWN, -1), generator)
+        scale = drawn[drawn.isfinite().all(-1)].std(0).nan_to_num(1.0).clamp(min=LEAST_SCALE)
+        which = torch.arange(policy.walkers, device=theta.device) % len(theta)
+        points = walked(target, code, theta[which], scale, generator, policy)
+        return cls(target, code, points, generator)
 
     def log_prob(self, theta: Tensor, code: Tensor) -> Tensor:
         """Log density of the normals at points (n, D), shape (n,), nats."""
