@@ -443,7 +443,8 @@ def test_a_search_in_visited_models_meets_what_chains_have_lost(there):
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore" if there else "error", trj.errors.CoverageWarning)
-        result = trj.TRJSampler(subsets(7, log_likelihood), seed=1).run(progress=False)
+        sampler = trj.TRJSampler(subsets(7, log_likelihood), seed=1)
+        result = sampler.run(progress=False, max_seconds=40.0)
     table = result.inclusion_probabilities()
     right = abs(table["probability"] - 0.5) < 4 * table["se"]
     looked = result.report.screening

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from torch import Tensor
 from .. import clock
 from ..draws import Pool
 from ..errors import TRJError
+from ..kernel.base import State, start
 from ..pilot.parts import Part
 from ..pilot.screening import LARGEST, Screening, screen
 from ..pilot.survey import PilotRuns
@@ -28,6 +29,8 @@ from .visited import LEAST_EFFECTIVE, KnownToChains
 ENOUGH_POINTS = 200  # of an item, by which normals know it without walks
 
 WITNESSES = 3  # further points of chains at which a part must matter to be lost
+
+MOST_PLANTED = 3.0  # chains that are moved to a part, over those that stay
 
 EVERYWHERE = "the parameters of all models"
 
@@ -48,7 +51,7 @@ class Block(NamedTuple):
 
 def screen_items(
     known: Knowledge, seconds: float, seen: Pool | None, seed: int, draws: Mapping[str, int]
-) -> tuple[Screening, ...]:
+) -> tuple[tuple[Screening, list[Find]], ...]:
     """What prior draws of one item's parameters say, all else as chains have it.
 
     In models of many items those decide together which draws lie high, so that a lost mode of one
@@ -62,7 +65,7 @@ def screen_items(
         draws: Prior draws of earlier looks, by name: what had fewest is looked at first.
 
     Returns:
-        What was found of each; where there was no time for it, of no draws.
+        What was found of each, where there was no time for it of no draws, and what was lost.
     """
     target = known.target
     calls_are_few = not math.isinf(known.spending.account.limit)
@@ -73,10 +76,10 @@ def screen_items(
     blocks = blocks_of(target.space)
     shuffled = torch.randperm(len(blocks), generator=generator, device=target.device).tolist()
     order = sorted(shuffled, key=lambda place: draws.get(blocks[place].name, 0))
-    found: list[Screening] = []
+    found: list[tuple[Screening, list[Find]]] = []
     for looked, place in enumerate(order):
         left, block = begun + seconds - clock.now(), blocks[place]
-        said = Screening(block.name, 0, 0, 0.0, visited=True)
+        said = Screening(block.name, 0, 0, 0.0, visited=True), list[Find]()
         if left > 0:
             with suppress(TRJError):  # the likelihood fails out there
                 share = left / (len(order) - looked)
@@ -102,6 +105,20 @@ def blocks_of(space: Space) -> list[Block]:
     return blocks + [Block(EVERYWHERE, none)] * bool(none.any())
 
 
+class Find(NamedTuple):
+    """A part of one block's posterior that chains have lost.
+
+    Attributes:
+        block: The block.
+        part: What was met.
+        share: Its mass over what is known, the block switched off included.
+    """
+
+    block: Block
+    part: Part
+    share: float
+
+
 class Conditions(NamedTuple):
     """A block at one point of the chains, all else held there.
 
@@ -121,7 +138,7 @@ class Conditions(NamedTuple):
 
 def _screen_block(
     known: Knowledge, block: Block, seen: Pool, seconds: float, generator: torch.Generator
-) -> Screening | None:
+) -> tuple[Screening, list[Find]] | None:
     """What prior draws say of one block at a point of the chains; None where too little is known.
 
     A part is lost that matters at further points as well, and where chains have never been.
@@ -154,16 +171,18 @@ def _screen_block(
         begun + seconds,
         policy=policy.alone,
     )
+    shares = [math.exp(min(part.log_mass - here.log_mass, LARGEST)) for part in parts]
     for _ in range(WITNESSES if said.lost else 0):
         there = _conditions(target, block, seen, points, generator, policy)
         if there is not None:
-            share = sum(_share_at(there, part) for part in parts)
-            said = replace(said, share=min(said.share, share))
+            now = [_share_at(there, part) for part in parts]
+            shares = now if sum(now) < sum(shares) else shares
+    said = replace(said, model=block.name, share=sum(shares), visited=True)
     least = policy.alone.known_fraction * said.share / (1 + said.share)
     visited = sum(float(part.place.holds(points).double().mean()) for part in parts)
     if not said.lost or visited > least:
-        said = said.settled()
-    return replace(said, model=block.name, visited=True)
+        return said.settled(), []
+    return said, [Find(block, part, share) for part, share in zip(parts, shares, strict=True)]
 
 
 def _conditions(
@@ -229,3 +248,29 @@ def _as_chains_know(
         if density.effective_draws >= LEAST_EFFECTIVE:
             return density
     return KnownToChains.by_walks(some, code, points, generator, policy.alone.walk)
+
+
+def planted(
+    target: Target, state: State, finds: Sequence[Find], generator: torch.Generator
+) -> State:
+    """Chains, some of them moved to parts that they have lost: as many as belong there.
+
+    Arguments:
+        target: The target.
+        state: The chains.
+        finds: The parts.
+        generator: Source of randomness.
+    """
+    code, theta = state.code.clone(), state.theta.clone()
+    weights = torch.tensor([1.0, *(min(find.share, MOST_PLANTED) for find in finds)])
+    n = len(code)
+    which = torch.multinomial(weights.to(target.device), n, replacement=True, generator=generator)
+    for number, find in enumerate(finds, 1):
+        rows = (which == number).nonzero()[:, 0]
+        if not len(rows):
+            continue
+        drawn = find.part.theta[find.part.draw(len(rows), generator)]
+        theta[rows] = torch.where(find.block.free, drawn.to(theta), theta[rows])
+        if find.block.switch is not None:
+            code[rows, find.block.switch] = 1
+    return start(target, code, theta)

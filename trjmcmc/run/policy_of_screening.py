@@ -26,6 +26,7 @@ class ScreeningBudget(Checked):
         least_points: Points of the chains in one of these: from fewer nothing can be told.
         first_look: Share of the time of sampling after which these are first looked at.
         alone_share: Of a look at subsets, for the parameters of one item at a time.
+        seconds_alone: Seconds that are allowed for each of them, if ``left_share`` allows as much.
         draws_alone: Prior draws of an item in one look at least: a basin of a thousandth of its
             prior was met in 16 of 16 tries with 16 000 draws, .2 s of cheap likelihoods.
         alone: How these climb: in few dimensions there is little to climb, and prior draws are
@@ -52,6 +53,7 @@ class ScreeningBudget(Checked):
     least_points: int = 6
     first_look: float = 0.15
     alone_share: float = 0.6
+    seconds_alone: float = 0.3
     draws_alone: int = 16384
     alone: ScreeningPolicy = field(
         default_factory=lambda: ScreeningPolicy(

@@ -29,16 +29,17 @@ from .choose import Chooser
 from .choose_components import ComponentChooser
 from .count import Crossings, StepsInModels, Tally
 from .few_calls import propose, saving_calls
+from .hurry import hurried_kernel, hurried_state
 from .interrupts import import_whole
+from .items import planted
 from .knowledge import Knowledge
 from .loop import Chains, first_of, joined, last_of, run_chains, warm_up
 from .maps import check_round_trip
-from .moves import plain_kernel
 from .precision import Numbers, examined
 from .report import expected_error, reached_error, result_of, routes_of
 from .request import Request
 from .screening import Discovery
-from .start import carried_starts, hurried_state, prior_draws, starting_models, starting_state
+from .start import new_chains, prior_draws, starting_models
 from .stop import Stop, Verdict
 from .strategy import check_kernel
 from .threads import threads_of_a_run
@@ -139,6 +140,9 @@ class Runner:
             assert self.chain is not None
             if self.chain.stopped not in {"draws", "enough"}:
                 return
+            if found is Verdict.RETHINK and self.discovery.finds and self._may_stop:
+                choice, reopenings = self._plant(self.chain.state), reopenings - 1
+                continue
             if found is Verdict.RETHINK and not self._parts:
                 choice, self.state = self._sooner, self.chain.state
                 assert choice is not None
@@ -169,10 +173,19 @@ class Runner:
         self.discovery.taken_up()
         return self._choose()
 
+    def _plant(self, state: State) -> Choice:
+        """Move some chains to where they have not been, and choose anew from there."""
+        state = planted(self.target, state, self.discovery.finds, self.generator)
+        self.discovery.taken_up()
+        return self._choose(state)
+
     def _may_reopen(self) -> bool:
         """Whether lost parts can be taken up, and there is time to choose anew."""
-        if self.known.fitted.audit is None:
-            return False
+        return self.known.fitted.audit is not None and self._may_choose
+
+    @property
+    def _may_choose(self) -> bool:
+        """Whether there is time to choose anew."""
         return self.chooser is not None and clock.now() < self.chooser.adapt_by
 
     # ---- before sampling --------------------------------------------------------------------
@@ -201,8 +214,12 @@ class Runner:
         """Whether numbers of exchangeable components are what the models differ in."""
         return bool(components_of(self.target)) and self.target.space.several
 
-    def _choose(self) -> Choice:
-        """Find the kernel by measurement, training while that pays; warm chains up by it."""
+    def _choose(self, given: State | None = None) -> Choice:
+        """Find the kernel by measurement, training while that pays; warm chains up by it.
+
+        Arguments:
+            given: Chains to begin with; else new ones.
+        """
         known, request, policy = self.known, self.request, self.policy
         counts = self._counts_components
         if not counts:
@@ -210,7 +227,10 @@ class Runner:
             known.trainer.survey(progress=request.progress)
         self.stage = "the search for starts"
         begun = clock.now()
-        if counts:
+        if given is not None:
+            assert self.ancestor is not None
+            state, ancestor = given, self.ancestor
+        elif counts:
             least = max(request.chains, policy.chains.least_of_components)
             state, ancestor = prior_draws(self.target, least, self.generator, policy.starts)
             request = replace(request, most_chains=request.chains)
@@ -326,13 +346,7 @@ class Runner:
         self.known.remember(passed)
 
     def _starts(self, code: Tensor, through: Transport | None) -> tuple[State, Tensor]:
-        account, starts = self.known.spending.account, self.policy.starts
-        carried = carried_starts(self.known, code, self.request.deadline)
-        candidates = starts.candidates
-        if math.isfinite(account.limit):
-            some = int(starts.share_of_calls * account.left)
-            candidates = max(1, min(candidates, some // len(code)))
-        return starting_state(self.target, through, code, self.generator, carried, candidates)
+        return new_chains(self.known, code, through, self.request.deadline)
 
     # ---- sampling ---------------------------------------------------------------------------
 
@@ -408,6 +422,8 @@ class Runner:
         left = self.stop.deadline - clock.now()
         parts = look.meanwhile(later, left) if further else look.among(later)
         self._parts = parts if self._may_stop and self._may_reopen() else []
+        if look.finds and self._may_stop and self._may_choose:
+            return Verdict.RETHINK
         self._sooner = None if further or self._parts else self._reconsider(recorder, later)
         return Verdict.RETHINK if self._parts or self._sooner else self.stop.so_far()
 
@@ -453,14 +469,10 @@ class Runner:
         if self.kernel is None and self.chooser is not None:
             self.kernel = self.chooser.so_far()
         if self.kernel is None:
-            plain = known.strategy.chooses and known.trace is None
-            self.kernel = (
-                plain_kernel(self.target, known.guess(), self.policy.kernels)
-                if plain
-                else known.kernel(known.transport)
-            )
+            self.kernel = hurried_kernel(known)
         if self.state is None:
-            self.state, self.ancestor = self._first_state()
+            bench = None if self.chooser is None else self.chooser.bench
+            self.state, self.ancestor = hurried_state(known, self.request.chains, bench)
         self.request = replace(self.request, thin=1)
         self._record()
         assert self.chain is not None
@@ -469,14 +481,6 @@ class Runner:
             "of the second after that, and its errors are those of a run that has hardly begun",
             InterruptedWarning,
         )
-
-    def _first_state(self) -> tuple[State, Tensor]:
-        """Where chains start if the user has no patience."""
-        if self.chooser is None:
-            return hurried_state(self.known, self.request.chains)
-        bench, few = self.chooser.bench, slice(self.request.chains)
-        state = start(self.target, bench.state.code[few], bench.state.theta[few])
-        return state, bench.ancestor[few]
 
     # ---- the result -------------------------------------------------------------------------
 

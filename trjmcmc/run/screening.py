@@ -17,7 +17,7 @@ from ..pilot.screening import BY_CHAINS, CHUNK, Screening, missed, screen, theta
 from ..pilot.survey import PilotRuns
 from ..transport.base import Transport
 from ..transport.normals import gaussian_mixture
-from .items import screen_items
+from .items import Find, screen_items
 from .knowledge import Knowledge
 from .policy_of_screening import ScreeningBudget
 from .request import Request
@@ -34,17 +34,19 @@ class Discovery:
 
     Attributes:
         said: What was found for each model, or not.
+        finds: What the last look has met of items alone, and chains have lost.
     """
 
     def __init__(self, known: Knowledge, request: Request, seed: int) -> None:
         self.known, self.request, self._seed = known, request, seed
         self.said: tuple[Screening, ...] = ()
+        self.finds: list[Find] = []
         self._met: dict[str, list[Part]] = {}  # of models, by looks of its own
         self._due = math.inf
 
     def taken_up(self) -> None:
         """Take note that the parts that were lost are known from now on."""
-        self.said = tuple(s.settled() for s in self.said if s.by != BY_CHAINS)
+        self.said, self.finds = tuple(s.settled() for s in self.said if s.by != BY_CHAINS), []
 
     def note(self, said: tuple[Screening, ...]) -> None:
         """Keep what something else has to say of modes that may be lost."""
@@ -138,8 +140,12 @@ class Discovery:
         share = known.policy.screening.alone_share if known.target.space.units else 0.0
         search = screen_models if self._weighed else screen_visited
         found = search(known, (1 - share) * seconds, seen, self._next_seed())
-        alone = screen_items(known, share * seconds, seen, self._next_seed(), draws)
-        found += tuple((said, list[Part]()) for said in alone)
+        left = known.policy.screening.left_share * self.request.left()
+        enough = min(known.policy.screening.seconds_alone * known.target.space.units, left)
+        spell = max(share * seconds, enough)
+        alone = screen_items(known, spell, seen, self._next_seed(), draws)
+        self.finds = [find for _, finds in alone for find in finds]
+        found += tuple((said, list[Part]()) for said, _ in alone)
         before = {s.model: s for s in self.said if s.by != BY_CHAINS}
         now = {said.model: said for said, _ in found}
         self._met |= {said.model: parts for said, parts in found if said.lost}

@@ -30,14 +30,24 @@ def starting_models(known: Knowledge, chains: int) -> Tensor:
     return space.enumerate()[pick]
 
 
-def hurried_state(known: Knowledge, chains: int) -> tuple[State, Tensor]:
-    """Chains at draws of a pilot run, or the prior, and the draw that each descends from."""
-    audit = known.fitted.audit
-    if audit is None:
-        return prior_draws(known.target, chains, known.generator, known.policy.starts)
-    code = starting_models(known, chains)
-    theta, _, ancestor = audit.draw(known.target.space.index(code))
-    return start(known.target, code, theta), ancestor
+def new_chains(
+    known: Knowledge, code: Tensor, through: Transport | None, deadline: float
+) -> tuple[State, Tensor]:
+    """Chains in given models, and the draw that each descends from.
+
+    Arguments:
+        known: What is known of the target.
+        code: Models, shape (C, L).
+        through: Map whose draws are candidates; None where there is none.
+        deadline: Time by :func:`trjmcmc.clock.now` by which they are to be there.
+    """
+    account, policy = known.spending.account, known.policy.starts
+    carried = carried_starts(known, code, deadline)
+    candidates = policy.candidates
+    if math.isfinite(account.limit):
+        some = int(policy.share_of_calls * account.left)
+        candidates = max(1, min(candidates, some // len(code)))
+    return starting_state(known.target, through, code, known.generator, carried, candidates)
 
 
 def prior_draws(
