@@ -22,7 +22,6 @@ from ..progress import progress_bar
 from ..result.report import Plan, RunReport
 from ..result.result import Result
 from ..target.exchangeable import components_of
-from ..transport.base import Transport
 from .budget import SummingUpInTime, affordable, limited
 from .choice import Choice
 from .choose import Chooser
@@ -237,7 +236,7 @@ class Runner:
         else:
             code = starting_models(known, max(request.chains, policy.chains.of_given_draws))
             through = known.transport if known.ready else None
-            state, ancestor = self._starts(code, through)
+            state, ancestor = new_chains(known, code, through, request.deadline)
         make = ComponentChooser if counts else Chooser
         self.chooser = make(request, known, state, ancestor)
         self.stage = "the choice of the moves"
@@ -270,8 +269,7 @@ class Runner:
         known.use(None if known.ready else choice.map)
         unmapped = self._counts_components and not known.mapped
         if known.fitted.few and not unmapped and not known.is_weighed:
-            score = known.trainer.scored(known.map)
-            known.trainer.keep(replace(known.fitted, score=score))
+            known.trainer.keep(replace(known.fitted, score=known.trainer.scored(known.map)))
             known.weigh(until=chooser.adapt_by)
         if known.trace is not None:
             known.spot_check(self.request.deadline, self.request.progress)
@@ -286,7 +284,8 @@ class Runner:
         if wanted < chains:
             self.state, self.ancestor = first_of(state, wanted), ancestor[:wanted]
         elif wanted > chains and self.known.fitted.audit is not None:
-            fresh, new = self._starts(starting_models(self.known, wanted - chains), None)
+            code = starting_models(self.known, wanted - chains)
+            fresh, new = new_chains(self.known, code, None, self.request.deadline)
             self.state, self.ancestor = joined(state, fresh), torch.cat([ancestor, new])
 
     def _warm_up(self, left: Callable[[], int | None]) -> None:
@@ -314,8 +313,8 @@ class Runner:
         remaining = left()
         if remaining is not None:
             chains, warmup = affordable(remaining, chains, warmup, self.policy)
-        self.state, self.ancestor = self._starts(starting_models(known, chains), known.map)
-        begun = clock.now()
+        begun, code = clock.now(), starting_models(known, chains)
+        self.state, self.ancestor = new_chains(known, code, known.map, request.deadline)
         timed = request.warmup is None and request.limited
         until = request.deadline
         if timed:
@@ -345,9 +344,6 @@ class Runner:
             )
         self.known.remember(passed)
 
-    def _starts(self, code: Tensor, through: Transport | None) -> tuple[State, Tensor]:
-        return new_chains(self.known, code, through, self.request.deadline)
-
     # ---- sampling ---------------------------------------------------------------------------
 
     def _record(self) -> Verdict:
@@ -360,8 +356,8 @@ class Runner:
         begun, self._overflows = clock.now(), int(self.known.spending.account.overflows)
         tally, crossings, visits = Tally(self.target), None, None
         if self.known.fitted.few and self.target.space.several:
-            names = {k.name for k in kernel.parts() if k.between}
-            crossings = Crossings(self.target, len(state.code), names)
+            between = {k.name for k in kernel.parts() if k.between}
+            crossings = Crossings(self.target, len(state.code), between)
             many = len(state.code) >= MANY_CHAINS  # of few, errors rest on autocorrelations
             if many and (request.thin > 1 or request.draws is None):  # else every step is kept
                 visits = StepsInModels(self.target, len(state.code))

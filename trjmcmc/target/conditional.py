@@ -26,7 +26,7 @@ class Conditional(Target):
     Example:
         >>> from trjmcmc import problems
         >>> target = problems.sinh_arcsinh()
-        >>> code, point = torch.tensor([2]), torch.tensor([1.0, 2.0])
+        >>> code, point = torch.tensor([1]), torch.tensor([1.0, 2.0])
         >>> second = Conditional(target, code, point, torch.tensor([False, True]))
         >>> there = torch.tensor([[0.0, 3.0]])
         >>> second.log_joint(code[None], there) == target.log_joint(
