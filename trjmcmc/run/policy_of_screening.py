@@ -20,6 +20,7 @@ class ScreeningBudget(Checked):
         least_seconds: Seconds at least.
         most_seconds: Seconds at most.
         background_share: Of the time of sampling, for further climbs meanwhile.
+        catching_up_share: The same while items are left that there was no time to look at.
         evaluations_a_draw: Evaluations of a draw, at the price of small batches.
         least_draws: Prior draws a model from which climbs are made.
         visited_models: Models that are looked at where there are too many to weigh all.
@@ -47,6 +48,7 @@ class ScreeningBudget(Checked):
     least_seconds: float = 1.0
     most_seconds: float = 4.0
     background_share: float = 0.08
+    catching_up_share: float = 0.4
     evaluations_a_draw: int = 4
     least_draws: int = 1000
     visited_models: int = 4

@@ -64,10 +64,9 @@ class Discovery:
 
     def sampling_begins(self) -> None:
         """From now on a share of the time is for looking further."""
-        policy, left = self.known.policy.screening, self.request.left()
-        wait = self._spell / policy.background_share
+        wait = self._pause(self._spell)
         if not self._weighed and not self.said:
-            wait = min(wait, policy.first_look * left)
+            wait = min(wait, self.known.policy.screening.first_look * self.request.left())
         self._due = clock.now() + wait
 
     @property
@@ -85,9 +84,13 @@ class Discovery:
         begun, spell = clock.now(), self._spell
         parts = self._look(spell, passed) if left > 2 * spell else []
         parts = parts or self.among(passed)
-        spent = max(clock.now() - begun, spell)
-        self._due = clock.now() + spent / self.known.policy.screening.background_share
+        self._due = clock.now() + self._pause(max(clock.now() - begun, spell))
         return parts
+
+    def _pause(self, spent: float) -> float:
+        """Seconds until the next look; fewer while there was no time yet to look everywhere."""
+        policy, behind = self.known.policy.screening, any(not s.draws for s in self.said)
+        return spent / (policy.catching_up_share if behind else policy.background_share)
 
     def among(self, passed: Pool) -> list[Part]:
         """What chains have met and the map does not know; the parts that matter.
