@@ -34,6 +34,7 @@ from trjmcmc.estimate import (
 )
 from trjmcmc.estimate.bartolucci import bartolucci
 from trjmcmc.estimate.bridge import _solve, bridge
+from trjmcmc.estimate.importance import smoothed
 from trjmcmc.estimate.routes import through_the_map
 from trjmcmc.fit import Pool
 from trjmcmc.kernel import start
@@ -1109,3 +1110,12 @@ def test_some_draws_of_each_model(generator):
     assert few.code[:, 0].tolist() == [0] * 4 + [1] * 4
     assert set(few.theta[:4, 0].tolist()) <= set(range(5))
     assert not torch.equal(few.theta, pool.some(4, generator).theta)
+
+
+def test_weights_that_differ_by_rounding_alone_have_an_error():
+    """Four neighbouring numbers: a tail is fitted to ties, and is not a number."""
+    steps = torch.arange(-3, 1).repeat_interleave(torch.tensor([6, 1659, 2323, 108]))
+    log_w = -102.58 + 2.0**-17 * steps.double()
+    found = smoothed(log_w)
+    assert found.std_error < 1e-5 and not found.warning
+    assert found.value == pytest.approx(log_w.mean().item(), abs=1e-4)

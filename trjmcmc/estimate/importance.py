@@ -159,7 +159,7 @@ def pareto_smoothed(log_w: Tensor) -> tuple[Tensor, float]:
     if even or len(inside) < LEAST_WEIGHTS:  # no tail to speak of
         return log_w, -math.inf
     smooth, k = export.pareto_smooth(inside.cpu().numpy())
-    if math.isinf(k):  # ties: the tail is flat, or of next to nothing
+    if not (math.isfinite(k) and np.isfinite(smooth).all()):  # ties: a flat tail, or next to none
         top = inside.topk(math.ceil(min(0.2 * len(inside), 3 * len(inside) ** 0.5))).values
         return log_w, -math.inf if float(top[0] - top[-1]) < 1 else math.inf
     found = log_w.clone()
