@@ -34,7 +34,6 @@ from trjmcmc.estimate import (
 )
 from trjmcmc.estimate.bartolucci import bartolucci
 from trjmcmc.estimate.bridge import _solve, bridge
-from trjmcmc.estimate.importance import smoothed
 from trjmcmc.estimate.routes import through_the_map
 from trjmcmc.fit import Pool
 from trjmcmc.kernel import start

@@ -375,6 +375,38 @@ def test_sums_of_both_kinds_are_the_plain_likelihood(generator):
     assert float((total - target.total(state.code, state.theta)).abs().max()) < 1e-4
 
 
+@pytest.mark.parametrize(
+    ("make", "alone"),
+    [
+        (trj.problems.pulses, True),
+        (trj.problems.mixture_1d, True),  # what all share is the scale of each one's prior
+        (trj.problems.radial_velocity, True),
+        (pulses_and_waves, True),
+        (prior_only, False),  # priors lean on the other kind
+    ],
+)
+def test_one_component_alone_is_what_it_is_among_all(make, alone, generator):
+    target = make()
+    for kind in target.space.kinds:
+        parts = Components(target, kind.name)
+        assert (parts._single is not None) == alone
+        code, theta = parts._examples(generator)
+        x = parts.one(theta, parts.count(code) - 1)
+        found = [parts.log_prior(theta, x)] + [parts.contribution(theta, x)] * parts.additive
+        parts._single = None
+        right = [parts.log_prior(theta, x)] + [parts.contribution(theta, x)] * parts.additive
+        for mine, theirs in zip(found, right, strict=True):
+            assert mine.dtype == theirs.dtype and torch.allclose(mine, theirs, rtol=1e-5)
+
+
+def test_a_component_alone_follows_its_target_to_double_precision(generator):
+    target = trj.problems.mixture_1d().to(dtype=torch.float64)
+    parts = Components(target)
+    _, theta = parts._examples(generator)
+    x = parts.one(theta, torch.zeros(len(theta), dtype=torch.long))
+    assert parts.log_prior(theta, x).dtype == torch.float64
+
+
 def test_one_kind_that_changes_the_other_is_no_sum(generator):
     """Where masses bound the heights, a birth changes what is there: nothing is carried on."""
     sums = trj.Additive(

@@ -134,7 +134,7 @@ class Density:
 
     def shown(self, theta: Tensor, items: Tensor | None) -> dict[str, Tensor]:
         """Values by name, (C, *shape), as the likelihood sees them: unused items are zero."""
-        return self._entries(theta, items)[1]
+        return self._entries(theta, items, dense=False)[1]
 
     def unconstrain(self, values: dict[str, Tensor], items: Tensor | None, dim: int) -> Tensor:
         """Padded coordinates (C, dim) of values (C, *shape) with items (C, n_items) in use."""
@@ -147,9 +147,12 @@ class Density:
         return theta
 
     def _entries(
-        self, theta: Tensor, items: Tensor | None
+        self, theta: Tensor, items: Tensor | None, *, dense: bool = True
     ) -> tuple[dict[str, Tensor], dict[str, Tensor], list[Tensor]]:
-        """Values, values with unused items zero, and by block log densities of its entries."""
+        """Values, values with unused items zero, and by block log densities of its entries.
+
+        Not ``dense``: without the log densities.
+        """
         values: dict[str, Tensor] = {}
         shown: dict[str, Tensor] = {}
         log_densities = []
@@ -157,12 +160,15 @@ class Density:
             prior = block.prior
             own = [b.prior.name for b in self.blocks if b.items == block.items]
             given = {k: (values if k in own else shown)[k] for k in values}
-            value, log_density = prior.evaluate(theta[:, block.slots], given)
+            here = theta[:, block.slots]
+            value, *log_density = (
+                prior.evaluate(here, given) if dense else (prior.value(here, given),)
+            )
             values[prior.name] = shown[prior.name] = value
             if items is not None and block.items is not None:
-                log_density = _masked(log_density, items[:, block.items])
+                log_density = [_masked(x, items[:, block.items]) for x in log_density]
                 shown[prior.name] = _masked(value, items[:, block.items])
-            log_densities.append(log_density)
+            log_densities += log_density
         return values, shown, log_densities
 
     def undefined_prior(self, theta: Tensor, items: Tensor | None) -> str:
@@ -296,6 +302,32 @@ class Density:
             replace(b, prior=b.prior.to(dtype, device), typical=b.typical.to(device, dtype))
             for b in self.blocks
         ]
+        return new
+
+    def of_one(self, items: slice) -> Density:
+        """The density of one item of a kind and of what all share, without the other items.
+
+        Arguments:
+            items: The kind's items.
+
+        Raises:
+            TargetError, ShapeError: A prior is stated for each of them.
+            Exception: What a prior raises that asks for other items.
+        """
+        new = copy.copy(self)
+        new.blocks, new.space, new.width = [], None, 0
+        example: tuple[dict[str, Tensor], dict[str, Tensor]] = ({}, {})
+        for block in self.blocks:
+            if block.items not in (None, items):
+                continue
+            number = None if block.items is None else 1
+            spec = block.prior.spec
+            prior = Prior(block.prior.name, spec, items=number, example=example, owner=self.owner)
+            for values, n in zip(example, (3, PROBES), strict=True):
+                values[prior.name] = prior.sample(n, values)
+            some = None if number is None else slice(0, 1)
+            new.blocks.append(Block(prior, new.width, prior.typical(example[1]), some))
+            new.width += prior.size
         return new
 
     def placed(self, starts: Mapping[str, int]) -> Density:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..errors import ConfigurationError
 from ..space.prior import gap_in
+from .single import Single
 from .target import Target
 from .tempered import Tempered
 
@@ -84,6 +85,7 @@ class Components:
         self.shared = bool((space.slot_item == space.n_items).any())
         low, levels = space.levels()
         self._full = (low + levels - 1)[None]
+        self._single: Single | None = None
         self.additive = target.additive is not None and self._independent()
         self._delicate = self.additive and self._sees_rounding()
         if not self._alike():
@@ -101,6 +103,8 @@ class Components:
                 "the prior leaves out numbers of components between others, so that births and "
                 "deaths can't reach every model; give those a little mass"
             )
+
+        self._single = self._alone()
 
     def on(self, target: Tempered) -> Components:
         """The same components of a tempered target."""
@@ -171,6 +175,21 @@ class Components:
         here, there = here[:, self.slots[0]], there[:, self.slots[0]]
         return bool(((here - there).abs() <= ALIKE * (1 + here.abs())).all())
 
+    def _alone(self) -> Single | None:
+        """One component without the others, if priors let it be had and it is the same."""
+        generator = torch.Generator(self.target.device).manual_seed(2)
+        _, theta = self._examples(generator)
+        x = self.one(theta, torch.zeros(len(theta), dtype=torch.long, device=theta.device)).flip(0)
+        try:
+            single = Single(self.target, self.kind)
+            pairs = [(single.log_prior(theta, x), self.log_prior(theta, x))]
+            if self.additive:
+                pairs += [(single.contribution(theta, x), self.contribution(theta, x))]
+        except Exception:  # a user's prior that asks for all components may raise anything
+            return None
+        same = all(a.shape == b.shape and torch.allclose(a, b, ALIKE, ALIKE) for a, b in pairs)
+        return single if same else None
+
     def count(self, code: Tensor) -> Tensor:
         """How many components there are, (C, L) -> (C,)."""
         return code[:, self.place]
@@ -228,6 +247,8 @@ class Components:
 
     def log_prior(self, theta: Tensor, x: Tensor) -> Tensor:
         """Log prior density of one component of each chain, given what all share, (C,)."""
+        if self._single is not None:
+            return self._single.log_prior(theta, x)
         first = torch.zeros(len(x), dtype=torch.long, device=x.device)
         code = self._full.expand(len(x), -1)
         by_slot = self.target.prior_by_slot(code, self.put(theta, first, x))
@@ -235,6 +256,8 @@ class Components:
 
     def contribution(self, theta: Tensor, x: Tensor) -> Tensor:
         """What one component adds, float64, (C, *data); the likelihood must be additive."""
+        if self._single is not None:
+            return self._single.contribution(theta, x)
         first = torch.zeros(len(x), dtype=torch.long, device=x.device)
         return self.target.contribution(self.put(theta, first, x), self.place)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, constraints
+from torch.distributions import Distribution, Transform, constraints
 
 from ..errors import ShapeError, TargetError
 from ..grouping import on_host
@@ -178,6 +178,25 @@ class Prior:
             the density is -inf and the value is replaced by an interior one: there would be a
             ridge without end else.
         """
+        y, u, dist, transform, inside = self._reached(x, given)
+        if inside is None:
+            return y, dist.log_prob(y) + transform.log_abs_det_jacobian(u, y)
+        value = self._interior(y, u, dist, transform, inside)
+        log_density = dist.log_prob(value) + transform.log_abs_det_jacobian(u, y)
+        return value, torch.where(inside, log_density, -math.inf)
+
+    def value(self, x: Tensor, given: Params) -> Tensor:
+        """The value alone of :meth:`evaluate`, which costs less, shape (C, *shape)."""
+        y, u, dist, transform, inside = self._reached(x, given)
+        return y if inside is None else self._interior(y, u, dist, transform, inside)
+
+    def _reached(
+        self, x: Tensor, given: Params
+    ) -> tuple[Tensor, Tensor, Distribution, Transform, Tensor | None]:
+        """Where slots lead: value, shaped slots, prior, bijection, and which entries are inside.
+
+        The last is None where all are known to be.
+        """
         u = x.reshape(len(x), *self.u_shape)
         dist = self.distribution(given, len(x))
         fixed = self._fixed is not None
@@ -186,12 +205,15 @@ class Prior:
         ends = self._ends if fixed else ends_of(support_of(dist), y.dtype)
         inside = interior_point(support_of(dist), ends, u, y)
         if on_host(x) and bool(inside.all()):
-            return y, dist.log_prob(y) + transform.log_abs_det_jacobian(u, y)
-        inside = each_entry(support_of(dist), inside)
-        centre = self._centre if fixed else transform(torch.zeros_like(u))
-        value = torch.where(inside.reshape(inside.shape + (1,) * len(dist.event_shape)), y, centre)
-        log_density = dist.log_prob(value) + transform.log_abs_det_jacobian(u, y)
-        return value, torch.where(inside, log_density, -math.inf)
+            return y, u, dist, transform, None
+        return y, u, dist, transform, each_entry(support_of(dist), inside)
+
+    def _interior(
+        self, y: Tensor, u: Tensor, dist: Distribution, transform: Transform, inside: Tensor
+    ) -> Tensor:
+        """Values, those outside replaced by an interior one."""
+        centre = self._centre if self._fixed is not None else transform(torch.zeros_like(u))
+        return torch.where(inside.reshape(inside.shape + (1,) * len(dist.event_shape)), y, centre)
 
     def constrain(self, x: Tensor, given: Params) -> Tensor:
         """Value of unconstrained slots, (C, size) -> (C, *shape)."""

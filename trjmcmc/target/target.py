@@ -13,7 +13,7 @@ from torch.distributions import Distribution
 
 from ..errors import NonFiniteError, TargetError
 from ..rng import seeded
-from ..space.base import Space
+from ..space.base import Kind, Space
 from ..space.prior import LogWeights
 from .account import Account, Counted
 from .additive import Additive
@@ -330,6 +330,10 @@ class Target(Counted):
         with unchecked():
             shown = self._densities.each[0].shown(theta, first.expand(len(theta), -1))
             return self.additive.of_one(shown, which.name).double()
+
+    def density_of_one(self, kind: Kind) -> Density:
+        """The density of one component of a kind and of what all share: ``Density.of_one``."""
+        return self._densities.each[0].of_one(kind.items)
 
     # ---- parameters -------------------------------------------------------------------------
 
