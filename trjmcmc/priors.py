@@ -352,6 +352,23 @@ class Latitude(_Univariate):
         return (2 * value - 1).asin() * self.unit
 
 
+class Periodic(Uniform):
+    """Uniform over one turn, whose two ends are the same place: angles, phases, times of day.
+
+    Walks go around; a :class:`torch.distributions.Uniform` has a wall at each end.
+
+    Arguments:
+        low, high: Where the turn begins and ends, in the parameter's unit.
+
+    Example:
+        >>> import trjmcmc as trj
+        >>> prior = trj.priors.Periodic(0.0, 2 * math.pi)
+        >>> target = trj.Target([trj.Model("wave", {"phase": prior}, lambda p: p["phase"].cos())])
+        >>> target.periodic_slots.tolist()
+        [True]
+    """
+
+
 def kipping_beta() -> Beta:
     """Eccentricities of planets found by radial velocities.
 
@@ -372,7 +389,7 @@ def isotropic(polar: str = "theta", azimuth: str = "phi") -> dict[str, Distribut
         >>> sorted(isotropic())
         ['phi', 'theta']
     """
-    return {polar: PolarAngle(), azimuth: Uniform(0.0, 2 * math.pi)}
+    return {polar: PolarAngle(), azimuth: Periodic(0.0, 2 * math.pi)}
 
 
 # ---- scipy.stats ----------------------------------------------------------------------------

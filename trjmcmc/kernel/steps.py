@@ -6,6 +6,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 from ..errors import ConfigurationError
 
@@ -39,3 +40,55 @@ class LogUniformSteps:
         u = torch.rand(len(like), 1, generator=generator, device=device, dtype=dtype)
         noise = torch.randn(like.shape, generator=generator, device=device, dtype=dtype)
         return noise * self.scale * torch.exp(low + (high - low) * u)
+
+
+TURN = 0.2  # share of a turn that a step of one moves: the slope of where it counts, rounded
+
+
+class Around:
+    r"""Steps that go around where a parameter is periodic, and straight on elsewhere.
+
+    The coordinate of a periodic parameter is the logit of the share u of a turn. A step of it
+    moves u by ``TURN`` times as much, modulo 1, which is as probable back; density in the
+    coordinate counts with
+
+    .. math:: \log \frac{u (1 - u)}{u' (1 - u')}.
+
+    Arguments:
+        periodic: Which coordinates are, shape (P,), bool.
+
+    Example:
+        >>> around = Around(torch.tensor([True, False]))
+        >>> x = torch.tensor([[0.0, 0.0]])
+        >>> there, log_ratio = around(x, torch.tensor([[3.0, 1.0]]))
+        >>> there[0, 0].sigmoid(), there[0, 1]  # .5 + .6, less one turn
+        (tensor(0.1000), tensor(1.))
+    """
+
+    def __init__(self, periodic: Tensor) -> None:
+        self.periodic, self.any = periodic, bool(periodic.any())
+
+    def __call__(self, x: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
+        """Points after a step, and what is added to their log acceptance ratio.
+
+        Arguments:
+            x, step: Shape (C, P) each.
+
+        Returns:
+            Shape (C, P), and shape (C,), nats: -inf where a step ends on the very seam.
+        """
+        straight = x + step
+        if not self.any:
+            return straight, torch.zeros_like(x[:, 0])
+        share = (x.sigmoid() + TURN * step) % 1.0
+        seam = (share <= 0) | (share >= 1)
+        there = share.clamp(torch.finfo(x.dtype).tiny, 1 - torch.finfo(x.dtype).eps).logit()
+        change = torch.where(seam, -math.inf, _log_slope(x) - _log_slope(there))
+        moved = self.periodic & (step != 0)
+        change = torch.where(moved, change, 0.0).sum(-1)
+        return torch.where(moved, there, straight), change
+
+
+def _log_slope(x: Tensor) -> Tensor:
+    """Log of u (1 - u) where u = sigmoid(x)."""
+    return logsigmoid(x) + logsigmoid(-x)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.distributions import Uniform
 
 from ..errors import ShapeError, TargetError
-from ..priors import LogUniform, ModifiedJeffreys, Rayleigh
+from ..priors import LogUniform, ModifiedJeffreys, Periodic, Rayleigh
 from ..space.counts import Counts
 from ..target.additive import Additive
 from ..target.target import Target
@@ -217,7 +217,7 @@ def radial_velocity(
         variance = variance + jitter.square()[:, None]
         return -0.5 * ((gap.square() / variance) + (2 * math.pi * variance).log()).sum(-1)
 
-    angle = Uniform(0.0, 2 * math.pi)
+    angle = Periodic(0.0, 2 * math.pi)
     return RadialVelocityTarget(
         Counts(most, of=("period", "amplitude", "eccentricity", "periastron", "anomaly")),
         {

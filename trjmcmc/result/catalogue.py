@@ -17,6 +17,7 @@ from ..estimate.estimate import Estimate
 from ..estimate.mean import mean_error
 from ..estimate.visits import visit_probability
 from ..space.base import Kind, Space
+from .circle import laid_out
 from .indicator import Mask
 from .parameters import Parameters
 from .relabel import LEAST_SHARE, Relabelling, relabel
@@ -154,7 +155,8 @@ class Catalogue:
         row: dict[str, Any] = {"probability": p.value, "se": p.std_error, "ess": p.ess}
         note, rhats = p.warning, [rhat_of(inside.astype(float))]
         tails = (1 - interval) / 2, (1 + interval) / 2
-        for name, x in drawn.described(mine).items():
+        for name, values in drawn.described(mine).items():
+            x = laid_out(values, self.parameters.turns.get(name.partition("[")[0]))
             error, _, why = self.doubts.error_where(x, inside)
             note, series = note or why, np.zeros(inside.shape)
             series[inside] = x - x.mean()

@@ -50,6 +50,7 @@ class Contents:
     pareto_k: Mapping[str, float]
     slot_names: Sequence[str]
     coarse: Mapping[str, str] | None
+    turns: Mapping[str, tuple[float, float]]
 
 
 def write(path: str | Path, contents: Contents) -> None:
@@ -70,6 +71,7 @@ def write(path: str | Path, contents: Contents) -> None:
         "routes": {r: {k: asdict(e) for k, e in f.items()} for r, f in found.routes.items()},
         "slot_names": list(found.slot_names),
         "coarse": None if found.coarse is None else dict(found.coarse),
+        "turns": dict(found.turns),
         "pareto_k": dict(found.pareto_k),
         "crossings": found.crossings,
         "report": _report_data(found.report),
@@ -142,6 +144,7 @@ def _contents(data: dict[str, Any]) -> Contents:
         pareto_k=data["pareto_k"],
         slot_names=data.get("slot_names") or (),
         coarse=data.get("coarse"),
+        turns=data.get("turns") or {},
     )
 
 

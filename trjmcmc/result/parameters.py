@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .circle import Turn, laid_out
 from .doubts import Doubts
 from .indicator import Mask, ModelIndicator
 
@@ -28,12 +29,18 @@ class Parameters:
         doubts: What is known against the draws, which widens errors.
         values: Constrained parameters by name, padded to the largest model with NaN, shape
             (chain, draw, ...), or a function that gives them when they are asked for.
+        turns: Where the circles of periodic parameters begin and end, by name.
     """
 
     def __init__(
-        self, indicator: ModelIndicator, doubts: Doubts, values: Values | Callable[[], Values]
+        self,
+        indicator: ModelIndicator,
+        doubts: Doubts,
+        values: Values | Callable[[], Values],
+        turns: Mapping[str, Turn] | None = None,
     ) -> None:
         self.indicator, self.doubts, self._given = indicator, doubts, values
+        self.turns = dict(turns or {})
 
     @cached_property
     def values(self) -> Values:
@@ -66,7 +73,7 @@ class Parameters:
             inside = self.indicator.inside(label)
             for name, value in self.draws(label).items():
                 for position in np.ndindex(value.shape[1:]):
-                    x = value[(slice(None), *position)]
+                    x = laid_out(value[(slice(None), *position)], self.turns.get(name))
                     rows.append(self._describe(x, inside))
                     suffix = f"[{', '.join(self._position(label, name, position))}]"
                     index.append((label, name + (suffix if position else "")))

@@ -65,6 +65,8 @@ class Result:
         slot_names: Names of the coordinates, for :meth:`convergence`.
         coarse: By model label, parameters that the working precision does not resolve, in words;
             found from the target if omitted.
+        turns: Where the circles of periodic parameters begin and end, by name; found from the
+            target if omitted.
     """
 
     def __init__(
@@ -81,11 +83,13 @@ class Result:
         target: Target | None = None,
         slot_names: Sequence[str] | None = None,
         coarse: Mapping[str, str] | None = None,
+        turns: Mapping[str, tuple[float, float]] | None = None,
     ) -> None:
         self.space, self.raw, self.report, self.truth = space, draws, report, truth
         self.crossings, self.pareto_k, self.target = crossings, dict(pareto_k or {}), target
         self.slot_names = list(slot_names or (f"theta[{i}]" for i in range(draws.theta.shape[2])))
         self._given_values, self._given_coarse = values, coarse
+        self.turns = dict(turns or {}) if target is None else target.turns
         self._given_routes = {route: dict(found) for route, found in routes.items()}
         self._indicator = ModelIndicator(space, draws)
 
@@ -114,7 +118,7 @@ class Result:
 
     @cached_property
     def _parameters(self) -> Parameters:
-        return Parameters(self._indicator, self._doubts, self._given_values)
+        return Parameters(self._indicator, self._doubts, self._given_values, self.turns)
 
     @cached_property
     def _catalogue(self) -> Catalogue:
@@ -671,6 +675,7 @@ class Result:
             pareto_k=self.pareto_k,
             slot_names=self.slot_names,
             coarse=self.coarse,
+            turns=self.turns,
         )
 
     def __reduce__(self) -> tuple[Callable[[Contents], Result], tuple[Contents]]:
@@ -691,6 +696,7 @@ class Result:
             target=self.target,
             slot_names=self.slot_names,
             coarse=self._given_coarse,
+            turns=self.turns,
         )
 
     # ---- pictures ---------------------------------------------------------------------------

@@ -159,6 +159,21 @@ class Parameters:
             positive[block.slots] = block.prior.positive
         return positive & active
 
+    def periodic_slots(self) -> Tensor:
+        """Slots of parameters on a circle in every model that has them, (D,) bool."""
+        here = self.space.slot_item.new_zeros(self.densities.dim, dtype=torch.bool)
+        elsewhere = here.clone()
+        for density in self.densities.each:
+            for block in density.blocks:
+                (here if block.prior.periodic else elsewhere)[block.slots] = True
+        return here & ~elsewhere
+
+    def turns(self) -> dict[str, tuple[float, float]]:
+        """Where the circles of periodic parameters begin and end, by name."""
+        blocks = [block for density in self.densities.each for block in density.blocks]
+        flat = {block.prior.name for block in blocks if block.prior.turn is None}
+        return {b.prior.name: t for b in blocks if (t := b.prior.turn) and b.prior.name not in flat}
+
     # ---- points in words --------------------------------------------------------------------
 
     def describe(self, code: Tensor, theta: Tensor) -> str:

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, Transform, constraints
+from torch.distributions import Distribution, Independent, Transform, constraints
 
 from ..errors import ShapeError, TargetError
 from ..grouping import on_host
-from ..priors import from_scipy, is_frozen
+from ..priors import Periodic, from_scipy, is_frozen
 from .support import (
     bijection_onto,
     bijector_of,
@@ -256,6 +256,25 @@ class Prior:
         """Whether it is of numbers with a largest or a smallest one, fixed in advance."""
         support = self._support_of_entries()
         return support is not None and support is not constraints.real
+
+    @property
+    def periodic(self) -> bool:
+        """Whether it is of numbers on a circle, fixed in advance."""
+        dist = self._fixed
+        while isinstance(dist, Independent):
+            dist = dist.base_dist
+        return isinstance(dist, Periodic)
+
+    @property
+    def turn(self) -> tuple[float, float] | None:
+        """Where its circle begins and ends; None where it has none, or entries differ."""
+        support = self._support_of_entries()
+        if not self.periodic or not isinstance(support, constraints.interval):
+            return None
+        low, high = (torch.as_tensor(x) for x in (support.lower_bound, support.upper_bound))
+        if not (bool((low == low.max()).all()) and bool((high == high.max()).all())):
+            return None
+        return float(low.max()), float(high.max())
 
     def _support_of_entries(self) -> constraints.Constraint | None:
         """Where its numbers lie; None where that depends on other parameters."""

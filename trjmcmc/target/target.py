@@ -418,6 +418,16 @@ class Target(Counted):
         """Parameters of a model, shape (L,), that have a largest or a smallest value."""
         return self._parameters.bounded(code)
 
+    @property
+    def periodic_slots(self) -> Tensor:
+        """Slots of parameters on a circle (:class:`trjmcmc.priors.Periodic`), (D,), bool."""
+        return self._parameters.periodic_slots()
+
+    @property
+    def turns(self) -> dict[str, tuple[float, float]]:
+        """Where the circles of periodic parameters begin and end, by name, in their units."""
+        return self._parameters.turns()
+
     def positive_slots(self, code: Tensor) -> Tensor:
         """Slots of parameters on the half-line above zero, of one model, shape (D,), bool."""
         return self._parameters.positive_slots(code.to(self.device))

@@ -8,13 +8,15 @@ from ...errors import ConfigurationError
 from ...target.target import Target
 from ...target.units import prior_units
 from ..base import Info, Kernel, State, accept
-from ..steps import LogUniformSteps
+from ..steps import Around, LogUniformSteps
 
 LENGTHS = (0.01, 2.0)  # shortest and longest step, in prior standard deviations
 
 
 class SharedWalk(Kernel):
     """A Gaussian step of log-uniform length by the parameters that all components share.
+
+    Periodic ones go around.
 
     Arguments:
         target: A target over :class:`~trjmcmc.Counts` with parameters beside the components'.
@@ -48,12 +50,14 @@ class SharedWalk(Kernel):
             raise ConfigurationError("shared walk: the components of this target share nothing")
         self.target, self.name = target, name
         self.steps = LogUniformSteps(prior_units(target)[1][self.slots], lengths)
+        self.around = Around(target.periodic_slots[self.slots])
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         code, theta = state.code, state.theta
         x = theta[:, self.slots]
         moved = theta.clone()
-        moved[:, self.slots] = x + self.steps.draw(x, generator)
+        moved[:, self.slots], log_around = self.around(x, self.steps.draw(x, generator))
         log_joint = self.target.log_joint(code, moved)
         proposed = State(code, moved, log_joint)
-        return accept(self.name, state, proposed, log_joint - state.log_joint, generator)
+        log_ratio = log_joint - state.log_joint + log_around
+        return accept(self.name, state, proposed, log_ratio, generator)

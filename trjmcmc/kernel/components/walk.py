@@ -10,7 +10,7 @@ from ...target.exchangeable import Components, components
 from ...target.target import Target
 from ...target.units import prior_units
 from ..base import Info, Kernel, State, accept
-from ..steps import LogUniformSteps
+from ..steps import Around, LogUniformSteps
 from .sums import known_total, memo_of
 
 LENGTHS = (0.003, 3.0)  # shortest and longest step, in prior standard deviations
@@ -18,6 +18,8 @@ LENGTHS = (0.003, 3.0)  # shortest and longest step, in prior standard deviation
 
 class ComponentWalk(Kernel):
     """A Gaussian step of log-uniform length by one component, chosen at random.
+
+    Periodic parameters go around.
 
     Arguments:
         target: A target over :class:`~trjmcmc.Counts` whose components are exchangeable.
@@ -53,13 +55,14 @@ class ComponentWalk(Kernel):
         self.name = self.components.named(name)
         scale = prior_units(target)[1][self.components.slots[0]]
         self.steps = LogUniformSteps(scale, lengths)
+        self.around = Around(target.periodic_slots[self.components.slots[0]])
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         parts, code, theta = self.components, state.code, state.theta
         total = known_total(parts, state)
         index = parts.some(code, generator)
         x = parts.one(theta, index)
-        y = x + self.steps.draw(x, generator)
+        y, log_around = self.around(x, self.steps.draw(x, generator))
         some = parts.count(code) > 0
         y = torch.where(some[:, None], y, x)
         state = State(code, theta, state.log_joint, memo_of(parts, total))
@@ -70,6 +73,7 @@ class ComponentWalk(Kernel):
             change = parts.contribution(theta, y) - parts.contribution(theta, x)
             change = parts.times(some, change)
             log_joint, total = parts.log_joint(code, moved, state.log_joint, total, change)
-        log_ratio = torch.where(some, log_joint - state.log_joint, -math.inf)
+        log_ratio = log_joint - state.log_joint + log_around
+        log_ratio = torch.where(some, log_ratio, -math.inf)
         proposed = State(code, moved, log_joint, memo_of(parts, total))
         return accept(self.name, state, proposed, log_ratio, generator)

@@ -9,7 +9,7 @@ from ...errors import ConfigurationError
 from ...target.target import Target
 from ...transport.base import Transport
 from ..base import Info, Kernel, State, accept
-from ..steps import LogUniformSteps
+from ..steps import Around, LogUniformSteps
 from .frame import Frame
 
 
@@ -17,7 +17,8 @@ class RandomWalk(Kernel):
     """Gaussian steps of log-uniform length, in plain coordinates or in reference space.
 
     In plain coordinates it owes nothing to the map, so that a poor map can't block a chain;
-    short steps refine and long steps cross between modes that the map has missed.
+    short steps refine and long steps cross between modes that the map has missed. There periodic
+    parameters go around.
 
     Arguments:
         target: The target.
@@ -58,11 +59,15 @@ class RandomWalk(Kernel):
             raise ConfigurationError(f"scale: must be positive, got {scale.tolist()}")
         self.frame, self.name = Frame(target, transport), name
         self.steps = LogUniformSteps(scale, lengths)
+        plain = target.periodic_slots if transport is None else torch.zeros(target.dim) > 0
+        self.around = Around(plain.to(target.device))
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         state, x, log_density = self.frame.here(state, generator)
-        move = self.steps.draw(x, generator)
-        to = torch.where(self.frame.active(state.code), x + move, 0.0)
-        proposed, there = self.frame.there(state, to)
-        after, info = accept(self.name, state, proposed, there - log_density, generator)
+        active = self.frame.active(state.code)
+        move = torch.where(active, self.steps.draw(x, generator), 0.0)
+        to, log_around = self.around(x, move)
+        proposed, there = self.frame.there(state, torch.where(active, to, 0.0))
+        log_ratio = there - log_density + log_around
+        after, info = accept(self.name, state, proposed, log_ratio, generator)
         return after, info
