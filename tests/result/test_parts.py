@@ -129,13 +129,15 @@ def test_other_priors_and_averages_take_parts(target, evidences, doubts):
 
 
 def test_contents_go_to_a_file_and_back(target, draws, tmp_path):
+    routes, turns = {"importance": ROUTE}, {"u": (0.0, 1.0)}
     contents = Contents(
-        target.space, draws, {}, {"importance": ROUTE}, RunReport(), None, None, {}, ["u"], {}
+        target.space, draws, {}, routes, RunReport(), None, None, {}, ["u"], {}, turns
     )
     write(tmp_path / "run.trj", contents)
     again = read(tmp_path / "run.trj")
     assert torch.equal(again.draws.code, draws.code) and again.routes == contents.routes
     assert again.report == contents.report and again.coarse == {}
+    assert again.turns == contents.turns
 
 
 def test_copies_have_parts_of_their_own(target, draws):
