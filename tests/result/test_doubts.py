@@ -575,6 +575,42 @@ def test_doubts_about_one_model_leave_the_means_of_others(rng):
         assert math.isfinite(error) is told and (note == "") is told
 
 
+def chains_with_a_tail(leave, rng, chains=2048, draws=300, share=0.06):
+    """Chains that change quickly between two models of probability one half.
+
+    A tail holds a share of the second one. No chain starts in it; each step leads out of it with
+    probability ``leave``, and into it as rarely as the share demands.
+    """
+    inside, far = rng.random(chains) < 0.5, np.zeros(chains, bool)
+    code, x = np.empty((chains, draws, 1), int), rng.normal(size=(chains, draws, 1))
+    for t in range(draws):
+        u = rng.random(chains)
+        entered = inside & ~far & (u < share / (1 - share) * leave)
+        left = inside & ~far & (u > 0.75)
+        came = ~inside & (u < 0.25 * (1 - share))
+        far = (far & (u >= leave)) | entered
+        inside = (inside & ~left) | came
+        code[:, t, 0] = inside
+        x[:, t, 0] += 9.0 * far
+    prior = {"x": Normal(torch.zeros(1), 1.0)}
+    models = [trj.Model(name, prior, nothing) for name in ("plain", "tailed")]
+    kept = Draws(torch.as_tensor(code), torch.as_tensor(x).float(), torch.randn(chains, draws))
+    return Result(trj.Target(models).space, kept, {}, {}, RunReport(), slot_names=["x"])
+
+
+def test_tails_that_chains_hardly_enter_widen_the_errors(rng):
+    """Of a tail of 6 % that takes 300 steps to leave, where nothing has started in it."""
+    slow, quick = chains_with_a_tail(1 / 300, rng), chains_with_a_tail(0.5, rng)
+    naive = visit_probability(slow.visited("tailed"), 1000.0)
+    assert abs(naive.value - 0.5) > 4 * naive.std_error  # the control
+    told = slow.model_probabilities().loc["tailed"]
+    assert abs(told["visits"] - 0.5) < 3 * told["visits_se"] < 0.05
+    naive = visit_probability(quick.visited("tailed"), 1000.0)
+    told = quick.model_probabilities().loc["tailed"]
+    assert abs(told["visits"] - 0.5) < 5 * naive.std_error
+    assert told["visits_se"] < 1.2 * naive.std_error and not said_by(quick)
+
+
 def test_effective_draws_are_over_ancestors(rng):
     shift = rng.normal(size=(32, 1, 1)).repeat(8, 0)
     x = rng.normal(size=(256, 100, 1)) + 0.3 * shift

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
-from ..promises import RHAT_NO_ERROR
+from ..promises import RHAT_CONVERGED, RHAT_NO_ERROR
 from .mean import Ancestors, mean_error
 
 LEAST_DRAWS = 4  # a chain, for R-hat
@@ -17,6 +17,10 @@ LEAST_DRAWS = 4  # a chain, for R-hat
 FEW_STARTS = 20  # independent starts below which nothing tells the error of what descends from them
 
 TAILS = (0.05, 0.95)
+
+TAIL_SHARES = (0.01, 0.02, 0.05)  # of the draws, at either end, whose renewal is looked at
+
+TAIL_DRAWS = 20  # draws in a tail, under which it tells nothing of its renewal
 
 Array = NDArray[np.float64]
 
@@ -100,6 +104,47 @@ def rank_rhats(x: Array, inside: NDArray[np.bool_]) -> Array:
     found: Array = np.fmax(bulk, spread)
     found[np.ptp(x[inside], axis=0) == 0] = math.nan
     return found
+
+
+def tail_errors(x: Array, inside: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """How far the mass in the tails of quantities may be off, and the R-hat that says so.
+
+    Chains that rarely enter a tail, and stay in it for long, have means and spreads that look
+    forgotten, and errors that are far too small. R-hat of being in the tail tells. A share a of the
+    draws with an R-hat of r is off by a (r^2 - 1) at most, see :func:`start_error`, and by a
+    where chains have hardly entered or left it.
+
+    Arguments:
+        x: Quantities, shape (chain, draw, Q).
+        inside: Draws at which they exist, shape (chain, draw).
+
+    Returns:
+        For the worse of the tails of each quantity: a share of the draws at which it exists, zero
+        up to an R-hat of 1.05, and R-hat; two arrays of shape (Q,).
+
+    Source:
+        Vehtari et al. (2021), https://doi.org/10.1214/20-BA1221, section 4.3, on looking at tails
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.normal(size=(64, 200, 2))
+        >>> x[:2, 100:, 1] = 9.0  # two of 64 chains went far out, and did not return
+        >>> errors, rhats = tail_errors(x, np.ones((64, 200), bool))
+        >>> errors.round(3).tolist(), rhats.round(1).tolist()
+        ([0.0, 0.022], [1.0, 1.2])
+    """
+    error, worst = np.zeros(x.shape[2]), np.ones(x.shape[2])
+    here = x[inside]
+    for a in TAIL_SHARES:
+        if a * len(here) < TAIL_DRAWS:
+            continue
+        low, high = np.quantile(here, [a, 1 - a], axis=0)
+        for beyond in (x <= low, x >= high):
+            rhat = np.fmax(split_rhats((inside[..., None] & beyond).astype(float)), 1.0)
+            off = np.where(rhat > RHAT_CONVERGED, a * np.minimum(rhat**2 - 1, 1.0), 0.0)
+            worse = off > error
+            error, worst = np.where(worse, off, error), np.where(worse, rhat, worst)
+    return error, worst
 
 
 def effective_draws(

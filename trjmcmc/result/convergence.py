@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..draws import Draws
-from ..estimate.convergence import effective_draws, rank_rhats
+from ..estimate.convergence import effective_draws, rank_rhats, tail_errors
 from ..space.base import Space
 from .indicator import MODELS_SHOWN, Mask, ModelIndicator
 
@@ -29,6 +29,8 @@ QUICK_NUMBERS = 1_000_000  # numbers that a quick table takes R-hat of, all quan
 QUICK_CHAINS, QUICK_DRAWS = 128, 100  # chains, and draws a chain, of a quick table at most
 
 QUICK_LEAST_DRAWS = 20  # draws a chain of a quick table at least
+
+TAIL_NUMBERS = 2_000_000  # numbers that tails are told from, all chains and quantities together
 
 WATCHED_CHAINS = 128  # chains by which a run watches R-hat
 
@@ -110,6 +112,23 @@ class Convergence:
         multi = pd.MultiIndex.from_tuples(index, names=["model", "quantity"])
         return pd.DataFrame(rows, columns=columns, index=multi)
 
+    def tails(self) -> Iterator[tuple[str, str, float, float]]:
+        """The tail of each model that chains renew least, by fewer draws of all of them.
+
+        Yields:
+            Model, quantity, how far the tail's mass may be off as a share of the model's, and
+            R-hat; nothing of models in which every tail is renewed.
+        """
+        each = self._draws_of(len(self.indicator.first), TAIL_NUMBERS)
+        step = max(1, self.draws.n_draws // max(QUICK_LEAST_DRAWS, each))
+        for part in self.parts(self.indicator.first, step):
+            if part.model in {EVERY, REST}:
+                continue
+            off, rhat = tail_errors(part.x, part.inside)
+            worst = int(off.argmax())
+            if off[worst] > 0:
+                yield part.model, part.names[worst], float(off[worst]), float(rhat[worst])
+
     def worst(self, limit: float) -> float:
         """The largest R-hat; NaN where nothing has changed.
 
@@ -142,9 +161,13 @@ class Convergence:
     def _step(self, quick: bool) -> int:
         if not quick:
             return 1
-        shown = min(len(self.labels), round(1 / LISTED_SHARE))
-        each = QUICK_NUMBERS // (len(self._few()) * (1 + shown + self.draws.theta.shape[2] * shown))
+        each = self._draws_of(len(self._few()), QUICK_NUMBERS)
         return max(1, self.draws.n_draws // min(QUICK_DRAWS, max(QUICK_LEAST_DRAWS, each)))
+
+    def _draws_of(self, chains: int, numbers: int) -> int:
+        """Draws a chain that make so many numbers of all quantities together."""
+        shown = min(len(self.labels), round(1 / LISTED_SHARE))
+        return numbers // (chains * (1 + shown + self.draws.theta.shape[2] * shown))
 
     def parts(self, chains: slice | NDArray[np.intp], step: int) -> Iterator[Part]:
         """Quantities of every ``step``-th draw of some chains."""

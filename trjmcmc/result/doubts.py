@@ -33,6 +33,8 @@ HALVES_APART = 2.0  # nats between the halves of a pilot run that may have lost 
 
 NAMED_PART = 0.1  # of an error: what widens it by more is named
 
+SAID_TAIL = 0.02  # share of a model by which tails may be off from which it is said aloud
+
 SELDOM_SHARE = 0.05  # share of the draws below which a model can't spoil all the others
 
 REACH_ERRORS = 5.0  # standard errors that a flagged log evidence may be off
@@ -50,7 +52,8 @@ class Doubt:
         size: By how much the log evidence, in nats, or any mean, in standard deviations, may be
             off; NaN where nothing tells.
         everywhere: Whether it also concerns what was fitted to the same draws.
-        said: Whether it has a warning of its own.
+        said: Whether it has a warning of its own, or needs none.
+        bounded: Whether errors count all that it may do, so that numbers need no flag.
         remedy: What helps against this above all, if that is known.
     """
 
@@ -59,7 +62,13 @@ class Doubt:
     size: float
     everywhere: bool = False
     said: bool = False
+    bounded: bool = False
     remedy: str = ""
+
+    @property
+    def flag(self) -> str:
+        """What numbers that it concerns are flagged with; empty where their errors say it all."""
+        return "" if self.bounded else self.note
 
 
 class Doubts:
@@ -235,7 +244,7 @@ class Doubts:
             e: The share and its error by the draws alone.
             inside: Which draws it is of, shape (chain, draw).
         """
-        error, p, notes = e.std_error, e.value, []
+        error, p, flags = e.std_error, e.value, []
         if p in {0.0, 1.0} and self._worth < e.ess:  # no spread of its own that doubts could scale
             e = replace(e, std_error=max(error, rule_of_three(self._worth)), ess=self._worth)
             error = e.std_error
@@ -247,13 +256,14 @@ class Doubts:
                 within = float((here & inside).sum() / here.sum()) if here.any() else p
                 size = self._size(d) * abs(within - p)
             if not size <= NAMED_PART * error:
-                notes.append(d.note)
+                flags.append(d.flag)
             error = math.hypot(error, size)
         ess = e.ess if self._worth >= e.ess else self._worth  # NaN where that is
-        if not notes:
+        if not flags:
             return replace(e, ess=ess)
         ess = min(ess, p * (1 - p) / error**2) if error > 0 else math.nan
-        return replace(e, std_error=error, ess=ess, warning=e.warning or notes[0])
+        warning = e.warning or next(filter(None, flags), "")
+        return replace(e, std_error=error, ess=ess, warning=warning)
 
     def widened(
         self, error: float, series: NDArray[np.floating], inside: Mask | None = None
@@ -278,7 +288,7 @@ class Doubts:
         wide = math.hypot(error, *(sd * d.size for d in doubts))
         if doubts and not sd:  # a series that never changed may have missed what would change it
             wide = math.nan
-        note = doubts[0].note if doubts else ""
+        note = next((d.flag for d in doubts if d.flag), "")
         k = tail_shape(series if inside is None else series[inside])
         if k > PARETO_K_RELIABLE:  # the largest values decide, and larger ones were not met
             return math.nan, note or f"tail too heavy for an error (Pareto k {k:.2f})"
@@ -328,4 +338,7 @@ def of_chains(convergence: Convergence) -> list[Doubt]:
         where = "" if model in {EVERY, REST} else f" in {model!r}"
         label = EVERY if model == REST else str(model)
         found.append(Doubt(label, f"R-hat {rhat:.2f} of {name}{where}", start_error(rhat)))
+    for model, name, off, rhat in convergence.tails():
+        note = f"R-hat {rhat:.2f} of a tail of {name} in {model!r}"
+        found.append(Doubt(model, note, off, everywhere=True, said=off < SAID_TAIL, bounded=True))
     return found

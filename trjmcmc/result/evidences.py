@@ -70,7 +70,7 @@ class Evidences:
                     doubts = [d for d in doubts if d.everywhere]
                 for d in doubts:
                     error = math.hypot(e.std_error, d.size)
-                    e = replace(e, std_error=error, warning=e.warning or d.note)
+                    e = replace(e, std_error=error, warning=e.warning or d.flag)
                 by_model[label] = e
         return found
 

@@ -112,7 +112,7 @@ class Visits:
             doubts += self.doubts.remembered(self.indicator.inside(label))
         error = math.hypot(e.std_error, *(d.size for d in doubts))
         warning = e.warning or self.of(a).warning or self.of(b).warning
-        note = "".join(d.note for d in doubts[:1])
+        note = next((d.flag for d in doubts if d.flag), "")
         return replace(e, std_error=error, warning=warning or note)
 
     def jumps(self) -> pd.DataFrame:
