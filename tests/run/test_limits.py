@@ -60,6 +60,14 @@ def test_a_training_with_its_audit_keeps_its_budget(clock):
     assert result.report.fit is not None
 
 
+@quiet
+def test_time_does_not_let_a_warm_up_spend_the_calls_of_sampling(clock):
+    """Calls are few for a list of models, and time is ample."""
+    sampler = trj.TRJSampler(toys.gaussians(), seed=1)
+    result = sampler.run(max_evaluations=6000, max_seconds=60.0, fit=True, progress=False)
+    assert result.raw.n_draws >= 10 and result.report.evaluations <= 6000
+
+
 @pytest.mark.whole
 @quiet
 @pytest.mark.parametrize(("make", "budget"), [(toys.gaussians, 1.0), (many_models, 3.0)])

@@ -4,11 +4,14 @@ import math
 
 import pytest
 import torch
-from torch.distributions import Normal, Uniform
+from torch.distributions import Gamma, LogNormal, NegativeBinomial, Normal, Poisson, Uniform
 
 import trjmcmc as trj
 from tests import toys
+from tests.run.test_decide import request
 from trjmcmc.errors import PrecisionWarning
+from trjmcmc.pilot.parts import Ellipsoid, Part
+from trjmcmc.run.precision import TooCoarse, rounded_finds
 
 WIDTH = 9.0  # of a quadrature, standard deviations to each side
 
@@ -120,3 +123,46 @@ def test_a_likelihood_that_returns_float32_numbers_too_large_for_them_is_named()
     sampler = trj.TRJSampler(trj.Target([null, one]), seed=1)
     with pytest.warns(PrecisionWarning, match="of 'null' by .*returns float64 numbers"):
         sampler.run(draws=100, chains=64, progress=False)
+
+
+COUNTS = torch.tensor([0.0, 3, 1, 5, 2, 0, 7, 2, 1, 4, 9, 0, 3, 2, 1, 6, 2, 0, 3, 4])
+
+
+def negative_binomial(p):
+    """Numbers of size r that cancel: far out in the prior of r, rounding is all that is left."""
+    r, mean = p["r"][:, None], p["mean"][:, None]
+    return NegativeBinomial(r, logits=(mean / r).log()).log_prob(COUNTS.to(r)).sum(-1)
+
+
+def counted(dtype=None):
+    mean = Gamma(2.0, 1.0)
+    poisson = trj.Model(
+        "poisson",
+        {"mean": mean},
+        lambda p: Poisson(p["mean"][:, None]).log_prob(COUNTS.to(p["mean"])).sum(-1),
+    )
+    spread = {"mean": mean, "r": LogNormal(1.0, 1.0)}
+    return trj.Target([poisson, trj.Model("spread", spread, negative_binomial)], dtype=dtype)
+
+
+def part_at(target, r):
+    """A part of the second model's posterior that was met where r has a value."""
+    params = {"mean": torch.full((50,), 2.5), "r": torch.full((50,), r)}
+    theta = target.unconstrain("spread", params).to(target.dtype)
+    even = torch.full((50,), -math.log(50), dtype=torch.float64)
+    height, code = torch.zeros(50), torch.tensor([1])
+    place = Ellipsoid(torch.zeros(2), torch.eye(2), torch.tensor([False, True, True]), 1.0)
+    return Part(code, theta, height.double(), even, 0.0, 0.1, place)
+
+
+@pytest.mark.parametrize(("r", "made_of_rounding"), [(3.0, False), (1e7, True)])
+def test_rounding_is_no_lost_mode(r, made_of_rounding, generator):
+    """Parts that were met: float32 makes one of them, and is given up for float64 there."""
+    sampler = trj.TRJSampler(counted(), seed=1)
+    known, open_precision = sampler._known, request(refines=True)
+    part = part_at(known.target, r)
+    if made_of_rounding:
+        with pytest.raises(TooCoarse, match="'spread'"):
+            rounded_finds(known, [part], open_precision, generator)
+    stated = request(refines=False)
+    assert ("'spread'" in rounded_finds(known, [part], stated, generator)) is made_of_rounding

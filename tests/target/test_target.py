@@ -705,3 +705,17 @@ def test_a_limit_holds_for_kernels_on_the_callers_target():
         warnings.simplefilter("ignore", TRJWarning)
         result = sampler.run(50, chains=8, fit=False, max_evaluations=300, progress=False, warmup=5)
     assert 0 < result.report.evaluations <= 300
+
+
+@pytest.mark.parametrize(
+    ("prior", "told"),
+    [
+        (Normal, r"prior of 'x' in model 'm'.*give it parameters: Normal\(\.\.\.\)"),
+        (stats.norm, r"prior of 'x' in model 'm'.*give it parameters: norm\(\.\.\.\)"),
+        (lambda p: Normal(p["mu"], 1.0), "prior of 'x' in model 'm'.*no parameter 'mu'.*'a'"),
+        (lambda p: Normal(p["a"], -1.0), "prior of 'x' in model 'm': the function failed"),
+    ],
+)
+def test_a_prior_that_is_none_says_whose_it_is(prior, told):
+    with pytest.raises(TargetError, match=told):
+        trj.Target([trj.Model("m", {"a": Normal(0.0, 1.0), "x": prior}, lambda p: p["a"])])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,21 +107,34 @@ def rank_rhats(x: Array, inside: NDArray[np.bool_]) -> Array:
     return found
 
 
-def tail_errors(x: Array, inside: NDArray[np.bool_]) -> tuple[Array, Array]:
-    """How far the mass in the tails of quantities may be off, and the R-hat that says so.
+class SlowTails(NamedTuple):
+    """Of each of some quantities, the tail that chains renew least, shape (Q,) each.
+
+    Attributes:
+        share: Of the draws at which the quantity exists; negative of a lower tail.
+        cut: Where it begins.
+        rhat: Of being in it.
+        off: By what share of itself its mass may be off; 0 of tails that are renewed.
+    """
+
+    share: Array
+    cut: Array
+    rhat: Array
+    off: Array
+
+
+def slow_tails(x: Array, inside: NDArray[np.bool_]) -> SlowTails:
+    """How far the mass in the tails of quantities may be off.
 
     Chains that rarely enter a tail, and stay in it for long, have means and spreads that look
-    forgotten, and errors that are far too small. R-hat of being in the tail tells. A share a of the
-    draws with an R-hat of r is off by a (r^2 - 1) at most, see :func:`start_error`, and by a
-    where chains have hardly entered or left it.
+    forgotten, and errors that are far too small. R-hat of being in the tail tells. Where nothing
+    has started in it, n draws with an autocorrelation time of t miss t / n of its mass, which is
+    about half of R-hat squared less one, see :func:`start_error`; twice as much, or four times
+    that, was missing behind tails that chains see a part of.
 
     Arguments:
         x: Quantities, shape (chain, draw, Q).
         inside: Draws at which they exist, shape (chain, draw).
-
-    Returns:
-        For the worse of the tails of each quantity: a share of the draws at which it exists, zero
-        up to an R-hat of 1.05, and R-hat; two arrays of shape (Q,).
 
     Source:
         Vehtari et al. (2021), https://doi.org/10.1214/20-BA1221, section 4.3, on looking at tails
@@ -129,22 +143,23 @@ def tail_errors(x: Array, inside: NDArray[np.bool_]) -> tuple[Array, Array]:
         >>> rng = np.random.default_rng(0)
         >>> x = rng.normal(size=(64, 200, 2))
         >>> x[:2, 100:, 1] = 9.0  # two of 64 chains went far out, and did not return
-        >>> errors, rhats = tail_errors(x, np.ones((64, 200), bool))
-        >>> errors.round(3).tolist(), rhats.round(1).tolist()
-        ([0.0, 0.022], [1.0, 1.2])
+        >>> found = slow_tails(x, np.ones((64, 200), bool))
+        >>> found.off.round(2).tolist(), found.rhat.round(1).tolist()
+        ([0.0, 0.87], [1.0, 1.2])
     """
-    error, worst = np.zeros(x.shape[2]), np.ones(x.shape[2])
-    here = x[inside]
+    here, zero = x[inside], np.zeros(x.shape[2])
+    found = SlowTails(zero, zero, zero + 1, zero)
     for a in TAIL_SHARES:
         if a * len(here) < TAIL_DRAWS:
             continue
-        low, high = np.quantile(here, [a, 1 - a], axis=0)
-        for beyond in (x <= low, x >= high):
-            rhat = np.fmax(split_rhats((inside[..., None] & beyond).astype(float)), 1.0)
-            off = np.where(rhat > RHAT_CONVERGED, a * np.minimum(rhat**2 - 1, 1.0), 0.0)
-            worse = off > error
-            error, worst = np.where(worse, off, error), np.where(worse, rhat, worst)
-    return error, worst
+        for share, cut in zip((-a, a), np.quantile(here, [a, 1 - a], axis=0), strict=True):
+            beyond = inside[..., None] & (x <= cut if share < 0 else x >= cut)
+            rhat = np.fmax(split_rhats(beyond.astype(float)), 1.0)
+            off = np.where(rhat > RHAT_CONVERGED, np.minimum(2 * (rhat**2 - 1), 1.0), 0.0)
+            worse = a * off > np.abs(found.share) * found.off
+            now = (zero + share, cut, rhat, off)
+            found = SlowTails(*(np.where(worse, n, o) for n, o in zip(now, found, strict=True)))
+    return found
 
 
 def effective_draws(

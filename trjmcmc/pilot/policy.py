@@ -332,7 +332,7 @@ class FewCallsPolicy(Checked):
     fitted_draws: int = 2000
     good_share: float = 0.7
     poor_share: float = 0.05
-    most_calls: int = 10_000
+    most_calls: int = 50_000
     least_calls: int = 500
     seconds_a_call: float = 0.005
     priced_calls: int = 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..draws import Draws
-from ..estimate.convergence import effective_draws, rank_rhats, tail_errors
+from ..estimate.convergence import effective_draws, rank_rhats, slow_tails
 from ..space.base import Space
 from .indicator import MODELS_SHOWN, Mask, ModelIndicator
 
@@ -31,6 +31,8 @@ QUICK_CHAINS, QUICK_DRAWS = 128, 100  # chains, and draws a chain, of a quick ta
 QUICK_LEAST_DRAWS = 20  # draws a chain of a quick table at least
 
 TAIL_NUMBERS = 2_000_000  # numbers that tails are told from, all chains and quantities together
+
+TAILS_KEPT = 8  # tails of a model that errors count
 
 WATCHED_CHAINS = 128  # chains by which a run watches R-hat
 
@@ -61,6 +63,31 @@ class Part:
     def share(self) -> float:
         """Share of the draws."""
         return float(self.inside.mean())
+
+
+@dataclass(frozen=True)
+class Tail:
+    """A tail of a quantity in a model that chains hardly enter, or hardly leave.
+
+    Attributes:
+        model: The model's label.
+        quantity: Its log joint, or the name of a coordinate.
+        rows: Positions of the tail's draws among all, chain by chain.
+        mass: Share of the model's draws by which it may be off.
+        off: The same, as a share of the tail.
+        rhat: Of being in it.
+    """
+
+    model: str
+    quantity: str
+    rows: NDArray[np.intp] = field(repr=False)
+    mass: float
+    off: float
+    rhat: float
+
+    def shift(self, series: NDArray[np.floating]) -> float:
+        """How far the mean of a series of mean zero, (chain, draw), may be off."""
+        return self.off * abs(float(series.ravel()[self.rows].sum())) / series.size
 
 
 def worst_rhat(space: Space, draws: Draws, limit: float) -> float:
@@ -112,22 +139,30 @@ class Convergence:
         multi = pd.MultiIndex.from_tuples(index, names=["model", "quantity"])
         return pd.DataFrame(rows, columns=columns, index=multi)
 
-    def tails(self) -> Iterator[tuple[str, str, float, float]]:
-        """The tail of each model that chains renew least, by fewer draws of all of them.
-
-        Yields:
-            Model, quantity, how far the tail's mass may be off as a share of the model's, and
-            R-hat; nothing of models in which every tail is renewed.
-        """
+    def tails(self) -> list[Tail]:
+        """The tails that chains renew least, model by model, by fewer draws of all chains."""
         each = self._draws_of(len(self.indicator.first), TAIL_NUMBERS)
         step = max(1, self.draws.n_draws // max(QUICK_LEAST_DRAWS, each))
+        found = []
         for part in self.parts(self.indicator.first, step):
             if part.model in {EVERY, REST}:
                 continue
-            off, rhat = tail_errors(part.x, part.inside)
-            worst = int(off.argmax())
-            if off[worst] > 0:
-                yield part.model, part.names[worst], float(off[worst]), float(rhat[worst])
+            slow = slow_tails(part.x, part.inside)
+            mass = np.abs(slow.share) * slow.off
+            for q in np.argsort(-mass)[:TAILS_KEPT]:
+                if mass[q] > 0:
+                    rows = self._beyond(part.model, int(q), float(slow.cut[q]), slow.share[q] > 0)
+                    off, rhat = float(slow.off[q]), float(slow.rhat[q])
+                    found.append(Tail(part.model, part.names[q], rows, float(mass[q]), off, rhat))
+        return found
+
+    def _beyond(self, model: str, quantity: int, cut: float, above: bool) -> NDArray[np.intp]:
+        """Draws of a model that lie beyond a value of its log joint, or of a coordinate."""
+        slots = self.space.active(self.space.code_of(model)[None])[0].nonzero()[:, 0]
+        draws = self.draws
+        x = draws.theta[..., slots[quantity - 1]] if quantity else draws.log_joint
+        beyond = (x >= cut if above else x <= cut).numpy() & self.indicator.inside(model)
+        return np.flatnonzero(beyond)
 
     def worst(self, limit: float) -> float:
         """The largest R-hat; NaN where nothing has changed.

@@ -22,7 +22,7 @@ from ..pilot.report import FEWEST_UNSCREENED_ANCESTORS
 from ..promises import PARETO_K_RELIABLE, RHAT_CONVERGED, RHAT_FLAGGED
 from ..target.resolution import EXAMINED, resolution_doubts
 from ..target.target import Target
-from .convergence import EVERY, IN, INCLUDES, LISTED_SHARE, REST, Convergence
+from .convergence import EVERY, IN, INCLUDES, LISTED_SHARE, REST, Convergence, Tail
 from .indicator import MODELS_SHOWN, Mask, ModelIndicator
 from .report import RunReport
 
@@ -112,7 +112,7 @@ class Doubts:
     def found(self) -> list[Doubt]:
         """All of them, the gravest first."""
         share_of = {m: self.indicator.inside(m).mean() for m in self.coarse}
-        found = [*of_chains(self.convergence), *self._lost_modes]
+        found = [*of_chains(self.convergence), *self._slow_tails, *self._lost_modes]
         found += [
             Doubt(label, note, math.nan, everywhere=True, said=True)
             for label, note in self.coarse.items()
@@ -131,6 +131,27 @@ class Doubts:
     def about(self, *labels: str) -> list[Doubt]:
         """Those about some models, or about all."""
         return [d for d in self.found if d.model in {*labels, EVERY}]
+
+    @cached_property
+    def tails(self) -> list[Tail]:
+        """Tails that chains hardly enter or leave, of each model."""
+        enough = self.indicator.draws.n_draws >= LEAST_DRAWS
+        return self.convergence.tails() if enough else []
+
+    @property
+    def _slow_tails(self) -> list[Doubt]:
+        """The worst tail of each model."""
+        found = []
+        for model in dict.fromkeys(t.model for t in self.tails):
+            worst = max((t for t in self.tails if t.model == model), key=lambda t: t.mass)
+            note = f"R-hat {worst.rhat:.2f} of a tail of {worst.quantity} in {model!r}"
+            quiet = worst.mass < SAID_TAIL
+            found.append(Doubt(model, note, worst.mass, True, said=quiet, bounded=True))
+        return found
+
+    def _shift(self, series: NDArray[np.floating]) -> float:
+        """How far tails may shift the mean of a series of mean zero, shape (chain, draw)."""
+        return max((t.shift(series) for t in self.tails), default=0.0)
 
     @property
     def _lost_modes(self) -> list[Doubt]:
@@ -229,7 +250,7 @@ class Doubts:
 
         Of a model that no chain has met nothing is remembered; so much is of those that were.
         """
-        sizes = [self._size(d) for d in self.found]
+        sizes = [self._size(d) for d in self.found if not d.bounded]
         met = (self.indicator.inside(m) for m in self.indicator.visited[:MODELS_SHOWN])
         rhats = [self.indicator.rhat_of(x) for x in met if x.mean() > LISTED_SHARE]
         worst = max((r for r in rhats if not math.isnan(r)), default=1.0)
@@ -249,6 +270,8 @@ class Doubts:
             e = replace(e, std_error=max(error, rule_of_three(self._worth)), ess=self._worth)
             error = e.std_error
         for d in self.found:
+            if d.bounded:
+                continue
             if d.model == EVERY:
                 size = self._size(d) * math.sqrt(max(p * (1 - p), 0.0))
             else:
@@ -256,14 +279,13 @@ class Doubts:
                 within = float((here & inside).sum() / here.sum()) if here.any() else p
                 size = self._size(d) * abs(within - p)
             if not size <= NAMED_PART * error:
-                flags.append(d.flag)
+                flags.append(d.note)
             error = math.hypot(error, size)
+        error = math.hypot(error, self._shift(inside - p))
         ess = e.ess if self._worth >= e.ess else self._worth  # NaN where that is
-        if not flags:
-            return replace(e, ess=ess)
-        ess = min(ess, p * (1 - p) / error**2) if error > 0 else math.nan
-        warning = e.warning or next(filter(None, flags), "")
-        return replace(e, std_error=error, ess=ess, warning=warning)
+        if flags or error > (1 + NAMED_PART) * e.std_error:
+            ess = min(ess, p * (1 - p) / error**2) if error > 0 else math.nan
+        return replace(e, std_error=error, ess=ess, warning=e.warning or "".join(flags[:1]))
 
     def widened(
         self, error: float, series: NDArray[np.floating], inside: Mask | None = None
@@ -284,11 +306,13 @@ class Doubts:
             for d in self.found
             if d.model == EVERY or inside is None or (self.indicator.inside(d.model) & inside).any()
         ]
+        doubts = [d for d in doubts if not d.bounded]
         doubts += self.remembered(series) if sd else []
         wide = math.hypot(error, *(sd * d.size for d in doubts))
+        wide = math.hypot(wide, self._shift(series - series.mean()))
         if doubts and not sd:  # a series that never changed may have missed what would change it
             wide = math.nan
-        note = next((d.flag for d in doubts if d.flag), "")
+        note = doubts[0].note if doubts else ""
         k = tail_shape(series if inside is None else series[inside])
         if k > PARETO_K_RELIABLE:  # the largest values decide, and larger ones were not met
             return math.nan, note or f"tail too heavy for an error (Pareto k {k:.2f})"
@@ -338,7 +362,4 @@ def of_chains(convergence: Convergence) -> list[Doubt]:
         where = "" if model in {EVERY, REST} else f" in {model!r}"
         label = EVERY if model == REST else str(model)
         found.append(Doubt(label, f"R-hat {rhat:.2f} of {name}{where}", start_error(rhat)))
-    for model, name, off, rhat in convergence.tails():
-        note = f"R-hat {rhat:.2f} of a tail of {name} in {model!r}"
-        found.append(Doubt(model, note, off, everywhere=True, said=off < SAID_TAIL, bounded=True))
     return found

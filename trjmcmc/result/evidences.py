@@ -28,6 +28,8 @@ BLANK = Estimate(math.nan, math.nan)
 
 BEST_FIRST = ("bridge", "warp", "smoothed", "importance", "audit")  # of routes equally sound
 
+FAR_ERRORS = 2.0  # standard errors from which routes that share a map are apart by more than chance
+
 UNKNOWN_ERROR = 0.1  # nats of error from which a flagged importance estimate counts as unknown
 
 LARGEST_LOG = 700.0  # nats beyond which a Bayes factor overflows
@@ -280,7 +282,7 @@ class Evidences:
         """Probabilities by importance sampling; NaN of models that were not weighed."""
         if not self.weighed:
             return [BLANK] * len(labels)
-        shares = probabilities([self.log_mass[m] for m in self.weighed])
+        shares = probabilities([self._with_bridge(self.log_mass[m], m) for m in self.weighed])
         found = dict(zip(self.weighed, shares, strict=True))
         guessed = [
             m for m, e in self.log_mass.items() if e.warning and not e.std_error < UNKNOWN_ERROR
@@ -344,7 +346,20 @@ class Evidences:
         for route, found in shares.items():
             whole = sum(found[i].value for i in known) or 1.0  # of those whose evidence is known
             columns[route] = [log_share(e.scaled(1 / whole), level) for e in found]
-        return columns | {r: [f.get(m, NOTHING) for m in labels] for r, f in self.routes.items()}
+        columns |= {r: [f.get(m, NOTHING) for m in labels] for r, f in self.routes.items()}
+        for route in {"importance", "smoothed"} & set(columns):
+            columns[route] = [
+                self._with_bridge(e, m) for e, m in zip(columns[route], labels, strict=True)
+            ]
+        return columns
+
+    def _with_bridge(self, e: Estimate, label: str) -> Estimate:
+        """An importance estimate whose error reaches the bridge, which sees what the map misses."""
+        bridge = self.routes.get("bridge", {}).get(label, NOTHING)
+        gap = abs(e.value - bridge.value)
+        if not gap > FAR_ERRORS * math.hypot(e.std_error, bridge.std_error) or math.isinf(gap):
+            return e
+        return replace(e, std_error=math.hypot(e.std_error, gap))
 
     def _verdict(self, label: str) -> str:
         bad = sorted({" and ".join(c.routes) for c in self.clashes if c.model == label})

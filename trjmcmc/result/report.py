@@ -16,6 +16,8 @@ from .variational import Variational
 
 PROPOSALS = "proposals"  # stage of a run of few likelihood calls
 
+FEWEST_CLIMBS = 20  # climbs under which summits met once tell nothing of those that are left
+
 SHORT = 1.5  # error that was reached over the one that was expected, from which it is said
 
 
@@ -143,7 +145,7 @@ class RunReport:
                 lines.append(f"  by a search in {models} alone, which chains visit most")
             if left := ", ".join(s.model for s in self.screening if not s.draws):
                 lines.append(f"  no time to look at {left}: any mode may have been missed there")
-        if counted := [s for s in self.screening if s.ends]:
+        if counted := [s for s in self.screening if s.ends >= FEWEST_CLIMBS]:
             worst = max(counted, key=lambda s: s.unseen)
             lines.append(
                 f"  of {worst.ends} climbs {worst.once} ended at a summit of their own: one more "

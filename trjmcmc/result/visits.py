@@ -47,11 +47,17 @@ class Visits:
         return self._known[label]
 
     def _of(self, label: str) -> Estimate:
-        if self.indicator.space.size == 1:
-            return Estimate(1.0, 0.0, math.inf)
         if self.indicator.log_prior([label])[0] == -math.inf:
             return Estimate(0.0, 0.0, math.inf, "prior probability 0")
+        if self._alone:
+            return Estimate(1.0, 0.0, math.inf)
         return self.share(self.indicator.inside(label), self.indicator.thinned(label))
+
+    @cached_property
+    def _alone(self) -> bool:
+        """Whether only one model of a small space is possible."""
+        space = self.indicator.space
+        return space.few and int((space.log_prior(space.enumerate()) > -math.inf).sum()) == 1
 
     def share(self, inside: Mask, thinned: NDArray[np.float64] | None = None) -> Estimate:
         """Share of the draws where some models are, with what is flagged in its error.

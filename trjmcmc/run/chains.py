@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from ..kernel.base import Kernel, State
 from .choice import Choice
 from .decide import may_have_more_chains, number_of_chains
+from .knowledge import Knowledge
 from .loop import first_of, joined
 from .policy import Policy
 from .request import Request
+from .start import new_chains, starting_models
 
 
 def chains_for(
@@ -76,3 +79,25 @@ def chains_for(
         ends[n] = step * (begin + steps(n))
         more = step <= policy.chains.busy_step_seconds and ends[n] <= 2 * min(ends.values())
     return number_of_chains(chains, ends, policy.chains)
+
+
+def of_number(
+    known: Knowledge, state: State, ancestor: Tensor, wanted: int, deadline: float
+) -> tuple[State, Tensor]:
+    """So many chains, and their ancestors: the first ones, or all and new ones that start alike.
+
+    Arguments:
+        known: What is known of the target; new chains need a pilot run to start from.
+        state: The chains so far.
+        ancestor: Index of the independent draw that each descends from, shape (C,).
+        wanted: Number of chains.
+        deadline: Time by :func:`trjmcmc.clock.now` by which new ones have started.
+    """
+    chains = len(state.code)
+    if wanted < chains:
+        return first_of(state, wanted), ancestor[:wanted]
+    if wanted == chains or known.fitted.audit is None:
+        return state, ancestor
+    code = starting_models(known, wanted - chains)
+    fresh, new = new_chains(known, code, None, deadline)
+    return joined(state, fresh), torch.cat([ancestor, new])

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from .. import clock
 from ..errors import TargetError, TRJError
-from ..kernel.base import State
+from ..kernel.base import State, start
 from ..pilot.audit import Audit
+from ..pilot.parts import Part
 from ..promises import ROUNDING_ERROR
 from ..space.codes import distinct
 from ..target.resolution import EXAMINED, LEAST_DRAWS, resolution_doubts
@@ -24,7 +27,7 @@ TRIED = 32  # draws of a model at which its log density is computed in both prec
 
 STEP = 2e-3  # step of second differences of a log density, quartile distances of its draws
 
-SECOND = 1.65  # median size of a second difference of independent normal errors, their sd
+SECOND = 2.82  # upper quartile of the size of a second difference of independent errors, their sd
 
 
 class TooCoarse(Exception):
@@ -67,6 +70,34 @@ def examined(known: Knowledge, state: State, request: Request) -> Numbers:
     if request.refines and rounding:
         raise TooCoarse(f"log densities: rounding changes those of {rounding}")
     return Numbers(rounding, unresolved)
+
+
+def rounded_finds(
+    known: Knowledge, parts: Sequence[Part], request: Request, generator: torch.Generator
+) -> str:
+    """Models of which parts of a posterior were met where rounding changes log densities, in words.
+
+    Rounding makes heights of its own, far out, which a search then takes for lost modes.
+
+    Arguments:
+        known: What is known of the target.
+        parts: What was met.
+        request: What the user asks.
+        generator: Source of randomness.
+
+    Raises:
+        TooCoarse: float64 may take the place of float32, and most of the time is left.
+    """
+    target = known.target
+    if not parts or request.max_evaluations is not None or target.limit != math.inf:
+        return ""
+    picked = [(part, part.draw(TRIED, generator)) for part in parts]
+    code = torch.cat([part.code.expand(TRIED, -1) for part, _ in picked])
+    theta = torch.cat([part.theta[rows] for part, rows in picked])
+    found = rounding_of(target, start(target, code, theta))
+    if found and request.refines and request.left() > clock.now() - request.begun:
+        raise TooCoarse(f"log densities: rounding changes those of {found}")
+    return found
 
 
 def coarse_numbers(target: Target, state: State, audit: Audit | None) -> str:
@@ -139,14 +170,15 @@ def _lost(target: Target, code: Tensor, theta: Tensor) -> float:
     except (TRJError, RuntimeError, TypeError, ValueError):  # data of one precision, or a device
         return _roughness(target, code, theta, log_joint)
     target.account.add(evaluations=finer.evaluations)
-    return _median((log_joint - exact).abs())
+    return _quantile((log_joint - exact).abs(), 0.5)
 
 
 def _roughness(target: Target, code: Tensor, theta: Tensor, log_joint: Tensor) -> float:
     """Rounding error of a log density by its second differences, which are small if it is smooth.
 
-    Where it jumps, few draws are next to a jump. Curvature shrinks with the square of the step and
-    rounding does not: the least of several steps tells that.
+    Where it jumps, few draws are next to a jump; where large terms cancel most differences may be
+    zero, and the others of the size of the last digit: hence the upper quartile. Curvature shrinks
+    with the square of the step and rounding does not: the least of several steps tells that.
     """
     if len(theta) < LEAST_DRAWS or not bool(target.space.active(code[:1]).any()):
         return 0.0
@@ -154,12 +186,12 @@ def _roughness(target: Target, code: Tensor, theta: Tensor, log_joint: Tensor) -
     for shorter in (1, 16, 256):
         step = STEP / shorter * spread
         each = [target.log_joint(code, theta + sign * step).double() for sign in (-1, 1)]
-        found.append(_median((each[0] + each[1] - 2 * log_joint).abs()) / SECOND)
+        found.append(_quantile((each[0] + each[1] - 2 * log_joint).abs(), 0.75) / SECOND)
         if found[-1] <= ROUNDING_ERROR:
             break
     return min(found)
 
 
-def _median(error: Tensor) -> float:
+def _quantile(error: Tensor, share: float) -> float:
     error = error[error.isfinite()]
-    return float(error.median()) if len(error) else 0.0
+    return float(error.quantile(share)) if len(error) else 0.0

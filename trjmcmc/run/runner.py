@@ -23,6 +23,7 @@ from ..result.report import Plan, RunReport
 from ..result.result import Result
 from ..target.exchangeable import components_of
 from .budget import SummingUpInTime, affordable, limited
+from .chains import of_number
 from .choice import Choice
 from .choose import Chooser
 from .choose_components import ComponentChooser
@@ -32,9 +33,9 @@ from .hurry import hurried_kernel, hurried_state
 from .interrupts import import_whole
 from .items import planted
 from .knowledge import Knowledge
-from .loop import Chains, first_of, joined, last_of, run_chains, warm_up
+from .loop import Chains, last_of, run_chains, warm_up
 from .maps import check_round_trip
-from .precision import Numbers, examined
+from .precision import Numbers, examined, rounded_finds
 from .report import expected_error, reached_error, result_of, routes_of
 from .request import Request
 from .screening import Discovery
@@ -114,14 +115,16 @@ class Runner:
             choice = self._choose()
         else:
             self._warm_up(left)
+        assert self.state is not None
+        self.numbers = examined(known, self.state, request)  # before rounding is taken for modes
         for again in range(self.policy.screening.reopenings + 1):
             self.stage = "the screening"
-            parts = self.discovery.before_sampling()
+            parts = self._examined(self.discovery.before_sampling())
             if not parts or again == self.policy.screening.reopenings or not self._may_reopen():
                 break
             choice = self._reopen(parts)
-        assert self.state is not None
-        self.numbers = examined(known, self.state, request)
+        if again:
+            self.numbers = examined(known, self.state, request)
         self._record_until_done(choice)
         self.stage = "the summing up"
         assert self.chain is not None
@@ -148,7 +151,7 @@ class Runner:
                 self._warm_up_chosen(choice, None)
                 continue
             if found is not Verdict.RETHINK:
-                parts = self.discovery.among(self._later(self.chain.draws))
+                parts = self._examined(self.discovery.among(self._later(self.chain.draws)))
                 self._parts = parts if self._may_stop and self._may_reopen() else []
             if not self._parts:
                 return
@@ -177,6 +180,12 @@ class Runner:
         state = planted(self.target, state, self.discovery.finds, self.generator)
         self.discovery.taken_up()
         return self._choose(state)
+
+    def _examined(self, parts: list[Part]) -> list[Part]:
+        """Lost parts, or none where rounding has made them."""
+        rounding = rounded_finds(self.known, parts, self.request, self.generator)
+        self.numbers = self.numbers._replace(rounding=self.numbers.rounding or rounding)
+        return [] if rounding else parts
 
     def _may_reopen(self) -> bool:
         """Whether lost parts can be taken up, and there is time to choose anew."""
@@ -260,7 +269,10 @@ class Runner:
         self.stage = "the warm-up"
         check_kernel(self.target, self.kernel)
         before = len(self.state.code)
-        self._change_number_of_chains(choice)
+        if chooser.request.fewest_chains != chooser.request.most_chains:
+            assert self.ancestor is not None
+            wanted, until = chooser.chains_for(choice, self.state), self.request.deadline
+            self.state, self.ancestor = of_number(known, self.state, self.ancestor, wanted, until)
         made = choice.steps if len(self.state.code) <= before else 0  # of new chains none
         steps = max(choice.burn_in, choice.steps - made, 0 if warmup is None else warmup - made)
         until = clock.part_of_the_time_left(self.policy.shares.settling, chooser.adapt_by)
@@ -274,25 +286,11 @@ class Runner:
         if known.trace is not None:
             known.spot_check(self.request.deadline, self.request.progress)
 
-    def _change_number_of_chains(self, choice: Choice) -> None:
-        """Fewer or more chains where that pays; new ones start like the others did."""
-        chooser, state, ancestor = self.chooser, self.state, self.ancestor
-        assert chooser is not None and state is not None and ancestor is not None
-        if chooser.request.fewest_chains == chooser.request.most_chains:
-            return
-        chains, wanted = len(state.code), chooser.chains_for(choice, state)
-        if wanted < chains:
-            self.state, self.ancestor = first_of(state, wanted), ancestor[:wanted]
-        elif wanted > chains and self.known.fitted.audit is not None:
-            code = starting_models(self.known, wanted - chains)
-            fresh, new = new_chains(self.known, code, None, self.request.deadline)
-            self.state, self.ancestor = joined(state, fresh), torch.cat([ancestor, new])
-
     def _warm_up(self, left: Callable[[], int | None]) -> None:
         """Warm up chains by the strategy's kernel.
 
-        Where there is a deadline, and the user leaves the length open, it takes a tenth of the
-        time left.
+        Where there is a deadline, calls are not limited and the user leaves the length open, it
+        takes a tenth of the time left.
 
         Arguments:
             left: Gives the likelihood calls that are left, or None without a limit.
@@ -315,7 +313,7 @@ class Runner:
             chains, warmup = affordable(remaining, chains, warmup, self.policy)
         begun, code = clock.now(), starting_models(known, chains)
         self.state, self.ancestor = new_chains(known, code, known.map, request.deadline)
-        timed = request.warmup is None and request.limited
+        timed = request.warmup is None and request.limited and remaining is None
         until = request.deadline
         if timed:
             until = clock.part_of_the_time_left(shares.warm_up, request.deadline)
@@ -416,7 +414,7 @@ class Runner:
         """
         look, later = self.discovery, self._later(recorder.so_far())
         left = self.stop.deadline - clock.now()
-        parts = look.meanwhile(later, left) if further else look.among(later)
+        parts = self._examined(look.meanwhile(later, left) if further else look.among(later))
         self._parts = parts if self._may_stop and self._may_reopen() else []
         if look.finds and self._may_stop and self._may_choose:
             return Verdict.RETHINK

@@ -6,6 +6,7 @@ import copy
 import math
 import secrets
 from collections.abc import Callable, Mapping
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -113,6 +114,8 @@ class TRJSampler:
             torch.empty(0, device=device)
         except (RuntimeError, AssertionError) as error:
             raise ConfigurationError(f"device: {device!r} is not there ({error})") from None
+        if seed is not None and not isinstance(seed, Integral):
+            raise ConfigurationError(f"seed: expected an integer, got {seed!r}")
         if strategy is not None and kernel is not None:
             raise ConfigurationError("strategy: it makes the kernel; leave kernel out")
         policy = Policy() if policy is None else policy
@@ -325,8 +328,10 @@ class TRJSampler:
             BlackBoxError, PoolError: A black box or its pool failed. Of this error and the
                 one of densities the attribute ``result`` holds the draws so far, if there are any.
         """
-        if max_seconds is not None and not max_seconds > 0:
-            raise ConfigurationError(f"max_seconds: expected a positive number, got {max_seconds}")
+        if max_seconds is not None and not (isinstance(max_seconds, Real) and max_seconds > 0):
+            raise ConfigurationError(
+                f"max_seconds: expected a positive number, got {max_seconds!r}"
+            )
         begun, spent = clock.now(), self.account.evaluations
         if draws is None and until is None and max_seconds is None and max_evaluations is None:
             until = {"probability": DONE_ERROR, "rhat": DONE_RHAT}

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, Independent, Transform, constraints
 
-from ..errors import ShapeError, TargetError
+from ..errors import ShapeError, TargetError, TRJError
 from ..grouping import on_host
 from ..priors import Periodic, from_scipy, is_frozen
 from .support import (
@@ -60,15 +60,10 @@ class Prior:
         example: tuple[dict[str, Tensor], dict[str, Tensor]],
         owner: str,
     ) -> None:
-        spec = from_scipy(spec) if is_frozen(spec) else spec
-        self.name, self.spec, self.items, self.owner = name, spec, items, owner
+        self.name, self.items, self.owner = name, items, owner
+        self._check_spec(spec)
+        self.spec = spec = from_scipy(spec) if is_frozen(spec) else spec
         self._stated = spec  # unrounded: a copy in float64 of one in float32 is exact
-        if not isinstance(spec, Distribution) and not callable(spec):
-            raise TargetError(
-                f"prior of {name!r} in {owner}: expected a distribution of torch.distributions or "
-                f"trj.priors, a frozen one of scipy.stats, or a function that returns one, got "
-                f"{spec!r}"
-            )
         self._fixed: Distribution | None = None
         self._batched = False
         if isinstance(spec, Distribution):
@@ -102,6 +97,18 @@ class Prior:
             self._set_fixed(dist)
         self._check_density(example[0])
 
+    def _check_spec(self, spec: PriorSpec) -> None:
+        """Refuse what is no prior, and distributions that lack their parameters."""
+        bare = isinstance(spec, type) or (is_frozen(spec) and not hasattr(spec, "dist"))
+        if bare or not (isinstance(spec, Distribution) or callable(spec)):
+            name = getattr(spec, "__name__", None) or getattr(spec, "name", "")
+            hint = f"; give it parameters: {name}(...)" if bare else ""
+            raise TargetError(
+                f"prior of {self.name!r} in {self.owner}: expected a distribution of "
+                "torch.distributions or trj.priors, a frozen one of scipy.stats, or a function "
+                f"that returns one, got {spec!r}{hint}"
+            )
+
     def _check_density(self, given: Params) -> None:
         """Refuse a density that is NaN inside the support that is stated."""
         n = len(next(iter(given.values()))) if given else 1
@@ -132,7 +139,16 @@ class Prior:
 
     def _call(self, given: Params) -> Distribution:
         assert not isinstance(self.spec, Distribution)
-        dist = self.called(self.spec, given)
+        try:
+            dist = self.called(self.spec, given)
+        except TRJError:
+            raise
+        except Exception as error:
+            why = f"there is no parameter {error}" if isinstance(error, KeyError) else str(error)
+            raise TargetError(
+                f"prior of {self.name!r} in {self.owner}: the function failed: {why}; it is given "
+                f"the parameters before it, {sorted(given) or 'none'}"
+            ) from error
         if not isinstance(dist, Distribution):
             raise TargetError(
                 f"prior of {self.name!r} in {self.owner}: the function must return a "
