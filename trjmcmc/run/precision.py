@@ -27,7 +27,9 @@ TRIED = 32  # draws of a model at which its log density is computed in both prec
 
 STEP = 2e-3  # step of second differences of a log density, quartile distances of its draws
 
-SECOND = 2.82  # upper quartile of the size of a second difference of independent errors, their sd
+SECOND = 1.95  # mean size of a second difference of independent normal errors, their sd
+
+JUMPS = 2  # draws that may lie next to a jump of a log density
 
 
 class TooCoarse(Exception):
@@ -170,15 +172,18 @@ def _lost(target: Target, code: Tensor, theta: Tensor) -> float:
     except (TRJError, RuntimeError, TypeError, ValueError):  # data of one precision, or a device
         return _roughness(target, code, theta, log_joint)
     target.account.add(evaluations=finer.evaluations)
-    return _quantile((log_joint - exact).abs(), 0.5)
+    error = (log_joint - exact).abs()
+    error = error[error.isfinite()]
+    return float(error.median()) if len(error) else 0.0
 
 
 def _roughness(target: Target, code: Tensor, theta: Tensor, log_joint: Tensor) -> float:
     """Rounding error of a log density by its second differences, which are small if it is smooth.
 
-    Where it jumps, few draws are next to a jump; where large terms cancel most differences may be
-    zero, and the others of the size of the last digit: hence the upper quartile. Curvature shrinks
-    with the square of the step and rounding does not: the least of several steps tells that.
+    Where it jumps, few draws are next to a jump, and the largest differences are left out. Where
+    large terms cancel most of them may be zero, and the others as large as the last digit: hence
+    their mean. Curvature shrinks with the square of the step and rounding does not: the least of
+    several steps tells that.
     """
     if len(theta) < LEAST_DRAWS or not bool(target.space.active(code[:1]).any()):
         return 0.0
@@ -186,12 +191,9 @@ def _roughness(target: Target, code: Tensor, theta: Tensor, log_joint: Tensor) -
     for shorter in (1, 16, 256):
         step = STEP / shorter * spread
         each = [target.log_joint(code, theta + sign * step).double() for sign in (-1, 1)]
-        found.append(_quantile((each[0] + each[1] - 2 * log_joint).abs(), 0.75) / SECOND)
+        size = (each[0] + each[1] - 2 * log_joint).abs()
+        size = size[size.isfinite()].sort().values[:-JUMPS]
+        found.append(float(size.mean()) / SECOND if len(size) else 0.0)
         if found[-1] <= ROUNDING_ERROR:
             break
     return min(found)
-
-
-def _quantile(error: Tensor, share: float) -> float:
-    error = error[error.isfinite()]
-    return float(error.quantile(share)) if len(error) else 0.0
