@@ -151,7 +151,7 @@ def test_stored_points_are_bounded(generator):
         smc = TemperedSMC(
             target,
             target.space.enumerate(),
-            particles=200,
+            particles=2000,
             moves=10,
             generator=generator,
             policy=TemperingPolicy(most_stored_numbers=most),
@@ -161,9 +161,10 @@ def test_stored_points_are_bounded(generator):
         return len(run.row), run.log_evidence, run.theta[index].mean(0)
 
     whole, z, mean = evidence(math.inf)
-    fewer, z_again, again = evidence(60_000)
-    assert fewer * (target.dim + 8) <= 60_000 < whole * (target.dim + 8)
-    assert torch.allclose(z, z_again, atol=0.5) and torch.allclose(mean, again, atol=0.3)
+    fewer, z_again, again = evidence(600_000)
+    assert fewer * (target.dim + 8) <= 600_000 < whole * (target.dim + 8)
+    # some hundred ancestors, spreads of two: means differ by .13, five of these
+    assert torch.allclose(z, z_again, atol=0.5) and torch.allclose(mean, again, atol=0.65)
 
 
 # ---- Ctrl-C ---------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ HALVES_APART = 2.0  # nats between the halves of a pilot run that may have lost 
 
 NAMED_PART = 0.1  # of an error: what widens it by more is named
 
-SAID_TAIL = 0.02  # share of a model by which tails may be off from which it is said aloud
+SAID_TAIL = 0.04  # share of a model by which a tail may be off, said aloud: .01 of one half
 
 SELDOM_SHARE = 0.05  # share of the draws below which a model can't spoil all the others
 

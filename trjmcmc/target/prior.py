@@ -99,8 +99,8 @@ class Prior:
 
     def _check_spec(self, spec: PriorSpec) -> None:
         """Refuse what is no prior, and distributions that lack their parameters."""
-        bare = isinstance(spec, type) or (is_frozen(spec) and not hasattr(spec, "dist"))
-        if bare or not (isinstance(spec, Distribution) or callable(spec)):
+        bare = isinstance(spec, type) or (is_frozen(spec) and type(spec).__name__.endswith("_gen"))
+        if bare or not (isinstance(spec, Distribution) or callable(spec) or is_frozen(spec)):
             name = getattr(spec, "__name__", None) or getattr(spec, "name", "")
             hint = f"; give it parameters: {name}(...)" if bare else ""
             raise TargetError(
