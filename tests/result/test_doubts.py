@@ -592,10 +592,13 @@ def chains_with_a_tail(leave, rng, chains=2048, draws=300, share=0.06):
         inside = (inside & ~left) | came
         code[:, t, 0] = inside
         x[:, t, 0] += 9.0 * far
-    prior = {"x": Normal(torch.zeros(1), 1.0)}
-    models = [trj.Model(name, prior, nothing) for name in ("plain", "tailed")]
     kept = Draws(torch.as_tensor(code), torch.as_tensor(x).float(), torch.randn(chains, draws))
-    return Result(trj.Target(models).space, kept, {}, {}, RunReport(), slot_names=["x"])
+    return Result(two_models().space, kept, {}, {}, RunReport(), slot_names=["x"])
+
+
+def two_models():
+    prior = {"x": Normal(torch.zeros(1), 1.0)}
+    return trj.Target([trj.Model(name, prior, nothing) for name in ("plain", "tailed")])
 
 
 def test_tails_that_chains_hardly_enter_widen_the_errors(rng):
@@ -605,6 +608,13 @@ def test_tails_that_chains_hardly_enter_widen_the_errors(rng):
     assert abs(naive.value - 0.5) > 4 * naive.std_error  # the control
     told = slow.model_probabilities().loc["tailed"]
     assert abs(told["visits"] - 0.5) < 3 * told["visits_se"] < 0.05
+    inside = slow.visited("tailed")  # means of parameters, and predictions by few of the draws
+    x = slow.raw.theta[..., 0].numpy()[inside].clip(-2, 2)
+    error, _, _ = slow.error_where(x, inside)
+    assert 0.05 < abs(x.mean() - 0.06 * 2) < 3 * error < 0.5
+    target, only = two_models(), lambda p: p["x"][:, 0].clip(-2, 2)
+    few = slow.predict({"plain": lambda p: 0 * only(p), "tailed": only}, target=target, most=50_000)
+    assert 0.02 < abs(few.mean - 0.06) < 3 * few.std_error < 0.3
     naive = visit_probability(quick.visited("tailed"), 1000.0)
     told = quick.model_probabilities().loc["tailed"]
     assert abs(told["visits"] - 0.5) < 5 * naive.std_error

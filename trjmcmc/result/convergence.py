@@ -72,7 +72,7 @@ class Tail:
     Attributes:
         model: The model's label.
         quantity: Its log joint, or the name of a coordinate.
-        rows: Positions of the tail's draws among all, chain by chain.
+        chain, draw: Positions of the tail's draws, shape (n,) each.
         mass: Share of the model's draws by which it may be off.
         off: The same, as a share of the tail.
         rhat: Of being in it.
@@ -80,14 +80,22 @@ class Tail:
 
     model: str
     quantity: str
-    rows: NDArray[np.intp] = field(repr=False)
+    chain: NDArray[np.intp] = field(repr=False)
+    draw: NDArray[np.intp] = field(repr=False)
     mass: float
     off: float
     rhat: float
 
-    def shift(self, series: NDArray[np.floating]) -> float:
-        """How far the mean of a series of mean zero, (chain, draw), may be off."""
-        return self.off * abs(float(series.ravel()[self.rows].sum())) / series.size
+    def shift(self, series: NDArray[np.floating], every: int = 1) -> float:
+        """How far the mean of a series of mean zero may be off.
+
+        Arguments:
+            series: What draws add to a mean, shape (chain, draw).
+            every: It is of every so many-th draw.
+        """
+        there = self.draw % every == 0
+        tail = series[self.chain[there], self.draw[there] // every]
+        return self.off * abs(float(tail.sum())) / series.size
 
 
 def worst_rhat(space: Space, draws: Draws, limit: float) -> float:
@@ -151,18 +159,21 @@ class Convergence:
             mass = np.abs(slow.share) * slow.off
             for q in np.argsort(-mass)[:TAILS_KEPT]:
                 if mass[q] > 0:
-                    rows = self._beyond(part.model, int(q), float(slow.cut[q]), slow.share[q] > 0)
-                    off, rhat = float(slow.off[q]), float(slow.rhat[q])
-                    found.append(Tail(part.model, part.names[q], rows, float(mass[q]), off, rhat))
+                    where = self._beyond(part.model, int(q), float(slow.cut[q]), slow.share[q] > 0)
+                    told = (float(x[q]) for x in (mass, slow.off, slow.rhat))
+                    found.append(Tail(part.model, part.names[q], *where, *told))
         return found
 
-    def _beyond(self, model: str, quantity: int, cut: float, above: bool) -> NDArray[np.intp]:
-        """Draws of a model that lie beyond a value of its log joint, or of a coordinate."""
+    def _beyond(
+        self, model: str, quantity: int, cut: float, above: bool
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Chains and draws of a model beyond a value of its log joint, or of a coordinate."""
         slots = self.space.active(self.space.code_of(model)[None])[0].nonzero()[:, 0]
         draws = self.draws
         x = draws.theta[..., slots[quantity - 1]] if quantity else draws.log_joint
         beyond = (x >= cut if above else x <= cut).numpy() & self.indicator.inside(model)
-        return np.flatnonzero(beyond)
+        chain, draw = np.nonzero(beyond)
+        return chain, draw
 
     def worst(self, limit: float) -> float:
         """The largest R-hat; NaN where nothing has changed.

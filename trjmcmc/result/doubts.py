@@ -149,9 +149,9 @@ class Doubts:
             found.append(Doubt(model, note, worst.mass, True, said=quiet, bounded=True))
         return found
 
-    def _shift(self, series: NDArray[np.floating]) -> float:
-        """How far tails may shift the mean of a series of mean zero, shape (chain, draw)."""
-        return max((t.shift(series) for t in self.tails), default=0.0)
+    def _shift(self, series: NDArray[np.floating], every: int = 1) -> float:
+        """How far tails may shift the mean of a series of mean zero; see :meth:`Tail.shift`."""
+        return max((t.shift(series, every) for t in self.tails), default=0.0)
 
     @property
     def _lost_modes(self) -> list[Doubt]:
@@ -288,7 +288,11 @@ class Doubts:
         return replace(e, std_error=error, ess=ess, warning=e.warning or "".join(flags[:1]))
 
     def widened(
-        self, error: float, series: NDArray[np.floating], inside: Mask | None = None
+        self,
+        error: float,
+        series: NDArray[np.floating],
+        inside: Mask | None = None,
+        every: int = 1,
     ) -> tuple[float, str]:
         """The error of a mean with what chains remember of their start, and why.
 
@@ -296,6 +300,7 @@ class Doubts:
             error: Standard error of the mean of independent or autocorrelated draws.
             series: What each draw adds to the mean, shape (chain, draw).
             inside: Draws that the mean is of, shape (chain, draw); all if omitted.
+            every: The series is of every so many-th draw.
 
         Returns:
             The error, NaN where nothing tells it, and the flag, in words.
@@ -309,7 +314,7 @@ class Doubts:
         doubts = [d for d in doubts if not d.bounded]
         doubts += self.remembered(series) if sd else []
         wide = math.hypot(error, *(sd * d.size for d in doubts))
-        wide = math.hypot(wide, self._shift(series - series.mean()))
+        wide = math.hypot(wide, self._shift(series - series.mean(), every))
         if doubts and not sd:  # a series that never changed may have missed what would change it
             wide = math.nan
         note = doubts[0].note if doubts else ""

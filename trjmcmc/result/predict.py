@@ -109,7 +109,7 @@ def predict(
     assert out is not None
     w = np.ones(shape) if weights is None else weights[:, ::every]
     columns = out.reshape(len(flat), -1)
-    found = [weighted_mean(c.reshape(shape), w, doubts) for c in columns.T]
+    found = [weighted_mean(c.reshape(shape), w, doubts, every) for c in columns.T]
     mean, error = (np.array([e[i] for e in found], dtype=float) for i in range(2))
     warning = next((e[2] for e in found if e[2]), "")
     if not np.ptp(columns, axis=0).any():
@@ -134,11 +134,11 @@ def predict(
     return Prediction(mean, error, sd, lower, median, upper, by_model, warning)
 
 
-def weighted_mean(x: Array, w: Array, doubts: Doubts) -> tuple[float, float, str]:
-    """Weighted mean of ``x``, shape (chain, draw), its standard error, and its flag."""
+def weighted_mean(x: Array, w: Array, doubts: Doubts, every: int = 1) -> tuple[float, float, str]:
+    """Weighted mean of ``x`` at every so many-th draw, (chain, draw), its error, and its flag."""
     mean = float((w * x).mean() / w.mean())
     influence = w * (x - mean) / w.mean()
     error, _ = mean_error(influence, doubts.indicator.ancestor)
     if math.isnan(error):  # constant, or too few draws for an autocorrelation: count the chains
         error = float(influence.std()) / math.sqrt(len(x))
-    return mean, *doubts.widened(error, influence)
+    return mean, *doubts.widened(error, influence, every=every)
