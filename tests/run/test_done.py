@@ -114,7 +114,7 @@ def test_a_plain_run_that_ends_early_says_so_first(monkeypatch):
     assert first.startswith("ended early: ")
 
 
-@pytest.mark.filterwarnings("ignore:the run has not converged")
+@pytest.mark.filterwarnings("ignore:the run has not converged")  # a heavy tail, few draws
 def test_what_moves_have_promised_is_held_against_what_was_reached():
     result = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=5).run(
         draws=300, chains=256, progress=False

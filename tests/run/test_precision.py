@@ -11,7 +11,7 @@ from tests import toys
 from tests.run.test_decide import request
 from trjmcmc.errors import PrecisionWarning
 from trjmcmc.pilot.parts import Ellipsoid, Part
-from trjmcmc.run.precision import TooCoarse, rounded_finds
+from trjmcmc.run.precision import TooCoarse, sound_parts
 
 WIDTH = 9.0  # of a quadrature, standard deviations to each side
 
@@ -155,14 +155,14 @@ def part_at(target, r):
     return Part(code, theta, height.double(), even, 0.0, 0.1, place)
 
 
-@pytest.mark.parametrize(("r", "made_of_rounding"), [(3.0, False), (1e7, True)])
-def test_rounding_is_no_lost_mode(r, made_of_rounding, generator):
-    """Parts that were met: float32 makes one of them, and is given up for float64 there."""
-    sampler = trj.TRJSampler(counted(), seed=1)
-    known, open_precision = sampler._known, request(refines=True)
-    part = part_at(known.target, r)
-    if made_of_rounding:
-        with pytest.raises(TooCoarse, match="'spread'"):
-            rounded_finds(known, [part], open_precision, generator)
-    stated = request(refines=False)
-    assert ("'spread'" in rounded_finds(known, [part], stated, generator)) is made_of_rounding
+def test_rounding_is_no_lost_mode(generator):
+    """Of two parts that were met one is rounding: float64 takes over, or the other stays."""
+    known = trj.TRJSampler(counted(), seed=1)._known
+    parts = [part_at(known.target, r) for r in (3.0, 1e7)]
+    open_precision, stated = request(refines=True), request(refines=False)
+    with pytest.raises(TooCoarse, match="'spread'"):
+        sound_parts(known, parts, open_precision, generator)
+    for some in (parts, parts[::-1]):
+        sound, said = sound_parts(known, some, stated, generator)
+        assert sound == parts[:1] and "'spread'" in said
+    assert sound_parts(known, parts[:1], open_precision, generator) == (parts[:1], "")

@@ -712,7 +712,7 @@ def test_a_limit_holds_for_kernels_on_the_callers_target():
     [
         (Normal, r"prior of 'x' in model 'm'.*give it parameters: Normal\(\.\.\.\)"),
         (stats.norm, r"prior of 'x' in model 'm'.*give it parameters: norm\(\.\.\.\)"),
-        (lambda p: Normal(p["mu"], 1.0), "prior of 'x' in model 'm'.*no parameter 'mu'.*'a'"),
+        (lambda p: Normal(p["mu"], 1.0), "prior of 'x' in model 'm'.*KeyError: 'mu'.*'a'"),
         (lambda p: Normal(p["a"], -1.0), "prior of 'x' in model 'm': the function failed"),
     ],
 )

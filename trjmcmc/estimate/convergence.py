@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
-from ..promises import RHAT_CONVERGED, RHAT_NO_ERROR
+from ..promises import RHAT_NO_ERROR
 from .mean import Ancestors, mean_error
 
 LEAST_DRAWS = 4  # a chain, for R-hat
@@ -20,6 +20,8 @@ FEW_STARTS = 20  # independent starts below which nothing tells the error of wha
 TAILS = (0.05, 0.95)
 
 TAIL_SHARES = (0.01, 0.02, 0.05)  # of the draws, at either end, whose renewal is looked at
+
+TAIL_RHAT = 1.03  # R-hat of being in a tail up to which it counts as renewed
 
 TAIL_DRAWS = 20  # draws in a tail, under which it tells nothing of its renewal
 
@@ -114,7 +116,7 @@ class SlowTails(NamedTuple):
         share: Of the draws at which the quantity exists; negative of a lower tail.
         cut: Where it begins.
         rhat: Of being in it.
-        off: By what share of itself its mass may be off; 0 of tails that are renewed.
+        off: By what share of itself its mass may be off; 0 of tails with an R-hat up to 1.03.
     """
 
     share: Array
@@ -127,10 +129,10 @@ def slow_tails(x: Array, inside: NDArray[np.bool_]) -> SlowTails:
     """How far the mass in the tails of quantities may be off.
 
     Chains that rarely enter a tail, and stay in it for long, have means and spreads that look
-    forgotten, and errors that are far too small. R-hat of being in the tail tells. Where nothing
-    has started in it, n draws with an autocorrelation time of t miss t / n of its mass, which is
-    about half of R-hat squared less one, see :func:`start_error`; twice as much, or four times
-    that, was missing behind tails that chains see a part of.
+    forgotten, and errors that are far too small. R-hat of being in the tail tells: its square less
+    one is about two autocorrelation times over the draws of a chain, see :func:`start_error`. The
+    share of a tail that may be off is taken to be twice that, one at most, since chains have met
+    only the nearer part of a tail that they hardly enter.
 
     Arguments:
         x: Quantities, shape (chain, draw, Q).
@@ -149,16 +151,17 @@ def slow_tails(x: Array, inside: NDArray[np.bool_]) -> SlowTails:
     """
     here, zero = x[inside], np.zeros(x.shape[2])
     found = SlowTails(zero, zero, zero + 1, zero)
-    for a in TAIL_SHARES:
-        if a * len(here) < TAIL_DRAWS:
-            continue
-        for share, cut in zip((-a, a), np.quantile(here, [a, 1 - a], axis=0), strict=True):
-            beyond = inside[..., None] & (x <= cut if share < 0 else x >= cut)
-            rhat = np.fmax(split_rhats(beyond.astype(float)), 1.0)
-            off = np.where(rhat > RHAT_CONVERGED, np.minimum(2 * (rhat**2 - 1), 1.0), 0.0)
-            worse = a * off > np.abs(found.share) * found.off
-            now = (zero + share, cut, rhat, off)
-            found = SlowTails(*(np.where(worse, n, o) for n, o in zip(now, found, strict=True)))
+    told = [a for a in TAIL_SHARES if a * len(here) >= TAIL_DRAWS]
+    shares = [-a for a in told] + told  # those below, those above
+    levels = told + [1 - a for a in told]
+    cuts: Array = np.quantile(here, levels, axis=0) if told else np.empty((0, x.shape[2]))
+    for share, cut in zip(shares, cuts, strict=True):
+        beyond = inside[..., None] & (x <= cut if share < 0 else x >= cut)
+        rhat = np.fmax(split_rhats(beyond.astype(float)), 1.0)
+        off = np.where(rhat > TAIL_RHAT, np.minimum(2 * (rhat**2 - 1), 1.0), 0.0)
+        worse = abs(share) * off > np.abs(found.share) * found.off
+        now = (zero + share, cut, rhat, off)
+        found = SlowTails(*(np.where(worse, n, o) for n, o in zip(now, found, strict=True)))
     return found
 
 

@@ -30,7 +30,7 @@ QUICK_CHAINS, QUICK_DRAWS = 128, 100  # chains, and draws a chain, of a quick ta
 
 QUICK_LEAST_DRAWS = 20  # draws a chain of a quick table at least
 
-TAIL_NUMBERS = 2_000_000  # numbers that tails are told from, all chains and quantities together
+TAIL_NUMBERS = 4_000_000  # numbers that tails are told from, all chains and quantities together
 
 TAILS_KEPT = 8  # tails of a model that errors count
 
@@ -148,11 +148,17 @@ class Convergence:
         return pd.DataFrame(rows, columns=columns, index=multi)
 
     def tails(self) -> list[Tail]:
-        """The tails that chains renew least, model by model, by fewer draws of all chains."""
-        each = self._draws_of(len(self.indicator.first), TAIL_NUMBERS)
-        step = max(1, self.draws.n_draws // max(QUICK_LEAST_DRAWS, each))
+        """The tails that chains renew least, model by model, by fewer draws.
+
+        A rare tail is in few chains, so that draws are left out first.
+        """
+        step = max(1, self.draws.n_draws // QUICK_DRAWS)
+        chains = self._draws_of(-(-self.draws.n_draws // step), TAIL_NUMBERS)
+        some = self.indicator.first[
+            :: max(1, len(self.indicator.first) // max(QUICK_CHAINS, chains))
+        ]
         found = []
-        for part in self.parts(self.indicator.first, step):
+        for part in () if self.space.counts else self.parts(some, step):
             if part.model in {EVERY, REST}:
                 continue
             slow = slow_tails(part.x, part.inside)
@@ -211,16 +217,16 @@ class Convergence:
         return max(1, self.draws.n_draws // min(QUICK_DRAWS, max(QUICK_LEAST_DRAWS, each)))
 
     def _draws_of(self, chains: int, numbers: int) -> int:
-        """Draws a chain that make so many numbers of all quantities together."""
+        """Draws of so many chains that make so many numbers of all quantities together."""
         shown = min(len(self.labels), round(1 / LISTED_SHARE))
         return numbers // (chains * (1 + shown + self.draws.theta.shape[2] * shown))
 
     def parts(self, chains: slice | NDArray[np.intp], step: int) -> Iterator[Part]:
         """Quantities of every ``step``-th draw of some chains."""
-        code = self.draws.code[chains][:, ::step]
-        theta = self.draws.theta[chains][:, ::step].double().numpy()
-        height = self.draws.log_joint[chains][:, ::step].double().numpy()[..., None]
-        model = self.indicator.place[chains][:, ::step]
+        code = self.draws.code[:, ::step][chains]
+        theta = self.draws.theta[:, ::step][chains].double().numpy()
+        height = self.draws.log_joint[:, ::step][chains].double().numpy()[..., None]
+        model = self.indicator.place[:, ::step][chains]
         everywhere = np.ones(model.shape, dtype=bool)
         yield Part(EVERY, ["log joint"], height, everywhere)
         if self.space.counts:

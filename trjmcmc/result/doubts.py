@@ -145,13 +145,20 @@ class Doubts:
         for model in dict.fromkeys(t.model for t in self.tails):
             worst = max((t for t in self.tails if t.model == model), key=lambda t: t.mass)
             note = f"R-hat {worst.rhat:.2f} of a tail of {worst.quantity} in {model!r}"
-            quiet = worst.mass < SAID_TAIL
-            found.append(Doubt(model, note, worst.mass, True, said=quiet, bounded=True))
+            small = worst.mass < SAID_TAIL
+            doubt = Doubt(model, note, worst.mass, everywhere=True, said=small, bounded=True)
+            found.append(doubt)
         return found
 
     def _shift(self, series: NDArray[np.floating], every: int = 1) -> float:
-        """How far tails may shift the mean of a series of mean zero; see :meth:`Tail.shift`."""
-        return max((t.shift(series, every) for t in self.tails), default=0.0)
+        """How far tails may shift the mean of a series of mean zero; see :meth:`Tail.shift`.
+
+        Tails of one model may be one, seen in several coordinates; those of others are not.
+        """
+        worst: dict[str, float] = {}
+        for t in self.tails:
+            worst[t.model] = max(worst.get(t.model, 0.0), t.shift(series, every))
+        return math.hypot(*worst.values())
 
     @property
     def _lost_modes(self) -> list[Doubt]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from .. import clock
 from ..errors import TargetError, TRJError
-from ..kernel.base import State, start
+from ..kernel.base import State
 from ..pilot.audit import Audit
 from ..pilot.parts import Part
 from ..promises import ROUNDING_ERROR
@@ -27,9 +26,9 @@ TRIED = 32  # draws of a model at which its log density is computed in both prec
 
 STEP = 2e-3  # step of second differences of a log density, quartile distances of its draws
 
-SECOND = 1.95  # mean size of a second difference of independent normal errors, their sd
+JUMPS = 2  # draws of these that may lie next to a jump of a log density
 
-JUMPS = 2  # draws that may lie next to a jump of a log density
+SECOND = 1.7  # mean size of second differences of independent normal errors without these, in sd
 
 
 class TooCoarse(Exception):
@@ -46,6 +45,10 @@ class Numbers(NamedTuple):
 
     rounding: str = ""
     unresolved: str = ""
+
+    def also(self, rounding: str) -> Numbers:
+        """The same, with rounding that was found elsewhere where there was none."""
+        return self._replace(rounding=self.rounding or rounding)
 
 
 def examined(known: Knowledge, state: State, request: Request) -> Numbers:
@@ -68,16 +71,16 @@ def examined(known: Knowledge, state: State, request: Request) -> Numbers:
     if known.precision and unresolved:
         raise TargetError(f"no numbers of this machine resolve the posterior. {unresolved}")
     if request.max_evaluations is None and target.limit == math.inf:
-        rounding = rounding_of(target, state)
+        rounding = rounding_of(target, state.code, state.theta)
     if request.refines and rounding:
         raise TooCoarse(f"log densities: rounding changes those of {rounding}")
     return Numbers(rounding, unresolved)
 
 
-def rounded_finds(
-    known: Knowledge, parts: Sequence[Part], request: Request, generator: torch.Generator
-) -> str:
-    """Models of which parts of a posterior were met where rounding changes log densities, in words.
+def sound_parts(
+    known: Knowledge, parts: list[Part], request: Request, generator: torch.Generator
+) -> tuple[list[Part], str]:
+    """Parts of a posterior that were met, without those that rounding has made.
 
     Rounding makes heights of its own, far out, which a search then takes for lost modes.
 
@@ -87,19 +90,23 @@ def rounded_finds(
         request: What the user asks.
         generator: Source of randomness.
 
+    Returns:
+        The sound ones; models of which another is rounding, and by how much, in words.
+
     Raises:
         TooCoarse: float64 may take the place of float32, and most of the time is left.
     """
-    target = known.target
-    if not parts or request.max_evaluations is not None or target.limit != math.inf:
-        return ""
-    picked = [(part, part.draw(TRIED, generator)) for part in parts]
-    code = torch.cat([part.code.expand(TRIED, -1) for part, _ in picked])
-    theta = torch.cat([part.theta[rows] for part, rows in picked])
-    found = rounding_of(target, start(target, code, theta))
-    if found and request.refines and request.left() > clock.now() - request.begun:
-        raise TooCoarse(f"log densities: rounding changes those of {found}")
-    return found
+    target, sound, said = known.target, list[Part](), ""
+    if request.max_evaluations is not None or target.limit != math.inf:
+        return parts, ""
+    for part in parts:
+        rows = part.draw(TRIED, generator)
+        found = rounding_of(target, part.code.expand(TRIED, -1), part.theta[rows])
+        sound += [] if found else [part]
+        said = said or found
+    if said and request.refines and request.left() > clock.now() - request.begun:
+        raise TooCoarse(f"log densities: rounding changes those of {said}")
+    return sound, said
 
 
 def coarse_numbers(target: Target, state: State, audit: Audit | None) -> str:
@@ -135,7 +142,7 @@ def _doubts(target: Target, code: Tensor, theta: Tensor) -> dict[str, str]:
     return resolution_doubts(target, codes[order], place[which][:, None], theta[:, None])
 
 
-def rounding_of(target: Target, state: State) -> str:
+def rounding_of(target: Target, code: Tensor, theta: Tensor) -> str:
     """Models whose log densities rounding changes, in words; empty if there are none.
 
     Large numbers that cancel inside a likelihood leave nothing in its size. In float32 log
@@ -145,20 +152,21 @@ def rounding_of(target: Target, state: State) -> str:
 
     Arguments:
         target: The target.
-        state: Chains after their warm-up.
+        code: Models, shape (n, L).
+        theta: Points, shape (n, D).
     """
-    codes, which, counts = distinct(state.code)
+    codes, which, counts = distinct(code)
     said = []
     for m in counts.argsort(descending=True)[:EXAMINED].tolist():
         rows = (which == m).nonzero()[:TRIED, 0]
-        lost = _lost(target, state.code[rows], state.theta[rows])
+        lost = _lost(target, code[rows], theta[rows])
         if lost > ROUNDING_ERROR:
             said.append(f"{target.space.label(codes[m : m + 1])[0]!r} by {lost:.2g} nats")
     return ", ".join(said)
 
 
 def _lost(target: Target, code: Tensor, theta: Tensor) -> float:
-    """Median rounding error of the log density at points of one model, nats; 0 if not known."""
+    """Typical rounding error of the log density at points of one model, nats; 0 if not known."""
     returned = target.returned(code[0], theta[:1])
     if returned is None or not returned.is_floating_point:  # what counts is exact
         return 0.0

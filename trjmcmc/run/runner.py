@@ -35,7 +35,7 @@ from .items import planted
 from .knowledge import Knowledge
 from .loop import Chains, last_of, run_chains, warm_up
 from .maps import check_round_trip
-from .precision import Numbers, examined, rounded_finds
+from .precision import Numbers, examined, sound_parts
 from .report import expected_error, reached_error, result_of, routes_of
 from .request import Request
 from .screening import Discovery
@@ -123,8 +123,7 @@ class Runner:
             if not parts or again == self.policy.screening.reopenings or not self._may_reopen():
                 break
             choice = self._reopen(parts)
-        if again:
-            self.numbers = examined(known, self.state, request)
+        self.numbers = examined(known, self.state, request).also(self.numbers.rounding)
         self._record_until_done(choice)
         self.stage = "the summing up"
         assert self.chain is not None
@@ -182,10 +181,12 @@ class Runner:
         return self._choose(state)
 
     def _examined(self, parts: list[Part]) -> list[Part]:
-        """Lost parts, or none where rounding has made them."""
-        rounding = rounded_finds(self.known, parts, self.request, self.generator)
-        self.numbers = self.numbers._replace(rounding=self.numbers.rounding or rounding)
-        return [] if rounding else parts
+        """Lost parts, but for those that rounding has made."""
+        sound, rounding = sound_parts(self.known, parts, self.request, self.generator)
+        if rounding:
+            self.numbers = self.numbers.also(rounding)
+            self.discovery.keep(sound)
+        return sound
 
     def _may_reopen(self) -> bool:
         """Whether lost parts can be taken up, and there is time to choose anew."""
@@ -289,8 +290,8 @@ class Runner:
     def _warm_up(self, left: Callable[[], int | None]) -> None:
         """Warm up chains by the strategy's kernel.
 
-        Where there is a deadline, calls are not limited and the user leaves the length open, it
-        takes a tenth of the time left.
+        Where there is a deadline, and the user leaves the length open, it takes a tenth of the
+        time left; no more steps than otherwise where calls are limited.
 
         Arguments:
             left: Gives the likelihood calls that are left, or None without a limit.
@@ -313,14 +314,15 @@ class Runner:
             chains, warmup = affordable(remaining, chains, warmup, self.policy)
         begun, code = clock.now(), starting_models(known, chains)
         self.state, self.ancestor = new_chains(known, code, known.map, request.deadline)
-        timed = request.warmup is None and request.limited and remaining is None
+        timed = request.warmup is None and request.limited
         until = request.deadline
         if timed:
             until = clock.part_of_the_time_left(shares.warm_up, request.deadline)
         least = until - clock.now() if timed else 0.0
         self._advance(self.state, warmup, until)
         pace = (clock.now() - begun) / max(warmup, 1)
-        if more := int(max(0.0, least / max(pace, 1e-12) - warmup)) if warmup else 0:
+        more = int(max(0.0, least / max(pace, 1e-12) - warmup)) if warmup else 0
+        if more and remaining is None:  # calls are kept for sampling
             self._advance(self.state, more, until)
         known.spending.seconds["warmup"] = clock.now() - begun
         if remaining is None:

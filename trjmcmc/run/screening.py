@@ -48,6 +48,12 @@ class Discovery:
         """Take note that the parts that were lost are known from now on."""
         self.said, self.finds = tuple(s.settled() for s in self.said if s.by != BY_CHAINS), []
 
+    def keep(self, sound: list[Part]) -> None:
+        """Take note that of the parts which the last look has met only these are no rounding."""
+        codes = torch.stack([part.code for part in sound]) if sound else None
+        labels = set() if codes is None else set(self.known.target.space.label(codes))
+        self.said = tuple(s if s.model in labels else s.settled() for s in self.said)
+
     def note(self, said: tuple[Screening, ...]) -> None:
         """Keep what something else has to say of modes that may be lost."""
         self.said = said

@@ -99,7 +99,8 @@ class Prior:
 
     def _check_spec(self, spec: PriorSpec) -> None:
         """Refuse what is no prior, and distributions that lack their parameters."""
-        bare = isinstance(spec, type) or (is_frozen(spec) and type(spec).__name__.endswith("_gen"))
+        bare = isinstance(spec, type) and issubclass(spec, Distribution)
+        bare |= is_frozen(spec) and type(spec).__name__.endswith("_gen")  # SciPy's name of these
         if bare or not (isinstance(spec, Distribution) or callable(spec) or is_frozen(spec)):
             name = getattr(spec, "__name__", None) or getattr(spec, "name", "")
             hint = f"; give it parameters: {name}(...)" if bare else ""
@@ -144,10 +145,10 @@ class Prior:
         except TRJError:
             raise
         except Exception as error:
-            why = f"there is no parameter {error}" if isinstance(error, KeyError) else str(error)
             raise TargetError(
-                f"prior of {self.name!r} in {self.owner}: the function failed: {why}; it is given "
-                f"the parameters before it, {sorted(given) or 'none'}"
+                f"prior of {self.name!r} in {self.owner}: the function failed, "
+                f"{type(error).__name__}: {error}; it is given the parameters before it, "
+                f"{sorted(given) or 'none'}"
             ) from error
         if not isinstance(dist, Distribution):
             raise TargetError(
