@@ -15,6 +15,7 @@ from torch.distributions import (
     ExpTransform,
     Gamma,
     HalfCauchy,
+    HalfNormal,
     Independent,
     InverseGamma,
     LKJCholesky,
@@ -719,3 +720,21 @@ def test_a_limit_holds_for_kernels_on_the_callers_target():
 def test_a_prior_that_is_none_says_whose_it_is(prior, told):
     with pytest.raises(TargetError, match=told):
         trj.Target([trj.Model("m", {"a": Normal(0.0, 1.0), "x": prior}, lambda p: p["a"])])
+
+
+class OftenZero(HalfNormal):
+    """What float32 rounds to zero once in ten million draws is here every other of many."""
+
+    def sample(self, shape=()):
+        x = super().sample(shape)
+        return torch.where(torch.rand_like(x) < 0.5, 0.0, x) if x.numel() > 20 else x
+
+
+def test_prior_draws_on_a_bound_are_infinite_and_no_error(generator):
+    """A scale of zero would be refused by the distribution that depends on it."""
+    priors = {"sd": OftenZero(1.0), "x": lambda p: Normal(0.0, p["sd"])}
+    target = trj.Target([trj.Model("m", priors, lambda p: -p["x"].square())])
+    theta = target.sample_prior(torch.zeros(50, 1, dtype=torch.long), generator)
+    usable = theta.isfinite().all(1)
+    assert 0 < usable.sum() < 50
+    assert target.log_joint(torch.zeros(50, 1, dtype=torch.long), theta)[usable].isfinite().all()

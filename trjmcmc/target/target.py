@@ -454,7 +454,7 @@ class Target(Counted):
         """
         theta = torch.zeros(len(code), self.dim, dtype=self.dtype, device=self.device)
         seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
-        with seeded(seed, self.device), torch.no_grad():
+        with seeded(seed, self.device), torch.no_grad(), unchecked():
             for density, rows in self._densities.rows(code):
                 n = len(theta[rows])
                 if n and density.blocks:
