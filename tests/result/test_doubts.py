@@ -18,6 +18,7 @@ from trjmcmc.estimate.convergence import normal_scores, rank_rhats, split_rhats,
 from trjmcmc.estimate.mean import spread_error
 from trjmcmc.fit import Audit, AuditReport, ModelAudit, Pool, gaussian_mixture, screen
 from trjmcmc.pilot.report import by_audit
+from trjmcmc.pilot.screening import Screening
 from trjmcmc.result.convergence import EVERY, Convergence
 from trjmcmc.result.evidences import NOTHING
 from trjmcmc.result.indicator import ModelIndicator
@@ -596,9 +597,9 @@ def chains_with_a_tail(leave, rng, chains=2048, draws=300, share=0.06):
     return Result(two_models().space, kept, {}, {}, RunReport(), slot_names=["x"])
 
 
-def two_models():
+def two_models(**settings):
     prior = {"x": Normal(torch.zeros(1), 1.0)}
-    return trj.Target([trj.Model(name, prior, nothing) for name in ("plain", "tailed")])
+    return trj.Target([trj.Model(name, prior, nothing) for name in ("plain", "tailed")], **settings)
 
 
 def test_tails_that_chains_hardly_enter_widen_the_errors(rng):
@@ -619,6 +620,39 @@ def test_tails_that_chains_hardly_enter_widen_the_errors(rng):
     told = quick.model_probabilities().loc["tailed"]
     assert abs(told["visits"] - 0.5) < 5 * naive.std_error
     assert told["visits_se"] < 1.2 * naive.std_error and not said_by(quick)
+
+
+def test_importance_far_from_the_bridge_has_an_error_that_reaches_it(rng):
+    code = torch.randint(0, 2, (64, 400, 1), generator=torch.Generator().manual_seed(0))
+    draws = Draws(code, torch.randn(64, 400, 1), torch.randn(64, 400))
+    routes = {
+        "importance": {"plain": Estimate(-1.0, 0.001), "tailed": Estimate(-1.06, 0.005)},
+        "bridge": {"plain": Estimate(-1.0, 0.001), "tailed": Estimate(-1.0, 0.003)},
+    }
+    result = Result(two_models().space, draws, {}, routes, RunReport())
+    table = result.evidence()
+    prior = math.log(2)
+    assert table.loc["tailed", "importance"] == pytest.approx(-1.06 + prior)
+    assert table.loc["tailed", "importance_se"] == pytest.approx(math.hypot(0.005, 0.06))
+    assert table.loc["plain", "importance_se"] == pytest.approx(0.001)
+    told = result.model_probabilities().loc["tailed"]
+    assert abs(told["importance"] - 0.5) < told["importance_se"]
+
+
+def test_the_only_possible_model_is_certain():
+    target = two_models(model_prior=[1.0, 0.0])
+    code = torch.zeros(8, 50, 1, dtype=torch.long)
+    draws = Draws(code, torch.randn(8, 50, 1), torch.randn(8, 50))
+    table = Result(target.space, draws, {}, {}, RunReport()).model_probabilities()
+    assert table["visits"].tolist() == [1.0, 0.0] and table["visits_se"].tolist() == [0.0, 0.0]
+
+
+def test_few_climbs_tell_nothing_of_summits_that_are_left():
+    def told(ends):
+        found = Screening("a", 1000, 0, 0.0, ends=ends, summits=1, once=1)
+        return "ended at a summit of their own" in str(RunReport(screening=(found,)))
+
+    assert told(100) and not told(1)
 
 
 def test_effective_draws_are_over_ancestors(rng):

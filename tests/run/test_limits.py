@@ -61,11 +61,11 @@ def test_a_training_with_its_audit_keeps_its_budget(clock):
 
 
 @quiet
-def test_time_does_not_let_a_warm_up_spend_the_calls_of_sampling(clock):
-    """Calls are few for a list of models, and time is ample."""
+def test_time_does_not_let_a_warm_up_spend_the_calls_of_sampling():
+    """Calls are few and time is ample: it was a BudgetError in the warm-up."""
     sampler = trj.TRJSampler(toys.gaussians(), seed=1)
-    result = sampler.run(max_evaluations=6000, max_seconds=60.0, fit=True, progress=False)
-    assert result.raw.n_draws >= 10 and result.report.evaluations <= 6000
+    result = sampler.run(max_evaluations=6000, max_seconds=20.0, progress=False)
+    assert result.raw.n_draws >= 20 and result.report.evaluations <= 6000
 
 
 @pytest.mark.whole
@@ -163,7 +163,7 @@ def test_stored_points_are_bounded(generator):
     whole, z, mean = evidence(math.inf)
     fewer, z_again, again = evidence(600_000)
     assert fewer * (target.dim + 8) <= 600_000 < whole * (target.dim + 8)
-    # some hundred ancestors, spreads of two: means differ by .13, five of these
+    # means of runs have a spread of .09, and their differences one of .13: five of these
     assert torch.allclose(z, z_again, atol=0.5) and torch.allclose(mean, again, atol=0.65)
 
 

@@ -11,7 +11,9 @@ from tests import toys
 from tests.run.test_decide import request
 from trjmcmc.errors import PrecisionWarning
 from trjmcmc.pilot.parts import Ellipsoid, Part
-from trjmcmc.run.precision import TooCoarse, sound_parts
+from trjmcmc.pilot.screening import Screening
+from trjmcmc.run.precision import TooCoarse, roundings
+from trjmcmc.run.screening import Discovery
 
 WIDTH = 9.0  # of a quadrature, standard deviations to each side
 
@@ -161,8 +163,22 @@ def test_rounding_is_no_lost_mode(generator):
     parts = [part_at(known.target, r) for r in (3.0, 1e7)]
     open_precision, stated = request(refines=True), request(refines=False)
     with pytest.raises(TooCoarse, match="'spread'"):
-        sound_parts(known, parts, open_precision, generator)
-    for some in (parts, parts[::-1]):
-        sound, said = sound_parts(known, some, stated, generator)
-        assert sound == parts[:1] and "'spread'" in said
-    assert sound_parts(known, parts[:1], open_precision, generator) == (parts[:1], "")
+        roundings(known, parts, open_precision, generator)
+    for some, made in ((parts, [False, True]), (parts[::-1], [True, False])):
+        found = roundings(known, some, stated, generator)
+        assert [bool(said) for said in found] == made and "'spread'" in "".join(found)
+    assert roundings(known, parts[:1], open_precision, generator) == [""]
+    assert roundings(known, [], open_precision, generator) == []
+
+
+def test_a_model_of_which_rounding_made_all_that_was_met_has_lost_nothing():
+    known = trj.TRJSampler(counted(), seed=1)._known
+    search = Discovery(known, request(), 1)
+    lost = [Screening(m, 1000, 40, 2.0, "somewhere") for m in ("poisson", "spread")]
+    parts = [part_at(known.target, r) for r in (3.0, 1e7)]
+    assert all(s.lost for s in lost)
+    search.note(tuple(lost))
+    assert search.sound_of(parts, ["", "'spread' by 9 nats"]) == parts[:1]
+    assert all(s.lost for s in search.said)
+    assert search.sound_of(parts[1:], ["'spread' by 9 nats"]) == []
+    assert [s.lost for s in search.said] == [True, False]

@@ -152,11 +152,10 @@ class Convergence:
 
         A rare tail is in few chains, so that draws are left out first.
         """
-        step = max(1, self.draws.n_draws // QUICK_DRAWS)
-        chains = self._draws_of(-(-self.draws.n_draws // step), TAIL_NUMBERS)
-        some = self.indicator.first[
-            :: max(1, len(self.indicator.first) // max(QUICK_CHAINS, chains))
-        ]
+        step, first = max(1, self.draws.n_draws // QUICK_DRAWS), self.indicator.first
+        draws = -(-self.draws.n_draws // step)
+        chains = max(QUICK_CHAINS, TAIL_NUMBERS // (draws * self._quantities))
+        some = first[:: -(-len(first) // chains)]
         found = []
         for part in () if self.space.counts else self.parts(some, step):
             if part.model in {EVERY, REST}:
@@ -213,13 +212,14 @@ class Convergence:
     def _step(self, quick: bool) -> int:
         if not quick:
             return 1
-        each = self._draws_of(len(self._few()), QUICK_NUMBERS)
+        each = QUICK_NUMBERS // (len(self._few()) * self._quantities)
         return max(1, self.draws.n_draws // min(QUICK_DRAWS, max(QUICK_LEAST_DRAWS, each)))
 
-    def _draws_of(self, chains: int, numbers: int) -> int:
-        """Draws of so many chains that make so many numbers of all quantities together."""
+    @property
+    def _quantities(self) -> int:
+        """How many there are of all models that may be shown, about."""
         shown = min(len(self.labels), round(1 / LISTED_SHARE))
-        return numbers // (chains * (1 + shown + self.draws.theta.shape[2] * shown))
+        return 1 + shown + self.draws.theta.shape[2] * shown
 
     def parts(self, chains: slice | NDArray[np.intp], step: int) -> Iterator[Part]:
         """Quantities of every ``step``-th draw of some chains."""

@@ -19,7 +19,7 @@ from ..estimate.importance import tail_shape
 from ..estimate.mean import mean_error_where
 from ..estimate.visits import rule_of_three, visit_probability
 from ..pilot.report import FEWEST_UNSCREENED_ANCESTORS
-from ..promises import PARETO_K_RELIABLE, RHAT_CONVERGED, RHAT_FLAGGED
+from ..promises import DONE_ERROR, PARETO_K_RELIABLE, RHAT_CONVERGED, RHAT_FLAGGED
 from ..target.resolution import EXAMINED, resolution_doubts
 from ..target.target import Target
 from .convergence import EVERY, IN, INCLUDES, LISTED_SHARE, REST, Convergence, Tail
@@ -33,7 +33,9 @@ HALVES_APART = 2.0  # nats between the halves of a pilot run that may have lost 
 
 NAMED_PART = 0.1  # of an error: what widens it by more is named
 
-SAID_TAIL = 0.04  # share of a model by which a tail may be off, said aloud: .01 of one half
+SAID_TAIL = (
+    4 * DONE_ERROR
+)  # share of a model, off by which a probability of one half is too far off
 
 SELDOM_SHARE = 0.05  # share of the draws below which a model can't spoil all the others
 

@@ -77,10 +77,10 @@ def examined(known: Knowledge, state: State, request: Request) -> Numbers:
     return Numbers(rounding, unresolved)
 
 
-def sound_parts(
+def roundings(
     known: Knowledge, parts: list[Part], request: Request, generator: torch.Generator
-) -> tuple[list[Part], str]:
-    """Parts of a posterior that were met, without those that rounding has made.
+) -> list[str]:
+    """Of each part of a posterior that was met: what rounding does to it, in words, or "".
 
     Rounding makes heights of its own, far out, which a search then takes for lost modes.
 
@@ -90,23 +90,20 @@ def sound_parts(
         request: What the user asks.
         generator: Source of randomness.
 
-    Returns:
-        The sound ones; models of which another is rounding, and by how much, in words.
-
     Raises:
         TooCoarse: float64 may take the place of float32, and most of the time is left.
     """
-    target, sound, said = known.target, list[Part](), ""
+    target = known.target
     if request.max_evaluations is not None or target.limit != math.inf:
-        return parts, ""
+        return [""] * len(parts)
+    found = []
     for part in parts:
-        rows = part.draw(TRIED, generator)
-        found = rounding_of(target, part.code.expand(TRIED, -1), part.theta[rows])
-        sound += [] if found else [part]
-        said = said or found
-    if said and request.refines and request.left() > clock.now() - request.begun:
-        raise TooCoarse(f"log densities: rounding changes those of {said}")
-    return sound, said
+        theta = part.theta[part.draw(TRIED, generator)]
+        found.append(rounding_of(target, part.code.expand(TRIED, -1), theta))
+    worst = max(found, default="", key=len)
+    if worst and request.refines and request.left() > clock.now() - request.begun:
+        raise TooCoarse(f"log densities: rounding changes those of {worst}")
+    return found
 
 
 def coarse_numbers(target: Target, state: State, audit: Audit | None) -> str:

@@ -35,7 +35,7 @@ from .items import planted
 from .knowledge import Knowledge
 from .loop import Chains, last_of, run_chains, warm_up
 from .maps import check_round_trip
-from .precision import Numbers, examined, sound_parts
+from .precision import Numbers, examined, roundings
 from .report import expected_error, reached_error, result_of, routes_of
 from .request import Request
 from .screening import Discovery
@@ -115,15 +115,14 @@ class Runner:
             choice = self._choose()
         else:
             self._warm_up(left)
-        assert self.state is not None
-        self.numbers = examined(known, self.state, request)  # before rounding is taken for modes
         for again in range(self.policy.screening.reopenings + 1):
+            assert self.state is not None  # rounding would be taken for modes
+            self.numbers = examined(known, self.state, request).also(self.numbers.rounding)
             self.stage = "the screening"
             parts = self._examined(self.discovery.before_sampling())
             if not parts or again == self.policy.screening.reopenings or not self._may_reopen():
                 break
             choice = self._reopen(parts)
-        self.numbers = examined(known, self.state, request).also(self.numbers.rounding)
         self._record_until_done(choice)
         self.stage = "the summing up"
         assert self.chain is not None
@@ -182,11 +181,9 @@ class Runner:
 
     def _examined(self, parts: list[Part]) -> list[Part]:
         """Lost parts, but for those that rounding has made."""
-        sound, rounding = sound_parts(self.known, parts, self.request, self.generator)
-        if rounding:
-            self.numbers = self.numbers.also(rounding)
-            self.discovery.keep(sound)
-        return sound
+        found = roundings(self.known, parts, self.request, self.generator)
+        self.numbers = self.numbers.also(next(filter(None, found), ""))
+        return self.discovery.sound_of(parts, found)
 
     def _may_reopen(self) -> bool:
         """Whether lost parts can be taken up, and there is time to choose anew."""
@@ -262,7 +259,7 @@ class Runner:
     def _warm_up_chosen(self, choice: Choice, warmup: int | None) -> None:
         """Warm up with the kernel that was chosen, and weigh models through its map."""
         known, chooser, trace = self.known, self.chooser, self.known.trace
-        assert chooser is not None and self.state is not None
+        assert chooser is not None and self.state is not None and self.ancestor is not None
         self.kernel = choice.kernel
         here = bool(choice.plan.rounds)  # else the trace is of an earlier fit
         if here and trace is not None and trace.stopped == "interrupted":
@@ -271,7 +268,6 @@ class Runner:
         check_kernel(self.target, self.kernel)
         before = len(self.state.code)
         if chooser.request.fewest_chains != chooser.request.most_chains:
-            assert self.ancestor is not None
             wanted, until = chooser.chains_for(choice, self.state), self.request.deadline
             self.state, self.ancestor = of_number(known, self.state, self.ancestor, wanted, until)
         made = choice.steps if len(self.state.code) <= before else 0  # of new chains none

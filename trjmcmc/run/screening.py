@@ -48,11 +48,19 @@ class Discovery:
         """Take note that the parts that were lost are known from now on."""
         self.said, self.finds = tuple(s.settled() for s in self.said if s.by != BY_CHAINS), []
 
-    def keep(self, sound: list[Part]) -> None:
-        """Take note that of the parts which the last look has met only these are no rounding."""
-        codes = torch.stack([part.code for part in sound]) if sound else None
-        labels = set() if codes is None else set(self.known.target.space.label(codes))
-        self.said = tuple(s if s.model in labels else s.settled() for s in self.said)
+    def sound_of(self, parts: list[Part], rounding: list[str]) -> list[Part]:
+        """Parts but for those that rounding has made; models of which it made all lost nothing.
+
+        Arguments:
+            parts: What was met.
+            rounding: What rounding does to each, in words; empty of sound ones.
+        """
+        pairs, space = list(zip(parts, rounding, strict=True)), self.known.target.space
+        sound = [part for part, found in pairs if not found]
+        made = {space.label(part.code[None])[0] for part, found in pairs if found}
+        made -= {space.label(part.code[None])[0] for part in sound}
+        self.said = tuple(s.settled() if s.model in made else s for s in self.said)
+        return sound
 
     def note(self, said: tuple[Screening, ...]) -> None:
         """Keep what something else has to say of modes that may be lost."""
