@@ -9,7 +9,7 @@ from torch.distributions import Gamma, LogNormal, Normal
 import trjmcmc as trj
 from tests import toys
 from tests.battery import Case
-from trjmcmc.kernel import ComponentBirthDeath, ComponentSplitMerge, start
+from trjmcmc.kernel import ComponentBirthDeath, ComponentExchange, ComponentSplitMerge, start
 
 
 def frequencies(space, code, p):
@@ -142,6 +142,20 @@ def seen_sum(additive=True):
     )
 
 
+def waves():
+    """Waves in noise: p(k), and moments of a single one's frequency, by integration."""
+    target, (p, mean) = toys.waves(), toys.exact_waves()
+
+    def scores(state):
+        single = state.code[:, 0] == 1
+        values = target.constrain(torch.tensor([1]), state.theta[single])
+        found = frequencies(target.space, state.code, p).tolist()
+        found.append(mean_score(values["frequency"][:, 0].double() - mean))
+        return torch.tensor(found) / REPEATS
+
+    return Case(target, lambda n, generator: resampled(target, n, generator), scores)
+
+
 # ---- kernels that have learned --------------------------------------------------------------
 
 
@@ -157,6 +171,11 @@ def learned_split(target):
     kernel = taught(ComponentSplitMerge(target), target, 65)
     assert kernel.adapted()["distances learned from"] > 100
     return kernel
+
+
+def learned_exchange(target, pair):
+    """Exchanges of so many for so many, whose newborns are like those of the posterior."""
+    return taught(ComponentExchange(target, pairs={pair: 1}), target, 33)
 
 
 def taught(kernel, target, steps):

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import torch
-from torch.distributions import Dirichlet, Gamma, LogNormal, Normal
+from torch.distributions import Dirichlet, Gamma, LogNormal, Normal, Uniform
 
 import trjmcmc as trj
 
@@ -142,6 +142,59 @@ def seen_sum(additive: bool = True) -> trj.Target:
     return trj.Target(
         trj.Counts(3, of="a", prior=PRIOR), {"a": Gamma(2.0, 1.0)}, likelihood, dtype=torch.float64
     )
+
+
+TIMES = torch.linspace(0.0, 1.0, 6, dtype=torch.float64)
+WAVE = torch.tensor([0.9, -0.4, -1.1, 0.2, 1.3, -0.3], dtype=torch.float64)
+
+
+def waves() -> trj.Target:
+    """Up to two waves of unknown frequency in noise of unknown level."""
+
+    def contribution(p):
+        t = TIMES.to(p["height"])
+        angle = 2 * math.pi * p["frequency"][:, None] * t - p["phase"][:, None]
+        return p["height"][:, None] * angle.cos()
+
+    def combine(total, p):
+        return Normal(total, p["noise"][:, None].to(total)).log_prob(WAVE.to(total)).sum(-1)
+
+    return trj.Target(
+        trj.Counts(2, of=("frequency", "height", "phase"), prior=[0.5, 0.3, 0.2]),
+        {
+            "noise": LogNormal(0.0, 0.3),
+            "frequency": Uniform(0.5, 4.0),
+            "height": trj.priors.Rayleigh(0.7),
+            "phase": trj.priors.Periodic(0.0, 2 * math.pi),
+        },
+        trj.Additive(contribution, combine),
+    )
+
+
+def exact_waves() -> tuple[torch.Tensor, float]:
+    """p(k | data) of :func:`waves`, and the mean frequency of a single one.
+
+    Height and phase are polar coordinates of normals, and integrate out; frequencies and the log of
+    the noise are summed over.
+    """
+    f = torch.linspace(0.5, 4.0, 141, dtype=torch.float64)
+    f = 0.5 * (f[1:] + f[:-1])
+    z = torch.linspace(-4.0, 4.0, 33, dtype=torch.float64)
+    noise, weight = (0.3 * z).exp(), Normal(0.0, 1.0).log_prob(z).softmax(0)
+    angle = 2 * math.pi * f[:, None] * TIMES
+    basis = torch.stack([angle.cos(), angle.sin()], 1)
+    one = 0.49 * basis.mT @ basis  # covariance of a wave at each frequency
+    eye = torch.eye(len(TIMES), dtype=torch.float64)
+    mass = torch.zeros(3, dtype=torch.float64)
+    mean = 0.0
+    for sd, w in zip(noise, weight, strict=True):
+        for k, signal in enumerate((0 * one[:1], one, one[:, None] + one)):
+            normal = torch.distributions.MultivariateNormal(0 * WAVE, signal + sd.square() * eye)
+            density = normal.log_prob(WAVE).exp()
+            mass[k] += w * density.mean()
+            mean += float(w * (density * f).mean()) if k == 1 else 0.0
+    p = mass * torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
+    return p / p.sum(), mean / float(mass[1])
 
 
 def exact_counts() -> torch.Tensor:

@@ -11,6 +11,7 @@ from .between.marginals import MarginalJump, MarginalRefresh, Marginals
 from .between.saturated import saturated_switch
 from .between.split import SplitMerge
 from .components.births import ComponentBirthDeath
+from .components.exchange import ComponentExchange
 from .components.shared import SharedWalk
 from .components.split import ComponentSplitMerge
 from .components.walk import ComponentWalk
@@ -32,6 +33,7 @@ __all__ = [
     "HMC",
     "BirthDeath",
     "ComponentBirthDeath",
+    "ComponentExchange",
     "ComponentSplitMerge",
     "ComponentWalk",
     "CrankNicolson",

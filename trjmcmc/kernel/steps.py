@@ -35,11 +35,17 @@ class LogUniformSteps:
 
     def draw(self, like: Tensor, generator: torch.Generator) -> Tensor:
         """A step of each chain, (C, P) -> (C, P)."""
-        low, high = self.log_lengths
         device, dtype = like.device, like.dtype
-        u = torch.rand(len(like), 1, generator=generator, device=device, dtype=dtype)
+        length = self.factor(len(like), generator)[:, None]
         noise = torch.randn(like.shape, generator=generator, device=device, dtype=dtype)
-        return noise * self.scale * torch.exp(low + (high - low) * u)
+        return noise * self.scale * length
+
+    def factor(self, n: int, generator: torch.Generator) -> Tensor:
+        """Log-uniform lengths, (n,)."""
+        low, high = self.log_lengths
+        like = self.scale
+        u = torch.rand(n, generator=generator, device=like.device, dtype=like.dtype)
+        return torch.exp(low + (high - low) * u)
 
 
 TURN = 0.2  # share of a turn that a step of one moves: the slope of where it counts, rounded

@@ -23,7 +23,7 @@ from .bench import moves_of
 from .choice import Choice
 from .choose import Chooser
 from .count import Tally
-from .moves import component_births, component_walks
+from .moves import component_births, component_exchanges, component_walks
 from .segment import Segment
 from .tempering import temper_chains
 
@@ -64,11 +64,14 @@ class ComponentChooser(Chooser):
         self.target = tempered = Tempered(self.target)  # its power is 1 once chains are carried
         parts = components_of(tempered)
         kinds = [part for part in parts if part.kind.max > max(1, part.kind.min)]
-        splits = [ComponentSplitMerge(self.target, part) for part in kinds]
+        exchanges = component_exchanges(self.target, kinds)
+        known = {id(move.components) for move in exchanges}
+        splits = [ComponentSplitMerge(self.target, p) for p in kinds if id(p) not in known]
         every: dict[str, Kernel] = {
             "components": component_births(self.target, parts, self.policy.kernels)
         }
         every |= {"splits": Cycle(splits)} if splits else {}
+        every |= {"exchange": Cycle(exchanges)} if exchanges else {}
         kernel, state, origin = temper_chains(
             tempered,
             bench.state,
@@ -84,7 +87,7 @@ class ComponentChooser(Chooser):
             self._look(every, self.policy.segments.steps, self._end)
             bench.clear()
         taken = not splits or self._accepted(splits) > counted.accepted_splits
-        moves = every if taken else {"components": every["components"]}
+        moves = {name: move for name, move in every.items() if taken or name != "splits"}
         if self.ready:
             moves |= {"jump": self._jump()}
         fits = counted.fits if self._affordable else 0

@@ -21,6 +21,7 @@ from ..kernel.between.birth_death import BirthDeath
 from ..kernel.between.informed import InformedBirthDeath
 from ..kernel.between.jump import Jump
 from ..kernel.components.births import ComponentBirthDeath
+from ..kernel.components.exchange import ComponentExchange
 from ..kernel.components.shared import SharedWalk
 from ..kernel.components.walk import ComponentWalk
 from ..kernel.compose import Cycle
@@ -165,10 +166,19 @@ def component_births(
     return Cycle([(ComponentBirthDeath(target, part), policy.births_a_walk) for part in counted])
 
 
+def component_exchanges(target: Target, parts: Sequence[Components]) -> list[ComponentExchange]:
+    """Exchanges of components of each kind whose signal is known."""
+    found = []
+    for part in parts:
+        with suppress(ConfigurationError):
+            found.append(ComponentExchange(target, part))
+    return found
+
+
 def component_walks(target: Target, parts: Sequence[Components]) -> list[Kernel]:
     """Walks of one component of each kind, and of what all share."""
-    each: list[Kernel] = [ComponentWalk(target, part) for part in parts]
-    return [*each, SharedWalk(target)] if parts and parts[0].shared else each
+    each: list[Kernel] = [Cycle([(ComponentWalk(target, part), 3)]) for part in parts]
+    return [*each, Cycle([(SharedWalk(target), 4)])] if parts and parts[0].shared else each
 
 
 def plain_kernel(target: Target, guess: Tensor | None, policy: KernelPolicy = DEFAULT) -> Kernel:

@@ -54,7 +54,9 @@ class Components:
         number: K, its largest number of components.
         slots: Slots of each component's coordinates, shape (K, P).
         additive: Whether one component can change without the cost of the others.
+        delicate: Whether the likelihood tells rounding errors of the components' sum from zero.
         shared: Whether there are parameters that belong to no component.
+        single: One component without the cost of the others, if its prior lets it be had.
 
     Raises:
         ConfigurationError: Another space, no component, components that are not alike; no such
@@ -85,9 +87,9 @@ class Components:
         self.shared = bool((space.slot_item == space.n_items).any())
         low, levels = space.levels()
         self._full = (low + levels - 1)[None]
-        self._single: Single | None = None
+        self.single: Single | None = None
         self.additive = target.additive is not None and self._independent()
-        self._delicate = self.additive and self._sees_rounding()
+        self.delicate = self.additive and self._sees_rounding()
         if not self._alike():
             raise ConfigurationError(
                 "components are not exchangeable: the log density changes where they trade places, "
@@ -104,7 +106,7 @@ class Components:
                 "deaths can't reach every model; give those a little mass"
             )
 
-        self._single = self._alone()
+        self.single = self._alone()
 
     def on(self, target: Tempered) -> Components:
         """The same components of a tempered target."""
@@ -112,15 +114,16 @@ class Components:
         new.target = target
         return new
 
-    def _examples(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        code = self._full.expand(8, -1)
+    def examples(self, generator: torch.Generator, n: int = 8) -> tuple[Tensor, Tensor]:
+        """Models with all components and draws from their prior, (n, L) and (n, D)."""
+        code = self._full.expand(n, -1)
         theta = self.target.sample_prior(code, generator)
         return code, torch.where(theta.isfinite(), theta, 0.0)
 
     def _independent(self) -> bool:
         """Whether the contributions of the others do not depend on a component, as by a prior."""
         generator = torch.Generator(self.target.device).manual_seed(0)
-        code, theta = self._examples(generator)
+        code, theta = self.examples(generator)
         less = self.counted(code, self.count(code) - 1)
         last = torch.full_like(code[:, 0], self.number - 1)
         with torch.no_grad():
@@ -135,7 +138,7 @@ class Components:
 
     def _sees_rounding(self) -> bool:
         """Whether the likelihood tells rounding errors of a sum from zero: a logarithm does."""
-        code, theta = self._examples(torch.Generator(self.target.device).manual_seed(0))
+        code, theta = self.examples(torch.Generator(self.target.device).manual_seed(0))
         with torch.no_grad():
             left = SLACK * self.target.total(code, theta)
             some, none = (self.target.log_joint(code, theta, x) for x in (left, 0 * left))
@@ -167,7 +170,7 @@ class Components:
     def _own_prior(self) -> bool:
         """Whether the prior of a component is the same whatever the others of its kind are."""
         generator = torch.Generator(self.target.device).manual_seed(1)
-        code, theta = self._examples(generator)
+        code, theta = self.examples(generator)
         last = torch.full_like(code[:, 0], self.number - 1)
         other = self.put(theta, last, self.one(theta, last).roll(1, 0))
         with torch.no_grad():
@@ -178,7 +181,7 @@ class Components:
     def _alone(self) -> Single | None:
         """One component without the others, if priors let it be had and it is the same."""
         generator = torch.Generator(self.target.device).manual_seed(2)
-        _, theta = self._examples(generator)
+        _, theta = self.examples(generator)
         x = self.one(theta, torch.zeros(len(theta), dtype=torch.long, device=theta.device)).flip(0)
         try:
             single = Single(self.target, self.kind)
@@ -238,8 +241,17 @@ class Components:
         k = self.count(code)
         return (u * k).long().minimum(k - 1).clamp(min=0)
 
+    def nearest(self, code: Tensor, theta: Tensor, index: Tensor, unit: Tensor) -> Tensor:
+        """The component nearest to one of each chain, coordinates in units (P,), (C,)."""
+        gap = (self.of(theta) - self.one(theta, index)[:, None]) / unit
+        far = gap.square().sum(-1).nan_to_num(torch.inf)
+        there = self.items(code).scatter(1, index[:, None], False)
+        return torch.where(there, far, torch.inf).argmin(1)
+
     def sample_prior(self, theta: Tensor, seed: int) -> Tensor:
         """A component of each chain from the prior, given what all share, (C, P)."""
+        if self.single is not None:
+            return self.single.sample_prior(theta, seed)
         keep = torch.ones_like(theta, dtype=torch.bool)
         keep[:, self.slots[0]] = False
         code = self._full.expand(len(theta), -1)
@@ -247,8 +259,8 @@ class Components:
 
     def log_prior(self, theta: Tensor, x: Tensor) -> Tensor:
         """Log prior density of one component of each chain, given what all share, (C,)."""
-        if self._single is not None:
-            return self._single.log_prior(theta, x)
+        if self.single is not None:
+            return self.single.log_prior(theta, x)
         first = torch.zeros(len(x), dtype=torch.long, device=x.device)
         code = self._full.expand(len(x), -1)
         by_slot = self.target.prior_by_slot(code, self.put(theta, first, x))
@@ -256,8 +268,8 @@ class Components:
 
     def contribution(self, theta: Tensor, x: Tensor) -> Tensor:
         """What one component adds, float64, (C, *data); the likelihood must be additive."""
-        if self._single is not None:
-            return self._single.contribution(theta, x)
+        if self.single is not None:
+            return self.single.contribution(theta, x)
         first = torch.zeros(len(x), dtype=torch.long, device=x.device)
         return self.target.contribution(self.put(theta, first, x), self.place)
 
@@ -273,11 +285,11 @@ class Components:
 
     def _added_up(self, code: Tensor, theta: Tensor) -> Tensor:
         total = self.target.total(code, theta)
-        return torch.stack([total, total.abs()], 1) if self._delicate else total
+        return torch.stack([total, total.abs()], 1) if self.delicate else total
 
     def sum_in(self, total: Tensor) -> Tensor:
         """The sum over components in what :meth:`total` gives, (C, *data)."""
-        return total[:, 0] if self._delicate else total
+        return total[:, 0] if self.delicate else total
 
     def times(self, number: Tensor, change: Tensor) -> Tensor:
         """A change of each chain's total times its number (C,), which is 1, 0 or -1; (C, *data)."""
@@ -298,7 +310,7 @@ class Components:
             before: What the components add up to there, as from :meth:`total`.
             change: What is added to that, shape (C, *data).
         """
-        if not self._delicate:
+        if not self.delicate:
             total = before + change
             return self.target.log_joint(code, theta, total), total
         total, most = before[:, 0] + change, before[:, 1]

@@ -238,6 +238,13 @@ class Prior:
         value: Tensor = bijection_onto(support_of(dist))(x.reshape(len(x), *self.u_shape))
         return value
 
+    def log_slope(self, x: Tensor, given: Params) -> Tensor:
+        """Log-determinant of the bijection to values at unconstrained slots, (C, size) -> (C,)."""
+        transform = bijection_onto(support_of(self.distribution(given, len(x))))
+        u = x.reshape(len(x), *self.u_shape)
+        slope: Tensor = transform.log_abs_det_jacobian(u, transform(u))
+        return slope.reshape(len(x), -1).sum(-1)
+
     def unconstrain(self, value: Tensor, given: Params) -> Tensor:
         """Unconstrained slots of a value, (C, *shape) -> (C, size)."""
         dist = self.distribution(given, len(value))

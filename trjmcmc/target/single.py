@@ -43,6 +43,7 @@ class Single:
         self._own = [b for b in self.density.blocks if b.items is not None]
         for block in self.density.blocks:
             columns += [next(rest if block.items is None else own) for _ in range(block.prior.size)]
+        self._width = slots.shape[1]
         self._columns = torch.tensor(columns, device=target.device)
 
     def _rows(self, theta: Tensor, x: Tensor) -> Tensor:
@@ -59,6 +60,64 @@ class Single:
         with unchecked():
             by_slot = self.density.prior_by_slot(self._rows(theta, x), None)
         return torch.stack([by_slot[:, b.slots].sum(1) for b in self._own]).sum(0)
+
+    def sample_prior(self, theta: Tensor, seed: int) -> Tensor:
+        """A component of each chain from its prior, given what all share, (C, P)."""
+        rows = self._rows(theta, theta.new_zeros(len(theta), self._width))
+        keep = torch.zeros_like(rows, dtype=torch.bool)
+        for block in self.density.blocks:
+            keep[:, block.slots] = block.items is None
+        with seeded(seed, theta.device), unchecked():
+            rows = self.density.refill(rows, keep, None)
+        return torch.cat([rows[:, b.slots] for b in self._own], 1)
+
+    def log_prior_by_slot(self, theta: Tensor, x: Tensor) -> Tensor:
+        """Log prior of each entry of each parameter of its own, on its first slot, (C, P)."""
+        with unchecked():
+            by_slot = self.density.prior_by_slot(self._rows(theta, x), None)
+        return torch.cat([by_slot[:, b.slots] for b in self._own], 1)
+
+    @property
+    def places(self) -> dict[str, slice]:
+        """Where each parameter of its own lies in the coordinates (C, P) of a component."""
+        found, start = {}, 0
+        for block in self._own:
+            found[block.prior.name] = slice(start, start + block.prior.size)
+            start += block.prior.size
+        return found
+
+    def turn(self, name: str) -> tuple[float, float] | None:
+        """Where the circle of a periodic parameter of its own begins and ends."""
+        (block,) = (b for b in self._own if b.prior.name == name)
+        return block.prior.turn
+
+    def values(self, theta: Tensor, x: Tensor) -> dict[str, Tensor]:
+        """Its own and the shared parameters, (C, 1, *shape of one) and (C, *shape) by name."""
+        with unchecked():
+            return self.density.shown(self._rows(theta, x), None)
+
+    def coordinates(self, values: dict[str, Tensor], name: str) -> tuple[Tensor, Tensor]:
+        """Coordinates of one of its parameters, (C, p), and log |d value / d coordinate|, (C,).
+
+        Arguments:
+            values: As of :meth:`values`; values outside the prior's support have no coordinates
+                and become NaN or infinite.
+            name: Of the parameter.
+        """
+        (block,) = (b for b in self._own if b.prior.name == name)
+        with unchecked():
+            x = block.prior.unconstrain(values[name], values)
+            return x, block.prior.log_slope(x, values)
+
+    def added(self, values: dict[str, Tensor]) -> Tensor:
+        """What it adds to the sum at any values, of the support or not, float64, (C, *data)."""
+        assert self.additive is not None
+        return self.additive.of_one(values, self.name).double()
+
+    def log_likelihood(self, total: Tensor, values: dict[str, Tensor]) -> Tensor:
+        """Log likelihood of sums (C, *data) and the shared of some values, (C,), nats."""
+        with unchecked():
+            return self.density.likelihood.of_total(total, values, len(total))
 
     def contribution(self, theta: Tensor, x: Tensor) -> Tensor:
         """What it adds to an additive likelihood's sum, float64, (C, *data); as above."""

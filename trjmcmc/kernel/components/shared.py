@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+
 import torch
+from torch import Tensor
 
 from ...errors import ConfigurationError
 from ...target.target import Target
@@ -16,11 +19,12 @@ LENGTHS = (0.01, 2.0)  # shortest and longest step, in prior standard deviations
 class SharedWalk(Kernel):
     """A Gaussian step of log-uniform length by the parameters that all components share.
 
-    Periodic ones go around.
+    Half of the steps have the prior's units; the others have the covariance of the chains, as
+    warm-up has seen it last. Periodic ones go around.
 
     Arguments:
         target: A target over :class:`~trjmcmc.Counts` with parameters beside the components'.
-        lengths: Range of the step in units of the prior's spread.
+        lengths: Range of the step in units of the spread.
         name: Shown in tables.
 
     Raises:
@@ -50,14 +54,33 @@ class SharedWalk(Kernel):
             raise ConfigurationError("shared walk: the components of this target share nothing")
         self.target, self.name = target, name
         self.steps = LogUniformSteps(prior_units(target)[1][self.slots], lengths)
+        self._unit = LogUniformSteps(torch.ones_like(self.steps.scale), lengths)
+        self._factor: Tensor | None = None
         self.around = Around(target.periodic_slots[self.slots])
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         code, theta = state.code, state.theta
         x = theta[:, self.slots]
         moved = theta.clone()
-        moved[:, self.slots], log_around = self.around(x, self.steps.draw(x, generator))
+        step = self.steps.draw(x, generator)
+        if self._factor is not None:
+            near = self._unit.draw(x, generator) @ self._factor.T
+            coin = torch.rand(len(x), 1, generator=generator, device=x.device)
+            step = torch.where(coin < 0.5, step, near)
+        moved[:, self.slots], log_around = self.around(x, step)
         log_joint = self.target.log_joint(code, moved)
         proposed = State(code, moved, log_joint)
         log_ratio = log_joint - state.log_joint + log_around
         return accept(self.name, state, proposed, log_ratio, generator)
+
+    def adapted_to(self, infos: list[Info], generator: torch.Generator) -> Kernel:
+        (info,) = infos
+        x = info.theta[:, self.slots].double()
+        if len(x) <= x.shape[1]:
+            return self
+        centred = x - x.mean(0)
+        floor = 1e-6 * self.steps.scale.double()
+        covariance = centred.T @ centred / len(x) + torch.diag(floor.square())
+        found = copy.copy(self)
+        found._factor = torch.linalg.cholesky(covariance).to(info.theta)
+        return found

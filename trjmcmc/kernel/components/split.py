@@ -163,12 +163,7 @@ class ComponentSplitMerge(Kernel):
         return fewer.log() + (0.5 * mutual).log() + halves - self._log_distance(e)
 
     def _nearest(self, code: Tensor, theta: Tensor, index: Tensor) -> Tensor:
-        """The component nearest to one of each chain, in units of the prior, (C,)."""
-        parts = self.components
-        gap = (parts.of(theta) - parts.one(theta, index)[:, None]) / self.unit
-        far = gap.square().sum(-1).nan_to_num(torch.inf)
-        there = parts.items(code).scatter(1, index[:, None], False)
-        return torch.where(there, far, math.inf).argmin(1)
+        return self.components.nearest(code, theta, index, self.unit)
 
     # ---- half the distance of two that were one ---------------------------------------------
 

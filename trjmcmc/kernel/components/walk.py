@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import torch
+from torch import Tensor
 
 from ...target.exchangeable import Components, components
 from ...target.target import Target
 from ...target.units import prior_units
 from ..base import Info, Kernel, State, accept
+from ..learning import due
 from ..steps import Around, LogUniformSteps
+from .differences import differences
 from .sums import known_total, memo_of
 
 LENGTHS = (0.003, 3.0)  # shortest and longest step, in prior standard deviations
+
+ALIKE = 0.4  # share of the steps that are differences of components that look alike
+
+ALL = 0.3  # share of those by all coordinates of a component; the rest is by one of them
+
+SHORTEST, LONGEST = 0.1, 3.0  # of such differences, times
+
+FIRST_FIT = 32  # warm-up step after which they are taken first; then after 64, 128, ...
 
 
 class ComponentWalk(Kernel):
     """A Gaussian step of log-uniform length by one component, chosen at random.
 
-    Periodic parameters go around.
+    Some go along one of its coordinates, which may be known much better than others; some, after
+    warm-up, as two components differ that look alike in the data. Periodic parameters go around.
 
     Arguments:
         target: A target over :class:`~trjmcmc.Counts` whose components are exchangeable.
@@ -56,13 +69,17 @@ class ComponentWalk(Kernel):
         scale = prior_units(target)[1][self.components.slots[0]]
         self.steps = LogUniformSteps(scale, lengths)
         self.around = Around(target.periodic_slots[self.components.slots[0]])
+        self._unit = scale
+        self._differences = scale.new_zeros(0, len(scale))
+        self._factors = LogUniformSteps(scale, (SHORTEST, LONGEST))
+        self._steps = 0
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         parts, code, theta = self.components, state.code, state.theta
         total = known_total(parts, state)
         index = parts.some(code, generator)
         x = parts.one(theta, index)
-        y, log_around = self.around(x, self.steps.draw(x, generator))
+        y, log_around = self.around(x, self._step(x, generator))
         some = parts.count(code) > 0
         y = torch.where(some[:, None], y, x)
         state = State(code, theta, state.log_joint, memo_of(parts, total))
@@ -77,3 +94,28 @@ class ComponentWalk(Kernel):
         log_ratio = torch.where(some, log_ratio, -math.inf)
         proposed = State(code, moved, log_joint, memo_of(parts, total))
         return accept(self.name, state, proposed, log_ratio, generator)
+
+    def _step(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """Of each component (C, P)."""
+        n, p = x.shape
+        u = torch.rand(4, n, generator=generator, device=x.device)
+        one = (u[0] * p).long()[:, None] == torch.arange(p, device=x.device)
+        step = torch.where(one | (u[1] < ALL)[:, None], self.steps.draw(x, generator), 0.0)
+        if not len(self._differences):
+            return step
+        which = (u[2] * len(self._differences)).long()
+        factor = self._factors.factor(n, generator)
+        sign = torch.where(u[3] < 0.5, 1.0, -1.0)
+        alike = self._differences[which] * (factor * sign)[:, None]
+        pick = torch.rand(n, 1, generator=generator, device=x.device) < ALIKE
+        return torch.where(pick, alike, step)
+
+    def adapted_to(self, infos: list[Info], generator: torch.Generator) -> Kernel:
+        (info,) = infos
+        found = copy.copy(self)
+        found._steps = self._steps + 1
+        if due(found._steps, FIRST_FIT):
+            rows, items = self.components.items(info.code).nonzero(as_tuple=True)
+            x = self.components.of(info.theta)[rows, items]
+            found._differences = differences(self.components, info.theta[rows], x, self._unit)
+        return found
