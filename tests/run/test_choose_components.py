@@ -14,6 +14,8 @@ from tests.toys import PRIOR, exact_counts, seen_sum
 from trjmcmc.errors import ConfigurationError, NonFiniteError
 from trjmcmc.kernel import ComponentBirthDeath, ComponentWalk, Cycle, start
 from trjmcmc.run.count import Tally
+from trjmcmc.run.policy import Policy
+from trjmcmc.run.policy_of_components import CountedPolicy
 from trjmcmc.run.tempering import temper_chains
 from trjmcmc.target.exchangeable import components_of
 from trjmcmc.target.tempered import Tempered
@@ -101,6 +103,29 @@ def test_a_run_of_so_many_draws_is_right(generator):
     z = (table["probability"] - exact_counts().numpy()) / table["se"]
     assert float(z.abs().max()) < 5
     assert (table["se"] < 0.01).all()
+
+
+@pytest.mark.whole
+def test_replicas_renew_slow_chains_and_it_stays_right():
+    policy = Policy(counted=CountedPolicy(patience=0.0))
+    result = trj.TRJSampler(seen_sum(), seed=4, policy=policy).run(draws=400, progress=False)
+    assert result.report.plan.settings["ladder"]["rungs"] == policy.counted.rungs
+    table = result.counts().loc["a"]
+    z = (table["probability"] - exact_counts().numpy()) / table["se"]
+    assert float(z.abs().max()) < 5
+
+
+@pytest.mark.whole
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # it is a short run
+def test_two_planets_are_found_without_a_word_of_them():
+    """Twenty nats against one planet: as new users would, in a short run."""
+    result = trj.TRJSampler(trj.problems.radial_velocity(), seed=1).run(
+        max_seconds=40, progress=False
+    )
+    p = result.model_probabilities()["visits"]
+    assert p["0"] + p["1"] < 0.02 and 0.5 < p["2"] < 0.85
+    periods = result.catalogue()["period"]
+    assert any(abs(x / 12.3 - 1) < 0.02 for x in periods["mean"])
 
 
 @pytest.mark.whole

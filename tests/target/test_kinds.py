@@ -389,11 +389,11 @@ def test_one_component_alone_is_what_it_is_among_all(make, alone, generator):
     target = make()
     for kind in target.space.kinds:
         parts = Components(target, kind.name)
-        assert (parts._single is not None) == alone
-        code, theta = parts._examples(generator)
+        assert (parts.single is not None) == alone
+        code, theta = parts.examples(generator)
         x = parts.one(theta, parts.count(code) - 1)
         found = [parts.log_prior(theta, x)] + [parts.contribution(theta, x)] * parts.additive
-        parts._single = None
+        parts.single = None
         right = [parts.log_prior(theta, x)] + [parts.contribution(theta, x)] * parts.additive
         for mine, theirs in zip(found, right, strict=True):
             assert mine.dtype == theirs.dtype and torch.allclose(mine, theirs, rtol=1e-5)
@@ -402,7 +402,7 @@ def test_one_component_alone_is_what_it_is_among_all(make, alone, generator):
 def test_a_component_alone_follows_its_target_to_double_precision(generator):
     target = trj.problems.mixture_1d().to(dtype=torch.float64)
     parts = Components(target)
-    _, theta = parts._examples(generator)
+    _, theta = parts.examples(generator)
     x = parts.one(theta, torch.zeros(len(theta), dtype=torch.long))
     assert parts.log_prior(theta, x).dtype == torch.float64
 

@@ -40,7 +40,8 @@ class ParallelTempering(Kernel):
     begins with copies of itself.
 
     Arguments:
-        target: The target. A tempered one is used as it is; its power is set at each step.
+        target: The target. A tempered one is used as it is; its power is set at each step, and 1
+            after it.
         moves: Makes, of the tempered target, the kernel that moves each replica.
         powers: Of the rungs, falling from 1, shape (T,).
         name: Shown in tables.
@@ -115,6 +116,7 @@ class ParallelTempering(Kernel):
         whole, travel = self._whole(state)
         whole, infos = self.kernel.step(whole, generator)
         whole, travel, _ = self._traded(whole, travel, generator)
+        self.target.temper(1.0)
         return self._state(whole, travel), self._cold(infos)
 
     def adapt(
@@ -129,6 +131,7 @@ class ParallelTempering(Kernel):
             found._set_powers(len(state.code))
             log_prior, log_likelihood = self._evaluated(whole)
             whole = whole._replace(log_joint=found._log_joint(log_prior, log_likelihood))
+        self.target.temper(1.0)
         return found, found._state(whole, travel), self._cold(infos)
 
     def _learn(self, chance: Tensor) -> None:

@@ -63,7 +63,7 @@ class Bench:
         self.found: dict[Names, Segment] = {}
         self.combined: Names | None = None
         self._first_inside, self._states_kept = inside, states_kept
-        self._inside: list[Kernel] = []
+        self._inside: list[Kernel] | None = None
         self._tally = Tally(target)
         self._states: list[State] = []
 
@@ -87,7 +87,7 @@ class Bench:
     @property
     def inside(self) -> list[Kernel]:
         """The moves inside models that follow each move between them."""
-        return self._inside or self._first_inside()
+        return self._first_inside() if self._inside is None else self._inside
 
     def go_inside(self, moves: list[Kernel]) -> None:
         """Use other moves inside models from now on."""
@@ -125,7 +125,7 @@ class Bench:
         """Go on with moves between models in turn: what was measured, and the adapted moves."""
         found, learned = self.measure(self.kernel_of(moves), steps, most_seconds)
         all_moves = moves_of(learned)
-        if self._inside:
+        if self._inside is not None:
             self._inside = all_moves[len(moves) :]
         return found, all_moves[: len(moves)]
 

@@ -14,6 +14,7 @@ from ..kernel.between.jump import Jump
 from ..kernel.components.split import ComponentSplitMerge
 from ..kernel.compose import Cycle
 from ..kernel.proposal.fixed import Fixed
+from ..kernel.tempering import ParallelTempering
 from ..target.exchangeable import components_of
 from ..target.tempered import Tempered
 from ..transport.base import Identity
@@ -23,6 +24,7 @@ from .bench import moves_of
 from .choice import Choice
 from .choose import Chooser
 from .count import Tally
+from .loop import first_of
 from .moves import component_births, component_exchanges, component_walks
 from .segment import Segment
 from .tempering import temper_chains
@@ -90,6 +92,7 @@ class ComponentChooser(Chooser):
         moves = {name: move for name, move in every.items() if taken or name != "splits"}
         if self.ready:
             moves |= {"jump": self._jump()}
+        self._end, end = self._by(1 - counted.ladder_share * bool(exchanges)), self._end
         fits = counted.fits if self._affordable else 0
         self._settle(moves, self._by(1 / (fits + 1)))
         before = 0.0
@@ -101,7 +104,34 @@ class ComponentChooser(Chooser):
             if now < counted.gain_a_fit * before or clock.now() > self._end:
                 break
             before = now
+        self._end = end
+        rate = bench.acceptance("normals")
+        if rate is not None and rate < counted.accepted_normals:
+            del moves["normals"]
+            bench.clear()
+            self._look(moves, self.policy.segments.steps, end)
+        if exchanges:
+            self._try_a_ladder(moves)
         return self._chosen(self._leader())
+
+    def _try_a_ladder(self, moves: dict[str, Kernel]) -> None:
+        """Let replicas at lower powers renew the chains, where they forget too slowly alone."""
+        bench, counted = self.bench, self.policy.counted
+        assert bench.combined is not None
+        found = bench.found[bench.combined]
+        long = self.request.times * found.memory * found.step  # until chains have forgotten
+        if long < min(self.request.left(), counted.patience):
+            return
+        rungs, every = counted.rungs, [*moves.values(), *bench.inside]
+        powers = torch.logspace(0, math.log10(counted.least_power), rungs, dtype=torch.float64)
+        ladder = ParallelTempering(self.target, lambda _: Cycle(every), powers, name="ladder")
+        n = len(bench.state.code) // rungs
+        if self.request.fewest_chains != self.request.most_chains and n > 1:
+            replicas = first_of(bench.state, n * rungs)
+            bench.move_to(ladder.with_replicas(replicas), bench.ancestor[: n * rungs : rungs])
+        bench.clear()
+        bench.go_inside([])
+        self._settle({"ladder": ladder}, self._end)
 
     def _by(self, share: float) -> float:
         """When this share of the time left of the warm-up has passed."""

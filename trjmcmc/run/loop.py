@@ -74,7 +74,8 @@ def last_of(recorder: Recorder, target: Target) -> State:
 
 def first_of(state: State, chains: int) -> State:
     """The first of some chains."""
-    return State(state.code[:chains], state.theta[:chains], state.log_joint[:chains])
+    memo = None if state.memo is None else state.memo.rows(slice(chains))
+    return State(state.code[:chains], state.theta[:chains], state.log_joint[:chains], memo)
 
 
 def pooled(states: list[State]) -> Pool | None:

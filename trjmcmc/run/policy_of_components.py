@@ -30,6 +30,11 @@ class CountedPolicy(Checked):
         fresh_share: Of these jumps, with independent reference noise.
         burn_in_autocorrelation_times: Length of burn-in: tempering starts with too few
             components, and errors do not see it.
+        ladder_share: Of the warm-up's time after tempering, for replicas where they may be needed.
+        accepted_normals: Acceptance rate from which jumps through normals are worth their time.
+        patience: Seconds of sampling from which chains count as slow where no limit is set.
+        rungs: Replicas of a chain that forgets slowly, itself one of them.
+        least_power: Of the likelihood that a replica sees.
         states_kept: States of a segment that are kept, half of which may be fitted to.
     """
 
@@ -49,6 +54,11 @@ class CountedPolicy(Checked):
     rho: float = 0.5
     fresh_share: float = 0.5
     burn_in_autocorrelation_times: float = 10.0
+    ladder_share: float = 0.3
+    accepted_normals: float = 0.01
+    patience: float = 120.0
+    rungs: int = 6
+    least_power: float = 0.2
     states_kept: int = 200
 
 
