@@ -93,15 +93,16 @@ def test_without_the_choice_of_pairs_the_check_fails(generator, monkeypatch):
     is_caught(kernel, case, generator, chains=N, steps=5)
 
 
-def test_with_a_density_of_other_newborns_the_check_fails(generator, monkeypatch):
-    """As if cells were drawn by the residual and weighed without it."""
+def test_without_the_sum_of_the_cells_the_check_fails(generator, monkeypatch):
+    """How much the residual asks for a component at all is left out."""
     case = cases.waves()
     kernel = learned_exchange(case.target, (0, 1))
-    newborns = kernel.newborns
-    right = newborns._log_shape
-    monkeypatch.setattr(
-        newborns, "_log_shape", lambda theta, cell, x: right(theta, 0.5 * cell.log_softmax(1), x)
-    )
+    right = kernel.newborns._log_shape
+
+    def wrong(theta, places, x):
+        return right(theta, places._replace(log_total=torch.zeros(len(x))), x)
+
+    monkeypatch.setattr(kernel.newborns, "_log_shape", wrong)
     is_caught(kernel, case, generator, chains=N, steps=3)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,6 +30,20 @@ DRAWS = 20_000  # prior draws by which the signal is looked at
 DEPENDENT = 1e-3  # nats by which one coordinate changes the prior of another
 
 NORMALS = 16  # components of the mixture of normals that is learned
+
+
+class Places(NamedTuple):
+    """How probable each cell is, for each of C chains.
+
+    Attributes:
+        log_weight: Shape (C, J).
+        whole: Cumulative sums of the weights over the largest, shape (C, J).
+        log_total: Of all weights, shape (C,).
+    """
+
+    log_weight: Tensor
+    whole: Tensor
+    log_total: Tensor
 
 
 class Newborns:
@@ -181,13 +196,13 @@ class Newborns:
             Coordinates (C, P), not finite where there is no such component; signals (C, points),
             float64; log densities (C,), float64.
         """
-        log_cell = self._log_cell(residual, share)
+        places = self._places(residual, share)
         births = bool(born.any())
         if births:
-            drawn = self._drawn(theta, log_cell, generator)
+            drawn = self._drawn(theta, places, generator)
             x = torch.where(born[:, None], drawn, x)
         x = torch.where(x.isfinite(), x, 0.0)
-        log_q = self._log_shape(theta, log_cell, x)
+        log_q = self._log_shape(theta, places, x)
         values = self.single.values(theta, x)
         basis = self.amplitudes.basis(values)
         if not self.amplitudes.size:
@@ -222,19 +237,24 @@ class Newborns:
         prior, cells, learned = (s / sum(shares) for s in shares)
         return prior, cells, learned
 
-    def _log_cell(self, residual: Residual, share: Tensor) -> Tensor:
-        """Log probability of each cell, (C, J)."""
+    def _places(self, residual: Residual, share: Tensor) -> Places | None:
+        """How probable each cell is."""
         if not self.cells.number:
-            return residual.gain
-        return (self.cells.log_mass.float() + share[:, None] * residual.gain).log_softmax(1)
+            return None
+        log_weight = torch.addcmul(
+            self.cells.log_mass.float(), share.float()[:, None], residual.gain
+        )
+        most = log_weight.amax(1, keepdim=True)
+        whole = (log_weight - most).exp_().cumsum(1)
+        return Places(log_weight, whole, most[:, 0] + whole[:, -1].log())
 
-    def _drawn(self, theta: Tensor, log_cell: Tensor, generator: torch.Generator) -> Tensor:
+    def _drawn(self, theta: Tensor, places: Places | None, generator: torch.Generator) -> Tensor:
         """A component of each chain whose amplitudes are of the prior, (C, P)."""
         n, (prior, by_cells, _) = len(theta), self._shares()
         x = self.parts.sample_prior(theta, host_number(generator))
         u = torch.rand(n, 1, generator=generator, device=x.device)
-        if self.cells.number:
-            whole = log_cell.exp().cumsum(1)
+        if places is not None:
+            whole = places.whole
             v = torch.rand(n, 1, generator=generator, device=x.device, dtype=whole.dtype)
             cell = torch.searchsorted(whole, v * whole[:, -1:])[:, 0]
             moved = x.clone()
@@ -247,15 +267,16 @@ class Newborns:
             x = torch.where(u >= prior + by_cells, moved, x)
         return x
 
-    def _log_shape(self, theta: Tensor, log_cell: Tensor, x: Tensor) -> Tensor:
+    def _log_shape(self, theta: Tensor, places: Places | None, x: Tensor) -> Tensor:
         """Log density of the coordinates that are not amplitudes, (C,), float64."""
         prior, by_cells, learned = self._shares()
         by_slot = self.single.log_prior_by_slot(theta, x).double()
         log_prior = by_slot[:, self.columns].sum(1)
         found = math.log(prior) + log_prior
-        if self.cells.number:
+        if places is not None:
             cell, inside = self.cells.of(x)
-            log_q = log_cell.gather(1, cell[:, None])[:, 0] - self.cells.log_size[cell]
+            log_q = places.log_weight.gather(1, cell[:, None])[:, 0] - places.log_total
+            log_q = log_q.double() - self.cells.log_size[cell]
             log_q = log_q + log_prior - by_slot[:, self.cells.columns].sum(1)
             log_q = torch.where(inside, math.log(by_cells) + log_q, -math.inf)
             found = torch.logaddexp(found, log_q)
