@@ -93,16 +93,12 @@ def test_without_the_choice_of_pairs_the_check_fails(generator, monkeypatch):
     is_caught(kernel, case, generator, chains=N, steps=5)
 
 
-def test_without_the_sum_of_the_cells_the_check_fails(generator, monkeypatch):
-    """How much the residual asks for a component at all is left out."""
+def test_without_the_size_of_the_cells_the_check_fails(generator, monkeypatch):
+    """The probability of a cell is taken for the density in it."""
     case = cases.waves()
     kernel = learned_exchange(case.target, (0, 1))
-    right = kernel.newborns._log_shape
-
-    def wrong(theta, places, x):
-        return right(theta, places._replace(log_total=torch.zeros(len(x))), x)
-
-    monkeypatch.setattr(kernel.newborns, "_log_shape", wrong)
+    cells = kernel.newborns.cells
+    monkeypatch.setattr(cells, "log_size", torch.zeros_like(cells.log_size))
     is_caught(kernel, case, generator, chains=N, steps=3)
 
 
