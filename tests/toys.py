@@ -128,9 +128,9 @@ def silent_components(additive: bool = True) -> trj.Target:
     )
 
 
-def seen_sum(additive: bool = True) -> trj.Target:
+def seen_sum(additive: bool = True, seen: float = 2.0) -> trj.Target:
     """The sum of a few skewed numbers is seen; p(k) is known by integration."""
-    y = torch.tensor([2.0])
+    y = torch.tensor([seen])
 
     def combine(total, p):
         return Normal(total[:, 0], 0.7).log_prob(y.to(total))
@@ -198,15 +198,19 @@ def exact_waves() -> tuple[torch.Tensor, float]:
 
 
 def exact_counts() -> torch.Tensor:
-    """p(k | data) of :func:`seen_sum`: a sum of k gammas is a gamma."""
+    """p(k | data) of :func:`seen_sum`."""
+    return (PRIOR.log() + log_evidences_of_sum(2.0)).softmax(0)
+
+
+def log_evidences_of_sum(seen: float) -> torch.Tensor:
+    """Of each number in :func:`seen_sum`: a sum of k gammas is a gamma."""
     grid = torch.linspace(1e-6, 40, 400_001, dtype=torch.float64)
-    seen = Normal(grid, 0.7).log_prob(torch.tensor(2.0)).exp()
-    mass = [float(Normal(0.0, 0.7).log_prob(torch.tensor(2.0)).exp())]
+    height = Normal(grid, 0.7).log_prob(torch.tensor(seen))
+    found = [float(Normal(0.0, 0.7).log_prob(torch.tensor(seen)))]
     for k in (1, 2, 3):
-        density = Gamma(2.0 * k, 1.0).log_prob(grid).exp()
-        mass.append(float(torch.trapezoid(seen * density, grid)))
-    p = PRIOR * torch.tensor(mass, dtype=torch.float64)
-    return p / p.sum()
+        density = (Gamma(2.0 * k, 1.0).log_prob(grid) + height).exp()
+        found.append(math.log(float(torch.trapezoid(density, grid))))
+    return torch.tensor(found, dtype=torch.float64)
 
 
 def scattered(share, mean, sd, *, n=3000, clutter=0.0, seed=0, slots=None):

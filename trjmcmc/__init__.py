@@ -17,6 +17,7 @@ from .estimate.estimate import Estimate
 from .posthoc.evidence import Evidence, evidence
 from .result.result import Result, load
 from .result.variational import Variational
+from .run.even_counts import evidences_of_counts
 from .run.policy import Policy
 from .run.sampler import TRJSampler
 from .space.base import Space
@@ -83,6 +84,7 @@ __all__ = [
     "errors",
     "estimate",
     "evidence",
+    "evidences_of_counts",
     "fit",
     "kernel",
     "load",

@@ -166,12 +166,16 @@ def component_births(
     return Cycle([(ComponentBirthDeath(target, part), policy.births_a_walk) for part in counted])
 
 
-def component_exchanges(target: Target, parts: Sequence[Components]) -> list[ComponentExchange]:
+def component_exchanges(
+    target: Target,
+    parts: Sequence[Components],
+    pairs: Mapping[tuple[int, int], int] | None = None,
+) -> list[ComponentExchange]:
     """Exchanges of components of each kind whose signal is known."""
     found = []
     for part in parts:
         with suppress(ConfigurationError):
-            found.append(ComponentExchange(target, part))
+            found.append(ComponentExchange(target, part, pairs=pairs))
     return found
 
 

@@ -130,25 +130,24 @@ class ComponentExchange(Kernel):
         new, come, log_old, log_new = self._exchanged(
             theta, rest, old, gone, up, share, (less, more), generator
         )
-        moved, change = theta, -sum(gone)
+        moved, change, sound = theta, -sum(gone), possible
         for i, (x, signal) in enumerate(zip(new, come, strict=True)):
-            used = i < born
-            possible &= ~used | (x.isfinite().all(1) & signal.isfinite().all(1))
-            index = torch.where(used, left + i, 0)
-            put = parts.put(moved, index, x)
-            moved = torch.where(used[:, None], put, moved)
-            change = change + torch.where(used[:, None], signal, 0.0)
-        change = torch.where(possible[:, None], change, 0.0)
+            fine = x.isfinite().all(1) & signal.isfinite().all(1)
+            sound = sound & (fine | (i >= born))  # else there is no such component
+            used = (fine & (i < born))[:, None]
+            put = parts.put(moved, torch.where(i < born, left + i, 0), torch.where(used, x, 0.0))
+            moved = torch.where((i < born)[:, None], put, moved)
+            change = change + torch.where(used, signal, 0.0)
         fresh = parts.counted(code, torch.where(possible, after, k))
         moved = torch.where(parts.space.active(fresh), moved, 0.0)
         moved = torch.where(possible[:, None], moved, theta)
-        change = change.view(total.shape)
+        change = torch.as_tensor(change).view(total.shape)
         log_joint, total = parts.log_joint(fresh, moved, state.log_joint, total, change)
         first, second = (place.clamp(0, parts.number - 1) for place in (left, left + 1))
         log_back = self._log_pair(fresh, moved, first, second)
         log_pair = torch.where(born > 1, log_back, 0.0) - torch.where(dying > 1, log_chosen, 0.0)
         log_ratio = log_joint - state.log_joint + log_old - log_new + log_pair
-        log_ratio = torch.where(possible, log_ratio, -math.inf).nan_to_num(-math.inf)
+        log_ratio = torch.where(sound, log_ratio, -math.inf).nan_to_num(-math.inf)
         proposed = State(fresh, moved, log_joint, memo_of(parts, total))
         result, infos = accept(f"{self.name} {less}-{more}", state, proposed, log_ratio, generator)
         # names go by who was born last: new ones, or moves that go by names would be wrong
