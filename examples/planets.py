@@ -95,8 +95,7 @@ def main() -> None:
     paths = [options.output / "planets.png"]
     figure.savefig(paths[0], dpi=120)
     for i, entry in zip(there, planets, strict=True):
-        few = {name: x[None, :: max(1, len(x) // 4000)] for name, x in entry.items()}
-        az.plot_pair(az.from_dict({"posterior": few}) if hasattr(az, "plot_dist") else few)
+        az.plot_pair({name: x[None, :: max(1, len(x) // 4000)] for name, x in entry.items()})
         paths.append(options.output / f"planet_{i}.png")
         plt.gcf().savefig(paths[-1], dpi=80)
     print("\nPictures:", *paths)

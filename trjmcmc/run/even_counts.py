@@ -53,7 +53,7 @@ CLASH = 4.0  # standard errors between the two routes that are too many
 
 DRAWS = 20_000  # of importance sampling of the smallest number, and points that it is fitted to
 
-FEW_TOURS = 10  # of chains from one end to the other and back, below which starts may count
+FEW_CROSSINGS = 20  # from one number to the next, or back, below which starts may count
 
 Array = NDArray[np.float64]
 
@@ -90,12 +90,14 @@ class Moves:
         up: Whether it was to the larger one.
         chain: Which chain proposed it.
         log_ratio: Of acceptance, without the bonus.
+        taken: Whether it was accepted.
     """
 
     low: list[Tensor] = field(default_factory=list)
     up: list[Tensor] = field(default_factory=list)
     chain: list[Tensor] = field(default_factory=list)
     log_ratio: list[Tensor] = field(default_factory=list)
+    taken: list[Tensor] = field(default_factory=list)
 
     def add(self, infos: list[Info], bonus: Tensor) -> None:
         for info in infos:
@@ -105,6 +107,7 @@ class Moves:
             self.low.append(torch.minimum(here, there))
             self.up.append(there > here)
             self.chain.append(rows)
+            self.taken.append(info.accepted[rows])
             ratio = info.log_ratio[rows].double() - (bonus[there] - bonus[here]).double()
             possible = info.proposed.log_joint[rows].abs() < math.inf
             self.log_ratio.append(torch.where(possible, ratio, -math.inf).nan_to_num(-math.inf))
@@ -113,6 +116,12 @@ class Moves:
         """Both."""
         mine, theirs = vars(self), vars(other)
         return Moves(**{name: mine[name] + theirs[name] for name in mine})
+
+    def crossings(self, low: int) -> int:
+        """Times that chains went from a number to the next, or back if that was rarer."""
+        at, up, taken = (torch.cat(x) for x in (self.low, self.up, self.taken))
+        there = taken & (at == low)
+        return min(int((there & up).sum()), int((there & ~up).sum()))
 
     def between(self, low: int) -> tuple[Array, Array, NDArray[np.intp]]:
         """log r of moves up and down from a number, and their chains, in this order."""
@@ -158,7 +167,8 @@ def evidences_of_counts(
             range.
 
     Warns:
-        ConvergenceWarning: Few tours: chains may remember where they started.
+        ConvergenceWarning: Chains hardly go from one number to the next: what lies beyond has no
+            error.
         DisagreementWarning: The two routes differ by more than four standard errors.
 
     Source:
@@ -406,10 +416,15 @@ def _table(target: Target, even: Evened, seen: Seen, anchor: Estimate) -> pd.Dat
         index=pd.Index(counts, name="k"),
     )
     table.attrs = {"tours": seen.tours, "steps": seen.steps}
-    if seen.tours < FEW_TOURS:
+    every = seen.halves[0].and_those_of(seen.halves[1])
+    rare = [k for k in range(low, high) if every.crossings(k) < FEW_CROSSINGS]
+    if rare:
+        # beyond a gap that chains do not cross nothing says that they have forgotten their start
+        table.loc[rare[0] + 1 :, ["se", "visits_se"]] = math.nan
+        table["probability_se"] = math.nan
         warn_user(
-            f"chains went {seen.tours} times from {low} to {high} components and back: they may "
-            "remember where they started; give it more max_seconds, or fewer components at most",
+            f"chains hardly went from {rare[0]} to {rare[0] + 1} components and back: evidences "
+            f"of {rare[0] + 1} and more have no errors; give it more max_seconds",
             ConvergenceWarning,
         )
     if bool((apart > CLASH).any()):
