@@ -264,6 +264,34 @@ def test_few_components(least, most, generator):
     assert bool(exact.isfinite().all()) and not math.isnan(float(infos[0].chance.mean()))
 
 
+def test_vectors_of_parameters_and_data_of_two_dimensions(generator):
+    """Images: a component has a place in the plane, with one density for both coordinates."""
+    grid = torch.linspace(-2.0, 2.0, 9)
+    image = torch.randn(9, 9, generator=generator)
+
+    def source(p):
+        gap = [(grid - p["place"][:, i, None]).square() for i in (0, 1)]
+        return p["flux"][:, None, None] * (-gap[0][:, :, None] - gap[1][:, None]).exp()
+
+    target = trj.Target(
+        trj.Counts(3, of=("place", "flux")),
+        {
+            "place": torch.distributions.MultivariateNormal(torch.zeros(2), torch.eye(2)),
+            "flux": Normal(0.0, 1.0),
+        },
+        trj.Additive(source, lambda total, p: -0.5 * (total - image).square().sum((1, 2))),
+    )
+    kernel = ComponentExchange(target)
+    assert kernel.newborns.amplitudes.names == ("flux",)
+    code = target.space.sample_prior(50, generator)
+    state = start(target, code, target.sample_prior(code, generator))
+    with torch.no_grad():
+        for _ in range(40):
+            state, _ = kernel.step(state, generator)
+    exact = target.log_joint(state.code, state.theta)
+    assert torch.allclose(state.log_joint, exact, atol=1e-3)
+
+
 def test_likelihoods_that_choose_newborns_are_counted(generator):
     target = trj.problems.pulses(points=50)
     code = target.space.sample_prior(10, generator)

@@ -91,7 +91,7 @@ class Newborns:
         x = parts.one(theta, torch.zeros(DRAWS, dtype=torch.long, device=theta.device))
         if not self._independent(theta, x):
             raise ConfigurationError(
-                "the prior of one coordinate of a component depends on another: they can't be "
+                "the prior of one parameter of a component depends on another: they can't be "
                 "drawn one by one"
             )
         self.amplitudes = Amplitudes(single, theta, x)
@@ -99,10 +99,12 @@ class Newborns:
         self.columns = (~self.amplitudes.columns).nonzero()[:, 0]
         self._learned: NormalMixture | None = None
         self._filter: MatchedFilter | None = None
+        self._data = single.contribution(theta[:1], x[:1]).shape[1:]
         points = self.amplitudes.points
 
         def reference(rows: int) -> Residual:
-            return self.residual(theta[:1].expand(rows, -1), theta.new_zeros(rows, points).double())
+            none = theta.new_zeros(rows, points).double()
+            return self.residual(theta[:1].expand(rows, -1), none, counted=False)
 
         try:
             reference(1)
@@ -114,14 +116,14 @@ class Newborns:
             ) from error
 
     def _independent(self, theta: Tensor, x: Tensor) -> bool:
-        """Whether each coordinate of a component has a prior that the others do not change."""
+        """Whether each parameter of a component has a prior that the others do not change."""
         theta, x, other = theta[:256], x[:256], x[256:512]
         here = self.single.log_prior_by_slot(theta, x)
-        for column in range(x.shape[1]):
+        for place in self.single.places.values():
             moved = x.clone()
-            moved[:, column] = other[:, column]
+            moved[:, place] = other[:, place]
             change = (self.single.log_prior_by_slot(theta, moved) - here).abs()
-            change[:, column] = 0.0
+            change[:, place] = 0.0
             if bool((change > DEPENDENT * (1 + here.abs())).any()):
                 return False
         return True
@@ -141,19 +143,25 @@ class Newborns:
 
     # ---- the data -----------------------------------------------------------------------------
 
-    def residual(self, theta: Tensor, total: Tensor) -> Residual:
+    def residual(self, theta: Tensor, total: Tensor, *, counted: bool = True) -> Residual:
         """What sums (C, points) of components leave of the data.
 
         Arguments:
             theta: Points that hold the shared parameters, shape (C, D).
             total: The sums, float64.
+            counted: Whether likelihoods count as evaluations of the target.
+
+        Raises:
+            BudgetError: The target's limit does not allow as many evaluations.
         """
         values = self.single.values(theta, theta.new_zeros(len(theta), self.parts.width))
 
         def log_likelihood(total: Tensor) -> Tensor:
-            self._account.check(len(total))
-            self._account.add(evaluations=len(total))
-            return self.single.log_likelihood(total, values).double()
+            if counted:
+                self._account.check(len(total))
+                self._account.add(evaluations=len(total))
+            data = total.view(len(total), *self._data)
+            return self.single.log_likelihood(data, values).double()
 
         def along(signal: Tensor) -> Tensor:
             return log_likelihood(total + signal)
