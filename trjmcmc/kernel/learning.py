@@ -47,3 +47,24 @@ class Kept:
     def joined(self) -> Kept:
         """The same rows, no more than are kept, in one tensor."""
         return Kept(self.most, (self.rows(),))
+
+
+FLOOR = 1e-6  # of a standard deviation that is learned, prior standard deviations
+
+
+def factor_of(x: Tensor, unit: Tensor) -> Tensor | None:
+    """Factor of the covariance of points (n, P), (P, P); None of too few.
+
+    Arguments:
+        x: The points.
+        unit: Prior standard deviations, shape (P,).
+
+    Example:
+        >>> factor_of(torch.tensor([[-1.0], [1.0], [-1.0], [1.0]]), torch.ones(1)).round(decimals=3)
+        tensor([[1.]])
+    """
+    if len(x) <= x.shape[1]:
+        return None
+    centred = x.double() - x.double().mean(0)
+    floor = torch.diag((FLOOR * unit.double()).square())
+    return torch.linalg.cholesky(centred.T @ centred / len(x) + floor).to(x)

@@ -16,7 +16,8 @@ from ...target.exchangeable import Components, components
 from ...target.target import Target
 from ...target.units import prior_units
 from ..base import Info, Kernel, State, accept
-from ..learning import Kept, due
+from ..learning import Kept, due, factor_of
+from ..steps import LogUniformSteps
 from .newborns import newborns_of
 from .sums import known_total, memo_of
 
@@ -27,6 +28,8 @@ PAIRS = {(0, 1): 1, (1, 1): 1, (1, 2): 5, (2, 2): 1}
 NEAR = 0.8  # share of the pairs of which the second is the nearest to the first
 
 LEAST = 0.2  # least share of what cells gain that counts where the first of two is born
+
+SHIFTS = (0.1, 2.0)  # of what all share where one is born, in standard deviations of the chains
 
 FEW = 100  # least number of components that are learned from
 
@@ -104,8 +107,13 @@ class ComponentExchange(Kernel):
             raise ConfigurationError("pairs: none of them is possible with these counts")
         self.newborns = newborns_of(parts)
         self._seen, self._steps = Kept(REMEMBERED), 0
+        space = target.space
+        self._shared = (space.slot_item == space.n_items).nonzero()[:, 0]
+        self._factor: Tensor | None = None  # of its covariance
+        self._lengths = LogUniformSteps(torch.ones((), device=target.device), SHIFTS)
         by = torch.as_tensor(self.newborns.cells.columns[:1] or range(parts.width))
-        unit = prior_units(target)[1][parts.slots[0]]
+        units = prior_units(target)[1]
+        unit, self._shared_unit = units[parts.slots[0]], units[self._shared]
         self._unit = torch.full_like(unit, math.inf)  # coordinates that do not count
         self._unit[by] = unit[by]
 
@@ -119,6 +127,7 @@ class ComponentExchange(Kernel):
         theta, log_chosen = self._paired(code, theta, generator)
         state = State(code, theta, state.log_joint, memo_of(parts, total))
         u = torch.rand(2, n, generator=generator, device=code.device)
+        shift = self._shift(theta, generator) if (less, more) == (0, 1) else 0.0
         up, share = u[0] < 0.5, LEAST + (1 - LEAST) * u[1]
         dying, born = torch.where(up, less, more), torch.where(up, more, less)
         left, after = k - dying, k - dying + born
@@ -127,10 +136,13 @@ class ComponentExchange(Kernel):
 
         old, gone = self._dying(theta, k, dying, more)
         rest = total.flatten(1) - sum(gone)
+        # what all share is that of the larger model wherever a newborn is weighed
+        larger = torch.where(up[:, None], theta + shift, theta)
         new, come, log_old, log_new = self._exchanged(
-            theta, rest, old, gone, up, share, (less, more), generator
+            larger, rest, old, gone, up, share, (less, more), generator
         )
-        moved, change, sound = theta, -sum(gone), possible
+        moved = torch.where(up[:, None], larger, theta - shift)
+        change, sound = -sum(gone), possible
         for i, (x, signal) in enumerate(zip(new, come, strict=True)):
             fine = x.isfinite().all(1) & signal.isfinite().all(1)
             sound = sound & (fine | (i >= born))  # else there is no such component
@@ -152,6 +164,19 @@ class ComponentExchange(Kernel):
         result, infos = accept(f"{self.name} {less}-{more}", state, proposed, log_ratio, generator)
         # names go by who was born last: new ones, or moves that go by names would be wrong
         return result._replace(theta=parts.shuffled(result.code, result.theta, generator)), infos
+
+    def _shift(self, theta: Tensor, generator: torch.Generator) -> Tensor:
+        """Of what all share, when one is born, in half of the chains, (C, D).
+
+        Noise is lower where one component more explains the data.
+        """
+        shift = torch.zeros_like(theta)
+        if self._factor is None:
+            return shift
+        coin = torch.rand(len(theta), 1, generator=generator, device=theta.device) < 0.5
+        step = self._lengths.draw(theta[:, self._shared], generator) @ self._factor.T
+        shift[:, self._shared] = torch.where(coin, step, 0.0)
+        return shift
 
     # ---- who dies -----------------------------------------------------------------------------
 
@@ -248,6 +273,8 @@ class ComponentExchange(Kernel):
         (info,) = infos
         found = copy.copy(self)
         found._steps = self._steps + 1
+        if self.newborns.apart:
+            found._factor = factor_of(info.theta[:, self._shared], self._shared_unit)
         if found._steps % FIRST_FIT == 0:
             items = self.components.items(info.code)
             found._seen = self._seen.plus(self.components.of(info.theta)[items]).joined()

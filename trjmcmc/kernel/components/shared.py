@@ -11,6 +11,7 @@ from ...errors import ConfigurationError
 from ...target.target import Target
 from ...target.units import prior_units
 from ..base import Info, Kernel, State, accept
+from ..learning import factor_of
 from ..steps import Around, LogUniformSteps
 
 LENGTHS = (0.01, 2.0)  # shortest and longest step, in prior standard deviations
@@ -75,12 +76,6 @@ class SharedWalk(Kernel):
 
     def adapted_to(self, infos: list[Info], generator: torch.Generator) -> Kernel:
         (info,) = infos
-        x = info.theta[:, self.slots].double()
-        if len(x) <= x.shape[1]:
-            return self
-        centred = x - x.mean(0)
-        floor = 1e-6 * self.steps.scale.double()
-        covariance = centred.T @ centred / len(x) + torch.diag(floor.square())
         found = copy.copy(self)
-        found._factor = torch.linalg.cholesky(covariance).to(info.theta)
+        found._factor = factor_of(info.theta[:, self.slots], self.steps.scale)
         return found
