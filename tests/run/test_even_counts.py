@@ -29,17 +29,27 @@ def proposals(n, m, seed=0):
 def test_ratios_of_masses_are_right_however_many_moves_there_were(n, m):
     up, down = proposals(n, m)
     c = acceptance_ratio(up, down)
-    terms = module.balance(up, down, c)
-    error = math.sqrt(terms[:n].var() * n + terms[n:].var() * m) / -module.slope(up, down, c)
+    error = math.sqrt((module.influence(up, down, c) ** 2).sum())
     assert abs(c - MASS) < 4.5 * error and error < 0.05
 
 
-def test_with_the_wrong_sign_of_the_numbers_the_same_check_fails():
+def test_with_the_wrong_sign_of_the_numbers_the_same_check_fails(monkeypatch):
     """The negative control: it is off by twice the log of their ratio."""
     up, down = proposals(40_000, 5000)
-    wrong = acceptance_ratio(up, down) + 2 * math.log(8)
-    moved = module.balance(up, down, wrong).sum() / -module.slope(up, down, wrong)
-    assert abs(moved) > 1.0
+    right = module.balance
+
+    def wrong(up, down, c):
+        return right(up, down, c - 2 * math.log(len(up) / len(down)))
+
+    monkeypatch.setattr(module, "balance", wrong)
+    assert abs(acceptance_ratio(up, down) - MASS) > 3.0
+
+
+def test_errors_of_ratios_are_those_of_many_repeats():
+    many = [acceptance_ratio(*proposals(800, 200, seed)) for seed in range(200)]
+    up, down = proposals(800, 200)
+    error = math.sqrt((module.influence(up, down, acceptance_ratio(up, down)) ** 2).sum())
+    assert 0.7 < error / np.std(many) < 1.4
 
 
 def test_moves_that_never_can_be_tell_nothing():

@@ -62,7 +62,15 @@ def balance(up: Array, down: Array, c: float) -> Array:
     return np.concatenate([expit(up - shift), -expit(down + shift)])
 
 
-def slope(up: Array, down: Array, c: float) -> float:
-    """Derivative of that sum in the log ratio."""
-    terms = np.abs(balance(up, down, c))
-    return -float((terms * (1 - terms)).sum())
+def influence(up: Array, down: Array, c: float) -> Array:
+    r"""What each move adds to the deviation of the log ratio, (n + m,).
+
+    With s the terms of the balance, at the shift :math:`h = c + \log(n/m)`, the ratio is
+    :math:`e^h` times the mean of s over moves up, over the mean over moves down. Each has its error.
+    """
+    first, second = np.split(np.abs(balance(up, down, c)), [len(up)])
+    return np.concatenate([_share(first), -_share(second)])
+
+
+def _share(x: Array) -> Array:
+    return (x / x.mean() - 1) / len(x)

@@ -15,7 +15,7 @@ from torch import Tensor
 from .. import clock
 from ..draws import Pool
 from ..errors import ConfigurationError, ConvergenceWarning, DisagreementWarning, warn_user
-from ..estimate.acceptance_ratio import acceptance_ratio, balance, slope
+from ..estimate.acceptance_ratio import acceptance_ratio, influence
 from ..estimate.estimate import Estimate
 from ..kernel.base import Info, Kernel, State, start
 from ..kernel.compose import Cycle
@@ -72,6 +72,15 @@ class Evened(Tempered):
         super().__init__(target)
         (kind,) = target.space.kinds
         self.bonus = torch.zeros(kind.max + 1, dtype=target.dtype, device=target.device)
+
+    def give(self, bonus: Tensor) -> None:
+        """Other bonuses, (K + 1,)."""
+        self.bonus = bonus.to(self.bonus)
+
+    def raise_bonus(self, number: int, by: float) -> None:
+        """Add to the bonus of one number."""
+        here = torch.arange(len(self.bonus), device=self.bonus.device) == number
+        self.bonus = torch.where(here, self.bonus + by, self.bonus)
 
     def log_prior_and_likelihood(
         self, code: Tensor, theta: Tensor, **settings: Any
@@ -288,7 +297,7 @@ def _resampled(even: Evened, log_weight: Tensor, k: Tensor, generator: torch.Gen
         rows = (k == number).nonzero()[:, 0]
         mine = log_weight[rows].nan_to_num(-math.inf)
         gain = float(mine.logsumexp(0)) - math.log(len(rows))
-        even.bonus[number] -= gain if math.isfinite(gain) else 0.0
+        even.raise_bonus(number, -gain if math.isfinite(gain) else 0.0)
         weight = mine.softmax(0) if math.isfinite(gain) else torch.ones_like(mine)
         picks.append(rows[systematic(weight[None] / weight.sum(), size, generator)[0]])
     return torch.cat(picks)
@@ -325,7 +334,7 @@ def _learn(even: Evened, moves: Moves) -> None:
         new = old if math.isnan(new) else min(max(new, old - CHANGE), old + CHANGE)
         total -= new
         bonus[k + 1] = bonus[kind.min] + total
-    even.bonus = torch.as_tensor(bonus).to(even.bonus)
+    even.give(torch.as_tensor(bonus))
 
 
 @dataclass
@@ -450,7 +459,7 @@ def _by_moves(even: Evened, seen: Seen, low: int, high: int) -> tuple[Array, Arr
         columns.append([c, *ratios])
         each = np.full(chains, math.nan)
         if not math.isnan(c):
-            each = np.bincount(chain, balance(up, down, c), chains) / -slope(up, down, c)
+            each = np.bincount(chain, influence(up, down, c), chains)
         parts.append(each)
     odds, *halves = np.cumsum([[0.0, 0.0, 0.0], *columns], 0).T
     return odds, np.cumsum(parts, 0).T, halves
