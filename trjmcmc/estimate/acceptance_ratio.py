@@ -66,7 +66,7 @@ def influence(up: Array, down: Array, c: float) -> Array:
     r"""What each move adds to the deviation of the log ratio, (n + m,).
 
     With s the terms of the balance, at the shift :math:`h = c + \log(n/m)`, the ratio is
-    :math:`e^h` times the mean of s over moves up, over the mean over moves down. Each has its error.
+    :math:`e^h` times the mean of s over moves up, over the mean over moves down. They have errors.
     """
     first, second = np.split(np.abs(balance(up, down, c)), [len(up)])
     return np.concatenate([_share(first), -_share(second)])
