@@ -113,7 +113,7 @@ def silent_components(additive=True):
 
     def scores(state):
         found = frequencies(target.space, state.code, toys.PRIOR).tolist()
-        params = target.constrain(state.code[0], state.theta)
+        params = target.constrain(torch.tensor([3]), state.theta)
         for k in (1, 2, 3):
             rows = state.code[:, 0] == k
             spread = params["spread"][rows]

@@ -292,6 +292,49 @@ def test_vectors_of_parameters_and_data_of_two_dimensions(generator):
     assert torch.allclose(state.log_joint, exact, atol=1e-3)
 
 
+def test_amplitudes_beyond_their_end_are_no_components(generator):
+    """Data want a negative one: the sum that chains carry is that of what they hold."""
+    t = torch.linspace(-1.0, 1.0, 80, dtype=torch.float64)
+    dip = -3.0 * torch.exp(-0.5 * (t / 0.1) ** 2)
+    target = trj.Target(
+        trj.Counts(2, of=("a", "centre")),
+        {"a": Uniform(0.0, 50.0), "centre": Uniform(-1.0, 1.0)},
+        trj.Additive(SIGNALS["height"][0], lambda total, p: -2 * (total - dip).square().sum(-1)),
+        dtype=torch.float64,
+    )
+    kernel = ComponentExchange(target, pairs={(0, 1): 1})
+    code = torch.zeros(200, 1, dtype=torch.long)
+    state = start(target, code, target.sample_prior(code, generator))
+    with torch.no_grad():
+        for _ in range(30):
+            state, _ = kernel.step(state, generator)
+    exact = target.log_joint(state.code, state.theta)
+    assert torch.allclose(state.log_joint, exact, atol=1e-6)
+
+
+@pytest.mark.parametrize("scalar", [True, False])
+def test_one_number_is_data_too(scalar, generator):
+    """A signal of shape (N,), and a sum that NumPy combines: refused, and no error of a run."""
+    combine = (lambda total, p: -0.5 * (total - 1.0).square()) if scalar else _by_numpy
+    f = (lambda p: p["a"]) if scalar else (lambda p: p["a"][:, None])
+    target = trj.Target(trj.Counts(2, of="a"), {"a": Normal(0.0, 1.0)}, trj.Additive(f, combine))
+    if not scalar:
+        with pytest.raises(ConfigurationError, match="not differentiable"):
+            ComponentExchange(target)
+        return
+    kernel = ComponentExchange(target)
+    code = target.space.sample_prior(50, generator)
+    state = start(target, code, target.sample_prior(code, generator))
+    with torch.no_grad():
+        for _ in range(20):
+            state, _ = kernel.step(state, generator)
+    assert torch.allclose(state.log_joint, target.log_joint(state.code, state.theta), atol=1e-4)
+
+
+def _by_numpy(total, p):
+    return torch.as_tensor(-0.5 * ((total.numpy() - 1.0) ** 2).sum(-1))
+
+
 def test_likelihoods_that_choose_newborns_are_counted(generator):
     target = trj.problems.pulses(points=50)
     code = target.space.sample_prior(10, generator)

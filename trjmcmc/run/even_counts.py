@@ -53,7 +53,7 @@ CLASH = 4.0  # standard errors between the two routes that are too many
 
 DRAWS = 20_000  # of importance sampling of the smallest number, and points that it is fitted to
 
-FEW_CROSSINGS = 20  # from one number to the next, or back, below which starts may count
+FEW_CROSSINGS = 1 / 8  # of a chain from one number to the next, or back: else starts may count
 
 Array = NDArray[np.float64]
 
@@ -119,7 +119,8 @@ class Moves:
             self.taken.append(info.accepted[rows])
             ratio = info.log_ratio[rows].double() - (bonus[there] - bonus[here]).double()
             possible = info.proposed.log_joint[rows].abs() < math.inf
-            self.log_ratio.append(torch.where(possible, ratio, -math.inf).nan_to_num(-math.inf))
+            possible &= ~ratio.isnan()
+            self.log_ratio.append(torch.where(possible, ratio, -math.inf))
 
     def and_those_of(self, other: Moves) -> Moves:
         """Both."""
@@ -221,6 +222,8 @@ def _checked(target: Target, seconds: float, chains: int) -> Components:
             "expected a target over trj.Counts of one kind of exchangeable components"
         )
     (parts,) = found
+    if any(not bool(table.isfinite().all()) for table in target.space.log_priors):
+        raise ConfigurationError("the prior leaves out numbers of components: change min or max")
     if parts.kind.min == parts.kind.max:
         raise ConfigurationError("there is one number of components only; use trj.evidence")
     return parts
@@ -295,7 +298,7 @@ def _resampled(even: Evened, log_weight: Tensor, k: Tensor, generator: torch.Gen
     picks = []
     for number, size in zip(there, sizes, strict=True):
         rows = (k == number).nonzero()[:, 0]
-        mine = log_weight[rows].nan_to_num(-math.inf)
+        mine = torch.where(log_weight[rows].isnan(), -math.inf, log_weight[rows])
         gain = float(mine.logsumexp(0)) - math.log(len(rows))
         even.raise_bonus(number, -gain if math.isfinite(gain) else 0.0)
         weight = mine.softmax(0) if math.isfinite(gain) else torch.ones_like(mine)
@@ -364,7 +367,7 @@ def _sampled(
     n, middle = len(state.code), clock.part_of_the_time_left(0.5, end)
     visits = torch.zeros(2, n, high + 1, device=even.device)
     back = torch.zeros(n, dtype=torch.bool, device=even.device)
-    tours = torch.zeros((), dtype=torch.long, device=even.device)
+    begun, tours = torch.zeros_like(back), torch.zeros((), dtype=torch.long, device=even.device)
     steps, kept = 0, list[Tensor]()
     while clock.now() < end or not steps:
         state, infos = kernel.step(state, generator)
@@ -373,7 +376,8 @@ def _sampled(
         halves[half].add(infos, even.bonus)
         visits[half].scatter_add_(1, k[:, None], torch.ones_like(visits[half, :, :1]))
         tours = tours + (back & (k == low)).sum()
-        back = (back & (k != low)) | (k == high)
+        begun = begun | (k == low)
+        back = (back & (k != low)) | (begun & (k == high))
         kept.append(state.theta[k == low])
         steps += 1
         bar.update()
@@ -425,8 +429,13 @@ def _table(target: Target, even: Evened, seen: Seen, anchor: Estimate) -> pd.Dat
         index=pd.Index(counts, name="k"),
     )
     table.attrs = {"tours": seen.tours, "steps": seen.steps}
+    if anchor.warning:
+        table[["se", "visits_se"]] = math.nan
+        warn_user(f"evidence of {low} components: {anchor.warning}", ConvergenceWarning)
     every = seen.halves[0].and_those_of(seen.halves[1])
-    rare = [k for k in range(low, high) if every.crossings(k) < FEW_CROSSINGS]
+    rare = [
+        k for k in range(low, high) if every.crossings(k) < FEW_CROSSINGS * seen.visits.shape[1]
+    ]
     if rare:
         # beyond a gap that chains do not cross nothing says that they have forgotten their start
         table.loc[rare[0] + 1 :, ["se", "visits_se"]] = math.nan

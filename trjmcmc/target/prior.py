@@ -245,6 +245,11 @@ class Prior:
         slope: Tensor = transform.log_abs_det_jacobian(u, transform(u))
         return slope.reshape(len(x), -1).sum(-1)
 
+    def inside(self, value: Tensor, given: Params) -> Tensor:
+        """Whether all of a value lies in the support, (C, *shape) -> (C,)."""
+        fine: Tensor = support_of(self.distribution(given, len(value))).check(value)
+        return fine.reshape(len(value), -1).all(1)
+
     def unconstrain(self, value: Tensor, given: Params) -> Tensor:
         """Unconstrained slots of a value, (C, *shape) -> (C, size)."""
         dist = self.distribution(given, len(value))

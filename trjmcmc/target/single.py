@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -100,14 +102,15 @@ class Single:
         """Coordinates of one of its parameters, (C, p), and log |d value / d coordinate|, (C,).
 
         Arguments:
-            values: As of :meth:`values`; values outside the prior's support have no coordinates
-                and become NaN or infinite.
+            values: As of :meth:`values`; values outside the prior's support have no coordinates:
+                NaN.
             name: Of the parameter.
         """
         (block,) = (b for b in self._own if b.prior.name == name)
         with unchecked():
             x = block.prior.unconstrain(values[name], values)
-            return x, block.prior.log_slope(x, values)
+            inside = block.prior.inside(values[name], values)
+            return torch.where(inside[:, None], x, math.nan), block.prior.log_slope(x, values)
 
     def added(self, values: dict[str, Tensor]) -> Tensor:
         """What it adds to the sum at any values, of the support or not, float64, (C, *data)."""

@@ -75,7 +75,8 @@ class Amplitudes:
     # ---- what is linear -----------------------------------------------------------------------
 
     def _signal(self, values: dict[str, Tensor], **changed: Tensor) -> Tensor:
-        return self.single.added({**values, **changed}).flatten(1)
+        signal = self.single.added({**values, **changed})
+        return signal.reshape(len(signal), -1)
 
     def _scales(self, values: dict[str, Tensor], names: Sequence[str], signal: Tensor) -> bool:
         """Whether the signal is multiplied as these are, all together."""

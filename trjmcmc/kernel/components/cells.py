@@ -68,6 +68,10 @@ class Cells:
         inside = (q > OUTSIDE) & (q < 1 - OUTSIDE)
         self._q, self._values = q[inside], x.double().sort(0).values[inside]
         edges = [self._halved(x), self._even(BINS)][: len(self.columns)]
+        edges = [self._distinct(c, e) for c, e in zip(self.columns, edges, strict=True)]
+        if any(len(e) < 2 for e in edges):
+            self.columns = []
+            return
         self.edges = [self._at(c, e) for c, e in zip(self.columns, edges, strict=True)]
         mass = _grid([e.diff() for e in edges])
         self.log_mass = (mass / mass.sum()).log()
@@ -95,6 +99,11 @@ class Cells:
         place = torch.searchsorted(self._q, q.contiguous()).clamp(1, len(self._q) - 1)
         share = (q - self._q[place - 1]) / (self._q[place] - self._q[place - 1])
         return values[place - 1] + share * (values[place] - values[place - 1])
+
+    def _distinct(self, column: int, q: Tensor) -> Tensor:
+        """Probabilities without those where the coordinate does not rise: draws may be alike."""
+        rises = self._at(column, q).diff() > 0
+        return q[torch.nn.functional.pad(rises, (1, 0), value=True)]
 
     def _even(self, intervals: int) -> Tensor:
         return torch.linspace(OUTSIDE, 1 - OUTSIDE, intervals + 1).to(self._q)

@@ -14,6 +14,8 @@ NEIGHBOURS = 4  # of each whose difference is taken
 
 POINTS = 512  # of the data at which they are compared
 
+CHUNK = 100  # components whose signals are held at once
+
 
 def differences(parts: Components, theta: Tensor, x: Tensor, unit: Tensor) -> Tensor:
     """Steps from components to those whose signals are nearest, shape (N, P).
@@ -40,10 +42,12 @@ def differences(parts: Components, theta: Tensor, x: Tensor, unit: Tensor) -> Te
     if len(x) <= NEIGHBOURS:
         return x[:0]
     if parts.additive:
-        with torch.no_grad():
-            signal = parts.contribution(theta, x).flatten(1)
-        stride = max(1, signal.shape[1] // POINTS)
-        signal = signal[:, ::stride]
+        with torch.no_grad():  # a few at once: data may be long
+            signals = [
+                _some(parts.contribution(t, y).reshape(len(y), -1))
+                for t, y in zip(theta.split(CHUNK), x.split(CHUNK), strict=True)
+            ]
+        signal = torch.cat(signals)
     else:
         signal = (x / unit).double()
     far = torch.cdist(signal, signal)
@@ -56,3 +60,7 @@ def differences(parts: Components, theta: Tensor, x: Tensor, unit: Tensor) -> Te
     periodic = parts.target.periodic_slots[parts.slots[0]]
     step = torch.where(periodic, turn, step).flatten(0, 1)
     return step[step.isfinite().all(1)]
+
+
+def _some(signal: Tensor) -> Tensor:
+    return signal[:, :: max(1, signal.shape[1] // POINTS)]

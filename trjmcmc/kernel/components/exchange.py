@@ -135,7 +135,7 @@ class ComponentExchange(Kernel):
         dying, born = torch.where(possible, dying, 0), torch.where(possible, born, 0)
 
         old, gone = self._dying(theta, k, dying, more)
-        rest = total.flatten(1) - sum(gone)
+        rest = total.reshape(n, -1) - sum(gone)
         # what all share is that of the larger model wherever a newborn is weighed
         larger = torch.where(up[:, None], theta + shift, theta)
         new, come, log_old, log_new = self._exchanged(
@@ -161,7 +161,7 @@ class ComponentExchange(Kernel):
         log_ratio = log_joint - state.log_joint + log_old - log_new + log_pair
         log_ratio = torch.where(sound, log_ratio, -math.inf).nan_to_num(-math.inf)
         proposed = State(fresh, moved, log_joint, memo_of(parts, total))
-        result, infos = accept(f"{self.name} {less}-{more}", state, proposed, log_ratio, generator)
+        result, infos = accept(self.name, state, proposed, log_ratio, generator)
         # names go by who was born last: new ones, or moves that go by names would be wrong
         return result._replace(theta=parts.shuffled(result.code, result.theta, generator)), infos
 
@@ -211,7 +211,7 @@ class ComponentExchange(Kernel):
             rows = (number > i).nonzero()[:, 0]
             signal = theta.new_zeros(len(theta), self.newborns.amplitudes.points).double()
             if len(rows):
-                signal[rows] = parts.contribution(theta[rows], x[rows]).flatten(1)
+                signal[rows] = parts.contribution(theta[rows], x[rows]).reshape(len(rows), -1)
             found.append(x)
             signals.append(signal)
         return found, signals

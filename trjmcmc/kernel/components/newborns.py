@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ...errors import ConfigurationError
+from ...errors import ConfigurationError, TargetError
 from ...rng import host_number
 from ...target.exchangeable import Components, components_of
 from ...target.target import Target
@@ -26,6 +26,8 @@ SHARES = (0.15, 0.45, 0.4)  # of newborns: from the prior, from cells, learned
 WIDE, TIMES = 0.2, 8.0**0.5  # share of the amplitudes from a wider normal, and how much wider
 
 DRAWS = 20_000  # prior draws by which the signal is looked at
+
+LOOKED_AT = 256  # of them, at which the prior is
 
 DEPENDENT = 1e-3  # nats by which one coordinate changes the prior of another
 
@@ -60,7 +62,7 @@ class Newborns:
     Attributes:
         amplitudes: What signals are linear in.
         cells: Where they differ.
-        apart: Whether there are shared parameters, of which no signal depends: noise, an offset.
+        apart: Whether there are shared parameters on which no signal depends: noise, an offset.
 
     Raises:
         ConfigurationError: The likelihood or the prior is not of this kind.
@@ -89,7 +91,11 @@ class Newborns:
         self.parts, self.single, self._account = parts, single, parts.target.account
         generator = torch.Generator(parts.target.device).manual_seed(3)
         _, theta = parts.examples(generator, DRAWS)
-        x = parts.one(theta, torch.zeros(DRAWS, dtype=torch.long, device=theta.device))
+        x = parts.sample_prior(theta, host_number(generator))
+        fine = x.isfinite().all(1)
+        theta, x = theta[fine], x[fine]
+        if len(x) < 2 * LOOKED_AT:
+            raise ConfigurationError("draws from the prior of a component are hardly ever finite")
         if not self._independent(theta, x):
             raise ConfigurationError(
                 "the prior of one parameter of a component depends on another: they can't be "
@@ -100,7 +106,8 @@ class Newborns:
         self.columns = (~self.amplitudes.columns).nonzero()[:, 0]
         self._learned: NormalMixture | None = None
         self._filter: MatchedFilter | None = None
-        self.apart = parts.shared and self._same_signal(theta[:ROWS], x[:ROWS])
+        alone = parts.shared and len(parts.space.kinds) == 1  # others may see what is shared
+        self.apart = alone and self._same_signal(theta[:ROWS], x[:ROWS])
         self._data = single.contribution(theta[:1], x[:1]).shape[1:]
         points = self.amplitudes.points
 
@@ -112,14 +119,15 @@ class Newborns:
             reference(1)
             if self.cells.number:
                 self._filter = MatchedFilter(self.amplitudes, self.cells, reference)
-        except RuntimeError as error:
+        except (RuntimeError, TargetError) as error:
             raise ConfigurationError(
                 f"the likelihood is not differentiable in the components' sum: {error}"
             ) from error
 
     def _independent(self, theta: Tensor, x: Tensor) -> bool:
         """Whether each parameter of a component has a prior that the others do not change."""
-        theta, x, other = theta[:256], x[:256], x[256:512]
+        n = LOOKED_AT
+        theta, x, other = theta[:n], x[:n], x[n : 2 * n]
         here = self.single.log_prior_by_slot(theta, x)
         for place in self.single.places.values():
             moved = x.clone()
@@ -216,12 +224,13 @@ class Newborns:
         if births:
             drawn = self._drawn(theta, places, generator)
             x = torch.where(born[:, None], drawn, x)
-        x = torch.where(x.isfinite(), x, 0.0)
+        lost = ~x.isfinite().all(1, keepdim=True)
+        x = torch.where(lost, 0.0, x)
         log_q = self._log_shape(theta, places, x)
         values = self.single.values(theta, x)
         basis = self.amplitudes.basis(values)
         if not self.amplitudes.size:
-            return x, basis[:, 0], log_q
+            return torch.where(lost, math.nan, x), basis[:, 0], log_q
         mean, factor = self._conditional(residual, basis)
         vector = self.amplitudes.vector(values)
         if births:
@@ -244,7 +253,9 @@ class Newborns:
             place = self.single.places[name]
             x[:, place] = torch.where(born[:, None], coordinate.to(x), x[:, place])
             log_q = log_q + log_slope.double()
-        return x, (vector[:, None] @ basis)[:, 0], log_q
+        x = torch.where(lost, math.nan, x)
+        # of the coordinates as they are kept, which are rounded
+        return x, self.single.contribution(theta, x).reshape(len(x), -1), log_q
 
     def _shares(self) -> tuple[float, float, float]:
         shares = [SHARES[0], SHARES[1] * (self.cells.number > 0)]

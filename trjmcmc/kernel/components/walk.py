@@ -21,7 +21,7 @@ LENGTHS = (0.003, 3.0)  # shortest and longest step, in prior standard deviation
 
 ALIKE = 0.4  # share of the steps that are differences of components that look alike
 
-ALL = 0.3  # share of those by all coordinates of a component; the rest is by one of them
+ALL = 0.3  # share of the other steps by all coordinates of a component; the rest is by one of them
 
 SHORTEST, LONGEST = 0.1, 3.0  # of such differences, times
 
