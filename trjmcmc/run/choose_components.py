@@ -105,11 +105,6 @@ class ComponentChooser(Chooser):
                 break
             before = now
         self._end = end
-        rate = bench.acceptance("normals")
-        if rate is not None and rate < counted.accepted_normals:
-            del moves["normals"]
-            bench.clear()
-            self._look(moves, self.policy.segments.steps, end)
         if exchanges:
             self._try_a_ladder(moves)
         return self._chosen(self._leader())
@@ -122,6 +117,9 @@ class ComponentChooser(Chooser):
         long = self.request.times * found.memory * found.step  # until chains have forgotten
         if long < min(self.request.left(), counted.patience):
             return
+        rate = bench.acceptance("normals")
+        if rate is not None and rate < counted.accepted_normals:
+            del moves["normals"]
         rungs, every = counted.rungs, [*moves.values(), *bench.inside]
         powers = torch.logspace(0, math.log10(counted.least_power), rungs, dtype=torch.float64)
         ladder = ParallelTempering(self.target, lambda _: Cycle(every), powers, name="ladder")

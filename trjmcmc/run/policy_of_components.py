@@ -31,7 +31,7 @@ class CountedPolicy(Checked):
         burn_in_autocorrelation_times: Length of burn-in: tempering starts with too few
             components, and errors do not see it.
         ladder_share: Of the warm-up's time after tempering, for replicas where they may be needed.
-        accepted_normals: Acceptance rate from which jumps through normals are worth their time.
+        accepted_normals: Acceptance rate from which replicas jump through normals too.
         patience: Seconds of sampling from which chains count as slow where no limit is set.
         rungs: Replicas of a chain that forgets slowly, itself one of them.
         least_power: Of the likelihood that a replica sees.
