@@ -41,7 +41,7 @@ KEPT = 0.9  # share of the chains of each number that stay effective when the po
 
 MOST_POWERS = 200  # that are waited for
 
-LEARNED_AT_A_POWER = 1  # times that the bonuses are learned there, from two steps
+STEPS = 2  # at each of them
 
 ROUNDS = 5  # that learn at the power 1
 
@@ -259,11 +259,9 @@ def _carried(
             power = 1.0 if power + step > 1 - 1e-9 else power + step
             even.temper(power)
             state = start(even, state.code[pick], state.theta[pick])
-            for _ in range(LEARNED_AT_A_POWER):
-                kernel, state, moves = _round(kernel, state, even, generator, 0.0, bar)
-                kernel, state, more = _round(kernel, state, even, generator, 0.0, bar)
-                _learn(even, moves.and_those_of(more))
-                state = start(even, state.code, state.theta)
+            kernel, state, moves = _round(kernel, state, even, generator, begun, bar, STEPS)
+            _learn(even, moves)
+            state = start(even, state.code, state.theta)
             seconds = clock.now() - begun
     finally:
         even.temper(1.0)
@@ -307,18 +305,24 @@ def _resampled(even: Evened, log_weight: Tensor, k: Tensor, generator: torch.Gen
 
 
 def _round(
-    kernel: Kernel, state: State, even: Evened, generator: torch.Generator, until: float, bar: Any
+    kernel: Kernel,
+    state: State,
+    even: Evened,
+    generator: torch.Generator,
+    until: float,
+    bar: Any,
+    least: int = 1,
 ) -> tuple[Kernel, State, Moves]:
-    """Steps by a kernel that learns."""
-    moves, tally = Moves(), Tally(even)
-    while True:
+    """Steps by a kernel that learns, until some time and at least so many."""
+    moves, tally, steps = Moves(), Tally(even), 0
+    while steps < least or clock.now() < until:
         kernel, state, infos = kernel.adapt(state, generator)
         tally.add(infos)
         moves.add(infos, even.bonus)
         bar.update()
-        if clock.now() > until:
-            tally.check()
-            return kernel, state, moves
+        steps += 1
+    tally.check()
+    return kernel, state, moves
 
 
 def _learn(even: Evened, moves: Moves) -> None:
@@ -460,10 +464,11 @@ def _by_moves(even: Evened, seen: Seen, low: int, high: int) -> tuple[Array, Arr
     chains = seen.visits.shape[1]
     bonus = even.bonus.double().cpu().numpy()
     columns, parts = [], [np.zeros(chains)]
+    every = seen.halves[0].and_those_of(seen.halves[1])
     for k in range(low, high):
         guess = float(bonus[k] - bonus[k + 1])
         ratios = [_ratio(*moves.between(k)[:2], guess) for moves in seen.halves]
-        up, down, chain = seen.halves[0].and_those_of(seen.halves[1]).between(k)
+        up, down, chain = every.between(k)
         c = _ratio(up, down, guess)
         columns.append([c, *ratios])
         each = np.full(chains, math.nan)

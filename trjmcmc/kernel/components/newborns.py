@@ -254,6 +254,8 @@ class Newborns:
             x[:, place] = torch.where(born[:, None], coordinate.to(x), x[:, place])
             log_q = log_q + log_slope.double()
         x = torch.where(lost, math.nan, x)
+        if not births:
+            return x, (vector[:, None] @ basis)[:, 0], log_q
         # of the coordinates as they are kept, which are rounded
         return x, self.single.contribution(theta, x).reshape(len(x), -1), log_q
 
