@@ -129,6 +129,10 @@ class Recorder:
         self._log_joint[self.kept].copy_(log_joint)
         self.kept += 1
 
+    def descend_from(self, ancestor: Tensor) -> None:
+        """Let chains descend from others than was known when the record began, shape (C,)."""
+        self.ancestor = ancestor.cpu()
+
     def so_far(self) -> Draws:
         """The draws so far; they share memory with the record."""
         theta = self._theta[: self.kept].transpose(0, 1)

@@ -198,6 +198,17 @@ class Kernel(ABC):
         """What warm-up has set, by name, in plain numbers."""
         return {}
 
+    def seen(self, state: State) -> dict[str, Any]:
+        """What it has seen on the way to a state, by name, in plain numbers or words."""
+        return {}
+
+    def fresh_starts(self, state: State) -> Tensor | None:
+        """Number of the fresh start that each chain comes from, 0 of none; None if there are none.
+
+        A chain that has started afresh has forgotten where it was begun. Shape (C,).
+        """
+        return None
+
     @property
     def adapting(self) -> bool:
         """False: up to version 0.10, whether a step may change the kernel."""

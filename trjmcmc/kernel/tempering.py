@@ -5,22 +5,45 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..errors import ConfigurationError
+from ..estimate.estimate import Estimate
 from ..target.exchangeable import components_of
 from ..target.target import Target
 from ..target.tempered import Tempered
 from .base import Info, Kernel, Memo, State
+
+ROWS_BITS = 24  # replicas that fresh starts of one step are told apart of, as a power of two
 
 FIRST_SPACING = 20  # warm-up step after which powers are spaced first
 
 NEXT_SPACING = 1.4  # factor from there to the next, and so on
 
 LEAST_REJECTED = 1e-3  # rejection rate of neighbours that hardly differ: powers stay apart
+
+
+class Travel(NamedTuple):
+    """Where the replicas of C chains on T rungs come from, and what neighbours have shown.
+
+    Attributes:
+        hot: Whether each comes from a fresh start since it was last at power 1, (C, T) bool.
+        start: Number of the fresh start that each comes from; 0 of none, (C, T).
+        trips: Times that a replica came to each chain from a fresh start, (C,).
+        steps: Made so far, (C,).
+        above, below: Log sums, over the steps that count, of the likelihood to half of the power
+            between neighbours, at the lower power, and of its inverse at the higher, (C, T - 1).
+    """
+
+    hot: Tensor
+    start: Tensor
+    trips: Tensor
+    steps: Tensor
+    above: Tensor
+    below: Tensor
 
 
 class ParallelTempering(Kernel):
@@ -32,9 +55,9 @@ class ParallelTempering(Kernel):
 
     .. math:: \min\left(1, \exp[(\beta_t - \beta_{t+1}) (\ell_{t+1} - \ell_t)]\right).
 
-    At the last rung, where the power is 0, replicas are draws of moves that leave the prior
-    invariant: they forget where they came from. In warm-up the powers are spaced so that
-    neighbours reject alike.
+    At the last rung, if its power is 0, replicas are drawn afresh from the prior at each step: they
+    forget where they came from. So do replicas that lose all components, where these are counted.
+    In warm-up the powers are spaced so that neighbours reject alike.
 
     The replicas are in the state's memo. A state without them, or changed by another kernel,
     begins with copies of itself.
@@ -81,6 +104,8 @@ class ParallelTempering(Kernel):
         self.target = target if isinstance(target, Tempered) else Tempered(target)
         self.kernel, self.powers, self.name = moves(self.target), powers, name
         self.between, self.within = self.kernel.between, self.kernel.within
+        space = self.target.space
+        self._slots = (space.slot_item < space.n_items).nonzero()[:, 0]  # of components
         self._owner = object()  # of the memo: the same for all that has learned from this one
         self._steps, self._offered = 0, 0
         self._rejected = torch.zeros(len(powers) - 1, dtype=torch.float64, device=powers.device)
@@ -110,12 +135,22 @@ class ParallelTempering(Kernel):
             "barrier": float(rejected.sum()),
         }
 
+    def seen(self, state: State) -> dict[str, Any]:
+        """Round trips, and the log evidence of all models by stepping stones, where it is known."""
+        if state.recall(self._owner) is None:
+            return {}
+        found: dict[str, Any] = {"round trips": int(self.round_trips(state).sum())}
+        evidence = self.log_evidence(state)
+        if math.isfinite(evidence.std_error):
+            found["log evidence"] = str(evidence)
+        return found
+
     # ---- steps --------------------------------------------------------------------------------
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         whole, travel = self._whole(state)
         whole, infos = self.kernel.step(whole, generator)
-        whole, travel, _ = self._traded(whole, travel, generator)
+        whole, travel, _ = self._traded(self._fresh(whole, generator), travel, generator)
         self.target.temper(1.0)
         return self._state(whole, travel), self._cold(infos)
 
@@ -125,14 +160,42 @@ class ParallelTempering(Kernel):
         whole, travel = self._whole(state)
         found = copy.copy(self)
         found.kernel, whole, infos = self.kernel.adapt(whole, generator)
-        whole, travel, chance = self._traded(whole, travel, generator)
+        whole, travel, chance = self._traded(self._fresh(whole, generator), travel, generator)
         found._learn(chance)
         if found.powers is not self.powers:
             found._set_powers(len(state.code))
             log_prior, log_likelihood = self._evaluated(whole)
             whole = whole._replace(log_joint=found._log_joint(log_prior, log_likelihood))
+        nothing = torch.full_like(travel.above, -math.inf)
+        travel = travel._replace(above=nothing, below=nothing)  # powers may still change
         self.target.temper(1.0)
         return found, found._state(whole, travel), self._cold(infos)
+
+    def _fresh(self, whole: State, generator: torch.Generator) -> State:
+        """Replicas of which those at power 0 are new draws of the prior."""
+        if self.powers[-1] > 0:
+            return whole
+        target = self.target.target
+        rows = torch.arange(self.rungs - 1, len(whole.code), self.rungs, device=target.device)
+        code = target.space.sample_prior(len(rows), generator)
+        theta = target.sample_prior(code, generator)
+        theta = torch.where(target.space.active(code), theta, 0.0)
+        with torch.no_grad():
+            log_prior, _ = target.log_prior_and_likelihood(code, theta)
+        sound = theta.isfinite().all(1) & log_prior.isfinite()  # far tails may overflow
+        rows, code, theta, log_prior = (x[sound] for x in (rows, code, theta, log_prior))
+        sums = whole.recall(self.target)
+        memo = None
+        if sums is not None:
+            total = components_of(self.target)[0].total(code, theta)
+            assert total is not None
+            memo = Memo(self.target, (sums[0].index_copy(0, rows, total),))
+        return State(
+            whole.code.index_copy(0, rows, code),
+            whole.theta.index_copy(0, rows, theta),
+            whole.log_joint.index_copy(0, rows, log_prior.to(whole.log_joint)),
+            memo,
+        )
 
     def _learn(self, chance: Tensor) -> None:
         """Take note of how neighbours trade, (C, T - 1); space the powers anew now and then."""
@@ -158,16 +221,49 @@ class ParallelTempering(Kernel):
         return self._state(whole, self._no_travel(len(whole.code) // self.rungs))
 
     def round_trips(self, state: State) -> Tensor:
-        """Times that a replica came to each chain that had been at the last rung, shape (C,)."""
+        """Times that a replica came to each chain that had started afresh, shape (C,)."""
         known = state.recall(self._owner)
-        return torch.zeros_like(state.code[:, 0]) if known is None else known[1]
+        return torch.zeros_like(state.code[:, 0]) if known is None else Travel(*known[:6]).trips
 
-    def _no_travel(self, chains: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Whether replicas come from the last rung (C, T); round trips (C,), steps made (C,)."""
+    def fresh_starts(self, state: State) -> Tensor:
+        """Number of the fresh start that each chain comes from, 0 of none, shape (C,)."""
+        known = state.recall(self._owner)
+        return torch.zeros_like(state.code[:, 0]) if known is None else known[1][:, 0]
+
+    def log_evidence(self, state: State) -> Estimate:
+        r"""Log evidence of all models together by stepping stones between the rungs, nats.
+
+        With :math:`\ell` the log likelihood, the ratio of neighbours, whose powers are
+        :math:`\delta` apart, is the mean of :math:`e^{\delta \ell / 2}` at the lower one over
+        that of :math:`e^{-\delta \ell / 2}` at the higher one. All steps after warm-up count; the
+        error is by the spread of the chains. NaN unless the last power is 0.
+
+        Source:
+            Xie et al. (2011), https://doi.org/10.1093/sysbio/syq085; with half of the step from
+            either side: Meng & Wong (1996), the geometric bridge
+        """
+        known = state.recall(self._owner)
+        nothing = Estimate(math.nan, math.nan)
+        if known is None or self.powers[-1] > 0 or len(state.code) < 2:
+            return nothing
+        travel = Travel(*known[:6])
+        if not bool((travel.above > -math.inf).any()):
+            return nothing
+        value, parts = 0.0, torch.zeros(len(state.code), dtype=torch.float64)
+        for sums, sign in ((travel.above, 1), (travel.below, -1)):
+            top = sums.amax(0)
+            share = (sums - top).exp().cpu()
+            value += sign * float((top.cpu() + share.mean(0).log()).sum())
+            parts += sign * (share / share.mean(0)).sum(1)
+        return Estimate(value, float(parts.std()) / len(parts) ** 0.5)
+
+    def _no_travel(self, chains: int) -> Travel:
         none = torch.zeros(chains, dtype=torch.long, device=self.powers.device)
-        return none[:, None].expand(-1, self.rungs) > 0, none, none
+        every = none[:, None].expand(-1, self.rungs)
+        sums = self.powers.new_full((chains, self.rungs - 1), -math.inf)
+        return Travel(every > 0, every, none, none, sums, sums)
 
-    def _whole(self, state: State) -> tuple[State, tuple[Tensor, Tensor, Tensor]]:
+    def _whole(self, state: State) -> tuple[State, Travel]:
         chains, rungs = len(state.code), self.rungs
         self._set_powers(chains)
         known = state.recall(self._owner)
@@ -177,12 +273,11 @@ class ParallelTempering(Kernel):
             log_prior, log_likelihood = self._evaluated(whole)
             whole = whole._replace(log_joint=self._log_joint(log_prior, log_likelihood))
             return whole, self._no_travel(chains)
-        hot, trips, steps, *rest = known
-        code, theta, log_joint, *sums = (x.flatten(0, 1) for x in rest)
+        code, theta, log_joint, *sums = (x.flatten(0, 1) for x in known[6:])
         memo = Memo(self.target, tuple(sums)) if sums else None
-        return State(code, theta, log_joint, memo), (hot, trips, steps)
+        return State(code, theta, log_joint, memo), Travel(*known[:6])
 
-    def _state(self, whole: State, travel: tuple[Tensor, Tensor, Tensor]) -> State:
+    def _state(self, whole: State, travel: Travel) -> State:
         sums = whole.recall(self.target) or ()
         rows = tuple(x.unflatten(0, (-1, self.rungs)) for x in (*whole[:3], *sums))
         code, theta, log_joint = (x[:, 0] for x in rows[:3])
@@ -211,33 +306,46 @@ class ParallelTempering(Kernel):
     # ---- trading places -----------------------------------------------------------------------
 
     def _traded(
-        self, whole: State, travel: tuple[Tensor, Tensor, Tensor], generator: torch.Generator
-    ) -> tuple[State, tuple[Tensor, Tensor, Tensor], Tensor]:
+        self, whole: State, travel: Travel, generator: torch.Generator
+    ) -> tuple[State, Travel, Tensor]:
         """Replicas after neighbours were offered to trade places, and how probably all would."""
-        hot, trips, steps = travel
         log_prior, log_likelihood = self._evaluated(whole)
         value = log_likelihood.double().unflatten(0, (-1, self.rungs))
         gap = self.powers[:-1] - self.powers[1:]
         chance = (gap * (value[:, 1:] - value[:, :-1])).nan_to_num(-math.inf).clamp(max=0).exp()
+        above = travel.above.logaddexp(0.5 * gap * value[:, 1:])
+        below = travel.below.logaddexp(-0.5 * gap * value[:, :-1])
         u = torch.rand(chance.shape, generator=generator, device=chance.device, dtype=chance.dtype)
         rung = torch.arange(self.rungs, device=chance.device)
-        trade = ((u < chance) & ((rung[:-1] + steps[:, None]) % 2 == 0)).long()
+        trade = ((u < chance) & ((rung[:-1] + travel.steps[:, None]) % 2 == 0)).long()
         ends = torch.nn.functional.pad
         source = rung + ends(trade, (0, 1)) - ends(trade, (1, 0))
-        rows = (
-            source + self.rungs * torch.arange(len(source), device=rung.device)[:, None]
-        ).flatten()
-        sums = whole.recall(self.target)
+        rows = source + self.rungs * torch.arange(len(source), device=rung.device)[:, None]
+        hot, first = self._started(whole, travel)
+        hot, first = hot.gather(1, source), first.gather(1, source)
+        travel = Travel(
+            hot & (rung > 0), first, travel.trips + hot[:, 0], travel.steps + 1, above, below
+        )
+        rows, sums = rows.flatten(), whole.recall(self.target)
         whole = State(
             whole.code[rows],
             whole.theta[rows],
             self._log_joint(log_prior[rows], log_likelihood[rows]),
             None if sums is None else Memo(self.target, tuple(x[rows] for x in sums)),
         )
-        hot = hot.gather(1, source)
-        trips = trips + hot[:, 0]
-        hot = torch.where(rung == self.rungs - 1, True, hot & (rung > 0))
-        return whole, (hot, trips, steps + 1), chance
+        return whole, travel, chance
+
+    def _started(self, whole: State, travel: Travel) -> tuple[Tensor, Tensor]:
+        """Whether replicas come from a fresh start, and from which, those of now included."""
+        rung = torch.arange(self.rungs, device=self.powers.device)
+        fresh = ((rung == self.rungs - 1) & (self.powers[-1] == 0)).expand(travel.hot.shape)
+        if components_of(self.target):
+            empty = ~self.target.space.active(whole.code)[:, self._slots].any(1)
+            fresh = fresh | empty.unflatten(0, fresh.shape)
+        number = torch.arange(fresh.numel(), device=rung.device).view(fresh.shape)
+        number = 1 + (travel.steps[:, None] << ROWS_BITS) + number
+        hot = travel.hot | (fresh & (rung > 0))
+        return hot, torch.where(fresh, number, travel.start)
 
     def _evaluated(self, whole: State) -> tuple[Tensor, Tensor]:
         """Log prior and log likelihood, to the power 1, of all replicas, (C T,) each."""

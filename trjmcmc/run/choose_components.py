@@ -9,7 +9,8 @@ import torch
 
 from .. import clock
 from ..draws import Pool
-from ..kernel.base import Kernel
+from ..estimate.convergence import FEW_STARTS
+from ..kernel.base import Kernel, State
 from ..kernel.between.jump import Jump
 from ..kernel.components.split import ComponentSplitMerge
 from ..kernel.compose import Cycle
@@ -24,10 +25,10 @@ from .bench import moves_of
 from .choice import Choice
 from .choose import Chooser
 from .count import Tally
-from .loop import first_of
+from .loop import renewed
 from .moves import component_births, component_exchanges, component_walks
 from .segment import Segment
-from .tempering import temper_chains
+from .tempering import Passage, temper_chains
 
 
 class ComponentChooser(Chooser):
@@ -74,7 +75,7 @@ class ComponentChooser(Chooser):
         }
         every |= {"splits": Cycle(splits)} if splits else {}
         every |= {"exchange": Cycle(exchanges)} if exchanges else {}
-        kernel, state, origin = temper_chains(
+        kernel, state, origin, passage = temper_chains(
             tempered,
             bench.state,
             bench.kernel_of(list(every.values())),
@@ -85,6 +86,9 @@ class ComponentChooser(Chooser):
         )
         bench.move_to(state, bench.ancestor[origin])
         every = dict(zip(every, moves_of(kernel), strict=False))
+        if exchanges and len(bench.ancestor.unique()) < FEW_STARTS:
+            self._climb(every, passage)
+            return self._chosen(self._leader())
         if splits:
             self._look(every, self.policy.segments.steps, self._end)
             bench.clear()
@@ -106,10 +110,10 @@ class ComponentChooser(Chooser):
             before = now
         self._end = end
         if exchanges:
-            self._try_a_ladder(moves)
+            self._try_a_ladder(moves, passage)
         return self._chosen(self._leader())
 
-    def _try_a_ladder(self, moves: dict[str, Kernel]) -> None:
+    def _try_a_ladder(self, moves: dict[str, Kernel], passage: Passage) -> None:
         """Let replicas at lower powers renew the chains, where they forget too slowly alone."""
         bench, counted = self.bench, self.policy.counted
         assert bench.combined is not None
@@ -120,16 +124,26 @@ class ComponentChooser(Chooser):
         rate = bench.acceptance("normals")
         if rate is not None and rate < counted.accepted_normals:
             del moves["normals"]
-        rungs, every = counted.rungs, [*moves.values(), *bench.inside]
-        powers = torch.logspace(0, math.log10(counted.least_power), rungs, dtype=torch.float64)
-        ladder = ParallelTempering(self.target, lambda _: Cycle(every), powers, name="ladder")
-        n = len(bench.state.code) // rungs
-        if self.request.fewest_chains != self.request.most_chains and n > 1:
-            replicas = first_of(bench.state, n * rungs)
-            bench.move_to(ladder.with_replicas(replicas), bench.ancestor[: n * rungs : rungs])
+        self._climb(moves, passage)
+
+    def _climb(self, moves: dict[str, Kernel], passage: Passage) -> None:
+        """Go on with replicas of the chains at lower powers, which renew them."""
+        bench, counted, request = self.bench, self.policy.counted, self.request
+        every = Cycle([*moves.values(), *bench.inside])
+        powers = passage.ladder(counted)
+        ladder = ParallelTempering(self.target, lambda _: every, powers, name="ladder")
+        n = len(bench.state.code)
+        if request.fewest_chains != request.most_chains:
+            n = min(n, max(n // ladder.rungs, counted.least_ladders))
+        code, theta = passage.at(powers, n)
+        code[0], theta[0] = bench.state.code[:n], bench.state.theta[:n]
+        code, theta = (x.transpose(0, 1).flatten(0, 1) for x in (code, theta))
+        state = State(code, theta, theta.new_zeros(len(theta)))  # replicas are evaluated there
+        bench.move_to(ladder.with_replicas(state), bench.ancestor[:n])
         bench.clear()
         bench.go_inside([])
         self._settle({"ladder": ladder}, self._end)
+        bench.move_to(bench.state, renewed(ladder, bench.state, bench.ancestor))
 
     def _by(self, share: float) -> float:
         """When this share of the time left of the warm-up has passed."""

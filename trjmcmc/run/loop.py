@@ -78,6 +78,45 @@ def first_of(state: State, chains: int) -> State:
     return State(state.code[:chains], state.theta[:chains], state.log_joint[:chains], memo)
 
 
+def renewed(kernel: Kernel, state: State, ancestor: Tensor) -> Tensor:
+    """The start of each chain, as a number, shape (C,): its ancestor, or where it started afresh.
+
+    Arguments:
+        kernel: The kernel; parts of it may know of fresh starts.
+        state: Where it has moved the chains.
+        ancestor: The independent draw that each descended from, shape (C,).
+    """
+    for part in kernel.parts():
+        fresh = part.fresh_starts(state)
+        if fresh is not None:
+            ancestor = torch.where(fresh > 0, -fresh, ancestor)
+    return ancestor
+
+
+class Renewals:
+    """Tells which chains have started afresh while they are recorded.
+
+    Arguments:
+        kernel, state, ancestor: As of :func:`renewed`, when the record begins.
+    """
+
+    def __init__(self, kernel: Kernel, state: State, ancestor: Tensor) -> None:
+        self._kernel, self._first = kernel, renewed(kernel, state, ancestor)
+        self._starts = self._first
+        self._steps, self._until = 0, torch.full_like(ancestor, 2**62)  # until they started afresh
+
+    def starts(self, state: State) -> Tensor:
+        """The start of each chain, (C,): a new one if half of its steps came after it."""
+        self._steps += 1
+        now = renewed(self._kernel, state, self._first)
+        self._until = torch.where(
+            now != self._first, self._until.clamp(max=self._steps), self._until
+        )
+        late = 2 * self._until <= self._steps
+        self._starts = torch.where(late & (now != self._first), now, self._starts)
+        return self._starts
+
+
 def pooled(states: list[State]) -> Pool | None:
     """The points of several states to train on, or None of none."""
     if not states:
@@ -145,6 +184,7 @@ def run_chains(
         TRJError: A likelihood failed, or the limit was reached, before the first draw was kept.
     """
     recorder = Recorder(draws, state.code, state.theta, thin, ancestor)
+    renewals = None if ancestor is None else Renewals(kernel, state, ancestor)
     stopped = "draws"
     failure: TRJError | None = None
     try:
@@ -159,6 +199,8 @@ def run_chains(
                         visits.add(state.code)
                 tally.check()
                 recorder.keep(state.code, state.theta, state.log_joint)
+                if renewals is not None:
+                    recorder.descend_from(renewals.starts(state))
                 done = enough is not None and enough(recorder)
                 if on_draw is not None:
                     on_draw()

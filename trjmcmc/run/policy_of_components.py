@@ -33,8 +33,14 @@ class CountedPolicy(Checked):
         ladder_share: Of the warm-up's time after tempering, for replicas where they may be needed.
         accepted_normals: Acceptance rate from which replicas jump through normals too.
         patience: Seconds of sampling from which chains count as slow where no limit is set.
-        rungs: Replicas of a chain that forgets slowly, itself one of them.
-        least_power: Of the likelihood that a replica sees.
+        rungs_a_barrier: Replicas of a chain that forgets slowly a unit of the barrier between the
+            first and the last power: two are best, by Syed et al. (2021).
+        least_rungs, most_rungs: Fewest and most replicas, the chain itself one of them.
+        least_ladders: Fewest chains with replicas.
+        empty_share: Of the chains that have no components at a power: they start afresh there.
+        melting: Last power relative to the highest of these. Components that were found are lost
+            at lower powers than chains find them at; from .15 on, a star with two planets made
+            a round trip a replica and minute, from .5 on none.
         states_kept: States of a segment that are kept, half of which may be fitted to.
     """
 
@@ -57,8 +63,12 @@ class CountedPolicy(Checked):
     ladder_share: float = 0.3
     accepted_normals: float = 0.01
     patience: float = 120.0
-    rungs: int = 6
-    least_power: float = 0.2
+    rungs_a_barrier: float = 2.0
+    least_rungs: int = 4
+    most_rungs: int = 16
+    least_ladders: int = 32
+    empty_share: float = 0.1
+    melting: float = 0.15
     states_kept: int = 200
 
 

@@ -16,7 +16,7 @@ from ..draws import Draws, Pool, Recorder
 from ..errors import InterruptedWarning, TRJError, warn_user
 from ..estimate.mean import MANY_CHAINS
 from ..estimate.routes import MIRRORED
-from ..kernel.base import Kernel, State, start
+from ..kernel.base import Kernel, State
 from ..pilot.parts import Part
 from ..progress import progress_bar
 from ..result.report import Plan, RunReport
@@ -33,7 +33,7 @@ from .hurry import hurried_kernel, hurried_state
 from .interrupts import import_whole
 from .items import planted
 from .knowledge import Knowledge
-from .loop import Chains, last_of, run_chains, warm_up
+from .loop import Chains, first_of, last_of, run_chains, warm_up
 from .maps import check_round_trip
 from .precision import Numbers, examined, roundings
 from .report import expected_error, reached_error, result_of, routes_of
@@ -248,9 +248,8 @@ class Runner:
         self.chooser = make(request, known, state, ancestor)
         self.stage = "the choice of the moves"
         choice = self.chooser.choose()
-        few = slice(request.chains)
-        self.state = start(self.target, choice.state.code[few], choice.state.theta[few])
-        self.ancestor = choice.ancestor[few]
+        self.state = first_of(choice.state, request.chains)
+        self.ancestor = choice.ancestor[: request.chains]
         self._warm_up_chosen(choice, request.warmup)
         trained = known.fitted.seconds.get("fit", 0.0) if choice.plan.rounds else 0.0
         known.spending.seconds["warmup"] = clock.now() - begun - trained
@@ -482,7 +481,8 @@ class Runner:
         assert chain is not None and self.tally is not None and self.kernel is not None
         record = chain.draws
         plan = Plan() if self.chooser is None else self.chooser.plan
-        settings = {k.name: found for k in self.kernel.parts() if (found := k.adapted())}
+        settings = {k.name: k.adapted() | k.seen(chain.state) for k in self.kernel.parts()}
+        settings = {name: found for name, found in settings.items() if found}
         report = RunReport(
             acceptance=self.tally.rates(),
             fit=known.spending.news(trace),

@@ -3,17 +3,91 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from .. import clock
 from ..kernel.base import Kernel, State, start
+from ..kernel.tempering import spaced
 from ..pilot.generation import systematic
 from ..pilot.smc import next_step
 from ..target.tempered import Tempered
 from .count import Tally
 from .policy import ChainTemperingPolicy
+from .policy_of_components import CountedPolicy
+
+
+@dataclass
+class Passage:
+    """What chains have shown at the powers through which they were carried, from 0 to 1.
+
+    Attributes:
+        powers: Of the likelihood.
+        rejection: At each, half of the mean difference of two chains' log likelihoods: by how much
+            the rejection rate of neighbours in a ladder grows with the gap between their powers.
+        empty: Share of the chains without components at each.
+        codes, thetas: The chains at each, shapes (C, L) and (C, D).
+    """
+
+    powers: list[float] = field(default_factory=list)
+    rejection: list[float] = field(default_factory=list)
+    empty: list[float] = field(default_factory=list)
+    codes: list[Tensor] = field(default_factory=list)
+    thetas: list[Tensor] = field(default_factory=list)
+
+    def add(self, power: float, value: Tensor, empty: Tensor, state: State) -> None:
+        """Add what chains are like at a power.
+
+        Arguments:
+            power: Where they are.
+            value: Their log likelihoods to the power 1, shape (C,).
+            empty: Whether they have no components, shape (C,).
+            state: The chains.
+        """
+        known = value[value > -math.inf].double()
+        ranked, n = known.sort().values, len(known)
+        order = 2 * torch.arange(n, dtype=torch.float64, device=known.device) + 1 - n
+        gap = float((ranked * order).sum()) / max(1, n * (n - 1))  # half of the mean difference
+        self.powers.append(power)
+        self.rejection.append(gap)
+        self.empty.append(float(empty.double().mean()))
+        self.codes.append(state.code)
+        self.thetas.append(state.theta)
+
+    def at(self, powers: Tensor, n: int) -> tuple[Tensor, Tensor]:
+        """Some n chains of the power that is nearest to each, shapes (T, n, L) and (T, n, D)."""
+        known = torch.tensor(self.powers).double()
+        nearest = [int((known - power).abs().argmin()) for power in powers.tolist()]
+        rows = torch.arange(n, device=self.codes[0].device) % len(self.codes[0])
+        return (
+            torch.stack([self.codes[i][rows] for i in nearest]),
+            torch.stack([self.thetas[i][rows] for i in nearest]),
+        )
+
+    def ladder(self, policy: CountedPolicy) -> Tensor:
+        """Falling powers from 1 at which neighbours reject alike, shape (T,), float64.
+
+        The last one is 0, or so far below the highest power at which chains often lose all
+        components that they soon do: there they start afresh as well as at 0.
+
+        Source:
+            Barrier and spacing: Syed et al. (2021), https://doi.org/10.1111/rssb.12464, sections
+            3.2 and 5.2
+        """
+        powers = torch.tensor([*self.powers, 1.0]).double().flip(0)
+        rate = torch.tensor([*self.rejection, self.rejection[-1]]).double().flip(0)
+        often = [b for b, e in zip(self.powers, self.empty, strict=True) if e > policy.empty_share]
+        least = policy.melting * max(often, default=0.0)
+        keep = powers > least
+        at = torch.cat([powers[keep], powers.new_tensor([least])])
+        rate = torch.cat([rate[keep], rate[keep][-1:] if least else rate[-1:]])
+        rejected = (0.5 * (rate[1:] + rate[:-1]) * (at[:-1] - at[1:])).clamp(max=1)
+        sound = at[:-1] > at[1:]
+        at, rejected = torch.cat([at[:-1][sound], at[-1:]]), rejected[sound]
+        rungs = 1 + math.ceil(policy.rungs_a_barrier * float(rejected.sum()))
+        return spaced(at, rejected, min(max(rungs, policy.least_rungs), policy.most_rungs))
 
 
 def temper_chains(
@@ -24,7 +98,7 @@ def temper_chains(
     tally: Tally,
     deadline: float = math.inf,
     policy: ChainTemperingPolicy | None = None,
-) -> tuple[Kernel, State, Tensor]:
+) -> tuple[Kernel, State, Tensor, Passage]:
     """Raise the likelihood's power from 0 to 1, resampling the chains and moving them.
 
     Chains that the prior has left in a corner lose their weight and are resampled away. What
@@ -41,8 +115,8 @@ def temper_chains(
         policy: How many steps each power has.
 
     Returns:
-        The kernel that has learned, the chains, and the row of ``state`` that each descends from,
-        shape (chain,).
+        The kernel that has learned, the chains, the row of ``state`` that each descends from,
+        shape (chain,), and what they have shown on the way.
 
     Source:
         Tempering across dimensions: Jasra, Doucet, Stephens & Holmes (2008),
@@ -51,12 +125,15 @@ def temper_chains(
     """
     policy = ChainTemperingPolicy() if policy is None else policy
     n, power, seconds, steps = len(state.code), 0.0, 0.0, policy.least_steps
-    ancestor = torch.arange(n, device=state.code.device)
+    ancestor, passage = torch.arange(n, device=state.code.device), Passage()
+    space = target.space
+    own = space.slot_item < space.n_items  # of components
     try:
         with torch.no_grad():
             while power < 1:
                 begun = clock.now()
                 _, value = target.target.log_prior_and_likelihood(state.code, state.theta)
+                passage.add(power, value, ~(space.active(state.code) & own).any(1), state)
                 value = value.double()[None]
                 now = torch.full_like(value[:, :1], power)
                 step = float(
@@ -85,4 +162,4 @@ def temper_chains(
                 seconds = steps * pace
     finally:
         target.temper(1.0)  # whatever has interrupted it
-    return kernel.frozen(), start(target, state.code, state.theta), ancestor
+    return kernel.frozen(), start(target, state.code, state.theta), ancestor, passage

@@ -107,6 +107,7 @@ class Components:
             )
 
         self.single = self._alone()
+        self.apart = self.shared and self.single is not None and self._same_signal(self.single)
 
     def on(self, target: Tempered) -> Components:
         """The same components of a tempered target."""
@@ -192,6 +193,16 @@ class Components:
             return None
         same = all(a.shape == b.shape and torch.allclose(a, b, ALIKE, ALIKE) for a, b in pairs)
         return single if same else None
+
+    def _same_signal(self, single: Single) -> bool:
+        """Whether what all share changes nothing that components add."""
+        if not self.additive or len(self.space.kinds) > 1:  # others may see it
+            return False
+        _, theta = self.examples(torch.Generator(self.target.device).manual_seed(3))
+        x = self.one(theta, torch.zeros_like(theta[:, 0], dtype=torch.long))
+        with torch.no_grad():
+            one, other = (single.contribution(t, x) for t in (theta, theta.roll(1, 0)))
+        return bool((one == other).all())
 
     def count(self, code: Tensor) -> Tensor:
         """How many components there are, (C, L) -> (C,)."""

@@ -273,7 +273,7 @@ class ComponentExchange(Kernel):
         (info,) = infos
         found = copy.copy(self)
         found._steps = self._steps + 1
-        if self.newborns.apart:
+        if self.components.apart:
             found._factor = factor_of(info.theta[:, self._shared], self._shared_unit)
         if found._steps % FIRST_FIT == 0:
             items = self.components.items(info.code)

@@ -15,7 +15,7 @@ from ...target.exchangeable import Components, components_of
 from ...target.target import Target
 from ...target.tempered import Tempered
 from ...transport.normals import NormalMixture
-from .amplitudes import ROWS, Amplitudes
+from .amplitudes import Amplitudes
 from .cells import Cells
 from .residual import MatchedFilter, Residual
 
@@ -62,7 +62,6 @@ class Newborns:
     Attributes:
         amplitudes: What signals are linear in.
         cells: Where they differ.
-        apart: Whether there are shared parameters on which no signal depends: noise, an offset.
 
     Raises:
         ConfigurationError: The likelihood or the prior is not of this kind.
@@ -106,8 +105,6 @@ class Newborns:
         self.columns = (~self.amplitudes.columns).nonzero()[:, 0]
         self._learned: NormalMixture | None = None
         self._filter: MatchedFilter | None = None
-        alone = parts.shared and len(parts.space.kinds) == 1  # others may see what is shared
-        self.apart = alone and self._same_signal(theta[:ROWS], x[:ROWS])
         self._data = single.contribution(theta[:1], x[:1]).shape[1:]
         points = self.amplitudes.points
 
@@ -143,11 +140,6 @@ class Newborns:
         found = copy.copy(self)
         found.parts = parts
         return found
-
-    def _same_signal(self, theta: Tensor, x: Tensor) -> bool:
-        """Whether what all share changes no signal."""
-        one, other = (self.single.contribution(t, x) for t in (theta, theta.roll(1, 0)))
-        return bool((one == other).all())
 
     def learned(self, x: Tensor, generator: torch.Generator) -> Newborns:
         """The density that also draws what components (n, P) look like, but for amplitudes."""

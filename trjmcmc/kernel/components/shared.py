@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 
 from ...errors import ConfigurationError
+from ...target.exchangeable import components_of
 from ...target.target import Target
 from ...target.units import prior_units
 from ..base import Info, Kernel, State, accept
 from ..learning import factor_of
 from ..steps import Around, LogUniformSteps
+from .sums import known_total, memo_of
 
 LENGTHS = (0.01, 2.0)  # shortest and longest step, in prior standard deviations
 
@@ -58,6 +60,9 @@ class SharedWalk(Kernel):
         self._unit = LogUniformSteps(torch.ones_like(self.steps.scale), lengths)
         self._factor: Tensor | None = None
         self.around = Around(target.periodic_slots[self.slots])
+        parts = components_of(target)
+        fixed = bool(parts) and parts[0].apart and not parts[0].delicate
+        self._parts = parts[0] if fixed else None
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         code, theta = state.code, state.theta
@@ -69,8 +74,14 @@ class SharedWalk(Kernel):
             coin = torch.rand(len(x), 1, generator=generator, device=x.device)
             step = torch.where(coin < 0.5, step, near)
         moved[:, self.slots], log_around = self.around(x, step)
-        log_joint = self.target.log_joint(code, moved)
-        proposed = State(code, moved, log_joint)
+        total = memo = None
+        if self._parts is not None:  # whose sum stays as it is
+            known = known_total(self._parts, state)
+            assert known is not None
+            total, memo = self._parts.sum_in(known), memo_of(self._parts, known)
+        state = state._replace(memo=memo)
+        log_joint = self.target.log_joint(code, moved, total)
+        proposed = State(code, moved, log_joint, memo)
         log_ratio = log_joint - state.log_joint + log_around
         return accept(self.name, state, proposed, log_ratio, generator)
 
