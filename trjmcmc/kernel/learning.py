@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import torch
 from torch import Tensor
 
@@ -51,20 +53,74 @@ class Kept:
 
 FLOOR = 1e-6  # of a standard deviation that is learned, prior standard deviations
 
+RATE = 0.2  # weight of the last step in what is learned
 
-def factor_of(x: Tensor, unit: Tensor) -> Tensor | None:
-    """Factor of the covariance of points (n, P), (P, P); None of too few.
+
+class Spread:
+    """Covariance of points at each power of the likelihood, as warm-up has seen it of late.
+
+    Replicas at low powers are spread far more widely than those that are recorded.
 
     Arguments:
-        x: The points.
         unit: Prior standard deviations, shape (P,).
 
     Example:
-        >>> factor_of(torch.tensor([[-1.0], [1.0], [-1.0], [1.0]]), torch.ones(1)).round(decimals=3)
-        tensor([[1.]])
+        >>> none = Spread(torch.ones(1))
+        >>> x = torch.tensor([[-1.0], [1.0], [-3.0], [3.0]])
+        >>> power = torch.tensor([1.0, 1.0, 0.5, 0.5])
+        >>> known = none.plus(x, power)
+        >>> known.scaled(torch.ones(4, 1), power).flatten().round(decimals=3).tolist()
+        [1.0, 1.0, 3.0, 3.0]
     """
-    if len(x) <= x.shape[1]:
-        return None
-    centred = x.double() - x.double().mean(0)
-    floor = torch.diag((FLOOR * unit.double()).square())
-    return torch.linalg.cholesky(centred.T @ centred / len(x) + floor).to(x)
+
+    def __init__(self, unit: Tensor) -> None:
+        self.unit = unit
+        self._moments: tuple[Tensor, Tensor] | None = None  # means (R, P), covariances (R, P, P)
+        self._factor: Tensor | None = None  # (R, P, P)
+
+    @property
+    def known(self) -> bool:
+        """Whether there is anything learned."""
+        return self._factor is not None
+
+    def plus(self, x: Tensor, power: Tensor | float) -> Spread:
+        """What is known after a step that has led to points (n, P) at powers, (n,) or one."""
+        level, levels = _levels(x, power)
+        size = torch.zeros(levels, dtype=torch.float64, device=x.device)
+        size.index_add_(0, level, torch.ones_like(level, dtype=torch.float64))
+        if bool((size <= x.shape[1]).any()):
+            return self
+        x = x.double()
+        mean = x.new_zeros(levels, x.shape[1]).index_add_(0, level, x) / size[:, None]
+        gap = x - mean[level]
+        square = x.new_zeros(levels, *2 * x.shape[1:]).index_add_(
+            0, level, gap[:, :, None] * gap[:, None]
+        )
+        covariance = square / size[:, None, None]
+        if self._moments is not None and len(self._moments[0]) == levels:
+            old, spread = self._moments
+            shift = mean - old
+            mean = old + RATE * shift
+            between = (1 - RATE) * shift[:, :, None] * shift[:, None]
+            covariance = spread + RATE * (covariance + between - spread)
+        floor = torch.diag((FLOOR * self.unit.double()).square())
+        factor, failed = torch.linalg.cholesky_ex(covariance + floor)
+        found = copy.copy(self)
+        if not bool(failed.any()) and bool(factor.isfinite().all()):
+            found._moments, found._factor = (mean, covariance), factor.to(self.unit)
+        return found
+
+    def scaled(self, noise: Tensor, power: Tensor | float) -> Tensor:
+        """Standard normal noise (n, P) with the covariance at each power; zero where unknown."""
+        level, levels = _levels(noise, power)
+        if self._factor is None or len(self._factor) != levels:
+            return torch.zeros_like(noise)
+        return (self._factor[level] @ noise[..., None])[..., 0]
+
+
+def _levels(x: Tensor, power: Tensor | float) -> tuple[Tensor, int]:
+    """Position of each row's power among the different ones, and how many these are."""
+    if not isinstance(power, Tensor):
+        return torch.zeros(len(x), dtype=torch.long, device=x.device), 1
+    different, level = power.unique(return_inverse=True)
+    return level, len(different)

@@ -92,3 +92,8 @@ class Tempered(Target):
         if self.power == 0:
             return torch.zeros_like(log_likelihood)
         return self.power * log_likelihood
+
+
+def power_of(target: Target) -> float | Tensor:
+    """Power of the likelihood, one number or shape (C,): 1 of a target that is not tempered."""
+    return target.power if isinstance(target, Tempered) else 1.0

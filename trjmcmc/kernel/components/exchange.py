@@ -14,16 +14,17 @@ from ...errors import ConfigurationError
 from ...rng import host_number
 from ...target.exchangeable import Components, components
 from ...target.target import Target
+from ...target.tempered import power_of
 from ...target.units import prior_units
 from ..base import Info, Kernel, State, accept
-from ..learning import Kept, due, factor_of
+from ..learning import Kept, Spread, due
 from ..steps import LogUniformSteps
 from .newborns import newborns_of
 from .sums import known_total, memo_of
 
 # how often so many components die for so many others, or the reverse: pulses that lie on each
 # other were seven times as often told apart by twos for ones as by the other moves
-PAIRS = {(0, 1): 1, (1, 1): 1, (1, 2): 5, (2, 2): 1}
+PAIRS = {(0, 1): 3, (1, 1): 1, (1, 2): 3, (2, 2): 1}
 
 NEAR = 0.8  # share of the pairs of which the second is the nearest to the first
 
@@ -109,11 +110,10 @@ class ComponentExchange(Kernel):
         self._seen, self._steps = Kept(REMEMBERED), 0
         space = target.space
         self._shared = (space.slot_item == space.n_items).nonzero()[:, 0]
-        self._factor: Tensor | None = None  # of its covariance
         self._lengths = LogUniformSteps(torch.ones((), device=target.device), SHIFTS)
         by = torch.as_tensor(self.newborns.cells.columns[:1] or range(parts.width))
         units = prior_units(target)[1]
-        unit, self._shared_unit = units[parts.slots[0]], units[self._shared]
+        unit, self._spread = units[parts.slots[0]], Spread(units[self._shared])
         self._unit = torch.full_like(unit, math.inf)  # coordinates that do not count
         self._unit[by] = unit[by]
 
@@ -171,10 +171,11 @@ class ComponentExchange(Kernel):
         Noise is lower where one component more explains the data.
         """
         shift = torch.zeros_like(theta)
-        if self._factor is None:
+        if not self._spread.known:
             return shift
         coin = torch.rand(len(theta), 1, generator=generator, device=theta.device) < 0.5
-        step = self._lengths.draw(theta[:, self._shared], generator) @ self._factor.T
+        step = self._lengths.draw(theta[:, self._shared], generator)
+        step = self._spread.scaled(step, power_of(self.target))
         shift[:, self._shared] = torch.where(coin, step, 0.0)
         return shift
 
@@ -274,7 +275,8 @@ class ComponentExchange(Kernel):
         found = copy.copy(self)
         found._steps = self._steps + 1
         if self.components.apart:
-            found._factor = factor_of(info.theta[:, self._shared], self._shared_unit)
+            x = info.theta[:, self._shared]
+            found._spread = self._spread.plus(x, power_of(self.target))
         if found._steps % FIRST_FIT == 0:
             items = self.components.items(info.code)
             found._seen = self._seen.plus(self.components.of(info.theta)[items]).joined()

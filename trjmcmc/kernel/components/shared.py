@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 
 import torch
-from torch import Tensor
 
 from ...errors import ConfigurationError
 from ...target.exchangeable import components_of
 from ...target.target import Target
+from ...target.tempered import power_of
 from ...target.units import prior_units
 from ..base import Info, Kernel, State, accept
-from ..learning import factor_of
+from ..learning import Spread
 from ..steps import Around, LogUniformSteps
 from .sums import known_total, memo_of
 
@@ -22,8 +22,8 @@ LENGTHS = (0.01, 2.0)  # shortest and longest step, in prior standard deviations
 class SharedWalk(Kernel):
     """A Gaussian step of log-uniform length by the parameters that all components share.
 
-    Half of the steps have the prior's units; the others have the covariance of the chains, as
-    warm-up has seen it last. Periodic ones go around.
+    Half of the steps have the prior's units; the others have the covariance of the chains, of
+    replicas at the same power, as warm-up has seen it of late. Periodic ones go around.
 
     Arguments:
         target: A target over :class:`~trjmcmc.Counts` with parameters beside the components'.
@@ -58,7 +58,7 @@ class SharedWalk(Kernel):
         self.target, self.name = target, name
         self.steps = LogUniformSteps(prior_units(target)[1][self.slots], lengths)
         self._unit = LogUniformSteps(torch.ones_like(self.steps.scale), lengths)
-        self._factor: Tensor | None = None
+        self._spread = Spread(self.steps.scale)
         self.around = Around(target.periodic_slots[self.slots])
         parts = components_of(target)
         fixed = bool(parts) and parts[0].apart and not parts[0].delicate
@@ -69,8 +69,8 @@ class SharedWalk(Kernel):
         x = theta[:, self.slots]
         moved = theta.clone()
         step = self.steps.draw(x, generator)
-        if self._factor is not None:
-            near = self._unit.draw(x, generator) @ self._factor.T
+        if self._spread.known:
+            near = self._spread.scaled(self._unit.draw(x, generator), power_of(self.target))
             coin = torch.rand(len(x), 1, generator=generator, device=x.device)
             step = torch.where(coin < 0.5, step, near)
         moved[:, self.slots], log_around = self.around(x, step)
@@ -88,5 +88,5 @@ class SharedWalk(Kernel):
     def adapted_to(self, infos: list[Info], generator: torch.Generator) -> Kernel:
         (info,) = infos
         found = copy.copy(self)
-        found._factor = factor_of(info.theta[:, self.slots], self.steps.scale)
+        found._spread = self._spread.plus(info.theta[:, self.slots], power_of(self.target))
         return found
