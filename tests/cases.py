@@ -142,9 +142,9 @@ def seen_sum(additive=True):
     )
 
 
-def waves():
+def waves(**settings):
     """Waves in noise: p(k), and moments of a single one's frequency, by integration."""
-    target, (p, mean) = toys.waves(), toys.exact_waves()
+    target, (p, mean) = toys.waves(**settings), toys.exact_waves()
 
     def scores(state):
         single = state.code[:, 0] == 1

@@ -148,7 +148,7 @@ TIMES = torch.linspace(0.0, 1.0, 6, dtype=torch.float64)
 WAVE = torch.tensor([0.9, -0.4, -1.1, 0.2, 1.3, -0.3], dtype=torch.float64)
 
 
-def waves() -> trj.Target:
+def waves(**settings) -> trj.Target:
     """Up to two waves of unknown frequency in noise of unknown level."""
 
     def contribution(p):
@@ -167,7 +167,7 @@ def waves() -> trj.Target:
             "height": trj.priors.Rayleigh(0.7),
             "phase": trj.priors.Periodic(0.0, 2 * math.pi),
         },
-        trj.Additive(contribution, combine),
+        trj.Additive(contribution, combine, **settings),
     )
 
 

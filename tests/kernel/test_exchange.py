@@ -3,6 +3,7 @@
 import math
 
 import pytest
+import scipy.stats
 import torch
 from torch.distributions import Normal, Uniform
 
@@ -10,7 +11,7 @@ import trjmcmc as trj
 from tests import cases, toys
 from tests.battery import is_caught, stays_exact
 from tests.cases import from_prior, learned_exchange
-from trjmcmc.errors import ConfigurationError
+from trjmcmc.errors import ConfigurationError, TargetError
 from trjmcmc.kernel import ComponentBirthDeath, ComponentExchange, Cycle, SharedWalk, start
 from trjmcmc.kernel.components.newborns import newborns_of
 from trjmcmc.target.exchangeable import components_of
@@ -51,6 +52,63 @@ def test_at_the_power_zero_the_prior_stays(pair, generator):
 
     case = cases.Case(target, lambda n, g: from_prior(target, n, g), scores)
     stays_exact(kernel, case, generator, chains=N, steps=3)
+
+
+@pytest.mark.parametrize("pair", [(0, 1), (2, 2)])
+@pytest.mark.parametrize(
+    "births", [Uniform(0.6, 2.0), scipy.stats.norm(1.5, 0.2)], ids=["part of it", "beyond it"]
+)
+def test_densities_of_the_user_keep_it_exact(pair, births, generator):
+    case = cases.waves(births={"frequency": births})
+    kernel = learned_exchange(case.target, pair)
+    stays_exact(kernel, case, generator, chains=N, steps=3)
+
+
+class TooHigh(Uniform):
+    """A negative control: a density twenty times as high as what it draws."""
+
+    def log_prob(self, value):
+        return super().log_prob(value) + 3
+
+
+def test_a_density_that_draws_otherwise_than_it_says_is_caught(generator):
+    case = cases.waves(births={"frequency": TooHigh(0.6, 3.0)})
+    is_caught(learned_exchange(case.target, (0, 1)), case, generator, chains=N, steps=6)
+
+
+def test_newborns_come_from_where_the_user_says(generator):
+    target = toys.waves(births={"frequency": Uniform(1.0, 1.1)})
+    newborns = newborns_of(components_of(target)[0])
+    theta = target.sample_prior(torch.zeros(2000, 1, dtype=torch.long), generator)
+    residual = newborns.residual(theta, torch.zeros(2000, len(toys.TIMES)).double())
+    born, one = torch.ones(2000, dtype=torch.bool), torch.ones(2000)
+    x, _, log_q = newborns.placed(theta, residual, one, theta[:, 1:4], born, generator)
+    f = newborns.single.values(theta, x)["frequency"][:, 0]
+    share = float(((f > 1.0) & (f < 1.1)).double().mean())
+    assert share > 0.35 and bool(log_q[x.isfinite().all(1)].isfinite().all())
+
+
+def test_what_signals_are_linear_in_may_be_stated():
+    linear = {None: "height, phase", ("height",): "height, phase", "height": "height, phase"}
+    for stated, found in linear.items():
+        move = ComponentExchange(toys.waves(linear=stated))
+        assert move.adapted()["linear in"] == found
+    assert "linear in" not in ComponentExchange(toys.waves(linear=())).adapted()
+    with pytest.raises(TargetError, match=r"not linear in \['frequency'\]"):
+        ComponentExchange(toys.waves(linear=("frequency",)))
+    with pytest.raises(ConfigurationError, match=r"no component has \['noise'\]"):
+        toys.waves(linear=("noise",))
+
+
+def test_densities_that_make_no_sense_are_refused():
+    with pytest.raises(ConfigurationError, match=r"no component has \['f'\]"):
+        toys.waves(births={"f": Uniform(0.0, 1.0)})
+    with pytest.raises(ConfigurationError, match=r"expected distributions"):
+        toys.waves(births={"frequency": 3.0})
+    with pytest.raises(TargetError, match=r"\['height'\] are amplitudes"):
+        ComponentExchange(toys.waves(births={"height": Uniform(0.0, 1.0)}))
+    with pytest.raises(TargetError, match="expected a distribution of shape"):
+        ComponentExchange(toys.waves(births={"frequency": Uniform(torch.zeros(2), 1.0)}))
 
 
 # ---- negative controls ----------------------------------------------------------------------

@@ -56,6 +56,18 @@ class OneTooMany(ParallelTempering):
             self.powers = powers
 
 
+class TooWide(ParallelTempering):
+    """A negative control: what starts afresh at power 0 is wider than the prior."""
+
+    def _fresh(self, whole, generator):
+        whole = super()._fresh(whole, generator)
+        theta = whole.theta.unflatten(0, (-1, self.rungs)).clone()
+        theta[:, -1] *= 3
+        theta = theta.flatten(0, 1)
+        log_joint = self.target.log_joint(whole.code, theta)
+        return whole._replace(theta=theta, log_joint=log_joint)
+
+
 def replicas(kernel, n, generator):
     """A state of exact draws, the replicas at their powers too."""
     powers = kernel.powers.repeat(n)
@@ -76,14 +88,14 @@ def scores(state):
     return torch.tensor(z)
 
 
-def ladder(make=ParallelTempering):
+def ladder(make=ParallelTempering, powers=POWERS):
     target = conjugate()
 
     def moves(tempered):
         switch = saturated_switch(tempered, Fixed(target.space), scale=1.0)
         return Cycle([switch, RandomWalk(tempered)])
 
-    kernel = make(target, moves, POWERS)
+    kernel = make(target, moves, powers)
     return kernel, Case(target, lambda n, g: replicas(kernel, n, g), scores)
 
 
@@ -95,6 +107,60 @@ def test_replicas_leave_the_target_as_it_is(generator):
 def test_a_ratio_of_other_powers_is_caught(generator):
     kernel, case = ladder(OneTooMany)
     is_caught(kernel, case, generator, steps=4)
+
+
+def test_draws_of_another_prior_at_the_last_rung_are_caught(generator):
+    kernel, case = ladder(TooWide, torch.tensor([1.0, 0.0]))
+    is_caught(kernel, case, generator, steps=6)
+
+
+def exact_log_evidence():
+    gain = 1 + SD**2
+    log_odds = -0.5 * math.log(gain) + Y**2 / 2 * (1 - 1 / gain)
+    none = float(Normal(0.0, 1.0).log_prob(torch.tensor(Y)))
+    return none + math.log(0.5 + 0.5 * math.exp(log_odds))
+
+
+def test_stepping_stones_tell_the_evidence(generator):
+    kernel, case = ladder()
+    state = case.draw(400, generator)
+    assert math.isnan(kernel.log_evidence(state).value)
+    for _ in range(50):
+        state, _ = kernel.step(state, generator)
+    found = kernel.log_evidence(state)
+    assert 0 < found.std_error < 0.05
+    assert abs(found.value - exact_log_evidence()) < 5 * found.std_error
+    assert kernel.seen(state)["log evidence"] == str(found)
+    _, learning, _ = kernel.adapt(state, generator)  # powers may change: nothing is known yet
+    assert "log evidence" not in kernel.seen(learning)
+    far = torch.tensor([1.0, 0.4])  # not down to the prior
+    assert math.isnan(ParallelTempering(case.target, RandomWalk, far).log_evidence(state).value)
+
+
+def test_stepping_stones_of_other_powers_are_caught(generator):
+    kernel, case = ladder(OneTooMany)
+    state = case.draw(400, generator)
+    for _ in range(50):
+        state, _ = kernel.step(state, generator)
+    found = kernel.log_evidence(state)
+    assert abs(found.value - exact_log_evidence()) > 10 * found.std_error
+
+
+def test_replicas_start_afresh_without_components_and_at_power_zero(generator):
+    target = trj.problems.pulses(points=40)
+    near = ParallelTempering(target, ComponentWalk, torch.tensor([1.0, 1 - 1e-6]))
+    code = torch.tensor([[3], [0], [3], [3]])  # the second replica of the first chain
+    whole = start(target, code, target.sample_prior(code, generator))
+    state = near.with_replicas(whole)
+    assert near.fresh_starts(state).tolist() == [0, 0]
+    state, _ = near.step(state, generator)  # so near are the powers that they trade places
+    assert (near.fresh_starts(state) > 0).tolist() == [True, False]
+    assert near.round_trips(state).tolist() == [1, 0]
+    drawn = ParallelTempering(target, ComponentWalk, torch.tensor([1.0, 0.0]))
+    state = drawn.with_replicas(whole)
+    before = drawn.replicas(state).theta[1::2]
+    state, _ = drawn.step(state, generator)
+    assert (drawn.replicas(state).theta[1::2] != before).any(1).all()
 
 
 def test_a_chain_that_has_no_replicas_begins_with_copies_and_ends_right(generator):

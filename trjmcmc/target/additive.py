@@ -5,11 +5,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 
 from ..errors import ConfigurationError
+from ..priors import from_scipy, is_frozen
 
 Params = Mapping[str, Tensor]
 
@@ -38,6 +41,16 @@ class Additive:
         combine: g. Function of the sum, shape (C, *data), zero where there is no component, in
             double precision, so that what was added can be taken away; and of the shared
             parameters, (C, *shape). Returns (C,), nats.
+        linear: Parameters of components that the contribution is linear in, all together; newborns
+            get them from their normal given the data. None to find that out, () for none.
+        births: By name, densities of parameters of a component from which some of the newborns
+            are drawn, as a periodogram may tell; distributions of torch or frozen ones of SciPy.
+            What they leave out is proposed otherwise: the answer does not depend on them.
+
+    Raises:
+        ConfigurationError: No component has such a parameter; when the target is built.
+        TargetError: A contribution is not linear in what was stated, a density has another shape
+            than the parameter; when moves are first made.
 
     Example:
         >>> import trjmcmc as trj
@@ -59,8 +72,16 @@ class Additive:
         self,
         contribution: Contribution | Mapping[str, Contribution],
         combine: Callable[[Tensor, Params], Tensor],
+        *,
+        linear: Sequence[str] | None = None,
+        births: Mapping[str, Any] | None = None,
     ) -> None:
         self.contribution, self.combine = contribution, combine
+        self.linear = [linear] if isinstance(linear, str) else linear
+        self.births: dict[str, Distribution] = {
+            name: from_scipy(density) if is_frozen(density) else density
+            for name, density in (births or {}).items()
+        }
         self._of: dict[str, Sequence[str]] | None = None
 
     def bound(self, of: Mapping[str, Sequence[str]]) -> Additive:
@@ -81,6 +102,15 @@ class Additive:
             raise ConfigurationError(
                 f"Additive: contribution: expected a dict with a function for each of {kinds}, "
                 "got one function"
+            )
+        own = {name for names in of.values() for name in names}
+        if odd := [name for name, d in self.births.items() if not isinstance(d, Distribution)]:
+            raise ConfigurationError(
+                f"Additive: births: expected distributions, got something else for {odd}"
+            )
+        if odd := [name for name in [*(self.linear or ()), *self.births] if name not in own]:
+            raise ConfigurationError(
+                f"Additive: linear, births: no component has {odd}; they have {sorted(own)}"
             )
         new = copy.copy(self)
         new._of = dict(of)

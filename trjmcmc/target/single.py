@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -87,6 +88,11 @@ class Single:
             found[block.prior.name] = slice(start, start + block.prior.size)
             start += block.prior.size
         return found
+
+    @property
+    def linear(self) -> Sequence[str] | None:
+        """Parameters that signals are linear in, as the user has stated; None if nothing was."""
+        return None if self.additive is None else self.additive.linear
 
     def turn(self, name: str) -> tuple[float, float] | None:
         """Where the circle of a periodic parameter of its own begins and ends."""

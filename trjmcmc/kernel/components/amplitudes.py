@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ...errors import TargetError
 from ...target.single import Single
 
 ROWS = 16  # prior draws at which a signal is looked at
@@ -23,12 +24,16 @@ class Amplitudes:
     r"""What the signal of a component is linear in: f(a, x) = a_1 f_1(x) + ... + a_L f_L(x).
 
     Either parameters that enter so, or one that does and an angle w beside it, whose two make a
-    vector: (a cos w, a sin w). Which they are is found out at a few prior draws.
+    vector: (a cos w, a sin w). Which they are is found out at a few prior draws, or stated by the
+    user and checked there; the angle is found out.
 
     Arguments:
         single: A component whose likelihood is additive.
         theta: Points that hold the shared parameters, shape (n, D).
         x: Components drawn from the prior, shape (n, P).
+
+    Raises:
+        TargetError: What the user has stated is not so.
 
     Attributes:
         names: Their parameters; none where nothing is linear.
@@ -54,8 +59,10 @@ class Amplitudes:
         signal = self._signal(values)
         self.points = signal.shape[1]
         # where a product of two enters, one of them is taken: it is linear in each, not in both
-        found = [name for name in scalar if self._scales(values, [name], signal)][:1]
-        if not found:
+        found = self._stated(values, scalar, signal)
+        if found is None:
+            found = [name for name in scalar if self._scales(values, [name], signal)][:1]
+        if not found and single.linear is None:
             found = [name for name in scalar if self._straight(values, name)]
             found = found if self._scales(values, found, signal) else []
         self._turn: tuple[float, float] | None = None
@@ -77,6 +84,22 @@ class Amplitudes:
     def _signal(self, values: dict[str, Tensor], **changed: Tensor) -> Tensor:
         signal = self.single.added({**values, **changed})
         return signal.reshape(len(signal), -1)
+
+    def _stated(
+        self, values: dict[str, Tensor], scalar: Sequence[str], signal: Tensor
+    ) -> list[str] | None:
+        """The amplitudes that the user has stated; None if nothing was."""
+        if self.single.linear is None:
+            return None
+        found = [name for name in self.single.linear if name in self.single.places]
+        if vectors := [name for name in found if name not in scalar]:
+            raise TargetError(f"Additive: linear: expected numbers, {vectors} have several entries")
+        if found and not self._scales(values, found, signal):
+            raise TargetError(
+                f"Additive: linear: what a component adds is not linear in {found}: it is not "
+                "multiplied as they all are"
+            )
+        return found
 
     def _scales(self, values: dict[str, Tensor], names: Sequence[str], signal: Tensor) -> bool:
         """Whether the signal is multiplied as these are, all together."""

@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 
 from ...errors import ConfigurationError, TargetError
-from ...rng import host_number
+from ...rng import host_number, seeded
 from ...target.exchangeable import Components, components_of
+from ...target.support import unchecked
 from ...target.target import Target
 from ...target.tempered import Tempered
 from ...transport.normals import NormalMixture
@@ -21,7 +23,7 @@ from .residual import MatchedFilter, Residual
 
 Found = tuple["Newborns | ConfigurationError", ...]
 
-SHARES = (0.15, 0.45, 0.4)  # of newborns: from the prior, from cells, learned
+SHARES = (0.15, 0.45, 0.4, 0.4)  # of newborns: of the prior, cells, what is learned, the user
 
 WIDE, TIMES = 0.2, 8.0**0.5  # share of the amplitudes from a wider normal, and how much wider
 
@@ -52,7 +54,8 @@ class Newborns:
     r"""A density of components given what others leave of the data.
 
     Coordinates that signals are not linear in are drawn from the prior, from cells in proportion to
-    what a component there would explain, or from what warm-up has seen; then amplitudes are drawn
+    what a component there would explain, from what warm-up has seen, or from the densities that
+    the user has given; then amplitudes are drawn
     from their normal given the rest. It needs an additive likelihood that is differentiable in the
     sum, and a prior in which coordinates of a component are independent.
 
@@ -102,6 +105,7 @@ class Newborns:
             )
         self.amplitudes = Amplitudes(single, theta, x)
         self.cells = Cells(self.amplitudes, theta, x)
+        self._given = self._births(theta, x)
         self.columns = (~self.amplitudes.columns).nonzero()[:, 0]
         self._learned: NormalMixture | None = None
         self._filter: MatchedFilter | None = None
@@ -134,6 +138,26 @@ class Newborns:
             if bool((change > DEPENDENT * (1 + here.abs())).any()):
                 return False
         return True
+
+    def _births(self, theta: Tensor, x: Tensor) -> dict[str, Distribution]:
+        """The user's densities of its parameters."""
+        additive, single = self.parts.target.additive, self.single
+        assert additive is not None
+        given = {k: d for k, d in additive.births.items() if k in single.places}
+        if normal := [name for name in given if name in self.amplitudes.names]:
+            raise TargetError(
+                f"Additive: births: {normal} are amplitudes, which are drawn from their normal "
+                "given the data; leave them out, or state linear=()"
+            )
+        values = single.values(theta[:1], x[:1])
+        for name, density in given.items():
+            shape, wanted = density.batch_shape + density.event_shape, values[name].shape[2:]
+            if shape != wanted:
+                raise TargetError(
+                    f"Additive: births: {name!r}: expected a distribution of shape "
+                    f"{tuple(wanted)}, that of one component, got {tuple(shape)}"
+                )
+        return given
 
     def on(self, parts: Components) -> Newborns:
         """The same where the likelihood is tempered."""
@@ -251,11 +275,11 @@ class Newborns:
         # of the coordinates as they are kept, which are rounded
         return x, self.single.contribution(theta, x).reshape(len(x), -1), log_q
 
-    def _shares(self) -> tuple[float, float, float]:
-        shares = [SHARES[0], SHARES[1] * (self.cells.number > 0)]
-        shares.append(SHARES[2] * (self._learned is not None))
-        prior, cells, learned = (s / sum(shares) for s in shares)
-        return prior, cells, learned
+    def _shares(self) -> tuple[float, float, float, float]:
+        known = (True, self.cells.number > 0, self._learned is not None, bool(self._given))
+        shares = [share * there for share, there in zip(SHARES, known, strict=True)]
+        prior, cells, learned, given = (s / sum(shares) for s in shares)
+        return prior, cells, learned, given
 
     def _places(self, residual: Residual, share: Tensor) -> Places | None:
         """How probable each cell is."""
@@ -270,7 +294,7 @@ class Newborns:
 
     def _drawn(self, theta: Tensor, places: Places | None, generator: torch.Generator) -> Tensor:
         """A component of each chain whose amplitudes are of the prior, (C, P)."""
-        n, (prior, by_cells, _) = len(theta), self._shares()
+        n, (prior, by_cells, learned, _) = len(theta), self._shares()
         x = self.parts.sample_prior(theta, host_number(generator))
         u = torch.rand(n, 1, generator=generator, device=x.device)
         if places is not None:
@@ -285,11 +309,20 @@ class Newborns:
             moved = x.clone()
             moved[:, self.columns] = self._learned.sample(n, generator)
             x = torch.where(u >= prior + by_cells, moved, x)
+        if self._given:
+            with seeded(host_number(generator), x.device), unchecked():
+                drawn = {name: d.sample((n, 1)) for name, d in self._given.items()}
+            values = self.single.values(theta, x)
+            moved = x.clone()
+            for name, value in drawn.items():
+                fresh = values | {name: value.to(x)}
+                moved[:, self.single.places[name]], _ = self.single.coordinates(fresh, name)
+            x = torch.where(u >= prior + by_cells + learned, moved, x)
         return x
 
     def _log_shape(self, theta: Tensor, places: Places | None, x: Tensor) -> Tensor:
         """Log density of the coordinates that are not amplitudes, (C,), float64."""
-        prior, by_cells, learned = self._shares()
+        prior, by_cells, learned, given = self._shares()
         by_slot = self.single.log_prior_by_slot(theta, x).double()
         log_prior = by_slot[:, self.columns].sum(1)
         found = math.log(prior) + log_prior
@@ -303,6 +336,15 @@ class Newborns:
         if self._learned is not None:
             log_q = self._learned.log_prob(x[:, self.columns]).double()
             found = torch.logaddexp(found, math.log(learned) + log_q)
+        if self._given:
+            values, log_q = self.single.values(theta, x), log_prior
+            for name, density in self._given.items():
+                _, log_slope = self.single.coordinates(values, name)
+                with unchecked():
+                    log_value = density.log_prob(values[name]).double().reshape(len(x), -1).sum(1)
+                log_value = log_value.nan_to_num(-math.inf) + log_slope
+                log_q = log_q - by_slot[:, self.single.places[name]].sum(1) + log_value
+            found = torch.logaddexp(found, math.log(given) + log_q)
         return found
 
     def _conditional(self, residual: Residual, basis: Tensor) -> tuple[Tensor, Tensor]:
