@@ -124,17 +124,17 @@ def exact_log_evidence():
 def test_stepping_stones_tell_the_evidence(generator):
     kernel, case = ladder()
     state = case.draw(400, generator)
-    assert math.isnan(kernel.log_evidence(state).value)
+    assert math.isnan(kernel.log_evidence(state)[0])
     for _ in range(50):
         state, _ = kernel.step(state, generator)
-    found = kernel.log_evidence(state)
-    assert 0 < found.std_error < 0.05
-    assert abs(found.value - exact_log_evidence()) < 5 * found.std_error
-    assert kernel.seen(state)["log evidence"] == str(found)
+    value, error = kernel.log_evidence(state)
+    assert 0 < error < 0.05
+    assert abs(value - exact_log_evidence()) < 5 * error
+    assert kernel.seen(state)["log evidence"].startswith(f"{value:.5g} ±")
     _, learning, _ = kernel.adapt(state, generator)  # powers may change: nothing is known yet
     assert "log evidence" not in kernel.seen(learning)
     far = torch.tensor([1.0, 0.4])  # not down to the prior
-    assert math.isnan(ParallelTempering(case.target, RandomWalk, far).log_evidence(state).value)
+    assert math.isnan(ParallelTempering(case.target, RandomWalk, far).log_evidence(state)[0])
 
 
 def test_stepping_stones_of_other_powers_are_caught(generator):
@@ -142,8 +142,8 @@ def test_stepping_stones_of_other_powers_are_caught(generator):
     state = case.draw(400, generator)
     for _ in range(50):
         state, _ = kernel.step(state, generator)
-    found = kernel.log_evidence(state)
-    assert abs(found.value - exact_log_evidence()) > 10 * found.std_error
+    value, error = kernel.log_evidence(state)
+    assert abs(value - exact_log_evidence()) > 10 * error
 
 
 def test_replicas_start_afresh_without_components_and_at_power_zero(generator):

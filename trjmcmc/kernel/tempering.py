@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigurationError
-from ..estimate.estimate import Estimate
 from ..target.exchangeable import components_of
 from ..target.target import Target
 from ..target.tempered import Tempered
@@ -140,9 +139,10 @@ class ParallelTempering(Kernel):
         if state.recall(self._owner) is None:
             return {}
         found: dict[str, Any] = {"round trips": int(self.round_trips(state).sum())}
-        evidence = self.log_evidence(state)
-        if math.isfinite(evidence.std_error):
-            found["log evidence"] = str(evidence)
+        found["powers"] = " ".join(f"{power:.3g}" for power in self.powers.tolist())
+        value, error = self.log_evidence(state)
+        if math.isfinite(error):
+            found["log evidence"] = f"{value:.5g} ± {error:.2g}"
         return found
 
     # ---- steps --------------------------------------------------------------------------------
@@ -230,20 +230,20 @@ class ParallelTempering(Kernel):
         known = state.recall(self._owner)
         return torch.zeros_like(state.code[:, 0]) if known is None else known[1][:, 0]
 
-    def log_evidence(self, state: State) -> Estimate:
+    def log_evidence(self, state: State) -> tuple[float, float]:
         r"""Log evidence of all models together by stepping stones between the rungs, nats.
 
         With :math:`\ell` the log likelihood, the ratio of neighbours, whose powers are
         :math:`\delta` apart, is the mean of :math:`e^{\delta \ell / 2}` at the lower one over
         that of :math:`e^{-\delta \ell / 2}` at the higher one. All steps after warm-up count; the
-        error is by the spread of the chains. NaN unless the last power is 0.
+        error, which comes second, is by the spread of the chains. NaN unless the last power is 0.
 
         Source:
             Xie et al. (2011), https://doi.org/10.1093/sysbio/syq085; with half of the step from
             either side: Meng & Wong (1996), the geometric bridge
         """
         known = state.recall(self._owner)
-        nothing = Estimate(math.nan, math.nan)
+        nothing = math.nan, math.nan
         if known is None or self.powers[-1] > 0 or len(state.code) < 2:
             return nothing
         travel = Travel(*known[:6])
@@ -255,7 +255,7 @@ class ParallelTempering(Kernel):
             share = (sums - top).exp().cpu()
             value += sign * float((top.cpu() + share.mean(0).log()).sum())
             parts += sign * (share / share.mean(0)).sum(1)
-        return Estimate(value, float(parts.std()) / len(parts) ** 0.5)
+        return value, float(parts.std()) / len(parts) ** 0.5
 
     def _no_travel(self, chains: int) -> Travel:
         none = torch.zeros(chains, dtype=torch.long, device=self.powers.device)

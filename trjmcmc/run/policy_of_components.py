@@ -35,7 +35,8 @@ class CountedPolicy(Checked):
         patience: Seconds of sampling from which chains count as slow where no limit is set.
         rungs_a_barrier: Replicas of a chain that forgets slowly a unit of the barrier between the
             first and the last power: two are best, by Syed et al. (2021).
-        least_rungs, most_rungs: Fewest and most replicas, the chain itself one of them.
+        least_rungs: Fewest replicas of a chain, itself one of them.
+        most_rungs: Most of them.
         least_ladders: Fewest chains with replicas.
         empty_share: Of the chains that have no components at a power: they start afresh there.
         melting: Last power relative to the highest of these. Components that were found are lost
