@@ -9,6 +9,7 @@ from trjmcmc.fit import Modes, Pool, gaussian_mixture, mode_map
 from trjmcmc.kernel import (
     HMC,
     BirthDeath,
+    CommonWalk,
     ComponentBirthDeath,
     ComponentSplitMerge,
     ComponentWalk,
@@ -167,6 +168,7 @@ COMPONENT_KERNELS = {
     "splits": ComponentSplitMerge,
     "learned splits": learned_split,
     "shared": lambda t: Cycle([learned(t), SharedWalk(t)]),
+    "common": lambda t: Cycle([learned(t), CommonWalk(t)]),
     "all": lambda t: Cycle(
         [learned(t), learned_split(t), (ComponentWalk(t), 2), classical(t), RandomWalk(t)]
     ),

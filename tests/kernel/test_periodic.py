@@ -10,7 +10,7 @@ from torch.distributions import Normal, Uniform
 import trjmcmc as trj
 from tests.battery import Case, is_caught, stays_exact
 from tests.cases import mean_score, resampled
-from trjmcmc.kernel import ComponentWalk, RandomWalk, SharedWalk, start
+from trjmcmc.kernel import CommonWalk, ComponentWalk, RandomWalk, SharedWalk, start
 from trjmcmc.kernel.steps import Around
 from trjmcmc.target.exchangeable import Components
 
@@ -18,7 +18,12 @@ KAPPA = 2.0
 
 TURN = 2 * math.pi
 
-KERNELS = {"component walk": ComponentWalk, "shared walk": SharedWalk, "walk": RandomWalk}
+KERNELS = {
+    "component walk": ComponentWalk,
+    "common walk": CommonWalk,
+    "shared walk": SharedWalk,
+    "walk": RandomWalk,
+}
 
 
 def phases(prior=None):

@@ -11,6 +11,7 @@ from .between.marginals import MarginalJump, MarginalRefresh, Marginals
 from .between.saturated import saturated_switch
 from .between.split import SplitMerge
 from .components.births import ComponentBirthDeath
+from .components.common import CommonWalk
 from .components.exchange import ComponentExchange
 from .components.shared import SharedWalk
 from .components.split import ComponentSplitMerge
@@ -32,6 +33,7 @@ from .tempering import ParallelTempering
 __all__ = [
     "HMC",
     "BirthDeath",
+    "CommonWalk",
     "ComponentBirthDeath",
     "ComponentExchange",
     "ComponentSplitMerge",

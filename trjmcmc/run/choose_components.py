@@ -86,7 +86,7 @@ class ComponentChooser(Chooser):
         )
         bench.move_to(state, bench.ancestor[origin])
         every = dict(zip(every, moves_of(kernel), strict=False))
-        if exchanges and len(bench.ancestor.unique()) < FEW_STARTS:
+        if len(bench.ancestor.unique()) < FEW_STARTS:
             self._climb(every, passage)
             return self._chosen(self._leader())
         if splits:
@@ -96,7 +96,7 @@ class ComponentChooser(Chooser):
         moves = {name: move for name, move in every.items() if taken or name != "splits"}
         if self.ready:
             moves |= {"jump": self._jump()}
-        self._end, end = self._by(1 - counted.ladder_share * bool(exchanges)), self._end
+        self._end, end = self._by(1 - counted.ladder_share), self._end
         fits = counted.fits if self._affordable else 0
         self._settle(moves, self._by(1 / (fits + 1)))
         before = 0.0
@@ -109,8 +109,7 @@ class ComponentChooser(Chooser):
                 break
             before = now
         self._end = end
-        if exchanges:
-            self._try_a_ladder(moves, passage)
+        self._try_a_ladder(moves, passage)
         return self._chosen(self._leader())
 
     def _try_a_ladder(self, moves: dict[str, Kernel], passage: Passage) -> None:

@@ -21,6 +21,7 @@ from ..kernel.between.birth_death import BirthDeath
 from ..kernel.between.informed import InformedBirthDeath
 from ..kernel.between.jump import Jump
 from ..kernel.components.births import ComponentBirthDeath
+from ..kernel.components.common import CommonWalk
 from ..kernel.components.exchange import ComponentExchange
 from ..kernel.components.shared import SharedWalk
 from ..kernel.components.walk import ComponentWalk
@@ -180,8 +181,10 @@ def component_exchanges(
 
 
 def component_walks(target: Target, parts: Sequence[Components]) -> list[Kernel]:
-    """Walks of one component of each kind, and of what all share."""
+    """Walks of one component of each kind, of all at once, and of what all share."""
     each: list[Kernel] = [Cycle([(ComponentWalk(target, part), 3)]) for part in parts]
+    # as in mixtures: where one signal leaves the others as they are, scales in common are few
+    each += [CommonWalk(target, part) for part in parts if part.delicate or not part.additive]
     return [*each, Cycle([(SharedWalk(target), 4)])] if parts and parts[0].shared else each
 
 
