@@ -266,6 +266,46 @@ def test_two_modes_far_apart_in_twenty_dimensions_have_their_shares(generator):
     assert int((kernel.round_trips(state) - trips).sum()) > 500
 
 
+@pytest.mark.slow
+def test_a_spike_in_a_slab_of_ten_dimensions_has_its_share(generator):
+    """A phase transition: at lower powers there is nothing but the slab, four times as wide."""
+    spike, wide, weight = 0.25, 1.0, 0.05
+
+    def either(x):
+        narrow, broad = (Normal(0.0, sd).log_prob(x).sum(-1) for sd in (spike, wide))
+        return narrow + math.log(weight), broad + math.log(1 - weight)
+
+    def log_likelihood(p):
+        return torch.logaddexp(*either(p["x"]))
+
+    target = trj.Target([trj.Model("m", {"x": Normal(torch.zeros(10), 1.0)}, log_likelihood)])
+    mass = [
+        w * (1 + sd**2) ** -5.0 for sd, w in zip((spike, wide), (weight, 1 - weight), strict=True)
+    ]
+    exact, evidence = mass[0] / sum(mass), math.log(sum(mass)) - 5 * math.log(2 * math.pi)
+    powers = torch.cat([torch.logspace(0, -2, 11, dtype=torch.float64), torch.zeros(1)])
+
+    def moves(tempered):
+        return Cycle([(RandomWalk(tempered, lengths=(0.01, 1.0)), 10)])
+
+    kernel = ParallelTempering(target, moves, powers)
+    code = torch.zeros(64, 1, dtype=torch.long)
+    state = start(target, code, target.sample_prior(code, generator))
+    with torch.no_grad():
+        for _ in range(800):
+            kernel, state, _ = kernel.adapt(state, generator)
+        kernel, shares = kernel.frozen(), []
+        for _ in range(2500):
+            state, _ = kernel.step(state, generator)
+            narrow, broad = either(state.theta.double())
+            shares.append((narrow - broad).sigmoid())
+    share = torch.stack(shares).mean(0)
+    error = float(share.std()) / 8
+    assert error < 0.03 and abs(float(share.mean()) - exact) < 4.5 * error
+    value, se = kernel.log_evidence(state)
+    assert se < 0.1 and abs(value - evidence) < 4.5 * se
+
+
 @pytest.mark.whole
 def test_a_run_samples_by_a_ladder_of_its_own():
     """It is told of it like of any other kernel."""

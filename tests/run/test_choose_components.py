@@ -118,14 +118,42 @@ def test_replicas_renew_slow_chains_and_it_stays_right():
 
 
 @pytest.mark.whole
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.LimitWarning")  # so many there are
+def test_two_kinds_come_out_as_their_evidences_say():
+    """A datum is the sum of all of either kind, which are normal: so is it, given their numbers."""
+    y, noise = 2.0, 0.7
+    counts = trj.Counts(3, of="a") + trj.Counts(2, of="b")
+    target = trj.Target(
+        counts,
+        {"a": Normal(0.0, 1.0), "b": Normal(1.0, 0.5)},
+        trj.Additive(
+            {"a": lambda p: p["a"][:, None], "b": lambda p: p["b"][:, None]},
+            lambda total, p: Normal(total[:, 0], noise).log_prob(total.new_tensor(y)),
+        ),
+    )
+    result = trj.TRJSampler(target, seed=5).run(draws=400, progress=False)
+    code = target.space.enumerate()
+    a, b = code.double().T
+    sd = (noise**2 + a + 0.25 * b).sqrt()
+    log_p = Normal(b, sd).log_prob(torch.tensor(y).double()) + target.space.log_prior(code)
+    table = result.model_probabilities()
+    exact = dict(zip(target.space.label(code), log_p.softmax(0).tolist(), strict=True))
+    z = [(table.loc[m, "visits"] - p) / table.loc[m, "visits_se"] for m, p in exact.items()]
+    assert max(map(abs, z)) < 5
+
+
+@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # it is a short run
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.LimitWarning")  # three are the most
 def test_two_planets_are_found_without_a_word_of_them():
     """Twenty nats against one planet: as new users would, in a short run."""
     result = trj.TRJSampler(trj.problems.radial_velocity(), seed=1).run(
-        max_seconds=40, progress=False
+        max_seconds=60, progress=False
     )
     p = result.model_probabilities()["visits"]
     assert p["0"] + p["1"] < 0.02 and 0.5 < p["2"] < 0.85
+    assert set(result.report.plan.weights) == {"ladder"}
+    assert result.report.plan.settings["ladder"]["round trips"] > 0
     assert (abs(result.catalogue()["period_mean"] / 12.3 - 1) < 0.02).any()
 
 
