@@ -17,12 +17,11 @@ import torch
 from matplotlib import pyplot as plt
 
 import trjmcmc as trj
+from benchmarks.scaling import median_seconds
 from trjmcmc.kernel import Cycle, Kernel, ParallelTempering, start
 from trjmcmc.run.moves import component_births, component_exchanges, component_walks
 from trjmcmc.target.exchangeable import components_of
 from trjmcmc.target.tempered import Tempered
-
-from .scaling import median_seconds
 
 REPLICAS = 480
 

@@ -32,8 +32,9 @@ def test_it_forgets_what_was_and_stays_with_what_is(generator):
 
 def test_too_few_points_teach_nothing(generator):
     nothing = Spread(torch.ones(2)).plus(torch.zeros(2, 2), 1.0)
-    assert not nothing.known and not nothing.scaled(torch.ones(2, 2), 1.0).any()
+    assert nothing.scaled(torch.ones(2, 2), 1.0) is None
     power = torch.tensor([1.0, 1.0, 1.0, 0.5])  # one replica at a half
-    assert not Spread(torch.ones(2)).plus(torch.randn(4, 2, generator=generator), power).known
+    few = Spread(torch.ones(2)).plus(torch.randn(4, 2, generator=generator), power)
+    assert few.scaled(torch.ones(4, 2), power) is None
     known = Spread(torch.ones(2)).plus(torch.randn(9, 2, generator=generator), 1.0)
-    assert not known.scaled(torch.ones(4, 2), power).any()  # other powers than were seen
+    assert known.scaled(torch.ones(4, 2), power) is None  # other powers than were seen

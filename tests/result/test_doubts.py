@@ -678,6 +678,6 @@ def test_the_tempering_of_components_knows_ancestors(generator):
     kernel = trj.kernel.Cycle(
         [trj.kernel.ComponentBirthDeath(target), trj.kernel.ComponentWalk(target)]
     )
-    _, state, ancestor = temper_chains(target, state, kernel, generator, Tally(target))
+    _, state, ancestor, _ = temper_chains(target, state, kernel, generator, Tally(target))
     assert len(ancestor) == 256 and ancestor.max() < 256
     assert len(ancestor.unique()) < 128  # of 256

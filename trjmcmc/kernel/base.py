@@ -154,11 +154,13 @@ class Kernel(ABC):
         name: Shown in tables of acceptance rates.
         between: Whether it can change the model.
         within: Whether it can move inside a model.
+        alone: Whether no other kernel may move its chains, for its memo is part of their state.
     """
 
     name: str
     between: bool = False
     within: bool = False
+    alone: bool = False
 
     @abstractmethod
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
@@ -202,12 +204,14 @@ class Kernel(ABC):
         """What it has seen on the way to a state, by name, in plain numbers or words."""
         return {}
 
-    def fresh_starts(self, state: State) -> Tensor | None:
-        """Number of the fresh start that each chain comes from, 0 of none; None if there are none.
+    def ancestors(self, state: State, known: Tensor) -> Tensor:
+        """The start of each chain as a number, (C,): below 0 of those that have started afresh.
 
-        A chain that has started afresh has forgotten where it was begun. Shape (C,).
+        Arguments:
+            state: Where the kernel has moved the chains.
+            known: The independent draw that each descended from, shape (C,).
         """
-        return None
+        return known
 
     @property
     def adapting(self) -> bool:

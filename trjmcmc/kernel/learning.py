@@ -39,8 +39,11 @@ class Kept:
         return sum(len(part) for part in self._parts)
 
     def plus(self, rows: Tensor) -> Kept:
-        """These and more rows."""
-        return Kept(self.most, (*self._parts, rows))
+        """These and more rows, without parts that are older than all that is kept."""
+        parts, size = (*self._parts, rows), len(self) + len(rows)
+        while size - len(parts[0]) >= self.most:
+            size, parts = size - len(parts[0]), parts[1:]
+        return Kept(self.most, parts)
 
     def rows(self) -> Tensor:
         """All of them, (n, P)."""
@@ -78,11 +81,6 @@ class Spread:
         self._moments: tuple[Tensor, Tensor] | None = None  # means (R, P), covariances (R, P, P)
         self._factor: Tensor | None = None  # (R, P, P)
 
-    @property
-    def known(self) -> bool:
-        """Whether there is anything learned."""
-        return self._factor is not None
-
     def plus(self, x: Tensor, power: Tensor | float) -> Spread:
         """What is known after a step that has led to points (n, P) at powers, (n,) or one."""
         level, levels = _levels(x, power)
@@ -91,12 +89,10 @@ class Spread:
         if bool((size <= x.shape[1]).any()):
             return self
         x = x.double()
-        mean = x.new_zeros(levels, x.shape[1]).index_add_(0, level, x) / size[:, None]
-        gap = x - mean[level]
-        square = x.new_zeros(levels, *2 * x.shape[1:]).index_add_(
-            0, level, gap[:, :, None] * gap[:, None]
-        )
-        covariance = square / size[:, None, None]
+        groups = [x[level == i] for i in range(levels)]
+        mean = torch.stack([group.mean(0) for group in groups])
+        gaps = [group - centre for group, centre in zip(groups, mean, strict=True)]
+        covariance = torch.stack([gap.T @ gap / len(gap) for gap in gaps])
         if self._moments is not None and len(self._moments[0]) == levels:
             old, spread = self._moments
             shift = mean - old
@@ -110,11 +106,11 @@ class Spread:
             found._moments, found._factor = (mean, covariance), factor.to(self.unit)
         return found
 
-    def scaled(self, noise: Tensor, power: Tensor | float) -> Tensor:
-        """Standard normal noise (n, P) with the covariance at each power; zero where unknown."""
+    def scaled(self, noise: Tensor, power: Tensor | float) -> Tensor | None:
+        """Standard normal noise (n, P) with the covariance at each power; None if unknown."""
         level, levels = _levels(noise, power)
         if self._factor is None or len(self._factor) != levels:
-            return torch.zeros_like(noise)
+            return None
         return (self._factor[level] @ noise[..., None])[..., 0]
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -16,7 +17,11 @@ from ..target.target import Target
 from ..target.tempered import Tempered
 from .base import Info, Kernel, Memo, State
 
-ROWS_BITS = 24  # replicas that fresh starts of one step are told apart of, as a power of two
+ROW_BITS = 24  # of a start's number, which tell the replica; the others tell the step
+
+TRIED = 8  # draws of the prior of what all share, for a replica without components, a step
+
+LEAST_RENEWED = 20  # chains that have to have started afresh for an error of the evidence
 
 FIRST_SPACING = 20  # warm-up step after which powers are spaced first
 
@@ -29,15 +34,17 @@ class Travel(NamedTuple):
     """Where the replicas of C chains on T rungs come from, and what neighbours have shown.
 
     Attributes:
-        hot: Whether each comes from a fresh start since it was last at power 1, (C, T) bool.
-        start: Number of the fresh start that each comes from; 0 of none, (C, T).
-        trips: Times that a replica came to each chain from a fresh start, (C,).
+        renewed: Whether each has started afresh since it was last at power 1, (C, T) bool.
+        start: Number of the start that each comes from, (C, T): above 0 of fresh ones, below of
+            those that were given; 0 where that is not known.
+        trips: Times that a replica came to each chain that had started afresh since its powers are
+            settled, (C,).
         steps: Made so far, (C,).
         above, below: Log sums, over the steps that count, of the likelihood to half of the power
             between neighbours, at the lower power, and of its inverse at the higher, (C, T - 1).
     """
 
-    hot: Tensor
+    renewed: Tensor
     start: Tensor
     trips: Tensor
     steps: Tensor
@@ -54,12 +61,14 @@ class ParallelTempering(Kernel):
 
     .. math:: \min\left(1, \exp[(\beta_t - \beta_{t+1}) (\ell_{t+1} - \ell_t)]\right).
 
-    At the last rung, if its power is 0, replicas are drawn afresh from the prior at each step: they
-    forget where they came from. So do replicas that lose all components, where these are counted.
-    In warm-up the powers are spaced so that neighbours reject alike.
+    Replicas start afresh where they forget where they came from. At the last rung, if its power
+    is 0, they are drawn from the prior at each step. Where components are counted, those that have
+    lost all of them propose what all share from its prior, :data:`TRIED` times a step; one that
+    has nothing left, or has accepted such a draw, has started afresh. In warm-up the powers are
+    spaced so that neighbours reject alike.
 
-    The replicas are in the state's memo. A state without them, or changed by another kernel,
-    begins with copies of itself.
+    The replicas are in the state's memo. A state without them begins with copies of itself, and
+    has to warm up; so other kernels belong inside of it, not beside it.
 
     Arguments:
         target: The target. A tempered one is used as it is; its power is set at each step, and 1
@@ -86,6 +95,8 @@ class ParallelTempering(Kernel):
         (torch.Size([2, 1]), torch.Size([6, 1]))
     """
 
+    alone = True
+
     def __init__(
         self,
         target: Target,
@@ -105,6 +116,7 @@ class ParallelTempering(Kernel):
         self.between, self.within = self.kernel.between, self.kernel.within
         space = self.target.space
         self._slots = (space.slot_item < space.n_items).nonzero()[:, 0]  # of components
+        self._shared = (space.slot_item == space.n_items).nonzero()[:, 0]
         self._owner = object()  # of the memo: the same for all that has learned from this one
         self._steps, self._offered = 0, 0
         self._rejected = torch.zeros(len(powers) - 1, dtype=torch.float64, device=powers.device)
@@ -148,54 +160,131 @@ class ParallelTempering(Kernel):
     # ---- steps --------------------------------------------------------------------------------
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
-        whole, travel = self._whole(state)
-        whole, infos = self.kernel.step(whole, generator)
-        whole, travel, _ = self._traded(self._fresh(whole, generator), travel, generator)
-        self.target.temper(1.0)
-        return self._state(whole, travel), self._cold(infos)
+        with self._tempered(len(state.code)):
+            whole, travel = self._whole(state)
+            whole, infos = self.kernel.step(whole, generator)
+            whole, travel = self._fresh(whole, travel, generator)
+            whole, travel, _ = self._traded(whole, travel, generator)
+            return self._state(whole, travel), self._cold(infos)
 
     def adapt(
         self, state: State, generator: torch.Generator
     ) -> tuple[ParallelTempering, State, list[Info]]:
-        whole, travel = self._whole(state)
         found = copy.copy(self)
-        found.kernel, whole, infos = self.kernel.adapt(whole, generator)
-        whole, travel, chance = self._traded(self._fresh(whole, generator), travel, generator)
-        found._learn(chance)
-        if found.powers is not self.powers:
-            found._set_powers(len(state.code))
-            log_prior, log_likelihood = self._evaluated(whole)
-            whole = whole._replace(log_joint=found._log_joint(log_prior, log_likelihood))
-        nothing = torch.full_like(travel.above, -math.inf)
-        travel = travel._replace(above=nothing, below=nothing)  # powers may still change
-        self.target.temper(1.0)
-        return found, found._state(whole, travel), self._cold(infos)
+        with self._tempered(len(state.code)):
+            whole, travel = self._whole(state)
+            found.kernel, whole, infos = self.kernel.adapt(whole, generator)
+            whole, travel = self._fresh(whole, travel, generator)
+            whole, travel, chance = self._traded(whole, travel, generator)
+            found._learn(chance)
+            if found.powers is not self.powers:
+                found._set_powers(len(state.code))
+                whole = found._evaluated_anew(whole)
+            nothing = torch.full_like(travel.above, -math.inf)  # powers may still change
+            trips = torch.zeros_like(travel.trips)
+            travel = travel._replace(above=nothing, below=nothing, trips=trips)
+            return found, found._state(whole, travel), self._cold(infos)
 
-    def _fresh(self, whole: State, generator: torch.Generator) -> State:
-        """Replicas of which those at power 0 are new draws of the prior."""
-        if self.powers[-1] > 0:
-            return whole
+    @contextmanager
+    def _tempered(self, chains: int) -> Iterator[None]:
+        """Each replica at its own power, and the target at power 1 again whatever happens."""
+        self._set_powers(chains)
+        try:
+            yield
+        finally:
+            self.target.temper(1.0)
+
+    # ---- fresh starts -------------------------------------------------------------------------
+
+    def _fresh(
+        self, whole: State, travel: Travel, generator: torch.Generator
+    ) -> tuple[State, Travel]:
+        """Replicas of which some have started afresh."""
+        fresh = torch.zeros_like(whole.log_joint, dtype=torch.bool)
+        if self.powers[-1] == 0:
+            whole, drawn = self._drawn(whole, generator)
+            fresh[drawn] = True
+        if components_of(self.target):
+            empty = ~self.target.space.active(whole.code)[:, self._slots].any(1)
+            empty[:: self.rungs] = False  # at power 1 nothing is forgotten
+            if len(self._shared):
+                whole, empty = self._redrawn(whole, empty, generator)
+            fresh = fresh | empty
+        fresh = fresh.view(travel.start.shape)
+        number = torch.arange(fresh.numel(), device=fresh.device).view(fresh.shape)
+        number = 1 + (travel.steps[:, None] << ROW_BITS) + number
+        start = torch.where(fresh, number, travel.start)
+        return whole, travel._replace(renewed=travel.renewed | fresh, start=start)
+
+    def _drawn(self, whole: State, generator: torch.Generator) -> tuple[State, Tensor]:
+        """Replicas of which those at power 0 are new draws of the prior, and which these are."""
         target = self.target.target
         rows = torch.arange(self.rungs - 1, len(whole.code), self.rungs, device=target.device)
         code = target.space.sample_prior(len(rows), generator)
         theta = target.sample_prior(code, generator)
         theta = torch.where(target.space.active(code), theta, 0.0)
         with torch.no_grad():
-            log_prior, _ = target.log_prior_and_likelihood(code, theta)
+            log_prior, log_likelihood = target.log_prior_and_likelihood(code, theta)
         sound = theta.isfinite().all(1) & log_prior.isfinite()  # far tails may overflow
+        sound &= log_likelihood < math.inf  # nor is it NaN
         rows, code, theta, log_prior = (x[sound] for x in (rows, code, theta, log_prior))
-        sums = whole.recall(self.target)
-        memo = None
+        sums, memo = whole.recall(self.target), None
         if sums is not None:
-            total = components_of(self.target)[0].total(code, theta)
+            total = next(p for p in components_of(self.target) if p.additive).total(code, theta)
             assert total is not None
             memo = Memo(self.target, (sums[0].index_copy(0, rows, total),))
-        return State(
+        whole = State(
             whole.code.index_copy(0, rows, code),
             whole.theta.index_copy(0, rows, theta),
             whole.log_joint.index_copy(0, rows, log_prior.to(whole.log_joint)),
             memo,
         )
+        return whole, rows
+
+    def _redrawn(
+        self, whole: State, empty: Tensor, generator: torch.Generator
+    ) -> tuple[State, Tensor]:
+        """Replicas without components (C T,) may take other shared parameters from the prior.
+
+        Returns:
+            The replicas, and which have taken some.
+        """
+        rows, target = empty.nonzero()[:, 0], self.target.target
+        if not len(rows):
+            return whole, empty
+        code = whole.code[rows].repeat(TRIED, 1)
+        theta = target.sample_prior(code, generator)
+        theta = torch.where(target.space.active(code), theta, 0.0)
+        finite = theta.isfinite().all(1)
+        theta = torch.where(finite[:, None], theta, 0.0)
+        with torch.no_grad():
+            every = torch.cat([whole.theta[rows], theta])
+            log_prior, log_likelihood = target.log_prior_and_likelihood(
+                whole.code[rows].repeat(TRIED + 1, 1), every
+            )
+        sound = torch.cat([torch.ones_like(rows, dtype=torch.bool), finite])
+        sound &= log_prior.isfinite() & (log_likelihood < math.inf)
+        power = self._power(len(whole.code) // self.rungs)[rows].double()
+        value = torch.where(sound, log_likelihood.double(), -math.inf).view(TRIED + 1, -1)
+        value = torch.where(power > 0, power * value, 0.0)
+        value = torch.where(sound.view(TRIED + 1, -1), value, -math.inf)
+        u = torch.rand(value.shape, generator=generator, device=value.device, dtype=value.dtype)
+        now, taken = value[0], torch.zeros_like(rows)
+        for i in range(1, TRIED + 1):
+            accepted = (u[i].log() < value[i] - now) & (value[i] > -math.inf)
+            now, taken = torch.where(accepted, value[i], now), torch.where(accepted, i, taken)
+        each = torch.arange(len(rows), device=rows.device)
+        moved = every.view(TRIED + 1, len(rows), -1)[taken, each]
+        prior = log_prior.view(TRIED + 1, -1)[taken, each].double()
+        likelihood = log_likelihood.view(TRIED + 1, -1)[taken, each].double()
+        height = prior + torch.where(power > 0, power * likelihood, 0.0)
+        log_joint = torch.where(taken > 0, height.to(whole.log_joint), whole.log_joint[rows])
+        fresh = torch.zeros_like(empty).index_copy(0, rows, taken > 0)
+        whole = whole._replace(
+            theta=whole.theta.index_copy(0, rows, moved),
+            log_joint=whole.log_joint.index_copy(0, rows, log_joint),
+        )
+        return whole, fresh
 
     def _learn(self, chance: Tensor) -> None:
         """Take note of how neighbours trade, (C, T - 1); space the powers anew now and then."""
@@ -211,24 +300,37 @@ class ParallelTempering(Kernel):
 
     def replicas(self, state: State) -> State:
         """All replicas of a state, (C T) rows, those of a chain side by side."""
-        return self._whole(state)[0]
+        with self._tempered(len(state.code)):
+            return self._whole(state)[0]
 
-    def with_replicas(self, whole: State) -> State:
-        """The state whose replicas these are, (C T) rows, those of a chain side by side."""
-        self._set_powers(len(whole.code) // self.rungs)
-        log_prior, log_likelihood = self._evaluated(whole)
-        whole = whole._replace(log_joint=self._log_joint(log_prior, log_likelihood))
-        return self._state(whole, self._no_travel(len(whole.code) // self.rungs))
+    def with_replicas(self, whole: State, ancestor: Tensor | None = None) -> State:
+        """The state whose replicas these are, (C T) rows, those of a chain side by side.
+
+        Arguments:
+            whole: The replicas.
+            ancestor: The independent draw that each descends from, as a number, (C T,); a state's
+                :meth:`ancestors` are positions among the different ones.
+        """
+        chains = len(whole.code) // self.rungs
+        travel = self._no_travel(chains)
+        if ancestor is not None:
+            _, place = ancestor.unique(return_inverse=True)
+            travel = travel._replace(start=-1 - place.view(chains, self.rungs))
+        with self._tempered(chains):
+            return self._state(self._evaluated_anew(whole), travel)
 
     def round_trips(self, state: State) -> Tensor:
-        """Times that a replica came to each chain that had started afresh, shape (C,)."""
+        """Times since warm-up that a replica came to each chain that had started afresh, (C,)."""
         known = state.recall(self._owner)
         return torch.zeros_like(state.code[:, 0]) if known is None else Travel(*known[:6]).trips
 
-    def fresh_starts(self, state: State) -> Tensor:
-        """Number of the fresh start that each chain comes from, 0 of none, shape (C,)."""
-        known = state.recall(self._owner)
-        return torch.zeros_like(state.code[:, 0]) if known is None else known[1][:, 0]
+    def ancestors(self, state: State, known: Tensor) -> Tensor:
+        """The start of each chain, (C,): below 0 of fresh ones, else which of those given."""
+        memo = state.recall(self._owner)
+        if memo is None:
+            return known
+        start = Travel(*memo[:6]).start[:, 0]
+        return torch.where(start > 0, -start, torch.where(start < 0, -1 - start, known))
 
     def log_evidence(self, state: State) -> tuple[float, float]:
         r"""Log evidence of all models together by stepping stones between the rungs, nats.
@@ -236,7 +338,8 @@ class ParallelTempering(Kernel):
         With :math:`\ell` the log likelihood, the ratio of neighbours, whose powers are
         :math:`\delta` apart, is the mean of :math:`e^{\delta \ell / 2}` at the lower one over
         that of :math:`e^{-\delta \ell / 2}` at the higher one. All steps after warm-up count; the
-        error, which comes second, is by the spread of the chains. NaN unless the last power is 0.
+        error, which comes second, is by the spread of the chains. NaN unless the last power is 0,
+        and most chains and twenty have started afresh since.
 
         Source:
             Xie et al. (2011), https://doi.org/10.1093/sysbio/syq085; with half of the step from
@@ -247,7 +350,8 @@ class ParallelTempering(Kernel):
         if known is None or self.powers[-1] > 0 or len(state.code) < 2:
             return nothing
         travel = Travel(*known[:6])
-        if not bool((travel.above > -math.inf).any()):
+        renewed = int((travel.trips > 0).sum())
+        if 2 * renewed < len(travel.trips) or renewed < LEAST_RENEWED:
             return nothing
         value, parts = 0.0, torch.zeros(len(state.code), dtype=torch.float64)
         for sums, sign in ((travel.above, 1), (travel.below, -1)):
@@ -264,15 +368,11 @@ class ParallelTempering(Kernel):
         return Travel(every > 0, every, none, none, sums, sums)
 
     def _whole(self, state: State) -> tuple[State, Travel]:
-        chains, rungs = len(state.code), self.rungs
-        self._set_powers(chains)
         known = state.recall(self._owner)
         if known is None:
-            code, theta = (x.repeat_interleave(rungs, 0) for x in state[:2])
-            whole = State(code, theta, state.log_joint)
-            log_prior, log_likelihood = self._evaluated(whole)
-            whole = whole._replace(log_joint=self._log_joint(log_prior, log_likelihood))
-            return whole, self._no_travel(chains)
+            code, theta = (x.repeat_interleave(self.rungs, 0) for x in state[:2])
+            whole = self._evaluated_anew(State(code, theta, state.log_joint))
+            return whole, self._no_travel(len(state.code))
         code, theta, log_joint, *sums = (x.flatten(0, 1) for x in known[6:])
         memo = Memo(self.target, tuple(sums)) if sums else None
         return State(code, theta, log_joint, memo), Travel(*known[:6])
@@ -308,7 +408,7 @@ class ParallelTempering(Kernel):
     def _traded(
         self, whole: State, travel: Travel, generator: torch.Generator
     ) -> tuple[State, Travel, Tensor]:
-        """Replicas after neighbours were offered to trade places, and how probably all would."""
+        """Replicas after neighbours were offered to trade places, and each pair's probability."""
         log_prior, log_likelihood = self._evaluated(whole)
         value = log_likelihood.double().unflatten(0, (-1, self.rungs))
         gap = self.powers[:-1] - self.powers[1:]
@@ -321,10 +421,14 @@ class ParallelTempering(Kernel):
         ends = torch.nn.functional.pad
         source = rung + ends(trade, (0, 1)) - ends(trade, (1, 0))
         rows = source + self.rungs * torch.arange(len(source), device=rung.device)[:, None]
-        hot, first = self._started(whole, travel)
-        hot, first = hot.gather(1, source), first.gather(1, source)
+        renewed = travel.renewed.gather(1, source)
         travel = Travel(
-            hot & (rung > 0), first, travel.trips + hot[:, 0], travel.steps + 1, above, below
+            renewed & (rung > 0),
+            travel.start.gather(1, source),
+            travel.trips + renewed[:, 0],
+            travel.steps + 1,
+            above,
+            below,
         )
         rows, sums = rows.flatten(), whole.recall(self.target)
         whole = State(
@@ -335,18 +439,6 @@ class ParallelTempering(Kernel):
         )
         return whole, travel, chance
 
-    def _started(self, whole: State, travel: Travel) -> tuple[Tensor, Tensor]:
-        """Whether replicas come from a fresh start, and from which, those of now included."""
-        rung = torch.arange(self.rungs, device=self.powers.device)
-        fresh = ((rung == self.rungs - 1) & (self.powers[-1] == 0)).expand(travel.hot.shape)
-        if components_of(self.target):
-            empty = ~self.target.space.active(whole.code)[:, self._slots].any(1)
-            fresh = fresh | empty.unflatten(0, fresh.shape)
-        number = torch.arange(fresh.numel(), device=rung.device).view(fresh.shape)
-        number = 1 + (travel.steps[:, None] << ROWS_BITS) + number
-        hot = travel.hot | (fresh & (rung > 0))
-        return hot, torch.where(fresh, number, travel.start)
-
     def _evaluated(self, whole: State) -> tuple[Tensor, Tensor]:
         """Log prior and log likelihood, to the power 1, of all replicas, (C T,) each."""
         known, total = whole.recall(self.target), None
@@ -355,12 +447,20 @@ class ParallelTempering(Kernel):
         with torch.no_grad():
             return self.target.target.log_prior_and_likelihood(whole.code, whole.theta, total=total)
 
+    def _evaluated_anew(self, whole: State) -> State:
+        log_joint = self._log_joint(*self._evaluated(whole))
+        return whole._replace(log_joint=log_joint)
+
     def _log_joint(self, log_prior: Tensor, log_likelihood: Tensor) -> Tensor:
         log_joint = log_prior + self.target.powered(log_likelihood)
         return torch.where(log_prior == -math.inf, log_prior, log_joint)
 
     def _set_powers(self, chains: int) -> None:
-        self.target.temper(self.powers.to(self.target.dtype).repeat(chains))
+        self.target.temper(self._power(chains))
+
+    def _power(self, chains: int) -> Tensor:
+        """Of each replica, (C T,)."""
+        return self.powers.to(self.target.dtype).repeat(chains)
 
 
 def spaced(powers: Tensor, rejected: Tensor, rungs: int) -> Tensor:

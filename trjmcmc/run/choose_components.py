@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
@@ -84,6 +85,7 @@ class ComponentChooser(Chooser):
             self._by(0.5),
             self.policy.tempering,
         )
+        passage = replace(passage, ancestors=[bench.ancestor[a] for a in passage.ancestors])
         bench.move_to(state, bench.ancestor[origin])
         every = dict(zip(every, moves_of(kernel), strict=False))
         if len(bench.ancestor.unique()) < FEW_STARTS:
@@ -129,16 +131,17 @@ class ComponentChooser(Chooser):
         """Go on with replicas of the chains at lower powers, which renew them."""
         bench, counted, request = self.bench, self.policy.counted, self.request
         every = Cycle([*moves.values(), *bench.inside])
-        powers = passage.ladder(counted)
+        powers = passage.ladder(counted).to(self.target.device)
         ladder = ParallelTempering(self.target, lambda _: every, powers, name="ladder")
-        n = len(bench.state.code)
+        n = min(len(bench.state.code), request.chains)
         if request.fewest_chains != request.most_chains:
             n = min(n, max(n // ladder.rungs, counted.least_ladders))
-        code, theta = passage.at(powers, n)
+        code, theta, ancestor = passage.at(powers, n)
         code[0], theta[0] = bench.state.code[:n], bench.state.theta[:n]
-        code, theta = (x.transpose(0, 1).flatten(0, 1) for x in (code, theta))
+        ancestor[0] = bench.ancestor[:n]
+        code, theta, ancestor = (x.transpose(0, 1).flatten(0, 1) for x in (code, theta, ancestor))
         state = State(code, theta, theta.new_zeros(len(theta)))  # replicas are evaluated there
-        bench.move_to(ladder.with_replicas(state), bench.ancestor[:n])
+        bench.move_to(ladder.with_replicas(state, ancestor), bench.ancestor[:n])
         bench.clear()
         bench.go_inside([])
         self._settle({"ladder": ladder}, self._end)

@@ -7,6 +7,7 @@ from torch import Tensor
 from ..kernel.base import Kernel, State, start
 from .bench import Bench
 from .knowledge import Knowledge
+from .loop import first_of
 from .moves import plain_kernel
 from .start import prior_draws, starting_models
 
@@ -29,9 +30,7 @@ def hurried_state(known: Knowledge, chains: int, bench: Bench | None) -> tuple[S
         bench: The warm-up; None where none has begun.
     """
     if bench is not None:
-        few = slice(chains)
-        state = start(known.target, bench.state.code[few], bench.state.theta[few])
-        return state, bench.ancestor[few]
+        return first_of(bench.state, chains), bench.ancestor[:chains]
     audit = known.fitted.audit
     if audit is None:
         return prior_draws(known.target, chains, known.generator, known.policy.starts)

@@ -87,9 +87,7 @@ def renewed(kernel: Kernel, state: State, ancestor: Tensor) -> Tensor:
         ancestor: The independent draw that each descended from, shape (C,).
     """
     for part in kernel.parts():
-        fresh = part.fresh_starts(state)
-        if fresh is not None:
-            ancestor = torch.where(fresh > 0, -fresh, ancestor)
+        ancestor = part.ancestors(state, ancestor)
     return ancestor
 
 
@@ -102,19 +100,19 @@ class Renewals:
 
     def __init__(self, kernel: Kernel, state: State, ancestor: Tensor) -> None:
         self._kernel, self._first = kernel, renewed(kernel, state, ancestor)
-        self._starts = self._first
-        self._steps, self._until = 0, torch.full_like(ancestor, 2**62)  # until they started afresh
+        self._draws, self._away = 0, torch.zeros_like(ancestor)  # draws, those from other starts
+        self._other = self._first
 
     def starts(self, state: State) -> Tensor:
-        """The start of each chain, (C,): a new one if half of its steps came after it."""
-        self._steps += 1
+        """The start of each chain, (C,), asked at each draw: another if half of them come from it.
+
+        Of several others it is the last one that counts.
+        """
         now = renewed(self._kernel, state, self._first)
-        self._until = torch.where(
-            now != self._first, self._until.clamp(max=self._steps), self._until
-        )
-        late = 2 * self._until <= self._steps
-        self._starts = torch.where(late & (now != self._first), now, self._starts)
-        return self._starts
+        self._draws += 1
+        self._away = self._away + (now != self._first)
+        self._other = torch.where(now != self._first, now, self._other)
+        return torch.where(2 * self._away >= self._draws, self._other, self._first)
 
 
 def pooled(states: list[State]) -> Pool | None:

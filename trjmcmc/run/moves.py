@@ -172,11 +172,23 @@ def component_exchanges(
     parts: Sequence[Components],
     pairs: Mapping[tuple[int, int], int] | None = None,
 ) -> list[ComponentExchange]:
-    """Exchanges of components of each kind whose signal is known."""
-    found = []
+    """Exchanges of components of each kind whose signal is known.
+
+    Raises:
+        ConfigurationError: The user has stated what signals are linear in, or where components are
+            born, and they can't be exchanged.
+    """
+    found, additive = [], target.additive
     for part in parts:
-        with suppress(ConfigurationError):
+        own = part.kind.of
+        stated = additive is not None and {*(additive.linear or ()), *additive.births} & {*own}
+        try:
             found.append(ComponentExchange(target, part, pairs=pairs))
+        except ConfigurationError as error:
+            if stated:
+                raise ConfigurationError(
+                    f"Additive: linear, births: {sorted(stated)} can't be made use of: {error}"
+                ) from error
     return found
 
 

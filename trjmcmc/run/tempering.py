@@ -18,6 +18,8 @@ from .count import Tally
 from .policy import ChainTemperingPolicy
 from .policy_of_components import CountedPolicy
 
+KEPT = 128  # chains of each power that replicas may begin from
+
 
 @dataclass
 class Passage:
@@ -25,19 +27,24 @@ class Passage:
 
     Attributes:
         powers: Of the likelihood.
-        rejection: At each, half of the mean difference of two chains' log likelihoods: by how much
-            the rejection rate of neighbours in a ladder grows with the gap between their powers.
+        barrier: The local barrier at each, half of the mean difference of two chains' log
+            likelihoods: by how much the rejection rate of neighbours in a ladder grows with the gap
+            between their powers.
         empty: Share of the chains without components at each.
-        codes, thetas: The chains at each, shapes (C, L) and (C, D).
+        codes, thetas: Chains at each, shapes (n, L) and (n, D).
+        ancestors: The draws of the prior that they descend from, shape (n,).
     """
 
     powers: list[float] = field(default_factory=list)
-    rejection: list[float] = field(default_factory=list)
+    barrier: list[float] = field(default_factory=list)
     empty: list[float] = field(default_factory=list)
     codes: list[Tensor] = field(default_factory=list)
     thetas: list[Tensor] = field(default_factory=list)
+    ancestors: list[Tensor] = field(default_factory=list)
 
-    def add(self, power: float, value: Tensor, empty: Tensor, state: State) -> None:
+    def add(
+        self, power: float, value: Tensor, empty: Tensor, state: State, ancestor: Tensor
+    ) -> None:
         """Add what chains are like at a power.
 
         Arguments:
@@ -45,25 +52,31 @@ class Passage:
             value: Their log likelihoods to the power 1, shape (C,).
             empty: Whether they have no components, shape (C,).
             state: The chains.
+            ancestor: Index of the draw that each descends from, shape (C,).
         """
         known = value[value > -math.inf].double()
         ranked, n = known.sort().values, len(known)
         order = 2 * torch.arange(n, dtype=torch.float64, device=known.device) + 1 - n
         gap = float((ranked * order).sum()) / max(1, n * (n - 1))  # half of the mean difference
         self.powers.append(power)
-        self.rejection.append(gap)
+        self.barrier.append(gap)
         self.empty.append(float(empty.double().mean()))
-        self.codes.append(state.code)
-        self.thetas.append(state.theta)
+        self.codes.append(state.code[:KEPT].clone())
+        self.thetas.append(state.theta[:KEPT].clone())
+        self.ancestors.append(ancestor[:KEPT].clone())
 
-    def at(self, powers: Tensor, n: int) -> tuple[Tensor, Tensor]:
-        """Some n chains of the power that is nearest to each, shapes (T, n, L) and (T, n, D)."""
+    def at(self, powers: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Some n chains of the power that is nearest to each, and their ancestors.
+
+        Shapes (T, n, L), (T, n, D) and (T, n).
+        """
         known = torch.tensor(self.powers).double()
         nearest = [int((known - power).abs().argmin()) for power in powers.tolist()]
         rows = torch.arange(n, device=self.codes[0].device) % len(self.codes[0])
         return (
             torch.stack([self.codes[i][rows] for i in nearest]),
             torch.stack([self.thetas[i][rows] for i in nearest]),
+            torch.stack([self.ancestors[i][rows] for i in nearest]),
         )
 
     def ladder(self, policy: CountedPolicy) -> Tensor:
@@ -77,13 +90,14 @@ class Passage:
             3.2 and 5.2
         """
         powers = torch.tensor([*self.powers, 1.0]).double().flip(0)
-        rate = torch.tensor([*self.rejection, self.rejection[-1]]).double().flip(0)
+        rate = torch.tensor([*self.barrier, self.barrier[-1]]).double().flip(0)
         often = [b for b, e in zip(self.powers, self.empty, strict=True) if e > policy.empty_share]
         least = policy.melting * max(often, default=0.0)
         keep = powers > least
         at = torch.cat([powers[keep], powers.new_tensor([least])])
         rate = torch.cat([rate[keep], rate[keep][-1:] if least else rate[-1:]])
-        rejected = (0.5 * (rate[1:] + rate[:-1]) * (at[:-1] - at[1:])).clamp(max=1)
+        # at 0 the rate may be larger by many powers of ten than a step away
+        rejected = (rate[1:] * rate[:-1]).sqrt() * (at[:-1] - at[1:])
         sound = at[:-1] > at[1:]
         at, rejected = torch.cat([at[:-1][sound], at[-1:]]), rejected[sound]
         rungs = 1 + math.ceil(policy.rungs_a_barrier * float(rejected.sum()))
@@ -133,7 +147,7 @@ def temper_chains(
             while power < 1:
                 begun = clock.now()
                 _, value = target.target.log_prior_and_likelihood(state.code, state.theta)
-                passage.add(power, value, ~(space.active(state.code) & own).any(1), state)
+                passage.add(power, value, ~(space.active(state.code) & own).any(1), state, ancestor)
                 value = value.double()[None]
                 now = torch.full_like(value[:, :1], power)
                 step = float(
@@ -146,6 +160,8 @@ def temper_chains(
                     step = max(step, power ** (1 - 1 / left) - power)
                 power = 1.0 if power + step > 1 - 1e-9 else power + step
                 pick = systematic((step * value).softmax(1), n, generator)[0]
+                # replicas may begin from the first few
+                pick = pick[torch.randperm(n, generator=generator, device=pick.device)]
                 ancestor = ancestor[pick]
                 target.temper(power)
                 state = start(target, state.code[pick], state.theta[pick])

@@ -92,12 +92,16 @@ class Amplitudes:
         if self.single.linear is None:
             return None
         found = [name for name in self.single.linear if name in self.single.places]
+        if self.single.linear and not found:
+            return None  # they belong to another kind
         if vectors := [name for name in found if name not in scalar]:
             raise TargetError(f"Additive: linear: expected numbers, {vectors} have several entries")
-        if found and not self._scales(values, found, signal):
+        if found and not (
+            self._scales(values, found, signal) and self._adds(values, found, signal)
+        ):
             raise TargetError(
-                f"Additive: linear: what a component adds is not linear in {found}: it is not "
-                "multiplied as they all are"
+                f"Additive: linear: what a component adds is not linear in {found}; state all that "
+                "it is linear in together, and nothing else"
             )
         return found
 
@@ -106,6 +110,12 @@ class Amplitudes:
         changed = [{name: factor * values[name] for name in names} for factor in FACTORS]
         pairs = zip(changed, FACTORS, strict=True)
         return bool(names) and all(_same(self._signal(values, **c), f * signal) for c, f in pairs)
+
+    def _adds(self, values: dict[str, Tensor], names: Sequence[str], signal: Tensor) -> bool:
+        """Whether the signal of sums of these is the sum of the signals."""
+        others = {name: values[name].roll(1, 0) for name in names}
+        sums = {name: values[name] + others[name] for name in names}
+        return _same(self._signal(values, **sums), signal + self._signal(values, **others))
 
     def _straight(self, values: dict[str, Tensor], name: str) -> bool:
         """Whether the signal is a straight line in one of them."""

@@ -171,12 +171,12 @@ class ComponentExchange(Kernel):
         Noise is lower where one component more explains the data.
         """
         shift = torch.zeros_like(theta)
-        if not self._spread.known:
+        step = self._lengths.draw(theta[:, self._shared], generator)
+        scaled = self._spread.scaled(step, power_of(self.target))
+        if scaled is None:
             return shift
         coin = torch.rand(len(theta), 1, generator=generator, device=theta.device) < 0.5
-        step = self._lengths.draw(theta[:, self._shared], generator)
-        step = self._spread.scaled(step, power_of(self.target))
-        shift[:, self._shared] = torch.where(coin, step, 0.0)
+        shift[:, self._shared] = torch.where(coin, scaled, 0.0)
         return shift
 
     # ---- who dies -----------------------------------------------------------------------------

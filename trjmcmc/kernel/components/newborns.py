@@ -13,7 +13,7 @@ from torch.distributions import Distribution
 from ...errors import ConfigurationError, TargetError
 from ...rng import host_number, seeded
 from ...target.exchangeable import Components, components_of
-from ...target.support import unchecked
+from ...target.support import cast_to, unchecked
 from ...target.target import Target
 from ...target.tempered import Tempered
 from ...transport.normals import NormalMixture
@@ -143,7 +143,12 @@ class Newborns:
         """The user's densities of its parameters."""
         additive, single = self.parts.target.additive, self.single
         assert additive is not None
-        given = {k: d for k, d in additive.births.items() if k in single.places}
+        target = self.parts.target
+        given: dict[str, Distribution] = {
+            name: cast_to(density, target.dtype, target.device)
+            for name, density in additive.births.items()
+            if name in single.places
+        }
         if normal := [name for name in given if name in self.amplitudes.names]:
             raise TargetError(
                 f"Additive: births: {normal} are amplitudes, which are drawn from their normal "

@@ -69,8 +69,8 @@ class SharedWalk(Kernel):
         x = theta[:, self.slots]
         moved = theta.clone()
         step = self.steps.draw(x, generator)
-        if self._spread.known:
-            near = self._spread.scaled(self._unit.draw(x, generator), power_of(self.target))
+        near = self._spread.scaled(self._unit.draw(x, generator), power_of(self.target))
+        if near is not None:
             coin = torch.rand(len(x), 1, generator=generator, device=x.device)
             step = torch.where(coin < 0.5, step, near)
         moved[:, self.slots], log_around = self.around(x, step)
