@@ -19,6 +19,7 @@ from trjmcmc.kernel import (
     State,
     start,
 )
+from trjmcmc.kernel.components.redraw import SharedRedraw
 
 POWERS = torch.tensor([1.0, 0.3, 0.0])
 
@@ -149,3 +150,65 @@ def test_an_interrupted_step_leaves_the_target_at_power_one(generator):
         kernel.step(state, generator)
     again = kernel.target.log_joint(state.code, state.theta)
     torch.testing.assert_close(again, target.log_joint(state.code, state.theta))
+
+
+class Slanted(SharedRedraw):
+    """A negative control: draws of the normals are taken for draws of the prior."""
+
+    def _log_density(self, code, theta, log_prior):
+        return (log_prior - self.target.space.log_prior(code)).double()
+
+
+POWER = 0.5
+
+
+def level_of_a_datum():
+    return trj.Target(
+        trj.Counts(3, of="x"),
+        {"x": Normal(0.0, 1.0), "level": Normal(0.0, 3.0)},
+        lambda p, active: Normal(p["level"], 1.0).log_prob(torch.tensor(2.5)),
+    )
+
+
+def redrawn_scores(make, generator, learn=True, n=4000):
+    """z scores of mean and variance of exact draws of the level, redrawn five times."""
+    precision = 1 / 9 + POWER
+    mean, sd = POWER * 2.5 / precision, precision**-0.5
+    target = level_of_a_datum()
+    redraw, code = make(target), torch.zeros(n, 1, dtype=torch.long)
+    theta = torch.zeros(n, target.dim)
+    theta[:, -1] = mean + sd * torch.randn(n, generator=generator)
+    if learn:  # of chains that are elsewhere
+        elsewhere = theta - 1.5
+        for _ in range(16):
+            redraw = redraw.learned(elsewhere[:100], torch.arange(100), generator)
+        assert redraw.normals is not None
+    before = theta
+    for _ in range(5):
+        found = redraw(code, theta, torch.full((n,), POWER), generator)
+        theta = found.theta
+        prior, likelihood = target.log_prior_and_likelihood(code, theta)
+        torch.testing.assert_close(found.log_prior, prior)
+        torch.testing.assert_close(found.log_likelihood, likelihood)
+    assert float((theta != before).any(1).float().mean()) > 0.3
+    z = (theta[:, -1].double() - mean) / sd
+    return abs(float(z.mean())) * n**0.5, abs(float(z.square().mean()) - 1) * (n / 2) ** 0.5
+
+
+@pytest.mark.parametrize("learn", [False, True])
+def test_draws_of_what_all_share_leave_the_target_as_it_is(learn, generator):
+    assert max(redrawn_scores(SharedRedraw, generator, learn)) < 4.5
+
+
+def test_draws_whose_density_is_wrong_are_caught(generator):
+    assert max(redrawn_scores(Slanted, generator)) > 6
+
+
+def test_normals_are_not_fitted_to_the_offspring_of_few_starts(generator):
+    target = level_of_a_datum()
+    redraw, theta = SharedRedraw(target), torch.zeros(100, target.dim)
+    theta[:, -1] = torch.randn(100, generator=generator)
+    for _ in range(16):
+        redraw = redraw.learned(theta, torch.arange(100) % 19, generator)
+    assert redraw.normals is None
+    assert not SharedRedraw(trj.problems.pulses(points=40))  # which share nothing

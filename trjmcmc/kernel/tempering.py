@@ -16,10 +16,9 @@ from ..target.exchangeable import components_of
 from ..target.target import Target
 from ..target.tempered import Tempered
 from .base import Info, Kernel, Memo, State
+from .components.redraw import SharedRedraw
 
 ROW_BITS = 24  # of a start's number, which tell the replica; the others tell the step
-
-TRIED = 8  # draws of the prior of what all share, for a replica without components, a step
 
 LEAST_RENEWED = 20  # chains that have to have started afresh for an error of the evidence
 
@@ -63,9 +62,10 @@ class ParallelTempering(Kernel):
 
     Replicas start afresh where they forget where they came from. At the last rung, if its power
     is 0, they are drawn from the prior at each step. Where components are counted, those that have
-    lost all of them propose what all share from its prior, :data:`TRIED` times a step; one that
-    has nothing left, or has accepted such a draw, has started afresh. In warm-up the powers are
-    spaced so that neighbours reject alike.
+    lost all of them are offered independent draws of what all share
+    (:class:`~trjmcmc.kernel.components.redraw.SharedRedraw`); one that has nothing left, or has
+    taken such a draw, has started afresh. In warm-up the powers are spaced so that neighbours
+    reject alike.
 
     The replicas are in the state's memo. A state without them begins with copies of itself, and
     has to warm up; so other kernels belong inside of it, not beside it.
@@ -116,7 +116,7 @@ class ParallelTempering(Kernel):
         self.between, self.within = self.kernel.between, self.kernel.within
         space = self.target.space
         self._slots = (space.slot_item < space.n_items).nonzero()[:, 0]  # of components
-        self._shared = (space.slot_item == space.n_items).nonzero()[:, 0]
+        self._redraw = SharedRedraw(self.target.target)
         self._owner = object()  # of the memo: the same for all that has learned from this one
         self._steps, self._offered = 0, 0
         self._rejected = torch.zeros(len(powers) - 1, dtype=torch.float64, device=powers.device)
@@ -174,6 +174,10 @@ class ParallelTempering(Kernel):
         with self._tempered(len(state.code)):
             whole, travel = self._whole(state)
             found.kernel, whole, infos = self.kernel.adapt(whole, generator)
+            if self._redraw:
+                empty = self._empty(whole)
+                start = travel.start.flatten()[empty]
+                found._redraw = self._redraw.learned(whole.theta[empty], start, generator)
             whole, travel = self._fresh(whole, travel, generator)
             whole, travel, chance = self._traded(whole, travel, generator)
             found._learn(chance)
@@ -205,9 +209,8 @@ class ParallelTempering(Kernel):
             whole, drawn = self._drawn(whole, generator)
             fresh[drawn] = True
         if components_of(self.target):
-            empty = ~self.target.space.active(whole.code)[:, self._slots].any(1)
-            empty[:: self.rungs] = False  # at power 1 nothing is forgotten
-            if len(self._shared):
+            empty = self._empty(whole)
+            if self._redraw:
                 whole, empty = self._redrawn(whole, empty, generator)
             fresh = fresh | empty
         fresh = fresh.view(travel.start.shape)
@@ -241,50 +244,31 @@ class ParallelTempering(Kernel):
         )
         return whole, rows
 
+    def _empty(self, whole: State) -> Tensor:
+        """Which replicas without components, (C T,), may start afresh: those below power 1."""
+        empty = ~self.target.space.active(whole.code)[:, self._slots].any(1)
+        return empty & (torch.arange(len(empty), device=empty.device) % self.rungs > 0)
+
     def _redrawn(
         self, whole: State, empty: Tensor, generator: torch.Generator
     ) -> tuple[State, Tensor]:
-        """Replicas without components (C T,) may take other shared parameters from the prior.
+        """Replicas of which those without components, (C T,), may take what all share anew.
 
         Returns:
-            The replicas, and which have taken some.
+            The replicas, and which have taken it.
         """
-        rows, target = empty.nonzero()[:, 0], self.target.target
+        rows = empty.nonzero()[:, 0]
         if not len(rows):
             return whole, empty
-        code = whole.code[rows].repeat(TRIED, 1)
-        theta = target.sample_prior(code, generator)
-        theta = torch.where(target.space.active(code), theta, 0.0)
-        finite = theta.isfinite().all(1)
-        theta = torch.where(finite[:, None], theta, 0.0)
-        with torch.no_grad():
-            every = torch.cat([whole.theta[rows], theta])
-            log_prior, log_likelihood = target.log_prior_and_likelihood(
-                whole.code[rows].repeat(TRIED + 1, 1), every
-            )
-        sound = torch.cat([torch.ones_like(rows, dtype=torch.bool), finite])
-        sound &= log_prior.isfinite() & (log_likelihood < math.inf)
-        power = self._power(len(whole.code) // self.rungs)[rows].double()
-        value = torch.where(sound, log_likelihood.double(), -math.inf).view(TRIED + 1, -1)
-        value = torch.where(power > 0, power * value, 0.0)
-        value = torch.where(sound.view(TRIED + 1, -1), value, -math.inf)
-        u = torch.rand(value.shape, generator=generator, device=value.device, dtype=value.dtype)
-        now, taken = value[0], torch.zeros_like(rows)
-        for i in range(1, TRIED + 1):
-            accepted = (u[i].log() < value[i] - now) & (value[i] > -math.inf)
-            now, taken = torch.where(accepted, value[i], now), torch.where(accepted, i, taken)
-        each = torch.arange(len(rows), device=rows.device)
-        moved = every.view(TRIED + 1, len(rows), -1)[taken, each]
-        prior = log_prior.view(TRIED + 1, -1)[taken, each].double()
-        likelihood = log_likelihood.view(TRIED + 1, -1)[taken, each].double()
-        height = prior + torch.where(power > 0, power * likelihood, 0.0)
-        log_joint = torch.where(taken > 0, height.to(whole.log_joint), whole.log_joint[rows])
-        fresh = torch.zeros_like(empty).index_copy(0, rows, taken > 0)
+        power = self._power(len(whole.code) // self.rungs)[rows]
+        found = self._redraw(whole.code[rows], whole.theta[rows], power, generator)
+        height = found.log_prior + torch.where(power > 0, power * found.log_likelihood, 0.0)
+        log_joint = torch.where(found.taken, height, whole.log_joint[rows])
         whole = whole._replace(
-            theta=whole.theta.index_copy(0, rows, moved),
-            log_joint=whole.log_joint.index_copy(0, rows, log_joint),
+            theta=whole.theta.index_copy(0, rows, found.theta),
+            log_joint=whole.log_joint.index_copy(0, rows, log_joint.to(whole.log_joint)),
         )
-        return whole, fresh
+        return whole, torch.zeros_like(empty).index_copy(0, rows, found.taken)
 
     def _learn(self, chance: Tensor) -> None:
         """Take note of how neighbours trade, (C, T - 1); space the powers anew now and then."""
