@@ -66,7 +66,7 @@ def test_evidences_are_those_of_integration(seen):
     target, exact = seen_sum(seen=seen), log_evidences_of_sum(seen).numpy()
     table = trj.evidences_of_counts(target, max_seconds=10, seed=1, progress=False)
     z = (table["log_evidence"] - exact) / table["se"].clip(lower=1e-6)
-    assert float(z.abs().max()) < 5 and float(table["se"].max()) < 0.1
+    assert float(z.abs().max()) < 5 and float(table["se"].max()) < 0.25  # .07 on an idle machine
     z = (table["visits"] - exact)[1:] / table["visits_se"][1:]
     assert float(z.abs().max()) < 5
     p = np.exp(exact) * PRIOR.numpy()
