@@ -17,6 +17,7 @@ from ..space.base import Space
 from .additive import Additive
 from .likelihood import Active, Likelihood, LogLikelihood, each_kind
 from .prior import Prior, PriorSpec
+from .scores import LocalScores
 from .support import log_density_of, unchecked, within_support
 
 PROBES = 5  # prior draws at which priors and likelihoods are tried at construction
@@ -237,6 +238,12 @@ class Density:
         """The likelihood, if it is a function of what components add up to."""
         function = self.likelihood.function
         return function if isinstance(function, Additive) else None
+
+    @property
+    def scores(self) -> LocalScores | None:
+        """The likelihood, if it is a sum of local scores of a graph."""
+        function = self.likelihood.function
+        return function if isinstance(function, LocalScores) else None
 
     def evaluate(
         self,

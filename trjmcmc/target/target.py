@@ -24,6 +24,7 @@ from .model import Model, Truth
 from .parameters import Parameters
 from .prior import PriorSpec
 from .probe import probe
+from .scores import LocalScores
 from .support import unchecked
 
 Found = TypeVar("Found")
@@ -313,6 +314,11 @@ class Target(Counted):
     def additive(self) -> Additive | None:
         """The likelihood, if it is :class:`Additive`."""
         return self._densities.each[0].additive
+
+    @property
+    def scores(self) -> LocalScores | None:
+        """The likelihood, if it is a sum of local scores of a graph and nothing else."""
+        return None if self.dim else self._densities.each[0].scores
 
     def total(self, code: Tensor, theta: Tensor) -> Tensor:
         """What the components of an additive likelihood add up to, float64, (C, *data)."""

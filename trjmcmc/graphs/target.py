@@ -1,0 +1,39 @@
+"""Posteriors over graphs from local scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..space.dag_prior import DagPrior
+from ..space.dags import Dags
+from ..target.scores import LocalScores
+from ..target.target import Target
+
+
+def target(
+    scores: LocalScores, prior: str | DagPrior = "uniform", *, device: Any = None, **space: Any
+) -> Target:
+    """The posterior over graphs.
+
+    Arguments:
+        scores: Log likelihood of each node's parents.
+        prior: As for :class:`~trjmcmc.Dags`.
+        device: Where it is evaluated.
+        space: Further arguments of :class:`~trjmcmc.Dags`: edge_odds, required, forbidden,
+            max_parents. Edges that the scores leave out are forbidden.
+
+    Raises:
+        TargetError: As of :class:`~trjmcmc.Dags`.
+
+    Example:
+        >>> x = torch.randn(20, 2, generator=torch.Generator().manual_seed(0))
+        >>> from trjmcmc.graphs import bge
+        >>> target(bge(x, names=["a", "b"]), required=[("a", "b")]).space.size
+        1
+    """
+    forbidden = [*space.pop("forbidden", ()), *scores.left_out]
+    dags = Dags(scores.names, prior=prior, forbidden=forbidden, **space)
+    on = scores.to(device) if device is not None else scores
+    return Target(dags, {}, on, dtype=torch.float64, device=device)

@@ -1,0 +1,1 @@
+"""Moves among graphs whose likelihood is a sum of local scores."""

@@ -1,0 +1,62 @@
+"""Graphs drawn from the posterior itself, where all can be summed."""
+
+from __future__ import annotations
+
+import torch
+
+from ...errors import ConfigurationError
+from ...space.dag_draws import MOST_NODES, DagDraws
+from ...target.target import Target
+from ..base import Info, Kernel, State, accept
+from .local import LocalWeights
+
+
+class GraphDraws(Kernel):
+    """Independent draws of graphs by sums over all of them, layer by layer.
+
+    Up to twelve nodes: then no draw owes anything to the one before.
+
+    Arguments:
+        target: A target over :class:`~trjmcmc.Dags` with local scores, not tempered.
+        name: Shown in tables.
+
+    Raises:
+        ConfigurationError: Other targets, or more nodes.
+
+    Source:
+        Talvitie, Vuoksenmaa & Koivisto (2020), http://proceedings.mlr.press/v115/talvitie20a.html
+
+    Example:
+        >>> from trjmcmc import graphs
+        >>> from trjmcmc.kernel import start
+        >>> x = torch.randn(30, 3, generator=torch.Generator().manual_seed(0))
+        >>> target = graphs.target(graphs.bge(x))
+        >>> state = start(target, torch.zeros(4, 3, dtype=torch.long), torch.zeros(4, 0))
+        >>> state, (info,) = GraphDraws(target).step(state, torch.Generator().manual_seed(0))
+        >>> bool(info.accepted.all())
+        True
+    """
+
+    between = True
+
+    def __init__(self, target: Target, *, name: str = "graph draws") -> None:
+        self._local = LocalWeights(target)
+        if self._local.d > MOST_NODES:
+            raise ConfigurationError(
+                f"graph draws: all graphs on {self._local.d} nodes are too many to sum; at most "
+                f"{MOST_NODES} nodes"
+            )
+        self.target, self.name = target, name
+        self._draws = DagDraws(self._local.scores.full() + target.space.prior_table())
+
+    def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
+        code = self._draws.sample(len(state.code), generator)
+        log_joint = self.target.log_joint(code, state.theta)
+        proposed = State(code, state.theta, log_joint)
+        # 0 but for rounding
+        log_ratio = log_joint - state.log_joint - (self._weight(code) - self._weight(state.code))
+        return accept(self.name, state, proposed, log_ratio, generator)
+
+    def _weight(self, code: torch.Tensor) -> torch.Tensor:
+        place, _ = self._local.scores.places(code)
+        return self._local.families(place).sum(1)
