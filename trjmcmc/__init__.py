@@ -9,7 +9,7 @@ A model list goes in, p(model | data) comes out, exact however poor the maps are
     result.model_probabilities()
 """
 
-from . import errors, estimate, fit, kernel, priors, problems, transport
+from . import errors, estimate, fit, graphs, kernel, priors, problems, transport
 from .compare.classical import ClassicalSampler
 from .compare.compare import Comparison, compare_samplers
 from .errors import renamed as _renamed
@@ -22,6 +22,7 @@ from .run.policy import Policy
 from .run.sampler import TRJSampler
 from .space.base import Space
 from .space.counts import Counts
+from .space.dags import Dags
 from .space.prior import LogWeights
 from .space.subsets import Subsets
 from .target.additive import Additive
@@ -57,6 +58,7 @@ __all__ = [
     "CosmicAutoregressive",
     "CosmicFlow",
     "Counts",
+    "Dags",
     "Estimate",
     "Evidence",
     "GaussianProcess",
@@ -86,6 +88,7 @@ __all__ = [
     "evidence",
     "evidences_of_counts",
     "fit",
+    "graphs",
     "kernel",
     "load",
     "mixture_flow",

@@ -35,7 +35,7 @@ def features(space: Space, code: Tensor) -> Tensor:
         return torch.ones(*code.shape[:-1], 1, dtype=torch.float64, device=code.device)
     if space.units and not space.few:
         return code.double()
-    if space.size is None:
+    if space.size is None or (space.has_named_items and not space.few):
         return space.items(code.flatten(0, -2)).unflatten(0, code.shape[:-1]).double()
     index = space.index(code.reshape(-1, code.shape[-1]))
     size = int(space.size or 0)

@@ -85,8 +85,8 @@ def bge(
         if not n:
             return torch.zeros_like(log_det)
         a = alpha_w - d + parents
-        found = 0.5 * math.log(alpha_mu / (n + alpha_mu)) - 0.5 * n * math.log(math.pi)
-        found = found + torch.lgamma((n + a + 1) / 2) - torch.lgamma((a + 1) / 2)
+        constant = 0.5 * math.log(alpha_mu / (n + alpha_mu)) - 0.5 * n * math.log(math.pi)
+        found = constant + torch.lgamma((n + a + 1) / 2) - torch.lgamma((a + 1) / 2)
         found = found + (a + parents + 1) / 2 * math.log(t)
         return found + (n + a) / 2 * log_det - (n + a + 1) / 2 * with_node
 

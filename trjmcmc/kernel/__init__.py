@@ -17,6 +17,9 @@ from .components.shared import SharedWalk
 from .components.split import ComponentSplitMerge
 from .components.walk import ComponentWalk
 from .compose import Cycle, DelayedRejection, MixtureKernel
+from .graphs.draws import GraphDraws
+from .graphs.parents import EdgeReversal, ParentGibbs
+from .graphs.walk import GraphWalk
 from .inside.crank_nicolson import CrankNicolson
 from .inside.hmc import HMC
 from .inside.random_walk import RandomWalk
@@ -41,7 +44,10 @@ __all__ = [
     "CrankNicolson",
     "Cycle",
     "DelayedRejection",
+    "EdgeReversal",
     "Fixed",
+    "GraphDraws",
+    "GraphWalk",
     "IndependenceJump",
     "Independent",
     "IndexProposal",
@@ -59,6 +65,7 @@ __all__ = [
     "Neighbours",
     "NormalInverseGamma",
     "ParallelTempering",
+    "ParentGibbs",
     "Point",
     "RandomWalk",
     "ScoreWalk",

@@ -48,6 +48,7 @@ from .marginals import marginals_fit, offer_marginals
 from .moves import (
     between_modes,
     birth_death,
+    graph_moves,
     informed_moves,
     laplace_moves,
     proposal,
@@ -206,7 +207,8 @@ class Chooser:
     def _choose(self) -> Choice:
         if not self.target.dim:
             births = birth_death(self.target, self.guess(), self.policy.kernels)
-            _, kernel = self.bench.measure(births, *self._first())
+            moves = graph_moves(self.target) or births
+            _, kernel = self.bench.measure(moves, *self._first())
             return self._choice(kernel, None)
         if self._pilot_contradicts_itself():
             choice = self.policy.choice

@@ -26,6 +26,9 @@ from ..kernel.components.exchange import ComponentExchange
 from ..kernel.components.shared import SharedWalk
 from ..kernel.components.walk import ComponentWalk
 from ..kernel.compose import Cycle
+from ..kernel.graphs.draws import GraphDraws
+from ..kernel.graphs.parents import EdgeReversal, ParentGibbs
+from ..kernel.graphs.walk import GraphWalk
 from ..kernel.inside.crank_nicolson import CrankNicolson
 from ..kernel.inside.hmc import HMC
 from ..kernel.inside.random_walk import RandomWalk
@@ -130,6 +133,15 @@ def birth_death(target: Target, guess: Tensor | None, policy: KernelPolicy = DEF
         far = Fixed(space, guess, other=True)
         near = MixtureProposal([near, far], [policy.local_share, 1 - policy.local_share])
     return BirthDeath(target, near)
+
+
+def graph_moves(target: Target) -> Kernel | None:
+    """Moves by tables of local scores: draws of all graphs if these can be summed, else walks."""
+    if target.scores is None:
+        return None
+    with suppress(ConfigurationError):  # too many nodes
+        return GraphDraws(target)
+    return Cycle([GraphWalk(target), ParentGibbs(target), EdgeReversal(target)])
 
 
 def laplace_moves(

@@ -8,16 +8,19 @@ are sums over graphs, without signs, and layers can be drawn one after the other
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from .dag_sums import below, sizes
-from .paths import masks_of
 
 MOST_NODES = 12  # whose sums over layers, 4^d, fit into memory
 
 CELLS = 2**22  # numbers that a block of a sum may hold at once
+
+
+Weigh = Callable[[Tensor], tuple[Tensor, Tensor]]  # states to log weights of sets, and these
 
 
 class DagDraws:
@@ -131,7 +134,7 @@ class DagDraws:
         return _drawn(cases, which, weigh, generator)
 
 
-def _drawn(states: Tensor, which: Tensor, weigh, generator: torch.Generator) -> Tensor:
+def _drawn(states: Tensor, which: Tensor, weigh: Weigh, generator: torch.Generator) -> Tensor:
     """One set for each draw, by the weights of its state."""
     found = torch.zeros_like(which)
     u = torch.rand(len(which), generator=generator, device=which.device, dtype=torch.float64)

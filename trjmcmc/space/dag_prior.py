@@ -117,7 +117,10 @@ class SizeDraws:
         self.d, self._weight = len(by_parents), by_parents.double().cpu()
         d = self.d
         self._log_choose = torch.tensor(
-            [[log_choose(n, m) if m <= n else -math.inf for m in range(d + 1)] for n in range(d + 1)],
+            [
+                [log_choose(n, m) if m <= n else -math.inf for m in range(d + 1)]
+                for n in range(d + 1)
+            ],
             dtype=torch.float64,
         )
         self._after = torch.full((d + 1, d + 1), -math.inf, dtype=torch.float64)

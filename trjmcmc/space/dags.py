@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -59,6 +60,7 @@ class Dags(Space):
         (8, ['rain->wet, sprinkler->wet'])
     """
 
+    graphs = True
     by_parents: Tensor
     edge_log_odds: Tensor
     must: Tensor
@@ -188,7 +190,7 @@ class Dags(Space):
         """Log weights that the prior gives each node's parent sets, shape (d, 2^d), float64."""
         d, device = len(self.nodes), self.must.device
         sets = torch.arange(2**d, device=device)
-        table = self.by_parents[sizes(d, device).clamp(max=d - 1)].expand(d, -1).clone()
+        table = self.by_parents.double()[sizes(d, device).clamp(max=d - 1)].expand(d, -1).clone()
         odds = torch.where(self.edge_log_odds > -math.inf, self.edge_log_odds, 0.0)
         for i in range(d):
             table += ((sets >> i) & 1) * odds[i, :, None]
@@ -232,7 +234,7 @@ class Dags(Space):
         return found
 
     def context(self, code: Tensor) -> Tensor:
-        signs = 2 * self.items(code).to(torch.get_default_dtype()) - 1
+        signs = 2 * self.items(code).to(self.by_parents.dtype) - 1
         return signs if self.n_items else signs.new_ones(len(code), 1)
 
     def log_prior(self, code: Tensor) -> Tensor:
@@ -319,7 +321,7 @@ class Dags(Space):
 
     def networkx(self, code: Tensor) -> Any:
         """One graph, code (L,), for networkx, which has to be installed."""
-        import networkx  # noqa: PLC0415 (an optional package)
+        networkx = importlib.import_module("networkx")
 
         graph = networkx.DiGraph()
         graph.add_nodes_from(self.nodes)

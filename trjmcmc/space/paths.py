@@ -71,4 +71,4 @@ def changes(edges: Tensor, reach: Tensor) -> tuple[Tensor, Tensor]:
 
 def order_of(edges: Tensor) -> Tensor:
     """Nodes of acyclic graphs so that parents come first, (C, d, d) -> (C, d)."""
-    return reaches(edges).sum(-2).argsort(-1, stable=True)
+    return reaches(edges).sum(-2).argsort(dim=-1, stable=True)

@@ -6,10 +6,11 @@ from typing import Any
 
 from .base import Space
 from .counts import Counts
+from .dags import Dags
 from .model_list import ModelList
 from .subsets import Subsets
 
-SPACES: dict[str, type[Space]] = {cls.__name__: cls for cls in (ModelList, Subsets, Counts)}
+SPACES: dict[str, type[Space]] = {cls.__name__: cls for cls in (ModelList, Subsets, Counts, Dags)}
 
 
 def space_from_spec(spec: dict[str, Any]) -> Space:

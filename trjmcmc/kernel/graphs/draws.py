@@ -47,7 +47,7 @@ class GraphDraws(Kernel):
                 f"{MOST_NODES} nodes"
             )
         self.target, self.name = target, name
-        self._draws = DagDraws(self._local.scores.full() + target.space.prior_table())
+        self._draws = DagDraws(self._local.scores.full() + self._local.space.prior_table())
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         code = self._draws.sample(len(state.code), generator)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from ...errors import ConfigurationError
+from ...space.dags import Dags
 from ...target.target import Target
 from ...target.tempered import power_of
 
@@ -25,19 +27,20 @@ class LocalWeights:
 
     def __init__(self, target: Target) -> None:
         scores = target.scores
-        if scores is None:
+        space = cast("Dags", target.space)
+        if scores is None or not space.graphs:
             raise ConfigurationError(
                 "this move goes by tables of local scores: make the target by trj.graphs.target"
             )
-        if scores.names != list(getattr(target.space, "nodes", ())):
+        if scores.names != space.nodes:
             raise ConfigurationError(
-                f"the scores are of nodes {scores.names}, the space has {target.space.names}"
+                f"the scores are of nodes {scores.names}, the space has {space.nodes}"
             )
-        self.target, self.scores = target, scores
+        self.target, self.scores, self.space = target, scores, space
         d, columns = scores.table.shape
         every = torch.arange(columns, device=scores.table.device)[:, None].expand(-1, d)
         self.masks = scores.masks(every).T.contiguous()  # of each column, (d, 2^K)
-        self.prior = target.space.log_weights(self.masks.T).T.contiguous()
+        self.prior = space.log_weights(self.masks.T).T.contiguous()
         self.d = d
 
     def power(self) -> float | Tensor:

@@ -46,9 +46,7 @@ class ParentGibbs(Kernel):
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         local, code = self._local, state.code
-        node = torch.randint(
-            0, local.d, (len(code),), generator=generator, device=code.device
-        )
+        node = torch.randint(0, local.d, (len(code),), generator=generator, device=code.device)
         weight = fitting(local, node, reaches(adjacency(code)))
         column = categorical(weight, generator)
         new = code.scatter(1, node[:, None], local.masks[node, column][:, None])

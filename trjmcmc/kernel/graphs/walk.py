@@ -97,7 +97,7 @@ class GraphWalk(Kernel):
         return state._replace(log_joint=exact), infos
 
     def _near(self, code: Tensor) -> _Near:
-        c, d = code.shape
+        d = code.shape[1]
         edges = adjacency(code)
         flip, turn = changes(edges, reaches(edges))
         place, _ = self._local.scores.places(code)
