@@ -247,7 +247,7 @@ class Dags(Space):
     def log_weights(self, masks: Tensor) -> Tensor:
         """Log prior of each node's parents, masks (..., d) -> (..., d), up to a constant."""
         edges = adjacency(masks)
-        weight = self.by_parents[edges.sum(-2)]
+        weight = self.by_parents[edges.sum(-2).clamp(max=len(self.nodes) - 1)]
         if bool(self.edge_log_odds.any()):
             odds = torch.where(self.edge_log_odds > -math.inf, self.edge_log_odds, 0.0)
             weight = weight + torch.where(edges, odds, 0.0).sum(-2)

@@ -106,7 +106,7 @@ class GraphWalk(Kernel):
         flipped = place[:, None] ^ (known.long() << self._bit.clamp(min=0))  # (C, i, j)
         here = self._local.families(place)
         change = self._local.at(node[None, None].expand(1, d, d), flipped) - here[:, None]
-        change = torch.where(known, change, -math.inf).nan_to_num(-math.inf)
+        change = torch.where(known & ~change.isnan(), change, -math.inf)
         turned = change + change.transpose(1, 2)  # j loses i, i gains j
         gain = torch.cat([change.flatten(1), turned.flatten(1)], 1)
         real = torch.cat([flip.flatten(1), turn.flatten(1)], 1)
