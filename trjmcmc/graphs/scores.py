@@ -287,7 +287,7 @@ def _checked(data: Any, names: Sequence[str] | None) -> tuple[Tensor, list[str]]
     if names is None and hasattr(data, "columns"):
         names = [str(name) for name in data.columns]
     try:
-        x = torch.as_tensor(np.asarray(data, dtype=np.float64)).clone()
+        x = torch.from_numpy(np.asarray(data, dtype=np.float64).copy())
     except (TypeError, ValueError) as error:
         raise TargetError(f"data: expected a table of numbers: {error}") from error
     if x.dim() != 2 or not x.shape[1]:
@@ -311,7 +311,7 @@ def _free(x: Tensor, interventions: Any) -> Tensor:
     """Where nodes were not set from outside, (n, d) bool."""
     if interventions is None:
         return torch.ones(x.shape, dtype=torch.bool)
-    found = torch.as_tensor(np.asarray(interventions)).bool()
+    found = torch.from_numpy(np.asarray(interventions).astype(bool))
     if found.shape != x.shape:
         raise TargetError(
             f"interventions: expected the shape of the data, {tuple(x.shape)}, got "
