@@ -10,12 +10,15 @@ from ..space.dag_prior import (
 )
 from ..target.scores import LocalScores
 from .exact import ExactGraphs, exact
+from .metrics import metrics
+from .posterior import GraphPosterior
 from .scores import bdeu, bge, linear
 from .target import target
 
 __all__ = [
     "DagPrior",
     "ExactGraphs",
+    "GraphPosterior",
     "LocalScores",
     "bdeu",
     "bge",
@@ -24,6 +27,7 @@ __all__ = [
     "exact",
     "fair",
     "linear",
+    "metrics",
     "scale_free",
     "target",
     "uniform",

@@ -19,6 +19,8 @@ MOST_NODES = 12  # whose sums over layers, 4^d, fit into memory
 
 CELLS = 2**22  # numbers that a block of a sum may hold at once
 
+CASES = 2**10  # places of which sets are drawn at once
+
 
 Weigh = Callable[[Tensor], tuple[Tensor, Tensor]]  # states to log weights of sets, and these
 
@@ -105,54 +107,56 @@ class DagDraws:
         share = -torch.expm1((others - every).nan_to_num(0.0).clamp(max=0))
         return torch.where(base == 0, every, every + share.log())
 
-    def _drawn_layer(self, base: Tensor, last: Tensor, generator: torch.Generator) -> Tensor:
-        found = torch.zeros_like(base)
-        of_size = sizes(len(self.table), base.device)[base]
-        for m in of_size.unique().tolist():
-            rows = (of_size == m).nonzero()[:, 0]
-            states, which = torch.stack([base[rows], last[rows]], 1).unique(
-                dim=0, return_inverse=True
-            )
-
-            def weigh(some: Tensor) -> tuple[Tensor, Tensor]:
-                return self._next(*some.unbind(1))
-
-            found[rows] = _drawn(states, which, weigh, generator)
-        return found
-
     def _drawn_parents(
         self, node: Tensor, base: Tensor, last: Tensor, generator: torch.Generator
     ) -> Tensor:
-        cases, which = torch.stack([node, base, last], 1).unique(dim=0, return_inverse=True)
-        sets = torch.arange(self.table.shape[1], device=base.device)
-
         def weigh(some: Tensor) -> tuple[Tensor, Tensor]:
-            j, base, last = (x[:, None] for x in some.unbind(1))
-            fits = ((sets & ~base) == 0) & (((sets & last) != 0) | (base == 0))
-            return self.table[j[:, 0]].masked_fill(~fits, -math.inf), sets.expand(len(j), -1)
+            j, base, last = some.unbind(1)
+            sets = _subsets(_bits(base, len(self.table), True))
+            fits = ((sets & last[:, None]) != 0) | (base == 0)[:, None]
+            return self.table[j[:, None], sets].masked_fill(~fits, -math.inf), sets
 
-        return _drawn(cases, which, weigh, generator)
+        return self._by_size(torch.stack([node, base, last], 1), base, weigh, generator)
+
+    def _drawn_layer(self, base: Tensor, last: Tensor, generator: torch.Generator) -> Tensor:
+        def weigh(some: Tensor) -> tuple[Tensor, Tensor]:
+            return self._next(*some.unbind(1))
+
+        return self._by_size(torch.stack([base, last], 1), base, weigh, generator)
+
+    def _by_size(
+        self, states: Tensor, base: Tensor, weigh: Weigh, generator: torch.Generator
+    ) -> Tensor:
+        """One set for each state (n, S), those with as many nodes in ``base`` together."""
+        found, d = torch.zeros_like(base), len(self.table)
+        of_size = sizes(d, base.device)[base]
+        for m in of_size.unique().tolist():
+            rows = (of_size == m).nonzero()[:, 0]
+            found[rows] = _drawn(states[rows], d, weigh, generator)
+        return found
 
 
-def _drawn(states: Tensor, which: Tensor, weigh: Weigh, generator: torch.Generator) -> Tensor:
-    """One set for each draw, by the weights of its state."""
-    found = torch.zeros_like(which)
-    u = torch.rand(len(which), generator=generator, device=which.device, dtype=torch.float64)
+def _drawn(states: Tensor, d: int, weigh: Weigh, generator: torch.Generator) -> Tensor:
+    """One set for each state (n, S), by the weights of the different ones among them."""
+    key = torch.zeros_like(states[:, 0])
+    for column in states.unbind(1):
+        key = (key << d) | column
+    _, which = key.unique(return_inverse=True)
     order = which.argsort()
-    size = max(1, CELLS // 2**12)
-    for first in range(0, len(states), size):
-        weight, sets = weigh(states[first : first + size])
-        bounds = torch.searchsorted(
-            which[order], torch.tensor([first, first + len(weight)], device=which.device)
-        )
-        rows = order[bounds[0] : bounds[1]]
+    first = torch.searchsorted(which[order], torch.arange(int(which.max()) + 1).to(which))
+    cases = states[order[first]]
+    u = torch.rand(len(which), generator=generator, device=which.device, dtype=torch.float64)
+    found = torch.zeros_like(which)
+    ends = torch.cat([first, first.new_tensor([len(which)])])
+    for begin in range(0, len(cases), CASES):
+        weight, sets = weigh(cases[begin : begin + CASES])
+        rows = order[int(ends[begin]) : int(ends[begin + len(weight)])]
         total = weight.softmax(1).cumsum(1)
-        total = total / total[:, -1:]
-        row = which[rows] - first
+        row, width = which[rows] - begin, total.shape[1]
         steps = torch.arange(len(total), device=total.device)[:, None] + total.clamp(max=1)
-        place = torch.searchsorted(steps.flatten(), row + u[rows], right=True)
-        place = (place - row * total.shape[1]).clamp(0, total.shape[1] - 1)
-        found[rows] = sets[row, place]
+        steps[:, -1] = torch.arange(1, len(total) + 1, device=total.device)
+        place = torch.searchsorted(steps.flatten(), row + u[rows], right=True) - row * width
+        found[rows] = sets[row, place.clamp(0, width - 1)]
     return found
 
 
