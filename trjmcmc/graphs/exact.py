@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import ConfigurationError
@@ -85,6 +87,11 @@ class ExactGraphs:
         return families
 
 
+def by_pair(value: NDArray[np.float64], names: list[str]) -> pd.DataFrame:
+    """Numbers of edges, shape (d, d), with parents in rows and children in columns."""
+    return pd.DataFrame(value, pd.Index(names, name="parent"), pd.Index(names, name="child"))
+
+
 def exact(
     scores: LocalScores, prior: str | DagPrior = "uniform", *, orders: bool = False, **space: Any
 ) -> ExactGraphs:
@@ -128,7 +135,6 @@ def exact(
     log_prior = dags.prior_table().to(scores.table.device)
     table, summed = scores.full() + log_prior, order_sums if orders else graph_sums
     found, norm = summed(table), summed(log_prior).log_total
-    edges = pd.DataFrame(found.edges.cpu().numpy(), scores.names, scores.names)
-    edges.index.name, edges.columns.name = "parent", "child"
+    edges = by_pair(found.edges.cpu().numpy(), scores.names)
     evidence = found.log_total - norm if math.isfinite(norm) else math.nan
     return ExactGraphs(scores.names, evidence, edges, table, orders)

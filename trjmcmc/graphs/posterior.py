@@ -19,6 +19,7 @@ from ..space.codes import distinct
 from ..space.dags import Dags
 from ..space.paths import adjacency, reaches
 from .classes import completed, labels
+from .exact import by_pair
 from .metrics import metrics
 
 MOST_SHOWN = 20  # graphs or classes of a table, unless more are asked for
@@ -88,10 +89,7 @@ class GraphPosterior:
 
     def matrix(self) -> pd.DataFrame:
         """Edge probabilities, parents in rows, children in columns."""
-        p = self._mean(adjacency)
-        found = pd.DataFrame(p, self.names, self.names)
-        found.index.name, found.columns.name = "parent", "child"
-        return found
+        return by_pair(self._mean(adjacency), self.names)
 
     def metrics(self, truth: Any, *, most: int = 2000) -> pd.Series:
         """:func:`~trjmcmc.graphs.metrics` of the draws beside a graph held to be true, (d, d)."""

@@ -206,8 +206,8 @@ class Chooser:
 
     def _choose(self) -> Choice:
         if not self.target.dim:
-            births = birth_death(self.target, self.guess(), self.policy.kernels)
-            moves = graph_moves(self.target) or births
+            moves = graph_moves(self.target)
+            moves = moves or birth_death(self.target, self.guess(), self.policy.kernels)
             _, kernel = self.bench.measure(moves, *self._first())
             return self._choice(kernel, None)
         if self._pilot_contradicts_itself():
