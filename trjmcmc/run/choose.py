@@ -48,7 +48,6 @@ from .marginals import marginals_fit, offer_marginals
 from .moves import (
     between_modes,
     birth_death,
-    graph_moves,
     informed_moves,
     laplace_moves,
     proposal,
@@ -74,6 +73,8 @@ class Chooser:
         plan: What was chosen.
         chosen: The segment of what was chosen, if anything was.
     """
+
+    tempers = False  # whether chains start from the prior over models and parameters
 
     def __init__(
         self,
@@ -192,8 +193,7 @@ class Chooser:
     def _training_may_pay(self, seconds: float) -> bool:
         return self.trainable and seconds > self.training_price()
 
-    def training_price(self) -> float:
-        """Seconds that a first round of training costs."""
+    def training_price(self) -> float:  # seconds of a first round
         return self._round_price(self.policy.training.first_round_steps)
 
     def chains_for(self, choice: Choice, state: State) -> int:
@@ -206,10 +206,8 @@ class Chooser:
 
     def _choose(self) -> Choice:
         if not self.target.dim:
-            moves = graph_moves(self.target)
-            moves = moves or birth_death(self.target, self.guess(), self.policy.kernels)
-            _, kernel = self.bench.measure(moves, *self._first())
-            return self._choice(kernel, None)
+            moves = birth_death(self.target, self.guess(), self.policy.kernels)
+            return self._choice(self.bench.measure(moves, *self._first())[1], None)
         if self._pilot_contradicts_itself():
             choice = self.policy.choice
             self.trainer.survey_again(
@@ -297,8 +295,8 @@ class Chooser:
     def _stands_if_overstated(self, best: Names) -> bool:
         """Whether the choice would stand if the efficiency of the best were overstated."""
         found, combined = self.bench.found, self.bench.combined
-        others = rivals(found, best)
-        if best == combined and not others and not self.ready and self._no_room():
+        alone = best == combined and not rivals(found, best)
+        if alone and not self.ready and self._no_room():
             return True  # neither another move nor training is to be had
         segments, training = self.policy.segments, self.policy.training
         if not clearly_best(found, best, combined, segments):
@@ -442,8 +440,8 @@ class Chooser:
         offer_marginals(self.bench, request, policy, self._offer, self._worth, seen)
 
     def _jump(self) -> Kernel:
-        fitted = self.trainer.fitted
-        return self.strategy.kernel(self.target, self.transport, fitted, self.guess())
+        known = self.transport, self.trainer.fitted
+        return self.strategy.kernel(self.target, *known, self.guess())
 
     # ---- training ---------------------------------------------------------------------------
 

@@ -26,7 +26,6 @@ from ..kernel.components.exchange import ComponentExchange
 from ..kernel.components.shared import SharedWalk
 from ..kernel.components.walk import ComponentWalk
 from ..kernel.compose import Cycle
-from ..kernel.graphs.draws import GraphDraws
 from ..kernel.graphs.parents import EdgeReversal, ParentGibbs
 from ..kernel.graphs.walk import GraphWalk
 from ..kernel.inside.crank_nicolson import CrankNicolson
@@ -135,13 +134,10 @@ def birth_death(target: Target, guess: Tensor | None, policy: KernelPolicy = DEF
     return BirthDeath(target, near)
 
 
-def graph_moves(target: Target) -> Kernel | None:
-    """Moves by tables of local scores: draws of all graphs if these can be summed, else walks."""
-    if target.scores is None:
-        return None
-    with suppress(ConfigurationError):  # too many nodes
-        return GraphDraws(target)
-    return Cycle([GraphWalk(target), ParentGibbs(target), EdgeReversal(target)])
+def graph_moves(target: Target) -> dict[str, Kernel]:
+    """Moves over graphs by tables of local scores, by name."""
+    moves = [GraphWalk(target), ParentGibbs(target), EdgeReversal(target)]
+    return {move.name: move for move in moves}
 
 
 def laplace_moves(

@@ -27,6 +27,7 @@ from .chains import of_number
 from .choice import Choice
 from .choose import Chooser
 from .choose_components import ComponentChooser
+from .choose_graphs import GraphChooser
 from .count import Crossings, StepsInModels, Tally
 from .few_calls import propose, saving_calls
 from .hurry import hurried_kernel, hurried_state
@@ -227,8 +228,9 @@ class Runner:
             given: Chains to begin with; else new ones.
         """
         known, request, policy = self.known, self.request, self.policy
-        counts = self._counts_components
-        if not counts:
+        make: type[Chooser] = Chooser if self.target.scores is None else GraphChooser
+        make = ComponentChooser if self._counts_components else make
+        if not make.tempers:
             self.stage = "the pilot run"
             known.trainer.survey(progress=request.progress)
         self.stage = "the search for starts"
@@ -236,15 +238,15 @@ class Runner:
         if given is not None:
             assert self.ancestor is not None
             state, ancestor = given, self.ancestor
-        elif counts:
+        elif make.tempers:
             least = max(request.chains, policy.chains.least_of_components)
             state, ancestor = prior_draws(self.target, least, self.generator, policy.starts)
-            request = replace(request, most_chains=request.chains)
+            if self._counts_components:
+                request = replace(request, most_chains=request.chains)
         else:
             code = starting_models(known, max(request.chains, policy.chains.of_given_draws))
             through = known.transport if known.ready else None
             state, ancestor = new_chains(known, code, through, request.deadline)
-        make = ComponentChooser if counts else Chooser
         self.chooser = make(request, known, state, ancestor)
         self.stage = "the choice of the moves"
         choice = self.chooser.choose()

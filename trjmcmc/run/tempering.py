@@ -13,6 +13,7 @@ from ..kernel.base import Kernel, State, start
 from ..kernel.tempering import spaced
 from ..pilot.generation import systematic
 from ..pilot.smc import next_step
+from ..space.base import Space
 from ..target.tempered import Tempered
 from .count import Tally
 from .policy import ChainTemperingPolicy
@@ -141,13 +142,12 @@ def temper_chains(
     n, power, seconds, steps = len(state.code), 0.0, 0.0, policy.least_steps
     ancestor, passage = torch.arange(n, device=state.code.device), Passage()
     space = target.space
-    own = space.slot_item < space.n_items  # of components
     try:
         with torch.no_grad():
             while power < 1:
                 begun = clock.now()
                 _, value = target.target.log_prior_and_likelihood(state.code, state.theta)
-                passage.add(power, value, ~(space.active(state.code) & own).any(1), state, ancestor)
+                passage.add(power, value, _empty(space, state.code), state, ancestor)
                 value = value.double()[None]
                 now = torch.full_like(value[:, :1], power)
                 step = float(
@@ -179,3 +179,10 @@ def temper_chains(
     finally:
         target.temper(1.0)  # whatever has interrupted it
     return kernel.frozen(), start(target, state.code, state.theta), ancestor, passage
+
+
+def _empty(space: Space, code: Tensor) -> Tensor:
+    """Which chains have no items, or none with parameters where any have, shape (C,)."""
+    own = space.slot_item < space.n_items
+    has = space.active(code) & own if bool(own.any()) else space.items(code)
+    return ~has.any(1)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from ...errors import ConfigurationError
 from ...space.dag_draws import MOST_NODES, DagDraws
 from ...target.target import Target
-from ..base import Info, Kernel, State, accept
+from ..base import Info, Kernel, Memo, State, accept
 from .local import LocalWeights
+
+AHEAD = 16  # steps whose draws are made at once: 512 chains of 11 nodes, 340 us a draw to 34
 
 
 class GraphDraws(Kernel):
     """Independent draws of graphs by sums over all of them, layer by layer.
 
-    Up to twelve nodes: then no draw owes anything to the one before.
+    Up to twelve nodes: then no draw owes anything to the one before. Draws of several steps are
+    made at once, which is cheaper; the state's memo holds those to come.
 
     Arguments:
         target: A target over :class:`~trjmcmc.Dags` with local scores, not tempered.
@@ -50,13 +54,22 @@ class GraphDraws(Kernel):
         self._draws = DagDraws(self._local.scores.full() + self._local.space.prior_table())
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
-        code = self._draws.sample(len(state.code), generator)
+        code, rest = self._next(state, generator)
         log_joint = self.target.log_joint(code, state.theta)
         proposed = State(code, state.theta, log_joint)
         # 0 but for rounding
         log_ratio = log_joint - state.log_joint - (self._weight(code) - self._weight(state.code))
-        return accept(self.name, state, proposed, log_ratio, generator)
+        state, infos = accept(self.name, state, proposed, log_ratio, generator)
+        return state._replace(memo=Memo(self._draws, (rest,)) if rest.shape[1] else None), infos
 
-    def _weight(self, code: torch.Tensor) -> torch.Tensor:
+    def _next(self, state: State, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """The next draw of each chain, (C, d), and those after it, (C, k, d)."""
+        (known,) = state.recall(self._draws) or (None,)
+        if known is None:
+            chains, d = state.code.shape
+            known = self._draws.sample(AHEAD * chains, generator).view(chains, AHEAD, d)
+        return known[:, 0], known[:, 1:]
+
+    def _weight(self, code: Tensor) -> Tensor:
         place, _ = self._local.scores.places(code)
         return self._local.families(place).sum(1)
