@@ -8,7 +8,10 @@ from ..space.dag_prior import (
     scale_free,
     uniform,
 )
+from ..target.equations import Equations
 from ..target.scores import LocalScores
+from .equations import equations, network
+from .evidences import evidences
 from .exact import ExactGraphs, exact
 from .metrics import metrics
 from .posterior import GraphPosterior
@@ -17,17 +20,21 @@ from .target import target
 
 __all__ = [
     "DagPrior",
+    "Equations",
     "ExactGraphs",
     "GraphPosterior",
     "LocalScores",
     "bdeu",
     "bge",
     "edge_penalty",
+    "equations",
     "erdos_renyi",
+    "evidences",
     "exact",
     "fair",
     "linear",
     "metrics",
+    "network",
     "scale_free",
     "target",
     "uniform",

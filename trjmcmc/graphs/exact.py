@@ -23,6 +23,8 @@ from ..target.scores import LocalScores
 
 MOST_NODES = 20  # 3^20 terms take minutes and gigabytes less than a table of them would
 
+REDRAWN = 100  # tables of scores that are estimates, by which errors of what they say are found
+
 
 @dataclass
 class ExactGraphs:
@@ -34,6 +36,7 @@ class ExactGraphs:
         edges: Probability of each edge, parents in rows, children in columns.
         table: Log weights of parent sets, prior and score, (d, 2^d).
         orders: Whether graphs count once for each order of the nodes that they allow.
+        edges_se, log_evidence_se: Standard errors, where scores are estimates; else 0.
     """
 
     names: list[str]
@@ -41,6 +44,8 @@ class ExactGraphs:
     edges: pd.DataFrame
     table: Tensor
     orders: bool = False
+    edges_se: pd.DataFrame | float = 0.0
+    log_evidence_se: float = 0.0
 
     @property
     def expected_edges(self) -> float:
@@ -137,4 +142,11 @@ def exact(
     found, norm = summed(table), summed(log_prior).log_total
     edges = by_pair(found.edges.cpu().numpy(), scores.names)
     evidence = found.log_total - norm if math.isfinite(norm) else math.nan
-    return ExactGraphs(scores.names, evidence, edges, table, orders)
+    if scores.std_error is None:
+        return ExactGraphs(scores.names, evidence, edges, table, orders)
+    generator = torch.Generator().manual_seed(0)
+    others = [summed(scores.drawn(generator).full() + log_prior) for _ in range(REDRAWN)]
+    spread = torch.stack([other.edges for other in others]).std(0).cpu().numpy()
+    error = float(torch.tensor([other.log_total for other in others]).std())
+    of_edges = by_pair(spread, scores.names)
+    return ExactGraphs(scores.names, evidence, edges, table, orders, of_edges, error)

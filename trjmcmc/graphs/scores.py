@@ -62,7 +62,7 @@ def bge(
         >>> round(forth - back, 9)  # a -> b and b -> a
         0.0
     """
-    x, names = _checked(data, names)
+    x, names = checked(data, names)
     d = x.shape[1]
     x = _standardised(x) if standardise else x
     alpha_w = d + alpha_mu + 1 if alpha_w is None else alpha_w
@@ -128,7 +128,7 @@ def linear(
         >>> forth > back + 100
         True
     """
-    x, names = _checked(data, names)
+    x, names = checked(data, names)
     if not noise > 0 or not weight_sd > 0:
         raise TargetError(f"linear: expected noise, weight_sd > 0, got {noise}, {weight_sd}")
     ridge = noise / weight_sd**2
@@ -176,7 +176,7 @@ def bdeu(
         >>> bool(scores.of(torch.tensor([[0, 1]])) > scores.of(torch.tensor([[0, 0]])) + 10)
         True
     """
-    x, names = _checked(data, names)
+    x, names = checked(data, names)
     d = x.shape[1]
     if bool((x != x.round()).any()) or bool((x < 0).any()):
         raise TargetError("bdeu: expected integers from 0 on")
@@ -188,7 +188,7 @@ def bdeu(
     levels = [max(2, k) for k in seen] if levels is None else [int(k) for k in levels]
     if len(levels) != d or any(k < s for k, s in zip(levels, seen, strict=True)):
         raise TargetError(f"bdeu: levels: expected {d} numbers, at least {seen}, got {levels}")
-    free = _free(x, interventions)
+    free = free_rows(x, interventions)
     table = torch.full((d, 2 ** (d - 1)), -math.inf, dtype=torch.float64)
     for j in range(d):
         others = [i for i in range(d) if i != j]
@@ -238,7 +238,7 @@ def _gaussian(
         raise TargetError(
             f"candidates: expected 0 to {MOST_CANDIDATES} of {d - 1} nodes, got {candidates}"
         )
-    free = _free(x, interventions)
+    free = free_rows(x, interventions)
     same = bool(free.all())
     whole = scatter(x)
     chosen = [list(_best_parents(whole, j, k)) for j in range(d)]
@@ -283,7 +283,7 @@ def _best_parents(matrix: Tensor, j: int, k: int) -> list[int]:
     return sorted(found)
 
 
-def _checked(data: Any, names: Sequence[str] | None) -> tuple[Tensor, list[str]]:
+def checked(data: Any, names: Sequence[str] | None) -> tuple[Tensor, list[str]]:
     if names is None and hasattr(data, "columns"):
         names = [str(name) for name in data.columns]
     try:
@@ -307,7 +307,7 @@ def _standardised(x: Tensor) -> Tensor:
     return (x - centre) / torch.where(spread > 0, spread, 1.0)
 
 
-def _free(x: Tensor, interventions: Any) -> Tensor:
+def free_rows(x: Tensor, interventions: Any) -> Tensor:
     """Where nodes were not set from outside, (n, d) bool."""
     if interventions is None:
         return torch.ones(x.shape, dtype=torch.bool)

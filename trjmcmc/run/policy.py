@@ -21,6 +21,7 @@ from ..estimate.importance import FIRST_DRAWS, MOST_DRAWS
 from ..fit.policy import TrainerPolicy
 from ..pilot.policy import FewCallsPolicy
 from .policy_of_components import ChainTemperingPolicy, CountedPolicy
+from .policy_of_graphs import GraphPolicy
 from .policy_of_screening import ScreeningBudget
 
 
@@ -430,6 +431,7 @@ class Policy(Checked):
         normals: Maps that need no training.
         training: When a map is trained.
         counted: The warm-up of runs that count components.
+        graphs: That of runs over graphs whose equations have parameters.
         tempering: How their chains are carried from the prior.
         stopping: When precision is looked at.
         screening: What is spent on climbs of prior draws.
@@ -457,6 +459,7 @@ class Policy(Checked):
     normals: NormalsPolicy = field(default_factory=NormalsPolicy)
     training: RoundPolicy = field(default_factory=RoundPolicy)
     counted: CountedPolicy = field(default_factory=CountedPolicy)
+    graphs: GraphPolicy = field(default_factory=GraphPolicy)
     tempering: ChainTemperingPolicy = field(default_factory=ChainTemperingPolicy)
     stopping: StoppingPolicy = field(default_factory=StoppingPolicy)
     screening: ScreeningBudget = field(default_factory=ScreeningBudget)

@@ -27,6 +27,7 @@ from .chains import of_number
 from .choice import Choice
 from .choose import Chooser
 from .choose_components import ComponentChooser
+from .choose_equations import EquationChooser
 from .choose_graphs import GraphChooser
 from .count import Crossings, StepsInModels, Tally
 from .few_calls import propose, saving_calls
@@ -221,6 +222,13 @@ class Runner:
         """Whether numbers of exchangeable components are what the models differ in."""
         return bool(components_of(self.target)) and self.target.space.several
 
+    def _chooser_class(self) -> type[Chooser]:
+        if self._counts_components:
+            return ComponentChooser
+        if EquationChooser.fits(self.target, self.policy):
+            return EquationChooser
+        return Chooser if self.target.scores is None else GraphChooser
+
     def _choose(self, given: State | None = None) -> Choice:
         """Find the kernel by measurement, training while that pays; warm chains up by it.
 
@@ -228,8 +236,7 @@ class Runner:
             given: Chains to begin with; else new ones.
         """
         known, request, policy = self.known, self.request, self.policy
-        make: type[Chooser] = Chooser if self.target.scores is None else GraphChooser
-        make = ComponentChooser if self._counts_components else make
+        make = self._chooser_class()
         if not make.tempers:
             self.stage = "the pilot run"
             known.trainer.survey(progress=request.progress)
@@ -277,7 +284,7 @@ class Runner:
         self._advance(self.state, steps, until)
         known.remember(known.passed or choice.seen)
         known.use(None if known.ready else choice.map)
-        unmapped = self._counts_components and not known.mapped
+        unmapped = chooser.tempers and self.target.dim > 0 and not known.mapped
         if known.fitted.few and not unmapped and not known.is_weighed:
             known.trainer.keep(replace(known.fitted, score=known.trainer.scored(known.map)))
             known.weigh(until=chooser.adapt_by)

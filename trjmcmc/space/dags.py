@@ -6,7 +6,7 @@ import importlib
 import math
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -215,6 +215,11 @@ class Dags(Space):
     def normalised(self) -> bool:
         """Whether the constant of the prior is known."""
         return self.symmetric or len(self.nodes) <= MOST_SUMMED
+
+    def bare(self) -> Dags:
+        """The same graphs with the same prior, without parameters."""
+        found = Dags.from_spec(self.spec() | {"of": [], "slot_item": torch.zeros(0).long()})
+        return cast("Dags", found)
 
     # ---- models -------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from ..errors import TargetError
 from ..grouping import on_host
 from ..space.base import Space
 from .additive import Additive
+from .equations import Equations
 from .likelihood import Active, Likelihood, LogLikelihood, each_kind
 from .prior import Prior, PriorSpec
 from .scores import LocalScores
@@ -244,6 +245,12 @@ class Density:
         """The likelihood, if it is a sum of local scores of a graph."""
         function = self.likelihood.function
         return function if isinstance(function, LocalScores) else None
+
+    @property
+    def equations(self) -> Equations | None:
+        """The likelihood, if it is a sum over the nodes of a graph."""
+        function = self.likelihood.function
+        return function if isinstance(function, Equations) else None
 
     def evaluate(
         self,

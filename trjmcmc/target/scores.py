@@ -27,6 +27,7 @@ class LocalScores:
             bit k stands for its k-th candidate; -inf where that can't be.
         candidates: Nodes that may be parents of each, shape (d, K); all others, K = d - 1, in
             their order, if omitted.
+        std_error: Of scores that are estimates, shape (d, 2^K), nats; None of those that are not.
 
     Attributes:
         left_out: Edges that no graph has, for their parents are no candidates, as pairs of names.
@@ -40,7 +41,14 @@ class LocalScores:
         [2.0]
     """
 
-    def __init__(self, names: Sequence[str], table: Any, candidates: Any = None) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        table: Any,
+        candidates: Any = None,
+        *,
+        std_error: Any = None,
+    ) -> None:
         self.names = [str(name) for name in names]
         check_names(self.names, "names of LocalScores")
         d = len(self.names)
@@ -57,6 +65,14 @@ class LocalScores:
                 f"LocalScores: expected a table of shape ({d}, 2^K) for K candidates of each of "
                 f"{d} nodes, here K = {k}; got {tuple(self.table.shape)}"
             )
+        self.std_error: Tensor | None = None
+        if std_error is not None:
+            self.std_error = torch.as_tensor(std_error).double()
+            if self.std_error.shape != self.table.shape or not bool((self.std_error >= 0).all()):
+                raise TargetError(
+                    f"LocalScores: std_error: expected {tuple(self.table.shape)} numbers, none "
+                    "negative"
+                )
         own = self.candidates == torch.arange(d, device=self.candidates.device)[:, None]
         ranked = self.candidates.sort(1).values
         twice = (ranked[:, 1:] == ranked[:, :-1]).any() if k else False
@@ -81,7 +97,17 @@ class LocalScores:
 
     def to(self, device: Any) -> LocalScores:
         """The same on another device."""
-        return LocalScores(self.names, self.table.to(device), self.candidates.to(device))
+        error = None if self.std_error is None else self.std_error.to(device)
+        moved = self.table.to(device), self.candidates.to(device)
+        return LocalScores(self.names, *moved, std_error=error)
+
+    def drawn(self, generator: torch.Generator) -> LocalScores:
+        """Scores that could as well have been found, by their errors."""
+        if self.std_error is None:
+            return self
+        noise = torch.randn(self.table.shape, generator=generator, dtype=torch.float64)
+        table = self.table + self.std_error * noise.to(self.table.device)
+        return LocalScores(self.names, table, self.candidates)
 
     # ---- evaluation ---------------------------------------------------------------------------
 

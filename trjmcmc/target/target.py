@@ -19,6 +19,7 @@ from .account import Account, Counted
 from .additive import Additive
 from .densities import ByModel, Densities, Shared
 from .density import Density
+from .equations import Equations
 from .likelihood import Array, LogLikelihood
 from .model import Model, Truth
 from .parameters import Parameters
@@ -319,6 +320,11 @@ class Target(Counted):
     def scores(self) -> LocalScores | None:
         """The likelihood, if it is a sum of local scores of a graph and nothing else."""
         return None if self.dim else self._densities.each[0].scores
+
+    @property
+    def equations(self) -> Equations | None:
+        """The likelihood, if it is a sum over the nodes of a graph."""
+        return self._densities.each[0].equations
 
     def total(self, code: Tensor, theta: Tensor) -> Tensor:
         """What the components of an additive likelihood add up to, float64, (C, *data)."""

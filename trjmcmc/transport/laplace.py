@@ -163,6 +163,11 @@ class Laplace(Bijection):
         z, ladj = (x, 0.0) if self.flow is None else self.flow.to_reference(x, code)
         return z, ladj - _log_det(factor)
 
+    def normals(self, code: Tensor) -> tuple[Tensor, Tensor]:
+        """Modes (C, D), and upper triangular factors of the covariances there, (C, D, D)."""
+        mode, factor = self._memory(code, MODE, FACTOR)
+        return mode, factor
+
     def log_evidence(self, code: Tensor) -> Tensor:
         """Laplace's log evidence, p(model) included, (C, L) -> (C,), nats.
 

@@ -1,0 +1,54 @@
+"""Numbers by which runs over graphs whose equations have parameters are planned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..checks import Checked
+
+
+@dataclass(frozen=True)
+class GraphPolicy(Checked):
+    """How the equations of nodes are learned, one family, a node with its parents, at a time.
+
+    Attributes:
+        most_families: Most families whose normals are found by Newton steps.
+        most_tempered: Most of them that are found by tempering.
+        least_effective: Effective share of draws of the median family from which normals at modes
+            will do.
+        check_draws: Draws of each family by which that is judged.
+        warm_up_share: Of the time left, for all of it.
+        most_seconds: Seconds of it where no limit is set.
+        particles: Of tempering, a family and replicate.
+        replicates: Independent ones a family.
+        moves: Of each particle at each temperature.
+        components: Normals in the mixture of a family.
+        widening: Of these normals: of networks with three hidden units, one draw in a hundred had
+            400 times the mean weight without, 50 times with it.
+        fitted_draws: Draws of tempering that they are fitted to.
+        first_steps: Steps by evidences alone, from draws of the prior over graphs to first ones.
+        effective_tries: Draws that a jump tries, times their effective share.
+        most_tries: Most of them.
+        walks: Walks of all parameters, a step.
+        draws_a_step: Draws that all chains try for all nodes, by which fewer chains are made.
+        least_chains: Fewest of them.
+    """
+
+    most_families: int = 6000
+    most_tempered: int = 200
+    least_effective: float = 0.3
+    check_draws: int = 256
+    warm_up_share: float = 0.5
+    most_seconds: float = 60.0
+    particles: int = 500
+    replicates: int = 2
+    moves: int = 30
+    components: int = 30
+    widening: float = 1.3
+    fitted_draws: int = 8000
+    first_steps: int = 200
+    effective_tries: float = 0.9
+    most_tries: int = 32
+    walks: int = 3
+    draws_a_step: int = 2**14
+    least_chains: int = 64
