@@ -16,8 +16,9 @@ from ..space.dags import Dags
 from ..target.equations import Equations, NodeDensity
 from ..target.ordered import Ordered
 from ..target.prior import PriorSpec
+from ..target.scores import LocalScores
 from ..target.target import Target
-from .scores import checked, free_rows
+from .scores import bge, checked, free_rows
 
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid}
 
@@ -28,6 +29,7 @@ def equations(
     *,
     edges: Mapping[str, PriorSpec],
     nodes: Mapping[str, PriorSpec] | None = None,
+    scores: LocalScores | None = None,
     prior: str | DagPrior = "uniform",
     dtype: torch.dtype | None = None,
     device: Any = None,
@@ -36,7 +38,7 @@ def equations(
     """The posterior over graphs and the parameters of their structural equations.
 
     Arguments:
-        names, density, edges, nodes: Of :class:`~trjmcmc.graphs.Equations`.
+        names, density, edges, nodes, scores: Of :class:`~trjmcmc.graphs.Equations`.
         prior: As for :class:`~trjmcmc.Dags`.
         dtype, device: As for :class:`~trjmcmc.Target`.
         space: Further arguments of :class:`~trjmcmc.Dags`: edge_odds, required, forbidden,
@@ -56,7 +58,7 @@ def equations(
         >>> target.slot_names
         ['w[0]', 'w[1]', 'a.sigma', 'b.sigma']
     """
-    likelihood = Equations(names, density, edges=edges, nodes=nodes)
+    likelihood = Equations(names, density, edges=edges, nodes=nodes, scores=scores)
     dags = Dags(likelihood.names, of=list(likelihood.edges), prior=prior, **space)
     return Target(dags, likelihood.priors(), likelihood, dtype=dtype, device=device)
 
@@ -135,6 +137,7 @@ def network(
         density,
         edges={"w": layer},
         nodes={"c": layer, "v": Ordered(weight, hidden), "b": weight} if hidden else None,
+        scores=bge(rows, names=names, interventions=interventions) if hidden else None,
         prior=prior,
         dtype=dtype,
         device=device,

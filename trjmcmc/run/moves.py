@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -35,9 +35,11 @@ from ..kernel.proposal.base import IndexProposal
 from ..kernel.proposal.fixed import Fixed, Learnt
 from ..kernel.proposal.mixture import MixtureProposal
 from ..kernel.proposal.neighbours import Neighbours
+from ..kernel.proposal.surrogate import SurrogateWalk
 from ..kernel.proposal.sweep import SweepWalk
 from ..pilot.modes import mode_map
 from ..space.base import Space
+from ..space.dags import Dags
 from ..target.exchangeable import Components, components_of
 from ..target.target import Target
 from ..transport.base import Transport
@@ -128,6 +130,10 @@ def birth_death(target: Target, guess: Tensor | None, policy: KernelPolicy = DEF
     if not space.has_items or (space.gaps and space.enumerable):
         return BirthDeath(target, Fixed(space, guess, other=True))
     near: IndexProposal = Neighbours(space, swap=swaps(space, policy))
+    if space.graphs and target.equations is not None and target.equations.scores is not None:
+        cheap = Target(cast("Dags", space).bare(), {}, target.equations.scores.to(target.device))
+        to = SurrogateWalk(cheap, GraphWalk(cheap, moves=1))
+        return Cycle([BirthDeath(target, near), BirthDeath(target, to, name="births by scores")])
     if guess is not None and not space.counts:
         far = Fixed(space, guess, other=True)
         near = MixtureProposal([near, far], [policy.local_share, 1 - policy.local_share])

@@ -21,14 +21,11 @@ from ..pilot.parts import Part
 from ..progress import progress_bar
 from ..result.report import Plan, RunReport
 from ..result.result import Result
-from ..target.exchangeable import components_of
 from .budget import SummingUpInTime, affordable, limited
 from .chains import of_number
 from .choice import Choice
 from .choose import Chooser
-from .choose_components import ComponentChooser
-from .choose_equations import EquationChooser
-from .choose_graphs import GraphChooser
+from .choosers import chooser_of, counts_components
 from .count import Crossings, StepsInModels, Tally
 from .few_calls import propose, saving_calls
 from .hurry import hurried_kernel, hurried_state
@@ -217,18 +214,6 @@ class Runner:
         if trace.stopped == "interrupted":
             raise KeyboardInterrupt
 
-    @property
-    def _counts_components(self) -> bool:
-        """Whether numbers of exchangeable components are what the models differ in."""
-        return bool(components_of(self.target)) and self.target.space.several
-
-    def _chooser_class(self) -> type[Chooser]:
-        if self._counts_components:
-            return ComponentChooser
-        if EquationChooser.fits(self.target, self.policy):
-            return EquationChooser
-        return Chooser if self.target.scores is None else GraphChooser
-
     def _choose(self, given: State | None = None) -> Choice:
         """Find the kernel by measurement, training while that pays; warm chains up by it.
 
@@ -236,7 +221,7 @@ class Runner:
             given: Chains to begin with; else new ones.
         """
         known, request, policy = self.known, self.request, self.policy
-        make = self._chooser_class()
+        make = chooser_of(self.target, self.policy)
         if not make.tempers:
             self.stage = "the pilot run"
             known.trainer.survey(progress=request.progress)
@@ -248,7 +233,7 @@ class Runner:
         elif make.tempers:
             least = max(request.chains, policy.chains.least_of_components)
             state, ancestor = prior_draws(self.target, least, self.generator, policy.starts)
-            if self._counts_components:
+            if counts_components(self.target):
                 request = replace(request, most_chains=request.chains)
         else:
             code = starting_models(known, max(request.chains, policy.chains.of_given_draws))

@@ -384,11 +384,15 @@ class TRJSampler:
         assert most_chains is not None and fewest_chains is not None
         if fit not in {"auto", True, False}:
             raise ConfigurationError(f'fit: expected "auto", True or False, got {fit!r}')
+        if fit is True and not self._may_train:
+            raise ConfigurationError(
+                'fit=True: no map is trained over so many graphs; run(fit="auto") samples them'
+            )
         fit = fit if isinstance(fit, str) else bool(fit)
         free = fit == "auto" and self._known.strategy.chooses and not self._known.ready
         calls_are_few = free and few_calls.are_few(self._known, max_evaluations)
         if fit == "auto" and (not self._known.strategy.chooses or max_evaluations is not None):
-            fit = True
+            fit = self._may_train
         request = Request(
             draws=draws,
             chains=chains,
@@ -408,6 +412,11 @@ class TRJSampler:
             times=stop.times,
         )
         return Runner(self._known, request, stop, self.seed).run()
+
+    @property
+    def _may_train(self) -> bool:
+        """Whether a map may be trained over the models: not over many graphs."""
+        return self.target.space.few or not self.target.space.graphs
 
     @property
     def _refines(self) -> bool:
@@ -442,7 +451,7 @@ def _weights_maker(
     """Gives the q(m) that a fit learns, or None where it learns none."""
     space = target.space
     if models is None:
-        return None if space.few else lambda: default_weights(space)
+        return None if space.few or space.graphs else lambda: default_weights(space)
     if not isinstance(models, ModelWeights) and callable(models):
         models = models(space)
     fits = isinstance(models, ModelWeights) and models.space.code_width == space.code_width

@@ -11,6 +11,7 @@ from torch import Tensor
 from ..errors import TargetError
 from ..space.base import check_names
 from .prior import PriorSpec
+from .scores import LocalScores
 
 NodeDensity = Callable[[int, dict[str, Tensor], Tensor], Tensor]
 
@@ -30,6 +31,9 @@ class Equations:
             ``parents`` is (C, d), bool.
         edges: Prior of each parameter of an edge, by name.
         nodes: Prior of each parameter of a node; it is called ``"a.sigma"`` of node "a".
+        scores: Local scores of a cheaper model of the same data, such as
+            :func:`~trjmcmc.graphs.bge`: where families are too many to be learned one by one,
+            births of edges go by these.
 
     Raises:
         TargetError: No parameter of edges, names that repeat.
@@ -52,11 +56,15 @@ class Equations:
         *,
         edges: Mapping[str, PriorSpec],
         nodes: Mapping[str, PriorSpec] | None = None,
+        scores: LocalScores | None = None,
     ) -> None:
         self.names = [str(name) for name in names]
         self.density, self.edges, self.nodes = density, dict(edges), dict(nodes or {})
         check_names(self.names, "names of Equations")
         check_names([*self.edges, *self.nodes], "parameters of Equations")
+        self.scores = scores
+        if scores is not None and scores.names != self.names:
+            raise TargetError(f"Equations: the scores are of {scores.names}, not of {self.names}")
         if not self.edges:
             raise TargetError("Equations: edges: expected the prior of at least one parameter")
 

@@ -45,11 +45,11 @@ def check_absent_is_zero(target: Target) -> None:
         ConfigurationError: No model has all items, or absent is not the same as zero.
     """
     space = target.space
-    code = torch.ones(1, space.code_width, dtype=torch.long, device=target.device)
+    code = space.together()
     absent = torch.zeros(1, target.dim, dtype=target.dtype, device=target.device)
     shown = target.constrain(code[0], absent)
     of_items = [v for name, v in shown.items() if name in space.of]
-    possible = bool(space.log_prior(code).isfinite())
+    possible = space.graphs or bool(space.log_prior(code).isfinite())
     if not possible or any(bool(v.any()) for v in of_items):
         raise ConfigurationError(
             "absent items are not items at zero: a model of all items must be possible, and "

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
+from ..errors import ConfigurationError
 from ..space.base import Space
 
 OUTSIDE = 5.0  # nats by which a model whose density is not finite counts as worse than the worst
@@ -26,12 +27,22 @@ class ModelWeights(nn.Module, ABC):
 
     Arguments:
         space: A bound model space.
+
+    Raises:
+        ConfigurationError: Graphs: a code's positions, drawn one by one, close cycles nearly
+            always.
     """
 
     low: Tensor
+    by_position = True  # whether positions of a code are drawn one by one
 
     def __init__(self, space: Space) -> None:
         super().__init__()
+        if space.graphs and self.by_position:
+            raise ConfigurationError(
+                f"{type(self).__name__}: its draws would close cycles; graphs are sampled without "
+                'a fitted q(m): run(fit="auto")'
+            )
         space = copy.deepcopy(space)  # it moves between devices with the weights
         self.space = space
         low, levels = space.levels()

@@ -61,6 +61,7 @@ class GaussianSurrogate(ModelWeights):
     mean: Tensor
     variance: Tensor
     possible: Tensor
+    by_position = False
 
     def __init__(
         self,

@@ -116,6 +116,8 @@ class CategoricalWeights(ScoreGradient):
         torch.Size([5, 3])
     """
 
+    by_position = False
+
     def __init__(self, space: Space, *, learning_rate: float = 0.1, **options: Any) -> None:
         check_enumerable(space)
         super().__init__(space, learning_rate=learning_rate, **options)

@@ -30,7 +30,7 @@ class _Look(NamedTuple):
     """What the gradient says of each place.
 
     Attributes:
-        log_q: Log-probability that a unit is chosen, (C, L).
+        log_q: Log-probability that a switch is chosen, (C, U).
         mean: Of each slot's conditional posterior, (C, D).
     """
 
@@ -39,7 +39,7 @@ class _Look(NamedTuple):
 
 
 class InformedBirthDeath(Kernel):
-    r"""Flip the unit that the gradient says to flip, its parameters drawn where they belong.
+    r"""Turn the item on or off that the gradient says, its parameters drawn where they belong.
 
     An absent item is an item whose parameters are zero. So the gradient g of the log joint of
     all items together tells of each, given the others, the conditional posterior of a slot as
@@ -48,14 +48,14 @@ class InformedBirthDeath(Kernel):
     .. math:: \Delta_i = \sum_{j \in i} \Bigl[ \frac{g_j(0)^2}{2 h_j} - \tfrac12 \log h_j
               + \log p_j(0) + \tfrac12 \log 2\pi \Bigr] + \log \frac{p(m + i)}{p(m - i)},
 
-    where g(0) = g + h theta for those that are in. A unit is chosen in proportion to the
-    sigmoid of its log odds to change, a locally balanced proposal; what is born is drawn from
+    where g(0) = g + h theta for those that are in. A unit, or an edge, is chosen in proportion to
+    the sigmoid of its log odds to change, a locally balanced proposal; what is born is drawn from
     its normal. The precisions h are measured in warm-up, by differences of gradients, and
     frozen. They steer proposals only, as do gradients of a surrogate.
 
     Arguments:
-        target: A target over :class:`~trjmcmc.Subsets`, with gradients, whose item parameters
-            are zero where their coordinate is.
+        target: A target over :class:`~trjmcmc.Subsets` or :class:`~trjmcmc.Dags`, with gradients,
+            whose item parameters are zero where their coordinate is.
         flips: Proposals a step.
         name: Shown in tables.
 
@@ -83,9 +83,10 @@ class InformedBirthDeath(Kernel):
 
     def __init__(self, target: Target, *, flips: int = FLIPS, name: str = "informed") -> None:
         space = target.space
-        if not space.units:
+        if not space.switches:
             raise ConfigurationError(
-                f"InformedBirthDeath: expected a space of Subsets with items to choose, got {space}"
+                "InformedBirthDeath: expected a space of Subsets or Dags with items to choose, got "
+                f"{space}"
             )
         if not target.differentiable:
             raise ConfigurationError(
@@ -96,10 +97,10 @@ class InformedBirthDeath(Kernel):
             raise ConfigurationError(f"flips: expected 1 or more, got {flips}")
         check_absent_is_zero(target)
         self.target, self.space, self.flips, self.name = target, space, flips, name
-        each = torch.eye(space.code_width, dtype=torch.long, device=target.device)
-        none = space.active(torch.zeros_like(each))
-        self._slots = space.active(each) & ~none  # of each unit, (L, D)
-        self._everything = torch.ones_like(each[:1])
+        self._everything = space.together()
+        none = torch.zeros_like(self._everything).expand(space.switches, -1)
+        each = space.switched(none, torch.arange(space.switches, device=target.device))
+        self._slots = space.active(each) & ~space.active(none)  # of each switch, (U, D)
         zero = torch.zeros(1, target.dim, dtype=target.dtype, device=target.device)
         self._scale = prior_units(target)[1]
         self._prior = target.prior_by_slot(self._everything, zero)[0] + LOG_ROOT_TWO_PI
@@ -129,17 +130,17 @@ class InformedBirthDeath(Kernel):
         self, state: State, here: _Look, generator: torch.Generator
     ) -> tuple[State, _Look, Tensor]:
         target, theta = self.target, state.theta
-        unit = categorical(here.log_q, generator)[:, None]
+        pick = categorical(here.log_q, generator)
         noise = torch.randn(theta.shape, generator=generator, device=theta.device)
         born = here.mean + noise.to(theta.dtype) / self._precision.sqrt()
-        slots, on = self._slots[unit[:, 0]], state.code.gather(1, unit).bool()
-        code = state.code.scatter(1, unit, 1 - state.code.gather(1, unit))
+        slots, on = self._slots[pick], self.space.on(state.code).gather(1, pick[:, None])
+        code = self.space.switched(state.code, pick)
         moved = torch.where(slots, torch.where(on, 0.0, born), theta)
         log_joint = target.log_joint(code, moved)
         there = self._look(code, moved)
         log_birth = self._log_normal(moved, here.mean, slots)
         log_death = self._log_normal(theta, there.mean, slots)
-        choice = (there.log_q - here.log_q).gather(1, unit)[:, 0]
+        choice = (there.log_q - here.log_q).gather(1, pick[:, None])[:, 0]
         log_ratio = log_joint - state.log_joint + choice
         log_ratio = log_ratio + torch.where(on[:, 0], log_death, -log_birth)
         return State(code, moved, log_joint), there, log_ratio
@@ -149,9 +150,10 @@ class InformedBirthDeath(Kernel):
         # theta is zero where an item is absent; a broken gradient is none, at all places alike
         gradient = self._gradient(theta).nan_to_num(0.0, 0.0, 0.0) + h * theta
         by_slot = 0.5 * gradient.square() / h - 0.5 * h.log() + self._prior
-        sign = 1.0 - 2.0 * code
-        odds = sign * (by_slot @ self._slots.to(by_slot).mT) + self.space.flip_log_odds(code)
+        sign, prior = 1.0 - 2.0 * self.space.on(code), self.space.flip_log_odds(code)
+        odds = sign * (by_slot @ self._slots.to(by_slot).mT) + prior
         weight = logsigmoid(odds.double()).clamp(min=LOG_LEAST)
+        weight = weight.masked_fill(prior == -math.inf, -math.inf)  # there is no such model
         return _Look(weight.log_softmax(1), gradient / h)
 
     def _gradient(self, theta: Tensor) -> Tensor:
