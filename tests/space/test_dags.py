@@ -11,6 +11,7 @@ from tests.graphs.small import every_graph, random_table, weights
 from trjmcmc import graphs
 from trjmcmc.errors import TargetError, UnknownModelError
 from trjmcmc.space.dag_draws import DagDraws
+from trjmcmc.space.dag_gibbs import gibbs_draws
 from trjmcmc.space.dag_prior import SizeDraws
 from trjmcmc.space.dag_sums import graph_sums, order_sums
 from trjmcmc.space.paths import acyclic, adjacency, changes, masks_of, order_of, reaches
@@ -116,14 +117,33 @@ def test_priors_sum_to_one_and_are_drawn_from(prior, generator):
     assert float(z.abs().max()) < limit(int(often.sum()))
 
 
-def test_the_prior_of_many_nodes_with_exceptions_is_walked_to(generator):
-    """Beyond twelve nodes there are chains; here of twelve, against draws of all graphs."""
-    space = named(6, required=[("x0", "x1")])
-    walked = adjacency(space._walked(4000, generator)).double().mean(0)
+EXCEPTIONS = {
+    "required": {"required": [("x0", "x1")]},
+    "forbidden": {"prior": "fair", "forbidden": [("x0", "x1"), ("x2", "x0")], "max_parents": 2},
+    "odds": {"edge_odds": [[1, 2, 1, 3, 0.5, 1]] * 6, "forbidden": [("x5", "x1")]},
+}
+
+
+def gap_of_chains(space, generator, sweeps):
+    """Largest difference of edges of chains from sums over all graphs, in errors, and its limit."""
+    law = space.must, space.may, space.by_parents, space.edge_log_odds
+    edges = adjacency(gibbs_draws(4000, *law, generator, sweeps)).double().mean(0)
     exact = graph_sums(space.prior_table()).edges
     some = (exact > 1e-9) & (exact < 1 - 1e-9)
-    z = ((walked - exact) / (exact * (1 - exact) / 4000).sqrt())[some]
-    assert float(z.abs().max()) < limit(int(some.sum()))
+    z = ((edges - exact) / (exact * (1 - exact) / 4000).sqrt())[some]
+    return float(z.abs().max()), limit(int(some.sum()))
+
+
+@pytest.mark.parametrize("kind", EXCEPTIONS)
+def test_the_prior_of_many_nodes_with_exceptions_is_drawn_by_chains(kind, generator):
+    """Beyond twelve nodes there are chains; here of six, against sums over all graphs."""
+    gap, most = gap_of_chains(named(6, **EXCEPTIONS[kind]), generator, 40)
+    assert gap < most
+
+
+def test_chains_of_the_prior_that_are_short_are_seen(generator):
+    gap, most = gap_of_chains(named(6, **EXCEPTIONS["required"]), generator, 1)
+    assert gap > most
 
 
 def test_a_certain_edge_is_known():

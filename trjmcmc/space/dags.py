@@ -15,6 +15,7 @@ from ..errors import TargetError, UnknownModelError
 from .base import Kind, Space, check_enumerable, check_names, listing
 from .dag_draws import MOST_NODES as MOST_DRAWN
 from .dag_draws import DagDraws
+from .dag_gibbs import gibbs_draws
 from .dag_prior import PRIORS, DagPrior, SizeDraws
 from .dag_sums import graph_sums, sizes
 from .paths import MOST_NODES, acyclic, adjacency, changes, masks_of, reaches
@@ -22,8 +23,6 @@ from .paths import MOST_NODES, acyclic, adjacency, changes, masks_of, reaches
 MOST_LISTED = 5  # nodes of which all graphs, 29 281, are listed
 
 MOST_SUMMED = 15  # nodes of which all graphs are summed, where a prior treats edges differently
-
-SETTLED = 20  # steps a pair of nodes, of chains that draw from such a prior where it is not summed
 
 Edge = tuple[str, str]
 
@@ -265,20 +264,8 @@ class Dags(Space):
             return self._size_draws.sample(n, generator).to(device)
         if len(self.nodes) <= MOST_DRAWN:
             return self._draws.sample(n, generator)
-        return self._walked(n, generator)
-
-    def _walked(self, n: int, generator: torch.Generator) -> Tensor:
-        """Chains that begin with the required edges alone and walk until they have forgotten it."""
-        code = self.must.expand(n, -1).clone()
-        height = self.log_weight(code)
-        for _ in range(SETTLED * self.n_items):
-            new = self.random_neighbour(code, generator)
-            there = self.log_weight(new)
-            u = torch.rand(n, generator=generator, device=code.device).double()
-            taken = u.log() < there - height
-            code = torch.where(taken[:, None], new, code)
-            height = torch.where(taken, there, height)
-        return code
+        law = self.by_parents, self.edge_log_odds
+        return gibbs_draws(n, self.must, self.may, *law, generator)
 
     def largest(self, n: int, generator: torch.Generator) -> Tensor:
         """Graphs with all the edges that some order of the nodes allows."""
