@@ -16,12 +16,14 @@ from trjmcmc.kernel import (
     EdgeReversal,
     GraphDraws,
     GraphWalk,
+    LayerGibbs,
     Neighbours,
     ParallelTempering,
     ParentGibbs,
     start,
 )
-from trjmcmc.kernel.graphs.parents import fitting
+from trjmcmc.kernel.graphs.layers import layers_of
+from trjmcmc.kernel.graphs.sums import ParentSums
 from trjmcmc.space.paths import adjacency, reaches
 from trjmcmc.target.tempered import Tempered
 
@@ -59,6 +61,17 @@ def of_walk(target, code, *, counted=True):
         taken = (total[real] - total[new]).clamp(max=0).exp() if counted else 1.0
         matrix[real, new] += q[real, pick] * taken
     return completed(matrix)
+
+
+def fitting(local, node, reach, among=None):
+    """Log weights of the parent sets of a node that close no cycle, (C, 2^K), one by one."""
+    bit = torch.arange(local.d)
+    below = (reach[torch.arange(len(node)), node].long() << bit).sum(1)
+    masks = local.masks[node]
+    fits = (masks & below[:, None]) == 0
+    if among is not None:
+        fits &= (masks >> among[:, None]) & 1 == 1
+    return local.rows(node).masked_fill(~fits, -math.inf)
 
 
 def of_gibbs(target, code, *, whole=True):
@@ -115,12 +128,46 @@ def of_reversal(target, code, *, corrected=True):
     return completed(matrix)
 
 
+def of_layers(target, code, *, near=True):
+    """One node to each layer, then every graph that has these layers.
+
+    Arguments:
+        target, code: The target, and all graphs.
+        near: Whether nodes need a parent in the layer before theirs.
+    """
+    kernel = LayerGibbs(target, moves=1)
+    sums, every = ParentSums(kernel._local, len(code)), layers_of(code)
+    weight = kernel._local.families(kernel._local.scores.places(code)[0]).sum(1)
+    fits = (every[:, None] == every).all(2)  # which graphs have the layers of each
+    if not near:  # all graphs whose parents are in layers before
+        level = (every[:, :, None] >> torch.arange(3) & 1).argmax(1)
+        before = level[:, :, None] < level[:, None]  # (C, i, j)
+        fits = ~(adjacency(code)[None] & ~before[:, None]).flatten(2).any(2)
+    given = torch.where(fits, weight, -math.inf).softmax(1)
+    matrix = torch.zeros(len(code), len(code)).double()
+    for j in range(3):
+        node = torch.full((len(code), 1), j)
+        rest, options = kernel._options(every, node, sums)
+        for pick in range(options.shape[1]):
+            p = options.softmax(1)[:, pick]
+            rows = (p > 0).nonzero()[:, 0]
+            there = kernel._placed(rest, node, torch.full_like(node, pick))[rows]
+            new = (there[:, None] == every).all(2).long().argmax(1)  # some graph with these layers
+            matrix[rows] += p[rows, None] * given[new] / 3
+    return completed(matrix)
+
+
 def completed(matrix):
     """With what stays where it is on the diagonal."""
     return matrix + torch.diag(1 - matrix.sum(1))
 
 
-MATRICES = {GraphWalk: of_walk, ParentGibbs: of_gibbs, EdgeReversal: of_reversal}
+MATRICES = {
+    GraphWalk: of_walk,
+    ParentGibbs: of_gibbs,
+    EdgeReversal: of_reversal,
+    LayerGibbs: of_layers,
+}
 
 
 @pytest.mark.parametrize("space", SPACES)
@@ -130,8 +177,9 @@ def test_the_posterior_is_invariant_to_the_last_digits(move, space):
     matrix = MATRICES[move](target, code)
     assert float(matrix.min()) > -1e-12
     torch.testing.assert_close(p @ matrix, p, atol=1e-12, rtol=0)
-    flow = p[:, None] * matrix
-    torch.testing.assert_close(flow, flow.T, atol=1e-12, rtol=0)
+    flow = p[:, None] * matrix  # a step by layers is two, each of them reversible
+    if move is not LayerGibbs:
+        torch.testing.assert_close(flow, flow.T, atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -139,6 +187,7 @@ def test_the_posterior_is_invariant_to_the_last_digits(move, space):
     [
         (of_walk, {"counted": False}),  # the ratio of neighbourhoods taken as one
         (of_reversal, {"corrected": False}),  # without its ratio
+        (of_layers, {"near": False}),  # parents in any layer before
     ],
 )
 def test_moves_without_their_ratio_are_caught(matrix, wrong):
@@ -177,7 +226,8 @@ def test_steps_go_where_the_matrix_says(move, space, generator):
     target, code, p = problem(**SPACES[space])
     n, first = 40_000, int(p.argmax())
     state = start(target, code[first].expand(n, -1), torch.zeros(n, 0).double())
-    kernel = GraphWalk(target, moves=1) if move is GraphWalk else move(target)
+    one = {"moves": 1} if move in {GraphWalk, LayerGibbs} else {}
+    kernel = move(target, **one)
     state, _infos = kernel.step(state, generator)
     expected = n * MATRICES[move](target, code)[first].clamp(min=0)
     counts = torch.bincount(target.space.index(state.code), minlength=len(code)).double()
@@ -190,7 +240,7 @@ def test_steps_go_where_the_matrix_says(move, space, generator):
 
 
 def moves(target):
-    return Cycle([GraphWalk(target), ParentGibbs(target), EdgeReversal(target)])
+    return Cycle([m(target) for m in MATRICES])
 
 
 @pytest.mark.parametrize("make", [GraphDraws, moves])

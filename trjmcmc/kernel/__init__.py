@@ -18,6 +18,7 @@ from .components.split import ComponentSplitMerge
 from .components.walk import ComponentWalk
 from .compose import Cycle, DelayedRejection, MixtureKernel
 from .graphs.draws import GraphDraws
+from .graphs.layers import LayerGibbs
 from .graphs.parents import EdgeReversal, ParentGibbs
 from .graphs.walk import GraphWalk
 from .inside.crank_nicolson import CrankNicolson
@@ -56,6 +57,7 @@ __all__ = [
     "InformedBirthDeath",
     "Jump",
     "Kernel",
+    "LayerGibbs",
     "Learnt",
     "MarginalJump",
     "MarginalRefresh",

@@ -26,6 +26,7 @@ from ..kernel.components.exchange import ComponentExchange
 from ..kernel.components.shared import SharedWalk
 from ..kernel.components.walk import ComponentWalk
 from ..kernel.compose import Cycle
+from ..kernel.graphs.layers import LayerGibbs
 from ..kernel.graphs.parents import EdgeReversal, ParentGibbs
 from ..kernel.graphs.walk import GraphWalk
 from ..kernel.inside.crank_nicolson import CrankNicolson
@@ -142,7 +143,7 @@ def birth_death(target: Target, guess: Tensor | None, policy: KernelPolicy = DEF
 
 def graph_moves(target: Target) -> dict[str, Kernel]:
     """Moves over graphs by tables of local scores, by name."""
-    moves = [GraphWalk(target), ParentGibbs(target), EdgeReversal(target)]
+    moves = [GraphWalk(target), ParentGibbs(target), EdgeReversal(target), LayerGibbs(target)]
     return {move.name: move for move in moves}
 
 

@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+from .paths import below
+
 SWEEPS = 40  # over the nodes, from the required edges alone
 
 
@@ -43,7 +45,7 @@ def gibbs_draws(
     code = must.expand(n, -1).clone()
     for _ in range(sweeps):
         for j in torch.randperm(d, generator=generator, device=device).tolist():
-            free = may[j] & ~must[j] & ~_below(code, j)
+            free = may[j] & ~must[j] & ~below(code, torch.full_like(code[:, 0], 1 << j))
             free = ((free[:, None] >> node) & 1).bool()
             taken = int((must[j] >> node & 1).sum())
             weight = by_parents[taken:].double()
@@ -53,17 +55,6 @@ def gibbs_draws(
                 parents = _by_number(free, weight, generator)
             code[:, j] = must[j] | (parents.long() << node).sum(1)
     return code
-
-
-def _below(code: Tensor, j: int) -> Tensor:
-    """Masks of a node and its descendants, (n, d) -> (n,)."""
-    node = torch.arange(code.shape[1], device=code.device)
-    below = torch.full_like(code[:, 0], 1 << j)
-    while True:
-        more = below | (((code & below[:, None]) != 0).long() << node).sum(1)
-        if bool((more == below).all()):
-            return below
-        below = more
 
 
 def _by_number(free: Tensor, weight: Tensor, generator: torch.Generator) -> Tensor:

@@ -46,6 +46,25 @@ def reaches(edges: Tensor) -> Tensor:
     return found > 0
 
 
+def below(masks: Tensor, start: Tensor) -> Tensor:
+    """Nodes that start from some nodes along edges, these among them.
+
+    Arguments:
+        masks: Parent masks, shape (C, d).
+        start: Masks of nodes, shape (C,).
+
+    Example:
+        >>> below(torch.tensor([[0, 1, 2, 0]]), torch.tensor([2])).tolist()  # of 0 -> 1 -> 2, 3
+        [6]
+    """
+    node = torch.arange(masks.shape[1], device=masks.device)
+    while True:
+        more = start | (((masks & start[:, None]) != 0).long() << node).sum(1)
+        if bool((more == start).all()):
+            return start
+        start = more
+
+
 def acyclic(masks: Tensor) -> Tensor:
     """Whether graphs, parent masks (C, d), have no directed cycle, (C,) bool."""
     edges = adjacency(masks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -11,6 +12,8 @@ from torch import Tensor
 
 from ..errors import TargetError
 from ..space.base import check_names
+
+CHUNK = 10  # nodes whose part of a mask is looked up at once
 
 MOST_FULL = 20  # nodes of which a table holds all parent sets
 
@@ -131,10 +134,33 @@ class LocalScores:
 
     def places(self, masks: Tensor) -> tuple[Tensor, Tensor]:
         """Columns of the table for parent masks (C, d), and whether there are such, (C, d) each."""
-        bits = (masks[..., None] >> self.candidates) & 1
-        k = torch.arange(self.candidates.shape[1], device=masks.device)
-        known = (bits << self.candidates).sum(-1) == masks
-        return (bits << k).sum(-1), known
+        node = torch.arange(len(self.names), device=masks.device)
+        return self.place(node, masks), (masks & ~self._known) == 0
+
+    def place(self, node: Tensor, masks: Tensor) -> Tensor:
+        """Columns of the candidates of nodes in masks, which broadcast; the others are left out."""
+        found = self._packed[0][node, masks & (2**CHUNK - 1)]
+        for c, table in enumerate(self._packed[1:], 1):
+            found = found + table[node, (masks >> (c * CHUNK)) & (2**CHUNK - 1)]
+        return found
+
+    @cached_property
+    def _known(self) -> Tensor:
+        """Masks of the candidates, (d,)."""
+        return (1 << self.candidates).sum(1)
+
+    @cached_property
+    def _packed(self) -> Tensor:
+        """What each part of a mask adds to a column, (chunks, d, 2^CHUNK)."""
+        d, k = self.candidates.shape
+        chunks, device = -(-d // CHUNK), self.candidates.device
+        bits = torch.zeros(d, chunks * CHUNK, dtype=torch.long, device=device)
+        bits.scatter_(1, self.candidates, (1 << torch.arange(k, device=device)).expand(d, -1))
+        found = torch.zeros(chunks, d, 2**CHUNK, dtype=torch.long, device=device)
+        part = torch.arange(2**CHUNK, device=device)
+        for b in range(CHUNK):
+            found += ((part >> b) & 1) * bits.view(d, chunks, CHUNK)[:, :, b].T[..., None]
+        return found
 
     def masks(self, places: Tensor) -> Tensor:
         """Parent masks of columns of the table, (C, d) -> (C, d)."""

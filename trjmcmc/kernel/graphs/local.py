@@ -42,6 +42,7 @@ class LocalWeights:
         self.masks = scores.masks(every).T.contiguous()  # of each column, (d, 2^K)
         self.prior = space.log_weights(self.masks.T).T.contiguous()
         self.d = d
+        self._known: tuple[tuple[float, ...], list[Tensor]] | None = None
 
     def power(self) -> float | Tensor:
         power = power_of(self.target)
@@ -56,6 +57,34 @@ class LocalWeights:
         else:
             score = power * score if power else _possible(score)
         return score + self.prior[node, place]
+
+    def levels(self, powers: Tensor, most: int) -> list[Tensor]:
+        """Log sums over subsets of the first i candidates at powers of the likelihood.
+
+        Arguments:
+            powers: Shape (R,).
+            most: Numbers that all levels may hold; else there are the first and the last alone.
+
+        Returns:
+            K + 1 tables, shape (R, d, 2^K); one where K is 0, and the first as the last then.
+        """
+        key = tuple(powers.tolist())
+        if self._known is None or self._known[0] != key:
+            self._known = key, self._leveled(key, most)
+        return self._known[1]
+
+    def _leveled(self, powers: tuple[float, ...], most: int) -> list[Tensor]:
+        score = self.scores.table
+        weights = [power * score if power else _possible(score) for power in powers]
+        first = torch.stack(weights) + self.prior
+        k = self.scores.candidates.shape[1]
+        found, all_of_them = [first], (k + 1) * first.numel() <= most
+        for i in range(k):
+            last = found[-1].clone()
+            halves = last.view(*first.shape[:2], -1, 2, 2**i)
+            halves[..., 1, :] = torch.logaddexp(halves[..., 1, :], halves[..., 0, :])
+            found = [*found, last] if all_of_them else [first, last]
+        return found
 
     def rows(self, node: Tensor) -> Tensor:
         """Log weights of all parent sets of a node of each chain, (C,) -> (C, 2^K)."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor
 
 from ...rng import categorical
-from ...space.paths import adjacency, reaches
+from ...space.paths import adjacency, below
 from ...target.target import Target
 from ..base import Info, Kernel, State, accept
 from .local import LocalWeights
+from .sums import ParentSums
 
 
 class ParentGibbs(Kernel):
@@ -47,12 +47,12 @@ class ParentGibbs(Kernel):
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         local, code = self._local, state.code
         node = torch.randint(0, local.d, (len(code),), generator=generator, device=code.device)
-        weight = fitting(local, node, reaches(adjacency(code)))
-        column = categorical(weight, generator)
-        new = code.scatter(1, node[:, None], local.masks[node, column][:, None])
+        sums = ParentSums(local, len(code))
+        parents = sums.sample(node, ~below(code, 1 << node), generator)
+        new = code.scatter(1, node[:, None], parents[:, None])
         log_joint = self.target.log_joint(new, state.theta)
         proposed = State(new, state.theta, log_joint)
-        return accept(self.name, state, proposed, torch.zeros_like(weight[:, 0]), generator)
+        return accept(self.name, state, proposed, torch.zeros_like(log_joint), generator)
 
 
 class EdgeReversal(Kernel):
@@ -101,44 +101,24 @@ class EdgeReversal(Kernel):
         pick = categorical(weight.double(), generator)
         i, j = pick // d, pick % d
         orphaned = code.scatter(1, i[:, None], 0).scatter(1, j[:, None], 0)
-        reach = reaches(adjacency(orphaned))
+        sums, bit_i, bit_j = ParentSums(local, len(code)), 1 << i, 1 << j
         # there: parents of i with j among them, then of j
-        first = fitting(local, i, reach, among=j)
-        column = categorical(first, generator)
-        half = orphaned.scatter(1, i[:, None], local.masks[i, column][:, None])
-        second = fitting(local, j, reaches(adjacency(half)))
-        column = categorical(second, generator)
-        new = half.scatter(1, j[:, None], local.masks[j, column][:, None])
+        free = ~below(orphaned, bit_i)
+        first = sums.meeting(i, free, bit_j)
+        parents = sums.sample(i, free, generator, bit_j)
+        half = orphaned.scatter(1, i[:, None], parents[:, None])
+        free = ~below(half, bit_j)
+        second = sums.inside(j, free)
+        parents = sums.sample(j, free, generator)
+        new = half.scatter(1, j[:, None], parents[:, None])
         # back: parents of j with i among them, then of i
-        before = fitting(local, j, reach, among=i)
+        before = sums.meeting(j, ~below(orphaned, bit_j), bit_i)
         half = orphaned.scatter(1, j[:, None], code.gather(1, j[:, None]))
-        after = fitting(local, i, reaches(adjacency(half)))
+        after = sums.inside(i, ~below(half, bit_i))
         log_ratio = number.double().log() - adjacency(new).sum((1, 2)).double().log()
-        log_ratio = log_ratio + first.logsumexp(1) + second.logsumexp(1)
-        log_ratio = log_ratio - before.logsumexp(1) - after.logsumexp(1)
-        stuck = none | (first.amax(1) == -math.inf)  # j is no candidate of i
+        log_ratio = log_ratio + first + second - before - after
+        stuck = none | (first == -math.inf)  # j is no candidate of i
         new = torch.where(stuck[:, None], code, new)
         log_joint = self.target.log_joint(new, state.theta)
         proposed = State(new, state.theta, log_joint)
         return accept(self.name, state, proposed, log_ratio.masked_fill(stuck, 0.0), generator)
-
-
-def fitting(
-    local: LocalWeights, node: Tensor, reach: Tensor, among: Tensor | None = None
-) -> Tensor:
-    """Log weights of the parent sets of a node that close no cycle, (C, 2^K).
-
-    Arguments:
-        local: Tables.
-        node: The node of each chain, shape (C,).
-        reach: Where paths lead, (C, d, d); those through parents of the node do not matter.
-        among: A node that has to be among the parents, shape (C,).
-    """
-    row = torch.arange(len(node), device=node.device)
-    bit = torch.arange(local.d, device=node.device)
-    below = (reach[row, node].long() << bit).sum(1)  # the node and its descendants
-    masks = local.masks[node]
-    fits = (masks & below[:, None]) == 0
-    if among is not None:
-        fits &= (masks >> among[:, None]) & 1 == 1
-    return local.rows(node).masked_fill(~fits, -math.inf)

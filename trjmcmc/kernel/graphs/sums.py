@@ -1,0 +1,128 @@
+"""Sums over the parent sets of a node inside a set of nodes, and draws of such parents."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ...rng import categorical
+from .local import LocalWeights
+
+SMALL_SHARE = 1e-6  # of a sum: less is added up anew, for a difference would be rounding
+
+MOST_NUMBERS = 2**26  # of the tables by which parents are drawn; else all sets are weighed
+
+
+class ParentSums:
+    r"""Parent sets by tables: of node j with P inside a set U, perhaps with one of T among them.
+
+    Level i of a table holds the log sums over all subsets of the first i candidates in a set,
+    while later ones are there or not as in the set. The last level is the sum; a draw goes back
+    from it, candidate by candidate.
+
+    Arguments:
+        local: The weights.
+        chains: Number of chains.
+    """
+
+    def __init__(self, local: LocalWeights, chains: int) -> None:
+        self.local = local
+        power = local.power()
+        if isinstance(power, Tensor):
+            powers, self._row = power.flatten().unique(return_inverse=True)
+        else:
+            powers = torch.tensor([power], dtype=torch.float64)
+            self._row = torch.zeros(chains, dtype=torch.long, device=local.masks.device)
+        self._levels = local.levels(powers, MOST_NUMBERS)
+        self._whole = len(self._levels) == 1 + local.scores.candidates.shape[1] > 1
+
+    def _row_of(self, like: Tensor) -> Tensor:
+        return self._row.view(-1, *[1] * (like.dim() - 1))
+
+    def inside(self, node: Tensor, masks: Tensor) -> Tensor:
+        """Log sums over the parent sets inside masks, nodes and masks (C, ...), float64."""
+        return self._levels[-1][self._row_of(node), node, self.local.scores.place(node, masks)]
+
+    def share(self, node: Tensor, masks: Tensor, among: Tensor) -> tuple[Tensor, Tensor]:
+        """:meth:`inside`, and which share of it has one of ``among``."""
+        every, others = self.inside(node, masks), self.inside(node, masks & ~among)
+        gap = (others - every).nan_to_num(0.0, -math.inf, -math.inf)
+        return every, -torch.expm1(gap.clamp(max=0.0))
+
+    def meeting(self, node: Tensor, masks: Tensor, among: Tensor) -> Tensor:
+        """Log sums over the parent sets inside masks that have one of ``among``, (C,)."""
+        every, share = self.share(node, masks, among)
+        found = every + share.log()
+        rows = ((share < SMALL_SHARE) & (every > -math.inf)).nonzero()[:, 0]
+        if len(rows):
+            found[rows] = self._weighed(rows, node, masks, among).logsumexp(1)
+        return found
+
+    def sample(
+        self, node: Tensor, masks: Tensor, generator: torch.Generator, among: Tensor | None = None
+    ) -> Tensor:
+        """Parents inside masks, with one of ``among`` where that is given and not empty.
+
+        All of shape (C, ...); masks of parents. Arguments as of :meth:`inside`.
+        """
+        if not self._whole:
+            return self._sampled_by_weight(node, masks, generator, among)
+        place, row = self.local.scores.place(node, masks), self._row_of(node)
+        none = torch.zeros_like(place)
+        need = none if among is None else self.local.scores.place(node, among & masks)
+        still = none.bool() if among is None else among != 0  # without one of them so far
+        k = len(self._levels) - 1
+        u = torch.rand(
+            (k, *place.shape), generator=generator, device=place.device, dtype=torch.float64
+        )
+        for i in reversed(range(k)):
+            on, off = place, place & ~(1 << i)
+            needed, low = (need >> i) & 1 == 1, need & ((1 << i) - 1)
+            log_on = self._open(i, row, node, on, low, still & ~needed)
+            log_off = self._open(i, row, node, off, low, still)
+            taken = (on != off) & (u[i].log() < log_on - torch.logaddexp(log_on, log_off))
+            place, still = torch.where(taken, on, off), still & ~(taken & needed)
+        found = self.local.masks[node, place]
+        if bool(still.any()):  # rounding has kept them apart: all sets are weighed
+            found = torch.where(
+                still, self._sampled_by_weight(node, masks, generator, among), found
+            )
+        return found
+
+    def _open(
+        self, i: int, row: Tensor, node: Tensor, place: Tensor, need: Tensor, still: Tensor
+    ) -> Tensor:
+        """Log sums of a level, less those without any of ``need`` where one is still needed."""
+        every = self._levels[i][row, node, place]
+        if not bool(still.any()):
+            return every
+        others = self._levels[i][row, node, place & ~need]
+        gap = (others - every).nan_to_num(0.0, -math.inf, -math.inf).clamp(max=0.0)
+        return torch.where(still, every + (-torch.expm1(gap)).log(), every)
+
+    def _weighed(self, rows: Tensor, node: Tensor, masks: Tensor, among: Tensor | None) -> Tensor:
+        """Log weights of all parent sets of some chains' nodes, (r, 2^K), -inf if they don't fit.
+
+        Nodes and masks have shape (C,).
+        """
+        sets = self.local.masks[node[rows]]
+        fits = (sets & ~masks[rows, None]) == 0
+        if among is not None:
+            fits &= ((sets & among[rows, None]) != 0) | (among[rows] == 0)[:, None]
+        weight = self._levels[0][self._row[rows], node[rows]]
+        return weight.masked_fill(~fits, -math.inf)
+
+    def _sampled_by_weight(
+        self, node: Tensor, masks: Tensor, generator: torch.Generator, among: Tensor | None
+    ) -> Tensor:
+        if node.dim() == 1:
+            rows = torch.arange(len(node), device=node.device)
+            weight = self._weighed(rows, node, masks, among)
+            return self.local.masks[node, categorical(weight, generator)]
+        each = zip(
+            node.T, masks.T, [None] * node.shape[1] if among is None else among.T, strict=True
+        )
+        columns = [self._sampled_by_weight(j, u, generator, t) for j, u, t in each]
+        return torch.stack(columns, 1)
