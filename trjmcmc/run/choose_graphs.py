@@ -24,9 +24,15 @@ class GraphChooser(TemperedChooser):
     def _choose(self) -> Choice:
         with suppress(ConfigurationError):  # too many nodes
             return self._draw(GraphDraws(self.target))
-        tempered = self._begin()
-        moves = graph_moves(tempered)
+        tempered, bench = self._begin(), self.bench
+        moves = graph_moves(tempered, self.policy.graphs)
         passage = self._carry(tempered, moves)
+        for name, move in moves.items():
+            self._offer(name, move)
+        # segments are too short to tell modes apart, which layers cross
+        best = {"layers", *self._leader()}
+        moves = {name: bench.moves[name] for name in moves if name in best}
+        bench.clear()
         found = self._settle(moves, self._by(1 - self.policy.counted.ladder_share))
         if not self._forgets_soon(found):
             self._climb(moves, passage)

@@ -47,6 +47,7 @@ from ..transport.base import Transport
 from ..transport.laplace import Laplace
 from .maps import matching
 from .policy import KernelPolicy
+from .policy_of_graphs import GraphPolicy
 
 DEFAULT = KernelPolicy()
 
@@ -141,10 +142,14 @@ def birth_death(target: Target, guess: Tensor | None, policy: KernelPolicy = DEF
     return BirthDeath(target, near)
 
 
-def graph_moves(target: Target) -> dict[str, Kernel]:
+def graph_moves(target: Target, policy: GraphPolicy) -> dict[str, Kernel]:
     """Moves over graphs by tables of local scores, by name."""
-    moves = [GraphWalk(target), ParentGibbs(target), EdgeReversal(target), LayerGibbs(target)]
-    return {move.name: move for move in moves}
+    reversal = EdgeReversal(target)
+    return {
+        "layers": LayerGibbs(target),
+        "edge reversal": Cycle([(reversal, policy.reversals), ParentGibbs(target)]),
+        "graph walk": GraphWalk(target),
+    }
 
 
 def laplace_moves(

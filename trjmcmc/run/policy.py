@@ -431,7 +431,7 @@ class Policy(Checked):
         normals: Maps that need no training.
         training: When a map is trained.
         counted: The warm-up of runs that count components.
-        graphs: That of runs over graphs whose equations have parameters.
+        graphs: Runs over graphs.
         tempering: How their chains are carried from the prior.
         stopping: When precision is looked at.
         screening: What is spent on climbs of prior draws.
