@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from typing import cast
 
 import torch
 
 from ..errors import ConfigurationError
 from ..kernel.base import Kernel
 from ..kernel.graphs.draws import GraphDraws
+from ..space.dags import Dags
 from .choice import Choice
 from .choose_tempered import TemperedChooser
+from .loop import first_of
 from .moves import graph_moves
 
 
@@ -24,7 +27,11 @@ class GraphChooser(TemperedChooser):
     def _choose(self) -> Choice:
         with suppress(ConfigurationError):  # too many nodes
             return self._draw(GraphDraws(self.target))
-        tempered, bench = self._begin(), self.bench
+        tempered, bench, space = self._begin(), self.bench, cast("Dags", self.target.space)
+        if self.request.fewest_chains != self.request.most_chains:
+            most = self.policy.graphs.pairs_a_step // len(space.nodes) ** 2
+            n = max(self.policy.chains.least_of_components, most)
+            bench.move_to(first_of(bench.state, n), bench.ancestor[:n])
         moves = graph_moves(tempered, self.policy.graphs)
         passage = self._carry(tempered, moves)
         for name, move in moves.items():
@@ -34,7 +41,7 @@ class GraphChooser(TemperedChooser):
         moves = {name: bench.moves[name] for name in moves if name in best}
         bench.clear()
         found = self._settle(moves, self._by(1 - self.policy.counted.ladder_share))
-        if not self._forgets_soon(found):
+        if not self._forgets_soon(found) and space.draws_prior:  # as replicas at power 0 do
             self._climb(moves, passage)
         return self._chosen(self._leader())
 

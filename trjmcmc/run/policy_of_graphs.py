@@ -16,6 +16,8 @@ class GraphPolicy(Checked):
     Attributes:
         reversals: Edges turned around with new parents, for each pass of nodes through the layers;
             Sachs's 853 rows, 256 chains, 6 s: largest errors .007 and .008 by these alone.
+        pairs_a_step: Pairs of nodes of all chains together, by which runs of open length have
+            fewer chains: tempering needs steps.
         most_families: Most families whose normals are found by Newton steps.
         most_tempered: Most of them that are found by tempering.
         least_effective: Effective share of draws of the median family from which normals at modes
@@ -39,6 +41,7 @@ class GraphPolicy(Checked):
     """
 
     reversals: int = 4
+    pairs_a_step: int = 100_000
     most_families: int = 6000
     most_tempered: int = 200
     least_effective: float = 0.3

@@ -67,11 +67,18 @@ class LayerGibbs(Kernel):
 
     # ---- weights ------------------------------------------------------------------------------
 
-    def _weight(self, sums: ParentSums, node: Tensor, before: Tensor, last: Tensor) -> Tensor:
-        """Log weights of nodes (C, ...), by the nodes before their layers and the last of these."""
-        every, share = sums.share(node, before, last)
+    def _weight(self, before: Tensor, every: Tensor, others: Tensor) -> Tensor:
+        """Log weights of nodes: log sums over their parent sets, less those of a farther layer.
+
+        Arguments:
+            before: Whether there are nodes before their layers.
+            every: Log sums inside these nodes.
+            others: Inside those that are not in the last layer.
+        """
+        gap = (others - every).nan_to_num(0.0, -math.inf, -math.inf).clamp(max=0.0)
+        share = -torch.expm1(gap)
         share = torch.where(share > LEAST_SHARE, share, 0.0)
-        return torch.where(before == 0, every, every + share.log())
+        return torch.where(before, every + share.log(), every)
 
     # ---- moves --------------------------------------------------------------------------------
 
@@ -101,35 +108,42 @@ class LayerGibbs(Kernel):
         bit = 1 << node
         rest = layers & ~bit
         rest = rest.gather(1, (rest == 0).long().argsort(dim=1, stable=True))
-        d, every = rest.shape[1], self._node.expand_as(rest)
+        c, d = rest.shape
         number = (rest != 0).sum(1, keepdim=True)
-        before = torch.nn.functional.pad(rest.cumsum(1), (1, 0))  # each layer, (C, d + 1)
-        last = torch.nn.functional.pad(rest, (1, 0))
-        level = ((rest[:, :, None] >> every[:, None]) & 1).argmax(1)
-        there = every != node
-        u, t = before.gather(1, level), last.gather(1, level)
-        as_it_is = self._weight(sums, every, u, t)
-        further = self._weight(sums, every, u | bit, t)  # the node is before, not in the last layer
-        with_it = self._weight(sums, every, u | bit, t | bit)  # the last layer has it as well
-        after_it = self._weight(sums, every, u | bit, bit.expand_as(t))  # it is the last layer
+        most = int(number.max()) + 1  # layers that there may be with the node
+        rest_of = rest[:, :most]
+        before = torch.nn.functional.pad(rest_of.cumsum(1), (1, 0))  # each layer, (C, most + 1)
+        last = torch.nn.functional.pad(rest_of, (1, 0))
+        at = torch.arange(most + 1, device=rest.device)
+        level = (((rest_of[:, :, None] >> self._node) & 1) * at[:most, None]).sum(1)
+        every, there = self._node.expand_as(rest), self._node != node
+        place = self._local.scores.place
+        u, t = place(every, before.gather(1, level)), place(every, last.gather(1, level))
+        x = place(every, bit.expand_as(rest))
+        here, far = sums.at(every, u), sums.at(every, u - t)
+        more, beyond = sums.at(every, u + x), sums.at(every, u + x - t)
 
         def by_layer(weight: Tensor) -> Tensor:
             weight = torch.where(there, weight, 0.0)
-            return torch.zeros(
-                len(rest), d + 3, dtype=weight.dtype, device=weight.device
-            ).scatter_add(1, level, weight)
+            found = torch.zeros(c, most + 3, dtype=weight.dtype, device=weight.device)
+            return found.scatter_add(1, level, weight)
 
-        first = torch.nn.functional.pad(by_layer(as_it_is).cumsum(1), (1, 0))  # layers before
-        later = by_layer(further).flip(1).cumsum(1).flip(1)  # this and later ones
-        beside, behind = by_layer(with_it), by_layer(after_it)
-        own = self._weight(sums, node.expand_as(before), before, last)
-        at = torch.arange(d + 1, device=rest.device)
-        joined = first[:, 1 : d + 2] + beside[:, 1 : d + 2] + later[:, 2 : d + 3] + own
-        inserted = first[:, : d + 1] + behind[:, : d + 1] + later[:, 1 : d + 2] + own
-        joined = torch.where(at < number, joined, -math.inf)
-        inserted = torch.where(at <= number, inserted, -math.inf)
-        weight = torch.cat([joined, inserted], 1)
-        return rest, weight.nan_to_num(-math.inf, -math.inf, -math.inf)
+        some = level > 0
+        as_it_is = by_layer(self._weight(some, here, far))
+        further = by_layer(self._weight(some, more, beyond))  # before, not in the last layer
+        beside = by_layer(self._weight(some, more, far))  # in the last layer, with others
+        behind = by_layer(self._weight(torch.ones_like(some), more, here))  # by itself
+        first = torch.nn.functional.pad(as_it_is.cumsum(1), (1, 0))  # of layers before
+        later = further.flip(1).cumsum(1).flip(1)  # of this and later ones
+        own = node.expand_as(before)
+        sums_of = (sums.inside(own, masks) for masks in (before, before & ~last))
+        own = self._weight(before != 0, *sums_of)
+        joined = first[:, 1 : most + 2] + beside[:, 1 : most + 2] + later[:, 2 : most + 3] + own
+        inserted = first[:, : most + 1] + behind[:, : most + 1] + later[:, 1 : most + 2] + own
+        weight = torch.full((c, 2, d + 1), -math.inf, dtype=own.dtype, device=own.device)
+        weight[:, 0, : most + 1] = torch.where(at < number, joined, -math.inf)
+        weight[:, 1, : most + 1] = torch.where(at <= number, inserted, -math.inf)
+        return rest, weight.nan_to_num(-math.inf, -math.inf, -math.inf).flatten(1)
 
     def _graphs(self, layers: Tensor, sums: ParentSums, generator: torch.Generator) -> Tensor:
         """Parents of all nodes given the layers, masks (C, d)."""

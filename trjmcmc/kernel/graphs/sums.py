@@ -12,6 +12,8 @@ from .local import LocalWeights
 
 SMALL_SHARE = 1e-6  # of a sum: less is added up anew, for a difference would be rounding
 
+CELLS = 2**22  # weights that are looked at at once
+
 MOST_NUMBERS = 2**26  # of the tables by which parents are drawn; else all sets are weighed
 
 
@@ -43,7 +45,11 @@ class ParentSums:
 
     def inside(self, node: Tensor, masks: Tensor) -> Tensor:
         """Log sums over the parent sets inside masks, nodes and masks (C, ...), float64."""
-        return self._levels[-1][self._row_of(node), node, self.local.scores.place(node, masks)]
+        return self.at(node, self.local.scores.place(node, masks))
+
+    def at(self, node: Tensor, place: Tensor) -> Tensor:
+        """:meth:`inside` by columns of the table."""
+        return self._levels[-1][self._row_of(node), node, place]
 
     def share(self, node: Tensor, masks: Tensor, among: Tensor) -> tuple[Tensor, Tensor]:
         """:meth:`inside`, and which share of it has one of ``among``."""
@@ -57,7 +63,8 @@ class ParentSums:
         found = every + share.log()
         rows = ((share < SMALL_SHARE) & (every > -math.inf)).nonzero()[:, 0]
         if len(rows):
-            found[rows] = self._weighed(rows, node, masks, among).logsumexp(1)
+            weight = self._weighed(rows, node[rows], masks[rows], among[rows])
+            found[rows] = weight.logsumexp(1)
         return found
 
     def sample(
@@ -68,7 +75,9 @@ class ParentSums:
         All of shape (C, ...); masks of parents. Arguments as of :meth:`inside`.
         """
         if not self._whole:
-            return self._sampled_by_weight(node, masks, generator, among)
+            everywhere = torch.ones_like(masks, dtype=torch.bool)
+            found = self._by_weight(everywhere, node, masks, among, generator)[1]
+            return found.view_as(masks)
         place, row = self.local.scores.place(node, masks), self._row_of(node)
         none = torch.zeros_like(place)
         need = none if among is None else self.local.scores.place(node, among & masks)
@@ -86,9 +95,8 @@ class ParentSums:
             place, still = torch.where(taken, on, off), still & ~(taken & needed)
         found = self.local.masks[node, place]
         if bool(still.any()):  # rounding has kept them apart: all sets are weighed
-            found = torch.where(
-                still, self._sampled_by_weight(node, masks, generator, among), found
-            )
+            at, found_anew = self._by_weight(still, node, masks, among, generator)
+            found[at] = found_anew
         return found
 
     def _open(
@@ -102,27 +110,30 @@ class ParentSums:
         gap = (others - every).nan_to_num(0.0, -math.inf, -math.inf).clamp(max=0.0)
         return torch.where(still, every + (-torch.expm1(gap)).log(), every)
 
-    def _weighed(self, rows: Tensor, node: Tensor, masks: Tensor, among: Tensor | None) -> Tensor:
-        """Log weights of all parent sets of some chains' nodes, (r, 2^K), -inf if they don't fit.
-
-        Nodes and masks have shape (C,).
-        """
-        sets = self.local.masks[node[rows]]
-        fits = (sets & ~masks[rows, None]) == 0
+    def _weighed(self, chain: Tensor, node: Tensor, masks: Tensor, among: Tensor | None) -> Tensor:
+        """Log weights of all parent sets of nodes of chains, (r,) -> (r, 2^K), -inf if unfit."""
+        sets = self.local.masks[node]
+        fits = (sets & ~masks[:, None]) == 0
         if among is not None:
-            fits &= ((sets & among[rows, None]) != 0) | (among[rows] == 0)[:, None]
-        weight = self._levels[0][self._row[rows], node[rows]]
-        return weight.masked_fill(~fits, -math.inf)
+            fits &= ((sets & among[:, None]) != 0) | (among == 0)[:, None]
+        return self._levels[0][self._row[chain], node].masked_fill(~fits, -math.inf)
 
-    def _sampled_by_weight(
-        self, node: Tensor, masks: Tensor, generator: torch.Generator, among: Tensor | None
-    ) -> Tensor:
-        if node.dim() == 1:
-            rows = torch.arange(len(node), device=node.device)
-            weight = self._weighed(rows, node, masks, among)
-            return self.local.masks[node, categorical(weight, generator)]
-        each = zip(
-            node.T, masks.T, [None] * node.shape[1] if among is None else among.T, strict=True
-        )
-        columns = [self._sampled_by_weight(j, u, generator, t) for j, u, t in each]
-        return torch.stack(columns, 1)
+    def _by_weight(
+        self,
+        where: Tensor,
+        node: Tensor,
+        masks: Tensor,
+        among: Tensor | None,
+        generator: torch.Generator,
+    ) -> tuple[tuple[Tensor, ...], Tensor]:
+        """Where (C, ...) parents are drawn among all sets, and what is drawn there."""
+        at = where.nonzero().unbind(1)
+        node, masks = node[at], masks[at]
+        among = None if among is None else among[at]
+        found = torch.empty_like(masks)
+        size = max(1, CELLS // self.local.masks.shape[1])
+        for rows in torch.arange(len(node), device=node.device).split(size):
+            some = None if among is None else among[rows]
+            weight = self._weighed(at[0][rows], node[rows], masks[rows], some)
+            found[rows] = self.local.masks[node[rows], categorical(weight, generator)]
+        return at, found
