@@ -21,6 +21,8 @@ from .moves import graph_moves
 class GraphChooser(TemperedChooser):
     """Chooses the kernel of a run over graphs whose likelihood is a table of local scores."""
 
+    resamples = False  # layers find their way, and few chains would be the parents of all
+
     def _inside(self) -> list[Kernel]:
         return []  # graphs have no parameters
 

@@ -25,6 +25,7 @@ class TemperedChooser(Chooser):
     """
 
     tempers = True
+    resamples = True  # chains by weight, on their way from the prior
 
     @property
     def _states_kept(self) -> int:
@@ -61,6 +62,7 @@ class TemperedChooser(Chooser):
             Tally(tempered),
             self._by(0.5),
             self.policy.tempering,
+            resample=self.resamples,
         )
         passage = replace(passage, ancestors=[bench.ancestor[a] for a in passage.ancestors])
         bench.move_to(state, bench.ancestor[origin])

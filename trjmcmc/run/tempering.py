@@ -113,6 +113,8 @@ def temper_chains(
     tally: Tally,
     deadline: float = math.inf,
     policy: ChainTemperingPolicy | None = None,
+    *,
+    resample: bool = True,
 ) -> tuple[Kernel, State, Tensor, Passage]:
     """Raise the likelihood's power from 0 to 1, resampling the chains and moving them.
 
@@ -128,6 +130,8 @@ def temper_chains(
         deadline: Time by :func:`trjmcmc.clock.now` by which the power has to be 1; then it rises as
             fast as it must.
         policy: How many steps each power has.
+        resample: Whether chains are resampled by weight; else each goes its own way, which leaves
+            more to the moves, and all of their starts apart.
 
     Returns:
         The kernel that has learned, the chains, the row of ``state`` that each descends from,
@@ -159,7 +163,9 @@ def temper_chains(
                 elif power:
                     step = max(step, power ** (1 - 1 / left) - power)
                 power = 1.0 if power + step > 1 - 1e-9 else power + step
-                pick = systematic((step * value).softmax(1), n, generator)[0]
+                pick = torch.arange(n, device=ancestor.device)
+                if resample:
+                    pick = systematic((step * value).softmax(1), n, generator)[0]
                 # replicas may begin from the first few
                 pick = pick[torch.randperm(n, generator=generator, device=pick.device)]
                 ancestor = ancestor[pick]
