@@ -1,7 +1,6 @@
 """What a run knows against its own answer, in its numbers and aloud."""
 
 import math
-import warnings
 
 import arviz
 import numpy as np
@@ -11,6 +10,7 @@ from torch.distributions import Normal
 
 import trjmcmc as trj
 from tests import toys
+from tests.result.said import said_by
 from trjmcmc.draws import Draws
 from trjmcmc.errors import ConvergenceWarning, CoverageWarning, LimitWarning, TRJWarning
 from trjmcmc.estimate import Estimate, mean_error, visit_probability
@@ -29,13 +29,6 @@ from trjmcmc.run.tempering import temper_chains
 from trjmcmc.target.tempered import Tempered
 
 pytestmark = pytest.mark.planned
-
-
-def said_by(result):
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
-        result.warn()
-    return {w.category: str(w.message) for w in found}
 
 
 def chains_of(x, code=None, ancestor=None, log_joint=None):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import emcee
 import numpy as np
@@ -69,26 +70,36 @@ def spread_error(
     Source:
         Searle, Casella & McCulloch (1992), Variance Components, section 3.6
     """
-    error = float(means.std(ddof=1)) / math.sqrt(len(means))
-    if ancestor is not None:
-        error = max(error, _clustered_error(means, ancestor))
+    error = float(spread_errors(means[:, None], ancestor)[0])
     return error, variance / error**2 if error else float(size)
 
 
-def _clustered_error(means: NDArray[np.floating], ancestor: NDArray[np.integer]) -> float:
-    """Standard error of the mean of clusters that differ, or 0 if chance explains them."""
+def spread_errors(means: NDArray[np.floating], ancestor: Ancestors = None) -> NDArray[np.float64]:
+    """Standard errors of many means, as :func:`spread_error`, (C, Q) -> (Q,)."""
+    error: NDArray[np.float64] = means.std(0, ddof=1) / math.sqrt(len(means))
+    if ancestor is not None:
+        error = np.maximum(error, _clustered_errors(means, ancestor))
+    return error
+
+
+def _clustered_errors(
+    means: NDArray[np.floating], ancestor: NDArray[np.integer]
+) -> NDArray[np.float64]:
+    """Standard errors of means of clusters that differ, or 0 if chance explains them."""
     _, group, count = np.unique(ancestor, return_inverse=True, return_counts=True)
     n, g = len(means), len(count)
     if not 1 < g < n:
-        return 0.0
-    centre = np.bincount(group, weights=means) / count
-    between = float((count * (centre - means.mean()) ** 2).sum()) / (g - 1)
-    within = float(((means - centre[group]) ** 2).sum()) / (n - g)
-    if not between > within * float(f_distribution.isf(ALIKE, g - 1, n - g)):
-        return 0.0
+        return np.zeros(means.shape[1])
+    total = np.zeros((g, means.shape[1]))
+    np.add.at(total, group, means)
+    centre = total / count[:, None]
+    between = (count[:, None] * (centre - means.mean(0)) ** 2).sum(0) / (g - 1)
+    within = ((means - centre[group]) ** 2).sum(0) / (n - g)
     squares = float(np.square(count, dtype=float).sum())
     component = (between - within) / ((n - squares / n) / (g - 1))
-    return math.sqrt(component * squares / n**2 + within / n)
+    differ = between > within * float(f_distribution.isf(ALIKE, g - 1, n - g))
+    error = np.sqrt(np.where(differ, component * squares / n**2 + within / n, 0.0))
+    return cast("NDArray[np.float64]", error)
 
 
 def mean_error_where(

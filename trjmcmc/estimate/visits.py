@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +11,13 @@ from numpy.typing import NDArray
 from ..promises import RHAT_CONVERGED
 from .convergence import families, split_rhats, start_error
 from .estimate import Estimate
-from .mean import MANY_CHAINS, Ancestors, mean_error, spread_error
+from .mean import MANY_CHAINS, Ancestors, mean_error, spread_error, spread_errors
 
 FEW_RETURNS = 10  # visits of a model that begin anew, under which its error is doubtful
 
 DRIFT = 4.0  # standard errors between the halves of a run that chance does not make
+
+AT_ONCE = 32  # series that are in memory as numbers at once
 
 
 def visit_probability(
@@ -38,30 +41,107 @@ def visit_probability(
         the error is the distance of the 95 % bound, 3 / ESS (the rule of three): never visited
         is not probability zero.
     """
-    if shares is None:
-        p = float(indicator.mean())
-        error, ess = mean_error(indicator.astype(float), ancestor)
+    whole = None if shares is None else shares[:, None]
+    found = visit_probabilities(indicator[..., None], fallback_ess, whole, ancestor)
+    return found.estimates[0]
+
+
+class VisitShares(NamedTuple):
+    """Shares of the draws in many models.
+
+    Attributes:
+        estimates: As :func:`visit_probability` has them.
+        rhat: Split R-hat of being in each, over chains of independent starts; NaN where that
+            never changes.
+    """
+
+    estimates: list[Estimate]
+    rhat: NDArray[np.float64]
+
+
+def visit_probabilities(
+    indicators: NDArray[np.bool_],
+    fallback_ess: float,
+    shares: NDArray[np.float64] | None = None,
+    ancestor: Ancestors = None,
+) -> VisitShares:
+    """Shares of the draws in many models, as :func:`visit_probability` has that in one.
+
+    Arguments:
+        indicators: Whether each draw is in each model, shape (chain, draw, Q).
+        fallback_ess, ancestor: As there.
+        shares: As there, shape (chain, Q).
+    """
+    parts = range(0, indicators.shape[2], AT_ONCE)
+    found = [
+        _visits(
+            np.ascontiguousarray(indicators[..., i : i + AT_ONCE]),
+            fallback_ess,
+            None if shares is None else shares[:, i : i + AT_ONCE],
+            ancestor,
+        )
+        for i in parts
+    ]
+    rhat = np.concatenate([part.rhat for part in found]) if found else np.empty(0)
+    return VisitShares([e for part in found for e in part.estimates], rhat)
+
+
+def _visits(
+    inside: NDArray[np.bool_],
+    fallback_ess: float,
+    shares: NDArray[np.float64] | None,
+    ancestor: Ancestors,
+) -> VisitShares:
+    chains, draws, _ = inside.shape
+    x = inside.astype(float)
+    means = x.mean(1) if shares is None else shares
+    p = means.mean(0).clip(0.0, 1.0)
+    spread = p * (1 - p)
+    if shares is None and chains < MANY_CHAINS:
+        each = [mean_error(np.ascontiguousarray(x[..., q]), ancestor) for q in range(x.shape[2])]
+        error, ess = (np.array(part) for part in zip(*each, strict=True))
     else:
-        p = min(max(float(shares.mean()), 0.0), 1.0)
-        error, ess = spread_error(shares, p * (1 - p), indicator.size, ancestor)
+        error = spread_errors(means, ancestor)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ess = np.where(error > 0, spread / error**2, float(chains * draws))
+    returns = _returns(inside)
+    moved = _drifts(x)
+    rhat = split_rhats(x[families(ancestor, chains)])
+    found = [
+        _judged(float(p[q]), float(error[q]), float(ess[q]), chains, fallback_ess, *marks)
+        for q, marks in enumerate(zip(returns.tolist(), moved.tolist(), rhat.tolist(), strict=True))
+    ]
+    return VisitShares(found, rhat)
+
+
+def _judged(
+    p: float,
+    error: float,
+    ess: float,
+    chains: int,
+    fallback_ess: float,
+    returns: int,
+    moved: float,
+    rhat: float,
+) -> Estimate:
+    """A share whose error counts what its series says against it."""
     if p in {0.0, 1.0}:
         bound = rule_of_three(fallback_ess)
         return Estimate(p, bound, fallback_ess, "never left" if p else "never visited")
+    spread = p * (1 - p)
     if not math.isfinite(ess):  # too few draws for an autocorrelation: count the chains
-        error, ess = math.sqrt(p * (1 - p) / len(indicator)), float(len(indicator))
-    warning = _few_returns(indicator)
+        error, ess = math.sqrt(spread / chains), float(chains)
+    warning = _few(returns)
     if warning and fallback_ess > 0:  # a model seldom seen: one effective draw more or less
         error = max(error, 1 / fallback_ess)
-    if (moved := _drift(indicator)) != 0:  # the starts are not forgotten: the error is larger
+    if moved != 0:  # the starts are not forgotten: the error is larger
         warning = warning or f"drifts by {moved:+.3f} in half the run"
         error = math.hypot(error, moved)
-    first = families(ancestor, len(indicator))
-    rhat = float(split_rhats(indicator[first, :, None].astype(float))[0])
     if rhat > RHAT_CONVERGED:
         warning = warning or f"R-hat {rhat:.2f}"
-        error = math.hypot(error, start_error(rhat) * math.sqrt(p * (1 - p)))
+        error = math.hypot(error, start_error(rhat) * math.sqrt(spread))
     if warning:
-        ess = min(ess, p * (1 - p) / error**2) if math.isfinite(error) else math.nan
+        ess = min(ess, spread / error**2) if math.isfinite(error) else math.nan
     return Estimate(p, error, ess, warning)
 
 
@@ -129,24 +209,33 @@ def second_eigenvalue(transition: NDArray[np.float64]) -> float:
     return float(np.sort(np.abs(np.linalg.eigvals(p)))[-2])
 
 
-def _drift(indicator: NDArray[np.bool_]) -> float:
-    """Change of the share from the first half of a run to the second, or 0 if chance explains it.
+def _drifts(x: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Changes of shares from the first half of a run to the second, or 0 if chance explains them.
 
     Many chains see a common drift long before each of them has forgotten where it began.
     """
-    chains, draws = indicator.shape
+    chains, draws, q = x.shape
     if chains < MANY_CHAINS or draws < 2:
-        return 0.0
+        return np.zeros(q)
     half = draws // 2
-    gap = indicator[:, -half:].mean(1) - indicator[:, :half].mean(1)
-    error = float(gap.std(ddof=1)) / math.sqrt(chains)
-    mean = float(gap.mean())
-    return mean if abs(mean) > DRIFT * error > 0 else 0.0
+    gap = x[:, -half:].mean(1) - x[:, :half].mean(1)
+    error, mean = gap.std(0, ddof=1) / math.sqrt(chains), gap.mean(0)
+    sure = (np.abs(mean) > DRIFT * error) & (error > 0)
+    return np.where(sure, mean, 0.0)
 
 
-def _few_returns(indicator: NDArray[np.bool_]) -> str:
-    returns = int((np.diff(indicator.astype(int), axis=1) == 1).sum())
+def _returns(inside: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """How often a stay in each model begins anew."""
+    found: NDArray[np.intp] = (inside[:, 1:] & ~inside[:, :-1]).sum((0, 1))
+    return found
+
+
+def _few(returns: int) -> str:
     if returns >= FEW_RETURNS:
         return ""
     rarely = {0: "never entered", 1: "entered only once"}
     return rarely.get(returns, f"entered only {returns} times")
+
+
+def _few_returns(indicator: NDArray[np.bool_]) -> str:
+    return _few(int(_returns(indicator[..., None])[0]))

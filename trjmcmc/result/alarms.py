@@ -40,7 +40,7 @@ def alarms(probabilities: Probabilities, doubts: Doubts, report: RunReport) -> I
         report: How the run went.
     """
     draws = doubts.indicator.draws
-    yield from _convergence(probabilities, doubts, report)
+    yield from _convergence(flags(probabilities, doubts), doubts, report)
     yield from _lost(report.screening)
     yield from _few_calls(report)
     yield from _length(report, draws.n_draws)
@@ -52,17 +52,20 @@ def alarms(probabilities: Probabilities, doubts: Doubts, report: RunReport) -> I
     yield from _disagreement(probabilities, report)
 
 
-def _convergence(
-    probabilities: Probabilities, doubts: Doubts, report: RunReport
-) -> Iterator[Alarm]:
+def flags(probabilities: Probabilities, doubts: Doubts) -> list[str]:
+    """What says that chains have not converged, in words; of models and items the worst first."""
     elsewhere = {d.note for d in doubts.found if d.said}
     notes = dict.fromkeys(d.note for d in doubts.found if not d.said)
-    visits = {label: probabilities.visits.of(label) for label in doubts.indicator.models}
-    flagged = [(label, e.value, e.warning) for label, e in visits.items()]
-    if doubts.indicator.space.has_named_items:
+    indicator, flagged = doubts.indicator, []
+    for label in indicator.models:
+        e, rhat = probabilities.visits.of(label), indicator.rhat_of(indicator.inside(label))
+        flagged.append((label, e.value, e.warning, rhat))
+    if indicator.space.has_named_items:
         items = probabilities.of_items()
-        flagged += zip(items.index, items["probability"], items["note"], strict=True)
-    for label, p, note in flagged:
+        columns = (items[name] for name in ("probability", "note", "rhat"))
+        flagged += zip(items.index, *columns, strict=True)
+    flagged.sort(key=lambda row: -row[3] if row[3] > 0 else 0.0)
+    for label, p, note, _ in flagged:
         if (
             note
             and note not in notes
@@ -70,9 +73,12 @@ def _convergence(
             and COMMON_PROBABILITY < p < 1 - COMMON_PROBABILITY
         ):
             notes[f"{label!r} ({note})"] = None
-    if not notes:
+    return list(notes)
+
+
+def _convergence(listed: Sequence[str], doubts: Doubts, report: RunReport) -> Iterator[Alarm]:
+    if not listed:
         return
-    listed = list(notes)
     more = f", and {len(listed) - MODELS_NAMED} more" if len(listed) > MODELS_NAMED else ""
     longer = f"run longer ({_longer(report, doubts.indicator.draws.n_draws)})"
     advice = [longer, _better_map(report)]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import TRJError
@@ -92,6 +93,13 @@ class Probabilities:
         table["prior"] = torch.cat(space.log_priors).exp().numpy()
         return table
 
+    def of_features(self, has: NDArray[np.bool_]) -> pd.DataFrame:
+        """One row a feature; see :meth:`trjmcmc.Result.shares`."""
+        found, rhat = self.visits.shares(has)
+        columns = {"probability": "value", "se": "std_error", "ess": "ess"}
+        table = {name: [getattr(e, of) for e in found] for name, of in columns.items()}
+        return pd.DataFrame({**table, "rhat": rhat, "note": [e.warning for e in found]})
+
     def to_draw(self) -> pd.DataFrame:
         """What a picture shows: models, or of one kind of components the numbers visited."""
         space = self.indicator.space
@@ -118,7 +126,8 @@ class Probabilities:
         on = sets(code.flatten(0, 1)).reshape(*code.shape[:2], -1).numpy()
         known = (always | never).tolist()
         sure = [Estimate(float(p), 0.0, math.inf) for p in always]
-        found = [sure[i] if yes else self.visits.share(on[..., i]) for i, yes in enumerate(known)]
+        visits, rhat = self.visits.shares(on)
+        found = [sure[i] if yes else visits[i] for i, yes in enumerate(known)]
         combined = self.evidences.shares_of_sets(sets, on)
         combined = [sure[i] if yes else combined[i] for i, yes in enumerate(known)]
         return pd.DataFrame(
@@ -126,6 +135,7 @@ class Probabilities:
                 "probability": [e.value for e in found],
                 "se": [e.std_error for e in found],
                 "ess": [e.ess for e in found],
+                "rhat": rhat,
                 "combined": [e.value for e in combined],
                 "combined_se": [e.std_error for e in combined],
                 "note": [e.warning for e in found],

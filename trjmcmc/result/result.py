@@ -24,7 +24,7 @@ from ..space.base import Space
 from ..target.model import Truth
 from ..target.prior import PriorSpec
 from ..target.target import Target
-from .alarms import alarms
+from .alarms import alarms, flags
 from .catalogue import INTERVAL, Catalogue
 from .convergence import Convergence
 from .doubts import Doubt, Doubts
@@ -119,6 +119,10 @@ class Result:
     @cached_property
     def _parameters(self) -> Parameters:
         return Parameters(self._indicator, self._doubts, self._given_values, self.turns)
+
+    @cached_property
+    def _flags(self) -> list[str]:
+        return flags(self._probabilities, self._doubts)
 
     @cached_property
     def _catalogue(self) -> Catalogue:
@@ -233,19 +237,38 @@ class Result:
         """Posterior probability that each item is in the model; subset and count spaces only.
 
         Returns:
-            Indexed by item; columns ``probability``, ``se``, ``ess``, by the visits,
-            ``combined``, ``combined_se``, sums of the models' probabilities by the combined
-            evidences (see :meth:`model_probabilities`) with the error from their covariance, and
-            ``note``, what makes the visits doubtful. In large spaces ``combined`` is of those
-            models that were weighed, scaled to their visits, and the visits of the rest; NaN
-            where none was. The error of an item that no draw has, or every draw, is the distance
-            of a 95 % bound and no standard error. For counts, item i is in the model if there are
-            at least i components.
+            Indexed by item; columns ``probability``, ``se``, ``ess``, by the visits; ``rhat``,
+            split R-hat of having the item, over chains of independent starts, NaN where that
+            never changes; ``combined``, ``combined_se``, sums of the models' probabilities by the
+            combined evidences (see :meth:`model_probabilities`) with the error from their
+            covariance; and ``note``, what makes the visits doubtful. In large spaces ``combined``
+            is of those models that were weighed, scaled to their visits, and the visits of the
+            rest; NaN where none was. The error of an item that no draw has, or every draw, is the
+            distance of a 95 % bound and no standard error. For counts, item i is in the model if
+            there are at least i components.
 
         Raises:
             TRJError: The space is a list of models.
         """
         return self._probabilities.of_items()
+
+    def shares(self, has: NDArray[np.bool_]) -> pd.DataFrame:
+        """Posterior probabilities of anything that a draw has or has not.
+
+        Arguments:
+            has: Whether each draw has each of Q features, shape (chain, draw, Q).
+
+        Returns:
+            Q rows; ``probability``, ``se``, ``ess``, ``rhat`` and ``note`` as of
+            :meth:`inclusion_probabilities`.
+
+        Raises:
+            ConfigurationError: Chains and draws are not those of the run.
+        """
+        shape = self.raw.n_chains, self.raw.n_draws
+        if has.ndim != 3 or has.shape[:2] != shape:
+            raise ConfigurationError(f"shares: expected shape {(*shape, 'Q')}, got {has.shape}")
+        return self._probabilities.of_features(has)
 
     def counts(self) -> pd.DataFrame:
         """Posterior probability of each number of components, by kind; count spaces only.
@@ -805,7 +828,9 @@ class Result:
 
     def __repr__(self) -> str:
         shape = f"{self.raw.n_chains} chains x {self.raw.n_draws} draws"
-        return f"Result({shape}, {len(self._indicator.visited)} models visited)"
+        found = f"{shape}, {len(self._indicator.visited)} models visited"
+        doubt = f"; not converged: {self._flags[0]}" if self._flags else ""
+        return f"Result({found}{doubt})"
 
 
 def load(path: str | Path) -> Result:

@@ -15,7 +15,7 @@ from ..errors import TRJError
 from ..estimate.bartolucci import bartolucci, bartolucci_odds
 from ..estimate.estimate import Estimate
 from ..estimate.mean import MANY_CHAINS
-from ..estimate.visits import log_odds, visit_probability
+from ..estimate.visits import VisitShares, log_odds, visit_probabilities, visit_probability
 from .doubts import Doubts
 from .indicator import Mask, ModelIndicator
 
@@ -69,6 +69,13 @@ class Visits:
         indicator = self.indicator
         e = visit_probability(inside, indicator.ess, thinned, indicator.ancestor)
         return self.doubts.share(e, inside)
+
+    def shares(self, inside: Mask) -> VisitShares:
+        """Shares of the draws in many sets of models, shape (chain, draw, Q)."""
+        indicator = self.indicator
+        found = visit_probabilities(inside, indicator.ess, None, indicator.ancestor)
+        each = [self.doubts.share(e, inside[..., q]) for q, e in enumerate(found.estimates)]
+        return VisitShares(each, found.rhat)
 
     @cached_property
     def by_jumps(self) -> dict[str, Estimate]:
