@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..space.paths import adjacency
+from ..space.paths import adjacency, ancestors
 
 
 def completed(masks: Tensor) -> Tensor:
@@ -21,8 +21,8 @@ def completed(masks: Tensor) -> Tensor:
         ways where the class has both.
 
     Source:
-        Verma & Pearl (1990), https://arxiv.org/abs/1304.1108; Meek (1995),
-        https://arxiv.org/abs/1302.4972
+        Verma & Pearl (1990), https://arxiv.org/abs/1304.1108; which edges are compelled:
+        Chickering (1995), https://arxiv.org/abs/1302.4938
 
     Example:
         >>> chain, collider = torch.tensor([[0, 1, 2], [0, 5, 0]])  # 0 -> 1 -> 2, 0 -> 1 <- 2
@@ -31,30 +31,20 @@ def completed(masks: Tensor) -> Tensor:
         >>> completed(collider[None])[0].int().tolist()
         [[0, 1, 0], [0, 0, 0], [0, 1, 0]]
     """
+    d, c = masks.shape[1], torch.arange(len(masks), device=masks.device)
     edges = adjacency(masks)
-    d = edges.shape[1]
-    near = edges | edges.transpose(1, 2)
-    apart = ~near & ~torch.eye(d, dtype=torch.bool, device=edges.device)
-    # an edge is directed where it meets another at a child whose parents are apart
-    directed = edges & _any(apart, edges)
-    while True:
-        free = near & ~directed & ~directed.transpose(1, 2)
-        # else it would make such a meeting, or close a cycle
-        forced = _any(directed.transpose(1, 2), apart).transpose(1, 2)
-        away = free & forced.transpose(1, 2)
-        around = free & _any(directed, directed)
-        half = free[:, :, :, None] & directed[:, None]  # i - j -> l, by (i, j, l)
-        meets = torch.einsum("cijl,cjk,cikl->cil", half.float(), apart.float(), half.float()) > 0
-        new = away | around | (free & meets)
-        new &= edges  # the graph itself is one of its class
-        if not bool((new & ~directed).any()):
-            return directed | free
-        directed = directed | new
-
-
-def _any(a: Tensor, b: Tensor) -> Tensor:
-    """Whether some k has a from i to k and b from k to j, (C, d, d)."""
-    return a.float() @ b.float() > 0
+    compelled = torch.zeros_like(edges)
+    node = adjacency(ancestors(masks)).sum(1).argsort(dim=1, stable=True)  # parents first
+    last = torch.where(edges, node.argsort(dim=1)[:, :, None], -1).max(1).indices
+    for at in range(d):
+        y = node[:, at]
+        x, parents = last[c, y], edges[c, :, y]  # the last parent, and all
+        others = parents & ~edges[c, :, x]
+        others[c, x] = False  # parents that are apart meet
+        above = compelled[c, :, x] & parents.any(1)[:, None]
+        every = others.any(1) | (above & ~parents).any(1)
+        compelled[c, :, y] = parents & (above | every[:, None])
+    return edges | (edges & ~compelled).transpose(1, 2)
 
 
 def labels(graphs: Tensor, names: Sequence[str]) -> list[str]:

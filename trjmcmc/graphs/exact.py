@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import ConfigurationError
@@ -20,6 +18,8 @@ from ..space.dag_prior import DagPrior
 from ..space.dag_sums import graph_sums, order_sums
 from ..space.dags import Dags
 from ..target.scores import LocalScores
+from .posterior import GraphPosterior
+from .tables import by_pair
 
 MOST_NODES = 20  # 3^20 terms take minutes and gigabytes less than a table of them would
 
@@ -37,6 +37,7 @@ class ExactGraphs:
         table: Log weights of parent sets, prior and score, (d, 2^d).
         orders: Whether graphs count once for each order of the nodes that they allow.
         edges_se, log_evidence_se: Standard errors, where scores are estimates; else 0.
+        scores: Those that were summed.
     """
 
     names: list[str]
@@ -46,6 +47,7 @@ class ExactGraphs:
     orders: bool = False
     edges_se: pd.DataFrame | float = 0.0
     log_evidence_se: float = 0.0
+    scores: LocalScores | None = None
 
     @property
     def expected_edges(self) -> float:
@@ -79,6 +81,14 @@ class ExactGraphs:
             )
         return self._draws.sample(n, torch.Generator(self.table.device).manual_seed(seed))
 
+    def posterior(self, n: int = 10_000, seed: int = 0) -> GraphPosterior:
+        """What independent draws say of paths, classes, effects, and data to come.
+
+        Raises:
+            ConfigurationError: As of :meth:`sample`.
+        """
+        return GraphPosterior.of(self.sample(n, seed), self.names, scores=self.scores)
+
     @cached_property
     def _draws(self) -> DagDraws:
         return DagDraws(self.table)
@@ -90,11 +100,6 @@ class ExactGraphs:
         families = graph_sums(self.table, families=True).families
         assert families is not None
         return families
-
-
-def by_pair(value: NDArray[np.float64], names: list[str]) -> pd.DataFrame:
-    """Numbers of edges, shape (d, d), with parents in rows and children in columns."""
-    return pd.DataFrame(value, pd.Index(names, name="parent"), pd.Index(names, name="child"))
 
 
 def exact(
@@ -123,11 +128,9 @@ def exact(
 
     Example:
         >>> from trjmcmc.graphs import bge
-        >>> x = torch.randn(100, 1, generator=torch.Generator().manual_seed(0))
-        >>> x = torch.cat([x, x + torch.randn(100, 1)], 1)
-        >>> found = exact(bge(x, names=["a", "b"]))
-        >>> found.edges.loc["a", "b"].round(2), found.edges.loc["b", "a"].round(2)
-        (0.5, 0.5)
+        >>> x = torch.randn(100, 2, generator=torch.Generator().manual_seed(0)).cumsum(1)
+        >>> exact(bge(x, names=["a", "b"])).edges.round(2).to_numpy().tolist()
+        [[0.0, 0.5], [0.5, 0.0]]
     """
     d = len(scores.names)
     if d > MOST_NODES:
@@ -143,10 +146,10 @@ def exact(
     edges = by_pair(found.edges.cpu().numpy(), scores.names)
     evidence = found.log_total - norm if math.isfinite(norm) else math.nan
     if scores.std_error is None:
-        return ExactGraphs(scores.names, evidence, edges, table, orders)
+        return ExactGraphs(scores.names, evidence, edges, table, orders, scores=scores)
     generator = torch.Generator().manual_seed(0)
     others = [summed(scores.drawn(generator).full() + log_prior) for _ in range(REDRAWN)]
     spread = torch.stack([other.edges for other in others]).std(0).cpu().numpy()
     error = float(torch.tensor([other.log_total for other in others]).std())
     of_edges = by_pair(spread, scores.names)
-    return ExactGraphs(scores.names, evidence, edges, table, orders, of_edges, error)
+    return ExactGraphs(scores.names, evidence, edges, table, orders, of_edges, error, scores)

@@ -41,8 +41,8 @@ def metrics(edges: Any, truth: Any) -> pd.Series:
 
     Example:
         >>> found = metrics([[0, 0.9], [0.1, 0]], [[0, 1], [0, 0]])
-        >>> found["expected_shd"].round(3), found["auroc"].round(3)
-        (0.1, 1.0)
+        >>> found[["expected_shd", "auroc"]].round(3).tolist()
+        [0.1, 1.0]
     """
     a, p = np.asarray(truth, dtype=float), np.asarray(edges, dtype=float)
     draws = p if p.ndim == 3 else None

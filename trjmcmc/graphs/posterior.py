@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -12,19 +13,40 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import ConfigurationError
-from ..estimate.convergence import split_rhats
-from ..estimate.visits import visit_probability
+from ..estimate.estimate import Estimate
+from ..plot.graphs import plot_edges, plot_graph, plot_trace
 from ..result.result import Result
 from ..space.codes import distinct
 from ..space.dags import Dags
-from ..space.paths import adjacency, reaches
+from ..space.paths import adjacency, ancestors, masks_of
+from ..target.scores import LocalScores
 from .classes import completed, labels
-from .exact import by_pair
+from .effects import total_effects, weights
+from .laws import Origin
 from .metrics import metrics
+from .scores import checked, free_rows
+from .tables import (
+    Errors,
+    Independent,
+    OfRun,
+    Some,
+    by_pair,
+    log_mean,
+    mean,
+    pairs_of,
+    thinned,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 MOST_SHOWN = 20  # graphs or classes of a table, unless more are asked for
 
 BATCH = 20_000  # graphs whose matrices are in memory at once
+
+NUMBERS = 2**25  # numbers that matrices of effects may hold
+
+EVERY_DRAW = Some(slice(None), slice(None))
 
 
 class GraphPosterior:
@@ -35,10 +57,13 @@ class GraphPosterior:
 
     Arguments:
         result: Of a run over :class:`~trjmcmc.Dags`.
+        scores: Those that it sampled from, where the result was loaded from a file; for effects
+            and data to come.
 
     Attributes:
         names: Of the nodes.
         masks: Parent masks of the draws, shape (chain, draw, d).
+        scores: Local scores, or None.
 
     Raises:
         ConfigurationError: The run was over another space.
@@ -54,15 +79,54 @@ class GraphPosterior:
         (FrozenList(['from', 'to']), 'a-b, a-c, b-c')
     """
 
-    def __init__(self, result: Result) -> None:
+    def __init__(self, result: Result, *, scores: LocalScores | None = None) -> None:
         space = cast("Dags", result.space)
         if not space.graphs:
             raise ConfigurationError("GraphPosterior: expected a run over Dags")
-        self.space, self.names = space, space.nodes
-        self.masks: Tensor = torch.as_tensor(result.raw.code)
-        ancestor = result.raw.ancestor
-        self._ancestor = None if ancestor is None else ancestor.cpu().numpy()
-        self._ess = float(result.mixing()["ess"])
+        if scores is None and result.target is not None:
+            scores = result.target.scores
+        self._hold(torch.as_tensor(result.raw.code), space.nodes, scores, OfRun(result), result)
+
+    @classmethod
+    def of(
+        cls, masks: Tensor, names: Sequence[str], *, scores: LocalScores | None = None
+    ) -> GraphPosterior:
+        """Of independent draws, as of :meth:`~trjmcmc.graphs.ExactGraphs.sample`.
+
+        Arguments:
+            masks: Parent masks, shape (n, d).
+            names: Of the nodes.
+            scores: Local scores, for effects and data to come.
+
+        Example:
+            >>> found = GraphPosterior.of(torch.tensor([[0, 1], [0, 0]]), ["a", "b"])
+            >>> found.edges().loc[("a", "b"), ["probability", "rhat"]].tolist()
+            [0.5, 1.0]
+        """
+        if masks.dim() != 2 or masks.shape[1] != len(names) or not len(masks):
+            raise ConfigurationError(
+                f"GraphPosterior: expected parent masks (n, {len(names)}), got {tuple(masks.shape)}"
+            )
+        found = cls.__new__(cls)
+        found._hold(masks.cpu()[None], list(names), scores, Independent(), None)
+        return found
+
+    def _hold(
+        self,
+        masks: Tensor,
+        names: list[str],
+        scores: LocalScores | None,
+        errors: Errors,
+        result: Result | None,
+    ) -> None:
+        self.masks, self.names, self.scores = masks, names, scores
+        self._errors, self._result = errors, result
+
+    @cached_property
+    def _graphs(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Different graphs, which of them each draw is (chain, draw), and how often they occur."""
+        code, which, counts = distinct(self.masks.flatten(0, 1))
+        return code, which.view(self.masks.shape[:2]), counts
 
     # ---- tables -------------------------------------------------------------------------------
 
@@ -72,24 +136,31 @@ class GraphPosterior:
 
     def paths(self) -> pd.DataFrame:
         """Probability that a directed path leads from one node to another."""
-        return self._pairs(lambda masks: reaches(adjacency(masks)), ("from", "to"))
+        return self._pairs(lambda masks: adjacency(ancestors(masks)), ("from", "to"))
 
     def graphs(self, most: int = MOST_SHOWN) -> pd.DataFrame:
         """The graphs that occur most often."""
-        return self._whole(lambda code: (code, self.space.label(code)), "graph", most)
+        return self._whole(lambda code: code, Dags(self.names).label, "graph", most)
 
     def classes(self, most: int = MOST_SHOWN) -> pd.DataFrame:
         """The Markov equivalence classes that occur most often, "a->b, b-c"."""
 
-        def of(code: Tensor) -> tuple[Tensor, list[str]]:
-            partial = completed(code)
-            return partial.flatten(1).long(), labels(partial, self.names)
+        def of(code: Tensor) -> Tensor:
+            parts = (completed(part) for part in code.split(BATCH))
+            return torch.cat([masks_of(part) for part in parts])
 
-        return self._whole(of, "class", most)
+        def label(code: Tensor) -> list[str]:
+            return labels(completed(code), self.names)
+
+        return self._whole(of, label, "class", most)
 
     def matrix(self) -> pd.DataFrame:
         """Edge probabilities, parents in rows, children in columns."""
-        return by_pair(self._mean(adjacency), self.names)
+        code, _, counts = self._graphs
+        weight = counts.double() / counts.sum()
+        parts = zip(code.split(BATCH), weight.split(BATCH), strict=True)
+        total = [torch.einsum("c,cij->ij", w, adjacency(part).double()) for part, w in parts]
+        return by_pair(torch.stack(total).sum(0).numpy(), self.names)
 
     def metrics(self, truth: Any, *, most: int = 2000) -> pd.Series:
         """:func:`~trjmcmc.graphs.metrics` of the draws beside a graph held to be true, (d, d)."""
@@ -100,60 +171,174 @@ class GraphPosterior:
         found[every.index] = every
         return found
 
-    def log_predictive(self, score: Callable[[Tensor], Tensor], *, most: int = 2000) -> float:
-        """Log of the posterior mean of a likelihood of other data, nats.
+    # ---- data to come -------------------------------------------------------------------------
+
+    def log_predictive(self, data: Any, interventions: Any = None) -> Estimate:
+        r"""Log posterior predictive density of other data, averaged over graphs, nats.
+
+        :math:`\ln \sum_G p(G \mid D)\, p(D' \mid D, G)`, all rows together, in units of the data.
 
         Arguments:
-            score: Log p(other data | data, graph) of parent masks (C, d), shape (C,); with
-                scores of both together and of the data alone, ``lambda m: both.of(m) -
-                one.of(m)``.
-            most: Draws to take.
+            data: Rows of d columns, as those that were scored.
+            interventions: Where nodes were set from outside, shape of the data, bool: these
+                factors are left out.
+
+        Returns:
+            With its standard error, by the spread over draws.
+
+        Raises:
+            ConfigurationError: There are no scores made from data.
+            TargetError: Data that do not fit.
+
+        Example:
+            >>> from trjmcmc import graphs
+            >>> x = torch.randn(60, 2, generator=torch.Generator().manual_seed(0)).cumsum(1)
+            >>> found = graphs.exact(graphs.bge(x[:50], names=["a", "b"])).posterior(1000)
+            >>> found.log_predictive(x[50:]).value > found.log_predictive(x[50:] + 5).value + 10
+            True
         """
-        flat = self.masks.flatten(0, 1)
-        code, which, _ = distinct(flat[:: max(1, len(flat) // most)])
-        value = score(code)[which]
-        return float(value.logsumexp(0)) - float(np.log(len(value)))
+        return log_mean(self._log_densities(data, interventions, True), self._errors, EVERY_DRAW)
+
+    def log_likelihood(
+        self, data: Any, interventions: Any = None, *, given: bool = True
+    ) -> Estimate:
+        r"""Posterior mean of the log density of other data given a graph, nats.
+
+        :math:`\sum_G p(G \mid D) \ln p(D' \mid D, G)`, which is below :meth:`log_predictive`.
+
+        Arguments:
+            data, interventions: As there.
+            given: Whether parameters know the data D; if not, :math:`\ln p(D' \mid G)` is averaged,
+                as DiBS does.
+        """
+        return mean(self._log_densities(data, interventions, given), self._errors, EVERY_DRAW)
+
+    def _log_densities(self, data: Any, interventions: Any, given: bool) -> Tensor:
+        """Log density of other rows by the graph of each draw, (chain, draw)."""
+        if self.scores is None or not isinstance(self.scores.origin, Origin):
+            raise ConfigurationError(
+                "log_predictive: expected scores made by graphs.bge, graphs.linear or graphs.bdeu; "
+                "of a loaded result give them: GraphPosterior(result, scores=scores)"
+            )
+        rows, _ = checked(data, self.names)
+        free = free_rows(rows, interventions)
+        new = self.scores.origin.scores_of(self.scores, rows, free, given=given)
+        code, which, _ = self._graphs
+        return new.of(code)[which]
+
+    # ---- effects ------------------------------------------------------------------------------
+
+    def effects(self, *, most: int = BATCH, seed: int = 0) -> pd.DataFrame:
+        """What a unit of one node, set from outside, adds to another: total causal effects.
+
+        Weights are drawn from their posterior given each graph. Linear Gaussian scores only.
+
+        Arguments:
+            most: Draws to take, about.
+            seed: Of the weights.
+
+        Returns:
+            By cause and effect; ``mean`` with its standard error ``se``, ``sd``, ``q5``,
+            ``median``, ``q95``, in units of the data; ``probability`` that it is not zero;
+            ``ess``, ``rhat`` and ``note`` of the mean.
+
+        Raises:
+            ConfigurationError: There are no such scores.
+
+        Example:
+            >>> from trjmcmc import graphs
+            >>> x = torch.randn(300, 2, generator=torch.Generator().manual_seed(0)).cumsum(1)
+            >>> found = graphs.exact(graphs.bge(x, names=["a", "b"]), required=[("a", "b")])
+            >>> print(found.posterior(1000).effects().loc[("a", "b"), "mean"].round(1))
+            1.0
+        """
+        x, some = self._effects(most, seed)
+        i, j = pairs_of(len(self.names))
+        pairs = x[:, :, i, j]
+        found = self._errors.means(pairs, some)
+        found.insert(1, "sd", pairs.std((0, 1)))
+        for place, (name, q) in enumerate((("q5", 0.05), ("median", 0.5), ("q95", 0.95))):
+            found.insert(3 + place, name, np.quantile(pairs, q, axis=(0, 1)))
+        found.insert(6, "probability", (pairs != 0).mean((0, 1)))
+        return found.set_index(self._index(("cause", "effect")))
+
+    def effect_draws(self, *, most: int = BATCH, seed: int = 0) -> NDArray[np.float64]:
+        """The draws behind :meth:`effects`, of i on j, shape (n, d, d)."""
+        x, _ = self._effects(most, seed)
+        return x.reshape(-1, *x.shape[2:])
+
+    def _effects(self, most: int, seed: int) -> tuple[NDArray[np.float64], Some]:
+        if self.scores is None:
+            raise ConfigurationError(
+                "effects: expected scores made by graphs.bge or graphs.linear; of a loaded result "
+                "give them: GraphPosterior(result, scores=scores)"
+            )
+        chains, draws, d = self.masks.shape
+        some = thinned(chains, draws, min(most, max(1, NUMBERS // d**2)))
+        masks = self.masks[some.chains, some.draws]
+        weight = weights(self.scores, masks.flatten(0, 1), np.random.default_rng(seed))
+        found = torch.cat([total_effects(part) for part in weight.split(BATCH)])
+        return found.view(*masks.shape[:2], d, d).numpy(), some
+
+    # ---- pictures -----------------------------------------------------------------------------
+
+    def plot_edges(self, ax: Axes | None = None) -> Axes:
+        """Heat map of the edge probabilities, parents in rows."""
+        return plot_edges(self.matrix(), ax)
+
+    def plot_graph(self, ax: Axes | None = None, *, least: float = 0.1) -> Axes:
+        """The probable edges, as wide as they are probable; networkx lays them out.
+
+        Arguments:
+            ax: Where to draw.
+            least: Probability of an edge, or of two nodes being neighbours, that is drawn.
+        """
+        return plot_graph(self.matrix(), ax, least=least)
+
+    def plot_trace(self, ax: Axes | None = None, *, chains: int = 8) -> Axes:
+        """Number of edges, and log joint of a run, of some chains draw by draw.
+
+        Arguments:
+            ax: Where to draw numbers of edges; the log joint then stays away.
+            chains: How many.
+        """
+        edges = adjacency(self.masks[:chains]).sum((2, 3)).numpy()
+        if self._result is None:
+            return plot_trace(edges, None, 1, ax)
+        height = self._result.raw.log_joint[:chains].numpy()
+        return plot_trace(edges, height, self._result.raw.thin, ax)
 
     # ---- shares -------------------------------------------------------------------------------
 
-    def _row(self, has: NDArray[np.bool_]) -> dict[str, Any]:
-        found = visit_probability(has, self._ess, ancestor=self._ancestor)
-        rhat = float(split_rhats(has[..., None].astype(float))[0])
-        return {
-            "probability": found.value,
-            "se": found.std_error,
-            "ess": found.ess,
-            "rhat": rhat,
-            "note": found.warning,
-        }
+    def _index(self, names: tuple[str, str]) -> pd.MultiIndex:
+        i, j = pairs_of(len(self.names))
+        pairs = [(self.names[a], self.names[b]) for a, b in zip(i, j, strict=True)]
+        return pd.MultiIndex.from_tuples(pairs, names=names)
 
     def _pairs(self, of: Callable[[Tensor], Tensor], index: tuple[str, str]) -> pd.DataFrame:
-        chains, draws, d = self.masks.shape
-        code, which, _ = distinct(self.masks.flatten(0, 1))
-        found = torch.cat([of(part) for part in code.split(BATCH)]).numpy()
-        of_draw = which.view(chains, draws).numpy()
-        pairs = [(i, j) for j in range(d) for i in range(d) if i != j]
-        rows = [self._row(found[:, i, j][of_draw]) for i, j in pairs]
-        names = [(self.names[i], self.names[j]) for i, j in pairs]
-        return pd.DataFrame(rows, index=pd.MultiIndex.from_tuples(names, names=index))
+        code, which, _ = self._graphs
+        i, j = pairs_of(len(self.names))
+        has = torch.cat([of(part)[:, i, j] for part in code.split(BATCH)])
+        return self._errors.shares(has[which].numpy()).set_index(self._index(index))
 
     def _whole(
-        self, of: Callable[[Tensor], tuple[Tensor, list[str]]], name: str, most: int
+        self,
+        key: Callable[[Tensor], Tensor],
+        label: Callable[[Tensor], list[str]],
+        name: str,
+        most: int,
     ) -> pd.DataFrame:
-        code, which, counts = distinct(self.masks.flatten(0, 1))
-        key, _ = of(code)
-        _, group, number = distinct(key)
+        """The most frequent of what graphs with the same key are, by its label."""
+        code, which, counts = self._graphs
+        _, group, number = distinct(key(code))
         total = torch.zeros(len(number), dtype=torch.long).index_add_(0, group, counts)
-        best = total.argsort(descending=True)[:most].tolist()
-        first = {int(g): int(i) for i, g in reversed(list(enumerate(group.tolist())))}
-        of_draw = group[which].view(self.masks.shape[:2]).numpy()
-        rows = [self._row(of_draw == g) for g in best]
-        _, text = of(code[[first[g] for g in best]])
-        return pd.DataFrame(rows, index=pd.Index(text, name=name))
+        best = total.argsort(descending=True, stable=True)[:most]
+        first = torch.full((len(number),), len(group))
+        first.scatter_reduce_(0, group, torch.arange(len(group)), "amin")
+        found = self._errors.shares((group[which][..., None] == best).numpy())
+        return found.set_index(pd.Index(label(code[first[best]]), name=name))
 
-    def _mean(self, of: Callable[[Tensor], Tensor]) -> NDArray[np.float64]:
-        code, _, counts = distinct(self.masks.flatten(0, 1))
-        weight = counts.double() / counts.sum()
-        parts = zip(code.split(BATCH), weight.split(BATCH), strict=True)
-        total = [torch.einsum("c,cij->ij", w, of(part).double()) for part, w in parts]
-        return cast("NDArray[np.float64]", torch.stack(total).sum(0).numpy())
+    def __repr__(self) -> str:
+        _, draws, d = self.masks.shape
+        of = f"{draws} independent draws" if self._result is None else repr(self._result)
+        return f"GraphPosterior({d} nodes, {len(self._graphs[0])} graphs; {of})"

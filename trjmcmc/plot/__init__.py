@@ -2,6 +2,7 @@
 
 from .components import plot_averaged, plot_components
 from .evidences import plot_evidence, plot_jumps, plot_pareto
+from .graphs import plot_edges, plot_graph, plot_trace
 from .models import plot_inclusion, plot_models, plot_running
 from .samplers import plot_comparison, plot_repeats
 from .training import plot_fit
@@ -10,12 +11,15 @@ __all__ = [
     "plot_averaged",
     "plot_comparison",
     "plot_components",
+    "plot_edges",
     "plot_evidence",
     "plot_fit",
+    "plot_graph",
     "plot_inclusion",
     "plot_jumps",
     "plot_models",
     "plot_pareto",
     "plot_repeats",
     "plot_running",
+    "plot_trace",
 ]

@@ -28,5 +28,13 @@ def distinct(code: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             key, which, counts = torch.unique(row, return_inverse=True, return_counts=True)
         modulus = torch.tensor(radix, device=code.device)
         return key[:, None] // weight % modulus, which, counts
-    models, which, counts = torch.unique(code, dim=0, return_inverse=True, return_counts=True)
-    return models, which, counts
+    key, most = torch.zeros_like(code[:, 0]), 1
+    for column in code.unbind(1):  # far faster than torch's comparison of whole rows
+        values, place = torch.unique(column, return_inverse=True)
+        if most * len(values) >= 2**62:
+            found, key = torch.unique(key, return_inverse=True)
+            most = len(found)
+        key, most = key * len(values) + place, most * len(values)
+    found, which, counts = torch.unique(key, return_inverse=True, return_counts=True)
+    first = torch.zeros_like(found).scatter_(0, which, torch.arange(len(code), device=code.device))
+    return code[first], which, counts

@@ -279,10 +279,12 @@ class Dags(Space):
         return masks_of(order[:, :, None] < order[:, None]) & self.may
 
     def label(self, code: Tensor) -> list[str]:
-        return [
-            ", ".join(name for name, on in zip(self.names, row, strict=True) if on) or "(empty)"
-            for row in self.items(code).tolist()
-        ]
+        row, edge = self.items(code).nonzero().unbind(1)
+        names = [self.names[e] for e in edge.tolist()]
+        ends = torch.bincount(row, minlength=len(code)).cumsum(0).tolist()
+        starts = [0, *ends[:-1]]
+        parts = zip(starts, ends, strict=True)
+        return [", ".join(names[start:end]) or "(empty)" for start, end in parts]
 
     def code_of(self, model: Any) -> Tensor:
         """The code of a graph: a label, pairs of names, a matrix, or one of networkx."""

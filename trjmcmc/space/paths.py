@@ -65,6 +65,22 @@ def below(masks: Tensor, start: Tensor) -> Tensor:
         start = more
 
 
+def ancestors(masks: Tensor) -> Tensor:
+    """Nodes from which paths lead to each, as masks, (C, d) -> (C, d).
+
+    Source:
+        Warshall (1962), https://doi.org/10.1145/321105.321107
+
+    Example:
+        >>> ancestors(torch.tensor([[0, 1, 2]])).tolist()  # 0 -> 1 -> 2
+        [[0, 1, 3]]
+    """
+    found = masks.clone()
+    for k in range(masks.shape[-1]):
+        found |= torch.where((found >> k) & 1 > 0, found[..., k, None], 0)
+    return found
+
+
 def acyclic(masks: Tensor) -> Tensor:
     """Whether graphs, parent masks (C, d), have no directed cycle, (C,) bool."""
     edges = adjacency(masks)

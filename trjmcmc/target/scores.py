@@ -31,6 +31,8 @@ class LocalScores:
         candidates: Nodes that may be parents of each, shape (d, K); all others, K = d - 1, in
             their order, if omitted.
         std_error: Of scores that are estimates, shape (d, 2^K), nats; None of those that are not.
+        origin: What they were made of, where functions of :mod:`trjmcmc.graphs` made them; for
+            :class:`~trjmcmc.graphs.GraphPosterior`.
 
     Attributes:
         left_out: Edges that no graph has, for their parents are no candidates, as pairs of names.
@@ -51,11 +53,12 @@ class LocalScores:
         candidates: Any = None,
         *,
         std_error: Any = None,
+        origin: Any = None,
     ) -> None:
         self.names = [str(name) for name in names]
         check_names(self.names, "names of LocalScores")
         d = len(self.names)
-        self.table = torch.as_tensor(table).double()
+        self.table, self.origin = torch.as_tensor(table).double(), origin
         if candidates is None:
             others = [[i for i in range(d) if i != j] for j in range(d)]
             self.candidates = torch.tensor(others, dtype=torch.long).reshape(d, d - 1)
@@ -102,7 +105,7 @@ class LocalScores:
         """The same on another device."""
         error = None if self.std_error is None else self.std_error.to(device)
         moved = self.table.to(device), self.candidates.to(device)
-        return LocalScores(self.names, *moved, std_error=error)
+        return LocalScores(self.names, *moved, std_error=error, origin=self.origin)
 
     def drawn(self, generator: torch.Generator) -> LocalScores:
         """Scores that could as well have been found, by their errors."""
