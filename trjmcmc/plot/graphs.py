@@ -142,7 +142,7 @@ def plot_trace(
     if ax is None and log_joint is not None:
         from matplotlib import pyplot as plt
 
-        size = {"figsize": (6.5, 4.5), "layout": "constrained"}
+        size: dict[str, Any] = {"figsize": (6.5, 4.5), "layout": "constrained"}
         _, (first, last) = plt.subplots(2, 1, sharex=True, **size)
     else:
         first = last = axes_of(ax, 6.5, 2.8)
