@@ -61,12 +61,12 @@ class Equations:
         self.names = [str(name) for name in names]
         self.density, self.edges, self.nodes = density, dict(edges), dict(nodes or {})
         check_names(self.names, "names of Equations")
+        if not self.edges:
+            raise TargetError("Equations: edges: expected the prior of at least one parameter")
         check_names([*self.edges, *self.nodes], "parameters of Equations")
         self.scores = scores
         if scores is not None and scores.names != self.names:
             raise TargetError(f"Equations: the scores are of {scores.names}, not of {self.names}")
-        if not self.edges:
-            raise TargetError("Equations: edges: expected the prior of at least one parameter")
 
     def __repr__(self) -> str:
         return f"Equations({len(self.names)} nodes, of {', '.join([*self.edges, *self.nodes])})"
@@ -81,8 +81,8 @@ class Equations:
     def __call__(self, params: dict[str, Tensor], active: Tensor) -> Tensor:
         """Sum over the nodes, edges (C, d (d - 1), ...) as Dags orders them -> (C,), nats."""
         d, total = len(self.names), None
-        by_child = {name: params[name].unflatten(1, (d, d - 1)) for name in self.edges}
-        parents = active.unflatten(1, (d, d - 1))
+        by_child = {name: _by_child(params[name], d) for name in self.edges}
+        parents = _by_child(active, d)
         for j, node in enumerate(self.names):
             own = {name: value[:, j] for name, value in by_child.items()}
             own |= {name: params[f"{node}.{name}"] for name in self.nodes}
@@ -110,4 +110,10 @@ class Equations:
 
 def _with_own(value: Tensor, j: int) -> Tensor:
     """With a zero for the node itself, (C, d - 1, ...) -> (C, d, ...)."""
-    return torch.cat([value[:, :j], torch.zeros_like(value[:, :1]), value[:, j:]], 1)
+    own = value.new_zeros(len(value), 1, *value.shape[2:])
+    return torch.cat([value[:, :j], own, value[:, j:]], 1)
+
+
+def _by_child(value: Tensor, d: int) -> Tensor:
+    """Edges by child and other node, (C, d (d - 1), ...) -> (C, d, d - 1, ...)."""
+    return value.reshape(len(value), d, d - 1, *value.shape[2:])
