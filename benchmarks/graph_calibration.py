@@ -99,8 +99,9 @@ def main() -> None:
     parser.add_argument("--case", choices=KINDS, nargs="*", default=list(KINDS))
     parser.add_argument("--nodes", type=int, nargs="*", default=[4, 5])
     parser.add_argument("--rows", type=int, nargs="*", default=[20, 100])
+    parser.add_argument("--threads", type=int, default=1, help="of torch")
     arguments = parser.parse_args()
-    torch.set_num_threads(1)
+    torch.set_num_threads(arguments.threads)
     found = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TRJWarning)

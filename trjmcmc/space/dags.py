@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -281,10 +282,8 @@ class Dags(Space):
     def label(self, code: Tensor) -> list[str]:
         row, edge = self.items(code).nonzero().unbind(1)
         names = [self.names[e] for e in edge.tolist()]
-        ends = torch.bincount(row, minlength=len(code)).cumsum(0).tolist()
-        starts = [0, *ends[:-1]]
-        parts = zip(starts, ends, strict=True)
-        return [", ".join(names[start:end]) or "(empty)" for start, end in parts]
+        ends = [0, *torch.bincount(row, minlength=len(code)).cumsum(0).tolist()]
+        return [", ".join(names[i:j]) or "(empty)" for i, j in itertools.pairwise(ends)]
 
     def code_of(self, model: Any) -> Tensor:
         """The code of a graph: a label, pairs of names, a matrix, or one of networkx."""
