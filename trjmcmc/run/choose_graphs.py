@@ -43,7 +43,8 @@ class GraphChooser(TemperedChooser):
         moves = {name: bench.moves[name] for name in moves if name in best}
         bench.clear()
         found = self._settle(moves, self._by(1 - self.policy.counted.ladder_share))
-        if not self._forgets_soon(found) and space.draws_prior:  # as replicas at power 0 do
+        # replicas cost as much as a dozen chains each: where modes stay apart
+        if found.memory > found.steps and space.draws_prior:
             self._climb(moves, passage)
         return self._chosen(self._leader())
 
