@@ -43,8 +43,9 @@ class GraphChooser(TemperedChooser):
         moves = {name: bench.moves[name] for name in moves if name in best}
         bench.clear()
         found = self._settle(moves, self._by(1 - self.policy.counted.ladder_share))
-        # replicas cost as much as a dozen chains each: where modes stay apart
-        if found.memory > found.steps and space.draws_prior:
+        # replicas cost a dozen chains each: only where it is known that modes stay apart
+        known = found.steps >= self.policy.graphs.telling_steps
+        if known and found.memory > found.steps and space.draws_prior:
             self._climb(moves, passage)
         return self._chosen(self._leader())
 

@@ -18,6 +18,8 @@ class GraphPolicy(Checked):
             Sachs's 853 rows, 256 chains, 6 s: largest errors .007 and .008 by these alone.
         pairs_a_step: Pairs of nodes of all chains together, by which runs of open length have
             fewer chains: tempering needs steps.
+        telling_steps: Steps of a segment from which it tells whether modes stay apart; fifteen
+            nodes, 20 s: largest error .033 with replicas.
         most_families: Most families whose normals are found by Newton steps.
         most_tempered: Most of them that are found by tempering.
         least_effective: Effective share of draws of the median family from which normals at modes
@@ -42,6 +44,7 @@ class GraphPolicy(Checked):
 
     reversals: int = 4
     pairs_a_step: int = 100_000
+    telling_steps: int = 50
     most_families: int = 6000
     most_tempered: int = 200
     least_effective: float = 0.3
