@@ -58,12 +58,14 @@ class EquationChooser(Chooser):
         walk = GraphWalk(surrogate, moves=1)
         share = float(effective(families, graphs.check_draws, self.generator).median())
         tries = min(graphs.most_tries, math.ceil(graphs.effective_tries / share))
-        walks = Cycle([(RandomWalk(target), graphs.walks)])
+        walks = Cycle([(RandomWalk(target), graphs.walks if tries > 1 else 1)])
         bench.go_inside([FamilyRefresh(target, families, tries=tries), walks])
         self._start(families, surrogate, walk, tries)
-        moves: dict[str, Kernel] = {"families near": walk}
+        moves: dict[str, Kernel] = {}
         with suppress(ConfigurationError):  # too many nodes
             moves["families"] = GraphDraws(surrogate, ahead=1)
+        if not moves or share < graphs.nearly_exact:  # else these are all but independent
+            moves["families near"] = walk
         for name, move in moves.items():
             to = SurrogateWalk(surrogate, move)
             self._offer(name, FamilyJump(target, families, to, tries=tries, name=name))

@@ -24,6 +24,7 @@ class GraphPolicy(Checked):
         most_tempered: Most of them that are found by tempering.
         least_effective: Effective share of draws of the median family from which normals at modes
             will do.
+        nearly_exact: Effective share from which whole graphs are proposed alone.
         check_draws: Draws of each family by which that is judged.
         warm_up_share: Of the time left, for all of it.
         most_seconds: Seconds of it where no limit is set.
@@ -48,6 +49,7 @@ class GraphPolicy(Checked):
     most_families: int = 6000
     most_tempered: int = 200
     least_effective: float = 0.3
+    nearly_exact: float = 0.9
     check_draws: int = 256
     warm_up_share: float = 0.5
     most_seconds: float = 60.0
