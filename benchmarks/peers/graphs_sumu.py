@@ -3,8 +3,9 @@
     python graphs_sumu.py data.npy settings.json answer.json
 
 Settings: ``budget``, processor seconds of sampling, and ``seed``. Gadget's parts, in its order:
-16 tempered chains, every tenth state, from each one graph. Three tenths of the budget go to drawing the graphs, half of the rest is left out as burn-in. Up to
-16 nodes every other node is a candidate parent. The prior is the fair one, which it can't change.
+16 tempered chains, every tenth state, from each one graph. Three tenths of the budget go to drawing
+the graphs, half of the rest is left out as burn-in. Up to 16 nodes every other node is a candidate
+parent. The prior is the fair one, which it can't change.
 """
 
 import json
