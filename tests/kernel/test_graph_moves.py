@@ -323,3 +323,24 @@ def test_one_node_stays_where_it_is(generator):
     for kernel in (GraphDraws(target), moves(target)):
         after, _ = kernel.step(state, generator)
         assert torch.equal(after.code, state.code) and bool(after.log_joint.isfinite().all())
+
+
+@pytest.mark.parametrize("move", MATRICES)
+def test_nodes_that_choose_among_few_candidates(move, generator):
+    """Four nodes with two candidates each: edges that can't be turned around among them."""
+    candidates = [[1, 2], [0, 3], [3, 0], [2, 1]]
+    table = 1.5 * torch.randn(4, 4, generator=generator, dtype=torch.float64)
+    target = graphs.target(graphs.LocalScores(list("abcd"), table, candidates))
+    code = target.space.enumerate()
+    p = target.log_joint(code, torch.zeros(len(code), 0).double()).softmax(0)
+    n = 40_000
+    pick = torch.multinomial(p, n, True, generator=generator)
+    state = start(target, code[pick], torch.zeros(n, 0).double())
+    kernel = move(target)
+    for _ in range(4):
+        state, _ = kernel.step(state, generator)
+    counts = torch.bincount(target.space.index(state.code), minlength=len(code)).double()
+    often = n * p > 20
+    z = ((counts - n * p) / (n * p * (1 - p)).sqrt())[often]
+    assert float(z.abs().max()) < limit(len(z))
+    assert bool((state.code != code[pick]).any())
