@@ -7,9 +7,16 @@ from contextlib import suppress
 from typing import cast
 
 import torch
+from torch import Tensor
 
 from .. import clock
-from ..errors import ConfigurationError, ConvergenceError, TargetError
+from ..errors import (
+    ConfigurationError,
+    ConvergenceError,
+    CoverageWarning,
+    TargetError,
+    warn_user,
+)
 from ..kernel.base import Kernel, start
 from ..kernel.compose import Cycle
 from ..kernel.graphs.draws import GraphDraws
@@ -109,7 +116,9 @@ class EquationChooser(Chooser):
         code, nodes = state.code, families.nodes
         node = torch.arange(code.shape[1], device=code.device).repeat(n)
         place = nodes.places(code).flatten()
-        value = families.sample(families.rows(node, place), families.active(node, place), generator)
+        row = families.rows(node, place)
+        value = families.sample(row, families.active(node, place), generator)
+        self._doubt(families, row.view(n, -1))
         theta = torch.zeros(n, target.dim, dtype=target.dtype, device=target.device)
         theta[:, nodes.slots.flatten()] = value.view(n, -1)
         state = start(target, code, theta)
@@ -117,3 +126,24 @@ class EquationChooser(Chooser):
         pick = torch.where(sound, 1.0, 0.0).multinomial(n, True, generator=generator)
         pick = torch.where(sound, torch.arange(n, device=code.device), pick)
         bench.move_to(start(target, code[pick], theta[pick]), pick)
+
+    def _doubt(self, families: Families, row: Tensor) -> None:
+        """Warn where tempered runs of families that chains are in contradict each other.
+
+        Arguments:
+            families: With the gaps between them.
+            row: Families that chains start in, shape (chain, d).
+        """
+        limit = self.policy.choice.contradiction_nats
+        share = (families.gap[row.clamp(min=0)] > limit).double().mean(0)
+        nodes = families.nodes.space.nodes
+        worst = [nodes[j] for j in (share > self.policy.graphs.doubted_share).nonzero()[:, 0]]
+        if worst:
+            gap = float(families.gap[row.clamp(min=0)].max())
+            warn_user(
+                f"tempered runs of the equation(s) of {', '.join(worst)} contradict each other (by "
+                f"up to {gap:.1f} nats): a part of their posterior may be lost, and chains start "
+                "there. Compare with trj.graphs.exact(trj.graphs.evidences(target, "
+                "particles=2000)), or give the run more time",
+                CoverageWarning,
+            )

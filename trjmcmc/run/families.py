@@ -70,7 +70,9 @@ def by_tempering(
             draws = tempered.draw(i, policy.fitted_draws, generator)[:, active].double()
             parts.append(_mixture(draws, active, policy, generator, target))
     weight, mean, factor = (torch.stack(column) for column in zip(*parts, strict=True))
-    return _families(nodes, families, scores, weight, mean, factor)
+    values = torch.cat([tempered.log_evidence for tempered in found])
+    gap = values.amax(1) - values.amin(1)
+    return _families(nodes, families, scores, weight, mean, factor, gap)
 
 
 def effective(families: Families, each: int, generator: torch.Generator) -> Tensor:
@@ -104,6 +106,7 @@ def _families(
     weight: Tensor,
     mean: Tensor,
     factor: Tensor,
+    gap: Tensor | None = None,
 ) -> Families:
     table = torch.full(families.shape, -math.inf, dtype=torch.float64, device=families.device)
     table[families] = torch.cat(scores).double()
@@ -111,4 +114,4 @@ def _families(
     index = torch.full_like(table, -1, dtype=torch.long)
     index[families] = torch.arange(int(families.sum()), device=families.device)
     local = LocalScores(nodes.space.nodes, table)
-    return Families(nodes, local, index, weight, mean, factor)
+    return Families(nodes, local, index, weight, mean, factor, gap)

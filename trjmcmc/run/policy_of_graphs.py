@@ -31,6 +31,8 @@ class GraphPolicy(Checked):
         particles: Of tempering, a family and replicate.
         replicates: Independent ones a family.
         moves: Of each particle at each temperature.
+        doubted_share: Of the chains, that start in a family whose tempered runs contradict each
+            other, from which there is a warning.
         components: Normals in the mixture of a family.
         widening: Of these normals: of networks with three hidden units, one draw in a hundred had
             400 times the mean weight without, 50 times with it.
@@ -56,6 +58,7 @@ class GraphPolicy(Checked):
     particles: int = 500
     replicates: int = 2
     moves: int = 30
+    doubted_share: float = 0.05
     components: int = 30
     widening: float = 1.3
     fitted_draws: int = 8000

@@ -26,6 +26,8 @@ class Families:
         nodes: The equations.
         scores: Log evidences of the families; -inf of those that have no mixture.
         index: Row of each family, shape (d, 2^(d - 1)); -1 where there is none.
+        gap: Difference of independent estimates of each family's evidence, nats, shape (R,); 0
+            where there is one.
         weight, mean, factor: Of the mixtures: shapes (R, k), (R, k, m) and (R, k, m, m), lower
             triangular; coordinates that a family does not use have mean zero, and are apart.
 
@@ -41,11 +43,13 @@ class Families:
         weight: Tensor,
         mean: Tensor,
         factor: Tensor,
+        gap: Tensor | None = None,
     ) -> None:
         rows, k, m = mean.shape
         if nodes.slots.shape[1] != m or factor.shape != (rows, k, m, m):
             raise ConfigurationError("families: means and factors are not of the nodes' slots")
         self.nodes, self.scores, self.index = nodes, scores, index
+        self.gap = torch.zeros_like(mean[:, 0, 0]) if gap is None else gap
         self.log_shares, self.mean, self.factor = weight.log(), mean, factor
         eye = torch.eye(m, dtype=factor.dtype, device=factor.device).expand_as(factor)
         self._inverse = torch.linalg.solve_triangular(factor, eye, upper=False)
