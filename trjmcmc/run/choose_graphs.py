@@ -38,9 +38,9 @@ class GraphChooser(TemperedChooser):
         passage = self._carry(tempered, moves)
         for name, move in moves.items():
             self._offer(name, move)
-        # segments are too short to tell modes apart, which layers cross
-        best = {"layers", *self._leader()}
-        moves = {name: bench.moves[name] for name in moves if name in best}
+        # segments are too short to tell modes apart, which layers and reversals cross
+        best = {"layers", "edge reversal", *self._leader()}
+        moves = {n: bench.moves.get(n, move) for n, move in moves.items() if n in best}
         bench.clear()
         found = self._settle(moves, self._by(1 - self.policy.counted.ladder_share))
         # replicas cost a dozen chains each: only where it is known that modes stay apart
