@@ -172,12 +172,12 @@ def shown(rows: list[Row], known: Reference) -> str:
             largest(e - known.edges[p]) for e, p in zip(frame["edges"], frame["prior"], strict=True)
         ]
     else:  # from the mean of the program's other seeds
-        group = frame.groupby(for_each, dropna=False)["edges"]
-        means, n = group.transform("mean"), group.transform("count")
-        frame["error"] = [
-            largest(e - m) * k / (k - 1) if k > 1 else np.nan
-            for e, m, k in zip(frame["edges"], means, n, strict=True)
-        ]
+        frame["error"] = np.nan
+        for _, group in frame.groupby(for_each, dropna=False):
+            every, k = np.stack(list(group["edges"])), len(group)
+            if k > 1:
+                apart = [largest(e - every.mean(0)) * k / (k - 1) for e in every]
+                frame.loc[group.index, "error"] = apart
     label = "error" if known.edges else "spread"
     groups = frame.groupby(for_each, dropna=False, sort=False)
     table = groups["error"].agg(["median", "max"])
