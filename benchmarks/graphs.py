@@ -17,7 +17,7 @@ no other. Shown are the median and the worst of the seeds. Above 16 nodes there 
 differ and takes their mean; without it the programs are held against each other.
 
 Budgets are processor seconds of sampling, everything in but the table of scores, whose seconds
-stand beside the case and in notes. Up to twelve nodes ours draws graphs from the posterior itself;
+stand beside the case and in notes. Up to twenty nodes ours draws graphs from the posterior itself;
 "moves" are its untempered moves alone, at any number. Others run in interpreters that have them
 (``--sumu-python``, ``--dibs-python``), or where they were compiled (``--gibby``), and are left out
 otherwise. DiBS keeps to no budget: it takes ``--dibs-steps`` once a seed, compilation in.

@@ -136,7 +136,7 @@ def of_layers(target, code, *, near=True):
         near: Whether nodes need a parent in the layer before theirs.
     """
     kernel = LayerGibbs(target, moves=1)
-    sums, every = ParentSums(kernel._local, len(code)), layers_of(code)
+    sums, every = ParentSums(kernel._local), layers_of(code)
     weight = kernel._local.families(kernel._local.scores.places(code)[0]).sum(1)
     fits = (every[:, None] == every).all(2)  # which graphs have the layers of each
     if not near:  # all graphs whose parents are in layers before
@@ -310,8 +310,8 @@ def test_other_targets_are_refused():
     named = trj.Target(trj.Dags(["b", "a"]), {}, scores, dtype=torch.float64)
     with pytest.raises(ConfigurationError, match="the scores are of nodes"):
         ParentGibbs(named)
-    many = graphs.target(graphs.bge(data(13)))
-    with pytest.raises(ConfigurationError, match="at most 12 nodes"):
+    many = graphs.target(graphs.bge(data(21)))
+    with pytest.raises(ConfigurationError, match="at most 20 nodes"):
         GraphDraws(many)
     with pytest.raises(ConfigurationError, match="expected 1 or more"):
         GraphWalk(many, moves=0)

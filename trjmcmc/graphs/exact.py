@@ -5,21 +5,24 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 import torch
 from torch import Tensor
 
 from ..errors import ConfigurationError
-from ..space.dag_draws import MOST_NODES as MOST_DRAWN
+from ..kernel.graphs.draws import GraphDraws
+from ..kernel.graphs.orders import OrderDraws
 from ..space.dag_draws import DagDraws
 from ..space.dag_prior import DagPrior
 from ..space.dag_sums import graph_sums, order_sums
 from ..space.dags import Dags
 from ..target.scores import LocalScores
+from ..target.target import Target
 from .posterior import GraphPosterior
 from .tables import by_pair
+from .target import target
 
 MOST_NODES = 20  # 3^20 terms take minutes and gigabytes less than a table of them would
 
@@ -38,6 +41,7 @@ class ExactGraphs:
         orders: Whether graphs count once for each order of the nodes that they allow.
         edges_se, log_evidence_se: Standard errors, where scores are estimates; else 0.
         scores: Those that were summed.
+        target: Of the same posterior, for runs.
     """
 
     names: list[str]
@@ -48,6 +52,7 @@ class ExactGraphs:
     edges_se: pd.DataFrame | float = 0.0
     log_evidence_se: float = 0.0
     scores: LocalScores | None = None
+    target: Target | None = None
 
     @property
     def expected_edges(self) -> float:
@@ -70,15 +75,14 @@ class ExactGraphs:
         return pd.Series(found, name=self.names[j], dtype=float).sort_values(ascending=False)
 
     def sample(self, n: int, seed: int = 0) -> Tensor:
-        """Independent draws of graphs, parent masks (n, d); up to twelve nodes.
+        """Independent draws of graphs, parent masks (n, d).
 
         Raises:
-            ConfigurationError: More nodes, or graphs that count by orders.
+            ConfigurationError: Graphs that count by orders; as of
+                :class:`~trjmcmc.kernel.GraphDraws`, where draws cost too much.
         """
-        if self.orders or len(self.names) > MOST_DRAWN:
-            raise ConfigurationError(
-                f"sample: of graphs, each of which counts once, on at most {MOST_DRAWN} nodes"
-            )
+        if self.orders or self.target is None:
+            raise ConfigurationError("sample: of graphs, each of which counts once")
         return self._draws.sample(n, torch.Generator(self.table.device).manual_seed(seed))
 
     def posterior(self, n: int = 10_000, seed: int = 0) -> GraphPosterior:
@@ -90,8 +94,9 @@ class ExactGraphs:
         return GraphPosterior.of(self.sample(n, seed), self.names, scores=self.scores)
 
     @cached_property
-    def _draws(self) -> DagDraws:
-        return DagDraws(self.table)
+    def _draws(self) -> DagDraws | OrderDraws:
+        assert self.target is not None
+        return GraphDraws(self.target).draws
 
     @cached_property
     def _families(self) -> Tensor:
@@ -138,18 +143,21 @@ def exact(
             f"exact: all graphs on {d} nodes are too many to sum, at most {MOST_NODES} nodes; "
             "sample them: trj.TRJSampler(trj.graphs.target(scores)).run()"
         )
-    forbidden = [*space.pop("forbidden", ()), *scores.left_out]
-    dags = Dags(scores.names, prior=prior, forbidden=forbidden, **space)
-    log_prior = dags.prior_table().to(scores.table.device)
+    posterior = target(scores, prior, device=scores.table.device, **space)
+    log_prior = cast("Dags", posterior.space).prior_table().to(scores.table.device)
     table, summed = scores.full() + log_prior, order_sums if orders else graph_sums
     found, norm = summed(table), summed(log_prior).log_total
     edges = by_pair(found.edges.cpu().numpy(), scores.names)
     evidence = found.log_total - norm if math.isfinite(norm) else math.nan
     if scores.std_error is None:
-        return ExactGraphs(scores.names, evidence, edges, table, orders, scores=scores)
+        return ExactGraphs(
+            scores.names, evidence, edges, table, orders, 0.0, 0.0, scores, posterior
+        )
     generator = torch.Generator().manual_seed(0)
     others = [summed(scores.drawn(generator).full() + log_prior) for _ in range(REDRAWN)]
     spread = torch.stack([other.edges for other in others]).std(0).cpu().numpy()
     error = float(torch.tensor([other.log_total for other in others]).std())
     of_edges = by_pair(spread, scores.names)
-    return ExactGraphs(scores.names, evidence, edges, table, orders, of_edges, error, scores)
+    return ExactGraphs(
+        scores.names, evidence, edges, table, orders, of_edges, error, scores, posterior
+    )

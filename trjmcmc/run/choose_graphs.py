@@ -10,6 +10,7 @@ import torch
 
 from ..errors import ConfigurationError
 from ..kernel.base import Kernel
+from ..kernel.compose import Cycle
 from ..kernel.graphs.draws import GraphDraws
 from ..space.dags import Dags
 from .choice import Choice
@@ -27,9 +28,16 @@ class GraphChooser(TemperedChooser):
         return []  # graphs have no parameters
 
     def _choose(self) -> Choice:
-        with suppress(ConfigurationError):  # too many nodes
-            return self._draw(GraphDraws(self.target))
-        tempered, bench, space = self._begin(), self.bench, cast("Dags", self.target.space)
+        space = cast("Dags", self.target.space)
+        sums = len(space.nodes) ** 2 * 2.0 ** len(space.nodes) / self.policy.graphs.sums_a_second
+        if sums < self.policy.graphs.sums_share * self.request.left():
+            with suppress(ConfigurationError):  # too many nodes, or too few edges
+                return self._draw(GraphDraws(self.target))
+        return self._temper(space)
+
+    def _temper(self, space: Dags) -> Choice:
+        """Moves, from draws of the prior through powers of the likelihood."""
+        tempered, bench = self._begin(), self.bench
         if self.request.fewest_chains != self.request.most_chains:
             most = self.policy.graphs.pairs_a_step // len(space.nodes) ** 2
             n = max(self.policy.chains.least_of_components, most)
@@ -50,9 +58,20 @@ class GraphChooser(TemperedChooser):
         return self._chosen(self._leader())
 
     def _draw(self, kernel: GraphDraws) -> Choice:
-        """Independent draws: the chains start at some."""
-        bench = self.bench
+        """Independent draws; beside moves where they are rare, and the chains start at some."""
+        bench, policy = self.bench, self.policy.graphs
+        alone = kernel.tries <= policy.tries_alone
+        if self.request.fewest_chains != self.request.most_chains:
+            orders = policy.orders_a_step if alone else policy.orders_to_start
+            n = max(policy.least_chains, int(orders / kernel.tries))
+            bench.move_to(first_of(bench.state, n), bench.ancestor[:n])
         state, _ = kernel.step(bench.state, self.generator)
         bench.move_to(state, torch.arange(len(state.code), device=self.target.device))
-        self.plan = replace(self.plan, weights={kernel.name: 1.0})
-        return self._choice(kernel, None)
+        moves: dict[str, Kernel] = {}
+        if not alone:
+            moves = graph_moves(self.target, policy)
+            del moves["graph walk"]
+            kernel = kernel.with_orders(policy.orders_beside)
+        moves[kernel.name] = kernel
+        self.plan = replace(self.plan, weights={" + ".join(moves): 1.0})
+        return self._choice(kernel if alone else Cycle(list(moves.values())), None)

@@ -14,6 +14,12 @@ class GraphPolicy(Checked):
     The latter go one family, a node with its parents, at a time.
 
     Attributes:
+        sums_a_second: Sums over orders of d nodes are d^2 2^d; of those of 20 nodes 10 s.
+        sums_share: Of the time left, for them.
+        orders_a_step: Orders drawn in a step of independent graphs, by which there are chains.
+        tries_alone: Orders that an independent graph may take; else there are moves beside.
+        orders_to_start: Orders for graphs that chains start at, where there are moves beside.
+        orders_beside: Orders of each chain a step there.
         reversals: Edges turned around with new parents, for each pass of nodes through the layers;
             Sachs's 853 rows, 256 chains, 6 s: largest errors .007 and .008 by these alone.
         pairs_a_step: Pairs of nodes of all chains together, by which runs of open length have
@@ -45,6 +51,12 @@ class GraphPolicy(Checked):
         least_chains: Fewest of them.
     """
 
+    sums_a_second: float = 4e7
+    sums_share: float = 0.3
+    orders_a_step: int = 4096
+    tries_alone: float = 20.0
+    orders_to_start: int = 2**15
+    orders_beside: int = 4
     reversals: int = 4
     pairs_a_step: int = 100_000
     telling_steps: int = 50

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from copy import copy
+
 import torch
 from torch import Tensor
 
@@ -10,27 +13,38 @@ from ...space.dag_draws import MOST_NODES, DagDraws
 from ...target.target import Target
 from ..base import Info, Kernel, Memo, State, accept
 from .local import LocalWeights
+from .orders import AT_ONCE, OrderDraws
 
 AHEAD = 16
 
+MOST_TRIES = 500  # orders for a graph, from which moves are better
+
 
 class GraphDraws(Kernel):
-    """Independent draws of graphs by sums over all of them, layer by layer.
+    """Independent draws of graphs by sums over all of them.
 
-    Up to twelve nodes: then no draw owes anything to the one before. Draws of several steps are
-    made at once, which is cheaper; the state's memo holds those to come.
+    No draw owes anything to the one before. Up to twelve nodes they go layer by layer, up to
+    twenty by orders of the nodes in normal form. Draws of several steps are made at once, which is
+    cheaper; the state's memo holds those to come.
 
     Arguments:
         target: A target over :class:`~trjmcmc.Dags` with local scores, not tempered.
-        ahead: Steps whose draws are made at once: 512 chains of 11 nodes took 340 us a draw with
-            1, 34 with 16.
+        ahead: Steps whose draws are made at once, at most: 512 chains of 11 nodes took 340 us a
+            draw with 1, 34 with 16.
+        orders: Orders that each chain draws a step, where nodes are many; it stays as it is if none
+            is in normal form. As many as that takes if omitted.
         name: Shown in tables.
 
+    Attributes:
+        draws: What they are drawn by.
+        tries: Orders that a graph takes in the mean; 1 by layers.
+
     Raises:
-        ConfigurationError: Other targets, or more nodes.
+        ConfigurationError: Other targets; more nodes; too many tries, as where edges are few.
 
     Source:
-        Talvitie, Vuoksenmaa & Koivisto (2020), http://proceedings.mlr.press/v115/talvitie20a.html
+        Layers: Talvitie, Vuoksenmaa & Koivisto (2020),
+        http://proceedings.mlr.press/v115/talvitie20a.html
 
     Example:
         >>> from trjmcmc import graphs
@@ -45,31 +59,69 @@ class GraphDraws(Kernel):
 
     between = True
 
-    def __init__(self, target: Target, *, ahead: int = AHEAD, name: str = "graph draws") -> None:
+    def __init__(
+        self,
+        target: Target,
+        *,
+        ahead: int = AHEAD,
+        orders: int | None = None,
+        name: str = "graph draws",
+    ) -> None:
         self._local = LocalWeights(target)
-        if self._local.d > MOST_NODES:
+        self.target, self.ahead, self.orders, self.name = target, ahead, orders, name
+        self.draws: DagDraws | OrderDraws
+        if self._local.d <= MOST_NODES:
+            self.draws = DagDraws(self._local.scores.full() + self._local.space.prior_table())
+            self.tries = 1.0
+            return
+        self.draws = OrderDraws(self._local)
+        self.tries = 1 / self.draws.rate if self.draws.rate else math.inf
+        if self.tries > MOST_TRIES:
             raise ConfigurationError(
-                f"graph draws: all graphs on {self._local.d} nodes are too many to sum; at most "
-                f"{MOST_NODES} nodes"
+                f"graph draws: one order in {self.tries:.0f} tells graphs apart, at most one in "
+                f"{MOST_TRIES} is worth it; take LayerGibbs and EdgeReversal"
             )
-        self.target, self.ahead, self.name = target, ahead, name
-        self._draws = DagDraws(self._local.scores.full() + self._local.space.prior_table())
+
+    def with_orders(self, orders: int) -> GraphDraws:
+        """The same with so many orders of each chain a step."""
+        found = copy(self)
+        found.orders = orders
+        return found
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
-        code, rest = self._next(state, generator)
+        code, rest, kept = state.code, state.code[:, None][:, :0], None
+        if self.orders is None or isinstance(self.draws, DagDraws):
+            code, rest = self._next(state, generator)
+        else:
+            code, kept = self._tried(self.draws, self.orders, state, generator)
         log_joint = self.target.log_joint(code, state.theta)
         proposed = State(code, state.theta, log_joint)
         # 0 but for rounding
         log_ratio = log_joint - state.log_joint - (self._weight(code) - self._weight(state.code))
+        if kept is not None:
+            log_ratio = log_ratio.masked_fill(~kept, -math.inf)
         state, infos = accept(self.name, state, proposed, log_ratio, generator)
-        return state._replace(memo=Memo(self._draws, (rest,)) if rest.shape[1] else None), infos
+        return state._replace(memo=Memo(self.draws, (rest,)) if rest.shape[1] else None), infos
+
+    def _tried(
+        self, draws: OrderDraws, orders: int, state: State, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """The first graph of each chain whose order is in normal form, and whether there is one."""
+        chains, d = state.code.shape
+        code, kept = draws.propose(orders * chains, generator)
+        code, kept = code.view(chains, orders, d), kept.view(chains, orders)
+        first = kept.long().argmax(1)
+        code = code[torch.arange(chains, device=code.device), first]
+        some = kept.any(1)
+        return torch.where(some[:, None], code, state.code), some
 
     def _next(self, state: State, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """The next draw of each chain, (C, d), and those after it, (C, k, d)."""
-        (known,) = state.recall(self._draws) or (None,)
+        (known,) = state.recall(self.draws) or (None,)
         if known is None:
             chains, d = state.code.shape
-            known = self._draws.sample(self.ahead * chains, generator).view(chains, -1, d)
+            ahead = max(1, min(self.ahead, int(AT_ONCE / (self.tries * chains))))
+            known = self.draws.sample(ahead * chains, generator).view(chains, ahead, d)
         return known[:, 0], known[:, 1:]
 
     def _weight(self, code: Tensor) -> Tensor:

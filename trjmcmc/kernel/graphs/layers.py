@@ -57,7 +57,7 @@ class LayerGibbs(Kernel):
         self._node = torch.arange(local.d, device=target.device)
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
-        sums, layers = ParentSums(self._local, len(state.code)), layers_of(state.code)
+        sums, layers = ParentSums(self._local), layers_of(state.code)
         for _ in range(self.moves):
             layers = self._moved(layers, sums, generator)
         code = self._graphs(layers, sums, generator)

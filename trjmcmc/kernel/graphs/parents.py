@@ -47,7 +47,7 @@ class ParentGibbs(Kernel):
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         local, code = self._local, state.code
         node = torch.randint(0, local.d, (len(code),), generator=generator, device=code.device)
-        sums = ParentSums(local, len(code))
+        sums = ParentSums(local)
         parents = sums.sample(node, ~below(code, 1 << node), generator)
         new = code.scatter(1, node[:, None], parents[:, None])
         log_joint = self.target.log_joint(new, state.theta)
@@ -101,7 +101,7 @@ class EdgeReversal(Kernel):
         pick = categorical(weight.double(), generator)
         i, j = pick // d, pick % d
         orphaned = code.scatter(1, i[:, None], 0).scatter(1, j[:, None], 0)
-        sums, bit_i, bit_j = ParentSums(local, len(code)), 1 << i, 1 << j
+        sums, bit_i, bit_j = ParentSums(local), 1 << i, 1 << j
         # there: parents of i with j among them, then of j
         free = ~below(orphaned, bit_i)
         first = sums.meeting(i, free, bit_j)

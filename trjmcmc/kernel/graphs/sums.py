@@ -25,20 +25,24 @@ class ParentSums:
     from it, candidate by candidate.
 
     Arguments:
-        local: The weights.
-        chains: Number of chains.
+        local: The weights, at one power for all chains or one for each.
+
+    Attributes:
+        by_tables: Whether parents are drawn by tables; where these would be too large, all sets are
+            weighed each time.
     """
 
-    def __init__(self, local: LocalWeights, chains: int) -> None:
+    def __init__(self, local: LocalWeights) -> None:
         self.local = local
         power = local.power()
         if isinstance(power, Tensor):
             powers, self._row = power.flatten().unique(return_inverse=True)
         else:
             powers = torch.tensor([power], dtype=torch.float64)
-            self._row = torch.zeros(chains, dtype=torch.long, device=local.masks.device)
+            self._row = torch.zeros(1, dtype=torch.long, device=local.masks.device)
         self._levels = local.levels(powers, MOST_NUMBERS)
-        self._whole = len(self._levels) == 1 + local.scores.candidates.shape[1] > 1
+        k = local.scores.candidates.shape[1]
+        self.by_tables = len(self._levels) == 1 + k > 1
 
     def _row_of(self, like: Tensor) -> Tensor:
         return self._row.view(-1, *[1] * (like.dim() - 1))
@@ -74,7 +78,7 @@ class ParentSums:
 
         All of shape (C, ...); masks of parents. Arguments as of :meth:`inside`.
         """
-        if not self._whole:
+        if not self.by_tables:
             everywhere = torch.ones_like(masks, dtype=torch.bool)
             found = self._by_weight(everywhere, node, masks, among, generator)[1]
             return found.view_as(masks)
@@ -116,7 +120,8 @@ class ParentSums:
         fits = (sets & ~masks[:, None]) == 0
         if among is not None:
             fits &= ((sets & among[:, None]) != 0) | (among == 0)[:, None]
-        return self._levels[0][self._row[chain], node].masked_fill(~fits, -math.inf)
+        row = self._row[chain % len(self._row)]
+        return self._levels[0][row, node].masked_fill(~fits, -math.inf)
 
     def _by_weight(
         self,
