@@ -17,6 +17,7 @@ from .components.shared import SharedWalk
 from .components.split import ComponentSplitMerge
 from .components.walk import ComponentWalk
 from .compose import Cycle, DelayedRejection, MixtureKernel
+from .graphs.blocks import BlockGibbs
 from .graphs.draws import GraphDraws
 from .graphs.layers import LayerGibbs
 from .graphs.parents import EdgeReversal, ParentGibbs
@@ -37,6 +38,7 @@ from .tempering import ParallelTempering
 __all__ = [
     "HMC",
     "BirthDeath",
+    "BlockGibbs",
     "CommonWalk",
     "ComponentBirthDeath",
     "ComponentExchange",

@@ -18,6 +18,8 @@ from .choose_tempered import TemperedChooser
 from .loop import first_of
 from .moves import graph_moves
 
+CROSSING = ("blocks", "layers")
+
 
 class GraphChooser(TemperedChooser):
     """Chooses the kernel of a run over graphs whose likelihood is a table of local scores."""
@@ -46,8 +48,8 @@ class GraphChooser(TemperedChooser):
         passage = self._carry(tempered, moves)
         for name, move in moves.items():
             self._offer(name, move)
-        # segments are too short to tell modes apart, which layers and reversals cross
-        best = {"layers", "edge reversal", *self._leader()}
+        # segments are too short to tell modes apart, which blocks cross; layers do for few edges
+        best = {*CROSSING, *self._leader()}
         moves = {n: bench.moves.get(n, move) for n, move in moves.items() if n in best}
         bench.clear()
         found = self._settle(moves, self._by(1 - self.policy.counted.ladder_share))
@@ -69,8 +71,8 @@ class GraphChooser(TemperedChooser):
         bench.move_to(state, torch.arange(len(state.code), device=self.target.device))
         moves: dict[str, Kernel] = {}
         if not alone:
-            moves = graph_moves(self.target, policy)
-            del moves["graph walk"]
+            every = graph_moves(self.target, policy)
+            moves = {name: every[name] for name in CROSSING}
             kernel = kernel.with_orders(policy.orders_beside)
         moves[kernel.name] = kernel
         self.plan = replace(self.plan, weights={" + ".join(moves): 1.0})

@@ -6,6 +6,7 @@ counts :mod:`trjmcmc.run.choose_components`); a fitted sampler takes :func:`trai
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
@@ -26,6 +27,7 @@ from ..kernel.components.exchange import ComponentExchange
 from ..kernel.components.shared import SharedWalk
 from ..kernel.components.walk import ComponentWalk
 from ..kernel.compose import Cycle
+from ..kernel.graphs.blocks import BlockGibbs
 from ..kernel.graphs.layers import LayerGibbs
 from ..kernel.graphs.parents import EdgeReversal, ParentGibbs
 from ..kernel.graphs.walk import GraphWalk
@@ -144,9 +146,10 @@ def birth_death(target: Target, guess: Tensor | None, policy: KernelPolicy = DEF
 
 def graph_moves(target: Target, policy: GraphPolicy) -> dict[str, Kernel]:
     """Moves over graphs by tables of local scores, by name."""
-    reversal = EdgeReversal(target)
+    reversal, nodes = EdgeReversal(target), len(cast("Dags", target.space).nodes)
     return {
-        "layers": LayerGibbs(target),
+        "blocks": BlockGibbs(target, size=policy.block_size),
+        "layers": LayerGibbs(target, moves=math.ceil(policy.layer_share * nodes)),
         "edge reversal": Cycle([(reversal, policy.reversals), ParentGibbs(target)]),
         "graph walk": GraphWalk(target),
     }
