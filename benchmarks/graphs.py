@@ -44,10 +44,10 @@ from benchmarks.peers.graphs import (
     Case,
     Program,
     all_moves,
+    blocks,
     dibs,
-    edges_alone,
     gibby,
-    layers,
+    others,
     ours,
     sumu,
 )
@@ -123,7 +123,7 @@ def reference(case: Case, priors: list[str], long: float, most_exact: int) -> Re
     for prior in priors:
         both = [
             ours("long run", prior, kernel).run(case, long, 99)["long run"].edges
-            for kernel in (layers, edges_alone)
+            for kernel in (blocks, others)
         ]
         found[prior] = (both[0] + both[1]) / 2
         parts.append(f"{prior} {largest(both[0] - both[1]):.3f}")

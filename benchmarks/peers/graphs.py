@@ -21,7 +21,15 @@ from numpy.typing import NDArray
 import trjmcmc as trj
 from trjmcmc.clock import read_from
 from trjmcmc.errors import TRJWarning
-from trjmcmc.kernel import Cycle, EdgeReversal, GraphWalk, Kernel, LayerGibbs, ParentGibbs
+from trjmcmc.kernel import (
+    BlockGibbs,
+    Cycle,
+    EdgeReversal,
+    GraphWalk,
+    Kernel,
+    LayerGibbs,
+    ParentGibbs,
+)
 
 Array = NDArray[np.float64]
 
@@ -82,16 +90,17 @@ class Program:
 
 def all_moves(target: trj.Target) -> Kernel:
     """Moves that need no sum over all graphs, untempered."""
-    return Cycle([LayerGibbs(target), (EdgeReversal(target), 3), ParentGibbs(target)])
+    return Cycle([BlockGibbs(target), LayerGibbs(target, moves=4)])
 
 
-def layers(target: trj.Target) -> Kernel:
-    return LayerGibbs(target)
+def blocks(target: trj.Target) -> Kernel:
+    return BlockGibbs(target)
 
 
-def edges_alone(target: trj.Target) -> Kernel:
-    """Moves that know nothing of layers."""
-    return Cycle([GraphWalk(target), (EdgeReversal(target), 3), ParentGibbs(target)])
+def others(target: trj.Target) -> Kernel:
+    """Moves that know nothing of blocks."""
+    edges = [GraphWalk(target), (EdgeReversal(target), 3), ParentGibbs(target)]
+    return Cycle([LayerGibbs(target), *edges])
 
 
 Moves = Callable[[trj.Target], Kernel]
