@@ -18,13 +18,15 @@ from .choose_tempered import TemperedChooser
 from .loop import first_of
 from .moves import graph_moves
 
-CROSSING = ("blocks", "layers")
+CROSSING = ("blocks", "layers")  # moves between far modes, for many edges and for few
 
 
 class GraphChooser(TemperedChooser):
     """Chooses the kernel of a run over graphs whose likelihood is a table of local scores."""
 
-    resamples = False  # layers find their way, and few chains would be the parents of all
+    resamples = (
+        False  # blocks and layers find their way, and few chains would be the parents of all
+    )
 
     def _inside(self) -> list[Kernel]:
         return []  # graphs have no parameters
@@ -48,7 +50,7 @@ class GraphChooser(TemperedChooser):
         passage = self._carry(tempered, moves)
         for name, move in moves.items():
             self._offer(name, move)
-        # segments are too short to tell modes apart, which blocks cross; layers do for few edges
+        # segments are too short to tell modes apart
         best = {*CROSSING, *self._leader()}
         moves = {n: bench.moves.get(n, move) for n, move in moves.items() if n in best}
         bench.clear()
