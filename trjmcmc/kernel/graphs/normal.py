@@ -101,7 +101,7 @@ def is_normal(rank: Tensor, parents: Tensor) -> Tensor:
 
     Example:
         >>> rank, edge = torch.tensor([[1, 0]]), torch.tensor([[[0, 0], [1, 0]]]).bool()
-        >>> bool(is_normal(rank, edge)), bool(is_normal(rank, ~edge))
+        >>> bool(is_normal(rank, edge)), bool(is_normal(rank, edge & False))
         (True, False)
     """
     place = torch.arange(1, rank.shape[1] + 1, device=rank.device)
