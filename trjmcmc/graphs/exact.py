@@ -38,21 +38,19 @@ class ExactGraphs:
         log_evidence: Log p(data), nats, all graphs together.
         edges: Probability of each edge, parents in rows, children in columns.
         table: Log weights of parent sets, prior and score, (d, 2^d).
+        target: The posterior, for runs.
         orders: Whether graphs count once for each order of the nodes that they allow.
         edges_se, log_evidence_se: Standard errors, where scores are estimates; else 0.
-        scores: Those that were summed.
-        target: Of the same posterior, for runs.
     """
 
     names: list[str]
     log_evidence: float
     edges: pd.DataFrame
     table: Tensor
+    target: Target
     orders: bool = False
     edges_se: pd.DataFrame | float = 0.0
     log_evidence_se: float = 0.0
-    scores: LocalScores | None = None
-    target: Target | None = None
 
     @property
     def expected_edges(self) -> float:
@@ -81,7 +79,7 @@ class ExactGraphs:
             ConfigurationError: Graphs that count by orders; as of
                 :class:`~trjmcmc.kernel.GraphDraws`, where draws cost too much.
         """
-        if self.orders or self.target is None:
+        if self.orders:
             raise ConfigurationError("sample: of graphs, each of which counts once")
         return self._draws.sample(n, torch.Generator(self.table.device).manual_seed(seed))
 
@@ -91,11 +89,10 @@ class ExactGraphs:
         Raises:
             ConfigurationError: As of :meth:`sample`.
         """
-        return GraphPosterior.of(self.sample(n, seed), self.names, scores=self.scores)
+        return GraphPosterior.of(self.sample(n, seed), self.names, scores=self.target.scores)
 
     @cached_property
     def _draws(self) -> DagDraws | OrderDraws:
-        assert self.target is not None
         return GraphDraws(self.target).draws
 
     @cached_property
@@ -150,14 +147,10 @@ def exact(
     edges = by_pair(found.edges.cpu().numpy(), scores.names)
     evidence = found.log_total - norm if math.isfinite(norm) else math.nan
     if scores.std_error is None:
-        return ExactGraphs(
-            scores.names, evidence, edges, table, orders, 0.0, 0.0, scores, posterior
-        )
+        return ExactGraphs(scores.names, evidence, edges, table, posterior, orders)
     generator = torch.Generator().manual_seed(0)
     others = [summed(scores.drawn(generator).full() + log_prior) for _ in range(REDRAWN)]
     spread = torch.stack([other.edges for other in others]).std(0).cpu().numpy()
     error = float(torch.tensor([other.log_total for other in others]).std())
     of_edges = by_pair(spread, scores.names)
-    return ExactGraphs(
-        scores.names, evidence, edges, table, orders, of_edges, error, scores, posterior
-    )
+    return ExactGraphs(scores.names, evidence, edges, table, posterior, orders, of_edges, error)

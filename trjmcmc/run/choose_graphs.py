@@ -24,9 +24,8 @@ CROSSING = ("blocks", "layers")  # moves between far modes, for many edges and f
 class GraphChooser(TemperedChooser):
     """Chooses the kernel of a run over graphs whose likelihood is a table of local scores."""
 
-    resamples = (
-        False  # blocks and layers find their way, and few chains would be the parents of all
-    )
+    # blocks and layers find their way, and few chains would be the parents of all
+    resamples = False
 
     def _inside(self) -> list[Kernel]:
         return []  # graphs have no parameters

@@ -31,12 +31,12 @@ class GraphDraws(Kernel):
         target: A target over :class:`~trjmcmc.Dags` with local scores, not tempered.
         ahead: Steps whose draws are made at once, at most: 512 chains of 11 nodes took 340 us a
             draw with 1, 34 with 16.
-        orders: Orders that each chain draws a step, where nodes are many; it stays as it is if none
-            is in normal form. As many as that takes if omitted.
         name: Shown in tables.
 
     Attributes:
         draws: What they are drawn by.
+        orders: Orders that each chain draws a step, where nodes are many (:meth:`with_orders`); it
+            stays as it is if none is in normal form. None: as many as a graph takes.
         tries: Orders that a graph takes in the mean; 1 by layers.
 
     Raises:
@@ -59,16 +59,10 @@ class GraphDraws(Kernel):
 
     between = True
 
-    def __init__(
-        self,
-        target: Target,
-        *,
-        ahead: int = AHEAD,
-        orders: int | None = None,
-        name: str = "graph draws",
-    ) -> None:
+    def __init__(self, target: Target, *, ahead: int = AHEAD, name: str = "graph draws") -> None:
         self._local = LocalWeights(target)
-        self.target, self.ahead, self.orders, self.name = target, ahead, orders, name
+        self.target, self.ahead, self.name = target, ahead, name
+        self.orders: int | None = None
         self.draws: DagDraws | OrderDraws
         if self._local.d <= MOST_NODES:
             self.draws = DagDraws(self._local.scores.full() + self._local.space.prior_table())
@@ -89,9 +83,9 @@ class GraphDraws(Kernel):
         return found
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
-        code, rest, kept = state.code, state.code[:, None][:, :0], None
+        memo, kept = None, None
         if self.orders is None or isinstance(self.draws, DagDraws):
-            code, rest = self._next(state, generator)
+            code, memo = self._next(state, generator)
         else:
             code, kept = self._tried(self.draws, self.orders, state, generator)
         log_joint = self.target.log_joint(code, state.theta)
@@ -101,7 +95,7 @@ class GraphDraws(Kernel):
         if kept is not None:
             log_ratio = log_ratio.masked_fill(~kept, -math.inf)
         state, infos = accept(self.name, state, proposed, log_ratio, generator)
-        return state._replace(memo=Memo(self.draws, (rest,)) if rest.shape[1] else None), infos
+        return state._replace(memo=memo), infos
 
     def _tried(
         self, draws: OrderDraws, orders: int, state: State, generator: torch.Generator
@@ -115,14 +109,15 @@ class GraphDraws(Kernel):
         some = kept.any(1)
         return torch.where(some[:, None], code, state.code), some
 
-    def _next(self, state: State, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """The next draw of each chain, (C, d), and those after it, (C, k, d)."""
+    def _next(self, state: State, generator: torch.Generator) -> tuple[Tensor, Memo | None]:
+        """The next draw of each chain, (C, d), and those after it."""
         (known,) = state.recall(self.draws) or (None,)
         if known is None:
             chains, d = state.code.shape
             ahead = max(1, min(self.ahead, int(AT_ONCE / (self.tries * chains))))
             known = self.draws.sample(ahead * chains, generator).view(chains, ahead, d)
-        return known[:, 0], known[:, 1:]
+        rest = known[:, 1:]
+        return known[:, 0], Memo(self.draws, (rest,)) if rest.shape[1] else None
 
     def _weight(self, code: Tensor) -> Tensor:
         place, _ = self._local.scores.places(code)

@@ -65,12 +65,12 @@ class OrderDraws:
         # nodes by rank; those with few parents first keep up to three times as many draws
         self._node = torch.arange(local.d, device=device)
         self._inside = self._sums_inside()
-        code, _ = self._drawn(self._ways(False), SOUNDINGS, generator, False)
+        code, _ = self._drawn(ways(self._inside, normal=False), SOUNDINGS, generator, False)
         number = ((code[..., None] >> self._node) & 1).sum((0, 2))
         self._node = number.argsort(stable=True)
         self._inside = self._sums_inside()
-        self._normal = self._ways(True)
-        self.log_total = float(self._normal[:, -1].logsumexp(0))
+        self._ways = ways(self._inside)
+        self.log_total = float(self._ways[:, -1].logsumexp(0))
         self.rate = float(self.propose(PILOTS, generator)[1].double().mean())
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
@@ -85,7 +85,7 @@ class OrderDraws:
 
     def propose(self, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Graphs by their orders, parent masks (n, d), and whether each is kept, (n,)."""
-        return self._drawn(self._normal, n, generator, True)
+        return self._drawn(self._ways, n, generator, True)
 
     def _sums_inside(self) -> Tensor:
         """Log sums over the parent sets of each node inside each set, (d, 2^d, 1), by rank."""
@@ -96,15 +96,12 @@ class OrderDraws:
             place = torch.cat([place, place + more], 1)
         return self._sums.at(self._node[:, None], place)[..., None].clamp(min=LEAST)
 
-    def _ways(self, normal: bool) -> Tensor:
-        return ways(self._inside, normal=normal)
-
     def _drawn(
-        self, ways: Tensor, n: int, generator: torch.Generator, normal: bool
+        self, weight: Tensor, n: int, generator: torch.Generator, normal: bool
     ) -> tuple[Tensor, Tensor]:
-        """Orders, then parents: as of :meth:`propose`."""
+        """Orders by the sums over them, then parents: as of :meth:`propose`."""
         row = torch.zeros(n, dtype=torch.long, device=self._node.device)
-        rank = draw(ways, self._inside, row, generator, normal=normal)
+        rank = draw(weight, self._inside, row, generator, normal=normal)
         node = self._node[rank]
         bit = 1 << node
         before = bit.cumsum(1) - bit
