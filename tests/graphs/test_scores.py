@@ -117,7 +117,7 @@ def test_names_come_from_the_columns():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda x: graphs.bge([[1.0, math.nan]]), r"not finite in column\(s\) \[1\]"),
+        (lambda x: graphs.bge([[1.0, math.nan]]), r"not finite in column\(s\) x1;"),
         (lambda x: graphs.bge([1.0, 2.0]), "expected rows of columns"),
         (lambda x: graphs.bge([["a", "b"]]), "expected a table of numbers"),
         (lambda x: graphs.bge(x, names=["a"]), "expected 3, one for each column"),

@@ -134,13 +134,13 @@ def exact(
         >>> exact(bge(x, names=["a", "b"])).edges.round(2).to_numpy().tolist()
         [[0.0, 0.5], [0.5, 0.0]]
     """
+    posterior = target(scores, prior, **space)
     d = len(scores.names)
     if d > MOST_NODES:
         raise ConfigurationError(
             f"exact: all graphs on {d} nodes are too many to sum, at most {MOST_NODES} nodes; "
             "sample them: trj.TRJSampler(trj.graphs.target(scores)).run()"
         )
-    posterior = target(scores, prior, device=scores.table.device, **space)
     log_prior = cast("Dags", posterior.space).prior_table().to(scores.table.device)
     table, summed = scores.full() + log_prior, order_sums if orders else graph_sums
     found, norm = summed(table), summed(log_prior).log_total

@@ -214,12 +214,14 @@ def checked(data: Any, names: Sequence[str] | None) -> tuple[Tensor, list[str]]:
         raise TargetError(f"data: expected a table of numbers: {error}") from error
     if x.dim() != 2 or not x.shape[1]:
         raise TargetError(f"data: expected rows of columns, got shape {tuple(x.shape)}")
-    if not bool(x.isfinite().all()):
-        bad = (~x.isfinite()).any(0).nonzero()[:, 0].tolist()
-        raise TargetError(f"data: not finite in column(s) {bad}; leave these rows out or fill them")
     found = [f"x{j}" for j in range(x.shape[1])] if names is None else [str(n) for n in names]
     if len(found) != x.shape[1]:
         raise TargetError(f"names: expected {x.shape[1]}, one for each column, got {len(found)}")
+    if not bool(x.isfinite().all()):
+        bad = [found[j] for j in (~x.isfinite()).any(0).nonzero()[:, 0].tolist()]
+        raise TargetError(
+            f"data: not finite in column(s) {', '.join(bad)}; leave these rows out or fill them"
+        )
     return x, found
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ..errors import TargetError
 from ..space.dag_prior import DagPrior
 from ..space.dags import Dags
 from ..target.scores import LocalScores
@@ -20,12 +21,12 @@ def target(
     Arguments:
         scores: Log likelihood of each node's parents.
         prior: As for :class:`~trjmcmc.Dags`.
-        device: Where it is evaluated.
+        device: Where it is evaluated; where the scores are if omitted.
         space: Further arguments of :class:`~trjmcmc.Dags`: edge_odds, required, forbidden,
             max_parents. Edges that the scores leave out are forbidden.
 
     Raises:
-        TargetError: As of :class:`~trjmcmc.Dags`.
+        TargetError: As of :class:`~trjmcmc.Dags`; no local scores.
 
     Example:
         >>> x = torch.randn(20, 2, generator=torch.Generator().manual_seed(0))
@@ -33,7 +34,12 @@ def target(
         >>> target(bge(x, names=["a", "b"]), required=[("a", "b")]).space.size
         1
     """
+    if not isinstance(scores, LocalScores):
+        raise TargetError(
+            f"scores: expected local scores, got {type(scores).__name__}; of a table of data make "
+            "them first: trj.graphs.bge(data), linear(data, noise=...) or bdeu(data)"
+        )
     forbidden = [*space.pop("forbidden", ()), *scores.left_out]
     dags = Dags(scores.names, prior=prior, forbidden=forbidden, **space)
-    on = scores.to(device) if device is not None else scores
-    return Target(dags, {}, on, dtype=torch.float64, device=device)
+    device = scores.table.device if device is None else device
+    return Target(dags, {}, scores.to(device), dtype=torch.float64, device=device)

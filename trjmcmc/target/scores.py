@@ -102,7 +102,9 @@ class LocalScores:
         return [(self.names[i], self.names[j]) for j, i in (~allowed).nonzero().tolist()]
 
     def to(self, device: Any) -> LocalScores:
-        """The same on another device."""
+        """The same on another device; itself where it is there."""
+        if torch.device(device) == self.table.device:
+            return self
         error = None if self.std_error is None else self.std_error.to(device)
         moved = self.table.to(device), self.candidates.to(device)
         return LocalScores(self.names, *moved, std_error=error, origin=self.origin)
