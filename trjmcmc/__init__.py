@@ -23,6 +23,7 @@ from .run.sampler import TRJSampler
 from .space.base import Space
 from .space.counts import Counts
 from .space.dags import Dags
+from .space.ordered_dags import OrderedDags
 from .space.prior import LogWeights
 from .space.subsets import Subsets
 from .target.additive import Additive
@@ -71,6 +72,7 @@ __all__ = [
     "Model",
     "ModelWeights",
     "Ordered",
+    "OrderedDags",
     "PerModel",
     "Policy",
     "Result",

@@ -67,6 +67,7 @@ class ReverseKL(Objective):
         self, transport: Transport, progress: float, n: int, generator: torch.Generator
     ) -> Losses:
         if self.weights is not None:
+            self.weights.reached(progress)
             return self._with_weights(self.weights, transport, self.temper(progress), n, generator)
         code = self.models(n, generator)
         z = transport.reference.sample((len(code), self.target.dim), generator, self.target.dtype)

@@ -84,8 +84,8 @@ def train(
             f"steps={steps}, batch={batch}, patience={patience}, learning_rate={learning_rate}, "
             f"clip={clip}"
         )
-    learns = objective.learns or any(p.requires_grad for p in transport.parameters())
-    if not learns or not steps or not transport.space.n_slots:
+    shaped = transport.space.n_slots and any(p.requires_grad for p in transport.parameters())
+    if not steps or not (objective.learns or shaped):
         return FitTrace()
     settings = _Settings(steps, batch, learning_rate, clip, patience, deadline, policy)
     run = _Training(transport, objective, settings, generator)
@@ -229,7 +229,7 @@ class _Descent:
 
     def step(self, loss: Tensor, factor: float) -> None:
         """One step down the loss, at a factor of the peak learning rate."""
-        if self.optimiser is None:
+        if self.optimiser is None or not loss.requires_grad:
             return
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()

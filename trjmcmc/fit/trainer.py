@@ -151,7 +151,7 @@ class Trainer:
         """
         self._learn(score=None, mended=0, spot=None)
         self._audits = audit is not False and max_evaluations is None
-        if not self.target.dim:  # models without parameters: there is nothing to map
+        if not self.target.dim and self._make_weights is None:  # there is nothing to map
             return self._learn(trace=FitTrace())
         if max_evaluations is not None and max_evaluations < 1:
             raise ConfigurationError(f"max_evaluations: expected 1 or more, got {max_evaluations}")
@@ -273,7 +273,7 @@ class Trainer:
         else:
             loc = torch.zeros(active.shape, dtype=self.target.dtype, device=self.target.device)
             scale = torch.ones_like(loc)
-            if self.target.differentiable:
+            if self.target.differentiable and self.target.dim:
                 with suppress(BudgetError):  # the map then starts from standard units
                     loc, scale = locate(self.target, codes, self.generator, self.policy.locating)
         self._learn(scale=typical_scale(scale, active))

@@ -14,8 +14,10 @@ from .equations import equations, network
 from .evidences import evidences
 from .exact import ExactGraphs, exact
 from .metrics import metrics
+from .ordered import ordered
 from .posterior import GraphPosterior
 from .scores import bdeu, bge, linear
+from .simulate import Simulated, random_graph, simulate
 from .target import target
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "ExactGraphs",
     "GraphPosterior",
     "LocalScores",
+    "Simulated",
     "bdeu",
     "bge",
     "edge_penalty",
@@ -35,7 +38,10 @@ __all__ = [
     "linear",
     "metrics",
     "network",
+    "ordered",
+    "random_graph",
     "scale_free",
+    "simulate",
     "target",
     "uniform",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,7 @@ from ..plot.graphs import plot_edges, plot_graph, plot_trace
 from ..result.result import Result
 from ..space.codes import distinct
 from ..space.dags import Dags
+from ..space.ordered_dags import OrderedDags
 from ..space.paths import adjacency, ancestors, masks_of
 from ..target.scores import LocalScores
 from .classes import completed, labels
@@ -56,7 +57,7 @@ class GraphPosterior:
     doubtful; errors are widened, or NaN, by what chains remember of their start.
 
     Arguments:
-        result: Of a run over :class:`~trjmcmc.Dags`.
+        result: Of a run over :class:`~trjmcmc.Dags` or :class:`~trjmcmc.OrderedDags`.
         scores: Those that it sampled from, where the result was loaded from a file; for effects
             and data to come.
 
@@ -80,12 +81,14 @@ class GraphPosterior:
     """
 
     def __init__(self, result: Result, *, scores: LocalScores | None = None) -> None:
-        space = cast("Dags", result.space)
-        if not space.graphs:
+        space, masks = result.space, torch.as_tensor(result.raw.code)
+        if isinstance(space, OrderedDags):
+            masks = space.masks(masks.flatten(0, 1)).view(*masks.shape[:2], -1)
+        elif not isinstance(space, Dags):
             raise ConfigurationError("GraphPosterior: expected a run over Dags")
         if scores is None and result.target is not None:
             scores = result.target.scores
-        self._hold(torch.as_tensor(result.raw.code), space.nodes, scores, OfRun(result), result)
+        self._hold(masks, space.nodes, scores, OfRun(result), result)
 
     @classmethod
     def of(

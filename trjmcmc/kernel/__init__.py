@@ -20,7 +20,9 @@ from .compose import Cycle, DelayedRejection, MixtureKernel
 from .graphs.blocks import BlockGibbs
 from .graphs.draws import GraphDraws
 from .graphs.layers import LayerGibbs
+from .graphs.learnt import LearntOrders
 from .graphs.parents import EdgeReversal, ParentGibbs
+from .graphs.structure import StructureNeighbours, StructureWalk
 from .graphs.walk import GraphWalk
 from .inside.crank_nicolson import CrankNicolson
 from .inside.hmc import HMC
@@ -61,6 +63,7 @@ __all__ = [
     "Kernel",
     "LayerGibbs",
     "Learnt",
+    "LearntOrders",
     "MarginalJump",
     "MarginalRefresh",
     "Marginals",
@@ -78,6 +81,8 @@ __all__ = [
     "State",
     "Stay",
     "Stretch",
+    "StructureNeighbours",
+    "StructureWalk",
     "SweepWalk",
     "accept",
     "adapting",

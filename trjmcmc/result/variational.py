@@ -92,7 +92,7 @@ class Variational:
 
 
 def _inclusion(share: dict[str, float]) -> pd.Series:
-    return pd.Series(share, name="probability").rename_axis("item")
+    return pd.Series(share, name="probability", dtype=float).rename_axis("item")
 
 
 @torch.no_grad()
@@ -159,7 +159,7 @@ def _compared(
     log_evidence = float(log_w.logsumexp(0)) - math.log(Q_DRAWS)
     divergence = float((log_joint - log_q).mean()) - log_evidence
     error = None
-    if answer.inclusion is not None:
+    if answer.inclusion is not None and len(answer.inclusion):
         exact = target.space.items(draws.flat()[0].to(target.device)).double().mean(0)
         error = float((torch.tensor(answer.inclusion.to_numpy()).to(exact) - exact).abs().max())
     return Variational(

@@ -22,4 +22,4 @@ def chooser_of(target: Target, policy: Policy) -> type[Chooser]:
         return ComponentChooser
     if EquationChooser.fits(target, policy):
         return EquationChooser
-    return Chooser if target.scores is None else GraphChooser
+    return GraphChooser if target.space.graphs and target.scores is not None else Chooser

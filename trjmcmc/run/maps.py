@@ -11,6 +11,7 @@ from ..errors import ConfigurationError
 from ..space.base import Space
 from ..target.exchangeable import components_of
 from ..target.target import Target
+from ..transport.autoregressive import CosmicAutoregressive
 from ..transport.base import Transport
 from ..transport.cosmic import CosmicFlow
 from ..transport.laplace import Laplace
@@ -32,6 +33,8 @@ def default_map(target: Target, seed: int, policy: MapPolicy = DEFAULT) -> Trans
     """A flow: of components in order where like ones are counted; around Laplace's normals where
     the models are many and differentiable."""
     space = target.space
+    if not target.dim:  # nothing to map
+        return CosmicAutoregressive(space, transform="diagonal")
     if not laplace_fits(target, policy):
         flow = mixture_flow(space, seed=seed, layers=policy.layers, hidden=policy.hidden)
         ordered = len(components_of(target)) == 1 == len(space.kinds)

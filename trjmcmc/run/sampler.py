@@ -451,7 +451,8 @@ def _weights_maker(
     """Gives the q(m) that a fit learns, or None where it learns none."""
     space = target.space
     if models is None:
-        return None if space.few or space.graphs else lambda: default_weights(space)
+        learns = not space.few and not space.graphs and target.dim > 0
+        return (lambda: default_weights(space)) if learns else None
     if not isinstance(models, ModelWeights) and callable(models):
         models = models(space)
     fits = isinstance(models, ModelWeights) and models.space.code_width == space.code_width

@@ -198,7 +198,8 @@ class Dags(Space):
         return table.masked_fill(~fits, -math.inf)
 
     @cached_property
-    def _log_total(self) -> float:
+    def log_total(self) -> float:
+        """Log of what all graphs weigh together; 0 where it is not known."""
         if self.symmetric:
             return self._size_draws.log_total
         return graph_sums(self.prior_table()).log_total if self.normalised else 0.0
@@ -243,7 +244,7 @@ class Dags(Space):
         return signs if self.n_items else signs.new_ones(len(code), 1)
 
     def log_prior(self, code: Tensor) -> Tensor:
-        return torch.where(acyclic(code), self.log_weight(code), -math.inf) - self._log_total
+        return torch.where(acyclic(code), self.log_weight(code), -math.inf) - self.log_total
 
     def log_weight(self, code: Tensor) -> Tensor:
         """Log prior of graphs that are known to have no cycle, up to its constant, (C,)."""

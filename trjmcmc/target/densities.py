@@ -77,6 +77,12 @@ class Densities(ABC):
         """The same, where a finite point of every density is known, shape (len(each), D)."""
         return self
 
+    def over(self, space: Space) -> Densities:
+        """The same of a bound space with the same items and slots."""
+        new = copy.copy(self)
+        new.space = space
+        return new
+
     def to(self, dtype: torch.dtype, device: torch.device) -> Densities:
         """A copy in another precision or on another device."""
         new = copy.copy(self)

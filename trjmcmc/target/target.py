@@ -141,17 +141,13 @@ class Target(Counted):
     def to(
         self, *, dtype: torch.dtype | None = None, device: Any = None, probe: bool = True
     ) -> Target:
-        """A copy in another precision or on another device; the original is untouched.
+        """A copy in another precision or on another device, itself where nothing is changed.
 
-        Tensors inside the user's functions stay where they are.
+        Tensors inside the user's functions stay where they are; the account is the copy's own.
 
         Arguments:
             dtype, device: What to change.
-            probe: Call every likelihood once there; a copy that only converts parameters
-                does without.
-
-        Returns:
-            The copy, with an account of its own; the target itself where nothing is changed.
+            probe: Call every likelihood once there.
         """
         new = copy.copy(self)
         new.dtype = dtype or self.dtype
@@ -163,6 +159,12 @@ class Target(Counted):
         if probe:
             with seeded(0, new.device), torch.no_grad():
                 new._probe()
+        return new
+
+    def over(self, space: Space) -> Target:
+        """The same density over other models of the same items and slots."""
+        new = copy.copy(self)
+        new._hold(self._densities.over(space))
         return new
 
     def once(self, function: Callable[[Target], Found]) -> Found:

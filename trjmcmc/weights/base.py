@@ -72,6 +72,9 @@ class ModelWeights(nn.Module, ABC):
                 worse than the worst.
         """
 
+    def reached(self, progress: float) -> None:
+        """Take note of how much of a fit is over, (0, 1]."""
+
     def sound(self, loss: Tensor) -> Tensor:
         """Losses with those that are not finite a little above the worst so far."""
         finite = loss.isfinite()

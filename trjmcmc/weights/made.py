@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from zuko.nn import MaskedMLP
 
 from ..errors import ConfigurationError
-from ..rng import seeded
+from ..rng import categorical, seeded
 from ..space.base import Space
 from .score_gradient import ScoreGradient
 
@@ -51,7 +53,7 @@ class Made(ScoreGradient):
         *,
         hidden: Sequence[int] = (64, 64),
         seed: int = 0,
-        learning_rate: float = 1e-2,
+        learning_rate: float = 3e-2,
         **options: Any,
     ) -> None:
         super().__init__(space, learning_rate=learning_rate, **options)
@@ -64,7 +66,7 @@ class Made(ScoreGradient):
         widest = max(self.levels, default=1)
         self.register_buffer("real", torch.arange(widest, device=device) < levels[:, None])
         place = torch.arange(len(levels), device=device).repeat_interleave(levels)
-        self.net: nn.Module | None = None
+        self.net: nn.Sequential | None = None
         self.bias = nn.Parameter(torch.zeros(len(place), device=device))
         if len(levels) > 1:  # one position has none before it
             with seeded(seed):
@@ -93,8 +95,16 @@ class Made(ScoreGradient):
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         index = self.low.new_zeros(n, len(self.levels))
         one_hot = self.bias.new_zeros(n, len(self.bias))
-        for i in range(len(self.levels)):
-            p = self._log_levels(one_hot)[:, i].exp()
-            index[:, i : i + 1] = torch.multinomial(p, 1, generator=generator)
-            one_hot.scatter_(1, self.first[i] + index[:, i : i + 1], 1.0)
+        ends = torch.tensor([0, *self.levels]).cumsum(0).tolist()
+        for i, (start, end) in enumerate(pairwise(ends)):
+            logits = self.bias[start:end].expand(n, -1)
+            if self.net is not None:
+                *body, last = self.net
+                seen = one_hot
+                for layer in body:
+                    seen = layer(seen)
+                weight = (last.mask * last.weight)[start:end]
+                logits = logits + F.linear(seen, weight, last.bias[start:end])
+            index[:, i] = categorical(logits, generator)
+            one_hot.scatter_(1, start + index[:, i : i + 1], 1.0)
         return index + self.low

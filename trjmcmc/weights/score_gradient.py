@@ -11,6 +11,8 @@ from ..errors import ConfigurationError
 from ..space.base import Space, check_enumerable
 from .base import ModelWeights, draw_models
 
+SLOWEST = 0.05  # of the learning rate, at the end of a fit
+
 HALVINGS = 20  # of a step that changes the entropy too much
 
 
@@ -19,18 +21,20 @@ class ScoreGradient(ModelWeights):
 
     .. math:: \nabla = \mathrm{E}_q [(\ell + \log q(m) - \varsigma) \nabla \log q(m)]
 
-    with the control variate \varsigma a running mean of *earlier* batches (of the other draws,
-    at the first), so that the gradient is unbiased. Each Adam step is halved until it changes
-    the entropy of q, estimated with importance weights, by no more than ``entropy_step``.
+    with the control variate \varsigma of a draw the mean of the *other* draws of its batch (with
+    a ``decay`` a running mean of earlier batches, as in the source), so that the gradient is
+    unbiased. Each Adam step is halved until it changes the entropy of q, estimated with
+    importance weights, by no more than ``entropy_step``.
 
     Arguments:
         space: A bound model space.
-        learning_rate: Of Adam.
-        decay: Of the running mean.
+        learning_rate: Of Adam; it falls over the last half of a fit.
+        decay: Of the running mean; None for the mean of the others.
         entropy_step: Nats.
 
     Source:
-        Davies et al., "Variational transdimensional inference", eqs. 14, 15, 47-53
+        Davies et al., "Variational transdimensional inference", eqs. 14, 15, 47-53; mean of the
+        others: Kool, van Hoof & Welling (2019), https://openreview.net/forum?id=r1lgTGL5DE
     """
 
     def __init__(
@@ -38,17 +42,17 @@ class ScoreGradient(ModelWeights):
         space: Space,
         *,
         learning_rate: float,
-        decay: float = 0.9,
+        decay: float | None = None,
         entropy_step: float = 0.1,
     ) -> None:
         super().__init__(space)
-        if not learning_rate > 0 or not 0 <= decay < 1 or not entropy_step > 0:
+        if not learning_rate > 0 or not 0 <= (decay or 0) < 1 or not entropy_step > 0:
             raise ConfigurationError(
                 "expected learning_rate > 0, decay in [0, 1), entropy_step > 0, got "
                 f"{learning_rate}, {decay}, {entropy_step}"
             )
         self.learning_rate, self.decay, self.entropy_step = learning_rate, decay, entropy_step
-        self._moment, self._batches = 0.0, 0
+        self._moment, self._batches, self._pace = 0.0, 0, 1.0
         self._optimiser: torch.optim.Optimizer | None = None
 
     def learn(self, code: Tensor, loss: Tensor) -> None:
@@ -61,6 +65,8 @@ class ScoreGradient(ModelWeights):
         for p, g in zip(parameters, gradient, strict=True):
             p.grad = g
         before = [p.detach().clone() for p in parameters]
+        for group in self._optimiser.param_groups:
+            group["lr"] = self._pace * self.learning_rate
         self._optimiser.step()
         self._limit(code, log_q, parameters, before)
 
@@ -72,13 +78,17 @@ class ScoreGradient(ModelWeights):
             gain = self.sound(loss).to(log_q) + log_q.detach()
             objective = ((gain - self._baseline(gain)) * log_q).mean()
             found = torch.autograd.grad(objective, parameters, allow_unused=True)
-        self._batches += 1
-        self._moment = self.decay * self._moment + (1 - self.decay) * float(gain.mean())
+        if self.decay is not None:
+            self._moment = self.decay * self._moment + (1 - self.decay) * float(gain.mean())
+            self._batches += 1
         pairs = zip(found, parameters, strict=True)
         return log_q.detach(), [torch.zeros_like(p) if g is None else g for g, p in pairs]
 
+    def reached(self, progress: float) -> None:
+        self._pace = min(1.0, max(SLOWEST, 2 * (1 - progress)))
+
     def _baseline(self, gain: Tensor) -> Tensor | float:
-        if self._batches:
+        if self._batches and self.decay is not None:
             return self._moment / (1 - self.decay**self._batches)
         return (gain.sum() - gain) / max(1, len(gain) - 1)
 

@@ -1,0 +1,132 @@
+"""Structure MCMC as it is usually compared with: neighbours at random, alone or with parameters."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ...errors import ConfigurationError
+from ...rng import categorical, host_number
+from ...space.dags import Dags
+from ...target.target import Target
+from ..base import Info, Kernel, State, accept
+from ..proposal.base import IndexProposal
+
+
+class StructureNeighbours(IndexProposal):
+    r"""One of the graphs with an edge more, less or around, all alike: the proposal of MC3.
+
+    .. math:: \frac{q(G | G')}{q(G' | G)} = \frac{|N(G)|}{|N(G')|}
+
+    As a kernel: ``BirthDeath(target, StructureNeighbours(target.space))``.
+
+    Arguments:
+        space: The graphs.
+        ratio: ``"neighbourhoods"``, or ``"one"``, as published with DiBS: the ratio is left out
+            there, so that the chain does not leave the posterior invariant. It is here to show
+            that.
+
+    Raises:
+        ConfigurationError: Another space or ratio.
+
+    Source:
+        Madigan & York (1995), https://doi.org/10.2307/1403615; Giudici & Castelo (2003),
+        https://doi.org/10.1023/A:1020202028934; ratio of one: Lorch et al. (2021),
+        https://arxiv.org/abs/2105.11839, appendix E.4
+
+    Example:
+        >>> space = Dags(["a", "b", "c"])
+        >>> empty, one = torch.zeros(1, 3).long(), space.code_of("a->b")[None]
+        >>> StructureNeighbours(space).log_prob(one, empty).exp().round(decimals=4).tolist()
+        [0.1667]
+    """
+
+    def __init__(self, space: Dags, *, ratio: str = "neighbourhoods") -> None:
+        if not space.graphs:
+            raise ConfigurationError("StructureNeighbours: expected Dags")
+        if ratio not in ("neighbourhoods", "one"):
+            raise ConfigurationError(f'ratio: expected "neighbourhoods" or "one", got {ratio!r}')
+        self.space, self.ratio = space, ratio
+
+    def sample(self, code: Tensor, generator: torch.Generator) -> Tensor:
+        near, real = self.space.neighbours(code)
+        if not near.shape[1]:
+            return code
+        pick = categorical(torch.where(real, 0.0, -math.inf), generator)
+        return near[torch.arange(len(code), device=code.device), pick]
+
+    def log_prob(self, new: Tensor, code: Tensor) -> Tensor:
+        near, real = self.space.neighbours(code)
+        there = ((near == new[:, None]).all(-1) & real).any(1)
+        number = torch.ones_like(real[:, 0]).double() if self.ratio == "one" else real.sum(1)
+        return torch.where(there, -number.double().log(), -math.inf)
+
+    def propose(self, code: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        new = self.sample(code, generator)
+        if self.ratio == "one" or not self.space.n_items:
+            return new, torch.zeros(len(code), dtype=torch.float64, device=code.device)
+        here, there = (self.space.neighbours(x)[1].sum(1) for x in (code, new))
+        return new, here.double().log() - there.double().log()
+
+
+class StructureWalk(Kernel):
+    """A neighbour of the graph and a step of all its parameters, accepted together: M-MC3.
+
+    What the new graph has and the old has not is drawn from its prior. G-MC3 takes both in turn:
+    ``Cycle([BirthDeath(target, StructureNeighbours(target.space)), RandomWalk(target)])``.
+
+    Arguments:
+        target: Over :class:`~trjmcmc.Dags`, with parameters.
+        scale: Standard deviation of the steps, in unconstrained coordinates.
+        ratio: As for :class:`StructureNeighbours`.
+        name: Shown in tables.
+
+    Raises:
+        ConfigurationError: Another space, a scale that is not positive.
+
+    Source:
+        Lorch et al. (2021), https://arxiv.org/abs/2105.11839, section 6.1 and appendix E.4
+
+    Example:
+        >>> from trjmcmc import graphs
+        >>> from trjmcmc.kernel import start
+        >>> x = torch.randn(20, 2, generator=torch.Generator().manual_seed(0))
+        >>> target = graphs.network(x, noise=1.0)
+        >>> state = start(target, torch.zeros(4, 2, dtype=torch.long), torch.zeros(4, 2))
+        >>> state, (info,) = StructureWalk(target).step(state, torch.Generator().manual_seed(0))
+        >>> info.accepted.shape
+        torch.Size([4])
+    """
+
+    between = within = True
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        scale: float = 0.05,
+        ratio: str = "neighbourhoods",
+        name: str = "structure walk",
+    ) -> None:
+        if not isinstance(target.space, Dags) or not scale > 0:
+            raise ConfigurationError("StructureWalk: expected a target over Dags, and scale > 0")
+        self.target, self.scale, self.name = target, scale, name
+        self.proposal = StructureNeighbours(target.space, ratio=ratio)
+
+    def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
+        target, space = self.target, self.target.space
+        code, log_ratio = self.proposal.propose(state.code, generator)
+        keep = target.kept(state.code, code)
+        theta = target.refill(code, state.theta, keep, host_number(generator))
+        noise = torch.randn(
+            theta.shape, generator=generator, device=theta.device, dtype=theta.dtype
+        )
+        theta = torch.where(keep, theta + self.scale * noise, theta)
+        born, dead = space.active(code) & ~keep, space.active(state.code) & ~keep
+        log_joint = target.log_joint(code, theta)
+        log_born = torch.where(born, target.prior_by_slot(code, theta), 0.0).sum(-1)
+        log_dead = torch.where(dead, target.prior_by_slot(state.code, state.theta), 0.0).sum(-1)
+        log_ratio = log_ratio + log_joint - state.log_joint + log_dead - log_born
+        return accept(self.name, state, State(code, theta, log_joint), log_ratio, generator)
