@@ -21,6 +21,7 @@ from .fitted import Fitted
 from .locate import locate
 from .objective import ForwardKL, Objective, forward_kl
 from .reverse import ReverseKL, reverse_kl
+from .stein import SquaredExponential, SteinParticles, svgd
 from .trace import FitTrace
 from .train import train
 from .trainer import Trainer
@@ -47,6 +48,8 @@ __all__ = [
     "Pool",
     "ReverseKL",
     "Screening",
+    "SquaredExponential",
+    "SteinParticles",
     "TemperedSMC",
     "Trainer",
     "UniformWeights",
@@ -59,6 +62,7 @@ __all__ = [
     "mode_map",
     "reverse_kl",
     "screen",
+    "svgd",
     "tempered_draws",
     "train",
     "unwrap",

@@ -10,11 +10,13 @@ from ..space.dag_prior import (
 )
 from ..target.equations import Equations
 from ..target.scores import LocalScores
+from .dibs import dibs
 from .equations import equations, network
 from .evidences import evidences
 from .exact import ExactGraphs, exact
 from .metrics import metrics
 from .ordered import ordered
+from .particles import GraphParticles, bootstrap
 from .posterior import GraphPosterior
 from .scores import bdeu, bge, linear
 from .simulate import Simulated, random_graph, simulate
@@ -24,11 +26,14 @@ __all__ = [
     "DagPrior",
     "Equations",
     "ExactGraphs",
+    "GraphParticles",
     "GraphPosterior",
     "LocalScores",
     "Simulated",
     "bdeu",
     "bge",
+    "bootstrap",
+    "dibs",
     "edge_penalty",
     "equations",
     "erdos_renyi",

@@ -18,6 +18,7 @@ from ..target.ordered import Ordered
 from ..target.prior import PriorSpec
 from ..target.scores import LocalScores
 from ..target.target import Target
+from .linear_equations import LinearEquations
 from .scores import bge, checked, free_rows
 
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid}
@@ -59,6 +60,16 @@ def equations(
         ['w[0]', 'w[1]', 'a.sigma', 'b.sigma']
     """
     likelihood = Equations(names, density, edges=edges, nodes=nodes, scores=scores)
+    return _target(likelihood, prior, dtype, device, space)
+
+
+def _target(
+    likelihood: Equations,
+    prior: str | DagPrior,
+    dtype: torch.dtype | None,
+    device: Any,
+    space: dict[str, Any],
+) -> Target:
     dags = Dags(likelihood.names, of=list(likelihood.edges), prior=prior, **space)
     return Target(dags, likelihood.priors(), likelihood, dtype=dtype, device=device)
 
@@ -130,14 +141,17 @@ def network(
             mean = params["w"] @ here.T
         return (constant - (here[:, j] - mean).square() / (2 * noise)).sum(1)
 
+    if not hidden:
+        linear = LinearEquations(names, density, rows, free, noise=noise, weight_sd=weight_sd)
+        return _target(linear, prior, dtype, device, space)
     weight = Normal(0.0, weight_sd)
-    layer = Independent(Normal(torch.zeros(hidden), weight_sd), 1) if hidden else weight
+    layer = Independent(Normal(torch.zeros(hidden), weight_sd), 1)
     return equations(
         names,
         density,
         edges={"w": layer},
-        nodes={"c": layer, "v": Ordered(weight, hidden), "b": weight} if hidden else None,
-        scores=bge(rows, names=names, interventions=interventions) if hidden else None,
+        nodes={"c": layer, "v": Ordered(weight, hidden), "b": weight},
+        scores=bge(rows, names=names, interventions=interventions),
         prior=prior,
         dtype=dtype,
         device=device,

@@ -66,7 +66,7 @@ class Simulated:
 
 
 def random_graph(
-    nodes: int, law: str = "erdos-renyi", *, edges_per_node: float = 2.0, seed: int = 0
+    nodes: int, law: str = "erdos-renyi", *, edges_a_node: float = 2.0, seed: int = 0
 ) -> Tensor:
     """A random acyclic graph, shape (d, d), bool.
 
@@ -75,7 +75,7 @@ def random_graph(
         law: ``"erdos-renyi"``: the edges of a random order, each with the same probability;
             ``"scale-free"``: each node in turn points to two earlier ones, preferably to those
             with many edges.
-        edges_per_node: Expected number, of the first.
+        edges_a_node: Expected number, of the first.
         seed: Any integer.
 
     Raises:
@@ -87,15 +87,15 @@ def random_graph(
 
     Example:
         >>> random_graph(20, seed=3).sum().item()
-X
+        44
     """
     generator = torch.Generator().manual_seed(seed)
     place = torch.rand(nodes, generator=generator).argsort()
     if law == "erdos-renyi":
-        p = 2 * edges_per_node / max(1, nodes - 1)
+        p = 2 * edges_a_node / max(1, nodes - 1)
         if not 0 <= p <= 1:
             raise ConfigurationError(
-                f"random_graph: {edges_per_node} edges a node do not fit {nodes} nodes"
+                f"random_graph: {edges_a_node} edges a node do not fit {nodes} nodes"
             )
         found = torch.rand(nodes, nodes, generator=generator).lt(p).triu(1)
     elif law == "scale-free":
@@ -138,7 +138,7 @@ def simulate(
         away from zero: Thompson, Bonilla & Kohn (2025), https://arxiv.org/abs/2405.15167
 
     Example:
-        >>> simulate(random_graph(4, edges_per_node=1), hidden=3).weights.shape
+        >>> simulate(random_graph(4, edges_a_node=1), hidden=3).weights.shape
         torch.Size([4, 4, 3])
     """
     generator = torch.Generator().manual_seed(seed)

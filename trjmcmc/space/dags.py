@@ -426,6 +426,24 @@ class Dags(Space):
         possible = flip[:, i, j] & torch.where(sign > 0, may, ~must)
         return torch.where(possible, change + sign * odds, -math.inf)
 
+    def graded_log_prior(self, bits: Tensor) -> Tensor:
+        """Log prior, up to its constant, of edges that are there by degrees, (C, items) -> (C,).
+
+        Between whole numbers of parents it is linear; where a number can't be it is as at the
+        nearest that can.
+        """
+        d = len(self.nodes)
+        number = self.matrix(bits).sum(1)  # of parents, (C, d)
+        table = self.by_parents[:d].to(bits)
+        fine = (table > -math.inf).nonzero()[:, 0]
+        nearest = (torch.arange(d, device=bits.device)[:, None] - fine).abs().argmin(1)
+        table = table[fine[nearest]]
+        low = number.detach().floor().long().clamp(0, max(0, d - 2))
+        high = (low + 1).clamp(max=d - 1)
+        weight = table[low] + (number - low) * (table[high] - table[low])
+        odds = torch.where(self.edge_log_odds > -math.inf, self.edge_log_odds, 0.0).to(bits)
+        return weight.sum(1) + bits @ odds[self.parent_of, self.child_of]
+
     def levels(self) -> tuple[Tensor, Tensor]:
         low = torch.zeros(self.code_width, dtype=torch.long, device=self.must.device)
         return low, low + 2 ** min(self.code_width, MOST_NODES - 1)

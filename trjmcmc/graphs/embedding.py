@@ -1,0 +1,305 @@
+"""Graphs as random functions of embeddings of their nodes, and gradients of what these are worth.
+
+Matrices of many graphs stand as (parent, particle, sample, child), so that one product serves all.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor
+
+from ..space.dags import Dags
+from ..target.scores import LocalScores
+from ..target.target import Target
+from .linear_equations import LinearEquations
+
+
+class Workspace:
+    """Tensors that are written anew at each step: fresh memory costs more than what fills it.
+
+    Example:
+        >>> room = Workspace()
+        >>> room("a", torch.zeros(2)).data_ptr() == room("a", torch.ones(2)).data_ptr()
+        True
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[str, Tensor] = {}
+
+    def __call__(self, name: str, like: Tensor) -> Tensor:
+        """A contiguous tensor of that name like another, whatever it holds."""
+        held = self._held.get(name)
+        if held is None or held.shape != like.shape or held.dtype != like.dtype:
+            held = torch.empty(like.shape, dtype=like.dtype, device=like.device)
+            self._held[name] = held
+        return held
+
+
+class Sampled(NamedTuple):
+    """Graphs drawn given embeddings.
+
+    Attributes:
+        logits: Log odds of each edge, (M, d, d), -inf on the diagonal and where none may be.
+        field: Log odds with logistic noise, (d, M, S, d): edges are where it is positive.
+    """
+
+    logits: Tensor
+    field: Tensor
+
+    def hard(self, room: Workspace) -> Tensor:
+        """Edges, 0 or 1, (d, M, S, d)."""
+        return torch.gt(self.field, 0.0, out=room("hard", self.field))
+
+    def soft(self, sharpness: float, room: Workspace) -> Tensor:
+        """Edges by degrees, (d, M, S, d): the Gumbel-softmax relaxation."""
+        field = self.field if sharpness == 1 else sharpness * self.field
+        return torch.sigmoid(field, out=room("soft", field))
+
+
+def by_parent(matrices: Tensor) -> Tensor:
+    """(M, d, d) as (d, M, 1, d)."""
+    return matrices.transpose(0, 1)[:, :, None]
+
+
+def draw_graphs(
+    logits: Tensor, samples: int, generator: torch.Generator, room: Workspace
+) -> Sampled:
+    """Graphs with independent edges by their log odds, (M, d, d), in antithetic pairs."""
+    m, d, _ = logits.shape
+    half = samples - samples // 2
+    mean = by_parent(logits)
+    noise = room("noise", mean.expand(d, m, half, d))
+    torch.rand(noise.shape, generator=generator, out=noise)
+    noise.logit_(torch.finfo(noise.dtype).eps)
+    field = room("field", mean.expand(d, m, samples, d))
+    torch.add(mean, noise, out=field[:, :, :half])
+    torch.sub(mean, noise[:, :, : samples - half], out=field[:, :, half:])
+    return Sampled(logits, field)
+
+
+def cyclicity(edges: Tensor) -> tuple[Tensor, Tensor]:
+    r"""How far matrices, (..., d, d), are from acyclic ones, and its gradient by them.
+
+    .. math:: h(G) = \mathrm{tr}\,(I + G / d)^d - d
+
+    Zero where there is no cycle.
+
+    Source:
+        Yu et al. (2019), https://arxiv.org/abs/1904.10098
+
+    Example:
+        >>> value, _ = cyclicity(torch.tensor([[[0.0, 1.0], [0.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]]))
+        >>> value.tolist()
+        [0.0, 0.5]
+    """
+    d = edges.shape[-1]
+    base = torch.eye(d, dtype=edges.dtype, device=edges.device) + edges / d
+    power = torch.linalg.matrix_power(base, d - 1)
+    value = (power * base.transpose(-1, -2)).sum((-1, -2)) - d
+    return value, power.transpose(-1, -2)
+
+
+class GraphLikelihood(ABC):
+    """Log p(parameters, data | graph) of graphs by degrees, with gradients.
+
+    Attributes:
+        relaxed: Whether edges may be there by degrees.
+    """
+
+    relaxed = True
+
+    @abstractmethod
+    def value(self, edges: Tensor, theta: Tensor) -> Tensor:
+        """Graphs (d, M, S, d) and coordinates of each particle (M, D) -> (M, S), nats."""
+
+    @abstractmethod
+    def by_edges(self, edges: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """The value, and its gradient by the edges, (d, M, S, d)."""
+
+    @abstractmethod
+    def by_theta(self, edges: Tensor, theta: Tensor) -> Tensor:
+        """Gradient by the coordinates, (M, D), averaged over samples by their values."""
+
+
+class Marginal(GraphLikelihood):
+    """Of local scores: edges are there or not."""
+
+    relaxed = False
+
+    def __init__(self, scores: LocalScores) -> None:
+        self.scores = scores
+
+    def value(self, edges: Tensor, theta: Tensor) -> Tensor:
+        d, m, s, _ = edges.shape
+        bit = 1 << torch.arange(d, device=edges.device)
+        masks = torch.einsum("imsj,i->msj", edges.double(), bit.double()).long()
+        return self.scores.of(masks.flatten(0, 1)).view(m, s)
+
+    def by_edges(self, edges: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
+        raise NotImplementedError
+
+    def by_theta(self, edges: Tensor, theta: Tensor) -> Tensor:
+        return torch.zeros_like(theta)
+
+
+class Parametric(GraphLikelihood):
+    """Of any target with parameters of edges: those are multiplied by how far their edge is there,
+    and their prior counts in proportion."""
+
+    def __init__(self, target: Target) -> None:
+        self.target, self.space = target, cast("Dags", target.space)
+
+    def _evaluate(self, edges: Tensor, theta: Tensor) -> Tensor:
+        samples = edges.shape[2]
+        items = edges.permute(1, 2, 0, 3)[:, :, self.space.parent_of, self.space.child_of]
+        items = items.flatten(0, 1)
+        none = torch.zeros_like(items)
+        many = theta.repeat_interleave(samples, 0)
+        log_prior, log_likelihood = self.target.with_presence(none, items, many)
+        return (log_prior + log_likelihood).view(-1, samples)
+
+    @torch.no_grad()
+    def value(self, edges: Tensor, theta: Tensor) -> Tensor:
+        return self._evaluate(edges, theta)
+
+    def by_edges(self, edges: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.enable_grad():
+            edges = edges.detach().requires_grad_()
+            value = self._evaluate(edges, theta.detach())
+            (gradient,) = torch.autograd.grad(value.sum(), edges)
+        return value.detach(), gradient
+
+    def by_theta(self, edges: Tensor, theta: Tensor) -> Tensor:
+        with torch.enable_grad():
+            theta = theta.detach().requires_grad_()
+            value = self._evaluate(edges, theta).logsumexp(1)
+            (gradient,) = torch.autograd.grad(value.sum(), theta)
+        return gradient
+
+
+class Quadratic(GraphLikelihood):
+    """Of linear equations with known noise and normal weights, by products of the data.
+
+    Arguments:
+        target: Whose likelihood is :class:`~trjmcmc.graphs.linear_equations.LinearEquations`.
+    """
+
+    def __init__(self, target: Target) -> None:
+        equations = cast("LinearEquations", target.equations)
+        space = cast("Dags", target.space)
+        self.parent_of, self.child_of = space.parent_of, space.child_of
+        self.matrix, self.nodes = space.matrix, len(space.nodes)
+        self._room = Workspace()
+        self.gram = equations.products.to(target.device, target.dtype)
+        self.noise, self.sd = equations.noise, equations.weight_sd
+        free = equations.rows_of_node.to(target.device, target.dtype)
+        squares = self._own.squeeze().diagonal().sum() if self.nodes > 1 else self.gram.sum()
+        normal = -0.5 * math.log(2 * math.pi * self.noise) * free.sum()
+        self.constant = normal - squares / (2 * self.noise)
+        self.prior_constant = -0.5 * math.log(2 * math.pi * self.sd**2)
+
+    def _parts(self, edges: Tensor, theta: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Pull of the weights that are there, and what does not depend on the sample.
+
+        With W = edges x weights and products S of the data these are S W, shape (d, M, S, d), and
+        of shape (d, M, 1, d): weights / (2 noise), the slope of the value by edges that are all
+        off, the weights.
+        """
+        weights = by_parent(self.matrix(theta))
+        w = torch.mul(edges, weights, out=self._room("weights", edges))
+        if self.gram.dim() == 2:
+            pull = self._room("pull", edges)
+            torch.mm(self.gram, w.view(len(w), -1), out=pull.view(len(w), -1))
+        else:  # data of a node leave out rows in which it was set
+            pull = torch.einsum("jik,kmsj->imsj", self.gram, w)
+        half = weights / (2 * self.noise)
+        penalty = self.prior_constant - weights.square() / (2 * self.sd**2)
+        return pull, half, penalty + 2 * half * self._own, weights
+
+    @property
+    def _own(self) -> Tensor:
+        """Products with each node, (d, 1, 1, d)."""
+        if self.gram.dim() == 2:
+            return self.gram[:, None, None]
+        return self.gram.diagonal(dim1=0, dim2=2)[:, None, None]
+
+    def _value(self, edges: Tensor, pull: Tensor, half: Tensor, first: Tensor) -> Tensor:
+        terms = self._room("terms", pull)
+        torch.addcmul(first, half, pull, value=-1, out=terms).mul_(edges)
+        return self.constant + terms.sum(3).sum(0)
+
+    def value(self, edges: Tensor, theta: Tensor) -> Tensor:
+        pull, half, first, _ = self._parts(edges, theta)
+        return self._value(edges, pull, half, first)
+
+    def by_edges(self, edges: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
+        pull, half, first, _ = self._parts(edges, theta)
+        value = self._value(edges, pull, half, first)
+        slope = self._room("terms", pull)
+        return value, torch.addcmul(first, half, pull, value=-2, out=slope)
+
+    def by_theta(self, edges: Tensor, theta: Tensor) -> Tensor:
+        pull, half, first, weights = self._parts(edges, theta)
+        share = self._value(edges, pull, half, first).softmax(1)
+        there = over_samples(edges, share)
+        found = there * (self._own / self.noise - weights / self.sd**2)[:, :, 0]
+        found = found - over_samples(pull.mul_(edges), share) / self.noise
+        return found.transpose(0, 1)[:, self.parent_of, self.child_of]
+
+
+def over_samples(matrices: Tensor, share: Tensor) -> Tensor:
+    """Means of (d, M, S, d) over samples by their shares (M, S), shape (d, M, d)."""
+    return torch.matmul(share[None, :, None], matrices)[:, :, 0]
+
+
+def likelihood_of(target: Target) -> GraphLikelihood:
+    """How a target's likelihood is evaluated on graphs by degrees."""
+    if target.scores is not None:
+        return Marginal(target.scores)
+    equations = target.equations
+    if isinstance(equations, LinearEquations):
+        return Quadratic(target)
+    return Parametric(target)
+
+
+def score_gradient(logits: Tensor, edges: Tensor, value: Tensor) -> Tensor:
+    r"""Gradient of log E[f(G)] by the log odds of edges, by the score function, (M, d, d).
+
+    .. math:: \sum_s w_s (G_s - p), \qquad w = \mathrm{softmax}\, \ln f(G_s)
+
+    Arguments:
+        logits: Log odds, (M, d, d).
+        edges: Graphs drawn by them, (d, M, S, d).
+        value: Log f of each, (M, S).
+
+    Source:
+        Lorch et al. (2021), https://arxiv.org/abs/2105.11839, eq. 14 and appendix B.2
+    """
+    share = value.softmax(1).to(edges)
+    return over_samples(edges, share).transpose(0, 1) - torch.sigmoid(logits)
+
+
+def relaxed_gradient(soft: Tensor, value: Tensor, slope: Tensor, sharpness: float) -> Tensor:
+    """The same by graphs by degrees (Gumbel-softmax), biased for finite sharpness, (M, d, d).
+
+    Arguments:
+        soft, sharpness: The graphs, (d, M, S, d), and how sharp they are.
+        value: Log f of each, (M, S).
+        slope: Its gradient by the edges, (d, M, S, d); written over.
+
+    Source:
+        Lorch et al. (2021), https://arxiv.org/abs/2105.11839, eq. 12 and appendix B.1
+    """
+    change = slope.mul_(soft).mul_(1 - soft)
+    return over_samples(change, value.softmax(1)).transpose(0, 1) * sharpness
+
+
+def cyclicity_gradient(soft: Tensor, sharpness: float) -> Tensor:
+    """Gradient of E[h(G)] by the log odds of edges, by graphs by degrees, (M, d, d)."""
+    _, slope = cyclicity(soft.permute(1, 2, 0, 3))
+    by_sample = slope.permute(2, 0, 1, 3) * soft * (1 - soft)
+    return by_sample.mean(2).transpose(0, 1) * sharpness
