@@ -28,8 +28,8 @@ def locate(
         policy: How many draws and iterations.
 
     Returns:
-        Location and scale, each of shape (M, D): 0 and 1 in spare slots and in models where no
-        finite gradient was found.
+        Location and scale, each of shape (M, D): 0 and 1 in spare slots, and in models where no
+        finite gradient was found or where these have a higher evidence lower bound.
 
     Source:
         Khan et al. (2018), https://arxiv.org/abs/1806.04854
@@ -66,5 +66,17 @@ def locate(
         far = newton.abs() > 2 * precision.rsqrt()
         precision = torch.where(far, precision / 4, new).clamp(1e-14, 1e14)
         loc = loc + torch.clamp(step, -bound, bound)
-    found = target.space.active(code) & usable.any(1)
-    return torch.where(found, loc, 0.0), torch.where(found, precision.rsqrt(), 1.0)
+    active = target.space.active(code)
+    found = active & usable.any(1)
+    loc, scale = torch.where(found, loc, 0.0), torch.where(found, precision.rsqrt(), 1.0)
+    z = torch.randn(m, n, d, generator=generator, dtype=loc.dtype, device=loc.device)
+
+    def bound(loc: Tensor, scale: Tensor) -> Tensor:
+        theta = loc[:, None] + scale[:, None] * z
+        value = target.log_joint(many, theta.reshape(-1, d)).view(m, n).mean(1)
+        return value + torch.where(active, scale.log(), 0.0).sum(1)
+
+    # where the iteration ran away, a standard normal is the better guess
+    nowhere, unit = torch.zeros_like(loc), torch.ones_like(scale)
+    lost = (bound(loc, scale) < bound(nowhere, unit)).unsqueeze(1)
+    return torch.where(lost, nowhere, loc), torch.where(lost, unit, scale)

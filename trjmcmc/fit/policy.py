@@ -74,6 +74,8 @@ class TrainerPolicy(Checked):
 
     Attributes:
         standardised_models: Models of a large space whose coordinates are located before training.
+        locating_share: Evaluations for that, over those of the training.
+        fewest_located: Models located at least.
         evaluations_a_training_draw: Evaluations up to which an audit may grow, for each training
             draw: a cheap likelihood then takes the time of the training.
         audit_share: Share of a limit on evaluations for the audit; the rest of a fit's goes to
@@ -96,6 +98,8 @@ class TrainerPolicy(Checked):
     """
 
     standardised_models: int = 256
+    locating_share: float = 0.5
+    fewest_located: int = 4
     evaluations_a_training_draw: int = 20
     audit_share: float = 0.45
     audit_time: float = 0.4

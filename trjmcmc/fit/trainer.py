@@ -173,7 +173,7 @@ class Trainer:
             )
         auditing = auditing and _unhurried(draft)
         pool = self._pool(draft, pilot, extra, progress, own)
-        self._place(codes, pool)
+        self._place(codes, pool, steps * batch)
         if objective is None:
             objective = self._objective(pool)
         if objective is None:
@@ -265,8 +265,18 @@ class Trainer:
 
     # ---- training ---------------------------------------------------------------------------
 
-    def _place(self, codes: Tensor, pool: Pool | None) -> None:
-        """Standardise the map's coordinates; later fits go on from the map as it is."""
+    def _place(self, codes: Tensor, pool: Pool | None, draws: int) -> None:
+        """Standardise the map's coordinates; later fits go on from the map as it is.
+
+        Arguments:
+            codes: Models to do so by.
+            pool: Posterior draws, or None.
+            draws: Those of the training ahead: locating models costs no more than a share.
+        """
+        if pool is None and not self._fitted.few:
+            each = self.policy.locating.draws_per_model * self.policy.locating.iterations
+            most = int(self.policy.locating_share * draws / each)
+            codes = codes[: max(self.policy.fewest_located, most)]
         active = self.target.space.active(codes)
         if pool is not None:
             loc, scale = moments(pool, codes, active)

@@ -85,7 +85,7 @@ class Around:
         """
         straight = x + step
         if not self.any:
-            return straight, torch.zeros_like(x[:, 0])
+            return straight, x.new_zeros(len(x))
         share = (x.sigmoid() + TURN * step) % 1.0
         seam = (share <= 0) | (share >= 1)
         there = share.clamp(torch.finfo(x.dtype).tiny, 1 - torch.finfo(x.dtype).eps).logit()

@@ -53,6 +53,36 @@ class Plan:
     __repr__ = __str__
 
 
+@dataclass(frozen=True)
+class Started:
+    """How far off the points were that the user had chains start at.
+
+    Attributes:
+        points: How many.
+        item: The item, or model where they are few, whose probability was furthest off.
+        there, here: Its share among the points and among the draws.
+        log_joint: Mean of the draws less that of the points, nats.
+    """
+
+    points: int
+    item: str
+    there: float
+    here: float
+    log_joint: float
+
+    @property
+    def error(self) -> float:
+        """Largest difference of a probability."""
+        return abs(self.here - self.there)
+
+    def __str__(self) -> str:
+        return (
+            f"started at {self.points} given points: {self.item!r} in {self.there:.1%} of them, in "
+            f"{self.here:.1%} of the draws; log joint {self.log_joint:+.1f} nats from there on "
+            "average"
+        )
+
+
 @dataclass
 class RunReport:
     """How a run went.
@@ -84,6 +114,7 @@ class RunReport:
         unresolved: What float64 does not resolve, by the pilot run and the chains' starts.
         expected_error: Largest standard error of a probability that was to be expected of so many
             steps, by what was measured before; infinite where nothing was.
+        start: How far off the points were that chains were started at; None of others.
         reached_error: The one that the draws have; infinite where they are too few.
     """
 
@@ -108,6 +139,7 @@ class RunReport:
     unresolved: str = ""
     expected_error: float = math.inf
     reached_error: float = math.inf
+    start: Started | None = None
 
     @property
     def falls_short(self) -> bool:
@@ -162,6 +194,7 @@ class RunReport:
             moves = ", ".join(f"{r:.2%} {where} models" for where, r in known.items())
             lines.append(f"  {name}: accepted {moves}")
         lines += [f"in float64: {self.precision}"] if self.precision else []
+        lines += [str(self.start)] if self.start is not None else []
         lines += [str(self.variational)] if self.variational is not None else []
         return "\n".join(lines)
 

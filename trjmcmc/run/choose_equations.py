@@ -32,6 +32,7 @@ from .choice import Choice
 from .choose import Chooser
 from .families import by_normals, by_tempering, effective
 from .policy import Policy
+from .start import given_starts
 
 
 class EquationChooser(Chooser):
@@ -126,6 +127,8 @@ class EquationChooser(Chooser):
         pick = torch.where(sound, 1.0, 0.0).multinomial(n, True, generator=generator)
         pick = torch.where(sound, torch.arange(n, device=code.device), pick)
         bench.move_to(start(target, code[pick], theta[pick]), pick)
+        if self.request.start is not None:
+            bench.move_to(*given_starts(target, self.request.start, n))
 
     def _doubt(self, families: Families, row: Tensor) -> None:
         """Warn where tempered runs of families that chains are in contradict each other.

@@ -15,6 +15,7 @@ from .choose import Chooser
 from .count import Tally
 from .loop import renewed
 from .segment import Segment
+from .start import given_starts
 from .tempering import Passage, temper_chains
 
 
@@ -67,6 +68,8 @@ class TemperedChooser(Chooser):
         passage = replace(passage, ancestors=[bench.ancestor[a] for a in passage.ancestors])
         bench.move_to(state, bench.ancestor[origin])
         moves.update(zip(moves, moves_of(kernel), strict=False))
+        if self.request.start is not None:
+            bench.move_to(*given_starts(self.target, self.request.start, len(state.code)))
         return passage
 
     def _forgets_soon(self, found: Segment) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import math
 
+import torch
 from torch import Tensor
 
-from ..draws import Draws
+from ..draws import Draws, Pool
 from ..errors import TRJError
 from ..estimate.estimate import Estimate
 from ..estimate.importance import pareto_k
@@ -15,7 +16,7 @@ from ..estimate.precision import LEAST_DRAWS, progress_of
 from ..estimate.routes import through_the_map
 from ..pilot.report import by_audit
 from ..result.indicator import MODELS_SHOWN
-from ..result.report import RunReport
+from ..result.report import RunReport, Started
 from ..result.result import Result
 from ..space.base import Space
 from ..space.codes import distinct
@@ -97,6 +98,23 @@ def result_of(
         target=host,
         slot_names=host.slot_names,
     )
+
+
+def compared(space: Space, pool: Pool, record: Draws) -> Started:
+    """Points that chains started at beside the draws that came of them."""
+
+    def shares(code: Tensor) -> Tensor:
+        if space.few:
+            return torch.bincount(space.index(code), minlength=space.size or 0) / len(code)
+        return space.items(code).double().mean(0)
+
+    there, here = shares(pool.code.cpu()).double(), shares(record.flat()[0]).double()
+    gap = float(record.log_joint.double().mean() - pool.log_joint.double().mean())
+    if not len(there):
+        return Started(len(pool.code), "nothing", 1.0, 1.0, gap)
+    worst = int((there - here).abs().argmax())
+    name = space.label(space.enumerate()[worst][None])[0] if space.few else space.names[worst]
+    return Started(len(pool.code), name, float(there[worst]), float(here[worst]), gap)
 
 
 def expected_error(found: Segment | None, record: Draws) -> float:

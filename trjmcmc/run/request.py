@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .. import clock
+from ..draws import Pool
 from ..errors import ConfigurationError
 from ..estimate.precision import FORGOTTEN
 from .decide import seconds_to_precision, seconds_until_done
@@ -32,6 +33,7 @@ class Request:
         max_evaluations: Most likelihood calls, or None.
         progress: Whether to show bars.
         calls_are_few: Whether proposals by importance sampling come first.
+        start: Points that chains start at, or None.
         refines: Whether the precision was left open, so that float64 may follow.
     """
 
@@ -50,6 +52,7 @@ class Request:
     progress: bool
     calls_are_few: bool = False
     refines: bool = False
+    start: Pool | None = None
     times: float = FORGOTTEN
 
     @property

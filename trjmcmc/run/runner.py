@@ -35,10 +35,10 @@ from .knowledge import Knowledge
 from .loop import Chains, first_of, last_of, run_chains, warm_up
 from .maps import check_round_trip
 from .precision import Numbers, examined, roundings
-from .report import expected_error, reached_error, result_of, routes_of
+from .report import compared, expected_error, reached_error, result_of, routes_of
 from .request import Request
 from .screening import Discovery
-from .start import new_chains, prior_draws, starting_models
+from .start import given_starts, new_chains, prior_draws, starting_models
 from .stop import Stop, Verdict
 from .strategy import check_kernel
 from .threads import threads_of_a_run
@@ -230,6 +230,9 @@ class Runner:
         if given is not None:
             assert self.ancestor is not None
             state, ancestor = given, self.ancestor
+        elif request.start is not None and not make.tempers:
+            n = max(request.chains, policy.chains.of_given_draws)
+            state, ancestor = given_starts(self.target, request.start, n)
         elif make.tempers:
             least = max(request.chains, policy.chains.least_of_components)
             state, ancestor = prior_draws(self.target, least, self.generator, policy.starts)
@@ -302,7 +305,10 @@ class Runner:
         if remaining is not None:
             chains, warmup = affordable(remaining, chains, warmup, self.policy)
         begun, code = clock.now(), starting_models(known, chains)
-        self.state, self.ancestor = new_chains(known, code, known.map, request.deadline)
+        if request.start is None:
+            self.state, self.ancestor = new_chains(known, code, known.map, request.deadline)
+        else:
+            self.state, self.ancestor = given_starts(self.target, request.start, chains)
         timed = request.warmup is None and request.limited
         until = request.deadline
         if timed:
@@ -502,6 +508,8 @@ class Runner:
             spare = self.policy.shares.symmetrised_bridge * known.spending.evaluations
         if chain.error is None and not self.interrupted and known.fitted.weights is not None:
             report = replace(report, variational=known.variational_answer(record))
+        if self.request.start is not None:
+            report = replace(report, start=compared(self.stop.space, self.request.start, record))
         result = self._sum_up(record, chain, report, spare)
         known.spending.close(trace)
         if chain.error is not None:

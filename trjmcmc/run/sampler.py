@@ -265,6 +265,7 @@ class TRJSampler:
         warmup: int | None = None,
         thin: int = 1,
         fit: bool | str = "auto",
+        start: Any = None,
         until: Mapping[str, float] | Rule | None = None,
         max_seconds: float | None = None,
         max_evaluations: int | None = None,
@@ -297,6 +298,10 @@ class TRJSampler:
                 doubles.
             fit: ``"auto"``; True, train the map in full first if it was not trained here, and
                 use the standard kernel; False, take the map as it is.
+            start: Points at which chains start instead: particles of ``trj.graphs.dibs`` or
+                ``trj.fit.svgd``, a :class:`~trjmcmc.fit.Pool`, another result.
+                ``report.start`` says how far off they were. Chains that start from the prior find
+                modes that such points have missed.
             until: ``{"probability": 0.01}``: stop as soon as the standard error of every model's
                 probability (in a space of more than 64 models every unit's) is as small;
                 ``{"log_bayes_factor": 0.05}``: that of the log Bayes factor, in nats, of every
@@ -342,6 +347,7 @@ class TRJSampler:
             "thin": thin,
             "fit": fit,
             "until": until,
+            "start": _as_pool(start, self.target.device, self.target.dtype),
             "deadline": math.inf if max_seconds is None else begun + max_seconds,
             "progress": progress,
         }
@@ -361,6 +367,7 @@ class TRJSampler:
         warmup: int | None,
         thin: int,
         fit: bool | str,
+        start: Pool | None,
         until: Mapping[str, float] | Rule | None,
         deadline: float,
         max_evaluations: int | None,
@@ -408,6 +415,7 @@ class TRJSampler:
             max_evaluations=max_evaluations,
             progress=progress,
             calls_are_few=calls_are_few,
+            start=start,
             refines=self._refines,
             times=stop.times,
         )
@@ -465,7 +473,9 @@ def _weights_maker(
 
 
 def _as_pool(pilot: Any, device: torch.device, dtype: torch.dtype) -> Any:
-    """A result's draws to train on; anything else as it is."""
+    """Points of a result, or of particles; anything else as it is."""
+    if isinstance(held := getattr(pilot, "pool", None), Pool):
+        return held
     if not isinstance(pilot, Result):
         return pilot
     code, theta = pilot.raw.flat()

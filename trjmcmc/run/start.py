@@ -7,7 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from ..errors import ConvergenceError, TargetError
+from ..draws import Pool
+from ..errors import ConfigurationError, ConvergenceError, TargetError
 from ..kernel.base import State, start
 from ..pilot.smc import TemperedSMC
 from ..promises import MODELS_ONE_BY_ONE
@@ -87,6 +88,30 @@ def prior_draws(
     each = torch.arange(n, device=code.device)
     pick = torch.where(each < len(code), each, pick)
     return State(code[pick], theta[pick], log_joint[pick]), pick
+
+
+def given_starts(target: Target, pool: Pool, chains: int) -> tuple[State, Tensor]:
+    """Chains at points that the user gave, taken in turn, and the point that each starts at.
+
+    Raises:
+        ConfigurationError: Points of another space, or where the density is zero.
+    """
+    width = target.space.code_width, target.dim
+    if (pool.code.shape[1], pool.theta.shape[1]) != width or not len(pool.code):
+        raise ConfigurationError(
+            f"start: expected points of this target, models (n, {width[0]}) and coordinates "
+            f"(n, {width[1]}), got {tuple(pool.code.shape)} and {tuple(pool.theta.shape)}"
+        )
+    pick = torch.arange(chains, device=target.device) % len(pool.code)
+    state = start(
+        target, pool.code.to(target.device)[pick], pool.theta.to(target.device, target.dtype)[pick]
+    )
+    target.check_finite(state.code, state.theta, state.log_joint)
+    if lost := int((state.log_joint[: len(pool.code)] == -math.inf).sum()):
+        raise ConfigurationError(
+            f"start: {lost} of {len(pool.code)} points have density zero; leave them out"
+        )
+    return state, pick
 
 
 def carried_starts(

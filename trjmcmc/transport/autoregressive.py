@@ -63,7 +63,7 @@ class CosmicAutoregressive(Standardised):
         space: A bound model space.
         transform: The kind.
         layers: Number of autoregressive steps; the elementwise kinds have one.
-        blocks: Residual blocks of each conditioner.
+        blocks: Residual blocks of each conditioner; none makes it linear.
         hidden: Width of each conditioner; raised to D where it is less, so that every
             coordinate can be seen.
         bins: Bins of each spline.
@@ -116,9 +116,9 @@ class CosmicAutoregressive(Standardised):
         }
         if transform not in kinds:
             raise ConfigurationError(f"transform: expected one of {list(kinds)}, got {transform!r}")
-        if layers < 1 or blocks < 1 or hidden < 1 or bins < 2:
+        if layers < 1 or blocks < 0 or hidden < 1 or bins < 2:
             raise ConfigurationError(
-                "layers, blocks and hidden >= 1 and bins >= 2 expected, got "
+                "layers, hidden >= 1, blocks >= 0 and bins >= 2 expected, got "
                 f"layers={layers}, blocks={blocks}, hidden={hidden}, bins={bins}"
             )
         if not (bound > 0 and clip > 0):
@@ -202,7 +202,7 @@ class Step(nn.Module):
 
     def __init__(self, seen: Tensor, hidden: tuple[int, ...], tau: Univariate) -> None:
         super().__init__()
-        self.net = zero_last(MaskedMLP(seen, hidden, activation=nn.SiLU, residual=True))
+        self.net = zero_last(MaskedMLP(seen, hidden, activation=nn.SiLU, residual=bool(hidden)))
         self.tau = tau
 
     def phi(self, x: Tensor, context: Tensor, own: Tensor) -> Tensor:
