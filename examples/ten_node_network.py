@@ -4,8 +4,8 @@ The study of Davies et al., "Variational transdimensional inference", section 5.
 hidden units without biases between ten nodes, half of the edges that an order allows, weights
 uniform in +-(.3, .7), noise of variance one, the first n of 1024 rows. Four answers:
 
-- sums over all graphs (`graphs.exact`), the weights of the output integrated in closed form, those of
-  the first layer by draws from their prior, whose errors are told;
+- sums over all graphs (`graphs.exact`), the weights of the output integrated in closed form, those
+  of the first layer by draws from their prior, whose errors are told;
 - the same where a graph counts once for each order of its nodes, which is what a permutation with
   a triangle of bits counts if nothing is done about it;
 - variational inference over permutation and triangle, for both, of the graphs alone (weights as

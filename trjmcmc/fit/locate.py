@@ -71,12 +71,13 @@ def locate(
     loc, scale = torch.where(found, loc, 0.0), torch.where(found, precision.rsqrt(), 1.0)
     z = torch.randn(m, n, d, generator=generator, dtype=loc.dtype, device=loc.device)
 
-    def bound(loc: Tensor, scale: Tensor) -> Tensor:
+    def evidence_bound(loc: Tensor, scale: Tensor) -> Tensor:
         theta = loc[:, None] + scale[:, None] * z
         value = target.log_joint(many, theta.reshape(-1, d)).view(m, n).mean(1)
         return value + torch.where(active, scale.log(), 0.0).sum(1)
 
     # where the iteration ran away, a standard normal is the better guess
     nowhere, unit = torch.zeros_like(loc), torch.ones_like(scale)
-    lost = (bound(loc, scale) < bound(nowhere, unit)).unsqueeze(1)
+    better = evidence_bound(nowhere, unit) > evidence_bound(loc, scale)
+    lost = better[:, None]
     return torch.where(lost, nowhere, loc), torch.where(lost, unit, scale)

@@ -50,8 +50,8 @@ class GraphParticles:
         if not bool(fine.any()):
             raise ConfigurationError(
                 f"all {len(masks)} graphs have a cycle or lack what the prior asks for, such as "
-                f"{shortened(self.dropped[0])!r}: let the weight of the constraint grow further (beta, or "
-                "more steps)"
+                f"{shortened(self.dropped[0])!r}: let the weight of the constraint grow further "
+                "(beta, or more steps)"
             )
         self.masks, self.theta = masks[fine], theta[fine]
         self.log_prior = space.log_prior(self.masks).double()

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from zuko.nn import MaskedMLP
+from zuko.nn import MaskedLinear, MaskedMLP
 
 from ..errors import ConfigurationError
 from ..rng import categorical, seeded
@@ -100,11 +100,12 @@ class Made(ScoreGradient):
             logits = self.bias[start:end].expand(n, -1)
             if self.net is not None:
                 *body, last = self.net
+                assert isinstance(last, MaskedLinear)
                 seen = one_hot
                 for layer in body:
                     seen = layer(seen)
-                weight = (last.mask * last.weight)[start:end]
-                logits = logits + F.linear(seen, weight, last.bias[start:end])
+                mask, bias = last.mask[start:end], last.bias[start:end]
+                logits = logits + F.linear(seen, mask * last.weight[start:end], bias)
             index[:, i] = categorical(logits, generator)
             one_hot.scatter_(1, start + index[:, i : i + 1], 1.0)
         return index + self.low
