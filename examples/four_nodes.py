@@ -1,6 +1,6 @@
 """Which way do edges point that no data can tell apart? Four nodes, every answer known.
 
-The example of DiBS (Lorch et al. 2021, appendix H.4 and Table 4): x0 -> x1, x0 -> x2, x3 below both.
+The example of DiBS (Lorch et al. 2021, appendix H.4, Table 4): x0 -> x1, x0 -> x2, x3 below both.
 Under the BGe score the directions of x1 - x0 - x2 are open, but for a collision at x0, and the one
 at x3 is known. Probabilities of pairs of edges by sums over all 543 graphs, by a run, and by DiBS,
 averaged over seeds as in the table; with DiBS+ single seeds differ by more than its mean is off.
