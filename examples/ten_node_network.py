@@ -42,9 +42,9 @@ NODES, HIDDEN = 10, 10
 
 def random_network(seed: int) -> graphs.Simulated:
     """A random order, each edge that it allows with probability one half."""
-    graph = graphs.random_graph(NODES, edges_a_node=(NODES - 1) / 4, seed=seed)
+    graph = graphs.random_graph(NODES, edges_a_node=(NODES - 1) / 4, seed=100 + seed)
     return graphs.simulate(
-        graph, hidden=HIDDEN, bias=False, noise=1.0, weights=(0.3, 0.7), seed=seed
+        graph, hidden=HIDDEN, bias=False, noise=1.0, weights=(0.3, 0.7), seed=200 + seed
     )
 
 
@@ -126,7 +126,7 @@ def study(n: int, seed: int, options: argparse.Namespace) -> pd.DataFrame:
     """One data set, four answers."""
     simulated = random_network(seed)
     truth = simulated.graph
-    x = simulated.draw(1024, seed=seed)[:n]
+    x = simulated.draw(1024, seed=300 + seed)[:n]
     begun = time.process_time()
     scores = summed_scores(x, options.draws)
     known = {
