@@ -112,11 +112,11 @@ def test_blocks_have_kernels_of_their_own(generator):
 def test_graphs_with_parameters_see_each_other_by_their_edges():
     target = graphs.network(data(2, n=30), noise=1.0)
     kernel = SquaredExponential(hamming=1.0)
-    items = target.space.items(target.space.enumerate())
-    factor = kernel.between_models(items)
+    every = target.space.enumerate()
+    factor = kernel.between_models(target.space, every)
     assert factor.diagonal().tolist() == [1.0] * 3
     assert float(factor[0, 1]) == pytest.approx(math.exp(-1))
-    alone = SquaredExponential().between_models(items)
+    alone = SquaredExponential().between_models(target.space, every)
     assert torch.equal(alone, torch.eye(3).double())
     with pytest.warns(ConvergenceWarning, match="collapsed"):  # a dozen a model
         found = svgd(target, particles=30, steps=300, kernel=kernel, progress=False)
@@ -128,7 +128,7 @@ def test_graphs_with_parameters_see_each_other_by_their_edges():
 
 def test_particles_train_a_map_and_start_chains():
     target = trj.problems.sinh_arcsinh()
-    found = svgd(target, "2d", particles=60, steps=300, progress=False)
+    found = svgd(target, "2d", particles=60, steps=1500, progress=False)
     sampler = trj.TRJSampler(target, seed=0)
     result = sampler.run(draws=400, chains=64, start=found, progress=False)
     told = result.report.start
@@ -148,6 +148,34 @@ def test_particles_train_a_map_and_start_chains():
 def test_settings_that_make_no_sense_are_refused(settings, message):
     with pytest.raises(ConfigurationError, match=message):
         svgd(target_of(normal, 2), "m", progress=False, **settings)
+
+
+@pytest.mark.filterwarnings("ignore:svgd. the particles have collapsed")
+def test_particles_that_have_not_arrived_or_can_not_are_told():
+    """A likelihood far away after five steps, and one without gradient where it is zero."""
+
+    def far(params):
+        return -0.5 * ((params["x"] - 10) / 0.5) ** 2
+
+    target = trj.Target([trj.Model("m", {"x": Normal(0.0, 1.0)}, far)])
+    with pytest.warns(ConvergenceWarning, match="still on their way in m"):
+        svgd(target, "m", steps=5, particles=50, progress=False)
+
+    def bounded(params):
+        return torch.where(params["x"] > 0, 0.0 * params["x"], -math.inf)
+
+    target = trj.Target([trj.Model("m", {"x": Normal(0.0, 1.0)}, bounded)])
+    with pytest.warns(ConvergenceWarning, match="where the density is zero"):
+        found = svgd(target, "m", particles=50, progress=False)
+    assert bool((found.pool.theta > 0).all()) and found.pool.log_joint.isfinite().all()
+
+
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")
+def test_a_particle_alone_in_its_model_has_no_spread():
+    target = graphs.network(data(4, n=20), noise=1.0)
+    found = svgd(target, particles=6, steps=50, progress=False)
+    alone = [name for name, v in found.values.items() if len(v["w"]) == 1 and name != "(empty)"]
+    assert alone and all(found.spread[name] == 0.0 for name in alone)
 
 
 def test_kernels_and_targets_that_do_not_fit_are_refused():

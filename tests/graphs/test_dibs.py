@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -23,6 +25,7 @@ from trjmcmc.graphs.embedding import (
     score_gradient,
 )
 from trjmcmc.graphs.particles import GraphParticles
+from trjmcmc.kernel import BirthDeath, StructureNeighbours
 from trjmcmc.space.paths import acyclic, adjacency, masks_of
 
 
@@ -236,6 +239,7 @@ def test_weights_of_particles():
     assert found.graphs(plus=False)["x0->x1"] == 0.5
 
 
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # of one start
 def test_chains_start_at_particles_and_say_how_far_off_they_were():
     target = graphs.network(data(2, n=40), noise=1.0)
     space = target.space
@@ -243,9 +247,9 @@ def test_chains_start_at_particles_and_say_how_far_off_they_were():
     result = trj.TRJSampler(target, seed=0).run(max_seconds=2, start=start, progress=False)
     exact = graphs.exact(graphs.linear(data(2, n=40), noise=1.0)).edges
     told = result.report.start
-    assert told.points == 300 and told.there in (0.0, 1.0)
+    assert told.points == 300 and told.there == float(told.item == "x1->x0")
     i, j = (["x0", "x1"].index(name) for name in told.item.split("->"))
-    assert told.here == pytest.approx(exact.iloc[i, j], abs=0.05)
+    assert told.here == pytest.approx(exact.iloc[i, j], abs=0.1)
     assert "given points" in str(result.report)
 
 
@@ -279,7 +283,9 @@ def small():
         ({"beta": lambda t: math.inf}, "beta: not finite"),
         ({"gradient": "gumbel"}, "local scores do not have"),
         ({"gradient": "both"}, '"score" or "gumbel"'),
-        ({"width": 0}, "width"),
+        ({"latent_dim": 0}, "latent_dim"),
+        ({"alpha": lambda t: math.nan if t == 3 else t}, "alpha: not finite"),
+        ({"beta": lambda t: -50.0 if t == 3 else t}, "beta: expected a schedule"),
         ({"kernel": trj.fit.SquaredExponential((1.0, 2.0))}, "2 numbers for 1 blocks"),
     ],
 )
@@ -295,8 +301,8 @@ def test_other_targets_are_refused():
 
 
 def test_schedules_may_be_functions():
-    assert _schedule("alpha", lambda t: 2.0 * t**0.5, 10, least=0.0)(4) == 4.0
-    assert _schedule("beta", 0.0, 10, least=-math.inf)(4) == 0.0
+    assert _schedule("alpha", lambda t: 2.0 * t**0.5, 10, grows=True)(4) == 4.0
+    assert _schedule("beta", 0.0, 10, grows=False)(4) == 0.0
 
 
 def test_graphs_that_stay_cyclic_are_dropped_by_name():
@@ -346,3 +352,32 @@ def test_a_bootstrap_counts_what_an_estimator_finds():
         graphs.bootstrap(target, x, lambda rows: [[0, 1], [0, 0]], replicates=2)
     with pytest.raises(ConfigurationError, match="1 replicate or more"):
         graphs.bootstrap(target, x, best, replicates=0)
+
+
+def test_a_bootstrap_wants_the_columns_of_its_target():
+    names = ["a", "b"]
+    x = pd.DataFrame(data(2).numpy(), columns=names)
+    target = graphs.target(graphs.bge(x))
+    with pytest.raises(ConfigurationError, match=r"expected columns \['a', 'b'\]"):
+        graphs.bootstrap(target, x[["b", "a"]], lambda rows: np.zeros((2, 2)))
+    with pytest.raises(ConfigurationError, match="finite estimates"):
+        graphs.bootstrap(target, x, lambda rows: np.full((2, 2), np.nan))
+
+
+@pytest.mark.parametrize("wrong", [7, "dibs", torch.zeros(2)])
+def test_starts_that_are_no_points_are_refused(wrong):
+    with pytest.raises(ConfigurationError, match="start: expected particles"):
+        trj.TRJSampler(trj.problems.sleep(), seed=0).run(draws=5, start=wrong, progress=False)
+
+
+def test_copies_of_a_point_are_one_start():
+    """A posterior that neighbours can hardly cross: the run must not take 64 copies for 64."""
+    table = torch.tensor([[0.0, -3, -3, -6], [0, -3, -3, -6], [0, -60, -60, 1.5]])
+    target = graphs.target(graphs.LocalScores(list("abc"), table))
+    copies = GraphParticles(target, torch.zeros(64, 3, dtype=torch.long))
+    kernel = BirthDeath(target, StructureNeighbours(target.space))
+    sampler = trj.TRJSampler(target, kernel=kernel, seed=1)
+    with pytest.warns(ConvergenceWarning, match="descend from"):
+        result = sampler.run(draws=300, start=copies, progress=False)
+    edges = graphs.GraphPosterior(result).edges()
+    assert edges.loc[("a", "c"), "se"] != edges.loc[("a", "c"), "se"]  # NaN

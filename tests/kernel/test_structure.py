@@ -65,6 +65,7 @@ def kernels(target):
     }
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", ["M-MC3", "G-MC3"])
 def test_with_parameters_chains_find_the_posterior(name):
     x = data(2, n=25)

@@ -10,7 +10,7 @@ from tests.battery import limit
 from tests.graphs.small import data
 from trjmcmc import graphs
 from trjmcmc.errors import ConfigurationError, TargetError, UnknownModelError
-from trjmcmc.kernel import BirthDeath, LearntOrders, start
+from trjmcmc.kernel import BirthDeath, LearntOrders, OrderRefresh, start
 from trjmcmc.space.node_orders import log_order, random_order
 from trjmcmc.space.saved import space_from_spec
 
@@ -142,11 +142,11 @@ def test_evidence_and_edges_are_those_of_sums_over_all_graphs(prior):
     torch.testing.assert_close(edges, torch.tensor(exact.edges.to_numpy()))
 
 
-def gradient_scores(target, generator, steps=20, rounds=300, n=32):
+def gradient_scores(target, generator, rounds=1500, n=4, **options):
     """z-scores of gradients of q against the gradient by enumeration over 48 codes."""
     code, log_weight = exact_log_weights(target)
-    weights = trj.Made(target.space, hidden=(8,))
-    for _ in range(steps):
+    weights = trj.Made(target.space, hidden=(8,), **options)
+    for _ in range(3):
         draws = weights.sample(64, generator)
         weights.learn(draws, -log_weight[target.space.index(draws)])
     log_q = weights.log_prob(code)
@@ -164,33 +164,35 @@ def gradient_scores(target, generator, steps=20, rounds=300, n=32):
     return ((seen.mean(0) - exact)[used] / error[used]).abs()
 
 
+@pytest.mark.parametrize("decay", [None, 0.9])
 @pytest.mark.parametrize("prior", ["graphs", "orders"])
-def test_gradients_are_unbiased(prior, generator):
-    z = gradient_scores(three(prior), generator)
+def test_gradients_are_unbiased(prior, decay, generator):
+    z = gradient_scores(three(prior), generator, decay=decay)
     assert float(z.max()) < limit(len(z))
 
 
 def test_with_a_biased_baseline_the_same_check_fails(generator, monkeypatch):
-    monkeypatch.setattr(trj.Made, "_baseline", lambda self, gain: 2 * gain)
-    z = gradient_scores(three(), generator, steps=0)
+    """The mean of the batch, with the draw itself."""
+    monkeypatch.setattr(trj.Made, "_baseline", lambda self, gain: gain.mean())
+    z = gradient_scores(three(), generator)
     assert float(z.max()) > limit(len(z))
 
 
 @pytest.mark.parametrize("prior", ["graphs", "orders"])
 def test_the_fit_is_near_and_the_run_is_exact(prior):
     sampler = trj.TRJSampler(three(prior), models=trj.Made, seed=0)
-    sampler.fit(steps=600, batch=256, progress=False)
+    sampler.fit(steps=300, batch=128, progress=False)
     exact = graphs.exact(graphs.bge(data(3), names=list("abc")), orders=prior == "orders")
     bound = sampler.variational.elbo
-    assert exact.log_evidence - 0.2 < bound.value < exact.log_evidence + 5 * bound.std_error
-    result = sampler.run(draws=2000, chains=256, progress=False)
+    assert exact.log_evidence - 0.4 < bound.value < exact.log_evidence + 5 * bound.std_error
+    result = sampler.run(draws=600, chains=128, progress=False)
     found = graphs.GraphPosterior(result).edges()
     z = (found["probability"] - exact.edges.stack()[found.index]) / found["se"]
     assert float(z.abs().max()) < limit(6)
     other = graphs.exact(graphs.bge(data(3), names=list("abc")), orders=prior != "orders")
     z = (found["probability"] - other.edges.stack()[found.index]) / found["se"]
     assert float(z.abs().max()) > limit(6)
-    assert result.variational.inclusion_error < 0.1
+    assert result.variational.inclusion_error < 0.3
 
 
 def test_graphs_proposed_from_it_leave_the_posterior_invariant(generator):
@@ -221,6 +223,7 @@ def test_graphs_proposed_from_it_leave_the_posterior_invariant(generator):
     assert scores_of(wrong) > limit(25)
 
 
+@pytest.mark.whole
 def test_weights_of_edges_are_fitted_beside_the_graphs():
     """Linear equations, whose evidence is known."""
     x = data(3, n=30)
@@ -244,3 +247,31 @@ def test_few_nodes(d):
     sampler.fit(steps=100, batch=64, progress=False)
     result = sampler.run(draws=100, chains=32, progress=False)
     assert graphs.GraphPosterior(result).masks.shape == (32, 100, d)
+
+
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")
+def test_required_edges_of_two_nodes_run():
+    """Codes that the prior excludes have labels too."""
+    scores = graphs.bge(data(2), names=["a", "b"])
+    target = graphs.ordered(graphs.target(scores, required=[("b", "a")]))
+    result = trj.TRJSampler(target, seed=1).run(draws=50, chains=32, progress=False)
+    edges = graphs.GraphPosterior(result).edges()
+    assert edges.loc[("b", "a"), "probability"] == 1
+
+
+@pytest.mark.parametrize("prior", ["graphs", "orders"])
+def test_orders_are_drawn_anew_in_proportion(prior, generator):
+    """Exact draws stay exact; all accepted where orders have their probability given graphs."""
+    target, n = three(prior), 100_000
+    code, log_weight = exact_log_weights(target)
+    p = log_weight.softmax(0)
+    start_at = code[torch.multinomial(p, n, replacement=True, generator=generator)]
+    state = start(target, start_at, torch.zeros(n, 0).double())
+    state, (info,) = OrderRefresh(target).step(state, generator)
+    assert bool(info.accepted.all()) or prior == "orders"
+    counts = torch.bincount(target.space.index(state.code), minlength=len(p)).double()
+    often = n * p > 20
+    z = ((counts - n * p) / (n * p * (1 - p)).sqrt())[often]
+    assert float(z.abs().max()) < limit(len(z))
+    exact = target.log_joint(state.code[:50], state.theta[:50])
+    torch.testing.assert_close(state.log_joint[:50], exact)

@@ -78,6 +78,6 @@ def locate(
 
     # where the iteration ran away, a standard normal is the better guess
     nowhere, unit = torch.zeros_like(loc), torch.ones_like(scale)
-    better = evidence_bound(nowhere, unit) > evidence_bound(loc, scale)
-    lost = better[:, None]
+    better = evidence_bound(loc, scale) >= evidence_bound(nowhere, unit)
+    lost = ~better[:, None]
     return torch.where(lost, nowhere, loc), torch.where(lost, unit, scale)

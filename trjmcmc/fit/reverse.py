@@ -96,6 +96,7 @@ class ReverseKL(Objective):
             weights.descend(bits, present_loss(self.target, transport, bits, z, temper=temper))
         else:
             weights.learn(code, value)
+        weights.reached(0.0)  # whoever goes on learning does so at full pace
         weights.moved(self._step(transport))
         return Losses(found.value + log_q, found.finite)
 

@@ -13,9 +13,12 @@ from torch import Tensor
 from ..draws import Pool
 from ..errors import ConfigurationError, ConvergenceWarning, InterruptedWarning, warn_user
 from ..progress import progress_bar
+from ..space.base import Space
 from ..target.target import Target
 
-LEAST_SPREAD = 0.8  # of Stein's identity, under which a collapse is told
+LEAST_SPREAD, MOST_SPREAD = 0.8, 1.3  # by Stein's identity 1, outside of which it is told
+
+LARGEST_DRIFT = 0.5  # mean gradient times standard deviation, from which it is told
 
 FADES = 0.9  # memory of the mean square by which steps are scaled
 
@@ -76,12 +79,13 @@ class SquaredExponential:
             found.append(((-square / h).exp(), h))
         return found
 
-    def between_models(self, items: Tensor) -> Tensor:
-        """Factor by the models' items, (M, I) bool -> (M, M)."""
-        differ = (items[:, None] != items[None]).sum(-1).double()
-        if not self.hamming:
-            return (differ == 0).double()
-        return (-differ / self.hamming).exp()
+    def between_models(self, space: Space, code: Tensor) -> Tensor:
+        """Factor by the models, (M, L) -> (M, M); without items they are alike or not."""
+        same = (code[:, None] == code[None]).all(-1).double()
+        if not self.hamming or not space.has_items:
+            return same
+        items = space.items(code)
+        return (-(items[:, None] != items[None]).sum(-1).double() / self.hamming).exp()
 
 
 def stein_direction(
@@ -158,8 +162,8 @@ class SteinParticles:
     Attributes:
         pool: Models, coordinates and log joint, to train on: ``fit(pilot=particles.pool)``.
         spread: By model, minus the mean of (x - mean) . gradient of log p, over the number of
-            dimensions: 1 for draws of the posterior, by Stein's identity; less where variances
-            have collapsed, in about that proportion.
+            dimensions, 0 of a single particle: 1 for draws of the posterior, by Stein's identity;
+            less where variances have collapsed, in about that proportion.
         values: By model, parameters in natural units by name, (n, ...).
     """
 
@@ -236,7 +240,7 @@ def svgd(
     theta = target.sample_prior(code, generator)
     active = space.active(code)
     theta = torch.where(active & theta.isfinite(), theta, 0.0)
-    factor = None if model is not None else kernel.between_models(active)
+    factor = None if model is not None else kernel.between_models(space, code)
     rms = RootMeanSquare(learning_rate)
     with progress_bar(progress, total=steps, desc="svgd", unit="step") as bar:
         try:
@@ -256,18 +260,41 @@ def svgd(
 def _summed_up(target: Target, code: Tensor, theta: Tensor) -> SteinParticles:
     """Spread and values by model, with a warning of what has collapsed."""
     log_joint, gradient = target.log_joint_and_grad(code, theta)
+    fine = log_joint > -math.inf
+    if not bool(fine.any()):
+        raise ConfigurationError(
+            "svgd: every particle is where the density is zero; its gradient leads nowhere"
+        )
+    if lost := int((~fine).sum()):
+        warn_user(
+            f"svgd: {lost} of {len(fine)} particles are where the density is zero, which has no "
+            "gradient to leave by, and are dropped; the others are no fair picture. State the "
+            "bound in the prior",
+            ConvergenceWarning,
+        )
+    code, theta, log_joint, gradient = (x[fine] for x in (code, theta, log_joint, gradient))
     spread: dict[str, float] = {}
     values: dict[str, dict[str, Tensor]] = {}
+    moving: list[str] = []
     models, which = code.unique(dim=0, return_inverse=True)
     for m, (label, own) in enumerate(zip(target.space.label(models), models, strict=True)):
         rows = which == m
         active = target.space.active(own[None])[0]
         x, g = theta[rows][:, active], gradient[rows][:, active]
         values[label] = dict(target.constrain(own, theta[rows]))
-        if len(x) > 1 and x.shape[1]:
+        if x.shape[1]:
             centred = x - x.mean(0)
-            unbiased = len(x) / (len(x) - 1)
+            unbiased = len(x) / max(1, len(x) - 1)  # one alone has no spread
             spread[label] = -float((centred * g).sum(1).mean()) * unbiased / x.shape[1]
+            drift = float((g.mean(0) * x.std(0, correction=0)).abs().max())
+            if drift > LARGEST_DRIFT or spread[label] > MOST_SPREAD:
+                moving.append(label)
+    if moving:
+        warn_user(
+            f"svgd: the particles are still on their way in {', '.join(moving[:4])}: their log "
+            "density rises in one direction. More steps would help, or a larger learning_rate",
+            ConvergenceWarning,
+        )
     narrow = {name: s for name, s in spread.items() if not s >= LEAST_SPREAD}
     if narrow:
         shown = ", ".join(f"{name} {s:.2f}" for name, s in list(narrow.items())[:4])

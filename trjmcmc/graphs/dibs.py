@@ -13,6 +13,7 @@ from ..errors import ConfigurationError, ConvergenceWarning, InterruptedWarning,
 from ..fit.stein import RootMeanSquare, SquaredExponential, stein_direction
 from ..progress import progress_bar
 from ..space.dags import Dags
+from ..space.ordered_dags import OrderedDags
 from ..space.paths import adjacency, masks_of
 from ..target.target import Target
 from .embedding import (
@@ -56,7 +57,7 @@ def dibs(
     *,
     particles: int = 30,
     steps: int = 3000,
-    width: int | None = None,
+    latent_dim: int | None = None,
     alpha: Schedule | None = None,
     beta: Schedule = 1.0,
     kernel: SquaredExponential | None = None,
@@ -77,14 +78,15 @@ def dibs(
 
     where h is zero for acyclic graphs; alpha and beta grow, so that in the end each particle is one
     graph. It is here for comparison, and for chains to start from
-    (``run(start=particles)``): its answer has no guarantee, and errors of .1 are usual.
+    (``run(start=particles)``): its answer has no guarantee; errors of .1 to .4 of an
+    edge are usual.
 
     Arguments:
         target: Over :class:`~trjmcmc.Dags`: with local scores graphs alone; else their parameters
             too, those of absent edges counting as zero.
         particles: M, 2 or more.
         steps: T.
-        width: k, length of the vectors; the number of nodes if omitted.
+        latent_dim: k, length of the vectors; the number of nodes if omitted.
         alpha, beta: Slopes of the schedules alpha_t = alpha t, beta_t = beta t, or functions of t.
             Alpha is 2 for local scores, .2 for linear equations, .02 for others if omitted.
         kernel: Between particles, of one bandwidth for the embeddings and one for parameters; 2,
@@ -103,8 +105,9 @@ def dibs(
         The particles whose graphs are acyclic; a warning names those that are dropped.
 
     Raises:
-        ConfigurationError: Fewer than two particles; schedules that are negative, not finite, or
-            do not grow; relaxed graphs of local scores; a graph with a cycle in every particle.
+        ConfigurationError: Another target; fewer than two particles; schedules that are negative,
+            not finite, or fall, alpha also if it stands still; relaxed graphs of local scores; a
+            graph with a cycle in every particle.
 
     Source:
         Lorch, Rothfuss, Schoelkopf & Krause (2021), https://arxiv.org/abs/2105.11839, Algorithm 2
@@ -118,9 +121,21 @@ def dibs(
         >>> found.edges().shape, round(float(found.weights().sum()), 6)
         ((3, 3), 1.0)
     """
+    if not isinstance(target, Target):
+        raise ConfigurationError(
+            "dibs: expected a target, such as trj.graphs.target(scores) or trj.graphs.network(x), "
+            f"got {type(target).__name__}"
+        )
     space = target.space
+    if isinstance(space, OrderedDags):
+        raise ConfigurationError("dibs: give the target over Dags, without orders of the nodes")
     if not isinstance(space, Dags) or not space.n_items:
         raise ConfigurationError("dibs: expected a target over Dags of two nodes or more")
+    counts = particles, steps, samples, constraint_samples
+    if not all(isinstance(n, int) for n in counts):
+        raise ConfigurationError(
+            f"dibs: particles, steps, samples, constraint_samples are integers, got {counts}"
+        )
     if particles < 2:
         raise ConfigurationError(
             f"dibs: expected 2 particles or more, got {particles}: they repel each other, and one "
@@ -131,9 +146,9 @@ def dibs(
             "dibs: expected steps, samples, constraint_samples >= 1 and learning_rate, sharpness "
             f"> 0, got {steps}, {samples}, {constraint_samples}, {learning_rate}, {sharpness}"
         )
-    k = len(space.nodes) if width is None else width
+    k = len(space.nodes) if latent_dim is None else latent_dim
     if k < 1:
-        raise ConfigurationError(f"dibs: width: expected 1 or more, got {width}")
+        raise ConfigurationError(f"dibs: latent_dim: expected 1 or more, got {latent_dim}")
     likelihood = likelihood_of(target)
     if gradient not in (None, "score", "gumbel"):
         raise ConfigurationError(f'dibs: gradient: expected "score" or "gumbel", got {gradient!r}')
@@ -149,8 +164,8 @@ def dibs(
         kernel = SquaredExponential(own)
     plan = _Plan(
         steps,
-        _schedule("alpha", slope if alpha is None else alpha, steps, least=0.0),
-        _schedule("beta", beta, steps, least=-math.inf),
+        _schedule("alpha", slope if alpha is None else alpha, steps, grows=True),
+        _schedule("beta", beta, steps, grows=False),
         samples,
         constraint_samples,
         sharpness,
@@ -168,7 +183,8 @@ def dibs(
                 "dibs interrupted; the particles are where they were, and may still be cyclic",
                 InterruptedWarning,
             )
-    found = GraphParticles(target, moving.graphs(), moving.theta)
+    advice = "let the weight of the constraint grow further (beta, or more steps)"
+    found = GraphParticles(target, moving.graphs(), moving.theta, advice=advice)
     if found.dropped:
         warn_user(
             f"dibs: {len(found.dropped)} of {particles} particles have a cycle, or edges that the "
@@ -186,18 +202,27 @@ def _kind(target: Target) -> str:
     return "linear" if equations is not None and not equations.nodes else "nonlinear"
 
 
-def _schedule(name: str, given: Schedule, steps: int, *, least: float) -> Callable[[int], float]:
-    """A function of t, checked at both ends."""
+def _schedule(name: str, given: Schedule, steps: int, *, grows: bool) -> Callable[[int], float]:
+    """A function of t, checked at every step; what has to grow may not stand still."""
 
     def linear(t: int) -> float:
         assert not callable(given)
         return float(given) * t
 
     found = given if callable(given) else linear
-    first, last = float(found(1)), float(found(steps))
-    if not (math.isfinite(first) and math.isfinite(last)):
-        raise ConfigurationError(f"dibs: {name}: not finite: {first} at first, {last} in the end")
-    if first < 0 or last < first or (last <= least) or (steps > 1 and last == first and least == 0):
+    try:
+        values = [float(found(t)) for t in range(1, steps + 1)]
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"dibs: {name}: expected a number or a function of t: {error}"
+        ) from (error)
+    first, last = values[0], values[-1]
+    if not all(map(math.isfinite, values)):
+        raise ConfigurationError(
+            f"dibs: {name}: not finite at some step: {first:g} at first, {last:g} in the end"
+        )
+    stands = grows and steps > 1 and last == first
+    if min(values) < 0 or last < first or stands or (grows and last == 0):
         raise ConfigurationError(
             f"dibs: {name}: expected a schedule that is not negative and grows, got {first:g} at "
             f"first and {last:g} in the end"

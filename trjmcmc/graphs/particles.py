@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -27,6 +27,7 @@ class GraphParticles:
         target: The posterior over graphs that they stand for.
         masks: Parent masks, shape (M, d); those with a cycle are dropped.
         theta: Coordinates, shape (M, D); none where the target has none.
+        advice: What would help where no graph is left, for the message.
 
     Attributes:
         masks, theta: Of the particles that are left.
@@ -38,7 +39,9 @@ class GraphParticles:
         ConfigurationError: No particle is left.
     """
 
-    def __init__(self, target: Target, masks: Tensor, theta: Tensor | None = None) -> None:
+    def __init__(
+        self, target: Target, masks: Tensor, theta: Tensor | None = None, *, advice: str = ""
+    ) -> None:
         space = target.space
         if not isinstance(space, Dags):
             raise ConfigurationError("GraphParticles: expected a target over Dags")
@@ -50,8 +53,7 @@ class GraphParticles:
         if not bool(fine.any()):
             raise ConfigurationError(
                 f"all {len(masks)} graphs have a cycle or lack what the prior asks for, such as "
-                f"{shortened(self.dropped[0])!r}: let the weight of the constraint grow further "
-                "(beta, or more steps)"
+                f"{shortened(self.dropped[0])!r}{advice and ': '}{advice}"
             )
         self.masks, self.theta = masks[fine], theta[fine]
         self.log_prior = space.log_prior(self.masks).double()
@@ -133,8 +135,8 @@ def bootstrap(
         seed: Of the rows drawn.
 
     Raises:
-        ConfigurationError: Fewer than one replicate; an estimate of another shape; no estimate
-            without a cycle.
+        ConfigurationError: Fewer than one replicate; data with other columns than the target has
+            nodes; an estimate of another shape, or NaN; no estimate without a cycle.
 
     Source:
         Friedman, Goldszmidt & Wyner (1999), https://arxiv.org/abs/1301.6695
@@ -151,19 +153,25 @@ def bootstrap(
     rows, names = checked(data, None)
     if replicates < 1:
         raise ConfigurationError(f"bootstrap: expected 1 replicate or more, got {replicates}")
+    nodes = cast("Dags", target.space).nodes
+    if len(names) != len(nodes) or (hasattr(data, "columns") and names != nodes):
+        raise ConfigurationError(f"bootstrap: expected columns {nodes}, got {names}")
     d, x = len(names), rows.numpy()
     bit, rng = 1 << np.arange(d), np.random.default_rng(seed)
     found = []
     for _ in range(replicates):
-        edges = np.asarray(estimate(x[rng.integers(len(x), size=len(x))])) != 0
-        if edges.shape != (d, d):
+        estimated = np.asarray(estimate(x[rng.integers(len(x), size=len(x))]), dtype=float)
+        if estimated.shape != (d, d) or not np.isfinite(estimated).all():
             raise ConfigurationError(
-                f"bootstrap: expected estimates of shape ({d}, {d}), got {edges.shape}"
+                f"bootstrap: expected finite estimates of shape ({d}, {d}), got shape "
+                f"{estimated.shape}"
             )
+        edges = estimated != 0
         both = edges & edges.T
         edges &= ~np.tril(both)
         found.append((edges * bit[:, None]).sum(0))
-    return GraphParticles(target, torch.as_tensor(np.array(found)).to(target.device))
+    masks = torch.as_tensor(np.array(found)).to(target.device)
+    return GraphParticles(target, masks, advice="the estimator has to give acyclic graphs")
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:

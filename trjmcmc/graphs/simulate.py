@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigurationError
-from ..space.paths import order_of
+from ..space.paths import acyclic, masks_of, order_of
 
 ATTACHED = 2  # edges of each new node of a scale-free graph
 
@@ -32,12 +32,12 @@ class Simulated:
     output: Tensor | None = None
     biases: tuple[Tensor, Tensor] | None = None
 
-    def draw(self, n: int, seed: int = 0, *, set_to_zero: Tensor | None = None) -> Tensor:
+    def draw(self, n: int, seed: int = 2, *, set_to_zero: Tensor | None = None) -> Tensor:
         """Rows of data, shape (n, d), float64.
 
         Arguments:
             n: How many.
-            seed: Of the noise.
+            seed: Of the noise; one of its own, for the same numbers lie behind all draws of a seed.
             set_to_zero: Nodes that are clamped to zero from outside, (d,), bool.
 
         Example:
@@ -119,7 +119,7 @@ def simulate(
     bias: bool = True,
     noise: float = 0.1,
     weights: tuple[float, float] | None = None,
-    seed: int = 0,
+    seed: int = 1,
 ) -> Simulated:
     """Weights of linear equations, or of networks of one layer of rectified units, for a graph.
 
@@ -133,6 +133,9 @@ def simulate(
         weights: Least and largest size of weights of either sign; standard normal if omitted.
         seed: Of the weights.
 
+    Raises:
+        ConfigurationError: A cycle; sizes that are negative or out of order.
+
     Source:
         Normal weights: Lorch et al. (2021), https://arxiv.org/abs/2105.11839, appendix E; weights
         away from zero: Thompson, Bonilla & Kohn (2025), https://arxiv.org/abs/2405.15167
@@ -141,14 +144,23 @@ def simulate(
         >>> simulate(random_graph(4, edges_a_node=1), hidden=3).weights.shape
         torch.Size([4, 4, 3])
     """
-    generator = torch.Generator().manual_seed(seed)
     graph = torch.as_tensor(graph).bool()
+    if graph.dim() != 2 or graph.shape[0] != graph.shape[1]:
+        raise ConfigurationError(f"simulate: expected a graph (d, d), got {tuple(graph.shape)}")
+    if not bool(acyclic(masks_of(graph[None]))[0]):
+        raise ConfigurationError("simulate: the graph has a cycle")
+    low, high = (0.0, 1.0) if weights is None else weights
+    if hidden < 0 or not noise >= 0 or not 0 <= low <= high:
+        raise ConfigurationError(
+            "simulate: expected hidden, noise >= 0 and weights (low, high) with 0 <= low <= high, "
+            f"got {hidden}, {noise}, {weights}"
+        )
+    generator = torch.Generator().manual_seed(seed)
     d = len(graph)
 
     def draw(*shape: int) -> Tensor:
         if weights is None:
             return torch.randn(*shape, generator=generator, dtype=torch.float64)
-        low, high = weights
         size = low + (high - low) * torch.rand(*shape, generator=generator, dtype=torch.float64)
         sign = torch.rand(*shape, generator=generator) < 0.5
         return torch.where(sign, -size, size)

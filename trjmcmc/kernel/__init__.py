@@ -20,7 +20,7 @@ from .compose import Cycle, DelayedRejection, MixtureKernel
 from .graphs.blocks import BlockGibbs
 from .graphs.draws import GraphDraws
 from .graphs.layers import LayerGibbs
-from .graphs.learnt import LearntOrders
+from .graphs.learnt import LearntOrders, OrderRefresh
 from .graphs.parents import EdgeReversal, ParentGibbs
 from .graphs.structure import StructureNeighbours, StructureWalk
 from .graphs.walk import GraphWalk
@@ -71,6 +71,7 @@ __all__ = [
     "MixtureProposal",
     "Neighbours",
     "NormalInverseGamma",
+    "OrderRefresh",
     "ParallelTempering",
     "ParentGibbs",
     "Point",

@@ -35,8 +35,10 @@ class Variational:
         elbo: Evidence lower bound of all models together, nats, of q where the density is not zero.
         cross_entropy: Minus the mean of log q(m, theta) over a run's exact draws, nats, theta
             in unconstrained coordinates; None before a run.
-        divergence: Kullback-Leibler divergence of q from the posterior, estimated by the
-            draws and by the evidence that importance sampling from q finds, nats; None before.
+        divergence: Kullback-Leibler divergence KL(p | q) of q from the posterior p, by the run's
+            draws and the evidence that importance sampling from q finds, nats: too large where q
+            misses a part of p, whose draws are improbable under q, and no better than the run;
+            None before.
         inclusion_error: Largest difference of an inclusion probability from the run's.
     """
 
@@ -63,10 +65,12 @@ class Variational:
         else:
             error = self.cross_entropy.std_error
             lines.append(
-                f"  cross-entropy          {self.cross_entropy.value:.3f} +- {error:.3f} nats"
+                f"  cross-entropy of draws {self.cross_entropy.value:.3f} +- {error:.3f} nats"
             )
         if self.divergence is not None:
-            lines.append(f"  divergence             {self.divergence:.3f} nats")
+            lines.append(
+                f"  divergence KL(p | q)   {self.divergence:.3f} nats, by q's own evidence"
+            )
         if self.inclusion_error is not None:
             lines.append(f"  largest inclusion error {self.inclusion_error:.4f}")
         return "\n".join(lines)

@@ -198,16 +198,16 @@ class Chooser:
 
     def chains_for(self, choice: Choice, state: State) -> int:
         """How many chains to go on with; see :func:`chains_for`."""
-        times, all_time, few = self._burn_in_times, self.uses_all_time, self._fewest_chains
-        request, policy = self.request, self.policy
-        return chains_for(choice, state, request, policy, self._pace, times, all_time, few)
+        mine = self._pace, self._burn_in_times, self.uses_all_time, self._fewest_chains
+        return chains_for(choice, state, self.request, self.policy, *mine)
 
     # ---- choosing ---------------------------------------------------------------------------
 
     def _choose(self) -> Choice:
         if not self.target.dim:
-            moves = birth_death(self.target, self.guess(), self.policy.kernels)
-            return self._choice(self.bench.measure(moves, *self._first())[1], None)
+            known = self.guess(), self.policy.kernels, self.trainer.fitted.weights
+            measured = self.bench.measure(birth_death(self.target, *known), *self._first())
+            return self._choice(measured[1], None)
         if self._pilot_contradicts_itself():
             choice = self.policy.choice
             self.trainer.survey_again(

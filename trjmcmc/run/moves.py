@@ -29,6 +29,7 @@ from ..kernel.components.walk import ComponentWalk
 from ..kernel.compose import Cycle
 from ..kernel.graphs.blocks import BlockGibbs
 from ..kernel.graphs.layers import LayerGibbs
+from ..kernel.graphs.learnt import OrderRefresh
 from ..kernel.graphs.parents import EdgeReversal, ParentGibbs
 from ..kernel.graphs.walk import GraphWalk
 from ..kernel.inside.crank_nicolson import CrankNicolson
@@ -43,10 +44,12 @@ from ..kernel.proposal.sweep import SweepWalk
 from ..pilot.modes import mode_map
 from ..space.base import Space
 from ..space.dags import Dags
+from ..space.ordered_dags import OrderedDags
 from ..target.exchangeable import Components, components_of
 from ..target.target import Target
 from ..transport.base import Transport
 from ..transport.laplace import Laplace
+from ..weights.base import ModelWeights
 from .maps import matching
 from .policy import KernelPolicy
 from .policy_of_graphs import GraphPolicy
@@ -98,6 +101,8 @@ def trained_kernel(
     if space.several:
         to = proposal(space, fitted.few, guess)
         kernels.append(Jump(target, transport, to, **settings))
+        if isinstance(space, OrderedDags):
+            kernels.append(OrderRefresh(target))
         if fitted.weights is not None:
             learnt = Learnt(fitted.weights)
             kernels.append(Jump(target, transport, learnt, **settings, name="q(m)"))
@@ -128,8 +133,16 @@ def between_modes(target: Target, fitted: Fitted) -> list[Kernel]:
     return [CrankNicolson(target, modes, name="modes")]
 
 
-def birth_death(target: Target, guess: Tensor | None, policy: KernelPolicy = DEFAULT) -> Kernel:
-    """The classical move: to neighbours, and where models are few to any."""
+def birth_death(
+    target: Target,
+    guess: Tensor | None,
+    policy: KernelPolicy = DEFAULT,
+    weights: ModelWeights | None = None,
+) -> Kernel:
+    """The classical move: to neighbours, where models are few to any, and to those of q(m)."""
+    if weights is not None:
+        learnt = BirthDeath(target, Learnt(weights), name="q(m)")
+        return Cycle([birth_death(target, guess, policy), learnt])
     space = target.space
     if not space.has_items or (space.gaps and space.enumerable):
         return BirthDeath(target, Fixed(space, guess, other=True))
@@ -138,6 +151,8 @@ def birth_death(target: Target, guess: Tensor | None, policy: KernelPolicy = DEF
         cheap = Target(cast("Dags", space).bare(), {}, target.equations.scores.to(target.device))
         to = SurrogateWalk(cheap, GraphWalk(cheap, moves=1))
         return Cycle([BirthDeath(target, near), BirthDeath(target, to, name="births by scores")])
+    if isinstance(space, OrderedDags):
+        return Cycle([BirthDeath(target, near), OrderRefresh(target)])
     if guess is not None and not space.counts:
         far = Fixed(space, guess, other=True)
         near = MixtureProposal([near, far], [policy.local_share, 1 - policy.local_share])

@@ -91,27 +91,33 @@ def prior_draws(
 
 
 def given_starts(target: Target, pool: Pool, chains: int) -> tuple[State, Tensor]:
-    """Chains at points that the user gave, taken in turn, and the point that each starts at.
+    """Chains at points that the user gave, and which of the different ones each starts at.
 
     Raises:
-        ConfigurationError: Points of another space, or where the density is zero.
+        ConfigurationError: No points, points of another space, or where the density is zero.
     """
+    if not isinstance(pool, Pool):
+        raise ConfigurationError(
+            "start: expected particles of trj.graphs.dibs or trj.fit.svgd, a trj.fit.Pool or a "
+            f"result, got {type(pool).__name__}"
+        )
     width = target.space.code_width, target.dim
     if (pool.code.shape[1], pool.theta.shape[1]) != width or not len(pool.code):
         raise ConfigurationError(
             f"start: expected points of this target, models (n, {width[0]}) and coordinates "
             f"(n, {width[1]}), got {tuple(pool.code.shape)} and {tuple(pool.theta.shape)}"
         )
-    pick = torch.arange(chains, device=target.device) % len(pool.code)
-    state = start(
-        target, pool.code.to(target.device)[pick], pool.theta.to(target.device, target.dtype)[pick]
-    )
-    target.check_finite(state.code, state.theta, state.log_joint)
-    if lost := int((state.log_joint[: len(pool.code)] == -math.inf).sum()):
+    code, theta = pool.code.to(target.device), pool.theta.to(target.device, target.dtype)
+    every = start(target, code, theta)
+    target.check_finite(code, theta, every.log_joint)
+    if lost := int((every.log_joint == -math.inf).sum()):
         raise ConfigurationError(
-            f"start: {lost} of {len(pool.code)} points have density zero; leave them out"
+            f"start: {lost} of {len(code)} points have density zero; leave them out"
         )
-    return state, pick
+    each = torch.arange(chains, device=target.device)
+    pick = each % len(code) if chains > len(code) else each * len(code) // chains
+    _, point = torch.cat([code.to(theta), theta], 1).unique(dim=0, return_inverse=True)
+    return State(code[pick], theta[pick], every.log_joint[pick]), point[pick]
 
 
 def carried_starts(

@@ -228,7 +228,8 @@ class OrderedDags(Space):
             order = [name.strip() for name in names.split(",")]
         elif isinstance(model, tuple) and len(model) == 2 and not isinstance(model[1], str):
             graph, order = model
-        masks = self.dags.code_of(graph)[None].to(self._levels.device)
+        every = Dags(self.nodes)  # those that the prior excludes have codes too
+        masks = every.code_of(graph)[None].to(self._levels.device)
         if order is None or sorted(order) != sorted(self.nodes):
             raise UnknownModelError(
                 f"no graph with an order {model!r}: expected a label such as 'a->b [a, b]', or a "

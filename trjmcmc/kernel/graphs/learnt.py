@@ -1,4 +1,4 @@
-"""Graphs proposed from a fitted q(m) over graphs with orders, whatever their present one."""
+"""Moves by orders of the nodes: graphs from a fitted q(m), and orders anew."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from torch import Tensor
 
 from ...errors import ConfigurationError
 from ...space.ordered_dags import OrderedDags
+from ...target.target import Target
 from ...weights.base import ModelWeights
+from ..base import Info, Kernel, State, accept
 from ..proposal.walk import Walk
 
 
@@ -58,3 +60,44 @@ class LearntOrders(Walk):
         """log q less log r of codes."""
         with torch.no_grad():
             return self.weights.log_prob(code).double() - self._ordered.log_order(code)
+
+
+class OrderRefresh(Kernel):
+    """Another order of the nodes for the same graph, over graphs with orders.
+
+    Proposed by r, as there; always accepted where that is the order's probability given the graph
+    (``prior="graphs"``), by the ratio where all orders of a graph count alike.
+
+    Arguments:
+        target: Over :class:`~trjmcmc.OrderedDags`.
+        name: Shown in tables.
+
+    Raises:
+        ConfigurationError: Another target.
+
+    Example:
+        >>> from trjmcmc import graphs
+        >>> from trjmcmc.kernel import start
+        >>> x = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
+        >>> target = graphs.ordered(graphs.target(graphs.bge(x)))
+        >>> state = start(target, torch.zeros(4, 5, dtype=torch.long), torch.zeros(4, 0))
+        >>> state, (info,) = OrderRefresh(target).step(state, torch.Generator().manual_seed(0))
+        >>> bool(info.accepted.all()), target.space.masks(state.code).sum().item()
+        (True, 0)
+    """
+
+    between = True
+
+    def __init__(self, target: Target, *, name: str = "orders") -> None:
+        if not isinstance(target.space, OrderedDags):
+            raise ConfigurationError("OrderRefresh: expected a target over OrderedDags")
+        self.target, self.space, self.name = target, target.space, name
+
+    def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
+        space = self.space
+        code = space.with_random_order(space.masks(state.code), generator)
+        gain = space.log_prior(code) - space.log_prior(state.code)
+        log_ratio = gain + space.log_order(state.code) - space.log_order(code)
+        log_joint = (state.log_joint.double() + gain).to(state.log_joint)
+        proposed = State(code, state.theta, log_joint)
+        return accept(self.name, state, proposed, log_ratio, generator)

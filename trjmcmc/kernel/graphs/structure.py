@@ -25,8 +25,8 @@ class StructureNeighbours(IndexProposal):
     Arguments:
         space: The graphs.
         ratio: ``"neighbourhoods"``, or ``"one"``, as published with DiBS: the ratio is left out
-            there, so that the chain does not leave the posterior invariant. It is here to show
-            that.
+            there (:meth:`log_prob` then counts neighbours as one), so that the chain does not
+            leave the posterior invariant. It is here to show that.
 
     Raises:
         ConfigurationError: Another space or ratio.
@@ -55,7 +55,8 @@ class StructureNeighbours(IndexProposal):
         if not near.shape[1]:
             return code
         pick = categorical(torch.where(real, 0.0, -math.inf), generator)
-        return near[torch.arange(len(code), device=code.device), pick]
+        chosen = near[torch.arange(len(code), device=code.device), pick]
+        return torch.where(real.any(1)[:, None], chosen, code)
 
     def log_prob(self, new: Tensor, code: Tensor) -> Tensor:
         near, real = self.space.neighbours(code)
@@ -67,7 +68,8 @@ class StructureNeighbours(IndexProposal):
         new = self.sample(code, generator)
         if self.ratio == "one" or not self.space.n_items:
             return new, torch.zeros(len(code), dtype=torch.float64, device=code.device)
-        here, there = (self.space.neighbours(x)[1].sum(1) for x in (code, new))
+        numbers = (self.space.neighbours(x)[1].sum(1).clamp(min=1) for x in (code, new))
+        here, there = numbers
         return new, here.double().log() - there.double().log()
 
 
