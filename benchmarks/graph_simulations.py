@@ -54,7 +54,9 @@ class Study:
         for k in range(10):
             which = torch.zeros(nodes, dtype=torch.bool)
             which[rng.choice(nodes, max(1, nodes // 10), replace=False)] = True
-            self.clamped.append((which, network.draw(100, seed=500 + k, set_to_zero=which)))
+            self.clamped.append(
+                (which, network.draw(100, seed=1000 * (seed + 1) + k, set_to_zero=which))
+            )
 
     @property
     def prior(self) -> graphs.DagPrior:
@@ -96,7 +98,8 @@ def by_run(study: Study, seconds: float) -> dict[str, float]:
     some = flat[:: max(1, len(flat) // 2000)]
     weight = weights(scores, some, np.random.default_rng(study.seed))
     spent = time.process_time() - begun
-    return study.scored(found.matrix(), weight, torch.full((len(some),), 1 / len(some)), spent)
+    alike = torch.full((len(some),), 1 / len(some), dtype=torch.float64)
+    return study.scored(found.matrix(), weight, alike, spent)
 
 
 def of_particles(
@@ -172,6 +175,24 @@ def main() -> None:
     print("\nmedian\n" + table.median().round(2).to_string())
     print("\nmean\n" + table.mean().round(2).to_string())
     print("\nnetworks\n" + table.size().to_string())
+    compared(pd.DataFrame(rows))
+
+
+def compared(rows: pd.DataFrame) -> None:
+    """The run less DiBS+, network by network: mean differences with their standard errors."""
+    wide = rows.pivot(index=["law", "network"], columns="method")
+    for other in ("DiBS+", "DiBS+, released"):
+        if other not in wide["E-SHD"]:
+            continue
+        print(f"\nrun less {other}; below zero is better, but for AUROC")
+        for metric in ("E-SHD", "AUROC", "neg. LL", "neg. I-LL", "cpu/s"):
+            both = wide[metric][["run", other]].dropna()
+            gap = both["run"] - both[other]
+            better = (gap < 0) if metric != "AUROC" else (gap > 0)
+            print(
+                f"  {metric:10s} {gap.mean():9.3f} +- {gap.std() / len(gap) ** 0.5:.3f}, better in "
+                f"{int(better.sum())} of {len(gap)}"
+            )
 
 
 if __name__ == "__main__":
