@@ -14,6 +14,7 @@ from trjmcmc import graphs
 from trjmcmc.errors import ConfigurationError, ConvergenceWarning
 from trjmcmc.graphs.dibs import _Moving, _Plan, _schedule
 from trjmcmc.graphs.embedding import (
+    Hidden,
     Marginal,
     Parametric,
     Quadratic,
@@ -140,10 +141,37 @@ def test_products_of_the_data_stand_for_the_rows(interventions, generator):
     torch.testing.assert_close(quick.by_theta(edges, theta), plain.by_theta(edges, theta))
 
 
-def test_whole_edges_have_the_density_of_the_target(generator):
+@pytest.mark.parametrize("interventions", [False, True])
+@pytest.mark.parametrize("activation", ["relu", "tanh", "sigmoid"])
+def test_gradients_of_networks_by_hand_are_those_of_the_density(
+    activation, interventions, generator
+):
+    x, mask = data(4, n=30), None
+    if interventions:
+        mask = torch.zeros(30, 4, dtype=torch.bool)
+        mask[:10, 2] = True
+    target = graphs.network(
+        x, hidden=3, noise=0.5, activation=activation, interventions=mask, dtype=torch.float64
+    )
+    quick, plain = likelihood_of(target), Parametric(target)
+    assert isinstance(quick, Hidden)
+    off = (~torch.eye(4, dtype=torch.bool))[:, None, None].double()
+    edges = off * torch.rand(4, 3, 5, 4, generator=generator, dtype=torch.float64)
+    theta = torch.randn(3, target.dim, generator=generator, dtype=torch.float64)
+    value, slope = quick.by_edges(edges, theta)
+    other, by_rows = plain.by_edges(edges, theta)
+    torch.testing.assert_close(value, other)
+    torch.testing.assert_close(slope * off, by_rows * off)
+    torch.testing.assert_close(quick.value(edges, theta), other)
+    torch.testing.assert_close(quick.by_theta(edges, theta), plain.by_theta(edges, theta))
+
+
+@pytest.mark.parametrize("prior", ["uniform", "scale-free"])
+def test_whole_edges_have_the_density_of_the_target(prior, generator):
     """Linear and with hidden units: by degrees, zero and one are off and on."""
     for hidden in (0, 2):
-        target = graphs.network(data(3, n=20), noise=1.0, hidden=hidden, dtype=torch.float64)
+        settings = {"hidden": hidden, "prior": prior, "dtype": torch.float64}
+        target = graphs.network(data(3, n=20), noise=1.0, **settings)
         code = target.space.sample_prior(6, generator)
         theta = target.sample_prior(target.space.together().expand(6, -1), generator)
         edges = adjacency(code).double().permute(1, 0, 2)[:, :, None]

@@ -15,7 +15,7 @@ from torch import Tensor
 from ..space.dags import Dags
 from ..target.scores import LocalScores
 from ..target.target import Target
-from .linear_equations import LinearEquations
+from .network_equations import HiddenEquations, LinearEquations
 
 
 class Workspace:
@@ -185,7 +185,7 @@ class Quadratic(GraphLikelihood):
     """Of linear equations with known noise and normal weights, by products of the data.
 
     Arguments:
-        target: Whose likelihood is :class:`~trjmcmc.graphs.linear_equations.LinearEquations`.
+        target: Whose likelihood is :class:`~trjmcmc.graphs.network_equations.LinearEquations`.
     """
 
     def __init__(self, target: Target) -> None:
@@ -251,6 +251,149 @@ class Quadratic(GraphLikelihood):
         return found.transpose(0, 1)[:, self.parent_of, self.child_of]
 
 
+SLOPES = {  # of activations, by their values
+    "relu": lambda u: u.sign(),
+    "tanh": lambda u: 1 - u.square(),
+    "sigmoid": lambda u: u * (1 - u),
+}
+
+
+class _Layer(NamedTuple):
+    """Parameters of all networks of M particles.
+
+    Attributes:
+        first: Weights and, as the last parent, biases of hidden units, (H, d + 1, M, d).
+        second: Weights of the output, (H, M, d).
+        bias: Of the output, (M, d).
+        by_edge: Log prior density of the weights of each edge, (d, M, 1, d).
+        by_node: That of all other parameters together, (M,).
+    """
+
+    first: Tensor
+    second: Tensor
+    bias: Tensor
+    by_edge: Tensor
+    by_node: Tensor
+
+
+class Hidden(GraphLikelihood):
+    """Of networks with one hidden layer, unit by unit, with gradients by hand.
+
+    Arguments:
+        target: Whose likelihood is :class:`~trjmcmc.graphs.network_equations.HiddenEquations`.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.equations = cast("HiddenEquations", target.equations)
+        self.target, self.space = target, cast("Dags", target.space)
+        self.bend = {"relu": torch.relu_, "tanh": torch.tanh_, "sigmoid": torch.sigmoid_}[
+            self.equations.activation
+        ]
+        self.slope = SLOPES[self.equations.activation]
+        rows = self.equations.rows.to(target.device, target.dtype)
+        self._x = torch.cat([rows, torch.ones_like(rows[:, :1])], 1)
+        self._free = self.equations.free.to(target.device)
+        self._constant = -0.5 * math.log(2 * math.pi * self.equations.noise)
+        self._room = Workspace()
+
+    def _layer(self, theta: Tensor) -> _Layer:
+        """Differentiable in the coordinates (M, D)."""
+        every = self.space.together().expand(len(theta), -1)
+        values = self.target.padded_values(every, theta)
+        first = self.space.matrix(values["w"]).permute(3, 1, 0, 2)  # (H, d, M, d)
+        own = {
+            name: torch.stack([values[f"{node}.{name}"] for node in self.space.nodes], -1)
+            for name in ("c", "v", "b")
+        }
+        first = torch.cat([first, own["c"].transpose(0, 1)[:, None]], 1)
+        density = self.target.prior_by_slot(every, theta)
+        item = self.space.slot_item
+        of_edges = density[:, item < self.space.n_items].unflatten(1, (self.space.n_items, -1))
+        by_edge = by_parent(self.space.matrix(of_edges.sum(2)))
+        by_node = density[:, item == self.space.n_items].sum(1)
+        return _Layer(first, own["v"].transpose(0, 1), own["b"], by_edge, by_node)
+
+    def _node(self, j: int, edges: Tensor, layer: _Layer) -> tuple[Tensor, Tensor, Tensor]:
+        """Hidden units (H, n, M S), residuals over the noise (n, M S) of a node, and its rows."""
+        d, m, s, _ = edges.shape
+        x = self._x if bool(self._free[:, j].all()) else self._x[self._free[:, j]]
+        there = torch.cat([edges[..., j], edges.new_ones(1, m, s)])  # the bias always is
+        h = len(layer.first)
+        units = self._room("units", x.new_empty(1).expand(h, len(x), m * s))
+        mean = self._room("mean", units[0])
+        mean.copy_(layer.bias[:, j, None].expand(m, s).reshape(1, -1))
+        for k in range(h):
+            weight = (there * layer.first[k, :, :, None, j]).view(d + 1, -1)
+            torch.mm(x, weight, out=units[k])
+            self.bend(units[k])
+            out = layer.second[k, :, j, None].expand(m, s).reshape(1, -1)
+            mean.addcmul_(units[k], out)
+        residual = torch.sub(x[:, j, None], mean, out=mean).div_(self.equations.noise)
+        return units, residual, x
+
+    def _back(self, residual: Tensor, unit: Tensor) -> Tensor:
+        """Residuals times the slope of a hidden unit, (n, M S)."""
+        return torch.mul(residual, self.slope(unit), out=self._room("back", unit))
+
+    def _of(self, residual: Tensor, m: int) -> Tensor:
+        """Log density of a node by its residuals, (M, S)."""
+        squares = residual.square().sum(0).view(m, -1)
+        return len(residual) * self._constant - 0.5 * self.equations.noise * squares
+
+    @torch.no_grad()
+    def value(self, edges: Tensor, theta: Tensor) -> Tensor:
+        layer, m = self._layer(theta), edges.shape[1]
+        found = (edges * layer.by_edge).sum((0, 3)) + layer.by_node[:, None]
+        for j in range(len(edges)):
+            found = found + self._of(self._node(j, edges, layer)[1], m)
+        return found
+
+    @torch.no_grad()
+    def by_edges(self, edges: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
+        layer, (d, m, s, _) = self._layer(theta), edges.shape
+        value = (edges * layer.by_edge).sum((0, 3)) + layer.by_node[:, None]
+        slope = torch.zeros(d, d, m, s, dtype=edges.dtype, device=edges.device)  # (child, parent)
+        for j in range(d):
+            units, residual, x = self._node(j, edges, layer)
+            value = value + self._of(residual, m)
+            for k, unit in enumerate(units):
+                pull = (x[:, :d].T @ self._back(residual, unit)).view(d, m, s)
+                weight = layer.first[k, :d, :, j] * layer.second[k, :, j]
+                slope[j].addcmul_(pull, weight[..., None])
+        return value, layer.by_edge + slope.permute(1, 2, 3, 0)
+
+    def by_theta(self, edges: Tensor, theta: Tensor) -> Tensor:
+        d, m, s, _ = edges.shape
+        with torch.enable_grad():
+            theta = theta.detach().requires_grad_()
+            layer = self._layer(theta)
+        held = _Layer(*(x.detach() for x in layer))
+        h = len(held.first)
+        value = (edges * held.by_edge).sum((0, 3)) + held.by_node[:, None]
+        pulls = self._room("pulls", edges.new_empty(1).expand(d, h, d + 1, m * s))
+        outs = self._room("outs", edges.new_empty(1).expand(d, h + 1, m * s))
+        with torch.no_grad():  # of each sample, for their shares are known in the end alone
+            for j in range(d):
+                units, residual, x = self._node(j, edges, held)
+                value = value + self._of(residual, m)
+                for k, unit in enumerate(units):
+                    torch.mm(x.T, self._back(residual, unit), out=pulls[j, k])
+                    outs[j, k] = torch.mul(residual, unit, out=self._room("back", unit)).sum(0)
+                outs[j, h] = residual.sum(0)
+        share = value.softmax(1)
+        there = over_samples(edges, share)  # (d, M, d)
+        both = torch.cat([edges, edges.new_ones(1, m, s, d)]).permute(3, 0, 1, 2)
+        first = torch.einsum("jkims,jims,ms->kimj", pulls.view(d, h, d + 1, m, s), both, share)
+        out = torch.einsum("jkms,ms->kmj", outs.view(d, h + 1, m, s), share)
+        slopes = (first * held.second[:, None], out[:h], out[h])
+        with torch.enable_grad():
+            total = layer.by_node.sum() + (there[:, :, None] * layer.by_edge).sum()
+            for x, slope in zip(layer[:3], slopes, strict=True):
+                total = total + (x * slope).sum()
+            (found,) = torch.autograd.grad(total, theta)
+        return found
+
+
 def over_samples(matrices: Tensor, share: Tensor) -> Tensor:
     """Means of (d, M, S, d) over samples by their shares (M, S), shape (d, M, d)."""
     return torch.matmul(share[None, :, None], matrices)[:, :, 0]
@@ -263,6 +406,8 @@ def likelihood_of(target: Target) -> GraphLikelihood:
     equations = target.equations
     if isinstance(equations, LinearEquations):
         return Quadratic(target)
+    if isinstance(equations, HiddenEquations):
+        return Hidden(target)
     return Parametric(target)
 
 

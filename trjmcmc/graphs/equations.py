@@ -18,7 +18,7 @@ from ..target.ordered import Ordered
 from ..target.prior import PriorSpec
 from ..target.scores import LocalScores
 from ..target.target import Target
-from .linear_equations import LinearEquations
+from .network_equations import HiddenEquations, LinearEquations
 from .scores import bge, checked, free_rows
 
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid}
@@ -146,14 +146,15 @@ def network(
         return _target(linear, prior, dtype, device, space)
     weight = Normal(0.0, weight_sd)
     layer = Independent(Normal(torch.zeros(hidden), weight_sd), 1)
-    return equations(
+    of_layer = HiddenEquations(
         names,
         density,
-        edges={"w": layer},
+        rows,
+        free,
+        noise=noise,
+        activation=activation,
+        layer=layer,
         nodes={"c": layer, "v": Ordered(weight, hidden), "b": weight},
         scores=bge(rows, names=names, interventions=interventions),
-        prior=prior,
-        dtype=dtype,
-        device=device,
-        **space,
     )
+    return _target(of_layer, prior, dtype, device, space)

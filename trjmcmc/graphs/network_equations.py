@@ -1,14 +1,16 @@
-"""Linear structural equations with normal weights and noise of known variance."""
+"""Equations of which more is known than a density: linear ones, and networks of one layer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 from torch.distributions import Normal
 
 from ..target.equations import Equations, NodeDensity
+from ..target.prior import PriorSpec
+from ..target.scores import LocalScores
 
 
 class LinearEquations(Equations):
@@ -45,3 +47,35 @@ class LinearEquations(Equations):
             self.products = rows.T @ rows
         else:
             self.products = torch.einsum("nj,ni,nk->jik", free.to(rows), rows, rows)
+
+
+class HiddenEquations(Equations):
+    """Networks of one hidden layer with noise of known variance.
+
+    Arguments:
+        names: One name a node.
+        density: As for :class:`~trjmcmc.graphs.Equations`.
+        rows: Data, (n, d), float64.
+        free: Rows in which each node was not set from outside, (n, d), bool.
+        noise: Variance of the noise.
+        activation: "relu", "tanh" or "sigmoid".
+        layer: Prior of the weights into a hidden unit, one a unit.
+        nodes: Priors of ``c``, ``v`` and ``b``, as :func:`~trjmcmc.graphs.network` names them.
+        scores: As for :class:`~trjmcmc.graphs.Equations`.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        density: NodeDensity,
+        rows: Tensor,
+        free: Tensor,
+        *,
+        noise: float,
+        activation: str,
+        layer: PriorSpec,
+        nodes: Mapping[str, PriorSpec],
+        scores: LocalScores,
+    ) -> None:
+        super().__init__(names, density, edges={"w": layer}, nodes=nodes, scores=scores)
+        self.rows, self.free, self.noise, self.activation = rows, free, noise, activation
