@@ -119,8 +119,13 @@ def of_particles(
 def by_dibs(study: Study, particles: int, steps: int) -> dict[str, dict[str, float]]:
     """DiBS of this package."""
     target = graphs.network(study.x, noise=NOISE, prior=study.prior)
+    settings = {}
+    if study.x.shape[1] > 35:  # its settings for fifty nodes
+        settings = {"alpha": 0.02, "kernel": trj.fit.SquaredExponential((15.0, 1000.0))}
     begun = time.process_time()
-    found = graphs.dibs(target, particles=particles, steps=steps, seed=study.seed, progress=False)
+    found = graphs.dibs(
+        target, particles=particles, steps=steps, seed=study.seed, progress=False, **settings
+    )
     return of_particles(study, found, time.process_time() - begun)
 
 
