@@ -494,9 +494,9 @@ def test_a_student_map_counts_its_density_right(generator):
         (
             lambda s: trj.CosmicAutoregressive(s, layers=0),
             ConfigurationError,
-            r"layers, blocks and hidden >= 1 .*expected, got layers=0",
+            r"layers, hidden >= 1, .*expected, got layers=0",
         ),
-        (lambda s: trj.CosmicAutoregressive(s, blocks=0), ConfigurationError, "blocks=0"),
+        (lambda s: trj.CosmicAutoregressive(s, blocks=-1), ConfigurationError, "blocks=-1"),
         (lambda s: trj.CosmicAutoregressive(s, hidden=0), ConfigurationError, "hidden=0"),
         (lambda s: trj.CosmicAutoregressive(s, bins=1), ConfigurationError, "bins >= 2.*bins=1"),
         (lambda s: trj.CosmicAutoregressive(s, bound=0.0), ConfigurationError, "must be positive"),

@@ -215,7 +215,7 @@ def svgd(
 
     Example:
         >>> from trjmcmc import problems
-        >>> found = svgd(problems.sinh_arcsinh(), "1d", particles=50, steps=200, progress=False)
+        >>> found = svgd(problems.sinh_arcsinh(), "1d", particles=50, progress=False)
         >>> found.pool.theta.shape, list(found.values)
         (torch.Size([50, 2]), ['1d'])
     """

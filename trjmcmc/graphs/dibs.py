@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -126,11 +127,11 @@ def dibs(
             "dibs: expected a target, such as trj.graphs.target(scores) or trj.graphs.network(x), "
             f"got {type(target).__name__}"
         )
-    space = target.space
-    if isinstance(space, OrderedDags):
+    if isinstance(target.space, OrderedDags):
         raise ConfigurationError("dibs: give the target over Dags, without orders of the nodes")
-    if not isinstance(space, Dags) or not space.n_items:
+    if not target.space.graphs or not target.space.n_items:
         raise ConfigurationError("dibs: expected a target over Dags of two nodes or more")
+    space = cast("Dags", target.space)
     counts = particles, steps, samples, constraint_samples
     if not all(isinstance(n, int) for n in counts):
         raise ConfigurationError(
@@ -247,9 +248,8 @@ class _Moving:
         particles: int,
         seed: int,
     ) -> None:
-        assert isinstance(target.space, Dags)
-        self._room = Workspace()
-        self.space, self.likelihood, self.plan = target.space, likelihood, plan
+        self._room, self.space = Workspace(), cast("Dags", target.space)
+        self.likelihood, self.plan = likelihood, plan
         self.generator = torch.Generator(target.device).manual_seed(seed)
         dtype = target.dtype if target.dim else torch.get_default_dtype()
         d = len(self.space.nodes)

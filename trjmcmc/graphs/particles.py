@@ -42,9 +42,9 @@ class GraphParticles:
     def __init__(
         self, target: Target, masks: Tensor, theta: Tensor | None = None, *, advice: str = ""
     ) -> None:
-        space = target.space
-        if not isinstance(space, Dags):
+        if not target.space.graphs:
             raise ConfigurationError("GraphParticles: expected a target over Dags")
+        space = cast("Dags", target.space)
         if theta is None:
             theta = torch.zeros(len(masks), target.dim, dtype=target.dtype, device=target.device)
         fine = acyclic(masks) & (space.log_weight(masks) > -torch.inf)

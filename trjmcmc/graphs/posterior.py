@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -84,11 +84,11 @@ class GraphPosterior:
         space, masks = result.space, torch.as_tensor(result.raw.code)
         if isinstance(space, OrderedDags):
             masks = space.masks(masks.flatten(0, 1)).view(*masks.shape[:2], -1)
-        elif not isinstance(space, Dags):
+        elif not space.graphs:
             raise ConfigurationError("GraphPosterior: expected a run over Dags")
         if scores is None and result.target is not None:
             scores = result.target.scores
-        self._hold(masks, space.nodes, scores, OfRun(result), result)
+        self._hold(masks, cast("Dags", space).nodes, scores, OfRun(result), result)
 
     @classmethod
     def of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -301,15 +301,11 @@ class OrderedDags(Space):
         return self.dags.certain()
 
     def bind(self, slot_item: Tensor) -> Space:
-        bound = self.dags.bind(slot_item)
-        assert isinstance(bound, Dags)
-        return OrderedDags(bound, prior=self.prior)
+        return OrderedDags(cast("Dags", self.dags.bind(slot_item)), prior=self.prior)
 
     def spec(self) -> dict[str, Any]:
         return {"kind": "OrderedDags", "dags": self.dags.spec(), "prior": self.prior}
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any]) -> Space:
-        dags = Dags.from_spec(spec["dags"])
-        assert isinstance(dags, Dags)
-        return cls(dags, prior=spec["prior"])
+        return cls(cast("Dags", Dags.from_spec(spec["dags"])), prior=spec["prior"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -112,10 +113,10 @@ class StructureWalk(Kernel):
         ratio: str = "neighbourhoods",
         name: str = "structure walk",
     ) -> None:
-        if not isinstance(target.space, Dags) or not scale > 0:
+        if not target.space.graphs or not scale > 0:
             raise ConfigurationError("StructureWalk: expected a target over Dags, and scale > 0")
         self.target, self.scale, self.name = target, scale, name
-        self.proposal = StructureNeighbours(target.space, ratio=ratio)
+        self.proposal = StructureNeighbours(cast("Dags", target.space), ratio=ratio)
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         target, space = self.target, self.target.space
