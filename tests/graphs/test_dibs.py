@@ -328,6 +328,18 @@ def test_other_targets_are_refused():
             graphs.dibs(target, progress=False)
 
 
+def test_marginal_scores_of_many_nodes_are_looked_up_to_the_last_bit(generator):
+    """Beyond the bits that a double keeps."""
+    d = 60
+    table = torch.randn(d, 8, generator=generator, dtype=torch.float64)
+    candidates = torch.tensor([[(j + 1) % d, (j + 2) % d, (j + 59) % d] for j in range(d)])
+    scores = graphs.LocalScores([f"x{j}" for j in range(d)], table, candidates)
+    edges = torch.zeros(d, d, dtype=torch.bool)
+    edges[candidates.T, torch.arange(d)] = torch.rand(3, d, generator=generator) < 0.5
+    value = Marginal(scores).value(edges[:, None, None].double(), torch.zeros(1, 0))
+    assert value.item() == scores.of(masks_of(edges[None])).item()
+
+
 def test_schedules_may_be_functions():
     assert _schedule("alpha", lambda t: 2.0 * t**0.5, 10, grows=True)(4) == 4.0
     assert _schedule("beta", 0.0, 10, grows=False)(4) == 0.0

@@ -214,9 +214,8 @@ def _schedule(name: str, given: Schedule, steps: int, *, grows: bool) -> Callabl
     try:
         values = [float(found(t)) for t in range(1, steps + 1)]
     except (TypeError, ValueError) as error:
-        raise ConfigurationError(
-            f"dibs: {name}: expected a number or a function of t: {error}"
-        ) from (error)
+        wrong = f"dibs: {name}: expected a number or a function of t: {error}"
+        raise ConfigurationError(wrong) from error
     first, last = values[0], values[-1]
     if not all(map(math.isfinite, values)):
         raise ConfigurationError(

@@ -12,6 +12,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
+from ..errors import ConfigurationError
 from ..space.dags import Dags
 from ..target.scores import LocalScores
 from ..target.target import Target
@@ -135,12 +136,12 @@ class Marginal(GraphLikelihood):
 
     def value(self, edges: Tensor, theta: Tensor) -> Tensor:
         d, m, s, _ = edges.shape
-        bit = 1 << torch.arange(d, device=edges.device)
-        masks = torch.einsum("imsj,i->msj", edges.double(), bit.double()).long()
+        bit = torch.arange(d, device=edges.device)
+        masks = (edges.long() << bit[:, None, None, None]).sum(0)
         return self.scores.of(masks.flatten(0, 1)).view(m, s)
 
     def by_edges(self, edges: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
-        raise NotImplementedError
+        raise ConfigurationError("local scores know edges that are there or not")
 
     def by_theta(self, edges: Tensor, theta: Tensor) -> Tensor:
         return torch.zeros_like(theta)
