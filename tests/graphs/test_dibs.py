@@ -14,18 +14,22 @@ from trjmcmc import graphs
 from trjmcmc.errors import ConfigurationError, ConvergenceWarning
 from trjmcmc.graphs.dibs import _Moving, _Plan, _schedule
 from trjmcmc.graphs.embedding import (
+    cyclicity,
+    draw_graphs,
+    hard_edges,
+    relaxed_gradient,
+    score_gradient,
+    soft_edges,
+)
+from trjmcmc.graphs.particles import GraphParticles
+from trjmcmc.graphs.relaxed import (
     Hidden,
     Marginal,
     Parametric,
     Quadratic,
     Workspace,
-    cyclicity,
-    draw_graphs,
     likelihood_of,
-    relaxed_gradient,
-    score_gradient,
 )
-from trjmcmc.graphs.particles import GraphParticles
 from trjmcmc.kernel import BirthDeath, StructureNeighbours
 from trjmcmc.space.paths import acyclic, adjacency, masks_of
 
@@ -74,8 +78,8 @@ def test_the_score_function_is_the_gradient_by_all_graphs(generator):
     exact = exact_gradient(log_f, logits)
     found, wrong = [], []
     for _ in range(300):
-        drawn = draw_graphs(logits, 400, generator, Workspace())
-        hard = drawn.hard(Workspace())
+        field = draw_graphs(logits, 400, generator, Workspace())
+        hard = hard_edges(field, Workspace())
         value = likelihood.value(hard, torch.zeros(2, 0))
         found.append(score_gradient(logits, hard, value))
         wrong.append(score_gradient(torch.zeros_like(logits), hard, value))
@@ -101,8 +105,8 @@ def test_sharp_relaxed_graphs_give_nearly_the_gradient(generator):
     exact = exact_gradient(log_f, logits)
     gaps = []
     for sharpness in (1.0, 5.0):
-        drawn = draw_graphs(logits, 400_000, generator, Workspace())
-        soft = drawn.soft(sharpness, Workspace())
+        field = draw_graphs(logits, 400_000, generator, Workspace())
+        soft = soft_edges(field, sharpness, Workspace())
         value = (soft * weight[:, None, None]).sum((0, 3))
         slope = weight[:, None, None].expand_as(soft).clone()
         gaps.append(float((relaxed_gradient(soft, value, slope, sharpness) - exact).abs().max()))

@@ -18,15 +18,15 @@ from ..space.ordered_dags import OrderedDags
 from ..space.paths import adjacency, masks_of
 from ..target.target import Target
 from .embedding import (
-    GraphLikelihood,
-    Workspace,
     cyclicity_gradient,
     draw_graphs,
-    likelihood_of,
+    hard_edges,
     relaxed_gradient,
     score_gradient,
+    soft_edges,
 )
 from .particles import GraphParticles, listed
+from .relaxed import GraphLikelihood, Workspace, likelihood_of
 
 Schedule = float | Callable[[int], float]
 
@@ -287,15 +287,15 @@ class _Moving:
         """Of the log posterior by embeddings and parameters, estimated; shapes as of these."""
         plan, alpha = self.plan, float(self.plan.alpha(t))
         logits = self.logits(alpha)
-        drawn = draw_graphs(logits, plan.samples, self.generator, self._room)
-        hard, few = drawn.hard(self._room), slice(plan.constraint_samples)
+        field = draw_graphs(logits, plan.samples, self.generator, self._room)
+        hard, few = hard_edges(field, self._room), slice(plan.constraint_samples)
         if plan.relaxed:
-            soft = drawn.soft(plan.sharpness, self._room)
+            soft = soft_edges(field, plan.sharpness, self._room)
             value, slope = self.likelihood.by_edges(soft, self.theta)
             found = relaxed_gradient(soft, value, slope, plan.sharpness)
         else:
             found = score_gradient(logits, hard, self.likelihood.value(hard, self.theta))
-            soft = drawn._replace(field=drawn.field[:, :, few]).soft(plan.sharpness, self._room)
+            soft = soft_edges(field[:, :, few], plan.sharpness, self._room)
         found = found - plan.beta(t) * cyclicity_gradient(soft[:, :, few], plan.sharpness)
         found = found + self._of_prior(logits)
         found = alpha * torch.where(self.free, found, 0.0).to(self.z)

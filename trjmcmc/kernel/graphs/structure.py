@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from ...errors import ConfigurationError
-from ...rng import categorical, host_number
+from ...rng import categorical
 from ...space.dags import Dags
 from ...target.target import Target
-from ..base import Info, Kernel, State, accept
+from ..between.birth_death import BirthDeath
 from ..proposal.base import IndexProposal
 
 
@@ -74,7 +74,7 @@ class StructureNeighbours(IndexProposal):
         return new, here.double().log() - there.double().log()
 
 
-class StructureWalk(Kernel):
+class StructureWalk(BirthDeath):
     """A neighbour of the graph and a step of all its parameters, accepted together: M-MC3.
 
     What the new graph has and the old has not is drawn from its prior. G-MC3 takes both in turn:
@@ -115,21 +115,13 @@ class StructureWalk(Kernel):
     ) -> None:
         if not target.space.graphs or not scale > 0:
             raise ConfigurationError("StructureWalk: expected a target over Dags, and scale > 0")
-        self.target, self.scale, self.name = target, scale, name
-        self.proposal = StructureNeighbours(cast("Dags", target.space), ratio=ratio)
+        super().__init__(
+            target, StructureNeighbours(cast("Dags", target.space), ratio=ratio), name=name
+        )
+        self.scale = scale
 
-    def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
-        target, space = self.target, self.target.space
-        code, log_ratio = self.proposal.propose(state.code, generator)
-        keep = target.kept(state.code, code)
-        theta = target.refill(code, state.theta, keep, host_number(generator))
+    def _walked(self, theta: Tensor, keep: Tensor, generator: torch.Generator) -> Tensor:
         noise = torch.randn(
             theta.shape, generator=generator, device=theta.device, dtype=theta.dtype
         )
-        theta = torch.where(keep, theta + self.scale * noise, theta)
-        born, dead = space.active(code) & ~keep, space.active(state.code) & ~keep
-        log_joint = target.log_joint(code, theta)
-        log_born = torch.where(born, target.prior_by_slot(code, theta), 0.0).sum(-1)
-        log_dead = torch.where(dead, target.prior_by_slot(state.code, state.theta), 0.0).sum(-1)
-        log_ratio = log_ratio + log_joint - state.log_joint + log_dead - log_born
-        return accept(self.name, state, State(code, theta, log_joint), log_ratio, generator)
+        return torch.where(keep, theta + self.scale * noise, theta)
