@@ -16,7 +16,7 @@ from trjmcmc.space.base import Kind, Space
 from trjmcmc.space.model_list import ModelList
 
 PACKAGE = Path(trj.__file__).parent
-CONCRETE = {"ModelList", "Subsets", "Counts", "Dags"}
+CONCRETE = {"ModelList", "Subsets", "Counts", "Dags", "OrderedDags"}
 
 
 class AtMostTwo(Space):

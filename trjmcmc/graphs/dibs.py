@@ -14,7 +14,6 @@ from ..errors import ConfigurationError, ConvergenceWarning, InterruptedWarning,
 from ..fit.stein import RootMeanSquare, SquaredExponential, stein_direction
 from ..progress import progress_bar
 from ..space.dags import Dags
-from ..space.ordered_dags import OrderedDags
 from ..space.paths import adjacency, masks_of
 from ..target.target import Target
 from .embedding import (
@@ -127,7 +126,7 @@ def dibs(
             "dibs: expected a target, such as trj.graphs.target(scores) or trj.graphs.network(x), "
             f"got {type(target).__name__}"
         )
-    if isinstance(target.space, OrderedDags):
+    if target.space.orders:
         raise ConfigurationError("dibs: give the target over Dags, without orders of the nodes")
     if not target.space.graphs or not target.space.n_items:
         raise ConfigurationError("dibs: expected a target over Dags of two nodes or more")

@@ -82,8 +82,8 @@ class GraphPosterior:
 
     def __init__(self, result: Result, *, scores: LocalScores | None = None) -> None:
         space, masks = result.space, torch.as_tensor(result.raw.code)
-        if isinstance(space, OrderedDags):
-            masks = space.masks(masks.flatten(0, 1)).view(*masks.shape[:2], -1)
+        if space.orders:
+            masks = cast("OrderedDags", space).masks(masks.flatten(0, 1)).view(*masks.shape[:2], -1)
         elif not space.graphs:
             raise ConfigurationError("GraphPosterior: expected a run over Dags")
         if scores is None and result.target is not None:

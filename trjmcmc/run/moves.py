@@ -44,7 +44,6 @@ from ..kernel.proposal.sweep import SweepWalk
 from ..pilot.modes import mode_map
 from ..space.base import Space
 from ..space.dags import Dags
-from ..space.ordered_dags import OrderedDags
 from ..target.exchangeable import Components, components_of
 from ..target.target import Target
 from ..transport.base import Transport
@@ -101,7 +100,7 @@ def trained_kernel(
     if space.several:
         to = proposal(space, fitted.few, guess)
         kernels.append(Jump(target, transport, to, **settings))
-        if isinstance(space, OrderedDags):
+        if space.orders:
             kernels.append(OrderRefresh(target))
         if fitted.weights is not None:
             learnt = Learnt(fitted.weights)
@@ -151,7 +150,7 @@ def birth_death(
         cheap = Target(cast("Dags", space).bare(), {}, target.equations.scores.to(target.device))
         to = SurrogateWalk(cheap, GraphWalk(cheap, moves=1))
         return Cycle([BirthDeath(target, near), BirthDeath(target, to, name="births by scores")])
-    if isinstance(space, OrderedDags):
+    if space.orders:
         return Cycle([BirthDeath(target, near), OrderRefresh(target)])
     if guess is not None and not space.counts:
         far = Fixed(space, guess, other=True)

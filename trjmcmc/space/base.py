@@ -79,6 +79,7 @@ class Space(nn.Module, ABC):
             combination of them a model; 0 in spaces whose codes are anything else.
         counts: Whether a code counts components, which of a kind are all alike.
         graphs: Whether items are the edges of acyclic graphs, as in :class:`~trjmcmc.Dags`.
+        orders: Whether a code is such a graph with an order of its nodes.
         slot_item: Item of each slot, shape (D,); ``n_items`` marks slots that are always on.
     """
 
@@ -91,6 +92,7 @@ class Space(nn.Module, ABC):
     units: int = 0
     counts: bool = False
     graphs: bool = False
+    orders: bool = False
     slot_item: Tensor
 
     @abstractmethod

@@ -64,6 +64,7 @@ class OrderedDags(Space):
         [0.5, 1.0, 0.5, 1.0]
     """
 
+    orders = True
     size: int
     _levels: Tensor
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor
 
@@ -42,13 +44,13 @@ class LearntOrders(Walk):
     """
 
     def __init__(self, weights: ModelWeights) -> None:
-        if not isinstance(weights.space, OrderedDags):
+        if not weights.space.orders:
             raise ConfigurationError(
                 "LearntOrders: expected weights over OrderedDags, as fitted to "
                 "trj.graphs.ordered(target)"
             )
-        self.weights, self._ordered = weights, weights.space
-        self.space = weights.space.dags
+        self.weights, self._ordered = weights, cast("OrderedDags", weights.space)
+        self.space = self._ordered.dags
 
     def propose(self, code: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         present = self._ordered.with_random_order(code, generator)
@@ -89,9 +91,10 @@ class OrderRefresh(Kernel):
     between = True
 
     def __init__(self, target: Target, *, name: str = "orders") -> None:
-        if not isinstance(target.space, OrderedDags):
+        if not target.space.orders:
             raise ConfigurationError("OrderRefresh: expected a target over OrderedDags")
-        self.target, self.space, self.name = target, target.space, name
+        self.target, self.name = target, name
+        self.space = cast("OrderedDags", target.space)
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         space = self.space
