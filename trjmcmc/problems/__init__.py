@@ -1,9 +1,14 @@
 """Small real problems with known answers, shared by tests, examples and benchmarks."""
 
 from .coal_mining import coal_mining
+from .conjugate import SolvedTarget, beta_bernoulli, normal_unknown_variance
 from .conjugate_selection import ConjugateSelection, conjugate_selection
+from .energies import ENERGIES, Energy, energy
 from .factor_analysis import factor_analysis, loading_matrix
 from .four_modes import four_modes, mode_centres
+from .linear_posterior import FactorisedNormal, LinearPosterior
+from .linear_regression import LinearRegression, linear_regression
+from .logistic_regression import LogisticTarget, logistic_regression
 from .logistic_selection import logistic_selection
 from .mixtures import gaussian_mixture_2d, mixture_1d
 from .pulses import pulses
@@ -19,22 +24,34 @@ from .spike_and_slab import gibbs_spike_and_slab, spike_and_slab
 from .variable_selection import variable_selection
 
 __all__ = [
+    "ENERGIES",
     "ConjugateSelection",
+    "Energy",
+    "FactorisedNormal",
+    "LinearPosterior",
+    "LinearRegression",
+    "LogisticTarget",
     "QuasiPeriodic",
     "RegressionTarget",
     "SinhArcsinhMap",
+    "SolvedTarget",
+    "beta_bernoulli",
     "coal_mining",
     "conjugate_selection",
+    "energy",
     "factor_analysis",
     "four_modes",
     "gaussian_mixture_2d",
     "gibbs_robust_selection",
     "gibbs_spike_and_slab",
+    "linear_regression",
     "loading_matrix",
     "log_evidence",
+    "logistic_regression",
     "logistic_selection",
     "mixture_1d",
     "mode_centres",
+    "normal_unknown_variance",
     "pulses",
     "radial_velocity",
     "radiata_pine",

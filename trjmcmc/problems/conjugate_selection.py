@@ -14,8 +14,8 @@ from ..errors import ShapeError, TargetError
 from ..space.subsets import Subsets
 from ..target.model import Truth
 from .regression import (
-    Constants,
     RegressionTarget,
+    ResidualSquares,
     alternating,
     correlated_columns,
     regression_data,
@@ -206,6 +206,45 @@ class ConjugateSelection(RegressionTarget):
         p = self._log_joint.softmax(0)
         return torch.stack([p.view(-1, 2, 2**j)[:, 1].sum() for j in range(len(self._moment))])
 
+    def exact_draws(self, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Independent draws from the posterior over models and coefficients, up to 22 columns.
+
+        Every model is a normal: a draw is one of the 2^p models, then a point of its normal.
+
+        Arguments:
+            n: How many.
+            generator: Of the draws, on the CPU.
+
+        Returns:
+            Models, shape (n, p), int64, and coefficients, shape (n, p), float64, exact zeros
+            where a column is out.
+
+        Raises:
+            TargetError: More than 22 columns.
+
+        Example:
+            >>> target = conjugate_selection(4)
+            >>> code, beta = target.exact_draws(1000, torch.Generator().manual_seed(0))
+            >>> code.shape, bool(((beta != 0) == (code == 1)).all())
+            (torch.Size([1000, 4]), True)
+        """
+        cumulative = self._log_joint.softmax(0).cumsum(0)
+        uniform = torch.rand(n, generator=generator, dtype=torch.float64)
+        model = torch.searchsorted(cumulative, uniform * cumulative[-1], right=True)
+        code = model[:, None] >> torch.arange(len(self._moment)) & 1
+        parts = [self._coefficients(c, generator) for c in code.split(CHUNK)]
+        return code, torch.cat(parts) if parts else code.double()
+
+    def _coefficients(self, code: Tensor, generator: torch.Generator) -> Tensor:
+        """One draw of the coefficients of each model, (C, p) -> (C, p)."""
+        on = code.bool()
+        factor = _factors(on, self._gram)
+        m = torch.where(on, self._moment, 0.0)[..., None]
+        z = torch.randn(m.shape, generator=generator, dtype=m.dtype)
+        whitened = torch.linalg.solve_triangular(factor, m, upper=False) + z
+        beta = torch.linalg.solve_triangular(factor.mT, whitened, upper=True)[..., 0]
+        return torch.where(on, self.slab_sd * beta, 0.0)
+
     def _exact(self) -> Truth | None:
         if not self.space.enumerable:
             return None
@@ -213,9 +252,7 @@ class ConjugateSelection(RegressionTarget):
 
 
 class GaussianRegression:
-    """Log-likelihood of y ~ N(X b, I), from the triangular factor of X.
-
-    Costs p^2 a point whatever n, and sums squares only, so that single precision suffices.
+    """Log-likelihood of y ~ N(X b, I).
 
     Arguments:
         x: Design, shape (n, p), of any rank.
@@ -223,16 +260,11 @@ class GaussianRegression:
     """
 
     def __init__(self, x: Tensor, y: Tensor) -> None:
-        q, r = torch.linalg.qr(x)
-        rotated = q.T @ y
-        rest = float((y - q @ rotated).square().sum())  # what no coefficients explain
-        self.constant = -0.5 * (len(y) * math.log(2 * math.pi) + rest)
-        self.data = Constants(r.T.contiguous(), rotated)
+        self.squares = ResidualSquares(x, y)
+        self.constant = -0.5 * (len(y) * math.log(2 * math.pi) + self.squares.rest)
 
     def __call__(self, params: dict[str, Tensor], active: Tensor | None = None) -> Tensor:
-        beta = params["beta"]
-        factor, rotated = self.data.like(beta)
-        return self.constant - 0.5 * (rotated - beta @ factor).square().sum(-1)
+        return self.constant - 0.5 * self.squares(params["beta"])
 
 
 def check_spike_and_slab(slab_sd: float, weight: float) -> None:
@@ -266,11 +298,15 @@ def _all_evidence_gains(gram: Tensor, moment: Tensor) -> Tensor:
 
 def _evidence_gain(on: Tensor, gram: Tensor, moment: Tensor) -> Tensor:
     """The same of some subsets, (C, p) bool -> (C,), nats."""
-    both = on[:, :, None] & on[:, None, :]
-    eye = torch.eye(on.shape[1], dtype=gram.dtype)
-    precision = torch.where(both, gram, 0.0) + eye  # 1 for columns left out
-    factor = torch.linalg.cholesky(precision)
+    factor = _factors(on, gram)
     m = torch.where(on, moment, 0.0)[..., None]
     z = torch.linalg.solve_triangular(factor, m, upper=False)[..., 0]
     log_det = factor.diagonal(dim1=1, dim2=2).log().sum(-1)
     return 0.5 * z.square().sum(-1) - log_det
+
+
+def _factors(on: Tensor, gram: Tensor) -> Tensor:
+    """Lower Cholesky factors of the posterior precisions of some subsets, (C, p) -> (C, p, p)."""
+    both = on[:, :, None] & on[:, None, :]
+    eye = torch.eye(on.shape[1], dtype=gram.dtype)
+    return torch.linalg.cholesky(torch.where(both, gram, 0.0) + eye)  # 1 for columns left out

@@ -84,9 +84,7 @@ def logistic_selection(
         beta = torch.tensor(np.concatenate([[INTERCEPT], alternating(EFFECTS, p)]))
         y = rng.random(n) < expit(INTERCEPT + x @ beta[1:].numpy())
     columns, response = regression_data(x, y)
-    if not bool(((response == 0) | (response == 1)).all()):
-        other = response[(response != 0) & (response != 1)]
-        raise TargetError(f"y: expected zeros and ones, got {float(other[0])} among them")
+    yes_and_no(response)
     design = torch.cat([torch.ones(len(columns), 1, dtype=columns.dtype), columns], 1)
     names = [f"x{j}" for j in range(design.shape[1])]
     return RegressionTarget(
@@ -98,6 +96,13 @@ def logistic_selection(
         beta,
         None if beta is None else beta[1:] != 0,
     )
+
+
+def yes_and_no(y: Tensor) -> None:
+    """Refuse a response that is not zeros and ones."""
+    other = y[(y != 0) & (y != 1)]
+    if len(other):
+        raise TargetError(f"y: expected zeros and ones, got {float(other[0])} among them")
 
 
 class LogisticRegression:

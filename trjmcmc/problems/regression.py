@@ -19,8 +19,29 @@ from .quadrature import log_evidence
 
 COEFFICIENTS = 4  # most coefficients that the lattice of the truth is laid in
 
+LATTICE_SOURCE = "trapezoid rule on a lattice, error below 1e-5 nats"
 
-class RegressionTarget(Target):
+
+class LazyTarget(Target):
+    """A target whose truth is computed on first use, by its own ``_exact``; it may be set."""
+
+    _truth: Truth | None = None
+
+    @property
+    def truth(self) -> Truth | None:
+        if self._truth is None:
+            self._truth = self._exact()
+        return self._truth
+
+    @truth.setter
+    def truth(self, value: Truth | None) -> None:
+        self._truth = value
+
+    def _exact(self) -> Truth | None:
+        return None
+
+
+class RegressionTarget(LazyTarget):
     """A regression on a space of columns, with coefficients ``beta`` ~ N(0, prior_sd^2).
 
     Its truth is computed on first use: by quadrature where the largest model has no more than
@@ -36,8 +57,6 @@ class RegressionTarget(Target):
         gamma_true: Which of the selectable columns then had an effect, shape (p,), bool.
     """
 
-    _truth: Truth | None = None
-
     def __init__(
         self,
         space: Space,
@@ -52,16 +71,6 @@ class RegressionTarget(Target):
         self.log_likelihood, self.prior_sd = log_likelihood, prior_sd
         self.x, self.y, self.beta_true, self.gamma_true = x, y, beta_true, gamma_true
 
-    @property
-    def truth(self) -> Truth | None:
-        if self._truth is None:
-            self._truth = self._exact()
-        return self._truth
-
-    @truth.setter
-    def truth(self, value: Truth | None) -> None:
-        self._truth = value
-
     def _exact(self) -> Truth | None:
         """Evidences of all models by quadrature."""
         if self.space.n_items > COEFFICIENTS:
@@ -70,20 +79,37 @@ class RegressionTarget(Target):
         columns = torch.eye(self.space.n_items, dtype=torch.float64)
         log_z = []
         for on in self.space.items(codes).cpu():
-            pad = columns[on]
-
-            def log_joint(b: Tensor, pad: Tensor = pad) -> Tensor:
-                value = self.log_likelihood({"beta": b @ pad})
-                return value + Normal(0.0, self.prior_sd).log_prob(b).sum(-1)
-
-            generator = torch.Generator().manual_seed(0)
-            starts = 3 * torch.randn(8, len(pad), generator=generator, dtype=torch.float64)
-            try:
-                log_z.append(log_evidence(log_joint, starts))
-            except RuntimeError:  # data whose posterior is too wide for a lattice
+            value = lattice_evidence(self.log_likelihood, self.prior_sd, columns[on])
+            if value is None:
                 return None
-        source = "trapezoid rule on a lattice, error below 1e-5 nats"
-        return truth_of(self.space, torch.tensor(log_z, dtype=torch.float64), source)
+            log_z.append(value)
+        return truth_of(self.space, torch.tensor(log_z, dtype=torch.float64), LATTICE_SOURCE)
+
+
+def lattice_evidence(
+    log_likelihood: LogLikelihood, prior_sd: float, columns: Tensor
+) -> float | None:
+    """Log evidence of a few coefficients ~ N(0, prior_sd^2), nats, error below 1e-5.
+
+    Arguments:
+        log_likelihood: Function of ``beta``, (C, p) -> (C,), nats.
+        prior_sd: Of every coefficient.
+        columns: Rows of the identity, of the coefficients in use, shape (d, p), float64.
+
+    Returns:
+        None where the data's posterior is too wide for a lattice.
+    """
+
+    def log_joint(b: Tensor) -> Tensor:
+        value = log_likelihood({"beta": b @ columns})
+        return value + Normal(0.0, prior_sd).log_prob(b).sum(-1)
+
+    generator = torch.Generator().manual_seed(0)
+    starts = 3 * torch.randn(8, len(columns), generator=generator, dtype=torch.float64)
+    try:
+        return log_evidence(log_joint, starts)
+    except RuntimeError:
+        return None
 
 
 def truth_of(space: Space, log_evidences: Tensor, source: str) -> Truth:
@@ -120,6 +146,36 @@ class Constants:
         if key not in self._cast:
             self._cast[key] = tuple(tensor.to(values) for tensor in self.tensors)
         return self._cast[key]
+
+
+class ResidualSquares:
+    """Sum of squared residuals of y - X b, in two parts, from the triangular factor of X.
+
+    Costs p^2 a point whatever n, and sums squares only, so that single precision suffices.
+
+    Arguments:
+        x: Design, shape (n, p), of any rank, float64.
+        y: Response, shape (n,), float64.
+
+    Attributes:
+        rest: The part that no coefficients explain.
+
+    Example:
+        >>> squares = ResidualSquares(torch.ones(2, 1).double(), torch.tensor([1.0, 3.0]).double())
+        >>> round(squares.rest, 6), squares(torch.tensor([[2.0], [1.0]])).round(decimals=4).tolist()
+        (2.0, [0.0, 2.0])
+    """
+
+    def __init__(self, x: Tensor, y: Tensor) -> None:
+        q, r = torch.linalg.qr(x)
+        rotated = q.T @ y
+        self.rest = float((y - q @ rotated).square().sum())
+        self.data = Constants(r.T.contiguous(), rotated)
+
+    def __call__(self, beta: Tensor) -> Tensor:
+        """The other part, at coefficients (C, p), shape (C,)."""
+        factor, rotated = self.data.like(beta)
+        return (rotated - beta @ factor).square().sum(-1)
 
 
 def regression_data(x: Any, y: Any) -> tuple[Tensor, Tensor]:
@@ -200,6 +256,51 @@ def correlated_columns(rng: np.random.Generator, n: int, p: int, rho: float) -> 
     x = rng.standard_normal((n, p)) @ np.linalg.cholesky(rho ** lags.astype(float)).T
     result: NDArray[np.float64] = (x - x.mean(0)) / x.std(0)
     return result
+
+
+def exchangeable_columns(
+    rng: np.random.Generator, n: int, p: int, rho: float
+) -> NDArray[np.float64]:
+    """Rows of N(0, (1 - rho) I + rho 11'), neither centred nor scaled.
+
+    Arguments:
+        rng: Where the numbers come from.
+        n: Rows, at least 1.
+        p: Columns, at least 1.
+        rho: Correlation of any two columns, from -1 / (p - 1) to 1.
+
+    Returns:
+        Shape (n, p).
+
+    Raises:
+        TargetError: n, p or rho is out of range.
+
+    Example:
+        >>> x = exchangeable_columns(np.random.default_rng(0), 100_000, 3, -0.4)
+        >>> np.round(np.cov(x.T)[0], 1).tolist()
+        [1.0, -0.4, -0.4]
+    """
+    if p < 1 or n < 1 or (p - 1) * rho < -1 or not -1 <= rho <= 1:
+        raise TargetError(
+            f"p, n, rho: expected p >= 1, n >= 1 and -1 / (p - 1) <= rho <= 1, got {p}, {n}, {rho}"
+        )
+    z = rng.standard_normal((n, p))
+    along = np.sqrt(1 + (p - 1) * rho) - np.sqrt(1 - rho)
+    result: NDArray[np.float64] = np.sqrt(1 - rho) * z + along * z.mean(1, keepdims=True)
+    return result
+
+
+def mostly_zero(rng: np.random.Generator, p: int) -> NDArray[np.float64]:
+    """Coefficients from U(.5, 2), of which four fifths are zero where there are 20 or more, (p,).
+
+    Source:
+        Premchandar (2024), Normalizing flows aided variational inference, thesis, Michigan
+        State University, section 2.6.3
+    """
+    beta = rng.uniform(0.5, 2.0, p)
+    if p >= 20:
+        beta[rng.permutation(p)[: round(0.8 * p)]] = 0.0
+    return beta
 
 
 def alternating(effects: tuple[float, ...], p: int) -> NDArray[np.float64]:

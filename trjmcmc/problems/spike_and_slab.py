@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,7 @@ def spike_and_slab(
     p: int = 3,
     n: int = 100,
     rho: float = 0.0,
-    effects: int = 1,
+    effects: int | Sequence[int] = 1,
     seed: int = 0,
 ) -> ConjugateSelection:
     """A linear regression whose coefficients are zero or from a Gaussian slab.
@@ -31,8 +33,8 @@ def spike_and_slab(
     y = X b + e with e ~ N(0, I) and b_j ~ weight N(0, slab_sd^2) + (1 - weight) delta_0: the
     columns in use are the model, and every evidence is exact.
 
-    Simulated rows are N(0, (1 - rho) I + rho 11'), the first ``effects`` coefficients are log n
-    and the others zero; nothing is centred or scaled.
+    Simulated rows are N(0, (1 - rho) I + rho 11'), coefficients are log n in the columns of
+    ``effects`` and zero in the others; nothing is centred or scaled.
 
     Arguments:
         x: Columns of your own, shape (n, p), used as they are.
@@ -42,7 +44,8 @@ def spike_and_slab(
         p: Columns, where data are simulated.
         n: Rows, where data are simulated.
         rho: Correlation of any two columns, from 0 to 1, where data are simulated.
-        effects: How many coefficients are not zero, where data are simulated.
+        effects: Which coefficients are not zero, where data are simulated: the first so many, or
+            the indices of their columns, from 0, in any order.
         seed: Of the simulated data.
 
     Returns:
@@ -64,20 +67,42 @@ def spike_and_slab(
         True
         >>> target.inclusion[:2].round(decimals=4).tolist()
         [1.0, 1.0]
+        >>> spike_and_slab(p=5, effects=[4, 1]).gamma_true.nonzero()[:, 0].tolist()
+        [1, 4]
     """
     beta = None
     if x is None and y is None:
-        if p < 1 or n < 1 or not 0 <= rho <= 1 or not 0 <= effects <= p:
+        if p < 1 or n < 1 or not 0 <= rho <= 1:
             raise TargetError(
-                "p, n, rho, effects: expected p >= 1, n >= 1, 0 <= rho <= 1 and "
-                f"0 <= effects <= p, got {p}, {n}, {rho}, {effects}"
+                f"p, n, rho: expected p >= 1, n >= 1 and 0 <= rho <= 1, got {p}, {n}, {rho}"
             )
+        places = _places(effects, p)
         rng = np.random.default_rng(seed)
         common = rng.standard_normal((n, 1))
         x = math.sqrt(1 - rho) * rng.standard_normal((n, p)) + math.sqrt(rho) * common
-        beta = np.where(np.arange(p) < effects, math.log(n), 0.0)
+        beta = np.zeros(p)
+        beta[places] = math.log(n)
         y = x @ beta + rng.standard_normal(n)
     return ConjugateSelection(*regression_data(x, y), slab_sd, weight, beta)
+
+
+def _places(effects: Any, p: int) -> list[int]:
+    """Indices of the columns that have an effect."""
+    try:
+        one = np.ndim(effects) == 0
+        places = [operator.index(j) for j in (range(effects) if one else effects)]
+    except TypeError:
+        places = [-1]
+    if (
+        any(not 0 <= j < p for j in places)
+        or len(set(places)) < len(places)
+        or (one and effects < 0)
+    ):
+        raise TargetError(
+            f"effects: expected a number from 0 to p = {p}, or different indices of columns from "
+            f"0 to {p - 1}, got {effects!r}"
+        )
+    return places
 
 
 def gibbs_spike_and_slab(
