@@ -544,6 +544,56 @@ def test_spike_and_slab_selection_data():
     assert abs(float(errors.var()) - 1) < 0.1
 
 
+def test_spike_and_slab_effects_in_any_columns():
+    settings = {"p": 6, "rho": 0.3, "seed": 2}
+    target = trj.problems.spike_and_slab(effects=np.array([5, 0]), **settings)
+    assert target.gamma_true.tolist() == [True, False, False, False, False, True]
+    other = trj.problems.spike_and_slab(effects=(0, 5), **settings)
+    assert torch.equal(target.y, other.y)
+    assert not trj.problems.spike_and_slab(effects=[], **settings).gamma_true.any()
+    first = [trj.problems.spike_and_slab(effects=e, **settings).y for e in (2, [1, 0])]
+    assert torch.equal(*first)
+
+
+@pytest.mark.parametrize("p", [3, 20])
+def test_exact_draws_of_a_selection(p, generator):
+    """Shares of models and moments, in standard errors, against dense normal densities."""
+    whole = trj.problems.spike_and_slab(p=p, n=15, rho=0.7)  # a third of whose effect is in doubt
+    target = trj.problems.spike_and_slab(whole.x, whole.y / 3, slab_sd=0.6, weight=0.3)
+    code, beta = target.exact_draws(20_000, generator)
+    assert torch.equal(beta != 0, code == 1) and code.dtype == torch.int64
+
+    def gap(each):
+        each = each.double()
+        return (each.mean(0) / (each.std(0) / len(each) ** 0.5)).abs().max()
+
+    assert gap(code - target.inclusion) < 5
+    assert gap(code - (0.9 * target.inclusion + 0.1)) > 5
+    if p > 3:
+        return
+    first = second = 0.0
+    probabilities = target.truth.probabilities.values()
+    for on, weight in zip(target.space.enumerate().bool(), probabilities, strict=True):
+        x = target.x[:, on]
+        covariance = torch.linalg.inv(x.T @ x + torch.eye(int(on.sum())) / 0.6**2)
+        mean = covariance @ x.T @ target.y
+        both = on[:, None] & on
+        square = torch.zeros(p, p, dtype=torch.float64)
+        square[both] = (covariance + mean[:, None] * mean).flatten()
+        first = first + weight * torch.zeros(p, dtype=torch.float64).masked_scatter(on, mean)
+        second = second + weight * square
+    assert gap(beta - first) < 5
+    assert gap((beta[:, :, None] * beta[:, None] - second).flatten(1)) < 5
+    assert gap((1.1 * beta[:, :, None] * beta[:, None] - second).flatten(1)) > 5
+
+
+def test_exact_draws_stop_at_twenty_two_columns(generator):
+    with pytest.raises(TargetError, match="2\\^30 models of 30 columns are too many"):
+        trj.problems.spike_and_slab(p=30).exact_draws(5, generator)
+    code, beta = trj.problems.spike_and_slab().exact_draws(0, generator)
+    assert code.shape == beta.shape == (0, 3)
+
+
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
@@ -580,7 +630,15 @@ def test_spike_and_slab_selection_data():
         (lambda p: p.logistic_selection(x=np.eye(2), y=[0, 2]), TargetError, "ones, got 2.0"),
         (lambda p: p.spike_and_slab(weight=1.0), TargetError, "between 0 and 1, got 1.0"),
         (lambda p: p.spike_and_slab(slab_sd=0.0), TargetError, "above 0, got 0.0"),
-        (lambda p: p.spike_and_slab(effects=4), TargetError, "got 3, 100, 0.0, 4"),
+        (lambda p: p.spike_and_slab(rho=2), TargetError, "got 3, 100, 2"),
+        (lambda p: p.spike_and_slab(effects=4), TargetError, "0 to p = 3, or .*got 4"),
+        (lambda p: p.spike_and_slab(effects=10**15), TargetError, "got 1000000000000000"),
+        (lambda p: p.spike_and_slab(effects=-1), TargetError, "0 to p = 3, or .*got -1"),
+        (lambda p: p.spike_and_slab(effects=[0, 3]), TargetError, r"0 to 2, got \[0, 3\]"),
+        (lambda p: p.spike_and_slab(effects=[-1]), TargetError, r"0 to 2, got \[-1\]"),
+        (lambda p: p.spike_and_slab(effects=[1, 1]), TargetError, r"different .*got \[1, 1\]"),
+        (lambda p: p.spike_and_slab(effects=[0.5]), TargetError, r"indices .*got \[0.5\]"),
+        (lambda p: p.spike_and_slab(effects="x1"), TargetError, "indices .*got 'x1'"),
         (lambda p: p.gibbs_spike_and_slab(np.eye(2), [1]), ShapeError, r"got \(2, 2\) and \(1,\)"),
         (
             lambda p: p.gibbs_spike_and_slab(np.eye(2), [1, 2], draws=0),

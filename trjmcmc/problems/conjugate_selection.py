@@ -88,8 +88,9 @@ def conjugate_selection(
 class ConjugateSelection(RegressionTarget):
     """Subsets of columns in y ~ N(X b, I), b_j ~ N(0, slab_sd^2) where in, with exact answers.
 
-    ``truth`` names every model and so is None beyond 16 columns; the tensors below go up to 22,
-    and :meth:`log_evidence` to any number. All are computed on first use.
+    ``truth`` names every model and so is None beyond 16 columns; the tensors below and
+    :meth:`exact_draws` go up to 22, and :meth:`log_evidence` to any number. All are computed on
+    first use.
 
     Arguments:
         x: Columns, shape (n, p), float64.

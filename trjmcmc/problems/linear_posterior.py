@@ -58,7 +58,8 @@ class LinearPosterior:
         log_evidence: Log p(y), nats.
         mean, sd: Of the coefficients, shape (p,), float64.
         covariance: Of the coefficients, shape (p, p).
-        mean_sigma2, sd_sigma2: Of sigma2; sd_sigma2 is infinite where 2 shape + n <= 4.
+        mean_sigma2, sd_sigma2: Of sigma2; infinite, or NaN, where n / 2 + shape is at most 1
+            (the mean) or 2.
         mean_field: The mean-field optimum.
 
     Raises:
@@ -180,14 +181,28 @@ class LinearPosterior:
     @property
     def mean_sigma2(self) -> float:
         u, weight, _ = self._lattice
-        return float(weight @ u.exp())
+        return float(weight @ u.exp()) + self._tail(1)
 
     @property
     def sd_sigma2(self) -> float:
-        if self.sigma is None and 2 * self.shape + self.n <= 4:
-            return math.inf
+        if self.mean_sigma2 == math.inf:
+            return math.nan
         u, weight, _ = self._lattice
-        return float(weight @ (u.exp() - self.mean_sigma2).square()) ** 0.5
+        squares = float(weight @ (u.exp() - self.mean_sigma2).square())
+        return math.sqrt(squares + self._tail(2))
+
+    def _tail(self, power: int) -> float:
+        """What nodes to the right of the lattice add to a moment of sigma2.
+
+        There the density of log sigma2 falls exponentially, with rate shape + n / 2.
+        """
+        if self.sigma is not None:
+            return 0.0
+        u, weight, _ = self._lattice
+        rate = self.shape + 0.5 * self.n - power
+        if rate <= 0:
+            return math.inf
+        return float(weight[-1] * (power * u[-1]).exp() / torch.expm1(rate * (u[-1] - u[-2])))
 
     def quantile(self, q: float | Tensor) -> Tensor:
         """Quantiles of every coefficient, whose posterior is a mixture of normals.

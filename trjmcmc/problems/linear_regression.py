@@ -112,8 +112,10 @@ class LinearRegression(Target):
         self.x, self.y, self.posterior, self.beta_true = x, y, posterior, beta_true
         normal, sigma = NormalRegression(x, y), posterior.sigma
 
+        # a double of no dimension: it leaves the precision of the parameters alone
+        known = torch.tensor(1.0 if sigma is None else sigma**2, dtype=torch.float64)
+
         def log_likelihood(params: dict[str, Tensor]) -> Tensor:
-            known = torch.as_tensor(0.0 if sigma is None else sigma**2)
             return normal(params["beta"], params.get("sigma2", known))
 
         priors: dict[str, Any] = {

@@ -90,7 +90,7 @@ def _places(effects: Any, p: int) -> list[int]:
     """Indices of the columns that have an effect."""
     try:
         one = np.ndim(effects) == 0
-        places = [operator.index(j) for j in (range(effects) if one else effects)]
+        places = [operator.index(j) for j in (range(min(effects, p + 1)) if one else effects)]
     except TypeError:
         places = [-1]
     if (
