@@ -19,6 +19,8 @@ from .objective import Losses, Objective
 
 ModelDraws = Callable[[int, torch.Generator], Tensor]
 
+GRADIENTS = ("total", "path")
+
 OUTSIDE = 5.0  # excess loss of a draw outside the support, over the mean of the others, nats
 
 
@@ -32,13 +34,18 @@ class ReverseKL(Objective):
             turn where they can be listed, else draws from the model prior.
         weights: A distribution over models that is learnt beside the map, instead of
             ``models``; the objective is then minus the bound of the evidence of all models.
+        gradient: ``"total"``, or ``"path"``: by way of the draws alone, without the mean-zero
+            term of log q's own parameters. It has no noise where the map fits, and takes one
+            more passage back through the map.
 
     Raises:
-        ConfigurationError: ``anneal`` outside [0, 1); both ``models`` and ``weights``.
+        ConfigurationError: ``anneal`` outside [0, 1); both ``models`` and ``weights``; an unknown
+            gradient.
 
     Source:
         Yin & Jiao, eqs. 12 and 18, Algorithm 2; annealing: Rezende & Mohamed (2015), eq. 20;
-        weights: Davies et al., "Variational transdimensional inference", eq. 9
+        weights: Davies et al., "Variational transdimensional inference", eq. 9; path gradients:
+        Roeder et al. (2017), https://arxiv.org/abs/1703.09194
     """
 
     shown = "elbo"
@@ -50,7 +57,11 @@ class ReverseKL(Objective):
         anneal: float = 0.3,
         models: ModelDraws | None = None,
         weights: ModelWeights | None = None,
+        gradient: str = "total",
     ) -> None:
+        if gradient not in GRADIENTS:
+            raise ConfigurationError(f"gradient: expected one of {GRADIENTS}, got {gradient!r}")
+        self.by_path = gradient == "path"
         if not 0 <= anneal < 1:
             raise ConfigurationError(f"anneal: expected a share in [0, 1), got {anneal}")
         if models is not None and weights is not None:
@@ -71,7 +82,10 @@ class ReverseKL(Objective):
             return self._with_weights(self.weights, transport, self.temper(progress), n, generator)
         code = self.models(n, generator)
         z = transport.reference.sample((len(code), self.target.dim), generator, self.target.dtype)
-        return reverse_kl(self.target, transport, code, z, temper=self.temper(progress))
+        return self._of_draws(transport, code, z, self.temper(progress))
+
+    def _of_draws(self, transport: Transport, code: Tensor, z: Tensor, temper: float) -> Losses:
+        return reverse_kl(self.target, transport, code, z, temper=temper, by_path=self.by_path)
 
     def _with_weights(
         self,
@@ -87,7 +101,7 @@ class ReverseKL(Objective):
             bits = weights.relaxed(n, generator)
         code = weights.explore(n, generator) if bits is None else bits.detach().long()
         z = transport.reference.sample((n, self.target.dim), generator, self.target.dtype)
-        found = reverse_kl(self.target, transport, code, z, temper=temper)
+        found = self._of_draws(transport, code, z, temper)
         value = torch.where(found.finite, found.value.detach(), math.inf)
         with torch.no_grad():
             log_q = weights.log_prob(code).to(value)
@@ -111,7 +125,13 @@ class ReverseKL(Objective):
 
 
 def reverse_kl(
-    target: Target, transport: Transport, code: Tensor, z: Tensor, *, temper: float = 1.0
+    target: Target,
+    transport: Transport,
+    code: Tensor,
+    z: Tensor,
+    *,
+    temper: float = 1.0,
+    by_path: bool = False,
 ) -> Losses:
     r"""Minus the tempered log importance weight of draws pushed through the map.
 
@@ -128,11 +148,15 @@ def reverse_kl(
         code: Models, shape (C, L).
         z: Reference draws, shape (C, D + auxiliary).
         temper: Exponent of the likelihood.
+        by_path: Take the gradient of log q by way of theta alone.
 
     Source:
-        Rezende & Mohamed (2015), https://arxiv.org/abs/1505.05770
+        Rezende & Mohamed (2015), https://arxiv.org/abs/1505.05770; path gradients: Roeder et al.
+        (2017), https://arxiv.org/abs/1703.09194
     """
     theta, log_q = transport.push(z, code)
+    if by_path:
+        log_q = _along_path(transport, theta, code, log_q)
     value, gradient = target.log_joint_and_grad(code, theta, temper=temper, surrogate=True)
     finite = gradient.isfinite().all(-1) & value.isfinite()
     gradient = torch.where(finite[:, None], gradient, 0.0)
@@ -151,6 +175,14 @@ def reverse_kl(
         worse = worse.nan_to_num(OUTSIDE, OUTSIDE, -OUTSIDE).clamp(-OUTSIDE, OUTSIDE)
         loss = loss.index_put((lost,), worse * (score - score.detach()))
     return Losses(loss, finite)
+
+
+def _along_path(transport: Transport, theta: Tensor, code: Tensor, log_q: Tensor) -> Tensor:
+    """log q of draws, with the gradient of a map that stands still, shape (C,), nats."""
+    fixed = theta.detach().requires_grad_()
+    (slope,) = torch.autograd.grad(transport.log_prob(fixed, code).sum(), fixed)
+    slope = torch.where(slope.isfinite(), slope, 0.0)
+    return log_q.detach() + ((theta - theta.detach()) * slope).sum(-1)
 
 
 def present_loss(

@@ -140,13 +140,7 @@ class Gaussians(Parts):
 
     def _times(self, table: Tensor, x: Tensor, index: Tensor, pick: Tensor) -> Tensor:
         """Each row (C, D) times its own matrix of a table (M, K, D, D)."""
-        if not on_host(x) or x.shape[1] <= SMALL:
-            return (table[index, pick] @ x[..., None])[..., 0]
-        functions = [
-            lambda rows, matrix=matrix: (rows @ matrix.mT,) for matrix in table.flatten(0, 1)
-        ]
-        which = index * self.number + pick
-        return apply_by_group(which, functions, x, torch.zeros_like(table[..., 0].flatten(0, 1)))[0]
+        return times_rows(table.flatten(0, 1), x, index * self.number + pick)
 
 
 class Diagonals(Parts):
@@ -189,6 +183,16 @@ class Diagonals(Parts):
     def push(self, z: Tensor, pick: Tensor, code: Tensor) -> Tensor:
         shift, log_scale = (_pick(p, pick) for p in self._parameters_of(code))
         return shift + torch.exp(log_scale) * z
+
+
+def times_rows(table: Tensor, x: Tensor, which: Tensor) -> Tensor:
+    """Each row (C, D) times its own matrix of a table (N, D, D), by ``which`` (C,)."""
+    if len(table) == 1:
+        return x @ table[0].mT
+    if not on_host(x) or x.shape[1] <= SMALL:
+        return (table[which] @ x[..., None])[..., 0]
+    functions = [lambda rows, matrix=matrix: (rows @ matrix.mT,) for matrix in table]
+    return apply_by_group(which, functions, x, torch.zeros_like(table[..., 0]))[0]
 
 
 def _pick(x: Tensor, which: Tensor) -> Tensor:
