@@ -13,6 +13,8 @@ logearn_interaction, logearn_logheight_male, eight_schools_noncentered, garch11,
 kidscore_momhs, kidscore_momiq, kidscore_momhsiq, kidscore_interaction, kidscore_interaction_z,
 kilpisjarvi, low_dim_gauss_mix, mesquite, logmesquite, logmesquite_logvas, nes (1972, 1980, 1996),
 blr (two data sets). The other programs of ``benchmarks/stan_programs.py`` were not.
+Of the database's posteriors with reference draws three programs are missing: ``accel_gp``,
+``lotka_volterra``, ``one_comp_mm_elim_abs``.
 
 Source:
     Magnusson et al. (2025), posteriordb: Testing, benchmarking and developing Bayesian inference
@@ -36,6 +38,8 @@ from torch import Tensor
 import trjmcmc as trj
 from benchmarks.stan_programs import MODELS, Values
 from trjmcmc.errors import TRJWarning
+
+AT_ONCE = 100_000  # draws of which reported quantities are computed
 
 
 @dataclass(frozen=True)
@@ -99,9 +103,12 @@ def compare(posterior: Posterior, draws: Mapping[str, Any]) -> pd.DataFrame:
         reference's.
     """
     values = {name: torch.as_tensor(np.asarray(x)).double() for name, x in draws.items()}
-    found, rows = posterior.reported(values), {}
+    parts = zip(*(value.split(AT_ONCE) for value in values.values()), strict=True)
+    found = [posterior.reported(dict(zip(values, part, strict=True))) for part in parts]
+    rows = {}
     for name, known in posterior.reference.items():
-        mean, sd = float(found[name].mean()), float(found[name].std())
+        x = torch.cat([part[name] for part in found])
+        mean, sd = float(x.mean()), float(x.std())
         rows[name] = {
             "mean_gap": abs(mean - known["mean"]) / known["sd"],
             "sd_ratio": sd / known["sd"],
@@ -121,6 +128,7 @@ def by_default(posterior: Posterior, seconds: float, seed: int) -> dict[str, Any
     return {
         "seconds": time.perf_counter() - begun,
         "evaluations": result.report.evaluations,
+        "gradients": result.report.gradients,
         "mean_gap": gaps["mean_gap"].max(),
         "sd_gap": (gaps["sd_ratio"] - 1).abs().max(),
         "warnings": len(warned),

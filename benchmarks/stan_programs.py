@@ -1,8 +1,8 @@
 """Stan programs of posteriordb, by families, as targets: ``MODELS`` has them by name.
 
 Normal linear regressions (earnings, kidiq, mesquite, nes, diamonds, kilpisjarvi, blr,
-autoregression), a logistic one, means of groups, GARCH(1,1) and ARMA(1,1), Gaussian processes, a
-mixture of two normals. Each is a function of the program's data.
+autoregression), means of groups, GARCH(1,1) and ARMA(1,1), Gaussian processes, a mixture of two
+normals, hidden Markov models of two states. Each is a function of the program's data.
 
 Flat priors that integrate to infinity: chains and tempered runs need somewhere to start, so that a
 wide proper distribution stands as the prior and its density is divided out of the likelihood. The
@@ -18,9 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.distributions import (
-    Bernoulli,
     Beta,
+    Dirichlet,
     Distribution,
+    Exponential,
     Gamma,
     HalfCauchy,
     HalfNormal,
@@ -37,7 +38,7 @@ Data = dict[str, Tensor]
 Values = Mapping[str, Tensor]  # by parameter, leading size C
 Column = str | Callable[[Data], Tensor]  # one number an observation
 
-WIDTH = 10.0  # of what stands in for a flat prior, in scales of the data
+WIDTH = 2.5  # of what stands in for a flat prior, in scales of the data
 
 
 def entries(values: Values) -> dict[str, Tensor]:
@@ -235,21 +236,6 @@ def diamonds(data: Data) -> Program:
     )
 
 
-def logistic_regression(y: Tensor, x: Tensor, beta: Distribution) -> Program:
-    def log_likelihood(p: Values) -> Tensor:
-        return Bernoulli(logits=p["beta"] @ x.T, validate_args=False).log_prob(y).sum(1)
-
-    return Program(log_likelihood, {"beta": beta})
-
-
-def dogs(data: Data) -> Program:
-    y = data["y"]
-    shocks = y.cumsum(1) - y
-    trials = torch.arange(y.shape[1]).to(y)
-    x = torch.stack([torch.ones_like(y), trials - shocks, shocks], -1)
-    return logistic_regression(y.flatten(), x.flatten(0, 1), normal(0.0, 100.0, 3))
-
-
 def schools(centred: bool) -> Callable[[Data], Program]:
     """Means of groups about a mean of their own: themselves, or their standardised distances."""
 
@@ -369,11 +355,14 @@ def gp_counts(data: Data) -> Program:
 
 def two_normals(data: Data) -> Program:
     y = data["y"]
+    powers = torch.stack([torch.ones_like(y), y, y.square()])  # of log densities
 
     def log_likelihood(p: Values) -> Tensor:
-        log_share = torch.stack([p["theta"].log(), torch.log1p(-p["theta"])], 1)[..., None]
-        each = Normal(p["mu"][..., None], p["sigma"][..., None]).log_prob(y)
-        return (log_share + each).logsumexp(1).sum(1)
+        mu, sigma, precision = p["mu"], p["sigma"], p["sigma"] ** -2
+        share = torch.stack([p["theta"], 1 - p["theta"]], 1)
+        level = share.log() + Normal(mu, sigma).log_prob(torch.zeros_like(mu))
+        terms = torch.stack([level, mu * precision, -0.5 * precision], -1)
+        return torch.logaddexp(*(terms @ powers).unbind(1)).sum(1)
 
     priors = {
         "mu": trj.Ordered(normal(0.0, 2.0), 2),
@@ -381,6 +370,61 @@ def two_normals(data: Data) -> Program:
         "theta": beta(5.0, 5.0),
     }
     return Program(log_likelihood, priors)
+
+
+def chained(steps: Tensor) -> Tensor:
+    """Product of matrices of logarithms in their order, (C, T, K, K) -> (C, K, K), by halving."""
+    while steps.shape[1] > 1:
+        even = steps.shape[1] // 2 * 2
+        pairs = steps[:, :even:2, :, :, None] + steps[:, 1:even:2, None]
+        steps = torch.cat([pairs.logsumexp(3), steps[:, even:]], 1)
+    return steps[:, 0]
+
+
+def hidden_states(
+    concentration: Tensor,
+    levels: Mapping[str, tuple[float, float]],
+    emission: Callable[[Values], Tensor],
+) -> Program:
+    """A hidden Markov model of two states, whose levels are positive and ascend.
+
+    Arguments:
+        concentration: Of the Dirichlet priors of the rows ``theta1`` and ``theta2``, shape (2, 2).
+        levels: By vector of levels the means of their normal priors, of standard deviation one.
+        emission: Log density of observations in each state, (C, T, 2).
+    """
+
+    def log_likelihood(p: Values) -> Tensor:
+        seen = emission(p)
+        moves = torch.stack([p["theta1"], p["theta2"]], 1).log()[:, None] + seen[:, 1:, None]
+        value = (seen[:, 0, :, None] + chained(moves)).flatten(1).logsumexp(1)
+        for name, means in levels.items():
+            value = value + Normal(double(means), 1.0).log_prob(p[name]).sum(1)
+        return value
+
+    priors = {f"theta{k + 1}": Dirichlet(concentration[k]) for k in range(2)}
+    flat = {name: trj.Ordered(half_normal(2 * max(m)), 2) for name, m in levels.items()}
+    return Program(log_likelihood, priors, flat)
+
+
+def hidden_means(data: Data) -> Program:
+    def emission(p: Values) -> Tensor:
+        return Normal(p["mu"][:, None], 1.0).log_prob(data["y"][:, None])
+
+    return hidden_states(torch.ones(2, 2).double(), {"mu": (3.0, 10.0)}, emission)
+
+
+def drives(data: Data) -> Program:
+    """Two series that share their states: exponential, or normal where their scales are data."""
+
+    def series(level: Tensor, seen: str, scale: str) -> Tensor:
+        law = Normal(level[:, None], data[scale]) if scale in data else Exponential(level[:, None])
+        return law.log_prob(data[seen][:, None])
+
+    def emission(p: Values) -> Tensor:
+        return series(p["phi"], "u", "tau") + series(p["lambda"], "v", "rho")
+
+    return hidden_states(data["alpha"], {"phi": (0.0, 3.0), "lambda": (0.0, 3.0)}, emission)
 
 
 # ---- the Stan programs, by name ------------------------------------------------------------------
@@ -443,12 +487,14 @@ MODELS: dict[str, Callable[[Data], Program]] = {
     "arma11": arma,
     "blr": shrunk_regression,
     "diamonds": diamonds,
-    "dogs": dogs,
     "eight_schools_centered": schools(centred=True),
     "eight_schools_noncentered": schools(centred=False),
     "garch11": garch,
     "gp_pois_regr": gp_counts,
     "gp_regr": gp_regression,
+    "hmm_drive_0": drives,
+    "hmm_drive_1": drives,
+    "hmm_example": hidden_means,
     "kilpisjarvi": line_with_priors,
     "low_dim_gauss_mix": two_normals,
 }
