@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,16 +19,13 @@ from ..pilot.screening import Screening
 from ..space.base import Space
 from ..space.saved import space_from_spec
 from ..target.model import Truth
+from .packed import pack, unpack
 from .report import Plan, RunReport
 from .variational import Variational
 
 FORMAT = 3  # of files that are written
 
 FORMATS = {2, FORMAT}  # that are read; 2, of version 0.9.0, has no checksum and is not compressed
-
-MAGIC = b"trjmcmc\n"  # first bytes of a file; then the checksum, and what it is of
-
-CHECKSUM = 32  # bytes
 
 
 @dataclass(frozen=True)
@@ -77,10 +71,7 @@ def write(path: str | Path, contents: Contents) -> None:
         "report": _report_data(found.report),
         "truth": truth,
     }
-    buffer = io.BytesIO()
-    torch.save(data, buffer)
-    payload = zlib.compress(buffer.getvalue(), 1)
-    Path(path).write_bytes(MAGIC + hashlib.sha256(payload).digest() + payload)
+    Path(path).write_bytes(pack(data))
 
 
 def read(path: str | Path) -> Contents:
@@ -89,21 +80,14 @@ def read(path: str | Path) -> Contents:
     Raises:
         TRJError: The file is of another format, or was damaged: its checksum says so.
     """
-    content = Path(path).read_bytes()
-    if content.startswith(MAGIC):
-        head = len(MAGIC) + CHECKSUM
-        payload = content[head:]
-        if hashlib.sha256(payload).digest() != content[len(MAGIC) : head]:
-            raise TRJError(f"{path}: damaged, its checksum is not that of its content")
-        content = zlib.decompress(payload)
+    data = unpack(path)
     try:
-        data = torch.load(io.BytesIO(content), weights_only=True)
         if data["format"] not in FORMATS:
             raise TRJError(f"{path}: not a result saved by this version of trjmcmc")
         return _contents(data)
     except TRJError:
         raise
-    except Exception as error:  # torch meets a foreign file with errors of many kinds
+    except Exception as error:  # a foreign file has errors of many kinds
         raise TRJError(f"{path}: not a result saved by trjmcmc ({type(error).__name__})") from None
 
 
@@ -113,7 +97,7 @@ def _report_data(report: RunReport) -> dict[str, Any]:
         "fit": asdict(report.fit) if report.fit else None,
         "audit": asdict(report.audit) if report.audit else None,
         "plan": asdict(report.plan),
-        "variational": report.variational and report.variational.to_data(),
+        "variational": report.variational and report.variational.to_data(draws=False),
         "screening": [asdict(s) for s in report.screening],
     }
 

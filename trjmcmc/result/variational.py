@@ -1,35 +1,35 @@
-"""The variational answer, and how far from the exact one it was."""
+"""The variational answer: what a fit alone says, and how far from the posterior it is."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
-import torch
+from numpy.typing import NDArray
 
-from ..draws import Draws
+from ..errors import ConvergenceWarning, TRJError, warn_user
 from ..estimate.estimate import Estimate
-from ..estimate.mean import mean_error
-from ..space.codes import distinct
-from ..target.target import Target
-from ..transport.base import Transport
-from ..weights.base import ModelWeights
+from .reference import Reference
+from .variational_draws import VariationalDraws
+from .variational_files import from_data, read_answer, to_data, write_answer
 
-Q_DRAWS = 8192  # from q that its answer is made of
-
-MODELS_LISTED = 50  # models in the table at most
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 ITEMS_PRINTED = 8  # items in print at most
 
 
 @dataclass(frozen=True)
 class Variational:
-    """q(m) q(theta | m), the fit's own answer: approximate, and with no guarantee.
+    """q(m) q(theta | m), a fit's own answer: approximate, with all that it knows against itself.
 
     Attributes:
-        kind: The family of q(m), by name.
+        kind: The family of q(m), by name; empty where there is one model.
         probabilities: q(m) of the models that it draws most, by label, largest first.
         inclusion: Inclusion probability of each item under q, for subsets; else None.
         elbo: Evidence lower bound of all models together, nats, of q where the density is not zero.
@@ -40,6 +40,20 @@ class Variational:
             misses a part of p, whose draws are improbable under q, and no better than the run;
             None before.
         inclusion_error: Largest difference of an inclusion probability from the run's.
+        family: The family of q(theta | m), by name.
+        log_evidence: Log evidence of all models together by importance sampling from q, weights
+            Pareto-smoothed, nats; NaN error where their tail is too heavy.
+        ess_share: Effective share of the importance weights, 1 where q is the posterior.
+        pareto_k: Shape of their tail; above 0.7 they can't be averaged.
+        models: Of a small space, one row a model: ``probability`` under q, ``elbo``, ``elbo_se``,
+            ``log_evidence`` and ``log_evidence_se`` (p(model) not included), ``ess_share``,
+            ``pareto_k``; else None.
+        sample: Independent draws from q with their log densities; None in what a run reports.
+        exact: The log evidence of all models together where the target knows it, nats.
+        doubts: What is known against the answer, in words, gravest first.
+        cost: ``evaluations`` and ``gradients`` of the likelihood, and ``seconds``, of fit,
+            audit and answer together.
+        transport: The map, which :class:`~trjmcmc.TRJSampler` takes; it is not saved.
     """
 
     kind: str
@@ -49,133 +63,277 @@ class Variational:
     cross_entropy: Estimate | None = None
     divergence: float | None = None
     inclusion_error: float | None = None
+    family: str = ""
+    log_evidence: Estimate = Estimate(math.nan, math.nan)
+    ess_share: float = math.nan
+    pareto_k: float = math.nan
+    models: pd.DataFrame | None = None
+    sample: VariationalDraws | None = field(default=None, repr=False)
+    exact: float | None = None
+    doubts: tuple[str, ...] = ()
+    cost: Mapping[str, float] = field(default_factory=dict)
+    transport: Any = field(default=None, repr=False, compare=False)
 
-    def __str__(self) -> str:
-        lines = [
-            f"variational answer, approximate, q(m) by {self.kind}",
-            f"  evidence lower bound   {self.elbo.value:.3f} +- {self.elbo.std_error:.3f} nats",
-        ]
-        if self.inclusion is not None:
-            top = self.inclusion.nlargest(ITEMS_PRINTED)
-            each = ", ".join(f"{item} {p:.3f}" for item, p in top.items())
-            more = ", ..." if len(self.inclusion) > ITEMS_PRINTED else ""
-            lines.append(f"  inclusion              {each}{more}")
-        if self.cross_entropy is None:
-            lines.append("  how far off it is, run() will tell")
-        else:
-            error = self.cross_entropy.std_error
-            lines.append(
-                f"  cross-entropy of draws {self.cross_entropy.value:.3f} +- {error:.3f} nats"
-            )
-        if self.divergence is not None:
-            lines.append(
-                f"  divergence KL(p | q)   {self.divergence:.3f} nats, by q's own evidence"
-            )
-        if self.inclusion_error is not None:
-            lines.append(f"  largest inclusion error {self.inclusion_error:.4f}")
-        return "\n".join(lines)
+    # ---- how far off it is --------------------------------------------------------------------
 
-    def to_data(self) -> dict[str, Any]:
-        """Plain data from which :meth:`from_data` rebuilds it."""
-        data = {**vars(self), "probabilities": self.probabilities.to_dict()}
-        data["inclusion"] = None if self.inclusion is None else self.inclusion.to_dict()
-        for name in ("elbo", "cross_entropy"):
-            data[name] = data[name] and asdict(data[name])
-        return data
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is known against it."""
+        return not self.doubts
+
+    def kl(self, log_evidence: float | Estimate | None = None) -> Estimate:
+        """Divergence KL(q | p) of the posterior p from q, nats.
+
+        Arguments:
+            log_evidence: Of all models together, p(model) included, nats. By default the one
+                that the target knows.
+
+        Raises:
+            TRJError: The evidence is not known: nobody gave one.
+
+        Example:
+            >>> import trjmcmc as trj
+            >>> target = trj.problems.beta_bernoulli()
+            >>> answer = trj.variational(target, "laplace", seed=1, progress=False)
+            >>> round(answer.kl().value, 2)
+            0.0
+        """
+        known = self.exact if log_evidence is None else log_evidence
+        if known is None:
+            raise TRJError(
+                "kl: the evidence is unknown; give it as kl(log_evidence), for example that of "
+                "an exact run, or look at log_evidence.value - elbo.value, which importance "
+                "sampling estimates"
+            )
+        if not isinstance(known, Estimate):
+            known = Estimate(float(known), 0.0)
+        error = math.hypot(known.std_error, self.elbo.std_error)
+        return Estimate(known.value - self.elbo.value, error, self.elbo.ess)
+
+    def warn(self) -> None:
+        """Warn of its doubts."""
+        for doubt in self.doubts:
+            warn_user(f"variational answer: {doubt}", ConvergenceWarning)
+
+    # ---- draws --------------------------------------------------------------------------------
+
+    @property
+    def _sample(self) -> VariationalDraws:
+        if self.sample is None:
+            raise TRJError("this answer holds no draws: ask sampler.variational for them")
+        return self.sample
+
+    def draws(
+        self,
+        model: str | None = None,
+        n: int | None = None,
+        *,
+        corrected: bool = False,
+        seed: int = 0,
+    ) -> dict[str, NDArray[np.floating]]:
+        """Draws of one model in the user's names and constrained space.
+
+        Arguments:
+            model: Its label; by default the only one, or the one that q draws most.
+            n: How many, with replacement; by default all there are.
+            corrected: Draw by importance weights: what an exact sampler would give as far as
+                the weights can be trusted (:attr:`pareto_k`).
+            seed: Of the choice of draws.
+
+        Returns:
+            By parameter, shape (n, ...).
+
+        Raises:
+            UnknownModelError: The model was not drawn.
+        """
+        found: dict[str, NDArray[np.floating]] = self._sample.resampled(model, n, corrected, seed)
+        return found
+
+    def summary(self, model: str | None = None, *, corrected: bool = False) -> pd.DataFrame:
+        """Means, standard deviations and quantiles of one model's parameters.
+
+        Arguments:
+            model, corrected: As of :meth:`draws`.
+
+        Returns:
+            Indexed by parameter; ``mean``, its Monte Carlo error ``mcse``, ``sd``, ``q5``,
+            ``median`` and ``q95``, in the parameters' units.
+        """
+        return self._sample.summary(model, corrected)
+
+    def quantiles(
+        self,
+        levels: Sequence[float] = (0.05, 0.5, 0.95),
+        model: str | None = None,
+        *,
+        corrected: bool = False,
+    ) -> pd.DataFrame:
+        """Quantiles of one model's parameters.
+
+        Arguments:
+            levels: Probabilities.
+            model, corrected: As of :meth:`draws`.
+
+        Returns:
+            One row a parameter, one column a level.
+
+        Raises:
+            ConfigurationError: Levels outside (0, 1).
+        """
+        return self._sample.quantiles(levels, model, corrected)
+
+    def coverage(
+        self,
+        reference: Reference,
+        level: float = 0.9,
+        model: str | None = None,
+        *,
+        corrected: bool = False,
+    ) -> pd.DataFrame:
+        """How much of the exact posterior each central interval of q holds.
+
+        Arguments:
+            reference: The exact posterior: a :class:`~trjmcmc.Result`, or by name draws, shape
+                (n, ...), or distribution functions, such as SciPy's frozen distributions.
+            level: What the intervals claim to hold.
+            model, corrected: As of :meth:`draws`.
+
+        Returns:
+            Indexed by parameter: the interval ``low`` to ``high``, the posterior probability
+            ``covered`` of it, and its standard error ``se``.
+
+        Raises:
+            ConfigurationError: The reference has none of the parameters, or draws that are not
+                finite.
+
+        Source:
+            Premchandar (2024), Normalizing flows aided variational inference, thesis, Michigan
+            State University, section 3.4
+
+        Example:
+            >>> import trjmcmc as trj
+            >>> target = trj.problems.beta_bernoulli()
+            >>> answer = trj.variational(target, seed=1, progress=False)
+            >>> exact = {"w": target.posterior.sample((10_000,)).numpy()}
+            >>> bool(abs(answer.coverage(exact).loc["w", "covered"] - 0.9) < 0.03)
+            True
+        """
+        return self._sample.coverage(reference, level, model, corrected)
+
+    def to_arviz(
+        self, model: str | None = None, *, corrected: bool = False, seed: int = 0
+    ) -> Any:
+        """Draws of one model for ArviZ, as one chain.
+
+        Arguments:
+            model, corrected, seed: As of :meth:`draws`.
+
+        Returns:
+            ``arviz.InferenceData``, or a ``DataTree`` with ArviZ 1: ``posterior``, and of draws
+            from q itself the log joint ``lp`` and ``log_q``.
+        """
+        return self._sample.to_arviz(model, corrected, seed)
+
+    def plot(
+        self,
+        model: str | None = None,
+        parameters: Sequence[str] | None = None,
+        *,
+        reference: Reference | None = None,
+        ax: Any = None,
+    ) -> NDArray[Any] | Axes:
+        """Draw the marginals of q, with importance weights, and of an exact posterior.
+
+        Arguments:
+            model: As of :meth:`draws`.
+            parameters: Names of parameters or of single numbers; the first 12 numbers if omitted.
+            reference: As of :meth:`coverage`, in grey.
+            ax: Axes to draw on.
+
+        Returns:
+            The axes.
+        """
+        return self._sample.plot(model, parameters, reference, ax)
+
+    # ---- files --------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write one file, read by :meth:`load`: numbers, tables and draws, not the map."""
+        write_answer(path, self.to_data())
 
     @classmethod
-    def from_data(cls, data: dict[str, Any]) -> Variational:
+    def load(cls, path: str | Path) -> Variational:
+        """Read a file; nothing in it is executed.
+
+        Raises:
+            TRJError: It is no such file, or was damaged.
+
+        Example:
+            >>> import tempfile, trjmcmc as trj
+            >>> answer = trj.variational(
+            ...     trj.problems.beta_bernoulli(), "laplace", seed=1, progress=False)
+            >>> path = tempfile.mktemp()
+            >>> answer.save(path)
+            >>> trj.Variational.load(path).elbo == answer.elbo
+            True
+        """
+        return cls.from_data(read_answer(path))
+
+    def to_data(self, *, draws: bool = True) -> dict[str, Any]:
+        """Plain data from which :meth:`from_data` rebuilds it."""
+        data = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "transport"}
+        return to_data(data if draws else {**data, "sample": None})
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Variational:
         """The answer that was turned into plain data."""
-        data = dict(data)
-        data["probabilities"] = pd.Series(data["probabilities"], name="probability")
-        if data["inclusion"] is not None:
-            data["inclusion"] = _inclusion(data["inclusion"])
-        for name in ("elbo", "cross_entropy"):
-            data[name] = data[name] and Estimate(**data[name])
-        return cls(**data)
+        return cls(**from_data(data))
+
+    def without_draws(self) -> Variational:
+        """The numbers alone."""
+        return replace(self, sample=None, transport=None)
+
+    # ---- print --------------------------------------------------------------------------------
+
+    def __str__(self) -> str:
+        by = ", ".join(
+            f"{what} by {name}"
+            for what, name in (("q(m)", self.kind), ("q(theta | m)", self.family))
+            if name
+        )
+        lines = [f"variational answer, approximate{', ' if by else ''}{by}"]
+        lines += [f"  evidence lower bound   {_with_error(self.elbo)} nats"]
+        if math.isfinite(self.log_evidence.value):
+            lines += [
+                f"  log evidence           {_with_error(self.log_evidence)} nats, by importance "
+                "sampling",
+                f"  effective share        {self.ess_share:.1%}, Pareto k {self.pareto_k:.2f}",
+            ]
+        if self.exact is not None:
+            lines += [f"  divergence KL(q | p)   {_with_error(self.kl())} nats"]
+        if len(self.probabilities) > 1:
+            lines += [f"  models                 {_listed(self.probabilities)}"]
+        if self.inclusion is not None:
+            lines += [f"  inclusion              {_listed(self.inclusion)}"]
+        if self.cross_entropy is not None:
+            lines += [f"  cross-entropy of draws {_with_error(self.cross_entropy)} nats"]
+        else:
+            lines += ["  how far off it is, run() will tell"]
+        if self.divergence is not None:
+            lines += [f"  divergence KL(p | q)   {self.divergence:.3f} nats, by q's own evidence"]
+        if self.inclusion_error is not None:
+            lines += [f"  largest inclusion error {self.inclusion_error:.4f}"]
+        if self.cost:
+            spent = ", ".join(f"{value:,.4g} {name}" for name, value in self.cost.items() if value)
+            lines += [f"  cost                   {spent}"]
+        return "\n".join(lines + [f"  doubt: {doubt}" for doubt in self.doubts])
 
 
-def _inclusion(share: dict[str, float]) -> pd.Series:
-    return pd.Series(share, name="probability", dtype=float).rename_axis("item")
+def _with_error(e: Estimate) -> str:
+    return f"{e.value:.3f} +- {e.std_error:.3f}"
 
 
-@torch.no_grad()
-def variational(
-    target: Target,
-    weights: ModelWeights,
-    transport: Transport,
-    generator: torch.Generator,
-    draws: Draws | None = None,
-) -> Variational:
-    """Draw from q, and compare it with a run's draws if there are any.
-
-    Arguments:
-        target, weights, transport: As fitted.
-        generator: Source of randomness.
-        draws: Exact draws.
-
-    Source:
-        Cross-entropy against draws: Davies et al., "Variational transdimensional inference",
-        section 5
-    """
-    space = target.space
-    code = weights.sample(Q_DRAWS, generator)
-    z = transport.reference.sample((len(code), target.dim), generator, target.dtype)
-    theta, log_q = transport.push(z, code)
-    theta = torch.where(space.active(code), theta, 0.0)
-    log_w = target.log_joint(code, theta).double() - log_q - weights.log_prob(code)
-    finite = log_w[log_w.isfinite()]
-    elbo = _mean(finite if len(finite) else log_w)
-    share = max(1, len(finite)) / len(log_w)  # of q where the density is not zero
-    error = math.hypot(elbo.std_error, math.sqrt((1 - share) / (share * len(log_w))))
-    elbo = replace(elbo, value=elbo.value + math.log(share), std_error=error)
-    models, _, _ = distinct(code)
-    log_p = weights.log_prob(models).double()
-    top = log_p.argsort(descending=True)[:MODELS_LISTED]
-    probabilities = pd.Series(
-        log_p[top].exp().tolist(), index=space.label(models[top]), name="probability"
-    )
-    inclusion = None
-    if space.has_named_items:
-        shares = space.items(code).double().mean(0).tolist()
-        inclusion = _inclusion(dict(zip(space.names, shares, strict=True)))
-    answer = Variational(type(weights).__name__, probabilities, inclusion, elbo)
-    if draws is None:
-        return answer
-    return _compared(answer, target, weights, transport, finite, draws)
-
-
-def _compared(
-    answer: Variational,
-    target: Target,
-    weights: ModelWeights,
-    transport: Transport,
-    log_w: torch.Tensor,
-    draws: Draws,
-) -> Variational:
-    every = max(1, -(-draws.n_chains * draws.n_draws // Q_DRAWS))
-    kept = (draws.code, draws.theta, draws.log_joint)
-    code, theta, log_joint = (x[:, ::every].flatten(0, 1).to(target.device) for x in kept)
-    theta, log_joint = theta.to(target.dtype), log_joint.double()
-    log_q = (transport.log_prob(theta, code) + weights.log_prob(code)).double()
-    by_chain = -log_q.view(draws.n_chains, -1).cpu().numpy()
-    cross_entropy = Estimate(float(by_chain.mean()), *mean_error(by_chain))
-    log_evidence = float(log_w.logsumexp(0)) - math.log(Q_DRAWS)
-    divergence = float((log_joint - log_q).mean()) - log_evidence
-    error = None
-    if answer.inclusion is not None and len(answer.inclusion):
-        exact = target.space.items(draws.flat()[0].to(target.device)).double().mean(0)
-        error = float((torch.tensor(answer.inclusion.to_numpy()).to(exact) - exact).abs().max())
-    return Variational(
-        answer.kind,
-        answer.probabilities,
-        answer.inclusion,
-        answer.elbo,
-        cross_entropy,
-        divergence,
-        error,
-    )
-
-
-def _mean(x: torch.Tensor) -> Estimate:
-    return Estimate(float(x.mean()), float(x.std()) / math.sqrt(max(1, len(x))), float(len(x)))
+def _listed(p: pd.Series) -> str:
+    top = p.nlargest(ITEMS_PRINTED)
+    each = ", ".join(f"{name} {share:.3f}" for name, share in top.items())
+    return each + (", ..." if len(p) > ITEMS_PRINTED else "")

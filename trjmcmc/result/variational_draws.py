@@ -1,0 +1,215 @@
+"""Draws of an approximation in the user's names and units, with their importance weights."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..arviz_bridge import to_arviz
+from ..errors import ConfigurationError, TRJError, UnknownModelError
+from ..estimate.content import interval_content
+from ..estimate.importance import pareto_smoothed
+from ..plot.marginals import plot_marginals
+from .catalogue import numbers_of
+from .reference import Reference, reference_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+QUANTILES = (0.05, 0.5, 0.95)
+
+
+@dataclass(frozen=True)
+class VariationalDraws:
+    """Independent draws from q, on the CPU.
+
+    Attributes:
+        models: Labels of the models that were drawn.
+        model: Of each draw, its position in ``models``, shape (S,).
+        values: Parameters by name, padded to the largest model with NaN, shape (S, ...).
+        theta: Padded unconstrained coordinates, shape (S, D).
+        log_joint: Shape (S,), float64, nats; -inf where the density is zero.
+        log_q: Log density of q, of the model and theta together, shape (S,), float64, nats.
+    """
+
+    models: tuple[str, ...]
+    model: Tensor
+    values: Mapping[str, Tensor]
+    theta: Tensor
+    log_joint: Tensor
+    log_q: Tensor
+
+    @property
+    def log_weight(self) -> Tensor:
+        """log pi - log q, shape (S,), nats."""
+        return self.log_joint - self.log_q
+
+    def weights(self, corrected: bool, rows: Tensor | None = None) -> NDArray[np.float64]:
+        """Weights of draws with sum one: Pareto-smoothed importance weights, or equal ones."""
+        log_w = self.log_weight if rows is None else self.log_weight[rows]
+        if not corrected:
+            return np.full(len(log_w), 1 / max(1, len(log_w)))
+        if not bool((log_w > -math.inf).any()):
+            raise TRJError("corrected: no draw of q lies where the posterior has a density")
+        return pareto_smoothed(log_w)[0].softmax(0).numpy()
+
+    def label(self, model: str | None) -> str:
+        """The model that is meant: by default the only one, or the one drawn most.
+
+        Raises:
+            UnknownModelError: It was not drawn.
+        """
+        if model is None:
+            return self.models[int(torch.bincount(self.model, minlength=1).argmax())]
+        if model not in self.models:
+            raise UnknownModelError(f"{model!r} was not drawn; there are {list(self.models)[:9]}")
+        return model
+
+    def of_model(self, model: str | None) -> tuple[Tensor, dict[str, NDArray[np.floating]]]:
+        """Rows (n,) of the draws of one model, and its parameters by name, shape (n, ...)."""
+        rows = (self.model == self.models.index(self.label(model))).nonzero()[:, 0]
+        found = {}
+        for name, padded in self.values.items():
+            value = padded[rows].numpy()
+            used = ~np.isnan(value[0])
+            if not used.any():
+                continue
+            for axis in range(used.ndim):
+                others = tuple(i for i in range(used.ndim) if i != axis)
+                value = np.compress(used.any(axis=others), value, axis=axis + 1)
+            found[name] = value
+        return rows, found
+
+    def resampled(self, model: str | None, n: int | None, corrected: bool, seed: int) -> Any:
+        """Draws of one model; see :meth:`trjmcmc.Variational.draws`."""
+        rows, found = self.of_model(model)
+        if n is None and not corrected:
+            return found
+        if n is not None and n < 1:
+            raise ConfigurationError(f"n: expected a positive number of draws, got {n}")
+        p = self.weights(corrected, rows)
+        chosen = np.random.default_rng(seed).choice(len(p), size=n or len(p), p=p)
+        return {name: value[chosen] for name, value in found.items()}
+
+    def columns(self, model: str | None) -> tuple[Tensor, dict[str, NDArray[np.float64]]]:
+        """Rows of one model, and each number of its parameters, (n,), by name."""
+        rows, found = self.of_model(model)
+        numbers = {}
+        for name, value in found.items():
+            flat = value.reshape(len(value), -1).astype(float)
+            numbers |= dict(zip(numbers_of(name, value.shape[1:]), flat.T, strict=True))
+        return rows, numbers
+
+    # ---- tables -----------------------------------------------------------------------------
+
+    def summary(self, model: str | None, corrected: bool) -> pd.DataFrame:
+        """See :meth:`trjmcmc.Variational.summary`."""
+        rows, numbers = self.columns(model)
+        w = self.weights(corrected, rows)
+        table = {name: _described(x, w) for name, x in numbers.items()}
+        columns = ["mean", "mcse", "sd", "q5", "median", "q95"]
+        found = pd.DataFrame.from_dict(table, orient="index", columns=columns)
+        return found.rename_axis("parameter")
+
+    def quantiles(
+        self, levels: Sequence[float], model: str | None, corrected: bool
+    ) -> pd.DataFrame:
+        """See :meth:`trjmcmc.Variational.quantiles`."""
+        levels = [float(p) for p in levels]
+        if not levels or not all(0 < p < 1 for p in levels):
+            raise ConfigurationError(f"levels: expected probabilities in (0, 1), got {levels}")
+        rows, numbers = self.columns(model)
+        w = self.weights(corrected, rows)
+        table = {name: weighted_quantiles(x, levels, w) for name, x in numbers.items()}
+        found = pd.DataFrame.from_dict(table, orient="index", columns=levels)
+        return found.rename_axis("parameter").rename_axis("level", axis=1)
+
+    def coverage(
+        self, reference: Reference, level: float, model: str | None, corrected: bool
+    ) -> pd.DataFrame:
+        """See :meth:`trjmcmc.Variational.coverage`."""
+        if not 0 < level < 1:
+            raise ConfigurationError(f"level: expected a probability in (0, 1), got {level}")
+        tails = (1 - level) / 2, (1 + level) / 2
+        ends, rows = self.quantiles(tails, model, corrected), []
+        label = self.label(model)
+        n = int((self.model == self.models.index(label)).sum())
+        known = reference_of(reference, label, list(ends.index))
+        for name, found in known.items():
+            low, high = ends.loc[name]
+            rows.append((low, high, *interval_content(low, high, found, level, n)))
+        index = pd.Index(list(known), name="parameter")
+        return pd.DataFrame(rows, index, columns=["low", "high", "covered", "se"])
+
+    # ---- elsewhere --------------------------------------------------------------------------
+
+    def to_arviz(self, model: str | None, corrected: bool, seed: int) -> Any:
+        """See :meth:`trjmcmc.Variational.to_arviz`."""
+        label = self.label(model)
+        found = self.resampled(label, None, corrected, seed)
+        chain = {name: value[None] for name, value in found.items()}
+        if not corrected:
+            rows, _ = self.of_model(label)
+            lp, log_q = (x[rows].numpy()[None] for x in (self.log_joint, self.log_q))
+            return to_arviz(chain, {"lp": lp, "log_q": log_q}, {"models": json.dumps([label])})
+        return to_arviz(chain, {}, {"models": json.dumps([label])})
+
+    def plot(
+        self,
+        model: str | None,
+        parameters: Sequence[str] | None,
+        reference: Reference | None,
+        ax: Any,
+    ) -> NDArray[Any] | Axes:
+        """See :meth:`trjmcmc.Variational.plot`."""
+        rows, numbers = self.columns(model)
+        if parameters is not None:
+            unknown = [p for p in parameters if not _chosen(numbers, p)]
+            if unknown:
+                raise ConfigurationError(f"parameters: no {unknown}; there are {list(numbers)[:9]}")
+            numbers = {n: x for p in parameters for n, x in _chosen(numbers, p).items()}
+        known = {}
+        if reference is not None:
+            known = reference_of(reference, self.label(model), list(numbers))
+        w = self.weights(corrected=True, rows=rows) if len(rows) else None
+        return plot_marginals(numbers, w, {k: r.draws for k, r in known.items()}, ax)
+
+
+def _chosen(numbers: Mapping[str, Any], parameter: str) -> dict[str, Any]:
+    """The numbers of a parameter, or one of them."""
+    return {n: x for n, x in numbers.items() if n == parameter or n.startswith(f"{parameter}[")}
+
+
+def weighted_quantiles(
+    x: NDArray[np.float64], levels: Sequence[float], w: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Quantiles of weighted values.
+
+    Arguments:
+        x: Values, shape (n,).
+        levels: Probabilities.
+        w: Weights with sum one, shape (n,).
+
+    Example:
+        >>> weighted_quantiles(np.arange(4.0), [0.5], np.array([0.1, 0.1, 0.1, 0.7])).round(2)
+        array([2.75])
+    """
+    order = np.argsort(x)
+    middle = np.cumsum(w[order]) - 0.5 * w[order]
+    return np.interp(levels, middle, x[order])
+
+
+def _described(x: NDArray[np.float64], w: NDArray[np.float64]) -> list[float]:
+    mean = float(w @ x)
+    error = math.sqrt(float((w * (x - mean)) @ (w * (x - mean))))
+    sd = math.sqrt(float(w @ np.square(x - mean)))
+    return [mean, error, sd, *weighted_quantiles(x, QUANTILES, w)]
