@@ -30,7 +30,7 @@ SETTLED = 1e-8  # nats: steps that promise less end a climb
 
 ROUNDED = 4.0  # the same, in spacings of numbers of the log joint's size
 
-CURVED = 1e-12  # least s'y / y'y of a step that curvature is learnt from
+CURVED = 1e-10  # least s'y / |s| |y| of a step that curvature is learnt from
 
 WIDER = 10.0  # most by which a refinement widens a direction
 
@@ -356,10 +356,10 @@ class _Climbs:
         self.y = torch.zeros_like(self.s)  # how much the gradient fell along them
         self.going = (value > -math.inf) & (x.shape[1] > 0)
         self.nowhere = (value == -math.inf).nonzero()[:, 0].tolist()
-        self.direction = gradient.clone()
-        self.length = (1 / gradient.norm(dim=1)).clamp(max=1.0)
+        self.direction, self.length = torch.zeros_like(x), torch.zeros_like(value)
         self.low, self.high = torch.zeros_like(value), torch.full_like(value, math.inf)
         self.trials, self.steps = torch.zeros_like(value), torch.zeros_like(value)
+        self._aim(self.going.nonzero()[:, 0])
 
     def advance(self, most: int) -> tuple[Tensor, Tensor, Tensor]:
         """Try one length of each step: rows that took theirs, means, factors of normals."""
@@ -373,7 +373,9 @@ class _Climbs:
         last = self.trials[rows] >= TRIALS
         took = rises & ((new_slope <= LEVELS * slope) | last)
         self.going[rows[last & ~rises]] = False
-        self._bracket(rows, rises, length * slope / (slope - new_slope))
+        even = length * slope / (slope - new_slope)  # where the slope is zero if it falls evenly,
+        parabola = 0.5 * slope * length.square() / (self.value[rows] + slope * length - value)
+        self._bracket(rows, rises, torch.where(rises, even, parabola))  # seen from the values
         new, rows = took, rows[took]
         self._learn(rows, there[new] - self.x[rows], self.gradient[rows] - gradient[new])
         self.x[rows], self.value[rows], self.gradient[rows] = there[new], value[new], gradient[new]
@@ -386,17 +388,17 @@ class _Climbs:
         return rows, mean, factor
 
     def _bracket(self, rows: Tensor, rises: Tensor, guess: Tensor) -> None:
-        """The next length: where the slope would be zero if it fell evenly, well inside."""
+        """The next length: what was guessed, well inside; anything else is beyond."""
         length = self.length[rows]
         self.low[rows] = low = torch.where(rises, length, self.low[rows])
         self.high[rows] = high = torch.where(rises, self.high[rows], length)
-        gap = torch.where(high < math.inf, high - low, 9 * length)
-        guess = torch.where(guess > 0, guess, torch.where(guess <= 0, math.inf, 0.0))  # NaN: 0
-        self.length[rows] = torch.minimum(torch.maximum(guess, low + 0.1 * gap), low + 0.9 * gap)
+        gap = torch.where(high < math.inf, high - low, 10 * length)
+        guess = torch.where(guess >= 0, guess, math.inf)
+        self.length[rows] = torch.minimum(torch.maximum(guess, low + 0.1 * gap), low + 0.5 * gap)
 
     def _learn(self, rows: Tensor, s: Tensor, y: Tensor) -> None:
         """Take steps (n, d) and what the gradient fell along them into account."""
-        curved = (s * y).sum(1) > CURVED * y.square().sum(1)
+        curved = (s * y).sum(1) > CURVED * s.norm(dim=1) * y.norm(dim=1)
         rows, s, y = rows[curved], s[curved], y[curved]
         self.diagonal[rows] = updated_diagonal(self.diagonal[rows], s, y)
         self.s[rows] = torch.cat([self.s[rows, 1:], s[:, None]], 1)
@@ -412,7 +414,9 @@ class _Climbs:
             covariance[info > 0] = self.diagonal[lost].diag_embed()
             factor[info > 0] = self.diagonal[lost].sqrt().diag_embed()
         step = (covariance @ self.gradient[rows][..., None])[..., 0]
-        self.direction[rows], self.length[rows] = step, 1.0
+        new = (self.s[rows] == 0).flatten(1).all(1)  # of unknown curvature: a unit at most
+        self.length[rows] = torch.where(new, 1 / step.norm(dim=1).clamp(min=1.0), 1.0)
+        self.direction[rows] = step
         self.low[rows], self.high[rows], self.trials[rows] = 0.0, math.inf, 0
         return self.x[rows] + step, factor
 
