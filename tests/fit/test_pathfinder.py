@@ -203,6 +203,15 @@ def test_flat_directions_are_as_wide_as_the_prior(generator):
     assert float(divergences(found, mean, variance.diag()).median()) < 0.01
 
 
+@pytest.mark.parametrize("scale", [1e-7, 1e5])
+def test_units_do_not_matter(scale, generator):
+    exact = Normal(torch.tensor([0.5, -2.0]).double(), torch.tensor([1.0, 3.0]).double() * scale)
+    target = target_of(lambda x: exact.log_prob(x).sum(-1), 2, sd=max(4.0, 4 * scale))
+    found = pathfinder(target, ONE, generator, refine=0)
+    kl = divergences(found, exact.mean, exact.variance.diag())
+    assert float(kl.median()) < 0.2
+
+
 def test_paths_share_calls(generator):
     calls = []
 
