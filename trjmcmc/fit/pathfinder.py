@@ -292,6 +292,9 @@ class _Posterior:
         """
         (k, d), n = loc.shape, draws // 2
         z = torch.randn(n, d, generator=self.generator, dtype=loc.dtype, device=loc.device)
+        if n > 2 * d > 0:  # of covariance one: quadratics have no error
+            spread = torch.linalg.cholesky(z.mT @ z / n)
+            z = torch.linalg.solve_triangular(spread, z.mT, upper=False).mT
         x = loc[:, None] + torch.cat([z, -z]) @ tril.mT
         with torch.no_grad():
             value = self.target.log_joint(
