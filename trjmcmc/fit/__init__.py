@@ -20,6 +20,7 @@ from ..weights.score_gradient import CategoricalWeights
 from .fitted import Fitted
 from .locate import locate
 from .objective import ForwardKL, Objective, forward_kl
+from .pathfinder import Pathfinder, pathfinder, pathfinder_map
 from .reverse import ReverseKL, reverse_kl
 from .stein import SquaredExponential, SteinParticles, svgd
 from .trace import FitTrace
@@ -45,6 +46,7 @@ __all__ = [
     "NormalMixture",
     "Objective",
     "Particles",
+    "Pathfinder",
     "Pool",
     "ReverseKL",
     "Screening",
@@ -60,6 +62,8 @@ __all__ = [
     "gaussian_mixture",
     "locate",
     "mode_map",
+    "pathfinder",
+    "pathfinder_map",
     "reverse_kl",
     "screen",
     "svgd",
