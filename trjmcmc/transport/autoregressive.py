@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.distributions import Transform, constraints
+from torch.nn.functional import normalize
 from zuko.nn import MaskedLinear, MaskedMLP
 from zuko.transforms import ComposedTransform, MonotonicAffineTransform, MonotonicRQSTransform
 
@@ -87,7 +88,7 @@ class CosmicAutoregressive(Standardised):
         residual: False gives a plain MADE, of exactly ``hidden`` units a layer. Unit k sees the
             first 1 + k mod (D - 1) coordinates if there is one model, k mod D and the context
             if there are several: with fewer units some coordinates are never seen. Units that
-            see the same start in pairs of opposite sign, two rectifiers that make a line.
+            see the same start in pairs of opposite sign: two rectifiers make a line.
         bins: Bins of each spline.
         bound: Half-width of the interval that splines act on, in standardised units.
         clip: Soft bound of log-scales.
@@ -313,11 +314,16 @@ class SinhArcsinhTransform(Transform):
 
 
 def oppose(layer: MaskedLinear) -> None:
-    """Make every second one of the units that see the same the opposite of the one before it."""
+    """Start a first layer from unit rows, every second of those that see the same an opposite.
+
+    The first two of them bend at 0, so that neither is idle and both add up to any line.
+    """
     groups = len(layer.mask.unique(dim=0))  # taken in turn
     unit = torch.arange(groups, len(layer.mask))
     unit = unit[unit // groups % 2 == 1]
     with torch.no_grad():
+        layer.weight.copy_(normalize(layer.weight * layer.mask))
+        layer.bias[: 2 * groups] = 0.0
         for part in (layer.weight, layer.bias):
             part[unit] = -part[unit - groups]
 
