@@ -106,6 +106,7 @@ class SigmoidalTransform(Transform):
         with torch.no_grad():
             x = self._search(y)
             slope = self.call_and_ladj(x)[1].exp()
+            slope = slope.clamp(min=torch.finfo(y.dtype).eps ** 2)  # may round to zero
         gap = self._call(x) - y
         return x - (gap - gap.detach()) / slope
 
