@@ -29,9 +29,10 @@ class PerModel(Bijection):
 
     Neural flows, sums of squares and other flows whose inverse is a search find points in a
     bounded interval only, [-10, 10] in units of :meth:`standardise` for ``NAF``, ``UNAF`` and
-    ``SOSPF``. Whatever goes through the inverse is therefore carried back: where it does not
-    come back, the log density is inf for pushed points and -inf for given ones. Samplers refuse
-    such points.
+    ``SOSPF``. Whatever goes through the inverse is therefore carried back (0 to 10 percent of a
+    training step, 30 for couplings): where it does not come back, the log density is inf for
+    pushed points and -inf for given ones, and samplers refuse them. The quick direction knows no
+    bounds: what it makes out there has its right density, but no way back.
 
     Arguments:
         space: A bound space of few models.
