@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.distributions import Transform, constraints
-from zuko.nn import MaskedMLP
+from torch.nn.functional import normalize
+from zuko.nn import MaskedLinear, MaskedMLP
 from zuko.transforms import ComposedTransform, MonotonicAffineTransform, MonotonicRQSTransform
 
 from ..errors import ConfigurationError
@@ -18,24 +19,32 @@ from ..rng import seeded
 from ..space.base import Space
 from .base import zero_last
 from .reference import Reference
+from .sigmoidal import parameters as network_parameters
+from .sigmoidal import sigmoidal
 from .standard import Standardised
 
 Univariate = Callable[[Tensor], Any]  # parameters (..., P) to a transform of coordinates (...)
+
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "silu": nn.SiLU,
+    "relu": nn.ReLU,
+    "elu": nn.ELU,
+}
 
 TAIL = 1.0  # soft bound of a log tail weight: beyond it, sinh leaves float32 for heavy tails
 
 
 class CosmicAutoregressive(Standardised):
-    r"""Inverse autoregressive steps over a model's own coordinates, of one of four kinds.
+    r"""Inverse autoregressive steps over a model's own coordinates, of one of six kinds.
 
     .. math:: \theta_r = \tau(z_r; \phi_r), \quad
               \phi_r = \mathrm{net}_r(z_1, \ldots, z_{r-1}, c(m)) \cdot [r \le d_m]
 
     where r is the rank of a coordinate among the d_m active ones, in the order of the slots,
-    and tau is the identity at phi = 0. The conditioner is a residual MADE that sees the context
-    c(m) of the model in every unit. Ranks are reversed from one step to the next, among the
-    active coordinates only. Spare coordinates are neither seen nor moved: the density of a
-    model's own coordinates factorises exactly.
+    and tau is the identity at phi = 0, nearly for the neural kinds. The conditioner is a residual
+    MADE that sees the context c(m) of the model in every unit. Ranks are reversed from one step to
+    the next, among the active coordinates only. Spare coordinates are neither seen nor moved: the
+    density of a model's own coordinates factorises exactly.
 
     :meth:`from_reference` takes one parallel pass a step. :meth:`to_reference` is sequential: a
     step takes as many passes as the largest model of the batch has coordinates (on a GPU: D,
@@ -49,11 +58,19 @@ class CosmicAutoregressive(Standardised):
     ``spline``         autoregressive rational-quadratic   ``transform="spline", layers=4,
                        spline; at the end one shift and    blocks=6``: Spline(4,6)
                        scale a coordinate, for all models
+    ``dsf``            autoregressive sigmoidal network    ``transform="dsf", layers=2``: NAF
+                       of one layer of ``nodes``
+    ``ddsf``           the same, ``depth`` dense layers    ``transform="ddsf"``
     ``diagonal``       shift and scale given the model     ``transform="diagonal"``: diagonal
                                                            Gaussian
     ``sinh-arcsinh``   sinh((arcsinh z + e) / d), shifted  ``transform="sinh-arcsinh"``
                        and scaled, all given the model
     ================== =================================== =====================================
+
+    The neural kinds take the place of a neural autoregressive flow turned round: one pass samples.
+    All their parameters come from the conditioner, ``3 nodes`` a coordinate, or for ``ddsf``
+    ``3 nodes depth + (depth - 1) nodes (2 nodes - 1)``. Their tails are straight lines: right for
+    those of normals, not for those of t distributions, which need such a reference.
 
     The last two are one elementwise step: no coordinate depends on another, both directions
     take one pass. Unlike the source's, the blocks have no batch normalisation, log-scales are
@@ -63,25 +80,34 @@ class CosmicAutoregressive(Standardised):
         space: A bound model space.
         transform: The kind.
         layers: Number of autoregressive steps; the elementwise kinds have one.
-        blocks: Residual blocks of each conditioner; none makes it linear.
+        blocks: Residual blocks of each conditioner, hidden layers if not ``residual``; none makes
+            it linear.
         hidden: Width of each conditioner; raised to D where it is less, so that every
-            coordinate can be seen.
+            coordinate can be seen, unless it is not ``residual``.
+        activation: Of the conditioners: ``silu``, ``relu`` or ``elu``.
+        residual: False gives a plain MADE, of exactly ``hidden`` units a layer. Unit k sees the
+            first 1 + k mod (D - 1) coordinates if there is one model, k mod D and the context
+            if there are several: with fewer units some coordinates are never seen. Units that
+            see the same start in pairs of opposite sign: two rectifiers make a line.
         bins: Bins of each spline.
         bound: Half-width of the interval that splines act on, in standardised units.
         clip: Soft bound of log-scales.
+        nodes: Sigmoids in a layer of each sigmoidal network.
+        depth: Layers of each sigmoidal network of ``ddsf``.
         reference: Standard normal if omitted.
         seed: Seed of the initial weights. The map starts as the identity (up to
             :meth:`standardise`) whatever the seed.
 
     Raises:
-        ConfigurationError: An unknown kind, or a size that is not positive.
+        ConfigurationError: An unknown kind or activation, or a size that is not positive.
 
     Source:
         Davies et al., "Variational transdimensional inference", eqs. 4 to 7, Prop. 2.2 and
         Appendix A.2; inverse autoregressive flows: Kingma et al. (2016),
         https://arxiv.org/abs/1606.04934; MADE: Germain et al. (2015),
         https://arxiv.org/abs/1502.03509; splines: Durkan et al. (2019),
-        https://arxiv.org/abs/1906.04032; sinh-arcsinh: Jones & Pewsey (2009),
+        https://arxiv.org/abs/1906.04032; sigmoidal networks: Huang et al. (2018),
+        https://arxiv.org/abs/1804.00779, eqs. 8 and 9; sinh-arcsinh: Jones & Pewsey (2009),
         https://doi.org/10.1093/biomet/asp053
 
     Example:
@@ -101,9 +127,13 @@ class CosmicAutoregressive(Standardised):
         layers: int = 5,
         blocks: int = 5,
         hidden: int = 64,
+        activation: str = "silu",
+        residual: bool = True,
         bins: int = 8,
         bound: float = 6.0,
         clip: float = 3.0,
+        nodes: int = 8,
+        depth: int = 2,
         reference: Reference | None = None,
         seed: int = 0,
     ) -> None:
@@ -111,26 +141,40 @@ class CosmicAutoregressive(Standardised):
         kinds: dict[str, tuple[int, Univariate]] = {
             "affine": (2, partial(affine, clip=clip)),
             "spline": (3 * bins - 1, partial(spline, bound=bound)),
+            "dsf": (network_parameters(nodes, 1), partial(sigmoidal, nodes=nodes, depth=1)),
+            "ddsf": (
+                network_parameters(nodes, depth),
+                partial(sigmoidal, nodes=nodes, depth=depth),
+            ),
             "diagonal": (2, partial(affine, clip=clip)),
             "sinh-arcsinh": (4, partial(sinh_arcsinh, clip=clip)),
         }
         if transform not in kinds:
             raise ConfigurationError(f"transform: expected one of {list(kinds)}, got {transform!r}")
+        if activation not in ACTIVATIONS:
+            raise ConfigurationError(
+                f"activation: expected one of {list(ACTIVATIONS)}, got {activation!r}"
+            )
         if layers < 1 or blocks < 0 or hidden < 1 or bins < 2:
             raise ConfigurationError(
                 "layers, hidden >= 1, blocks >= 0 and bins >= 2 expected, got "
                 f"layers={layers}, blocks={blocks}, hidden={hidden}, bins={bins}"
             )
+        if nodes < 1 or depth < 1:
+            raise ConfigurationError(f"nodes and depth must be positive, got {nodes}, {depth}")
         if not (bound > 0 and clip > 0):
             raise ConfigurationError(f"bound and clip must be positive, got {bound}, {clip}")
         d, c = space.n_slots, space.context_width
         parameters, tau = kinds[transform]
-        self.sequential = transform in ("affine", "spline")
+        self.sequential = transform not in ("diagonal", "sinh-arcsinh")
         before = torch.ones(d, d, dtype=torch.bool).tril(-1) & self.sequential
-        seen = torch.cat([before, torch.ones(d, c, dtype=torch.bool)], 1)
+        # the context of an only model is a constant, which no unit of a few should be spent on
+        told = residual or space.size != 1 or not bool(before.any())
+        seen = torch.cat([before, torch.full((d, c), told)], 1).repeat_interleave(parameters, 0)
+        widths = (max(hidden, d) if residual else hidden,) * blocks
         with seeded(seed):
             self.steps = nn.ModuleList(
-                Step(seen.repeat_interleave(parameters, 0), (max(hidden, d),) * blocks, tau)
+                Step(seen, widths, tau, activation=ACTIVATIONS[activation], residual=residual)
                 for _ in range(layers if self.sequential else 1)
                 if d
             )
@@ -191,18 +235,32 @@ class CosmicAutoregressive(Standardised):
 
 
 class Step(nn.Module):
-    """A map of each coordinate whose parameters come from a residual MADE.
+    """A map of each coordinate whose parameters come from a MADE.
 
     Arguments:
         seen: Which inputs (coordinates, then context) each parameter may depend on, shape
             (D P, D + c) bool, the P parameters of a coordinate next to each other.
-        hidden: Widths of the residual blocks.
+        hidden: Widths of the hidden layers, or residual blocks.
         tau: The map of parameters (..., P); the identity where they are 0.
+        activation: Between the layers.
+        residual: Whether the layers are residual blocks.
     """
 
-    def __init__(self, seen: Tensor, hidden: tuple[int, ...], tau: Univariate) -> None:
+    def __init__(
+        self,
+        seen: Tensor,
+        hidden: tuple[int, ...],
+        tau: Univariate,
+        *,
+        activation: Callable[[], nn.Module],
+        residual: bool,
+    ) -> None:
         super().__init__()
-        self.net = zero_last(MaskedMLP(seen, hidden, activation=nn.SiLU, residual=bool(hidden)))
+        residual = residual and bool(hidden)
+        net = MaskedMLP(seen, hidden, activation=activation, residual=residual)
+        if hidden and not residual:
+            oppose(net[0])
+        self.net = zero_last(net)
         self.tau = tau
 
     def phi(self, x: Tensor, context: Tensor, own: Tensor) -> Tensor:
@@ -253,6 +311,21 @@ class SinhArcsinhTransform(Transform):
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return 0.5 * (torch.log1p(y * y) - torch.log1p(x * x)) - self.log_tail
+
+
+def oppose(layer: MaskedLinear) -> None:
+    """Start a first layer from unit rows, every second of those that see the same an opposite.
+
+    The first two of them bend at 0, so that neither is idle and both add up to any line.
+    """
+    groups = len(layer.mask.unique(dim=0))  # taken in turn
+    unit = torch.arange(groups, len(layer.mask))
+    unit = unit[unit // groups % 2 == 1]
+    with torch.no_grad():
+        layer.weight.copy_(normalize(layer.weight * layer.mask))
+        layer.bias[: 2 * groups] = 0.0
+        for part in (layer.weight, layer.bias):
+            part[unit] = -part[unit - groups]
 
 
 def affine(phi: Tensor, clip: float) -> MonotonicAffineTransform:

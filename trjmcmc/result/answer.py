@@ -1,0 +1,347 @@
+"""From a fitted q to its answer, and from a run's draws to how far off that was."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from ..draws import Draws
+from ..errors import NonFiniteError
+from ..estimate.estimate import Estimate
+from ..estimate.importance import (
+    CHUNK,
+    EVEN,
+    log_weights,
+    pareto_k,
+    pareto_smoothed,
+    smoothed,
+)
+from ..estimate.mean import mean_error
+from ..pilot.report import AuditReport
+from ..promises import PARETO_K_RELIABLE
+from ..space.base import Space
+from ..space.codes import distinct
+from ..target.target import Target
+from ..transport.base import Transport
+from ..weights.base import ModelWeights
+from ..weights.score_gradient import CategoricalWeights
+from .variational import Variational
+from .variational_draws import VariationalDraws
+from .variational_files import inclusion_of
+
+Q_DRAWS = 8192  # from q that its answer is made of
+
+FEWEST_OF_A_MODEL = 1024  # draws of each model of a small space, by which q(m) is found
+
+MODELS_LISTED = 50  # models in the table at most
+
+FAR = 0.5  # nats from q to the posterior that are a doubt
+
+FAR_A_COORDINATE = 0.01  # nats beside that, of each coordinate
+
+INCLUSION_APART = 0.05  # difference of an inclusion probability that is a doubt
+
+SIGMAS = 5.0  # standard errors of it
+
+
+class Weighed(NamedTuple):
+    """Draws from q.
+
+    Attributes:
+        code: Shape (S, L).
+        theta: Shape (S, D).
+        log_joint: Shape (S,), float64, nats.
+        log_q: Of model and theta together, shape (S,), float64, nats.
+    """
+
+    code: Tensor
+    theta: Tensor
+    log_joint: Tensor
+    log_q: Tensor
+
+    @property
+    def log_w(self) -> Tensor:
+        """Log importance weights, shape (S,), nats; -inf where the density is zero."""
+        return (self.log_joint - self.log_q).nan_to_num(-math.inf, -math.inf, -math.inf)
+
+
+@torch.no_grad()
+def variational(
+    target: Target,
+    weights: ModelWeights | None,
+    transport: Transport,
+    generator: torch.Generator,
+    draws: Draws | None = None,
+    *,
+    n: int = Q_DRAWS,
+    family: str = "",
+    audit: AuditReport | None = None,
+) -> Variational:
+    """Draw from q, weigh the draws, and compare them with a run's if there are any.
+
+    Arguments:
+        target, transport: As fitted.
+        weights: q(m); None for that which fits best, in a small space.
+        generator: Source of randomness.
+        draws: Exact draws.
+        n: Draws from q.
+        family: Of the map, by name.
+        audit: What the audit says of the map, if there was one.
+
+    Raises:
+        NonFiniteError: No draw of q lies where the posterior has a density.
+
+    Source:
+        Cross-entropy against draws: Davies et al., "Variational transdimensional inference",
+        section 5
+    """
+    space = target.space
+    kind = type(weights).__name__ if weights is not None else ""
+    models = None
+    if weights is None:
+        models, weights = best_weights(target, transport, generator, n)
+        kind = "their evidence bounds" if space.several else ""
+    weighed = weigh(target, weights, transport, generator, n)
+    log_w = weighed.log_w
+    if not bool((log_w > -math.inf).any()):
+        raise NonFiniteError(
+            f"variational answer: none of {n} draws of q lies where the posterior has a finite "
+            "density; train longer, or by another family"
+        )
+    codes, which, _ = distinct(weighed.code)
+    log_p = weights.log_prob(codes).double()
+    top = log_p.argsort(descending=True)[:MODELS_LISTED]
+    probabilities = pd.Series(
+        log_p[top].exp().tolist(), index=space.label(codes[top]), name="probability"
+    )
+    values = target.padded_values(weighed.code, weighed.theta)
+    log_evidence = smoothed(log_w)
+    answer = Variational(
+        kind,
+        probabilities,
+        _inclusion(space, weighed.code),
+        bound(log_w),
+        family=family,
+        log_evidence=log_evidence,
+        ess_share=log_evidence.ess / len(log_w),
+        pareto_k=pareto_k(log_w),
+        models=models,
+        sample=VariationalDraws(
+            tuple(space.label(codes)),
+            which.cpu(),
+            {name: value.cpu() for name, value in values.items()},
+            weighed.theta.cpu(),
+            weighed.log_joint.cpu(),
+            weighed.log_q.cpu(),
+        ),
+        exact=_exact(target),
+        transport=transport,
+    )
+    answer = replace(answer, doubts=tuple(doubts(answer, space, weighed, audit)))
+    if draws is None:
+        return answer
+    return compared(answer, target, weights, transport, draws)
+
+
+def weigh(
+    target: Target,
+    weights: ModelWeights,
+    transport: Transport,
+    generator: torch.Generator,
+    n: int,
+) -> Weighed:
+    """Draws from q with both log densities."""
+    parts = []
+    for size in [CHUNK] * (n // CHUNK) + ([n % CHUNK] if n % CHUNK else []):
+        code = weights.sample(size, generator)
+        z = transport.reference.sample((size, target.dim), generator, target.dtype)
+        theta, log_q = transport.push(z, code)
+        theta = torch.where(target.space.active(code), theta, 0.0)
+        log_joint = target.log_joint(code, theta)
+        target.check_finite(code, theta, log_joint)
+        log_q = log_q.double() + weights.log_prob(code).double()
+        parts.append((code, theta, log_joint.double(), log_q))
+    return Weighed(*(torch.cat(columns) for columns in zip(*parts, strict=True)))
+
+
+def best_weights(
+    target: Target, transport: Transport, generator: torch.Generator, n: int
+) -> tuple[pd.DataFrame, CategoricalWeights]:
+    r"""Of a small space, what the map says of each model, and the q(m) that fits it best.
+
+    .. math:: q(m) \propto p(m) \exp \mathrm{ELBO}(m)
+
+    Returns:
+        The table of :attr:`Variational.models`, and q(m).
+    """
+    space = target.space
+    codes = space.enumerate()
+    log_prior = space.log_prior(codes).double()
+    each, bounds, rows = max(FEWEST_OF_A_MODEL, n // len(codes)), [], []
+    for code, prior in zip(codes, log_prior.tolist(), strict=True):
+        log_w = log_weights(target, transport, code, each, generator)
+        elbo, log_evidence = bound(log_w), smoothed(log_w)
+        bounds.append(elbo.value)
+        numbers = (elbo.shifted(-prior), log_evidence.shifted(-prior))
+        row = [x for e in numbers for x in (e.value, e.std_error)]
+        rows.append([*row, log_evidence.ess / each, pareto_k(log_w)])
+    weights = CategoricalWeights(space).to(target.device)
+    weights.logits.copy_(torch.tensor(bounds).to(weights.logits).nan_to_num(neginf=-1e30))
+    columns = ["elbo", "elbo_se", "log_evidence", "log_evidence_se", "ess_share", "pareto_k"]
+    table = pd.DataFrame(rows, pd.Index(space.label(codes), name="model"), columns)
+    table.insert(0, "probability", weights.logits.double().softmax(0).tolist())
+    return table, weights
+
+
+def bound(log_w: Tensor) -> Estimate:
+    """The evidence lower bound of q where the density is not zero, nats.
+
+    Arguments:
+        log_w: Log weights of draws from q, shape (n,), nats; -inf outside the support.
+    """
+    finite = log_w[log_w.isfinite()]
+    if not len(finite):
+        return Estimate(-math.inf, math.inf, 0.0, "no draw in the support")
+    share = len(finite) / len(log_w)
+    spread = float(finite.std()) if len(finite) > 1 else math.nan
+    error = math.hypot(
+        spread / math.sqrt(len(finite)), math.sqrt((1 - share) / (share * len(log_w)))
+    )
+    return Estimate(float(finite.mean()) + math.log(share), error, float(len(finite)))
+
+
+def _exact(target: Target) -> float | None:
+    """Log evidence of all models together where the target knows it, nats."""
+    space, truth = target.space, target.truth
+    if truth is None or not truth.log_evidence or not space.few:
+        return None
+    codes = space.enumerate()
+    labels = space.label(codes)
+    if any(label not in truth.log_evidence for label in labels):
+        return None
+    known = torch.tensor([float(truth.log_evidence[label]) for label in labels])
+    total = (known.double() + space.log_prior(codes).double().cpu()).logsumexp(0)
+    return float(total) if math.isfinite(total) else None
+
+
+def _inclusion(space: Space, code: Tensor, weight: Tensor | None = None) -> pd.Series | None:
+    """Inclusion probabilities by draws (S, L) with weights of sum one, shape (S,)."""
+    if not space.has_named_items:
+        return None
+    items = space.items(code).double()
+    share = items.mean(0) if weight is None else weight @ items
+    return inclusion_of(dict(zip(space.names, share.tolist(), strict=True)))
+
+
+# ---- what is known against it -----------------------------------------------------------------
+
+
+def doubts(
+    answer: Variational, space: Space, weighed: Weighed, audit: AuditReport | None
+) -> list[str]:
+    """What draws, weights and audit say against an answer, gravest first, in words."""
+    found = [*_of_audit(audit), *_of_weights(answer, weighed)]
+    gap = answer.log_evidence.value - answer.elbo.value
+    coordinates = float(space.active(weighed.code).sum(-1).double().mean())
+    if gap > FAR + FAR_A_COORDINATE * coordinates:
+        found.append(
+            f"the bound is {gap:.2f} nats below the evidence: q is that far from the posterior. "
+            "Use corrected=True where Pareto k allows it, or a richer family"
+        )
+    return found + _of_inclusion(answer, space, weighed)
+
+
+def _of_audit(audit: AuditReport | None) -> list[str]:
+    if audit is None:
+        return []
+    found = []
+    for m in audit.models:
+        if not m.matters:
+            continue
+        if m.uncovered:
+            found.append(
+                f"q misses a part of the posterior of {m.model}: it covers {m.covered:.0%} of "
+                f"independent tempered draws and has lost {m.lost:.1%}"
+            )
+        elif m.verdict == "evidences differ":
+            found.append(
+                f"the evidence of {m.model} differs from that of independent tempered draws by "
+                f"{m.difference:+.2f} +- {m.difference_se:.2f} nats"
+            )
+    return found
+
+
+def _of_weights(answer: Variational, weighed: Weighed) -> list[str]:
+    found = []
+    lost = float((weighed.log_w == -math.inf).double().mean())
+    if lost > 0.01:
+        found.append(f"{lost:.1%} of q lies where the posterior has no density")
+    if answer.pareto_k > PARETO_K_RELIABLE and answer.ess_share <= EVEN:
+        found.append(
+            f"Pareto k {answer.pareto_k:.2f}: the importance weights can't be averaged; neither "
+            "the evidence nor corrected=True can be relied on"
+        )
+    return found
+
+
+def _of_inclusion(answer: Variational, space: Space, weighed: Weighed) -> list[str]:
+    """Items whose probability under q is not that by importance weights."""
+    if answer.inclusion is None or not len(answer.inclusion):
+        return []
+    if answer.pareto_k > PARETO_K_RELIABLE and answer.ess_share <= EVEN:
+        return []  # nothing to compare with
+    weight = pareto_smoothed(weighed.log_w)[0].softmax(0)
+    corrected = _inclusion(space, weighed.code, weight)
+    assert corrected is not None
+    gap = (answer.inclusion - corrected).abs()
+    noise = math.sqrt(0.25 / (answer.ess_share * len(weight)))
+    worst = str(gap.idxmax())
+    if gap[worst] <= max(INCLUSION_APART, SIGMAS * noise):
+        return []
+    return [
+        f"the probability of {worst} is {answer.inclusion[worst]:.2f} under q and "
+        f"{corrected[worst]:.2f} by importance weights"
+    ]
+
+
+# ---- beside a run -----------------------------------------------------------------------------
+
+
+def compared(
+    answer: Variational,
+    target: Target,
+    weights: ModelWeights,
+    transport: Transport,
+    draws: Draws,
+) -> Variational:
+    """The answer with how far it was from a run's draws."""
+    every = max(1, -(-draws.n_chains * draws.n_draws // Q_DRAWS))
+    kept = (draws.code, draws.theta, draws.log_joint)
+    code, theta, log_joint = (x[:, ::every].flatten(0, 1).to(target.device) for x in kept)
+    theta, log_joint = theta.to(target.dtype), log_joint.double()
+    log_q = (transport.log_prob(theta, code) + weights.log_prob(code)).double()
+    by_chain = -log_q.view(draws.n_chains, -1).cpu().numpy()
+    cross_entropy = Estimate(float(np.mean(by_chain)), *mean_error(by_chain))
+    assert answer.sample is not None
+    log_w = answer.sample.log_weight
+    log_evidence = float(log_w.logsumexp(0)) - math.log(len(log_w))
+    divergence = float((log_joint - log_q).mean()) - log_evidence
+    error = None
+    if answer.inclusion is not None and len(answer.inclusion):
+        exact = target.space.items(draws.flat()[0].to(target.device)).double().mean(0)
+        error = float((torch.tensor(answer.inclusion.to_numpy()).to(exact) - exact).abs().max())
+    return replace(
+        answer, cross_entropy=cross_entropy, divergence=divergence, inclusion_error=error
+    )
+
+
+def with_cost(answer: Variational, cost: Mapping[str, float]) -> Variational:
+    """The answer with what it cost."""
+    return replace(answer, cost=dict(cost))
