@@ -21,6 +21,8 @@ MOST_DRAWS = 2000  # draws of a model that a mixture is fitted to, unless more a
 
 DRAWS_A_COMPONENT = 25  # draws for each component and each dimension plus one, at least
 
+REFITTED = 1e-3  # the floor below where draws are many
+
 FLOORS = (0.1, 0.01, 1e-3, 1e-4, 1e-5)  # of the prior that keeps covariances from being singular
 
 LOG_2PI = math.log(2 * math.pi)
@@ -61,13 +63,39 @@ class NormalMixture:
         self._constant = weight.log() - log_det - 0.5 * d * math.log(2 * math.pi)
 
     @classmethod
-    def fitted(cls, x: Tensor, components: int, generator: torch.Generator) -> NormalMixture:
-        """Fitted to draws, shape (n, d), by expectation-maximisation; fewer normals of few."""
+    def fitted(
+        cls, x: Tensor, components: int, generator: torch.Generator, *, draws: int = MOST_DRAWS
+    ) -> NormalMixture:
+        """Fitted to draws, shape (n, d), by expectation-maximisation; fewer normals of few.
+
+        Arguments:
+            x: Draws.
+            components: Normals at most.
+            generator: Source of randomness.
+            draws: Those that they are fitted to at most.
+        """
         order = torch.randperm(len(x), generator=generator, device=x.device)
         k = max(1, min(components, len(x) // (DRAWS_A_COMPONENT * (x.shape[1] + 1))))
-        weight, mean, factor = _fit(x[order[:MOST_DRAWS]].double(), k, generator)
+        weight, mean, factor = _fit(x[order[:draws]].double(), k, generator)
         factor = resolved(mean, factor, x.dtype)
         return cls(*(part.to(x.dtype) for part in (weight, mean, factor)))
+
+    def refitted(self, x: Tensor, weight: Tensor) -> NormalMixture:
+        """Fitted to weighted draws from here on, by expectation-maximisation, in float64.
+
+        Arguments:
+            x: Draws, shape (n, d); many for each normal.
+            weight: Their weights, of any sum, shape (n,).
+        """
+        weight = weight / weight.sum()
+        centre = weight @ x
+        spread = (weight @ (x - centre).square()).sqrt().clamp(min=1e-12)
+        k, d = self.mean.shape
+        floor = REFITTED * k ** (-2 / d) * torch.eye(d, dtype=x.dtype, device=x.device)
+        shares = self.shares(x)
+        found, _ = _maximised((x - centre) / spread, shares, floor, weight * len(x))
+        mean, factor = found.mean * spread + centre, spread[:, None] * found.factor
+        return NormalMixture(found.weight, mean, factor)
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         """Shape (n, d)."""
@@ -182,13 +210,16 @@ def _fit(x: Tensor, k: int, generator: torch.Generator) -> tuple[Tensor, Tensor,
     return best.weight, best.mean * spread + centre, spread[:, None] * best.factor
 
 
-def _maximised(x: Tensor, share: Tensor, floor: Tensor) -> tuple[NormalMixture, Tensor]:
+def _maximised(
+    x: Tensor, share: Tensor, floor: Tensor, counted: Tensor | None = None
+) -> tuple[NormalMixture, Tensor]:
     """A mixture of normals by expectation-maximisation.
 
     Arguments:
         x: Draws, shape (n, d), of spread about one.
         share: How much each belongs to each component at first, shape (n, k).
         floor: Prior of the covariances, shape (d, d).
+        counted: How many times each draw counts, of mean one, shape (n,).
 
     Returns:
         The mixture, and how much each draw belongs to each component now.
@@ -198,6 +229,7 @@ def _maximised(x: Tensor, share: Tensor, floor: Tensor) -> tuple[NormalMixture, 
     products = _Products(x, k)
     strength = d + 2.0
     for _ in range(ROUNDS):
+        share = share if counted is None else share * counted[:, None]
         count = share.sum(0)
         weight = (count + 1) / (n + k)
         mean = (share.T @ x) / count.clamp(min=1e-9)[:, None]
@@ -212,7 +244,7 @@ def _maximised(x: Tensor, share: Tensor, floor: Tensor) -> tuple[NormalMixture, 
         terms = constant + x @ along.T - 0.5 * products.forms(precision)
         total = terms.logsumexp(1)
         share = (terms - total[:, None]).exp()
-        now = float(total.mean())
+        now = float(total.mean() if counted is None else (total * counted).mean())
         if now - before < ENOUGH:
             break
         before = now

@@ -1,0 +1,178 @@
+"""Families of q(theta | m) by name, and the maps that they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import ConfigurationError
+from ..space.base import Space
+from ..target.target import Target
+from ..transport.affine import Affine
+from ..transport.autoregressive import CosmicAutoregressive
+from ..transport.base import Bijection, Transport
+from ..transport.cosmic import CosmicFlow
+from ..transport.laplace import Laplace
+from ..transport.per_model import PerModel
+from ..transport.whitened import Whitened
+from .policy import ApproximationPolicy
+
+RECOMMENDED = "recommended"
+
+FOUND = ("laplace", "pathfinder", "normals")  # without a training by gradients
+
+MOST_AHEAD = 8  # coordinates up to which a way back of a pass a coordinate is cheap
+
+
+@dataclass(frozen=True)
+class Start:
+    """What is known of posteriors before a map is made.
+
+    Attributes:
+        target: The target.
+        loc: Location of each model of a small space, (M, D); None in a large one.
+        factor: Triangular factors of covariances, (M, D, D); None in a large space.
+        seed: Of initial weights.
+        policy: Sizes.
+    """
+
+    target: Target
+    loc: Tensor | None
+    factor: Tensor | None
+    seed: int
+    policy: ApproximationPolicy
+
+    def around(self, flow: Bijection) -> Bijection:
+        """A flow in coordinates in which the posteriors are about standard normal."""
+        if self.loc is not None and self.factor is not None:
+            return Whitened(flow, self.loc, self.factor)
+        if self.target.differentiable and 0 < self.target.dim:
+            return Laplace(self.target, flow)
+        return flow
+
+
+def _mean_field(start: Start, **options: Any) -> Transport:
+    flow = CosmicAutoregressive(
+        start.target.space, transform="diagonal", seed=start.seed, clip=10.0, **options
+    )
+    if start.loc is not None and start.factor is not None:  # not turned: own axes, own scales
+        variance = (start.factor @ start.factor.mT).diagonal(dim1=1, dim2=2)
+        flow.standardise(start.target.space.enumerate(), start.loc, variance.sqrt())
+    return flow
+
+
+def _full_rank(start: Start) -> Transport:
+    if start.loc is None:
+        raise ConfigurationError(
+            'family "full-rank": a matrix for each of so many models is too much; "laplace" finds '
+            "each when it is needed"
+        )
+    return start.around(Affine(start.target.space))
+
+
+def _coupling(start: Start, **options: Any) -> Transport:
+    p = start.policy
+    sizes = {"layers": p.layers, "hidden": (p.hidden,), "seed": start.seed, **options}
+    return start.around(CosmicFlow(start.target.space, **sizes))
+
+
+def _autoregressive(start: Start, *, usual: Mapping[str, Any], **options: Any) -> Transport:
+    settings = {"hidden": start.policy.hidden, "seed": start.seed, **usual, **options}
+    return start.around(CosmicAutoregressive(start.target.space, **settings))
+
+
+FAMILIES: dict[str, Callable[..., Transport]] = {
+    "mean-field": _mean_field,
+    "full-rank": _full_rank,
+    "laplace": lambda start, **options: Laplace(start.target, **options),
+    "coupling": _coupling,
+    "spline": partial(
+        _autoregressive, usual={"transform": "spline", "layers": 2, "blocks": 2, "bins": 16}
+    ),
+    "iaf": partial(_autoregressive, usual={"transform": "affine", "layers": 2, "blocks": 2}),
+    "naf": partial(
+        _autoregressive, usual={"transform": "dsf", "layers": 2, "blocks": 2, "nodes": 16}
+    ),
+    "ddsf": partial(
+        _autoregressive, usual={"transform": "ddsf", "layers": 2, "blocks": 2, "nodes": 8}
+    ),
+}
+
+NAMES = (RECOMMENDED, *FAMILIES, "pathfinder", "normals")
+
+Family = str | Transport | Callable[[Space], Transport] | type[nn.Module]
+
+
+def map_of(family: Family, start: Start, options: Mapping[str, Any]) -> Transport:
+    """The map of a family, near the posteriors as far as they are known.
+
+    Arguments:
+        family: One of ``FAMILIES``, a map, a function that makes one of the space, or a flow of
+            zuko's, such as ``zuko.flows.NSF``, of which every model gets its own.
+        start: What is known.
+        options: Further arguments of the map.
+
+    Raises:
+        ConfigurationError: An unknown family, or one that does not fit the target.
+    """
+    target = start.target
+    if isinstance(family, Transport):
+        if options:
+            raise ConfigurationError(f"options: a map is taken as it is, got {dict(options)}")
+        made = family
+    elif isinstance(family, str):
+        if family not in FAMILIES:
+            raise ConfigurationError(f"family: expected one of {list(NAMES)}, got {family!r}")
+        try:
+            made = FAMILIES[family](start, **options)
+        except TypeError as error:
+            raise ConfigurationError(f"family {family!r}: {error}") from None
+    elif isinstance(family, type) and issubclass(family, nn.Module):
+        made = _of_zuko(family, start, options)
+    elif callable(family):
+        made = family(target.space, **options)
+    else:
+        raise ConfigurationError(f"family: expected a name, a map or a function, got {family!r}")
+    if not isinstance(made, Transport):
+        raise ConfigurationError(f"family: it made no Transport but {type(made).__name__}")
+    if made.space.n_slots != target.dim:
+        raise ConfigurationError(
+            f"family: a map of {made.space.n_slots} coordinates does not fit a target of {target.dim}"
+        )
+    return made.to(target.device, target.dtype)
+
+
+def _of_zuko(flow: type[nn.Module], start: Start, options: Mapping[str, Any]) -> Transport:
+    if start.loc is None:
+        raise ConfigurationError(
+            f"family {flow.__name__}: one flow for each of so many models is too much; take a "
+            'family that sees the model, such as "coupling"'
+        )
+    inverse = options.get("inverse", False)
+    rest = {name: value for name, value in options.items() if name != "inverse"}
+    try:
+        made = PerModel(
+            start.target.space, lambda d: flow(d, **rest), inverse=inverse, seed=start.seed
+        )
+    except TypeError as error:
+        raise ConfigurationError(f"family {flow.__name__}: {error}") from None
+    return start.around(made)
+
+
+def goes_back_in_one_pass(transport: Transport) -> bool:
+    """Whether densities of points cost about what draws cost, so that path gradients are cheap."""
+    d = transport.space.n_slots
+    slow = any(getattr(m, "sequential", False) or isinstance(m, PerModel) for m in transport.modules())
+    return not slow or d <= MOST_AHEAD
+
+
+def normal_part(active: Tensor, factor: Tensor) -> Tensor:
+    """Factors (M, D, D) with the identity in slots that models (M, D) do not use."""
+    both = active[:, :, None] & active[:, None, :]
+    eye = torch.eye(active.shape[1], dtype=factor.dtype, device=factor.device)
+    return torch.where(both, factor, eye)

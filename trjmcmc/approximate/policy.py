@@ -1,0 +1,72 @@
+"""What a variational answer spends where; what chose each number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..checks import Checked
+from ..fit.policy import TrainingPolicy
+from ..pilot.policy import SurveyPolicy
+
+
+@dataclass(frozen=True)
+class ApproximationPolicy(Checked):
+    """How a variational answer is found.
+
+    Attributes:
+        particles: Chains of each model and replicate of the pilot run. 500 with ten moves take
+            230 000 evaluations in the plane, and agree to .1 on nine curved energies.
+        moves: Moves of each at each temperature.
+        pilot_share: Share of the evaluations that the pilot run may grow to, until its halves
+            agree.
+        fewest_ancestors: Prior draws that the pilot run's draws of a model descend from at least,
+            for each coordinate, if a map is to learn from them.
+        most_normal_coordinates: Coordinates up to which normals are the family that is tried
+            first: a mixture of 64 has 64 (d + 1) (d + 2) / 2 numbers.
+        fewest_normals: Normals that are tried, if the others predict held-out draws no better.
+        most_normals: The same at most. On nine curved energies 64 end .004 to .02 nats off, 128
+            about half of that in twice the time.
+        predicted: Nats a held-out draw that more normals must be better by.
+        first_round: Draws of the first round by which normals are fitted to weighted draws of
+            their own; later ones are three times as large. On curved energies a round of 60 000
+            takes the divergence from .05 to .015, one of 180 000 to .007.
+        rounds: Rounds of these at most.
+        enough_share: Effective share of the weights from which a mixture is not trained further
+            under a flow.
+        batch: Draws of a training step. Large ones let steps be long.
+        learning_rates: Of Adam, tried in short trainings.
+        tried_steps: Steps of each of these.
+        polish_steps: Steps of the training by reverse KL, at most.
+        cover_steps: Steps of the training on draws, which evaluates nothing.
+        cover_rate: Learning rate of that.
+        layers: Coupling layers of the flow.
+        hidden: Width of its conditioners.
+        answer_draws: Draws that the answer is made of.
+        most_tables: Coordinates beyond which covariances are not kept as tables.
+        training: How training runs go.
+        survey: How pilot runs are sized and read.
+    """
+
+    particles: int = 500
+    moves: int = 10
+    pilot_share: float = 0.45
+    fewest_ancestors: float = 10.0
+    most_normal_coordinates: int = 8
+    fewest_normals: int = 4
+    most_normals: int = 64
+    predicted: float = 0.002
+    first_round: int = 20_000
+    rounds: int = 3
+    enough_share: float = 0.95
+    batch: int = 512
+    learning_rates: tuple[float, ...] = (1e-3, 3e-3, 1e-2)
+    tried_steps: int = 60
+    polish_steps: int = 1000
+    cover_steps: int = 1000
+    cover_rate: float = 2e-3
+    layers: int = 6
+    hidden: int = 64
+    answer_draws: int = 10_000
+    most_tables: int = 1000
+    training: TrainingPolicy = TrainingPolicy()
+    survey: SurveyPolicy = SurveyPolicy()

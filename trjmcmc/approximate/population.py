@@ -1,0 +1,132 @@
+"""Population Monte Carlo: normals fitted again and again to weighted draws of their own."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ..estimate.importance import pareto_smoothed
+from ..pilot.audit import Audit
+from ..target.target import Target
+from ..transport.mixture import Mixture
+from ..transport.normals import NormalMixture
+from ..transport.parts import Gaussians
+from .policy import ApproximationPolicy
+
+GROWTH = 3  # of the rounds
+
+EVALUATED = 50_000  # points at once
+
+HELD_OUT = 4000  # draws that choose the number of normals
+
+
+class Population:
+    """Mixtures of normals of each model of a small space, in few dimensions.
+
+    Normals are fitted to draws of a pilot run, as many as predict its held-out draws best; then,
+    round by round, to their own draws by importance weights. Each round lowers the divergence
+    KL(p | q) from the posterior p, which covers what the pilot run has found.
+
+    Arguments:
+        target: The target; no gradients are asked for.
+        audit: The pilot run.
+        generator: Source of randomness.
+        policy: Numbers of normals, rounds and draws.
+
+    Source:
+        Cappe, Douc, Guillin, Marin & Robert (2008), https://doi.org/10.1007/s11222-008-9059-x
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        audit: Audit,
+        generator: torch.Generator,
+        policy: ApproximationPolicy,
+    ) -> None:
+        self.target, self.audit, self.generator, self.policy = target, audit, generator, policy
+        self.codes = target.space.enumerate()
+        self.slots = [row.nonzero()[:, 0] for row in target.space.active(self.codes)]
+        self.normals = [self._first(m) for m in range(len(self.codes))]
+        self.evaluations = 0
+
+    def run(self, most: float = math.inf) -> Mixture:
+        """The rounds, with at most so many evaluations; models share them alike."""
+        each = most / len(self.codes)
+        for m, slots in enumerate(self.slots):
+            if len(slots):
+                self._adapt(m, each)
+        return self.map()
+
+    def map(self) -> Mixture:
+        """The mixtures as a map."""
+        d, k = self.target.dim, max(len(n.weight) for n in self.normals)
+        like = self.normals[0].mean
+        loc = like.new_zeros(len(self.codes), k, d)
+        tril = torch.eye(d, dtype=like.dtype, device=like.device).repeat(len(loc), k, 1, 1)
+        log_weights = like.new_full((len(loc), k), -math.inf)
+        for m, (slots, normals) in enumerate(zip(self.slots, self.normals, strict=True)):
+            n = len(normals.weight)
+            log_weights[m, :n] = normals.weight.log()
+            loc[m, :n, slots] = normals.mean
+            tril[m, :n, slots[:, None], slots] = normals.factor
+        parts = Gaussians(self.target.space, loc, tril)
+        found = Mixture(parts, log_weights=log_weights).requires_grad_(False)
+        return found.to(self.target.device, self.target.dtype)
+
+    # ---- one model ----------------------------------------------------------------------------
+
+    def _first(self, m: int) -> NormalMixture:
+        """Normals fitted to the pilot run, as many as predict held-out draws best."""
+        slots, device = self.slots[m], self.target.device
+        if not len(slots):
+            one = torch.ones(1, dtype=torch.float64, device=device)
+            return NormalMixture(one, one.new_zeros(1, 0), one.new_zeros(1, 0, 0))
+        place = torch.full((self.policy.first_round,), m, device=device)
+        train = self.audit.draw(place, range(3))[0][:, slots].double()
+        judge = self.audit.draw(place[:HELD_OUT], [3])[0][:, slots].double()
+        k, best, score = self.policy.fewest_normals, None, -math.inf
+        while k <= self.policy.most_normals:
+            found = NormalMixture.fitted(train, k, self.generator, draws=len(train))
+            now = float(found.log_prob(judge).mean())
+            if best is not None and now < score + self.policy.predicted:
+                break
+            best, score, k = found, now, 4 * k
+        assert best is not None
+        return best
+
+    def _adapt(self, m: int, most: float) -> None:
+        draws, log_w = [], []
+        size, spent = self.policy.first_round, 0
+        for i in range(self.policy.rounds):
+            if spent + size > most:
+                return
+            spent += size
+            x, w = self._weighted(m, size)
+            draws.append(x)
+            log_w.append(w)
+            together = pareto_smoothed(torch.cat(log_w))[0].softmax(0)
+            ess = 1 / float(together.square().sum())
+            each = ess / (len(self.slots[m]) + 1)
+            k = len(self.normals[m].weight)
+            if not math.isfinite(ess) or each < 25 * k:  # too few to learn from
+                return
+            self.normals[m] = self.normals[m].refitted(torch.cat(draws), together)
+            size *= GROWTH
+
+    def _weighted(self, m: int, n: int) -> tuple[Tensor, Tensor]:
+        """Draws of the normals of a model, (n, d), and their log weights, (n,)."""
+        normals, slots = self.normals[m], self.slots[m]
+        x = normals.sample(n, self.generator)
+        log_w = torch.empty(n, dtype=torch.float64, device=x.device)
+        for rows in torch.arange(n, device=x.device).split(EVALUATED):
+            theta = x.new_zeros(len(rows), self.target.dim)
+            theta[:, slots] = x[rows]
+            code = self.codes[m].expand(len(rows), -1)
+            with torch.no_grad():
+                joint = self.target.log_joint(code, theta.to(self.target.dtype)).double()
+            log_w[rows] = joint - normals.log_prob(x[rows])
+        self.evaluations += n
+        return x, log_w.nan_to_num(-math.inf, -math.inf, -math.inf)
