@@ -10,6 +10,7 @@ A model list goes in, p(model | data) comes out, exact however poor the maps are
 """
 
 from . import errors, estimate, fit, graphs, kernel, priors, problems, transport
+from .approximate.variational import variational
 from .compare.classical import ClassicalSampler
 from .compare.compare import Comparison, compare_samplers
 from .errors import renamed as _renamed
@@ -97,6 +98,7 @@ __all__ = [
     "priors",
     "problems",
     "transport",
+    "variational",
     "with_gradient",
 ]
 

@@ -13,7 +13,7 @@ from tests import toys
 from tests.battery import limit
 from trjmcmc.errors import ConfigurationError, TRJError
 from trjmcmc.kernel import Cycle, RandomWalk, ScoreWalk
-from trjmcmc.result.variational import variational
+from trjmcmc.result.answer import variational
 from trjmcmc.run.moves import birth_death
 from trjmcmc.target.units import prior_units
 

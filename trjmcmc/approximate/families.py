@@ -51,7 +51,7 @@ class Start:
         """A flow in coordinates in which the posteriors are about standard normal."""
         if self.loc is not None and self.factor is not None:
             return Whitened(flow, self.loc, self.factor)
-        if self.target.differentiable and 0 < self.target.dim:
+        if self.target.differentiable and self.target.dim > 0:
             return Laplace(self.target, flow)
         return flow
 
@@ -121,6 +121,7 @@ def map_of(family: Family, start: Start, options: Mapping[str, Any]) -> Transpor
         ConfigurationError: An unknown family, or one that does not fit the target.
     """
     target = start.target
+    made: Any
     if isinstance(family, Transport):
         if options:
             raise ConfigurationError(f"options: a map is taken as it is, got {dict(options)}")
@@ -135,14 +136,15 @@ def map_of(family: Family, start: Start, options: Mapping[str, Any]) -> Transpor
     elif isinstance(family, type) and issubclass(family, nn.Module):
         made = _of_zuko(family, start, options)
     elif callable(family):
-        made = family(target.space, **options)
+        made = family(target.space, **options)  # type: ignore[call-arg]
     else:
         raise ConfigurationError(f"family: expected a name, a map or a function, got {family!r}")
     if not isinstance(made, Transport):
         raise ConfigurationError(f"family: it made no Transport but {type(made).__name__}")
     if made.space.n_slots != target.dim:
         raise ConfigurationError(
-            f"family: a map of {made.space.n_slots} coordinates does not fit a target of {target.dim}"
+            f"family: a map of {made.space.n_slots} coordinates does not fit a target of "
+            f"{target.dim}"
         )
     return made.to(target.device, target.dtype)
 
@@ -167,7 +169,9 @@ def _of_zuko(flow: type[nn.Module], start: Start, options: Mapping[str, Any]) ->
 def goes_back_in_one_pass(transport: Transport) -> bool:
     """Whether densities of points cost about what draws cost, so that path gradients are cheap."""
     d = transport.space.n_slots
-    slow = any(getattr(m, "sequential", False) or isinstance(m, PerModel) for m in transport.modules())
+    slow = any(
+        getattr(m, "sequential", False) or isinstance(m, PerModel) for m in transport.modules()
+    )
     return not slow or d <= MOST_AHEAD
 
 

@@ -31,6 +31,8 @@ class ApproximationPolicy(Checked):
             their own; later ones are three times as large. On curved energies a round of 60 000
             takes the divergence from .05 to .015, one of 180 000 to .007.
         rounds: Rounds of these at most.
+        tail_share: Share of each normal that is made wider.
+        tail_width: By how much.
         enough_share: Effective share of the weights from which a mixture is not trained further
             under a flow.
         batch: Draws of a training step. Large ones let steps be long.
@@ -57,6 +59,8 @@ class ApproximationPolicy(Checked):
     predicted: float = 0.002
     first_round: int = 20_000
     rounds: int = 3
+    tail_share: float = 0.02
+    tail_width: float = 1.7
     enough_share: float = 0.95
     batch: int = 512
     learning_rates: tuple[float, ...] = (1e-3, 3e-3, 1e-2)

@@ -19,7 +19,9 @@ GROWTH = 3  # of the rounds
 
 EVALUATED = 50_000  # points at once
 
-HELD_OUT = 4000  # draws that choose the number of normals
+JUDGES = 4000  # draws of the pilot run that choose the number of normals at first
+
+HELD_OUT = 0.2  # share of weighted draws that do later
 
 
 class Population:
@@ -62,12 +64,13 @@ class Population:
 
     def map(self) -> Mixture:
         """The mixtures as a map."""
-        d, k = self.target.dim, max(len(n.weight) for n in self.normals)
+        all_normals = [_with_tails(n, self.policy) for n in self.normals]
+        d, k = self.target.dim, max(len(n.weight) for n in all_normals)
         like = self.normals[0].mean
         loc = like.new_zeros(len(self.codes), k, d)
         tril = torch.eye(d, dtype=like.dtype, device=like.device).repeat(len(loc), k, 1, 1)
         log_weights = like.new_full((len(loc), k), -math.inf)
-        for m, (slots, normals) in enumerate(zip(self.slots, self.normals, strict=True)):
+        for m, (slots, normals) in enumerate(zip(self.slots, all_normals, strict=True)):
             n = len(normals.weight)
             log_weights[m, :n] = normals.weight.log()
             loc[m, :n, slots] = normals.mean
@@ -86,7 +89,7 @@ class Population:
             return NormalMixture(one, one.new_zeros(1, 0), one.new_zeros(1, 0, 0))
         place = torch.full((self.policy.first_round,), m, device=device)
         train = self.audit.draw(place, range(3))[0][:, slots].double()
-        judge = self.audit.draw(place[:HELD_OUT], [3])[0][:, slots].double()
+        judge = self.audit.draw(place[:JUDGES], [3])[0][:, slots].double()
         k, best, score = self.policy.fewest_normals, None, -math.inf
         while k <= self.policy.most_normals:
             found = NormalMixture.fitted(train, k, self.generator, draws=len(train))
@@ -100,7 +103,7 @@ class Population:
     def _adapt(self, m: int, most: float) -> None:
         draws, log_w = [], []
         size, spent = self.policy.first_round, 0
-        for i in range(self.policy.rounds):
+        for _ in range(self.policy.rounds):
             if spent + size > most:
                 return
             spent += size
@@ -113,8 +116,25 @@ class Population:
             k = len(self.normals[m].weight)
             if not math.isfinite(ess) or each < 25 * k:  # too few to learn from
                 return
-            self.normals[m] = self.normals[m].refitted(torch.cat(draws), together)
+            self.normals[m] = self._refitted(m, torch.cat(draws), together)
             size *= GROWTH
+
+    def _refitted(self, m: int, x: Tensor, weight: Tensor) -> NormalMixture:
+        """The normals of a model, or more of them if these predict draws kept back better."""
+        normals, policy = self.normals[m], self.policy
+        k = min(4 * len(normals.weight), policy.most_normals)
+        if k == len(normals.weight):
+            return normals.refitted(x, weight)
+        kept = torch.rand(len(x), generator=self.generator, device=x.device) < HELD_OUT
+        there = torch.multinomial(
+            weight * ~kept, policy.first_round, True, generator=self.generator
+        )
+        more = NormalMixture.fitted(x[there], k, self.generator, draws=len(there))
+        rivals = [r.refitted(x[~kept], weight[~kept]) for r in (normals, more)]
+        judges = weight[kept] / weight[kept].sum()
+        first, second = (float(judges @ r.log_prob(x[kept])) for r in rivals)
+        better = more if second > first + policy.predicted else normals
+        return better.refitted(x, weight)
 
     def _weighted(self, m: int, n: int) -> tuple[Tensor, Tensor]:
         """Draws of the normals of a model, (n, d), and their log weights, (n,)."""
@@ -130,3 +150,13 @@ class Population:
             log_w[rows] = joint - normals.log_prob(x[rows])
         self.evaluations += n
         return x, log_w.nan_to_num(-math.inf, -math.inf, -math.inf)
+
+
+def _with_tails(normals: NormalMixture, policy: ApproximationPolicy) -> NormalMixture:
+    """A share of each normal made wider, so that weights in the tails stay small."""
+    share = policy.tail_share
+    return NormalMixture(
+        torch.cat([(1 - share) * normals.weight, share * normals.weight]),
+        normals.mean.repeat(2, 1),
+        torch.cat([normals.factor, policy.tail_width * normals.factor]),
+    )

@@ -272,7 +272,9 @@ class Recipe:
         space, d = self.target.space, self.target.dim
         kind = {"transform": "spline", "layers": 2, "blocks": 2, "hidden": self.policy.hidden}
         flow = (
-            CosmicFlow(space, layers=self.policy.layers, hidden=(self.policy.hidden,), seed=self.seed)
+            CosmicFlow(
+                space, layers=self.policy.layers, hidden=(self.policy.hidden,), seed=self.seed
+            )
             if d > 1
             else CosmicAutoregressive(space, **kind, seed=self.seed)  # type: ignore[arg-type]
         )

@@ -15,6 +15,7 @@ from .. import clock
 from ..errors import ConfigurationError, TargetError
 from ..fit.reverse import GRADIENTS
 from ..pilot.report import AuditReport
+from ..result.answer import audited
 from ..result.answer import variational as answered
 from ..result.variational import Variational
 from ..run.sampler import MakeWeights, TRJSampler
@@ -191,7 +192,7 @@ def _of_few(recipe: Recipe, n: int) -> Variational:
             0,
             False,
         )
-    return answer.judged(report, recipe.notes)
+    return audited(answer, report, recipe.notes)
 
 
 def _of_many(

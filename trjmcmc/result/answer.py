@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -82,7 +82,6 @@ def variational(
     *,
     n: int = Q_DRAWS,
     family: str = "",
-    audit: AuditReport | None = None,
 ) -> Variational:
     """Draw from q, weigh the draws, and compare them with a run's if there are any.
 
@@ -93,7 +92,6 @@ def variational(
         draws: Exact draws.
         n: Draws from q.
         family: Of the map, by name.
-        audit: What the audit says of the map, if there was one.
 
     Raises:
         NonFiniteError: No draw of q lies where the posterior has a density.
@@ -144,7 +142,7 @@ def variational(
         exact=_exact(target),
         transport=transport,
     )
-    answer = replace(answer, doubts=tuple(doubts(answer, space, weighed, audit)))
+    answer = replace(answer, doubts=tuple(_doubts(answer, space, weighed)))
     if draws is None:
         return answer
     return compared(answer, target, weights, transport, draws)
@@ -243,11 +241,23 @@ def _inclusion(space: Space, code: Tensor, weight: Tensor | None = None) -> pd.S
 # ---- what is known against it -----------------------------------------------------------------
 
 
-def doubts(
-    answer: Variational, space: Space, weighed: Weighed, audit: AuditReport | None
-) -> list[str]:
-    """What draws, weights and audit say against an answer, gravest first, in words."""
-    found = [*_of_audit(audit), *_of_weights(answer, weighed)]
+def audited(
+    answer: Variational, audit: AuditReport | None, notes: Sequence[str] = ()
+) -> Variational:
+    """The answer with what independent tempered draws say against it.
+
+    Arguments:
+        answer: The answer.
+        audit: What they say of the map, if they could be relied on.
+        notes: What else there is to know against it, in words.
+    """
+    found = (*_of_audit(audit), *notes, *answer.doubts)
+    return replace(answer, audited=audit is not None, doubts=found)
+
+
+def _doubts(answer: Variational, space: Space, weighed: Weighed) -> list[str]:
+    """What draws and weights say against an answer, gravest first, in words."""
+    found = _of_weights(answer, weighed)
     gap = answer.log_evidence.value - answer.elbo.value
     coordinates = float(space.active(weighed.code).sum(-1).double().mean())
     if gap > FAR + FAR_A_COORDINATE * coordinates:
@@ -340,8 +350,3 @@ def compared(
     return replace(
         answer, cross_entropy=cross_entropy, divergence=divergence, inclusion_error=error
     )
-
-
-def with_cost(answer: Variational, cost: Mapping[str, float]) -> Variational:
-    """The answer with what it cost."""
-    return replace(answer, cost=dict(cost))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,23 +19,13 @@ from ..estimate.visits import visit_probability
 from ..space.base import Kind, Space
 from .circle import laid_out
 from .indicator import Mask
+from .numbers import numbers_of
 from .parameters import Parameters
 from .relabel import LEAST_SHARE, Relabelling, relabel
 
 INTERVAL = 0.9  # probability of credible intervals
 
 PARTS = ("mean", "mcse", "sd", "low", "high")  # columns of a parameter
-
-
-def numbers_of(name: str, shape: Sequence[int]) -> list[str]:
-    """Names of the numbers of a parameter of some shape.
-
-    Example:
-        >>> numbers_of("x", ()), numbers_of("x", (2,))
-        (['x'], ['x[0]', 'x[1]'])
-    """
-    places = (", ".join(map(str, position)) for position in np.ndindex(*shape))
-    return [f"{name}[{place}]" if place else name for place in places]
 
 
 @dataclass(frozen=True)

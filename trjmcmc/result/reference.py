@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import ConfigurationError
 from ..estimate.content import Marginal
 from ..estimate.mean import mean_error
-from .catalogue import numbers_of
+from .numbers import numbers_of
 
 
 @runtime_checkable

@@ -21,6 +21,8 @@ from .variational_files import from_data, read_answer, to_data, write_answer
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+UNKNOWN = Estimate(math.nan, math.nan)
+
 ITEMS_PRINTED = 8  # items in print at most
 
 
@@ -50,6 +52,8 @@ class Variational:
             ``pareto_k``; else None.
         sample: Independent draws from q with their log densities; None in what a run reports.
         exact: The log evidence of all models together where the target knows it, nats.
+        audited: Whether independent tempered draws had their say. Without them a part of the
+            posterior that q has never met can't be seen.
         doubts: What is known against the answer, in words, gravest first.
         cost: ``evaluations`` and ``gradients`` of the likelihood, and ``seconds``, of fit,
             audit and answer together.
@@ -64,12 +68,13 @@ class Variational:
     divergence: float | None = None
     inclusion_error: float | None = None
     family: str = ""
-    log_evidence: Estimate = Estimate(math.nan, math.nan)
+    log_evidence: Estimate = UNKNOWN
     ess_share: float = math.nan
     pareto_k: float = math.nan
     models: pd.DataFrame | None = None
     sample: VariationalDraws | None = field(default=None, repr=False)
     exact: float | None = None
+    audited: bool = False
     doubts: tuple[str, ...] = ()
     cost: Mapping[str, float] = field(default_factory=dict)
     transport: Any = field(default=None, repr=False, compare=False)
@@ -220,9 +225,7 @@ class Variational:
         """
         return self._sample.coverage(reference, level, model, corrected)
 
-    def to_arviz(
-        self, model: str | None = None, *, corrected: bool = False, seed: int = 0
-    ) -> Any:
+    def to_arviz(self, model: str | None = None, *, corrected: bool = False, seed: int = 0) -> Any:
         """Draws of one model for ArviZ, as one chain.
 
         Arguments:
@@ -323,6 +326,8 @@ class Variational:
             lines += [f"  divergence KL(p | q)   {self.divergence:.3f} nats, by q's own evidence"]
         if self.inclusion_error is not None:
             lines += [f"  largest inclusion error {self.inclusion_error:.4f}"]
+        if self.sample is not None and not self.audited:
+            lines += ["  not audited: a part of the posterior that q never met would not be seen"]
         if self.cost:
             spent = ", ".join(f"{value:,.4g} {name}" for name, value in self.cost.items() if value)
             lines += [f"  cost                   {spent}"]

@@ -19,7 +19,7 @@ from ..errors import ConfigurationError, TRJError, UnknownModelError
 from ..estimate.content import interval_content
 from ..estimate.importance import pareto_smoothed
 from ..plot.marginals import plot_marginals
-from .catalogue import numbers_of
+from .numbers import numbers_of
 from .reference import Reference, reference_of
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class VariationalDraws:
     def columns(self, model: str | None) -> tuple[Tensor, dict[str, NDArray[np.float64]]]:
         """Rows of one model, and each number of its parameters, (n,), by name."""
         rows, found = self.of_model(model)
-        numbers = {}
+        numbers: dict[str, NDArray[np.float64]] = {}
         for name, value in found.items():
             flat = value.reshape(len(value), -1).astype(float)
             numbers |= dict(zip(numbers_of(name, value.shape[1:]), flat.T, strict=True))

@@ -19,7 +19,8 @@ from ..fit.trace import FitTrace
 from ..fit.trainer import Trainer
 from ..kernel.base import Kernel
 from ..pilot.report import AuditReport
-from ..result.variational import Variational, variational
+from ..result.answer import variational
+from ..result.variational import Variational
 from ..target.target import Target
 from ..transport.base import Transport
 from ..weights.base import ModelWeights
