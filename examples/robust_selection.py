@@ -27,7 +27,6 @@ import pandas as pd
 import torch
 
 import trjmcmc as trj
-from trjmcmc.result.variational import variational
 
 FLOWS: dict[str, Callable[[trj.Target], trj.Transport]] = {
     "diagonal normal": lambda t: trj.CosmicAutoregressive(t.space, transform="diagonal"),
@@ -112,9 +111,7 @@ def main() -> None:
         begun = time.perf_counter()
         sampler.fit(steps=steps, batch=256, pilot=False, audit=False, progress=True)
         seconds = time.perf_counter() - begun
-        answer = variational(
-            target, sampler.models, sampler.transport, torch.Generator().manual_seed(1), result.raw
-        )
+        answer = sampler.variational.against(result)
         missed = conditional(sampler.transport, result)
         answers[name] = (answer, sampler, missed)
         rows[name] = {

@@ -57,9 +57,9 @@ class Start:
 
 
 def _mean_field(start: Start, **options: Any) -> Transport:
-    flow = CosmicAutoregressive(
-        start.target.space, transform="diagonal", seed=start.seed, clip=10.0, **options
-    )
+    few = start.loc is not None and start.factor is not None
+    usual = {"seed": start.seed, "clip": 10.0} | ({"blocks": 0} if few else {})
+    flow = CosmicAutoregressive(start.target.space, transform="diagonal", **{**usual, **options})
     if start.loc is not None and start.factor is not None:  # not turned: own axes, own scales
         variance = (start.factor @ start.factor.mT).diagonal(dim1=1, dim2=2)
         flow.standardise(start.target.space.enumerate(), start.loc, variance.sqrt())
@@ -133,10 +133,12 @@ def map_of(family: Family, start: Start, options: Mapping[str, Any]) -> Transpor
             made = FAMILIES[family](start, **options)
         except TypeError as error:
             raise ConfigurationError(f"family {family!r}: {error}") from None
-    elif isinstance(family, type) and issubclass(family, nn.Module):
+    elif isinstance(family, type) and not issubclass(family, Transport):
+        if not issubclass(family, nn.Module):
+            raise ConfigurationError(f"family: {family.__name__} is neither a map nor a flow")
         made = _of_zuko(family, start, options)
     elif callable(family):
-        made = family(target.space, **options)  # type: ignore[call-arg]
+        made = family(target.space, **options)
     else:
         raise ConfigurationError(f"family: expected a name, a map or a function, got {family!r}")
     if not isinstance(made, Transport):

@@ -14,11 +14,13 @@ class ApproximationPolicy(Checked):
     """How a variational answer is found.
 
     Attributes:
-        particles: Chains of each model and replicate of the pilot run. 500 with ten moves take
-            230 000 evaluations in the plane, and agree to .1 on nine curved energies.
+        particles: Chains of each model and replicate of the pilot run. 250 with ten moves take
+            110 000 evaluations in the plane; where halves disagree twice as many follow.
         moves: Moves of each at each temperature.
         pilot_share: Share of the evaluations that the pilot run may grow to, until its halves
             agree.
+        rough: Nats between the halves of the pilot run beyond which a map can't learn from it. What
+            it has met is to be covered, in whatever proportion: weights put that right.
         fewest_ancestors: Prior draws that the pilot run's draws of a model descend from at least,
             for each coordinate, if a map is to learn from them.
         most_normal_coordinates: Coordinates up to which normals are the family that is tried
@@ -49,9 +51,10 @@ class ApproximationPolicy(Checked):
         survey: How pilot runs are sized and read.
     """
 
-    particles: int = 500
+    particles: int = 250
     moves: int = 10
     pilot_share: float = 0.45
+    rough: float = 0.5
     fewest_ancestors: float = 10.0
     most_normal_coordinates: int = 8
     fewest_normals: int = 4

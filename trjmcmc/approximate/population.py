@@ -121,20 +121,22 @@ class Population:
 
     def _refitted(self, m: int, x: Tensor, weight: Tensor) -> NormalMixture:
         """The normals of a model, or more of them if these predict draws kept back better."""
-        normals, policy = self.normals[m], self.policy
-        k = min(4 * len(normals.weight), policy.most_normals)
-        if k == len(normals.weight):
-            return normals.refitted(x, weight)
+        policy, best = self.policy, self.normals[m]
         kept = torch.rand(len(x), generator=self.generator, device=x.device) < HELD_OUT
-        there = torch.multinomial(
-            weight * ~kept, policy.first_round, True, generator=self.generator
-        )
-        more = NormalMixture.fitted(x[there], k, self.generator, draws=len(there))
-        rivals = [r.refitted(x[~kept], weight[~kept]) for r in (normals, more)]
         judges = weight[kept] / weight[kept].sum()
-        first, second = (float(judges @ r.log_prob(x[kept])) for r in rivals)
-        better = more if second > first + policy.predicted else normals
-        return better.refitted(x, weight)
+        fitted = best.refitted(x[~kept], weight[~kept])
+        score = float(judges @ fitted.log_prob(x[kept]))
+        while (k := 4 * len(best.weight)) <= policy.most_normals:
+            some = torch.multinomial(
+                weight * ~kept, policy.first_round, True, generator=self.generator
+            )
+            more = NormalMixture.fitted(x[some], k, self.generator, draws=len(some))
+            more = more.refitted(x[~kept], weight[~kept])
+            now = float(judges @ more.log_prob(x[kept]))
+            if now < score + policy.predicted:
+                break
+            best, score = more, now
+        return best.refitted(x, weight)
 
     def _weighted(self, m: int, n: int) -> tuple[Tensor, Tensor]:
         """Draws of the normals of a model, (n, d), and their log weights, (n,)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..draws import Pool
-from ..errors import ConfigurationError, TRJError
+from ..errors import ConfigurationError, ConvergenceWarning, TRJError
 from ..estimate.importance import log_mean_weight, log_weights
 from ..fit.objective import ForwardKL, Objective
 from ..fit.pathfinder import Pathfinder, pathfinder, pathfinder_map
@@ -22,7 +23,6 @@ from ..fit.train import train
 from ..pilot.audit import REPLICATES, Audit
 from ..pilot.report import Score
 from ..pilot.survey import PilotRuns
-from ..promises import LOG_EVIDENCES_AGREE
 from ..target.target import Target
 from ..transport.autoregressive import CosmicAutoregressive
 from ..transport.base import Transport
@@ -160,7 +160,7 @@ class Recipe:
         of_note = audit.matters & (self.active.any(-1).cpu())
         counts = self.active.sum(-1).cpu().double()
         enough = audit.ancestors >= self.policy.fewest_ancestors * counts
-        agree = audit.gap.abs() <= LOG_EVIDENCES_AGREE
+        agree = audit.gap.abs() <= self.policy.rough
         return audit.pool() if bool((enough & agree)[of_note].all()) else None
 
     @property
@@ -327,9 +327,9 @@ class Recipe:
     def _cover(self, transport: Transport, pool: Pool) -> None:
         p = self.policy
         objective = ForwardKL(pool.code, pool.theta, order=1.0, generator=self.generator)
-        self._train(
-            transport, objective, p.cover_steps, p.cover_rate, label="cover", batch=2 * p.batch
-        )
+        steps, batch = self._sizes(p.cover_steps)
+        if steps:
+            self._train(transport, objective, steps, p.cover_rate, label="cover", batch=2 * batch)
 
     def _polished(self, transport: Transport) -> Transport:
         """The map trained by reverse KL, in place."""
@@ -339,9 +339,7 @@ class Recipe:
             gradient = "path" if goes_back_in_one_pass(transport) else "total"
         near = self.trace is not None or self.pool is not None or self.name in FAMILIES
         objective = ReverseKL(self.target, anneal=0.0 if near else 0.3, gradient=gradient)
-        batch = self.settings.get("batch") or p.batch
-        steps = self.settings.get("steps")
-        steps = p.polish_steps if steps is None else steps
+        steps, batch = self._sizes(p.polish_steps)
         rate = self.settings.get("learning_rate")
         if steps < 1:
             return transport
@@ -353,6 +351,11 @@ class Recipe:
             self._train(transport, objective, steps, rate, label="polish", batch=batch)
         return transport
 
+    def _sizes(self, usual: int) -> tuple[int, int]:
+        """Steps of a training, and draws of each."""
+        steps, batch = self.settings.get("steps"), self.settings.get("batch")
+        return usual if steps is None else int(steps), batch or self.policy.batch
+
     def _quickest(
         self, transport: Transport, objective: Objective, steps: int, batch: int
     ) -> float:
@@ -363,7 +366,9 @@ class Recipe:
                 break
             trial = copy.deepcopy(transport)
             state = self.generator.get_state()
-            trace = self._train(trial, objective, steps, rate, label="step size", batch=batch)
+            with warnings.catch_warnings():  # trials have nothing to say
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                trace = self._train(trial, objective, steps, rate, label="step size", batch=batch)
             self.generator.set_state(state)  # all meet the same draws
             last = trace.objective[-1] if trace.objective else math.inf
             found[rate] = last if math.isfinite(last) else math.inf

@@ -91,8 +91,8 @@ def variational(
             draws alone; ``"reverse"``, KL(q | p) alone.
         gradient: ``"path"`` or ``"total"`` derivatives of reverse KL, see
             :class:`~trjmcmc.fit.ReverseKL`; the former where densities take one pass.
-        steps: Steps of reverse KL at most; 1000 if omitted, 2000 in a large space.
-        batch: Draws of each; 512 if omitted.
+        steps: Steps of each training at most; 1000 if omitted, 2000 in a large space.
+        batch: Draws of a step of reverse KL; 512 if omitted.
         learning_rate: Of Adam; found by short trainings if omitted.
         draws: Draws that the answer is made of; 10 000 if omitted.
         audit: Whether a small space has tempered draws.

@@ -30,6 +30,8 @@ EVEN = 0.8  # effective share of the weights beyond which their tail can't matte
 
 FLAT = 1e-6  # nats within which weights are one
 
+LARGE = math.log(2.0)  # of a weight over the mean; where none is, there is no tail
+
 LEAST_WEIGHTS = 25  # weights of which a tail can be told
 
 LOW_SHARE = 0.1  # effective share of the draws under which the error itself is doubtful
@@ -156,7 +158,8 @@ def pareto_smoothed(log_w: Tensor) -> tuple[Tensor, float]:
     supported = log_w > -math.inf
     inside = log_w[supported]
     even = float(inside.max() - inside.min()) < FLAT
-    if even or len(inside) < LEAST_WEIGHTS:  # no tail to speak of
+    largest = float(inside.max() - inside.logsumexp(0)) + math.log(len(inside))
+    if even or largest < LARGE or len(inside) < LEAST_WEIGHTS:  # no tail to speak of
         return log_w, -math.inf
     smooth, k = export.pareto_smooth(inside.cpu().numpy())
     if not (math.isfinite(k) and np.isfinite(smooth).all()):  # ties: a flat tail, or next to none

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from ..draws import Draws
 from ..errors import NonFiniteError
 from ..estimate.estimate import Estimate
 from ..estimate.importance import (
@@ -23,7 +21,6 @@ from ..estimate.importance import (
     pareto_smoothed,
     smoothed,
 )
-from ..estimate.mean import mean_error
 from ..pilot.report import AuditReport
 from ..promises import PARETO_K_RELIABLE
 from ..space.base import Space
@@ -78,27 +75,22 @@ def variational(
     weights: ModelWeights | None,
     transport: Transport,
     generator: torch.Generator,
-    draws: Draws | None = None,
     *,
     n: int = Q_DRAWS,
     family: str = "",
 ) -> Variational:
-    """Draw from q, weigh the draws, and compare them with a run's if there are any.
+    """Draw from q, and weigh the draws.
 
     Arguments:
         target, transport: As fitted.
         weights: q(m); None for that which fits best, in a small space.
         generator: Source of randomness.
-        draws: Exact draws.
         n: Draws from q.
         family: Of the map, by name.
 
     Raises:
         NonFiniteError: No draw of q lies where the posterior has a density.
 
-    Source:
-        Cross-entropy against draws: Davies et al., "Variational transdimensional inference",
-        section 5
     """
     space = target.space
     kind = type(weights).__name__ if weights is not None else ""
@@ -141,11 +133,9 @@ def variational(
         ),
         exact=_exact(target),
         transport=transport,
+        weights=weights,
     )
-    answer = replace(answer, doubts=tuple(_doubts(answer, space, weighed)))
-    if draws is None:
-        return answer
-    return compared(answer, target, weights, transport, draws)
+    return replace(answer, doubts=tuple(_doubts(answer, space, weighed)))
 
 
 def weigh(
@@ -319,34 +309,3 @@ def _of_inclusion(answer: Variational, space: Space, weighed: Weighed) -> list[s
         f"the probability of {worst} is {answer.inclusion[worst]:.2f} under q and "
         f"{corrected[worst]:.2f} by importance weights"
     ]
-
-
-# ---- beside a run -----------------------------------------------------------------------------
-
-
-def compared(
-    answer: Variational,
-    target: Target,
-    weights: ModelWeights,
-    transport: Transport,
-    draws: Draws,
-) -> Variational:
-    """The answer with how far it was from a run's draws."""
-    every = max(1, -(-draws.n_chains * draws.n_draws // Q_DRAWS))
-    kept = (draws.code, draws.theta, draws.log_joint)
-    code, theta, log_joint = (x[:, ::every].flatten(0, 1).to(target.device) for x in kept)
-    theta, log_joint = theta.to(target.dtype), log_joint.double()
-    log_q = (transport.log_prob(theta, code) + weights.log_prob(code)).double()
-    by_chain = -log_q.view(draws.n_chains, -1).cpu().numpy()
-    cross_entropy = Estimate(float(np.mean(by_chain)), *mean_error(by_chain))
-    assert answer.sample is not None
-    log_w = answer.sample.log_weight
-    log_evidence = float(log_w.logsumexp(0)) - math.log(len(log_w))
-    divergence = float((log_joint - log_q).mean()) - log_evidence
-    error = None
-    if answer.inclusion is not None and len(answer.inclusion):
-        exact = target.space.items(draws.flat()[0].to(target.device)).double().mean(0)
-        error = float((torch.tensor(answer.inclusion.to_numpy()).to(exact) - exact).abs().max())
-    return replace(
-        answer, cross_entropy=cross_entropy, divergence=divergence, inclusion_error=error
-    )

@@ -6,20 +6,31 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ..draws import Draws
 from ..errors import ConvergenceWarning, TRJError, warn_user
 from ..estimate.estimate import Estimate
+from ..transport.base import Transport
+from ..weights.base import ModelWeights
+from .beside_run import beside_run
 from .reference import Reference
 from .variational_draws import VariationalDraws
 from .variational_files import from_data, read_answer, to_data, write_answer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+class HasRaw(Protocol):
+    """Such as a :class:`~trjmcmc.Result`."""
+
+    raw: Draws
+
 
 UNKNOWN = Estimate(math.nan, math.nan)
 
@@ -46,7 +57,8 @@ class Variational:
         log_evidence: Log evidence of all models together by importance sampling from q, weights
             Pareto-smoothed, nats; NaN error where their tail is too heavy.
         ess_share: Effective share of the importance weights, 1 where q is the posterior.
-        pareto_k: Shape of their tail; above 0.7 they can't be averaged.
+        pareto_k: Shape of their tail; above 0.7 they can't be averaged. -inf where no weight is
+            twice the mean.
         models: Of a small space, one row a model: ``probability`` under q, ``elbo``, ``elbo_se``,
             ``log_evidence`` and ``log_evidence_se`` (p(model) not included), ``ess_share``,
             ``pareto_k``; else None.
@@ -58,6 +70,7 @@ class Variational:
         cost: ``evaluations`` and ``gradients`` of the likelihood, and ``seconds``, of fit,
             audit and answer together.
         transport: The map, which :class:`~trjmcmc.TRJSampler` takes; it is not saved.
+        weights: q(m); it is not saved.
     """
 
     kind: str
@@ -77,7 +90,8 @@ class Variational:
     audited: bool = False
     doubts: tuple[str, ...] = ()
     cost: Mapping[str, float] = field(default_factory=dict)
-    transport: Any = field(default=None, repr=False, compare=False)
+    transport: Transport | None = field(default=None, repr=False, compare=False)
+    weights: ModelWeights | None = field(default=None, repr=False, compare=False)
 
     # ---- how far off it is --------------------------------------------------------------------
 
@@ -114,6 +128,28 @@ class Variational:
             known = Estimate(float(known), 0.0)
         error = math.hypot(known.std_error, self.elbo.std_error)
         return Estimate(known.value - self.elbo.value, error, self.elbo.ess)
+
+    def against(self, run: HasRaw | Draws) -> Variational:
+        """The answer with how far it was from an exact run.
+
+        Arguments:
+            run: A :class:`~trjmcmc.Result` on the same target, or its ``raw`` draws.
+
+        Returns:
+            The same, with :attr:`cross_entropy`, :attr:`divergence` and :attr:`inclusion_error`.
+
+        Raises:
+            TRJError: The answer came from a file, without its map.
+
+        Source:
+            Cross-entropy against draws: Davies et al., "Variational transdimensional inference",
+            section 5
+        """
+        if self.transport is None or self.weights is None:
+            raise TRJError("against: this answer came without its map; compare it by coverage()")
+        draws = run if isinstance(run, Draws) else run.raw
+        found = beside_run(self.transport, self.weights, self._sample, self.inclusion, draws)
+        return replace(self, **found)
 
     def warn(self) -> None:
         """Warn of its doubts."""
@@ -284,7 +320,7 @@ class Variational:
 
     def to_data(self, *, draws: bool = True) -> dict[str, Any]:
         """Plain data from which :meth:`from_data` rebuilds it."""
-        data = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "transport"}
+        data = {f.name: getattr(self, f.name) for f in fields(self) if f.compare}
         return to_data(data if draws else {**data, "sample": None})
 
     @classmethod
@@ -294,7 +330,7 @@ class Variational:
 
     def without_draws(self) -> Variational:
         """The numbers alone."""
-        return replace(self, sample=None, transport=None)
+        return replace(self, sample=None, transport=None, weights=None)
 
     # ---- print --------------------------------------------------------------------------------
 
@@ -310,7 +346,7 @@ class Variational:
             lines += [
                 f"  log evidence           {_with_error(self.log_evidence)} nats, by importance "
                 "sampling",
-                f"  effective share        {self.ess_share:.1%}, Pareto k {self.pareto_k:.2f}",
+                f"  effective share        {self.ess_share:.1%}, {_tail(self.pareto_k)}",
             ]
         if self.exact is not None:
             lines += [f"  divergence KL(q | p)   {_with_error(self.kl())} nats"]
@@ -336,6 +372,10 @@ class Variational:
 
 def _with_error(e: Estimate) -> str:
     return f"{e.value:.3f} +- {e.std_error:.3f}"
+
+
+def _tail(k: float) -> str:
+    return "weights without a tail" if k == -math.inf else f"Pareto k {k:.2f}"
 
 
 def _listed(p: pd.Series) -> str:

@@ -19,7 +19,7 @@ from ..fit.trace import FitTrace
 from ..fit.trainer import Trainer
 from ..kernel.base import Kernel
 from ..pilot.report import AuditReport
-from ..result.answer import variational
+from ..result.answer import audited, variational
 from ..result.variational import Variational
 from ..target.target import Target
 from ..transport.base import Transport
@@ -28,7 +28,7 @@ from .budget import Spending, limited
 from .moves import log_guess
 from .policy import Policy
 from .strategy import Strategy, check_kernel
-from .weighing import Weighing
+from .weighing import Weighing, fingerprint
 
 
 class Knowledge:
@@ -49,7 +49,6 @@ class Knowledge:
         trainer: Trains the map.
         normals: Normals fitted to draws that evidences go through in place of the map, if any.
         audit_report: What the audit said of the map, or None.
-        variational: The answer of the fit alone, where it learnt a distribution over models.
         passed: Points that the chains of the last run have passed, which a fit may learn from.
         spending: Seconds and likelihood calls since the last report.
     """
@@ -72,7 +71,7 @@ class Knowledge:
         self.trainer = Trainer(target, transport, generator, make_weights, policy.fit)
         self.normals: Transport | None = None
         self.audit_report: AuditReport | None = None
-        self.variational: Variational | None = None
+        self._answer: tuple[Any, Variational] | None = None
         self.precision = precision
         self.spending = Spending() if spending is None else spending
         self.passed: Pool | None = None
@@ -129,21 +128,36 @@ class Knowledge:
             trace = self.strategy.fit(self.trainer, **settings).trace
             assert trace is not None
             self.normals = None
-            if self.fitted.weights is not None:
-                self.variational = self.variational_answer(None)
             if self.fitted.score is not None:
                 share = self.policy.shares.warm_up
                 self.weigh(left(), clock.part_of_the_time_left(share, self.trainer.deadline))
         return trace
 
-    def variational_answer(self, draws: Draws | None) -> Variational | None:
-        """The answer of the fit alone, beside the draws if there are any; None without a q(m)."""
+    @property
+    def variational(self) -> Variational | None:
+        """The answer of the fit alone, made when it is first asked for; None before a fit."""
         weights = self.fitted.weights
-        if weights is None:
+        if weights is None and not (self.fitted.few and self.mapped):
+            return None
+        state = fingerprint(self.map if weights is None else self.transport)
+        if self._answer is None or self._answer[0] != state:
+            self._answer = state, self._answered()
+        return self._answer[1]
+
+    def _answered(self) -> Variational:
+        weights = self.fitted.weights
+        through = self.map if weights is None else self.transport
+        answer = variational(self.target, weights, through, self.generator)
+        return audited(answer, self.audit_report)
+
+    def variational_answer(self, draws: Draws) -> Variational | None:
+        """The answer of the fit alone beside a run's draws, where it learnt q(m) or was asked."""
+        if self.fitted.weights is None and self._answer is None:
             return None
         with suppress(TRJError):  # no evaluations are left, or the likelihood fails out there
-            return variational(self.target, weights, self.transport, self.generator, draws)
-        return self.variational
+            if (answer := self.variational) is not None:
+                return answer.against(draws).without_draws()
+        return None
 
     def use(self, normals: Transport | None) -> None:
         """Let evidences go through normals fitted to draws; through the map again if None."""

@@ -506,7 +506,7 @@ class Runner:
         spare = 0.0
         if math.isfinite(self._bridge_seconds):
             spare = self.policy.shares.symmetrised_bridge * known.spending.evaluations
-        if chain.error is None and not self.interrupted and known.fitted.weights is not None:
+        if chain.error is None and not self.interrupted:
             report = replace(report, variational=known.variational_answer(record))
         if self.request.start is not None:
             report = replace(report, start=compared(self.stop.space, self.request.start, record))

@@ -76,7 +76,7 @@ class TRJSampler:
         fit_trace: Trace of the training, once there was one.
         account: Evaluations of its runs and fits, and of nobody else on the same target.
         audit_report: What the audit said of the map, once there was one.
-        variational: The answer of the fit alone, where it learnt a distribution over models.
+        variational: The answer of the fit alone, once there was one; made when it is asked for.
 
     Raises:
         ConfigurationError: A kernel that can't move between models, or inside them.
@@ -182,7 +182,11 @@ class TRJSampler:
 
     @property
     def variational(self) -> Variational | None:
-        """The answer of the fit alone, where it learnt a distribution over models."""
+        """The answer of the fit alone, or None before one; made when it is first asked for.
+
+        Later runs then say how far off it was (``result.variational``). In a space of many models
+        that is where the fit learnt q(m).
+        """
         return self._known.variational
 
     def fit(

@@ -41,11 +41,11 @@ class Weighing:
         self.most = most
         self.log_mass: dict[str, Estimate] = {}
         self.log_weights: dict[str, Tensor] = {}
-        self._map_as_weighed = _fingerprint(transport)
+        self._map_as_weighed = fingerprint(transport)
 
     def is_of(self, transport: Transport) -> bool:
         """Whether this is a weighing of a map, and the map has not changed since."""
-        return transport is self.transport and _fingerprint(transport) == self._map_as_weighed
+        return transport is self.transport and fingerprint(transport) == self._map_as_weighed
 
     def weigh(self, code: Tensor, label: str, draws: int | None = None) -> None:
         """Weigh a model, unless that has been done.
@@ -77,7 +77,7 @@ class Weighing:
         return max(seconds)
 
 
-def _fingerprint(transport: Transport) -> tuple[Any, ...]:
+def fingerprint(transport: Transport) -> tuple[Any, ...]:
     """Something that differs once a parameter was changed, in place too."""
     tensors = [*transport.parameters(), *transport.buffers()]
     with torch.no_grad():
