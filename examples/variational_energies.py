@@ -145,6 +145,17 @@ def kernel_error(target: Energy, draws: np.ndarray, constant: float | None = Non
     return float(np.linalg.norm(gaussian_kde(draws.T)(grid.T.numpy()) - density))
 
 
+def said(run: Run, seed: int) -> Run:
+    """The run, and a line about it: a table comes when all have ended."""
+    (name,) = run.answer.probabilities.index
+    print(
+        f"{name} seed {seed}: KL(q | p) {run.answer.kl()}, KL(p | q) {run.forward[0]:.4f}, "
+        f"{run.answer.cost['seconds']:.0f} s",
+        flush=True,
+    )
+    return run
+
+
 def table_of(runs: Mapping[str, Sequence[Run]]) -> pd.DataFrame:
     """One row an energy: divergences over the seeds beside the author's."""
     rows = {}
@@ -208,7 +219,12 @@ def panels(targets: Mapping[str, Energy], runs: Mapping[str, Sequence[Run]]) -> 
         ax.contourf(x, y, density, levels=12, cmap="Greys")
         first = runs[name][0]
         ax.scatter(
-            *first.answer.draws(n=1000)["z"].T, s=2, color=PALETTE[1], alpha=0.6, rasterized=True
+            *first.answer.draws(n=1000)["z"].T,
+            s=3,
+            lw=0,
+            color=PALETTE[1],
+            alpha=0.6,
+            rasterized=True,
         )
         ax.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
         ax.set_title(f"{name}: KL(q | p) = {first.answer.kl().value:.3f}", fontsize=10)
@@ -270,7 +286,7 @@ def main() -> None:
     for family in a.families:
         runs[family] = {}
         for name, target in targets.items():
-            runs[family][name] = [approximate(target, family, seed, most) for seed in seeds]
+            runs[family][name] = [said(approximate(target, family, s, most), s) for s in seeds]
         say(
             family,
             f"Seeds {seeds}, none left out, {most} evaluations at most. FAVI: the author's five "
