@@ -546,7 +546,7 @@ def main() -> None:
     parser.add_argument("--sets", type=int, help="data sets a correlation (200; quick: 20)")
     parser.add_argument("--runs", type=int, help="of them sampled by run() as well (all; quick: 2)")
     parser.add_argument("--rho", type=float, nargs="+", default=[0.0, 0.6, 0.9])
-    parser.add_argument("--steps", type=int, help="of the fits by rectifiers (600; quick: 300)")
+    parser.add_argument("--steps", type=int, help="of the fits by rectifiers (1000; quick: 500)")
     parser.add_argument("--seed", type=int, default=0, help="of the theorem's fits")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--figures", type=Path, default=Path("output/variational_coverage"))
@@ -557,7 +557,7 @@ def main() -> None:
     def size(given: int | None, full: int, quick: int) -> int:
         return given if given is not None else quick if a.quick else full
 
-    steps, sets = size(a.steps, 600, 300), size(a.sets, 200, 20)
+    steps, sets = size(a.steps, 1000, 500), size(a.sets, 200, 20)
     if "closed" in a.parts:
         say_closed(a.figures)
     if "nodes" in a.parts:
