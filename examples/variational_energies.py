@@ -216,7 +216,7 @@ def panels(targets: Mapping[str, Energy], runs: Mapping[str, Sequence[Run]]) -> 
             for a, b in zip(low - edge, high + edge, strict=True)
         )
         density = target.log_prob(torch.cartesian_prod(x, y)).exp().view(len(x), len(y)).T
-        ax.contourf(x, y, density, levels=12, cmap="Greys")
+        ax.contourf(x.numpy(), y.numpy(), density.numpy(), levels=12, cmap="Greys")
         first = runs[name][0]
         ax.scatter(
             *first.answer.draws(n=1000)["z"].T,
@@ -226,7 +226,7 @@ def panels(targets: Mapping[str, Energy], runs: Mapping[str, Sequence[Run]]) -> 
             alpha=0.6,
             rasterized=True,
         )
-        ax.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
+        ax.set(xlim=(float(x[0]), float(x[-1])), ylim=(float(y[0]), float(y[-1])))
         ax.set_title(f"{name}: KL(q | p) = {first.answer.kl().value:.3f}", fontsize=10)
     for ax in axes.flat[len(targets) :]:
         ax.set_axis_off()
