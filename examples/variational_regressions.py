@@ -33,6 +33,7 @@ import math
 import re
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,8 @@ import trjmcmc as trj
 
 SIZES = [(n, p) for n in (50, 100, 200) for p in (2, 20, 50, 100)]
 FAMILIES = ("recommended", "mean-field", "full-rank", "laplace")
+QUICK = ["lin_n50_p2", "lin_n50_p50", "log_n50_p2"]
+STEADY = {"mean-field": {"learning_rate": 3e-3}}  # longer steps, which are tried, may diverge
 SHOWN = 5000  # draws of the variance in the figure
 FEW = 8  # coordinates up to which tempered draws are asked for; beyond they are too rough
 SLICES = 20  # of independent draws, whose spread is the Monte Carlo error
@@ -198,8 +201,7 @@ def reference(cell: Cell, gold: dict[str, Any]) -> dict[str, float]:
 def answer(cell: Cell, family: str, draws: int, **settings: Any) -> dict[str, Any]:
     """One family's answer."""
     settings.setdefault("audit", cell.target.dim <= FEW)
-    if family == "mean-field":  # the longest steps that are tried can diverge here
-        settings = {"learning_rate": 3e-3, **settings}
+    settings = STEADY.get(family, {}) | settings
     begun = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", trj.errors.TRJWarning)  # its doubts are in the table
@@ -250,7 +252,7 @@ def exact_run(cell: Cell, seconds: float) -> dict[str, float]:
 # ---- tables --------------------------------------------------------------------------------------
 
 
-def toys(draws: int, **settings: Any) -> pd.DataFrame:
+def toys(families: Sequence[str], draws: int, **settings: Any) -> pd.DataFrame:
     """KL(q | p), means and standard deviations of the conjugate toys."""
     rng = np.random.default_rng(0)
     normal = trj.problems.normal_unknown_variance(0.5488 + rng.standard_normal(40))
@@ -263,11 +265,16 @@ def toys(draws: int, **settings: Any) -> pd.DataFrame:
     }
     rows, answers = {}, {}
     for name, (target, parameter, mean, sd) in targets.items():
-        for family in ("recommended", "mean-field", "laplace"):
+        for family in families:
             key = (id(target), family)
             if key not in answers:
                 answers[key] = trj.variational(
-                    target, family, draws=draws, seed=1, progress=False, **settings
+                    target,
+                    family,
+                    draws=draws,
+                    seed=1,
+                    progress=False,
+                    **(STEADY.get(family, {}) | settings),
                 )
             found = answers[key]
             said = found.summary().loc[parameter]
@@ -470,7 +477,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     every = [f"{kind}_n{n}_p{p}" for kind in ("lin", "log") for n, p in SIZES]
-    parser.add_argument("--quick", action="store_true", help="two columns, 200 steps")
+    parser.add_argument("--quick", action="store_true", help="three cells, 200 steps")
     parser.add_argument("--cells", nargs="+", default=every, metavar="lin_n50_p2")
     parser.add_argument("--families", nargs="+", default=FAMILIES, choices=FAMILIES)
     parser.add_argument("--run", nargs="*", default=[], help="cells for the exact sampler")
@@ -486,11 +493,14 @@ def main() -> None:
     options.figures.mkdir(parents=True, exist_ok=True)
     names, settings = options.cells, {"steps": options.steps}
     if options.quick:
-        names, settings = ["lin_n50_p2", "lin_n50_p50", "log_n50_p2"], {"steps": 200}
+        names, settings = QUICK, {"steps": options.steps or 200}
         settings |= {"audit": False, "learning_rate": 3e-3}
 
+    kept = options.figures / "toys.json"
+    if not kept.exists():
+        toys(options.families, options.draws, **settings).to_json(kept, orient="index")
     print("Conjugate toys, nats and natural units")
-    print(toys(options.draws, steps=settings["steps"]).round(4).to_string(), "\n")
+    print(pd.read_json(kept, orient="index").round(4).to_string(), "\n")
 
     gold = json.loads(options.gold.read_text()) if options.gold else {}
     kept = options.figures / "answers.json"
