@@ -438,7 +438,7 @@ def sds_figure(cells: dict[str, dict[str, Any]], path: Path) -> None:
         place = np.arange(len(names))
         printed = [table.get(n[4:], (NAN,) * 9) for n in names]
         ax.axhline(1, color="0.6", lw=1)
-        ax.plot(place, [r[flow] for r in printed] / known, "x", color="C3", label="FAVI, published")
+        ax.plot(place, [r[flow] for r in printed] / known, "x", color="k", label="FAVI, published")
         ax.plot(place, [r[field] for r in printed] / known, "+", color="0.4", label="MF, published")
         for family, mark in zip(FAMILIES, ("o", "v", "s", "^"), strict=True):
             value = np.array([cells[n].get(family, {}).get("sd", NAN) for n in names])

@@ -99,7 +99,7 @@ def log_posterior(target: Any) -> Tensor:
 def nats_off(log_q: Tensor, log_p: Tensor) -> float:
     """KL(q | p) of two distributions over the same models."""
     q = log_q.exp()
-    return float((q * (log_q - log_p)).nan_to_num(0.0).sum())
+    return max(0.0, float((q * (log_q - log_p)).nan_to_num(0.0).sum()))
 
 
 def product(logits: Tensor, codes: Tensor) -> Tensor:
@@ -169,11 +169,13 @@ def three_columns(scenes: list[tuple[float, tuple[int, ...]]], **settings: Any) 
         )
         floor, _ = best_product(target)
         unsure = int((exact - 0.5).abs().argmin())
+        codes = torch.stack([target.space.code_of(label) for label in found.models.index])
+        stated = codes.double().T @ torch.tensor(found.models["probability"].to_numpy())
         rows[f"rho {rho:g}, {positions(effects, 3)}"] = {
             "least sure": f"z{unsure + 1}",
             "exact": float(exact[unsure]),
-            "answer": float(found.inclusion.iloc[unsure]),
-            "largest error": error_of(found.inclusion, exact),
+            "answer": float(stated[unsure]),
+            "largest error": error_of(stated, exact),
             "KL": found.kl().value,
             "KL se": found.kl().std_error,
             "floor of products": floor,
@@ -219,7 +221,7 @@ def learnt_models(
             rows[f"{scene}: {name}"] = {
                 "floor of products": floor if "Made" not in name else 0.0,
                 "KL of q(z)": nats_off(log_q, log_p),
-                "KL of all": found.kl().value,
+                "KL of all": found.kl(target.log_evidence_total).value,
                 "error stated": error_of(inclusion, target.inclusion),
                 "error drawn": error_of(found.inclusion, target.inclusion),
                 "best product's": error_of(best, target.inclusion),
