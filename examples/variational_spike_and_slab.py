@@ -38,7 +38,6 @@ from torch import Tensor
 import trjmcmc as trj
 
 EXACT = 100_000  # independent draws of the posterior
-SHOWN = ("MeanField, flow", "Made, flow", "straight-through", "one Gumbel")
 STARTS = 20  # of the coordinate ascent
 SWEEPS = 500  # of it, at most
 # Table C.2, AUC-PR by columns, the same of Gibbs, mean field and FAVI; Table C.1, their seconds
@@ -388,8 +387,9 @@ def ecdf(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def inclusion_figure(answers: dict[str, tuple[Any, Any]], path: Path) -> None:
     """Inclusion probabilities of draws against exact ones."""
-    figure, axes = plt.subplots(1, 4, figsize=(13, 3.4), sharey=True)
-    for ax, kind in zip(axes, SHOWN, strict=True):
+    kinds = list(dict.fromkeys(name.split(": ")[1] for name in answers))
+    figure, axes = plt.subplots(1, len(kinds), figsize=(3 * len(kinds), 3.4), sharey=True)
+    for ax, kind in zip(axes, kinds, strict=True):
         for name, (target, found) in answers.items():
             if name.endswith(": " + kind):
                 mark = "x" if found.doubts else "o"
