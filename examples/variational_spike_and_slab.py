@@ -243,7 +243,8 @@ def sampler_row(target: Any, seconds: float, exact: Tensor, error: float) -> dic
     loss = -(true * np.log(sure) + (1 - true) * np.log1p(-sure))
     return {
         "largest difference": float(np.abs(chance - exact.numpy()).max()),
-        "its se": float(np.hypot(table["se"].max(), error)),
+        "its se": float(np.hypot(table["se"].max(skipna=False), error)),
+        "items it doubts": int(table["note"].astype(bool).sum()),
         "average precision": average_precision(chance, true),
         "Brier": float(np.square(chance - true).mean()),
         "log loss": float(loss.mean()),
