@@ -192,7 +192,9 @@ def by_peers(posterior: Posterior, python: Path, seed: int) -> list[dict[str, An
         folder = Path(name)
         (folder / "settings").write_text(json.dumps(case))
         script = Path(__file__).parent / "peers" / "variational.py"
-        called([python.absolute(), script, folder / "settings", folder], name, torch.get_num_threads())
+        called(
+            [python.absolute(), script, folder / "settings", folder], name, torch.get_num_threads()
+        )
         for said in sorted(folder.glob("*.json")):
             row = {"family": said.stem, **json.loads(said.read_text())}
             if said.with_suffix(".npz").exists():
