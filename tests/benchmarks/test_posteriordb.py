@@ -178,7 +178,8 @@ def test_a_regression_hands_out_its_outcomes_and_columns(program):
     data |= {"height": RNG.normal(66, 4, N), "male": np.arange(N) % 2}
     found = MODELS[program]({name: torch.as_tensor(x).double() for name, x in data.items()})
     y, x = found.regression
-    beta, sigma = torch.randn(5, x.shape[1]).double(), torch.rand(5).double() + 0.5
+    beta = torch.tensor(RNG.normal(size=(5, x.shape[1])))
+    sigma = torch.tensor(RNG.uniform(0.5, 1.5, 5))
     values = {"sigma": sigma}
     values |= {"alpha": beta[:, 0], "beta": beta[:, 1:]} if program == "arK" else {"beta": beta}
     exact = Normal(beta @ x.T, sigma[:, None]).log_prob(y).sum(1)
