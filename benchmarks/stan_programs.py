@@ -64,12 +64,14 @@ class Program:
         priors: By parameter, those that are proper.
         flat: By parameter with a flat prior, a wide proper one of the same support.
         reported: The quantities that the reference has, (C,), of parameters.
+        regression: Of a normal regression its outcomes, (N,), and columns, (N, P).
     """
 
     log_likelihood: Callable[[Values], Tensor]
     priors: Mapping[str, Prior]
     flat: Mapping[str, Distribution] = field(default_factory=dict)
     reported: Callable[[Values], dict[str, Tensor]] = entries
+    regression: tuple[Tensor, Tensor] | None = None
 
     def target(self, name: str) -> trj.Target:
         """A target of one model of a given name, float64."""
@@ -180,7 +182,7 @@ def normal_regression(
         squares = (gap / s[:, None]).square().sum(1)
         return -len(y) * (s.log() + 0.5 * math.log(2 * math.pi)) - 0.5 * squares
 
-    return Program(log_likelihood, priors, flat)
+    return Program(log_likelihood, priors, flat, regression=(y, x))
 
 
 def flat_regression(

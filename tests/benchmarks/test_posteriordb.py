@@ -12,7 +12,7 @@ from torch.distributions import Gamma, MultivariateNormal, Normal
 from tests.places import ROOT, SHARED
 
 sys.path.insert(0, str(ROOT))  # benchmarks are not installed
-from benchmarks.posteriordb import compare, of_data, posterior, posteriors
+from benchmarks.posteriordb import by_variational, compare, of_data, posterior, posteriors
 from benchmarks.stan_programs import MODELS, recurrence
 
 FOLDER = SHARED / "data" / "posteriordb"
@@ -158,3 +158,36 @@ def test_garch_is_the_loop_of_its_program():
         wanted.append(float(log_p) + np.log(slope))
     log_joint = found.target.log_joint(code, theta)
     assert float(log_joint[0] - log_joint[1]) == pytest.approx(wanted[0] - wanted[1], abs=1e-8)
+
+
+def test_draws_with_weights_count_as_often():
+    data = {"kid_score": RNG.normal(87, 20, N), "mom_hs": np.arange(N) % 2}
+    names = ("beta[1]", "beta[2]", "sigma")
+    reference = {name: {"mean": 1.0, "sd": 2.0} for name in names}
+    found = of_data("simulated-kidscore_momhs", data, reference)
+    draws = {"beta": RNG.normal(size=(3, 2)), "sigma": RNG.uniform(1, 2, 3)}
+    again = {name: x[[0, 0, 1, 2]] for name, x in draws.items()}
+    weighted, repeated = compare(found, draws, [0.5, 0.25, 0.25]), compare(found, again)
+    np.testing.assert_allclose(weighted, repeated)
+    assert not np.allclose(weighted, compare(found, draws))
+
+
+@pytest.mark.parametrize("program", ["arK", "logearn_interaction"])
+def test_a_regression_hands_out_its_outcomes_and_columns(program):
+    data = {"K": 2, "y": RNG.normal(size=N), "earn": RNG.uniform(1, 9, N)}
+    data |= {"height": RNG.normal(66, 4, N), "male": np.arange(N) % 2}
+    found = MODELS[program]({name: torch.as_tensor(x).double() for name, x in data.items()})
+    y, x = found.regression
+    beta = torch.tensor(RNG.normal(size=(5, x.shape[1])))
+    sigma = torch.tensor(RNG.uniform(0.5, 1.5, 5))
+    values = {"sigma": sigma}
+    values |= {"alpha": beta[:, 0], "beta": beta[:, 1:]} if program == "arK" else {"beta": beta}
+    exact = Normal(beta @ x.T, sigma[:, None]).log_prob(y).sum(1)
+    torch.testing.assert_close(found.log_likelihood(values), exact)
+
+
+@pytest.mark.skipif(not FOLDER.is_dir(), reason="reference answers are not here")
+def test_importance_weights_take_the_mode_to_the_means():
+    row = by_variational(posterior(FOLDER, "sblri-blr"), "laplace", 1)
+    assert row["corrected_mean_gap"] < 0.15 and row["corrected_sd_gap"] < 0.15
+    assert row["evaluations"] > 0 and row["seconds"] > 0
