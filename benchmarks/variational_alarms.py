@@ -2,7 +2,7 @@
 
 Planted failures: a wave (U5) on which q sits in one trough; four modes (U4) of which q has three,
 the lightest missing; mean field where two parameters have correlation .9; and q(z) of a spike and
-slab whose inclusion probabilities come from one Gumbel variable in place of a logistic one, as
+slab with weak effects that is drawn with one Gumbel variable in place of a logistic one, as
 1 - exp(-r / (1 - r)) for r. Each must be flagged every time.
 
 Good fits: `trj.variational(target)` with its defaults on problems from seeds, whose answers are
@@ -21,6 +21,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pandas as pd
 import torch
 from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal, Normal
@@ -67,26 +68,29 @@ def independent(seed: int) -> trj.Variational:
 
 
 class OneGumbel(ModelWeights):
-    """Independent units that are on with probability 1 - exp(-r / (1 - r)), not r."""
+    """Independent units of probabilities r that are drawn with 1 - exp(-r / (1 - r))."""
 
     def __init__(self, space: trj.Space, r: torch.Tensor) -> None:
         super().__init__(space)
-        self.register_buffer("p", -torch.expm1(-r / (1 - r)))
+        self.register_buffer("r", r)
 
     def sample(self, n: int, generator: torch.Generator) -> torch.Tensor:
-        u = torch.rand(n, len(self.p), generator=generator, dtype=self.p.dtype)
-        return (u < self.p).long()
+        u = torch.rand(n, len(self.r), generator=generator, dtype=self.r.dtype)
+        return (u < -torch.expm1(-self.r / (1 - self.r))).long()
 
     def log_prob(self, code: torch.Tensor) -> torch.Tensor:
-        return torch.where(code > 0, self.p.log(), (-self.p).log1p()).sum(-1)
+        return torch.where(code > 0, self.r.log(), (-self.r).log1p()).sum(-1)
 
     def learn(self, code: torch.Tensor, loss: torch.Tensor) -> None:
         """Nothing."""
 
 
 def one_gumbel(seed: int) -> trj.Variational:
-    """The right r of a spike and slab, drawn with one Gumbel variable; q(theta | m) is exact."""
-    target = trj.problems.spike_and_slab(p=5, rho=0.6, effects=1, seed=seed)
+    """The right r of a spike and slab with weak effects, drawn with one Gumbel variable."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((30, 5))
+    y = x @ np.full(5, 0.4) + rng.standard_normal(30)
+    target = trj.problems.spike_and_slab(x, y)
     weights = OneGumbel(target.space, target.inclusion.double().clamp(1e-6, 1 - 1e-6))
     generator = torch.Generator().manual_seed(seed)
     target = target.to(dtype=torch.float64)

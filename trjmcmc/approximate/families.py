@@ -61,8 +61,9 @@ def _mean_field(start: Start, **options: Any) -> Transport:
     usual = {"seed": start.seed, "clip": 10.0} | ({"blocks": 0} if few else {})
     flow = CosmicAutoregressive(start.target.space, transform="diagonal", **{**usual, **options})
     if start.loc is not None and start.factor is not None:  # not turned: own axes, own scales
-        variance = (start.factor @ start.factor.mT).diagonal(dim1=1, dim2=2)
-        flow.standardise(start.target.space.enumerate(), start.loc, variance.sqrt())
+        inverse = torch.linalg.inv(start.factor.double())
+        precision = (inverse.mT @ inverse).diagonal(dim1=1, dim2=2).to(start.loc)
+        flow.standardise(start.target.space.enumerate(), start.loc, precision.rsqrt())
     return flow
 
 
@@ -168,17 +169,11 @@ def _of_zuko(flow: type[nn.Module], start: Start, options: Mapping[str, Any]) ->
     return start.around(made)
 
 
-def goes_back_in_one_pass(transport: Transport) -> bool:
+def goes_back_cheaply(transport: Transport) -> bool:
     """Whether densities of points cost about what draws cost, so that path gradients are cheap."""
-    d = transport.space.n_slots
-    slow = any(
-        getattr(m, "sequential", False) or isinstance(m, PerModel) for m in transport.modules()
-    )
-    return not slow or d <= MOST_AHEAD
-
-
-def normal_part(active: Tensor, factor: Tensor) -> Tensor:
-    """Factors (M, D, D) with the identity in slots that models (M, D) do not use."""
-    both = active[:, :, None] & active[:, None, :]
-    eye = torch.eye(active.shape[1], dtype=factor.dtype, device=factor.device)
-    return torch.where(both, factor, eye)
+    for m in transport.modules():
+        if isinstance(m, CosmicAutoregressive) and m.numeric:
+            return False
+        if isinstance(m, PerModel) or getattr(m, "sequential", False):
+            return transport.space.n_slots <= MOST_AHEAD
+    return True

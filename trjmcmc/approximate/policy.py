@@ -33,6 +33,7 @@ class ApproximationPolicy(Checked):
             their own; later ones are three times as large. On curved energies a round of 60 000
             takes the divergence from .05 to .015, one of 180 000 to .007.
         rounds: Rounds of these at most.
+        order: Of the divergence that the rounds lower; above 1 what q is short of counts more.
         tail_share: Share of each normal that is made wider.
         tail_width: By how much.
         enough_share: Effective share of the weights from which a mixture is not trained further
@@ -40,13 +41,14 @@ class ApproximationPolicy(Checked):
         batch: Draws of a training step. Large ones let steps be long.
         learning_rates: Of Adam, tried in short trainings.
         tried_steps: Steps of each of these.
-        polish_steps: Steps of the training by reverse KL, at most.
+        short_steps: Steps of the first training by reverse KL; posteriors that are nearly normal
+            need no more.
+        polish_steps: Steps of the second one, at most.
         cover_steps: Steps of the training on draws, which evaluates nothing.
         cover_rate: Learning rate of that.
         layers: Coupling layers of the flow.
-        hidden: Width of its conditioners.
+        hidden: Width of the conditioners of flows.
         answer_draws: Draws that the answer is made of.
-        most_tables: Coordinates beyond which covariances are not kept as tables.
         training: How training runs go.
         survey: How pilot runs are sized and read.
     """
@@ -59,21 +61,22 @@ class ApproximationPolicy(Checked):
     most_normal_coordinates: int = 8
     fewest_normals: int = 4
     most_normals: int = 64
-    predicted: float = 0.002
+    predicted: float = 0.001
     first_round: int = 20_000
     rounds: int = 3
+    order: float = 1.25
     tail_share: float = 0.02
     tail_width: float = 1.7
     enough_share: float = 0.95
     batch: int = 512
     learning_rates: tuple[float, ...] = (1e-3, 3e-3, 1e-2)
     tried_steps: int = 60
+    short_steps: int = 300
     polish_steps: int = 1000
     cover_steps: int = 1000
     cover_rate: float = 2e-3
     layers: int = 6
     hidden: int = 64
     answer_draws: int = 10_000
-    most_tables: int = 1000
     training: TrainingPolicy = TrainingPolicy()
     survey: SurveyPolicy = SurveyPolicy()

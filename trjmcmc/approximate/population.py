@@ -17,6 +17,8 @@ from .policy import ApproximationPolicy
 
 GROWTH = 3  # of the rounds
 
+COMPARED = 60_000  # draws by which numbers of normals are compared
+
 EVALUATED = 50_000  # points at once
 
 JUDGES = 4000  # draws of the pilot run that choose the number of normals at first
@@ -104,13 +106,15 @@ class Population:
         draws, log_w = [], []
         size, spent = self.policy.first_round, 0
         for _ in range(self.policy.rounds):
-            if spent + size > most:
+            size = int(min(size, most - spent))
+            if size < self.policy.first_round:
                 return
             spent += size
             x, w = self._weighted(m, size)
             draws.append(x)
             log_w.append(w)
-            together = pareto_smoothed(torch.cat(log_w))[0].softmax(0)
+            tilted = self.policy.order * torch.cat(log_w)
+            together = pareto_smoothed(tilted)[0].softmax(0)
             ess = 1 / float(together.square().sum())
             each = ess / (len(self.slots[m]) + 1)
             k = len(self.normals[m].weight)
@@ -122,6 +126,8 @@ class Population:
     def _refitted(self, m: int, x: Tensor, weight: Tensor) -> NormalMixture:
         """The normals of a model, or more of them if these predict draws kept back better."""
         policy, best = self.policy, self.normals[m]
+        some = torch.randperm(len(x), generator=self.generator, device=x.device)[:COMPARED]
+        x_all, weight_all, x, weight = x, weight, x[some], weight[some]
         kept = torch.rand(len(x), generator=self.generator, device=x.device) < HELD_OUT
         judges = weight[kept] / weight[kept].sum()
         fitted = best.refitted(x[~kept], weight[~kept])
@@ -136,7 +142,7 @@ class Population:
             if now < score + policy.predicted:
                 break
             best, score = more, now
-        return best.refitted(x, weight)
+        return best.refitted(x_all, weight_all)
 
     def _weighted(self, m: int, n: int) -> tuple[Tensor, Tensor]:
         """Draws of the normals of a model, (n, d), and their log weights, (n,)."""

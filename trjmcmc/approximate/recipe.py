@@ -6,6 +6,7 @@ import copy
 import math
 import warnings
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -21,20 +22,26 @@ from ..fit.standardise import moments
 from ..fit.trace import FitTrace
 from ..fit.train import train
 from ..pilot.audit import REPLICATES, Audit
-from ..pilot.report import Score
+from ..pilot.report import LOST_NATS, Score
 from ..pilot.survey import PilotRuns
 from ..target.target import Target
-from ..transport.autoregressive import CosmicAutoregressive
 from ..transport.base import Transport
-from ..transport.cosmic import CosmicFlow
 from ..transport.mixture import Mixture
 from ..transport.parts import Gaussians
 from ..transport.whitened import Whitened
-from .families import FAMILIES, FOUND, RECOMMENDED, Family, Start, goes_back_in_one_pass, map_of
+from .families import FOUND, RECOMMENDED, Family, Start, goes_back_cheaply, map_of
 from .policy import ApproximationPolicy
 from .population import Population
 
 OBJECTIVES = ("cover, then polish", "cover", "reverse")
+
+FEWEST_MOVES = 40  # evaluations of a particle in the smallest of pilot runs
+
+LIGHT = 0.01  # mass of a posterior that climbs may find and q may lack
+
+APART = 4.0  # standard deviations of a squared length by which normals of climbs differ
+
+SIMPLE = ("mean-field", "full-rank")  # whose best is far from posteriors that they can't follow
 
 TRIED = 4000  # draws of a model that tell the effective share of its weights
 
@@ -128,28 +135,19 @@ class Recipe:
     def _pilot(self) -> None:
         p = self.policy
         pilot = PilotRuns(self.target, self.generator, p.survey)
-        share = p.pilot_share * self.most
-        limit = int(share) if share < self._usual_pilot() else None
+        most = int(min(p.pilot_share * self.most, 1e12))
+        many = max(50, p.particles // math.ceil(len(self.codes) ** 0.5))
         audit = Audit(
             self.target,
             self.codes,
-            particles=None if limit else self._particles(),
+            particles=max(2, min(many, most // (FEWEST_MOVES * REPLICATES * len(self.codes)))),
             moves=p.moves,
             generator=self.generator,
             policy=p.survey.audit,
         )
-        budget = int(share) if math.isfinite(share) else 10**9
-        if pilot.grow(audit, budget, limit=limit, progress=self.progress):
+        if pilot.grow(audit, most, limit=most, progress=self.progress):
+            pilot.grow(audit, most, progress=self.progress)  # until its halves agree
             self.audit = audit
-
-    def _particles(self) -> int:
-        """Chains a model and replicate: fewer where there are many models."""
-        return max(50, self.policy.particles // math.ceil(len(self.codes) ** 0.5))
-
-    def _usual_pilot(self) -> float:
-        """Evaluations of a pilot run of the usual size, by guess."""
-        temperatures = 10
-        return self._particles() * REPLICATES * len(self.codes) * self.policy.moves * temperatures
 
     @property
     def pool(self) -> Pool | None:
@@ -178,15 +176,17 @@ class Recipe:
         return Start(self.target, loc, eye, self.seed, self.policy)
 
     def start(self) -> Start:
-        """Location and covariance of each model: of draws, else of paths, else unknown."""
+        """Location and covariance of each model: of draws, else of climbs, else unknown."""
         blank = self._blank()
-        pool = self.pool
-        if pool is not None:
+        assert blank.loc is not None and blank.factor is not None
+        loc, factor = blank.loc.clone(), blank.factor.clone()
+        if (pool := self.pool) is not None:
             loc, factor = self._of_draws(pool)
         elif self.target.differentiable:
-            loc, factor = self._of_paths(blank)
-        else:
-            return blank
+            for m, found in enumerate(self.paths):
+                if found is not None:
+                    best = int(found.elbo.argmax())
+                    loc[m], factor[m] = found.loc[best], found.scale_tril[best]
         return Start(self.target, loc, factor, self.seed, self.policy)
 
     def _of_draws(self, pool: Pool) -> tuple[Tensor, Tensor]:
@@ -205,85 +205,112 @@ class Recipe:
                 factor[m, slots[:, None], slots] = found.to(factor.dtype)
         return loc, factor
 
-    def _of_paths(self, blank: Start) -> tuple[Tensor, Tensor]:
-        assert blank.loc is not None and blank.factor is not None
-        loc, factor = blank.loc.clone(), blank.factor.clone()
-        for m, found in enumerate(self._paths(strict=False)):
-            if found is not None:
-                best = int(found.elbo.argmax())
-                loc[m], factor[m] = found.loc[best], found.scale_tril[best]
-        return loc, factor
-
-    def _paths(self, strict: bool) -> list[Pathfinder | None]:
+    @cached_property
+    def paths(self) -> list[Pathfinder | None]:
         """Climbs of each model; None of one where all failed."""
         found: list[Pathfinder | None] = []
         for code in self.codes:
             try:
                 found.append(pathfinder(self.target, code, self.generator))
             except TRJError:
-                if strict:
-                    raise
                 found.append(None)
         return found
 
     # ---- families that are found --------------------------------------------------------------
 
     def _normals_of_paths(self) -> Transport:
-        found = [p for p in self._paths(strict=True) if p is not None]
+        found = [pathfinder(self.target, code, self.generator) for code in self.codes]
         made = pathfinder_map(self.target.space, found).to(self.target.device, self.target.dtype)
         return made.requires_grad_(False)
 
     def _by_normals(self) -> Transport | None:
-        """Normals of draws, under a flow where they fall short; None where they can't be had."""
+        """Normals, under a flow where they fall short; None where they can't be had."""
         few = int(self.active.sum(-1).max()) <= self.policy.most_normal_coordinates
-        if self.pool is None or not (few or self.family == "normals"):
-            if self.family == "normals":
-                raise ConfigurationError(
-                    'family "normals": they are fitted to tempered draws, and those are too rough '
-                    f"here ({self._pilot_said()}); take another family"
-                )
-            return None
-        assert self.audit is not None
-        if self.options:
+        asked = self.family == "normals"
+        if self.options and (asked or self.family == RECOMMENDED):
             raise ConfigurationError(f"options: normals take none, got {self.options}")
-        population = Population(self.target, self.audit, self.generator, self.policy)
-        made = population.run(self.left)
-        if self.family == "normals" or self._even(made) >= self.policy.enough_share:
-            self.name = "normals"
+        if self.pool is not None and (few or asked):
+            assert self.audit is not None
+            population = Population(self.target, self.audit, self.generator, self.policy)
+            made, self.name = population.run(self.left), "normals"
+        elif asked:
+            raise ConfigurationError(
+                'family "normals": they are fitted to tempered draws, and those are too rough '
+                f"here ({self.pilot_said}); take another family"
+            )
+        elif self.target.differentiable and all(found is not None for found in self.paths):
+            made, self.name = self._distinct_paths(), "pathfinder"
+        else:
+            return None
+        enough = asked or self._even(made) >= self.policy.enough_share
+        if enough or not self.target.differentiable or self.left < 100 * self.policy.batch:
             return made
-        if not self.target.differentiable or self.left < self.policy.batch * 100:
-            self.name = "normals"
-            return made
-        self.name = "normals under a flow"
-        return self._better(made, self._polished(self._under_a_flow(population)))
+        return self._better(made, self._polished(self._under_a_flow(made)), self.name)
 
-    def _pilot_said(self) -> str:
+    def _distinct_paths(self) -> Mixture:
+        """Normals of climbs that ended in different places, weighed by their bounds."""
+        each, d = [], self.target.dim
+        for found in self.paths:
+            assert found is not None
+            kept: list[int] = []
+            for k in found.elbo.argsort(descending=True).tolist():
+                if not any(self._near(found, k, other) for other in kept):
+                    kept.append(k)
+            log_w = found.elbo[kept] - found.elbo[kept].logsumexp(0)
+            kept = [k for k, w in zip(kept, log_w.tolist(), strict=True) if w > math.log(1e-4)]
+            each.append((found, kept))
+        most = max(len(kept) for _, kept in each)
+        first = each[0][0].loc
+        loc = first.new_zeros(len(each), most, d)
+        tril = torch.eye(d, dtype=first.dtype, device=first.device).repeat(len(each), most, 1, 1)
+        log_weights = first.new_full((len(each), most), -math.inf)
+        for m, (found, kept) in enumerate(each):
+            n = len(kept)
+            loc[m, :n], tril[m, :n] = found.loc[kept], found.scale_tril[kept]
+            log_weights[m, :n] = found.elbo[kept].log_softmax(0).to(first.dtype)
+        made = Mixture(Gaussians(self.target.space, loc, tril), log_weights=log_weights)
+        return made.requires_grad_(False).to(self.target.device, self.target.dtype)
+
+    def _near(self, found: Pathfinder, k: int, other: int) -> bool:
+        """Whether a normal's centre lies in the bulk of another."""
+        gap = (found.loc[k] - found.loc[other]).double()[:, None]
+        z = torch.linalg.solve_triangular(found.scale_tril[other].double(), gap, upper=False)
+        d = self.target.dim
+        return float(z.square().sum()) < d + APART * math.sqrt(2 * d)
+
+    @property
+    def pilot_said(self) -> str:
+        """What became of the pilot run, in words."""
         if self.audit is None:
             return "there are none"
         gap, ancestors = float(self.audit.gap.abs().max()), float(self.audit.ancestors.min())
         return f"halves differ by {gap:.2f} nats, {ancestors:.0f} ancestors"
 
-    def _under_a_flow(self, population: Population) -> Transport:
+    def _under_a_flow(self, normals: Mixture) -> Transport:
         """Normals in coordinates of unit covariance, and a flow over them that is none yet."""
-        start = self.start()
-        assert start.loc is not None and start.factor is not None
-        parts = population.map().components
+        parts, log_weights = normals.components, normals.log_weights.detach()
         assert isinstance(parts, Gaussians)
-        space, d = self.target.space, self.target.dim
-        kind = {"transform": "spline", "layers": 2, "blocks": 2, "hidden": self.policy.hidden}
-        flow = (
-            CosmicFlow(
-                space, layers=self.policy.layers, hidden=(self.policy.hidden,), seed=self.seed
-            )
-            if d > 1
-            else CosmicAutoregressive(space, **kind, seed=self.seed)  # type: ignore[arg-type]
-        )
-        outer = Whitened(flow, start.loc, start.factor).to(self.target.device, self.target.dtype)
+        flow = map_of("coupling" if self.target.dim > 1 else "spline", self._blank(), {})
+        assert isinstance(flow, Whitened)
+        self.name = f"{self.name} under a flow"
+        if parts.number == 1:
+            made: Transport = Whitened(flow.flow, parts.loc[:, 0], parts.tril[:, 0])
+            return made.to(self.target.device, self.target.dtype)
+        weight = log_weights.softmax(-1)[..., None]
+        loc = (weight * parts.loc).sum(1)
+        gap = parts.loc - loc[:, None]
+        inner = parts.tril @ parts.tril.mT + gap[..., None] * gap[..., None, :]
+        covariance = (weight[..., None] * inner).sum(1)
+        eye = torch.eye(loc.shape[1], dtype=loc.dtype, device=loc.device)
+        used = self.active[:, :, None] & self.active[:, None, :]
+        outer = Whitened(flow.flow, loc, torch.linalg.cholesky(torch.where(used, covariance, eye)))
         inverse = outer.inverse[:, None]
-        loc = (inverse @ (parts.loc - outer.loc[:, None])[..., None])[..., 0]
-        white = Gaussians(space, loc, torch.linalg.cholesky(_square(inverse @ parts.tril)))
-        log_weights = population.map().log_weights.detach()
-        made = Mixture(white, outer, log_weights=log_weights)
+        white = inverse @ parts.tril
+        made = Mixture(
+            Gaussians(self.target.space, (inverse @ gap[..., None])[..., 0], white),
+            outer,
+            log_weights=log_weights,
+        )
         made.log_weights.requires_grad_(False)
         return made.to(self.target.device, self.target.dtype)
 
@@ -292,22 +319,21 @@ class Recipe:
     def _by_training(self) -> Transport:
         family = self.family
         if family == RECOMMENDED:
-            family = "coupling" if self.target.dim > 1 else "spline"
-            self.name = family
+            family = self.name = "coupling" if self.target.dim > 1 else "spline"
         if not self.target.differentiable and isinstance(family, str):
             self._check_without_gradients(family)
         made = map_of(family, self.start(), self.options)
         trainable = any(p.requires_grad for p in made.parameters())
         if family in FOUND or not trainable:
             return made
-        if self.objective != "reverse" and (pool := self.pool) is not None:
+        covers = self.objective != "reverse" and family not in SIMPLE
+        if covers and (pool := self.pool) is not None:
             self._cover(made, pool)
-        if self.objective == "cover":
+        if self.objective == "cover" or not self.target.differentiable:
             return made
-        if not self.target.differentiable:
-            return made
-        before = copy.deepcopy(made)
-        return self._better(before, self._polished(made)) if self.trace else self._polished(made)
+        if self.trace is None:
+            return self._polished(made)
+        return self._better(copy.deepcopy(made), self._polished(made), self.name)
 
     def _check_without_gradients(self, family: str) -> None:
         if family in ("laplace", "pathfinder") or self.pool is None:
@@ -321,7 +347,7 @@ class Recipe:
         if self.objective == "cover" and self.pool is None and self.target.dim:
             raise ConfigurationError(
                 f'objective "cover": there are no tempered draws to learn from '
-                f"({self._pilot_said()}); take the default, or audit=True"
+                f"({self.pilot_said}); take the default, or audit=True"
             )
 
     def _cover(self, transport: Transport, pool: Pool) -> None:
@@ -332,23 +358,27 @@ class Recipe:
             self._train(transport, objective, steps, p.cover_rate, label="cover", batch=2 * batch)
 
     def _polished(self, transport: Transport) -> Transport:
-        """The map trained by reverse KL, in place."""
+        """The map trained by reverse KL, in place: shortly, and longer if that is not enough."""
         p = self.policy
         gradient = self.settings.get("gradient")
         if gradient is None:
-            gradient = "path" if goes_back_in_one_pass(transport) else "total"
-        near = self.trace is not None or self.pool is not None or self.name in FAMILIES
-        objective = ReverseKL(self.target, anneal=0.0 if near else 0.3, gradient=gradient)
+            gradient = "path" if goes_back_cheaply(transport) else "total"
+        located = self.pool is not None or "paths" in self.__dict__ or self.trace is not None
+        objective = ReverseKL(self.target, anneal=0.0 if located else 0.3, gradient=gradient)
         steps, batch = self._sizes(p.polish_steps)
         rate = self.settings.get("learning_rate")
-        if steps < 1:
-            return transport
-        if rate is None:
+        if steps and rate is None:
             trial = min(p.tried_steps, max(1, steps // 5))
             rate = self._quickest(transport, objective, trial, batch)
-        steps = int(min(steps, self.left // batch))
-        if steps > 0:
-            self._train(transport, objective, steps, rate, label="polish", batch=batch)
+        given = self.settings.get("steps") is not None
+        for stage in (steps,) if given else (p.short_steps, steps):
+            now = int(min(stage, self.left // batch))
+            if now < 1:
+                break
+            assert rate is not None
+            self._train(transport, objective, now, rate, label="polish", batch=batch)
+            if not given and self._even(transport) >= p.enough_share:
+                break
         return transport
 
     def _sizes(self, usual: int) -> tuple[int, int]:
@@ -405,29 +435,64 @@ class Recipe:
         """What share of each posterior a map covers, by the pilot run."""
         return self.audit.score(transport) if self.audit is not None and self.is_audited else None
 
-    def _better(self, before: Transport, after: Transport) -> Transport:
-        """The map after a training, unless it has lost a part that was covered before."""
+    def _better(self, before: Transport, after: Transport, name: str) -> Transport:
+        """The map after a training, unless it has lost a part that was covered before.
+
+        Arguments:
+            before, after: The maps.
+            name: Of the family before.
+        """
         first, second = self.scored(before), self.scored(after)
         if first is None or second is None or self.audit is None:
             return after
         matters = self.audit.matters
         if not bool((second.short & ~first.short & matters).any()):
             return after
+        self.name = name
         self.notes.append(
             "reverse KL lost a part of a posterior; the map is the one before, which covers it"
         )
         return before
 
+    def missed(self, transport: Transport, log_evidence: list[float]) -> list[str]:
+        """Parts of posteriors that climbs have found and a map lacks, in words.
+
+        Arguments:
+            transport: The map.
+            log_evidence: Of each model, p(model) included, nats, by importance sampling.
+        """
+        found = []
+        if "paths" not in self.__dict__:
+            return []
+        for m, climbs in enumerate(self.paths):
+            if climbs is None or not bool(self.active[m].any()):
+                continue
+            code = self.codes[m].expand(len(climbs), -1)
+            loc = climbs.loc.to(self.target.dtype)
+            with torch.no_grad():
+                short = self.target.log_joint(code, loc).double() - log_evidence[m]
+                short = short - transport.log_prob(loc, code).double()
+            mass = climbs.elbo.double() - log_evidence[m]
+            lost = (short > LOST_NATS) & (mass > math.log(LIGHT))
+            if bool(lost.any()):
+                (label,) = self.target.space.label(self.codes[m : m + 1])
+                share = float(mass[lost].max().exp())
+                found.append(
+                    f"a climb found a part of the posterior of {label} that q lacks, at least "
+                    f"{min(share, 1e6):.2g} times as heavy as what q has"
+                )
+        return found
+
     def _even(self, transport: Transport) -> float:
         """Least effective share of the weights among models with a share of the posterior."""
-        assert self.audit is not None
+        matters = self.active.any(-1).cpu()
+        if self.audit is not None:
+            matters = matters & self.audit.matters
         shares = [1.0]
-        for m in self.audit.matters.nonzero()[:, 0].tolist():
-            if bool(self.active[m].any()):
+        for m in matters.nonzero()[:, 0].tolist():
+            try:
                 log_w = log_weights(self.target, transport, self.codes[m], TRIED, self.generator)
-                shares.append(log_mean_weight(log_w).ess / TRIED)
+            except TRJError:  # a density that is NaN out there: it will be met in the answer
+                return 0.0
+            shares.append(log_mean_weight(log_w).ess / TRIED)
         return min(shares)
-
-
-def _square(factor: Tensor) -> Tensor:
-    return factor @ factor.mT

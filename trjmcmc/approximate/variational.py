@@ -29,6 +29,9 @@ from .policy import ApproximationPolicy
 from .recipe import OBJECTIVES, Recipe
 
 
+FOUND_STEPS = 2000  # that q(m) learns in where the map has nothing to learn
+
+
 def variational(
     target: Target,
     family: Family = RECOMMENDED,
@@ -192,7 +195,16 @@ def _of_few(recipe: Recipe, n: int) -> Variational:
             0,
             False,
         )
-    return audited(answer, report, recipe.notes)
+    log_prior = target.space.log_prior(recipe.codes).double().tolist()
+    assert answer.models is not None
+    found = answer.models.loc[target.space.label(recipe.codes), "log_evidence"].tolist()
+    found = [z + prior for z, prior in zip(found, log_prior, strict=True)]
+    notes = [*recipe.missed(transport, found), *recipe.notes]
+    answer = audited(answer, report, notes)
+    if not answer.audited and target.dim and recipe.audit is not None:
+        remark = f"tempered draws were too rough to audit it: {recipe.pilot_said}"
+        answer = replace(answer, remarks=(remark,))
+    return answer
 
 
 def _of_many(
@@ -223,7 +235,8 @@ def _of_many(
     if gradient is not None:
         raise ConfigurationError("gradient: a large space has total derivatives only")
     if family in FOUND:
-        settings.setdefault("steps", 1000)
+        settings.setdefault("steps", FOUND_STEPS)  # of q(m) alone, which are cheap
+        settings["patience"] = settings["steps"]
     sampler.fit(pilot=False, audit=False, progress=progress, **settings)
     return sampler
 

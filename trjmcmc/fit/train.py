@@ -157,6 +157,8 @@ class _Training:
             bar.set_postfix(shown)
             if temper < 1 and not late:
                 continue
+            if not math.isfinite(window.objective) or window.lost == size * s.policy.window_steps:
+                return "diverged"
             self.best.offer(window)
             if self.best.stale >= s.patience and self.rate.cool_from(i):
                 stopped = "plateau"
@@ -180,7 +182,7 @@ class _Training:
         mean, lost = float(values[:, 0].mean()), int(values[:, 1].sum())
         error = float(values[:, 0].std(correction=0)) / len(values) ** 0.5
         held_out = self.objective.validate(self.transport)
-        if lost == len(self.window) * size:
+        if lost == len(self.window) * size and not self.best.known:
             raise ConfigurationError(
                 f"fit: no finite log density among {lost} draws of steps up to {i}; is the "
                 "posterior reachable from a standard normal in unconstrained coordinates?"

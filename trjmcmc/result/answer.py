@@ -47,6 +47,20 @@ INCLUSION_APART = 0.05  # difference of an inclusion probability that is a doubt
 
 SIGMAS = 5.0  # standard errors of it
 
+MOST_SUMMED = 4096  # models whose known evidences are added up
+
+FREQUENT = 25  # expected draws of a model from where their number is that of a normal
+
+MISCOUNTED = 7.0  # standard deviations of it
+
+LOOKED_AFTER = 20  # models that q draws most, whose neighbours are weighed
+
+NEIGHBOURS = 256  # of these at most
+
+DRAWS_OF_A_NEIGHBOUR = 32
+
+OVERLOOKED = 0.05  # share of the evidence in models that q does not draw, that is a doubt
+
 
 class Weighed(NamedTuple):
     """Draws from q.
@@ -135,7 +149,12 @@ def variational(
         transport=transport,
         weights=weights,
     )
-    return replace(answer, doubts=tuple(_doubts(answer, space, weighed)))
+    found = [
+        *_doubts(answer, space, weighed),
+        *_of_draws(answer, space, weights, weighed),
+        *_of_neighbours(answer, target, weights, transport, weighed, generator),
+    ]
+    return replace(answer, doubts=tuple(found))
 
 
 def weigh(
@@ -207,8 +226,11 @@ def bound(log_w: Tensor) -> Estimate:
 
 def _exact(target: Target) -> float | None:
     """Log evidence of all models together where the target knows it, nats."""
-    space, truth = target.space, target.truth
-    if truth is None or not truth.log_evidence or not space.few:
+    space, size = target.space, target.space.size
+    if size is None or size > MOST_SUMMED:
+        return None
+    truth = target.truth
+    if truth is None or not truth.log_evidence:
         return None
     codes = space.enumerate()
     labels = space.label(codes)
@@ -248,7 +270,8 @@ def audited(
 def _doubts(answer: Variational, space: Space, weighed: Weighed) -> list[str]:
     """What draws and weights say against an answer, gravest first, in words."""
     found = _of_weights(answer, weighed)
-    gap = answer.log_evidence.value - answer.elbo.value
+    known = answer.log_evidence.value if answer.exact is None else answer.exact
+    gap = known - answer.elbo.value
     coordinates = float(space.active(weighed.code).sum(-1).double().mean())
     if gap > FAR + FAR_A_COORDINATE * coordinates:
         found.append(
@@ -308,4 +331,63 @@ def _of_inclusion(answer: Variational, space: Space, weighed: Weighed) -> list[s
     return [
         f"the probability of {worst} is {answer.inclusion[worst]:.2f} under q and "
         f"{corrected[worst]:.2f} by importance weights"
+    ]
+
+
+def _of_draws(
+    answer: Variational, space: Space, weights: ModelWeights, weighed: Weighed
+) -> list[str]:
+    """Whether models are drawn as often as q(m) says."""
+    if not space.several or answer.sample is None:
+        return []
+    codes, which, _ = distinct(weighed.code)
+    p = weights.log_prob(codes).double().exp()
+    expected = p * len(which)
+    deviation = torch.bincount(which, minlength=len(codes)) - expected
+    z = deviation / (expected * (1 - p)).clamp(min=1e-12).sqrt()
+    z = torch.where((expected >= FREQUENT) & (p < 1 - 1e-6), z.abs(), 0.0)
+    worst = int(z.argmax())
+    if float(z[worst]) < MISCOUNTED:
+        return []
+    share = float(torch.bincount(which, minlength=len(codes))[worst]) / len(which)
+    (label,) = space.label(codes[worst : worst + 1])
+    return [f"q(m) says {float(p[worst]):.3f} of {label} and draws it with {share:.3f}"]
+
+
+def _of_neighbours(
+    answer: Variational,
+    target: Target,
+    weights: ModelWeights,
+    transport: Transport,
+    weighed: Weighed,
+    generator: torch.Generator,
+) -> list[str]:
+    """Whether models one change away from those that q draws are as good, and q hardly draws them."""
+    space = target.space
+    if space.few or not space.several or space.graphs:
+        return []
+    codes, which, _ = distinct(weighed.code)
+    top = torch.bincount(which, minlength=len(codes)).argsort(descending=True)[:LOOKED_AFTER]
+    near, there = space.neighbours(codes[top])
+    near = distinct(near[there])[0]
+    drawn = {tuple(row) for row in codes.tolist()}
+    new = [i for i, row in enumerate(near.tolist()) if tuple(row) not in drawn]
+    near = near[new][torch.randperm(len(new), generator=generator, device=near.device)]
+    near = near[:NEIGHBOURS]
+    if not len(near):
+        return []
+    code = near.repeat_interleave(DRAWS_OF_A_NEIGHBOUR, 0)
+    z = transport.reference.sample((len(code), target.dim), generator, target.dtype)
+    theta, log_q = transport.push(z, code)
+    theta = torch.where(space.active(code), theta, 0.0)
+    log_w = (target.log_joint(code, theta) - log_q).double()
+    log_w = log_w.nan_to_num(-math.inf, -math.inf, -math.inf).view(len(near), -1)
+    log_mass = log_w.logsumexp(1) - math.log(DRAWS_OF_A_NEIGHBOUR) - answer.log_evidence.value
+    mass = float(log_mass.logsumexp(0).clamp(max=50.0).exp())
+    if not mass > OVERLOOKED:
+        return []
+    (label,) = space.label(near[log_mass.argmax()][None])
+    return [
+        f"models that q(m) hardly draws are at least {mass:.2g} times as probable as all that it "
+        f"does, such as {label}"
     ]

@@ -67,6 +67,7 @@ class Variational:
         audited: Whether independent tempered draws had their say. Without them a part of the
             posterior that q has never met can't be seen.
         doubts: What is known against the answer, in words, gravest first.
+        remarks: What else there is to know, in words, such as why it was not audited.
         cost: ``evaluations`` and ``gradients`` of the likelihood, and ``seconds``, of fit,
             audit and answer together.
         transport: The map, which :class:`~trjmcmc.TRJSampler` takes; it is not saved.
@@ -89,6 +90,7 @@ class Variational:
     exact: float | None = None
     audited: bool = False
     doubts: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     cost: Mapping[str, float] = field(default_factory=dict)
     transport: Transport | None = field(default=None, repr=False, compare=False)
     weights: ModelWeights | None = field(default=None, repr=False, compare=False)
@@ -367,6 +369,7 @@ class Variational:
         if self.cost:
             spent = ", ".join(f"{value:,.4g} {name}" for name, value in self.cost.items() if value)
             lines += [f"  cost                   {spent}"]
+        lines += [f"  {remark}" for remark in self.remarks]
         return "\n".join(lines + [f"  doubt: {doubt}" for doubt in self.doubts])
 
 

@@ -30,7 +30,8 @@ def to_data(fields: Mapping[str, Any]) -> dict[str, Any]:
     table = data["models"]
     data["models"] = None if table is None else table.to_dict(orient="index")
     data["sample"] = data["sample"] and dict(vars(data["sample"]))
-    data["doubts"], data["cost"] = list(data["doubts"]), dict(data["cost"])
+    data["doubts"], data["remarks"] = list(data["doubts"]), list(data["remarks"])
+    data["cost"] = dict(data["cost"])
     return data
 
 
@@ -48,7 +49,8 @@ def from_data(data: Mapping[str, Any]) -> dict[str, Any]:
         found["models"] = table.rename_axis("model")
     if found.get("sample"):
         found["sample"] = VariationalDraws(**found["sample"])
-    found["doubts"] = tuple(found.get("doubts", ()))
+    for name in ("doubts", "remarks"):
+        found[name] = tuple(found.get(name, ()))
     return found
 
 

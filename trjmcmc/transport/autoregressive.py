@@ -166,6 +166,7 @@ class CosmicAutoregressive(Standardised):
             raise ConfigurationError(f"bound and clip must be positive, got {bound}, {clip}")
         d, c = space.n_slots, space.context_width
         parameters, tau = kinds[transform]
+        self.numeric = transform in ("dsf", "ddsf")  # inverted by iterations
         self.sequential = transform not in ("diagonal", "sinh-arcsinh")
         before = torch.ones(d, d, dtype=torch.bool).tril(-1) & self.sequential
         # the context of an only model is a constant, which no unit of a few should be spent on

@@ -17,6 +17,8 @@ ROUNDS = 25
 
 ENOUGH = 1e-3  # nats a draw: rounds of expectation-maximisation that gain less are the last
 
+CLOSER = 1e-4  # the same where draws are many and weighted
+
 MOST_DRAWS = 2000  # draws of a model that a mixture is fitted to, unless more are asked for
 
 DRAWS_A_COMPONENT = 25  # draws for each component and each dimension plus one, at least
@@ -245,7 +247,7 @@ def _maximised(
         total = terms.logsumexp(1)
         share = (terms - total[:, None]).exp()
         now = float(total.mean() if counted is None else (total * counted).mean())
-        if now - before < ENOUGH:
+        if now - before < (ENOUGH if counted is None else CLOSER):
             break
         before = now
     return NormalMixture(weight, mean, factor), share
