@@ -28,7 +28,6 @@ from .families import FOUND, RECOMMENDED, Family, Start, map_of
 from .policy import ApproximationPolicy
 from .recipe import OBJECTIVES, Recipe
 
-
 FOUND_STEPS = 2000  # that q(m) learns in where the map has nothing to learn
 
 

@@ -362,7 +362,7 @@ def _of_neighbours(
     weighed: Weighed,
     generator: torch.Generator,
 ) -> list[str]:
-    """Whether models one change away from those that q draws are as good, and q hardly draws them."""
+    """Whether models one change away from those that q draws are as good, and undrawn."""
     space = target.space
     if space.few or not space.several or space.graphs:
         return []
