@@ -49,9 +49,7 @@ import trjmcmc as trj
 SIZES = [(n, p) for n in (50, 100, 200) for p in (2, 20, 50, 100)]
 FAMILIES = ("recommended", "mean-field", "full-rank", "laplace")
 QUICK = ["lin_n50_p2", "lin_n50_p50", "log_n50_p2"]
-STEADY = {"mean-field": {"learning_rate": 3e-3}}  # longer steps, which are tried, may diverge
 SHOWN = 5000  # draws of the variance in the figure
-FEW = 8  # coordinates up to which tempered draws are asked for; beyond they are too rough
 SLICES = 20  # of independent draws, whose spread is the Monte Carlo error
 NODES = 24  # of Gauss-Hermite quadrature
 NAN = math.nan
@@ -200,8 +198,6 @@ def reference(cell: Cell, gold: dict[str, Any]) -> dict[str, float]:
 
 def answer(cell: Cell, family: str, draws: int, **settings: Any) -> dict[str, Any]:
     """One family's answer."""
-    settings.setdefault("audit", cell.target.dim <= FEW)
-    settings = STEADY.get(family, {}) | settings
     begun = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", trj.errors.TRJWarning)  # its doubts are in the table
@@ -274,7 +270,7 @@ def toys(families: Sequence[str], draws: int, **settings: Any) -> pd.DataFrame:
                     draws=draws,
                     seed=1,
                     progress=False,
-                    **(STEADY.get(family, {}) | settings),
+                    **settings,
                 )
             found = answers[key]
             said = found.summary().loc[parameter]
