@@ -161,10 +161,14 @@ class Population:
 
 
 def _with_tails(normals: NormalMixture, policy: ApproximationPolicy) -> NormalMixture:
-    """A share of each normal made wider, so that weights in the tails stay small."""
-    share = policy.tail_share
+    """A share of each normal made wider, so that weights in the tails stay small.
+
+    The rest is made narrower, so that both together have the covariance that was fitted.
+    """
+    share, width = policy.tail_share, policy.tail_width
+    narrow = (1 + share * (width**2 - 1)) ** -0.5
     return NormalMixture(
         torch.cat([(1 - share) * normals.weight, share * normals.weight]),
         normals.mean.repeat(2, 1),
-        torch.cat([normals.factor, policy.tail_width * normals.factor]),
+        torch.cat([narrow * normals.factor, narrow * width * normals.factor]),
     )
