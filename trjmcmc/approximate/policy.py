@@ -74,7 +74,7 @@ class ApproximationPolicy(Checked):
     short_steps: int = 300
     polish_steps: int = 1000
     cover_steps: int = 1000
-    cover_rate: float = 2e-3
+    cover_rate: float = 5e-3
     layers: int = 6
     hidden: int = 64
     answer_draws: int = 10_000
