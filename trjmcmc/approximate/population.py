@@ -19,6 +19,8 @@ GROWTH = 3  # of the rounds
 
 COMPARED = 60_000  # draws by which numbers of normals are compared
 
+REFITTED = 120_000  # draws that normals are fitted to at most, in one round
+
 EVALUATED = 50_000  # points at once
 
 JUDGES = 4000  # draws of the pilot run that choose the number of normals at first
@@ -126,12 +128,19 @@ class Population:
     def _refitted(self, m: int, x: Tensor, weight: Tensor) -> NormalMixture:
         """The normals of a model, or more of them if these predict draws kept back better."""
         policy, best = self.policy, self.normals[m]
-        some = torch.randperm(len(x), generator=self.generator, device=x.device)[:COMPARED]
-        x_all, weight_all, x, weight = x, weight, x[some], weight[some]
+        some = torch.randperm(len(x), generator=self.generator, device=x.device)[:REFITTED]
+        x, weight = x[some], weight[some]
+        if 4 * len(best.weight) <= policy.most_normals:
+            best = self._compared(best, x[:COMPARED], weight[:COMPARED])
+        return best.refitted(x, weight)
+
+    def _compared(self, best: NormalMixture, x: Tensor, weight: Tensor) -> NormalMixture:
+        """The normals, or four times as many, and so on, by draws that are kept back."""
+        policy = self.policy
         kept = torch.rand(len(x), generator=self.generator, device=x.device) < HELD_OUT
         judges = weight[kept] / weight[kept].sum()
-        fitted = best.refitted(x[~kept], weight[~kept])
-        score = float(judges @ fitted.log_prob(x[kept]))
+        best = best.refitted(x[~kept], weight[~kept])
+        score = float(judges @ best.log_prob(x[kept]))
         while (k := 4 * len(best.weight)) <= policy.most_normals:
             some = torch.multinomial(
                 weight * ~kept, policy.first_round, True, generator=self.generator
@@ -142,7 +151,7 @@ class Population:
             if now < score + policy.predicted:
                 break
             best, score = more, now
-        return best.refitted(x_all, weight_all)
+        return best
 
     def _weighted(self, m: int, n: int) -> tuple[Tensor, Tensor]:
         """Draws of the normals of a model, (n, d), and their log weights, (n,)."""

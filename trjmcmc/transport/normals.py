@@ -17,7 +17,7 @@ ROUNDS = 25
 
 ENOUGH = 1e-3  # nats a draw: rounds of expectation-maximisation that gain less are the last
 
-CLOSER = 1e-4  # the same where draws are many and weighted
+CLOSER = 3e-4  # the same where draws are many and weighted
 
 MOST_DRAWS = 2000  # draws of a model that a mixture is fitted to, unless more are asked for
 
