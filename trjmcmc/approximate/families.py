@@ -56,10 +56,10 @@ class Start:
         return flow
 
 
-def _mean_field(start: Start, **options: Any) -> Transport:
+def _mean_field(start: Start, *, clip: float = 10.0) -> Transport:
     few = start.loc is not None and start.factor is not None
-    usual = {"seed": start.seed, "clip": 10.0} | ({"blocks": 0} if few else {})
-    flow = CosmicAutoregressive(start.target.space, transform="diagonal", **{**usual, **options})
+    usual: dict[str, Any] = {"seed": start.seed, "clip": clip} | ({"blocks": 0} if few else {})
+    flow = CosmicAutoregressive(start.target.space, transform="diagonal", **usual)
     if start.loc is not None and start.factor is not None:  # not turned: own axes, own scales
         inverse = torch.linalg.inv(start.factor.double())
         precision = (inverse.mT @ inverse).diagonal(dim1=1, dim2=2).to(start.loc)

@@ -48,6 +48,9 @@ class ApproximationPolicy(Checked):
         cover_rate: Learning rate of that.
         layers: Coupling layers of the flow.
         hidden: Width of the conditioners of flows.
+        searched_draws: Prior draws, all models together, from which lost parts of posteriors are
+            climbed to in the end. 20 000 find a mode of a third whose sides are a third as long,
+            in 2 to 20 dimensions, in a second and 300 000 evaluations.
         answer_draws: Draws that the answer is made of.
         training: How training runs go.
         survey: How pilot runs are sized and read.
@@ -55,7 +58,7 @@ class ApproximationPolicy(Checked):
 
     particles: int = 250
     moves: int = 10
-    pilot_share: float = 0.45
+    pilot_share: float = 0.4
     rough: float = 0.5
     fewest_ancestors: float = 10.0
     most_normal_coordinates: int = 8
@@ -77,6 +80,7 @@ class ApproximationPolicy(Checked):
     cover_rate: float = 5e-3
     layers: int = 6
     hidden: int = 64
+    searched_draws: int = 20_000
     answer_draws: int = 10_000
     training: TrainingPolicy = TrainingPolicy()
     survey: SurveyPolicy = SurveyPolicy()

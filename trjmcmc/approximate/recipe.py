@@ -6,7 +6,6 @@ import copy
 import math
 import warnings
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -16,19 +15,22 @@ from ..draws import Pool
 from ..errors import ConfigurationError, ConvergenceWarning, TRJError
 from ..estimate.importance import log_mean_weight, log_weights
 from ..fit.objective import ForwardKL, Objective
-from ..fit.pathfinder import Pathfinder, pathfinder, pathfinder_map
+from ..fit.pathfinder import pathfinder, pathfinder_map
 from ..fit.reverse import ReverseKL
 from ..fit.standardise import moments
 from ..fit.trace import FitTrace
 from ..fit.train import train
 from ..pilot.audit import REPLICATES, Audit
-from ..pilot.report import LOST_NATS, Score
+from ..pilot.parts import Part
+from ..pilot.report import Score
+from ..pilot.screening import screen
 from ..pilot.survey import PilotRuns
 from ..target.target import Target
 from ..transport.base import Transport
 from ..transport.mixture import Mixture
 from ..transport.parts import Gaussians
 from ..transport.whitened import Whitened
+from .climbs import Climbs
 from .families import FOUND, RECOMMENDED, Family, Start, goes_back_cheaply, map_of
 from .policy import ApproximationPolicy
 from .population import Population
@@ -37,9 +39,7 @@ OBJECTIVES = ("cover, then polish", "cover", "reverse")
 
 FEWEST_MOVES = 40  # evaluations of a particle in the smallest of pilot runs
 
-LIGHT = 0.01  # mass of a posterior that climbs may find and q may lack
-
-APART = 4.0  # standard deviations of a squared length by which normals of climbs differ
+MOST_OF_MANY = 4000  # prior draws that are searched in each of many models
 
 SIMPLE = ("mean-field", "full-rank")  # whose best is far from posteriors that they can't follow
 
@@ -75,6 +75,8 @@ class Recipe:
         audit: The pilot run; None where there was none.
         trace: Of the last training, or None.
         notes: What the user should know of the fit, in words.
+        parts: Parts of posteriors that were found after a fit, for the next one.
+        climbs: Climbs of each model, once somebody has asked for them.
     """
 
     def __init__(
@@ -106,17 +108,37 @@ class Recipe:
         self.audit: Audit | None = None
         self.trace: FitTrace | None = None
         self.notes: list[str] = []
+        self.parts: list[Part] = []
+        self.climbs = Climbs(target, self.codes, generator)
         self._spent_before = target.account.evaluations
 
     def run(self) -> Transport:
-        """Fit, and return the map."""
-        pilot_wanted = self._audits and self.target.dim > 0
-        if pilot_wanted:
-            self._pilot()
-        self._check_objective()
+        """Fit, look for what was lost, fit again if something was, and return the map."""
         if not self.target.dim:
+            self._check_objective()
             self.name = ""
             return map_of("mean-field", self._blank(), {})
+        if self._audits:
+            self._pilot()
+        self._check_objective()
+        made = self._fit()
+        if not self._audits or not (lost := self._lost(made)):
+            return made
+        self.parts += lost
+        if self.audit is not None:
+            for part in lost:
+                self.audit.take_up(part)
+        again = self._better(made, self._fit(), self.name)
+        for part in self._lost(again):
+            (label,) = self.target.space.label(part.code[None])
+            times = math.exp(min(50.0, part.log_mass - self._log_mass(again, part.code)))
+            self.notes.append(
+                f"climbs of prior draws found a part of the posterior of {label} that q lacks, "
+                f"{times:.2g} times as heavy as what q has"
+            )
+        return again
+
+    def _fit(self) -> Transport:
         if self.family == "pathfinder":
             return self._normals_of_paths()
         if self.family in ("normals", RECOMMENDED):
@@ -124,6 +146,45 @@ class Recipe:
             if found is not None:
                 return found
         return self._by_training()
+
+    def _lost(self, transport: Transport) -> list[Part]:
+        """Parts of posteriors that climbs of prior draws meet and a map lacks."""
+        found: list[Part] = []
+        n = max(MOST_OF_MANY, self.policy.searched_draws // len(self.codes))
+        for m in self._that_matter:
+            code = self.codes[m]
+            try:
+                level = self._log_mass(transport, code)
+                log_prior = float(self.target.space.log_prior(code[None])[0])
+                seen = torch.zeros(0, self.target.dim).to(self.codes.device, self.target.dtype)
+                _, parts = screen(
+                    self.target,
+                    code,
+                    level - log_prior,
+                    [lambda: transport],
+                    seen,
+                    n,
+                    self.generator,
+                )
+            except TRJError:  # the likelihood fails out there
+                continue
+            found += parts
+        return found
+
+    def _log_mass(self, transport: Transport, code: Tensor) -> float:
+        """Log evidence of a model by the map, p(model) included, nats."""
+        return log_mean_weight(
+            log_weights(self.target, transport, code, TRIED, self.generator)
+        ).value
+
+    @property
+    def _that_matter(self) -> list[int]:
+        """Positions of models with parameters and a share of the posterior, as far as is known."""
+        matters = self.active.any(-1).cpu()
+        if self.audit is not None:
+            matters = matters & self.audit.matters
+        found: list[int] = matters.nonzero()[:, 0].tolist()
+        return found
 
     @property
     def left(self) -> float:
@@ -183,7 +244,7 @@ class Recipe:
         if (pool := self.pool) is not None:
             loc, factor = self._of_draws(pool)
         elif self.target.differentiable:
-            for m, found in enumerate(self.paths):
+            for m, found in enumerate(self.climbs.found):
                 if found is not None:
                     best = int(found.elbo.argmax())
                     loc[m], factor[m] = found.loc[best], found.scale_tril[best]
@@ -205,17 +266,6 @@ class Recipe:
                 factor[m, slots[:, None], slots] = found.to(factor.dtype)
         return loc, factor
 
-    @cached_property
-    def paths(self) -> list[Pathfinder | None]:
-        """Climbs of each model; None of one where all failed."""
-        found: list[Pathfinder | None] = []
-        for code in self.codes:
-            try:
-                found.append(pathfinder(self.target, code, self.generator))
-            except TRJError:
-                found.append(None)
-        return found
-
     # ---- families that are found --------------------------------------------------------------
 
     def _normals_of_paths(self) -> Transport:
@@ -228,7 +278,10 @@ class Recipe:
         few = int(self.active.sum(-1).max()) <= self.policy.most_normal_coordinates
         asked = self.family == "normals"
         if self.options and (asked or self.family == RECOMMENDED):
-            raise ConfigurationError(f"options: normals take none, got {self.options}")
+            raise ConfigurationError(
+                f"variational: unknown arguments {list(self.options)}; the family {self.family!r} "
+                "has no settings of its own"
+            )
         if self.pool is not None and (few or asked):
             assert self.audit is not None
             population = Population(self.target, self.audit, self.generator, self.policy)
@@ -238,45 +291,14 @@ class Recipe:
                 'family "normals": they are fitted to tempered draws, and those are too rough '
                 f"here ({self.pilot_said}); take another family"
             )
-        elif self.target.differentiable and all(found is not None for found in self.paths):
-            made, self.name = self._distinct_paths(), "pathfinder"
+        elif self.target.differentiable and all(found is not None for found in self.climbs.found):
+            made, self.name = self.climbs.distinct(self.parts), "pathfinder"
         else:
             return None
         enough = asked or self._even(made) >= self.policy.enough_share
         if enough or not self.target.differentiable or self.left < 100 * self.policy.batch:
             return made
         return self._better(made, self._polished(self._under_a_flow(made)), self.name)
-
-    def _distinct_paths(self) -> Mixture:
-        """Normals of climbs that ended in different places, weighed by their bounds."""
-        each, d = [], self.target.dim
-        for found in self.paths:
-            assert found is not None
-            kept: list[int] = []
-            for k in found.elbo.argsort(descending=True).tolist():
-                if not any(self._near(found, k, other) for other in kept):
-                    kept.append(k)
-            log_w = found.elbo[kept] - found.elbo[kept].logsumexp(0)
-            kept = [k for k, w in zip(kept, log_w.tolist(), strict=True) if w > math.log(1e-4)]
-            each.append((found, kept))
-        most = max(len(kept) for _, kept in each)
-        first = each[0][0].loc
-        loc = first.new_zeros(len(each), most, d)
-        tril = torch.eye(d, dtype=first.dtype, device=first.device).repeat(len(each), most, 1, 1)
-        log_weights = first.new_full((len(each), most), -math.inf)
-        for m, (found, kept) in enumerate(each):
-            n = len(kept)
-            loc[m, :n], tril[m, :n] = found.loc[kept], found.scale_tril[kept]
-            log_weights[m, :n] = found.elbo[kept].log_softmax(0).to(first.dtype)
-        made = Mixture(Gaussians(self.target.space, loc, tril), log_weights=log_weights)
-        return made.requires_grad_(False).to(self.target.device, self.target.dtype)
-
-    def _near(self, found: Pathfinder, k: int, other: int) -> bool:
-        """Whether a normal's centre lies in the bulk of another."""
-        gap = (found.loc[k] - found.loc[other]).double()[:, None]
-        z = torch.linalg.solve_triangular(found.scale_tril[other].double(), gap, upper=False)
-        d = self.target.dim
-        return float(z.square().sum()) < d + APART * math.sqrt(2 * d)
 
     @property
     def pilot_said(self) -> str:
@@ -363,7 +385,7 @@ class Recipe:
         gradient = self.settings.get("gradient")
         if gradient is None:
             gradient = "path" if goes_back_cheaply(transport) else "total"
-        located = self.pool is not None or "paths" in self.__dict__ or self.trace is not None
+        located = self.pool is not None or self.climbs.made or self.trace is not None
         objective = ReverseKL(self.target, anneal=0.0 if located else 0.3, gradient=gradient)
         steps, batch = self._sizes(p.polish_steps)
         rate = self.settings.get("learning_rate")
@@ -454,42 +476,10 @@ class Recipe:
         )
         return before
 
-    def missed(self, transport: Transport, log_evidence: list[float]) -> list[str]:
-        """Parts of posteriors that climbs have found and a map lacks, in words.
-
-        Arguments:
-            transport: The map.
-            log_evidence: Of each model, p(model) included, nats, by importance sampling.
-        """
-        found = []
-        if "paths" not in self.__dict__:
-            return []
-        for m, climbs in enumerate(self.paths):
-            if climbs is None or not bool(self.active[m].any()):
-                continue
-            code = self.codes[m].expand(len(climbs), -1)
-            loc = climbs.loc.to(self.target.dtype)
-            with torch.no_grad():
-                short = self.target.log_joint(code, loc).double() - log_evidence[m]
-                short = short - transport.log_prob(loc, code).double()
-            mass = climbs.elbo.double() - log_evidence[m]
-            lost = (short > LOST_NATS) & (mass > math.log(LIGHT))
-            if bool(lost.any()):
-                (label,) = self.target.space.label(self.codes[m : m + 1])
-                share = float(mass[lost].max().exp())
-                found.append(
-                    f"a climb found a part of the posterior of {label} that q lacks, at least "
-                    f"{min(share, 1e6):.2g} times as heavy as what q has"
-                )
-        return found
-
     def _even(self, transport: Transport) -> float:
         """Least effective share of the weights among models with a share of the posterior."""
-        matters = self.active.any(-1).cpu()
-        if self.audit is not None:
-            matters = matters & self.audit.matters
         shares = [1.0]
-        for m in matters.nonzero()[:, 0].tolist():
+        for m in self._that_matter:
             try:
                 log_w = log_weights(self.target, transport, self.codes[m], TRIED, self.generator)
             except TRJError:  # a density that is NaN out there: it will be met in the answer

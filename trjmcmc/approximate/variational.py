@@ -198,7 +198,7 @@ def _of_few(recipe: Recipe, n: int) -> Variational:
     assert answer.models is not None
     found = answer.models.loc[target.space.label(recipe.codes), "log_evidence"].tolist()
     found = [z + prior for z, prior in zip(found, log_prior, strict=True)]
-    notes = [*recipe.missed(transport, found), *recipe.notes]
+    notes = [*recipe.climbs.missed(transport, found), *recipe.notes]
     answer = audited(answer, report, notes)
     if not answer.audited and target.dim and recipe.audit is not None:
         remark = f"tempered draws were too rough to audit it: {recipe.pilot_said}"

@@ -52,7 +52,7 @@ def plot_marginals(
     axes = _axes(len(shown), ax)
     for place, name in zip(axes, shown, strict=True):
         _panel(place, name, numbers[name], weights, reference.get(name))
-    axes[0].legend(frameon=False, fontsize="small")
+    axes[-1].legend(frameon=False, fontsize="x-small")
     if len(numbers) > len(shown):
         axes[-1].set_title(f"and {len(numbers) - len(shown)} more", fontsize="small", color=GREY)
     return axes if len(shown) > 1 else axes[0]
@@ -84,7 +84,8 @@ def _panel(
 ) -> None:
     both = x if exact is None else np.concatenate([x, exact])
     low, high = np.quantile(both, [TRIMMED, 1 - TRIMMED])
-    grid = np.linspace(low - 0.1 * (high - low), high + 0.1 * (high - low), POINTS)
+    margin = 0.1 * (high - low)
+    grid = np.linspace(max(low - margin, both.min()), min(high + margin, both.max()), POINTS)
     some = slice(MOST_DRAWS)
     if exact is not None and np.ptp(exact) > 0:
         every = -(-len(exact) // MOST_DRAWS)

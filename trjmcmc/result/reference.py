@@ -38,6 +38,11 @@ def reference_of(reference: Reference, label: str, numbers: Sequence[str]) -> di
     Raises:
         ConfigurationError: It knows none of them, or has draws that are not finite.
     """
+    if not isinstance(reference, Mapping | HasDraws):
+        raise ConfigurationError(
+            "reference: expected a trj.Result, or a dict of draws (n, ...) or of objects with cdf "
+            f"by name, got {type(reference).__name__}"
+        )
     given = reference if isinstance(reference, Mapping) else reference.draws(label)
     found: dict[str, Marginal] = {}
     for name, value in given.items():

@@ -193,16 +193,22 @@ class Variational:
         return found
 
     def summary(self, model: str | None = None, *, corrected: bool = False) -> pd.DataFrame:
-        """Means, standard deviations and quantiles of one model's parameters.
+        """Means, standard deviations and quantiles of parameters.
 
         Arguments:
-            model, corrected: As of :meth:`draws`.
+            model: A label; all that were drawn if omitted.
+            corrected: As of :meth:`draws`.
 
         Returns:
-            Indexed by parameter; ``mean``, its Monte Carlo error ``mcse``, ``sd``, ``q5``,
-            ``median`` and ``q95``, in the parameters' units.
+            Indexed by parameter, and by model where several were drawn and none was named:
+            ``mean``, its Monte Carlo error ``mcse``, ``sd``, ``q5``, ``median`` and ``q95``, in
+            the parameters' units.
         """
-        return self._sample.summary(model, corrected)
+        sample = self._sample
+        if model is not None or len(sample.models) == 1:
+            return sample.summary(model, corrected)
+        each = {m: sample.summary(m, corrected) for m in self.probabilities.index}
+        return pd.concat(each, names=["model"])
 
     def quantiles(
         self,
@@ -364,17 +370,22 @@ class Variational:
             lines += [f"  divergence KL(p | q)   {self.divergence:.3f} nats, by q's own evidence"]
         if self.inclusion_error is not None:
             lines += [f"  largest inclusion error {self.inclusion_error:.4f}"]
-        if self.sample is not None and not self.audited:
-            lines += ["  not audited: a part of the posterior that q never met would not be seen"]
+        if self.sample is not None:
+            said = "not audited: a part of the posterior that q never met would not be seen"
+            lines += ["  audited by independent tempered draws" if self.audited else f"  {said}"]
         if self.cost:
             spent = ", ".join(f"{value:,.4g} {name}" for name, value in self.cost.items() if value)
             lines += [f"  cost                   {spent}"]
         lines += [f"  {remark}" for remark in self.remarks]
-        return "\n".join(lines + [f"  doubt: {doubt}" for doubt in self.doubts])
+        known = [f"  doubt: {doubt}" for doubt in self.doubts]
+        return "\n".join(lines + (known or ["  nothing is known against it"]))
 
 
 def _with_error(e: Estimate) -> str:
-    return f"{e.value:.3f} +- {e.std_error:.3f}"
+    """Value and error, to two digits of the error."""
+    known = math.isfinite(e.std_error) and e.std_error > 0
+    digits = min(9, max(3, 1 - math.floor(math.log10(e.std_error)))) if known else 3
+    return f"{e.value:.{digits}f} +- {e.std_error:.{digits}f}"
 
 
 def _tail(k: float) -> str:

@@ -71,7 +71,10 @@ class VariationalDraws:
         if model is None:
             return self.models[int(torch.bincount(self.model, minlength=1).argmax())]
         if model not in self.models:
-            raise UnknownModelError(f"{model!r} was not drawn; there are {list(self.models)[:9]}")
+            raise UnknownModelError(
+                f"model: expected one of the models that were drawn, {list(self.models)[:9]}, got "
+                f"{model!r}; numbers of draws and names of parameters have arguments of their own"
+            )
         return model
 
     def of_model(self, model: str | None) -> tuple[Tensor, dict[str, NDArray[np.floating]]]:
