@@ -39,6 +39,7 @@ class ApproximationPolicy(Checked):
         enough_share: Effective share of the weights from which a mixture is not trained further
             under a flow.
         batch: Draws of a training step. Large ones let steps be long.
+        many_coordinates: Coordinates beyond which they are half as many, for time.
         learning_rates: Of Adam, tried in short trainings.
         tried_steps: Steps of each of these.
         short_steps: Steps of the first training by reverse KL; posteriors that are nearly normal
@@ -72,6 +73,7 @@ class ApproximationPolicy(Checked):
     tail_width: float = 1.7
     enough_share: float = 0.95
     batch: int = 512
+    many_coordinates: int = 60
     learning_rates: tuple[float, ...] = (1e-3, 3e-3, 1e-2)
     tried_steps: int = 60
     short_steps: int = 300

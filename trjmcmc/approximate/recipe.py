@@ -406,7 +406,9 @@ class Recipe:
     def _sizes(self, usual: int) -> tuple[int, int]:
         """Steps of a training, and draws of each."""
         steps, batch = self.settings.get("steps"), self.settings.get("batch")
-        return usual if steps is None else int(steps), batch or self.policy.batch
+        p, many = self.policy, self.target.dim > self.policy.many_coordinates
+        usual_batch = max(2, p.batch // 2) if many else p.batch
+        return usual if steps is None else int(steps), batch or usual_batch
 
     def _quickest(
         self, transport: Transport, objective: Objective, steps: int, batch: int

@@ -39,6 +39,8 @@ FEWEST_OF_A_MODEL = 1024  # draws of each model of a small space, by which q(m) 
 
 MODELS_LISTED = 50  # models in the table at most
 
+EVIDENCES_APART = 0.3  # nats between the evidence and that of a small pilot run that are a doubt
+
 FAR = 0.5  # nats from q to the posterior that are a doubt
 
 FAR_A_COORDINATE = 0.01  # nats beside that, of each coordinate
@@ -293,7 +295,7 @@ def _of_audit(audit: AuditReport | None) -> list[str]:
                 f"q misses a part of the posterior of {m.model}: it covers {m.covered:.0%} of "
                 f"independent tempered draws and has lost {m.lost:.1%}"
             )
-        elif m.verdict == "evidences differ":
+        elif m.verdict == "evidences differ" and abs(m.difference) > EVIDENCES_APART:
             found.append(
                 f"the evidence of {m.model} differs from that of independent tempered draws by "
                 f"{m.difference:+.2f} +- {m.difference_se:.2f} nats"
