@@ -282,7 +282,7 @@ def repeats(rho: float, n: int, count: int, steps: int, runs: int) -> pd.DataFra
         target = trj.problems.linear_regression(sigma=1.0, n=n, p=2, rho=rho, beta=beta, seed=seed)
         exact = target.posterior
         ends = {"exact": exact.quantile(torch.tensor([0.5 - LEVEL / 2, 0.5 + LEVEL / 2])).numpy().T}
-        narrow = fitted(target, "mean-field", seed, steps, 0.03, 128, 4000, blocks=0)
+        narrow = fitted(target, "mean-field", seed, steps, 0.03, 128, 4000)
         summary = narrow.summary()
         flow = rectifiers(2, seed, None, summary["mean"], summary["sd"])
         wide = fitted(target, flow, seed, steps, 0.03, 128, 4000)

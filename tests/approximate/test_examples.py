@@ -80,7 +80,7 @@ def test_mean_field_covers_what_its_closed_form_says(script):
     target = trj.problems.linear_regression(sigma=1.0, n=80, p=2, rho=0.9, seed=4)
     exact = target.posterior
     reference = {f"beta[{i}]": norm(float(exact.mean[i]), float(exact.sd[i])) for i in range(2)}
-    narrow = module.fitted(target, "mean-field", 0, 300, 0.02, 128, 20_000, blocks=0)
+    narrow = module.fitted(target, "mean-field", 0, 300, 0.02, 128, 20_000)
     closed = module.mean_field_coverage(module.correlation(target), 0.9)
     covered = narrow.coverage(reference)
     assert closed < 0.65

@@ -78,8 +78,10 @@ def _full_rank(start: Start) -> Transport:
 
 def _coupling(start: Start, **options: Any) -> Transport:
     p = start.policy
-    sizes = {"layers": p.layers, "hidden": (p.hidden,), "seed": start.seed, **options}
-    return start.around(CosmicFlow(start.target.space, **sizes))
+    sizes: dict[str, Any] = {"layers": p.layers, "hidden": (p.hidden,)}
+    if start.target.dim > p.many_coordinates:
+        sizes = {"layers": p.layers_of_many, "hidden": (p.hidden_of_many,), "bins": 0}
+    return start.around(CosmicFlow(start.target.space, **{"seed": start.seed, **sizes, **options}))
 
 
 def _autoregressive(start: Start, *, usual: Mapping[str, Any], **options: Any) -> Transport:

@@ -204,7 +204,7 @@ def weighted_quantiles(
 
     Example:
         >>> weighted_quantiles(np.arange(4.0), [0.5], np.array([0.1, 0.1, 0.1, 0.7])).round(2)
-        array([2.75])
+        array([2.62])
     """
     order = np.argsort(x)
     middle = np.cumsum(w[order]) - 0.5 * w[order]
