@@ -118,7 +118,7 @@ class Recipe:
             self._check_objective()
             self.name = ""
             return map_of("mean-field", self._blank(), {})
-        if self._audits:
+        if self._audits and self.target.dim <= self.policy.many_coordinates:
             self._pilot()
         self._check_objective()
         made = self._fit()
@@ -223,6 +223,11 @@ class Recipe:
         return audit.pool() if bool((enough & agree)[of_note].all()) else None
 
     @property
+    def is_searched(self) -> bool:
+        """Whether parts of posteriors that a map lacks are looked for."""
+        return self._audits
+
+    @property
     def is_audited(self) -> bool:
         """Whether the pilot run can tell what a map has lost."""
         return self.pool is not None
@@ -304,7 +309,8 @@ class Recipe:
     def pilot_said(self) -> str:
         """What became of the pilot run, in words."""
         if self.audit is None:
-            return "there are none"
+            many = self.target.dim > self.policy.many_coordinates
+            return "there are none" + (" in so many coordinates" if many else "")
         gap, ancestors = float(self.audit.gap.abs().max()), float(self.audit.ancestors.min())
         return f"halves differ by {gap:.2f} nats, {ancestors:.0f} ancestors"
 

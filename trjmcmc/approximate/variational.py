@@ -200,8 +200,8 @@ def _of_few(recipe: Recipe, n: int) -> Variational:
     found = [z + prior for z, prior in zip(found, log_prior, strict=True)]
     notes = [*recipe.climbs.missed(transport, found), *recipe.notes]
     answer = audited(answer, report, notes)
-    if not answer.audited and target.dim and recipe.audit is not None:
-        remark = f"tempered draws were too rough to audit it: {recipe.pilot_said}"
+    if not answer.audited and target.dim and recipe.is_searched:
+        remark = f"no tempered draws could audit it: {recipe.pilot_said}"
         answer = replace(answer, remarks=(remark,))
     return answer
 
