@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -128,7 +129,7 @@ def map_of(family: Family, start: Start, options: Mapping[str, Any]) -> Transpor
     if isinstance(family, Transport):
         if options:
             raise ConfigurationError(f"options: a map is taken as it is, got {dict(options)}")
-        made = family
+        made = copy.deepcopy(family)
     elif isinstance(family, str):
         if family not in FAMILIES:
             raise ConfigurationError(f"family: expected one of {list(NAMES)}, got {family!r}")

@@ -71,10 +71,10 @@ class Recipe:
 
     Attributes:
         name: Of the family that was fitted in the end.
-        transport: The map, once :meth:`run` is over.
         audit: The pilot run; None where there was none.
         trace: Of the last training, or None.
         notes: What the user should know of the fit, in words.
+        audits: Whether tempered draws and climbs have their say.
         parts: Parts of posteriors that were found after a fit, for the next one.
         climbs: Climbs of each model, once somebody has asked for them.
     """
@@ -99,7 +99,7 @@ class Recipe:
         self.target, self.family, self.objective = target, family, objective
         self.generator, self.seed, self.options = generator, seed, dict(options)
         self.settings, self.most, self.policy = dict(settings), most, policy
-        self.progress, self._audits = progress, audit
+        self.progress, self.audits = progress, audit
         self.codes = target.space.enumerate()
         self.active = target.space.active(self.codes)
         self.name = family if isinstance(family, str) else type(family).__name__
@@ -118,17 +118,18 @@ class Recipe:
             self._check_objective()
             self.name = ""
             return map_of("mean-field", self._blank(), {})
-        if self._audits and self.target.dim <= self.policy.many_coordinates:
+        if self.audits and self.target.dim <= self.policy.many_coordinates:
             self._pilot()
         self._check_objective()
         made = self._fit()
-        if not self._audits or not (lost := self._lost(made)):
+        if not self.audits or not (lost := self._lost(made)):
             return made
         self.parts += lost
         if self.audit is not None:
             for part in lost:
                 self.audit.take_up(part)
-        again = self._better(made, self._fit(), self.name)
+        name = self.name
+        again = self._better(made, self._fit(), name)
         for part in self._lost(again):
             (label,) = self.target.space.label(part.code[None])
             times = math.exp(min(50.0, part.log_mass - self._log_mass(again, part.code)))
@@ -211,26 +212,20 @@ class Recipe:
             self.audit = audit
 
     @property
-    def pool(self) -> Pool | None:
-        """Draws of the pilot run, if maps may learn from them."""
+    def is_audited(self) -> bool:
+        """Whether the pilot run can teach a map, and tell what it has lost."""
         audit = self.audit
         if audit is None or audit.hurried or not audit.rounds:
-            return None
+            return False
         of_note = audit.matters & (self.active.any(-1).cpu())
         counts = self.active.sum(-1).cpu().double()
         enough = audit.ancestors >= self.policy.fewest_ancestors * counts
         agree = audit.gap.abs() <= self.policy.rough
-        return audit.pool() if bool((enough & agree)[of_note].all()) else None
+        return bool((enough & agree)[of_note].all())
 
-    @property
-    def is_searched(self) -> bool:
-        """Whether parts of posteriors that a map lacks are looked for."""
-        return self._audits
-
-    @property
-    def is_audited(self) -> bool:
-        """Whether the pilot run can tell what a map has lost."""
-        return self.pool is not None
+    def _pool(self) -> Pool | None:
+        """Draws of the pilot run, if maps may learn from them."""
+        return self.audit.pool() if self.audit is not None and self.is_audited else None
 
     # ---- where maps start ---------------------------------------------------------------------
 
@@ -246,7 +241,7 @@ class Recipe:
         blank = self._blank()
         assert blank.loc is not None and blank.factor is not None
         loc, factor = blank.loc.clone(), blank.factor.clone()
-        if (pool := self.pool) is not None:
+        if (pool := self._pool()) is not None:
             loc, factor = self._of_draws(pool)
         elif self.target.differentiable:
             for m, found in enumerate(self.climbs.found):
@@ -287,7 +282,7 @@ class Recipe:
                 f"variational: unknown arguments {list(self.options)}; the family {self.family!r} "
                 "has no settings of its own"
             )
-        if self.pool is not None and (few or asked):
+        if self.is_audited and (few or asked):
             assert self.audit is not None
             population = Population(self.target, self.audit, self.generator, self.policy)
             made, self.name = population.run(self.left), "normals"
@@ -303,7 +298,8 @@ class Recipe:
         enough = asked or self._even(made) >= self.policy.enough_share
         if enough or not self.target.differentiable or self.left < 100 * self.policy.batch:
             return made
-        return self._better(made, self._polished(self._under_a_flow(made)), self.name)
+        name = self.name
+        return self._better(made, self._polished(self._under_a_flow(made)), name)
 
     @property
     def pilot_said(self) -> str:
@@ -355,24 +351,26 @@ class Recipe:
         if family in FOUND or not trainable:
             return made
         covers = self.objective != "reverse" and family not in SIMPLE
-        if covers and (pool := self.pool) is not None:
+        pool = self._pool() if covers else None
+        if pool is not None:
             self._cover(made, pool)
         if self.objective == "cover" or not self.target.differentiable:
             return made
-        if self.trace is None:
+        if pool is None:
             return self._polished(made)
         return self._better(copy.deepcopy(made), self._polished(made), self.name)
 
     def _check_without_gradients(self, family: str) -> None:
-        if family in ("laplace", "pathfinder") or self.pool is None:
+        if family in ("laplace", "pathfinder") or not self.is_audited:
+            rough = "tempered draws are too rough"
+            why = "this family needs them" if self.is_audited else rough
             raise ConfigurationError(
-                f"family {family!r}: the likelihood has no gradients, and "
-                f"{'this family needs them' if self.pool else 'tempered draws are too rough'}; "
-                "write the likelihood in torch, wrap it by trj.with_gradient, or sample with run()"
+                f"family {family!r}: the likelihood has no gradients, and {why}; write the "
+                "likelihood in torch, wrap it by trj.with_gradient, or sample with run()"
             )
 
     def _check_objective(self) -> None:
-        if self.objective == "cover" and self.pool is None and self.target.dim:
+        if self.objective == "cover" and not self.is_audited and self.target.dim:
             raise ConfigurationError(
                 f'objective "cover": there are no tempered draws to learn from '
                 f"({self.pilot_said}); take the default, or audit=True"
@@ -391,7 +389,7 @@ class Recipe:
         gradient = self.settings.get("gradient")
         if gradient is None:
             gradient = "path" if goes_back_cheaply(transport) else "total"
-        located = self.pool is not None or self.climbs.made or self.trace is not None
+        located = self.is_audited or self.climbs.made or self.trace is not None
         objective = ReverseKL(self.target, anneal=0.0 if located else 0.3, gradient=gradient)
         steps, batch = self._sizes(p.polish_steps)
         rate = self.settings.get("learning_rate")

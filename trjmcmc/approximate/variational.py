@@ -200,7 +200,7 @@ def _of_few(recipe: Recipe, n: int) -> Variational:
     found = [z + prior for z, prior in zip(found, log_prior, strict=True)]
     notes = [*recipe.climbs.missed(transport, found), *recipe.notes]
     answer = audited(answer, report, notes)
-    if not answer.audited and target.dim and recipe.is_searched:
+    if not answer.audited and target.dim and recipe.audits:
         remark = f"no tempered draws could audit it: {recipe.pilot_said}"
         answer = replace(answer, remarks=(remark,))
     return answer
