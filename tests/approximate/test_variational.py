@@ -44,7 +44,7 @@ def doubted(target, family, match, **settings):
     return answer
 
 
-MEAN_FIELD = {"objective": "reverse", "steps": 400, "batch": 256, "learning_rate": 0.03}
+MEAN_FIELD = {"objective": "reverse", "steps": 300, "batch": 256, "learning_rate": 0.005}
 
 
 def two_models():
