@@ -273,6 +273,45 @@ def test_sweeping_adds_and_removes_units(generator):
         assert torch.allclose(swept, walk._tableau(flipped), atol=1e-8), unit
 
 
+def vague_columns(slab_sd, units=1.0, gap=1.0):
+    """Data say all of a coefficient, the prior nothing: models in the scales of both."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((60, 5))
+    x[:, 2] = x[:, 0] + gap * rng.standard_normal(60)
+    y = 0.4 * x @ np.linspace(1.0, 0.1, 5) + rng.standard_normal(60)
+    odds = 10.0 * slab_sd * np.abs(units)  # or no column would be in
+    weight = float(np.median(odds / (1 + odds)))
+    made = trj.problems.spike_and_slab(x * units, y, slab_sd=slab_sd, weight=weight)
+    return made.to(dtype=torch.float64)
+
+
+VAGUE = {
+    "a slab of 1e5": lambda: vague_columns(1e5),
+    "a slab of 1e6, collinear": lambda: vague_columns(1e6, gap=1e-3),
+    "columns in all units": lambda: vague_columns(1e2, np.array([1e-4, 1e4, 1.0, 1e-2, 1e3])),
+    "a slab of 1e-4": lambda: vague_columns(1e-4),
+}
+
+
+@pytest.mark.parametrize("name", VAGUE)
+def test_walks_are_reversible_however_little_the_prior_says(name, generator):
+    """What is taken in can be taken out: pivots are told apart from rounding in own units."""
+    target = VAGUE[name]()
+    laplace, code = trj.Laplace(target), target.space.enumerate()
+    walk = SweepWalk(laplace)
+    exact = target.log_evidence(code) + target.space.log_prior(code).double()
+    for score in (walk.score(code), laplace.log_evidence(code)):
+        assert float((score - exact - (score - exact)[0]).abs().max()) < 1e-3
+    p = exact.softmax(0)
+    draws = code[torch.multinomial(p, N, True, generator=generator)]
+    new, ratio = walk.propose(draws, generator)
+    assert torch.allclose(ratio, walk.score(draws) - walk.score(new), atol=1e-3)
+    seen = torch.bincount(target.space.index(new), minlength=len(p)).double() / N
+    often = p > 20 / N
+    z = ((seen - p) / (p * (1 - p) / N).sqrt())[often]
+    assert float(z.abs().max()) < limit(len(z))
+
+
 def test_walks_of_counts(generator):
     space = trj.Counts(4, min=1, of="a")
     score = torch.tensor([0.0, 1.0, 0.5, -1.0], dtype=torch.float64)

@@ -14,7 +14,7 @@ from ...target.units import check_absent_is_zero
 from ...transport.laplace import Laplace
 from .walk import Walk, n_swaps, scan, units_of
 
-LEAST_PIVOT = 1e-10  # precision, in units of the prior's, below which columns are collinear
+LEAST_PIVOT = 1e-10  # precision given a model, over that given all else, of collinear coordinates
 
 
 class SweepWalk(Walk):
@@ -28,10 +28,13 @@ class SweepWalk(Walk):
 
     Sweeping the tableau of Q and b on a pivot adds or removes a coordinate, and its diagonal
     tells what the next one would gain: a flip costs p^2 operations, a scan of all units p^3,
-    and nothing is remembered of any model. The order of flips and swaps is drawn at random, so
-    that the walk is reversible for exp(s) and log q(m | m') - log q(m' | m) = s(m) - s(m'). On
-    conjugate regressions s is exact; elsewhere the jump's acceptance makes up for it. In
-    warm-up the centre of the expansion moves to the median probability model of the visits.
+    and nothing is remembered of any model. Coordinates are in units in which Q has ones on its
+    diagonal, so that pivots are shares, whatever the width of the prior; those below 1e-10 are
+    lost in rounding, and no walk takes them, neither in nor out. The order of flips and swaps is
+    drawn at random, so that the walk is reversible for exp(s) and
+    log q(m | m') - log q(m' | m) = s(m) - s(m'). On conjugate regressions s is exact; elsewhere
+    the jump's acceptance makes up for it. In warm-up the centre of the expansion moves to the
+    median probability model of the visits.
 
     Arguments:
         flow: Laplace's map of a target over :class:`~trjmcmc.Subsets` whose item parameters
@@ -77,6 +80,9 @@ class SweepWalk(Walk):
 
     def _expand(self, code: Tensor) -> None:
         precision, slope, constant = self.flow.expansion(code)
+        unit = precision.diagonal().rsqrt()
+        precision, slope = unit[:, None] * precision * unit, unit * slope
+        constant = constant + unit.log()
         bordered = torch.cat([precision, slope[:, None]], 1)
         self._bordered = torch.cat([bordered, torch.cat([slope, slope.new_zeros(1)])[None]])
         self._gain = self._slots @ constant
@@ -177,9 +183,13 @@ class SweepWalk(Walk):
 def sweep(table: Tensor, pivot: Tensor, on: Tensor) -> tuple[Tensor, Tensor]:
     """Add each row's pivot to its model, or take it out where it is on.
 
+    A pivot is sound where the coordinate's precision given the model without it is more than
+    rounding of its precision given all else, 1: the same question on both ways, without which
+    walks would not be reversible.
+
     Arguments:
-        table: Tableaux, shape (C, n, n), symmetric; -inverse on swept coordinates, the last
-            column the slope.
+        table: Tableaux, shape (C, n, n), symmetric, of a precision with ones on its diagonal;
+            -inverse on swept coordinates, the last column the slope.
         pivot: Shape (C,).
         on: Whether the pivot is swept already, shape (C,), 0 or 1.
 
@@ -191,7 +201,7 @@ def sweep(table: Tensor, pivot: Tensor, on: Tensor) -> tuple[Tensor, Tensor]:
     column = table[rows, :, pivot]
     d, y = column[rows, pivot], column[:, -1]
     sign = (1 - 2 * on).to(table.dtype)
-    sound = sign * d > LEAST_PIVOT
+    sound = torch.where(on > 0, -1 / d, d) > LEAST_PIVOT
     d = torch.where(sound, d, sign)
     gain = torch.where(sound, 0.5 * y.square() / d - 0.5 * d.abs().log(), -math.inf)
     swept = table - column[:, :, None] * (column / d[:, None])[:, None, :]
