@@ -270,6 +270,19 @@ def test_no_and_one_parameter():
         assert one.kl().value < 0.02
 
 
+@pytest.mark.parametrize("family", ["recommended", "mean-field"])
+def test_models_of_double_precision_without_a_single_parameter(family):
+    models = [trj.Model(n, {}, lambda p, v=v: torch.tensor(v)) for n, v in (("a", -3.0), ("b", -4))]
+    answer = trj.variational(trj.Target(models), family, draws=10, **QUICK)
+    assert answer.probabilities["a"] == pytest.approx(1 / (1 + math.exp(-1.0)), rel=1e-6)
+
+
+def test_mean_field_has_a_place_and_scale_for_each_of_two_models():
+    target, probability, _ = two_models()
+    answer = trj.variational(target, "mean-field", audit=False, steps=60, batch=64, **QUICK)
+    assert answer.probabilities["free"] == pytest.approx(probability, abs=0.05)
+
+
 def test_a_likelihood_without_gradients_learns_from_tempered_draws():
     def log_likelihood(params):
         return -0.5 * params["x"] ** 2

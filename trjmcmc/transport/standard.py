@@ -45,4 +45,4 @@ class Standardised(Bijection):
         self.scale.copy_((weight * scale.log()).sum(0).exp().expand_as(self.scale))
         if len(self.loc) > 1:  # the pooled values are for models that are not given
             index = self.space.index(code)
-            self.loc[index], self.scale[index] = loc, scale
+            self.loc[index], self.scale[index] = loc.to(self.loc), scale.to(self.scale)
