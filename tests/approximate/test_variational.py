@@ -256,6 +256,24 @@ def test_a_collapsed_wave_is_flagged():
     doubted(target, narrow, "misses a part")
 
 
+@pytest.mark.parametrize("wide", [1.5, 1.0])
+def test_a_model_that_q_fits_worse_than_another_is_doubted_by_its_probability(wide):
+    flat = lambda p: 0.0 * p["x"].sum(-1)  # noqa: E731
+    models = [trj.Model(n, {"x": Normal(torch.zeros(2), 1.0)}, flat) for n in ("a", "b")]
+
+    def family(space):
+        tril = torch.eye(2) * torch.tensor([1.0, wide])[:, None, None]
+        return trj.Affine(space, torch.zeros(2, 2), tril).requires_grad_(False)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        answer = trj.variational(trj.Target(models), family, audit=False, **QUICK)
+    kl = wide**2 - 1 - 2 * math.log(wide)
+    assert answer.probabilities["a"] == pytest.approx(1 / (1 + math.exp(-kl)), abs=0.03)
+    said = ["probability of" in doubt for doubt in answer.doubts]
+    assert said == ([True] if wide > 1 else [])  # all of q is within .2 nats, and no tail is long
+
+
 # ---- what it refuses, and edges -----------------------------------------------------------------
 
 
