@@ -22,6 +22,7 @@ from ..estimate.importance import (
     probabilities,
     smoothed,
 )
+from ..estimate.reach import far_draws
 from ..pilot.report import AuditReport
 from ..promises import PARETO_K_RELIABLE
 from ..space.base import Space
@@ -49,6 +50,10 @@ FAR_A_COORDINATE = 0.01  # nats beside that, of each coordinate
 INCLUSION_APART = 0.05  # difference of a model's or an item's probability that is a doubt
 
 SIGMAS = 5.0  # standard errors of it
+
+BEYOND = 0.01  # share of the posterior beyond the reach of q that is a doubt
+
+BEYOND_SIGMAS = 3.0  # standard errors by which an evidence with longer tails must be larger
 
 MOST_SUMMED = 4096  # models whose known evidences are added up
 
@@ -129,7 +134,12 @@ def variational(
         log_p[top].exp().tolist(), index=space.label(codes[top]), name="probability"
     )
     values = target.padded_values(weighed.code, weighed.theta)
-    log_evidence = smoothed(log_w)
+    log_evidence, out_there = smoothed(log_w), []
+    if models is not None:
+        models, out_there = _with_longer_tails(models, target, transport, generator)
+        if out_there:
+            log_evidence = _in_total(models, space)
+    ess_share = smoothed(log_w).ess / len(log_w)
     answer = Variational(
         kind,
         probabilities,
@@ -137,7 +147,7 @@ def variational(
         bound(log_w),
         family=family,
         log_evidence=log_evidence,
-        ess_share=log_evidence.ess / len(log_w),
+        ess_share=ess_share,
         pareto_k=pareto_k(log_w),
         models=models,
         sample=VariationalDraws(
@@ -154,6 +164,7 @@ def variational(
     )
     found = [
         *_doubts(answer, space, weighed),
+        *_of_reach(out_there),
         *_of_draws(answer, space, weights, weighed),
         *_of_neighbours(answer, target, weights, transport, weighed, generator),
     ]
@@ -208,6 +219,46 @@ def best_weights(
     table = pd.DataFrame(rows, pd.Index(space.label(codes), name="model"), columns)
     table.insert(0, "probability", weights.logits.double().softmax(0).tolist())
     return table, weights
+
+
+def _with_longer_tails(
+    table: pd.DataFrame, target: Target, transport: Transport, generator: torch.Generator
+) -> tuple[pd.DataFrame, list[tuple[str, float]]]:
+    """The table of models with evidences that draws of longer tails have shown to be too small.
+
+    Returns:
+        The table, and of each model that has another evidence now its label, and the share of the
+        posterior of all models that lies beyond the reach of q.
+    """
+    space, found = target.space, {}
+    codes = space.enumerate()
+    n = max(FEWEST_OF_A_MODEL, Q_DRAWS // len(codes))
+    for code, (label, row) in zip(codes, table.iterrows(), strict=True):
+        draws = far_draws(target, transport, code, n, generator)
+        if draws is None or not math.isfinite(row["log_evidence_se"]):
+            continue
+        prior = float(space.log_prior(code[None]).double()[0])
+        far = draws.log_evidence().shifted(-prior)
+        error = math.hypot(far.std_error, row["log_evidence_se"])
+        if far.value - row["log_evidence"] > BEYOND_SIGMAS * error:  # never of NaN
+            found[label] = far, row["log_evidence"]
+    table = table.copy()
+    for label, (far, _) in found.items():
+        error = math.nan if far.warning else far.std_error
+        table.loc[label, ["log_evidence", "log_evidence_se"]] = far.value, error
+    share = table["probability"]
+    lost = {m: -math.expm1(near - far.value) for m, (far, near) in found.items()}
+    return table, [(m, float(share[m]) * x) for m, x in lost.items()]
+
+
+def _in_total(table: pd.DataFrame, space: Space) -> Estimate:
+    """Log evidence of all models together by that of each."""
+    log_prior = space.log_prior(space.enumerate()).double().cpu()
+    masses = torch.tensor(table["log_evidence"].to_numpy()) + log_prior
+    masses = masses.nan_to_num(-math.inf, math.inf, -math.inf)
+    p, error = masses.softmax(0), torch.tensor(table["log_evidence_se"].to_numpy())
+    total = torch.where(p > 0, p * error, 0.0).square().sum().sqrt()
+    return Estimate(float(masses.logsumexp(0)), float(total))
 
 
 def bound(log_w: Tensor) -> Estimate:
@@ -315,6 +366,17 @@ def _of_weights(answer: Variational, weighed: Weighed) -> list[str]:
             "the evidence nor corrected=True can be relied on"
         )
     return found
+
+
+def _of_reach(out_there: Sequence[tuple[str, float]]) -> list[str]:
+    """What lies further out than draws of q: models, and shares of the posterior."""
+    return [
+        f"{share:.1%} of the posterior lies further out in the tails of {model} than draws of q "
+        "reach: standard deviations and outer quantiles are too small, and corrected=True can't "
+        "mend them"
+        for model, share in out_there
+        if share > BEYOND
+    ]
 
 
 def _of_inclusion(answer: Variational, space: Space, weighed: Weighed) -> list[str]:

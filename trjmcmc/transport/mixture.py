@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -106,6 +106,29 @@ class Mixture(Choosing):
             return x, log_q
         theta, ladj = self.outer.from_reference(x, code)
         return theta, log_q - ladj
+
+    def log_shares(self, z: Tensor, code: Tensor, log_ratio: Callable[[Tensor], Tensor]) -> Tensor:
+        """Of each component its share of the density at a pushed point, times a function there.
+
+        Arguments:
+            z: Reference points, shape (C, D + 1).
+            code: Models, shape (C, L).
+            log_ratio: Log of a function of a component's reference points, (C, D) -> (C,). With
+                the ratio of another density to the reference's, the sum over components is that
+                of the mixture whose components have the other one.
+
+        Returns:
+            Shape (C, K), nats.
+        """
+        log_w = self._weights(code)
+        pick = self._choice(z, log_w)
+        x = self.components.push(z[:, :-1], pick, code)
+        shares = (self.components.log_prob(x, code) + log_w).log_softmax(-1)
+        each = [
+            log_ratio(self.components.pull(x, torch.full_like(pick, k), code))
+            for k in range(self.components.number)
+        ]
+        return shares + torch.stack(each, 1)
 
     def _inwards(self, theta: Tensor, code: Tensor) -> tuple[Tensor, Tensor | float]:
         return (theta, 0.0) if self.outer is None else self.outer.to_reference(theta, code)
