@@ -1,4 +1,4 @@
-"""Posteriors whose tails are longer than those of q, which draws of q can't show."""
+"""Tails of q that are too short, which its draws can't show, and moments that are wrong."""
 
 import math
 import warnings
@@ -65,3 +65,21 @@ def test_longer_tails_are_a_density(family):
     e = log_mean_weight(found.log_w)
     assert abs(e.value) < 5 * e.std_error and float(found.log_w.max()) < math.log(2) + 1e-6
     assert abs(found.log_evidence().value) < 1e-6  # all noise is the control variate's
+
+
+@pytest.mark.parametrize("wide", [1.15, 1.0])
+def test_a_standard_deviation_that_weights_do_not_confirm_is_doubted(wide):
+    prior = Normal(torch.zeros(2, dtype=torch.float64), 1.0)
+    target = trj.Target([trj.Model("flat", {"x": prior}, lambda p: 0.0 * p["x"].sum(-1))])
+
+    def family(space):
+        scale = torch.tensor([1.0, wide]).diag_embed()[None]
+        return trj.Affine(space, torch.zeros(1, 2), scale).requires_grad_(False)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        answer = trj.variational(target, family, audit=False, seed=1, progress=False)
+    said = ["deviation of x[1] is 1" in doubt for doubt in answer.doubts]
+    assert said == ([True] if wide > 1 else [])  # the bound is .02 nats off
+    corrected = answer.summary(corrected=True)["sd"]
+    assert corrected.to_numpy() == pytest.approx(1.0, abs=0.05)

@@ -31,6 +31,7 @@ from ..target.target import Target
 from ..transport.base import Transport
 from ..weights.base import ModelWeights
 from ..weights.score_gradient import CategoricalWeights
+from .moments_of_q import wrong_moments
 from .variational import Variational
 from .variational_draws import VariationalDraws
 from .variational_files import inclusion_of
@@ -50,6 +51,8 @@ FAR_A_COORDINATE = 0.01  # nats beside that, of each coordinate
 INCLUSION_APART = 0.05  # difference of a model's or an item's probability that is a doubt
 
 SIGMAS = 5.0  # standard errors of it
+
+FAR_DRAWS = 32_768  # of longer tails, of all models together
 
 BEYOND = 0.01  # share of the posterior beyond the reach of q that is a doubt
 
@@ -162,9 +165,11 @@ def variational(
         transport=transport,
         weights=weights,
     )
+    assert answer.sample is not None
     found = [
         *_doubts(answer, space, weighed),
         *_of_reach(out_there),
+        *wrong_moments(answer.sample),
         *_of_draws(answer, space, weights, weighed),
         *_of_neighbours(answer, target, weights, transport, weighed, generator),
     ]
@@ -232,7 +237,7 @@ def _with_longer_tails(
     """
     space, found = target.space, {}
     codes = space.enumerate()
-    n = max(FEWEST_OF_A_MODEL, Q_DRAWS // len(codes))
+    n = max(FEWEST_OF_A_MODEL, FAR_DRAWS // len(codes))
     for code, (label, row) in zip(codes, table.iterrows(), strict=True):
         draws = far_draws(target, transport, code, n, generator)
         if draws is None or not math.isfinite(row["log_evidence_se"]):
