@@ -137,7 +137,8 @@ def variational(
         log_p[top].exp().tolist(), index=space.label(codes[top]), name="probability"
     )
     values = target.padded_values(weighed.code, weighed.theta)
-    log_evidence, out_there = smoothed(log_w), []
+    log_evidence = smoothed(log_w)
+    out_there: list[tuple[str, float]] = []
     if models is not None:
         models, out_there = _with_longer_tails(models, target, transport, generator)
         if out_there:
