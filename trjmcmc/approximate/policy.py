@@ -53,6 +53,12 @@ class ApproximationPolicy(Checked):
         layers_of_many: The same beyond ``many_coordinates``.
         hidden: Width of the conditioners of flows.
         hidden_of_many: The same of couplings beyond ``many_coordinates``.
+        fixed_draws: Draws of each model by which a mean field is found.
+        climb_steps: Quasi-Newton steps by these at most.
+        moved_draws: Draws of a map beside which the moments of moved ones are held.
+        moved_chains: Chains that start at draws of a map in a model.
+        moved_steps: Hamiltonian steps of each that count.
+        moved_judges: Draws by which a map and one with other moments are compared.
         searched_draws: Prior draws, all models together, from which lost parts of posteriors are
             climbed to in the end. 20 000 find a mode of a third whose sides are a third as long,
             in 2 to 20 dimensions, in a second and 300 000 evaluations.
@@ -88,6 +94,12 @@ class ApproximationPolicy(Checked):
     layers_of_many: int = 6
     hidden: int = 64
     hidden_of_many: int = 128
+    fixed_draws: int = 2048
+    climb_steps: int = 150
+    moved_draws: int = 40_000
+    moved_chains: int = 1500
+    moved_steps: int = 24
+    moved_judges: int = 3000
     searched_draws: int = 20_000
     answer_draws: int = 10_000
     training: TrainingPolicy = TrainingPolicy()

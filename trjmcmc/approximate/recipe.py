@@ -28,10 +28,12 @@ from ..pilot.survey import PilotRuns
 from ..target.target import Target
 from ..transport.base import Transport
 from ..transport.mixture import Mixture
-from ..transport.parts import Gaussians
 from ..transport.whitened import Whitened
 from .climbs import Climbs
 from .families import FOUND, RECOMMENDED, Family, Start, goes_back_cheaply, map_of
+from .fixed_draws import climbed
+from .flow_over import flow_over
+from .moments import Widening, can_be_followed
 from .policy import ApproximationPolicy
 from .population import Population
 
@@ -142,11 +144,21 @@ class Recipe:
     def _fit(self) -> Transport:
         if self.family == "pathfinder":
             return self._normals_of_paths()
-        if self.family in ("normals", RECOMMENDED):
-            found = self._by_normals()
-            if found is not None:
-                return found
-        return self._by_training()
+        found = self._by_normals() if self.family in ("normals", RECOMMENDED) else None
+        return self._widened(self._by_training() if found is None else found)
+
+    def _widened(self, transport: Transport) -> Transport:
+        """The map with moments of short chains, where no tempered draws taught it to cover."""
+        p, taught = self.policy, self.target.dim <= self.policy.many_coordinates
+        asked = self.objective == OBJECTIVES[0] and not isinstance(self.family, Transport)
+        if taught or not asked or self.trace is None or self.family in SIMPLE:
+            return transport
+        if not (can_be_followed(transport) and goes_back_cheaply(transport)):
+            return transport
+        if self._even(transport) >= p.enough_share:
+            return transport
+        widening = Widening(self.target, self.codes, self.generator, p)
+        return widening.of(transport, self._that_matter, self.left)
 
     def _lost(self, transport: Transport) -> list[Part]:
         """Parts of posteriors that climbs of prior draws meet and a map lacks."""
@@ -312,30 +324,10 @@ class Recipe:
 
     def _under_a_flow(self, normals: Mixture) -> Transport:
         """Normals in coordinates of unit covariance, and a flow over them that is none yet."""
-        parts, log_weights = normals.components, normals.log_weights.detach()
-        assert isinstance(parts, Gaussians)
         flow = map_of("coupling" if self.target.dim > 1 else "spline", self._blank(), {})
         assert isinstance(flow, Whitened)
         self.name = f"{self.name} under a flow"
-        if parts.number == 1:
-            made: Transport = Whitened(flow.flow, parts.loc[:, 0], parts.tril[:, 0])
-            return made.to(self.target.device, self.target.dtype)
-        weight = log_weights.softmax(-1)[..., None]
-        loc = (weight * parts.loc).sum(1)
-        gap = parts.loc - loc[:, None]
-        inner = parts.tril @ parts.tril.mT + gap[..., None] * gap[..., None, :]
-        covariance = (weight[..., None] * inner).sum(1)
-        eye = torch.eye(loc.shape[1], dtype=loc.dtype, device=loc.device)
-        used = self.active[:, :, None] & self.active[:, None, :]
-        outer = Whitened(flow.flow, loc, torch.linalg.cholesky(torch.where(used, covariance, eye)))
-        inverse = outer.inverse[:, None]
-        white = inverse @ parts.tril
-        made = Mixture(
-            Gaussians(self.target.space, (inverse @ gap[..., None])[..., 0], white),
-            outer,
-            log_weights=log_weights,
-        )
-        made.log_weights.requires_grad_(False)
+        made = flow_over(normals, flow.flow, self.active)
         return made.to(self.target.device, self.target.dtype)
 
     # ---- training -----------------------------------------------------------------------------
@@ -350,6 +342,11 @@ class Recipe:
         trainable = any(p.requires_grad for p in made.parameters())
         if family in FOUND or not trainable:
             return made
+        if family == "mean-field" and not any(x is not None for x in self.settings.values()):
+            found = self._by_fixed_draws(made)
+            if found is not None:
+                return found
+            made = map_of(family, self.start(), self.options)
         covers = self.objective != "reverse" and family not in SIMPLE
         pool = self._pool() if covers else None
         if pool is not None:
@@ -359,6 +356,24 @@ class Recipe:
         if pool is None:
             return self._polished(made)
         return self._better(copy.deepcopy(made), self._polished(made), self.name)
+
+    def _by_fixed_draws(self, made: Transport) -> Transport | None:
+        """The mean field of the best bound: from near the posterior, and from standard normals.
+
+        Where there are more coordinates than data bind, these may end nats apart.
+        """
+        if not self.target.differentiable:
+            return None
+        assert isinstance(self.family, str)
+        p, other = self.policy, map_of(self.family, self._blank(), self.options)
+        return climbed(
+            self.target,
+            [made, other],
+            self.codes,
+            self.generator,
+            draws=p.fixed_draws,
+            steps=p.climb_steps,
+        )
 
     def _check_without_gradients(self, family: str) -> None:
         if family in ("laplace", "pathfinder") or not self.is_audited:

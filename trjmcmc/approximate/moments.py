@@ -1,0 +1,230 @@
+"""Draws of q that Hamiltonian steps have moved, and maps that are given their moments."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..kernel.base import Kernel, start
+from ..kernel.inside.hmc import HMC
+from ..target.target import Target
+from ..transport.base import Bijection, Identity, Transport
+from ..transport.mixture import Mixture
+from ..transport.whitened import Whitened
+from .policy import ApproximationPolicy
+
+SETTLING = 5  # steps of the chains before their draws count
+
+LEAPS = 6  # of a step: a quarter of an orbit in 100 coordinates, after which squares are forgotten
+
+STEP = 0.9  # of a leap in one coordinate; in more it falls with the fourth root of their number
+
+LEAST = 0.1  # of the variance along a direction, over that of q
+
+JUDGES = 4  # one chain in so many has no say in what it judges
+
+FEWEST_STEPS = 5  # that count, if there are evaluations for fewer than the policy's
+
+SHARES = (1.0, 0.5)  # of the way to the moments of the chains that are tried
+
+LOSS = 0.5  # nats off KL(p | q) that a nat of the bound is worth
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Draws of one model's q, and where chains that started at some of them went.
+
+    Attributes:
+        before: Draws of q, shape (N, d), in the model's own coordinates.
+        after: Draws of the chains, shape (R, C, d).
+    """
+
+    before: Tensor
+    after: Tensor
+
+
+class Widening:
+    """Gives q the means and covariances of posteriors, as far as short chains can tell.
+
+    Reverse KL ends at maps that are too narrow where a family can't follow a posterior, most so in
+    many coordinates. Chains that start at draws of q and take Hamiltonian steps are nearer to the
+    posterior than q is, however uneven importance weights are. How their moments differ from those
+    of q is signal and noise: half of the chains say in which directions, the other half how much.
+
+    Arguments:
+        target: A target with gradients.
+        codes: Its models, shape (M, L), in the order of ``space.enumerate()``.
+        generator: Source of randomness.
+        policy: Numbers of draws, chains and steps.
+
+    Source:
+        Maps that learn from chains started at their draws: Naesseth, Lindsten & Blei (2020),
+        https://arxiv.org/abs/2003.10374; directions by one half, variances by the other: Lam
+        (2016), https://doi.org/10.1214/15-AOS1393
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        codes: Tensor,
+        generator: torch.Generator,
+        policy: ApproximationPolicy,
+    ) -> None:
+        self.target, self.codes, self.generator, self.policy = target, codes, generator, policy
+        self.active = target.space.active(codes)
+
+    def of(self, transport: Transport, which: list[int], most: float = math.inf) -> Transport:
+        """The map with the moments of the posteriors of some models, by position.
+
+        The whole way or half of it, if that takes more off KL(p | q), by chains that had no say in
+        it, than half of what it takes off the bound, by fresh draws; else what was before. A family
+        that can't follow the posterior has the one divergence or the other: intervals of the right
+        width are preferred.
+
+        Arguments:
+            transport: A map that :func:`can_be_followed`.
+            which: Positions of models.
+            most: Evaluations at most, about.
+        """
+        d = self.target.dim
+        loc = torch.zeros(len(self.codes), d, dtype=self.target.dtype, device=self.codes.device)
+        factor = torch.eye(d).to(loc).repeat(len(loc), 1, 1)
+        for m in which:
+            steps = self._steps(most / len(which))
+            if steps < FEWEST_STEPS:
+                break
+            slots = self.active[m].nonzero()[:, 0]
+            moved = self.moved(transport, m, steps)
+            says = torch.arange(moved.after.shape[1], device=loc.device) % JUDGES > 0
+            judges = moved.after[:, ~says].flatten(0, 1)
+            shift, matrix = difference(moved.before, moved.after[:, says])
+            best, gain = (loc, factor), 0.0
+            for share in SHARES:
+                there, by = loc.clone(), factor.clone()
+                there[m, slots] = share * shift.to(loc)
+                by[m, slots[:, None], slots] += share * (matrix - eye_like(matrix)).to(loc)
+                if (now := self._gain(transport, followed(transport, there, by), m, judges)) > gain:
+                    best, gain = (there, by), now
+            loc, factor = best
+        return followed(transport, loc, factor)
+
+    def _steps(self, most: float) -> int:
+        """Steps that count for so many evaluations."""
+        p = self.policy
+        each = p.moved_chains * (LEAPS + 2)
+        return int(min(p.moved_steps, (most - 6 * p.moved_judges) / each - SETTLING))
+
+    @torch.no_grad()
+    def moved(self, transport: Transport, m: int, steps: int) -> Moved:
+        """Draws of a model, and what chains make of them in so many steps."""
+        p, target, slots = self.policy, self.target, self.active[m].nonzero()[:, 0]
+        theta = self._draws(transport, m, p.moved_draws)[0]
+        x = theta[:, slots].double()
+        loc, eye = x.mean(0), torch.eye(target.dim, dtype=x.dtype, device=x.device)
+        table = eye.repeat(len(self.codes), 1, 1)
+        table[m, slots[:, None], slots] = torch.linalg.cholesky(torch.atleast_2d(torch.cov(x.T)))
+        centre = x.new_zeros(len(self.codes), target.dim)
+        centre[m, slots] = loc
+        frame = Whitened(Identity(target.space), centre.to(theta), table.to(theta))
+        size = STEP * len(slots) ** -0.25
+        kernel: Kernel = HMC(target, frame, leaps=LEAPS, step_size=size)
+        chains = theta[: p.moved_chains]
+        state = start(target, self.codes[m].expand(len(chains), -1), chains)
+        found = []
+        for i in range(SETTLING + steps):
+            kernel, state, _ = kernel.adapt(state, self.generator)
+            if i >= SETTLING:
+                found.append(state.theta[:, slots].double())
+        return Moved(x, torch.stack(found))
+
+    def _draws(self, transport: Transport, m: int, n: int) -> tuple[Tensor, Tensor]:
+        """Draws of a model, spare slots zero, shape (n, D), and log q, shape (n,)."""
+        z = transport.reference.sample((n, self.target.dim), self.generator, self.target.dtype)
+        theta, log_q = transport.push(z, self.codes[m].expand(n, -1))
+        return torch.where(self.active[m], theta, 0.0), log_q.double()
+
+    @torch.no_grad()
+    def _gain(self, before: Transport, after: Transport, m: int, judges: Tensor) -> float:
+        """What another map takes off KL(p | q), nats, less what it takes off the bound."""
+        n, target = self.policy.moved_judges, self.target
+        some = torch.randperm(len(judges), generator=self.generator, device=judges.device)[:n]
+        x = judges.new_zeros(len(some), target.dim).to(target.dtype)
+        x[:, self.active[m]] = judges[some].to(target.dtype)
+        code = self.codes[m].expand(len(x), -1)
+        gained = (after.log_prob(x, code) - before.log_prob(x, code)).double().mean()
+        state, bounds = self.generator.get_state(), []
+        for transport in (before, after):
+            self.generator.set_state(state)  # both meet the same draws
+            theta, log_q = self._draws(transport, m, n)
+            log_joint = target.log_joint(self.codes[m].expand(n, -1), theta).double()
+            bounds.append((log_joint - log_q).mean())
+        return float(gained - LOSS * (bounds[0] - bounds[1]))
+
+
+def difference(before: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
+    """The affine map x -> loc + factor x that takes the moments of q to those of a posterior.
+
+    Differences of covariance are turned to the directions that one half of all draws shows, and are
+    as large along these as the other half says; differences of means shrink as far as the
+    halves disagree.
+
+    Arguments:
+        before: Independent draws of q, shape (N, d).
+        after: Draws of chains, shape (R, C, d).
+
+    Returns:
+        loc, shape (d,), and factor, lower triangular, shape (d, d).
+    """
+    centre = before.mean(0)
+    frame = torch.linalg.cholesky(torch.atleast_2d(torch.cov(before.mT)))
+    halves = []
+    for i in (0, 1):
+        q, p = (
+            torch.linalg.solve_triangular(frame, (x - centre).mT, upper=False).mT
+            for x in (before[i::2], after[:, i::2].flatten(0, 1))
+        )
+        covariances = [torch.atleast_2d(torch.cov(x.mT)) for x in (p, q)]
+        halves.append((p.mean(0) - q.mean(0), covariances[0] - covariances[1]))
+    shifts, gaps = zip(*halves, strict=True)
+    shift = (shifts[0] + shifts[1]) / 2
+    agreed = (shifts[0] @ shifts[1] / shift.square().sum()).nan_to_num(0.0).clamp(0, 1)
+    covariance = eye_like(frame)
+    for shows, says in (gaps, gaps[::-1]):
+        turn = torch.linalg.eigh(shows).eigenvectors
+        along = (turn * (says @ turn)).sum(0).clamp(min=LEAST - 1)
+        covariance = covariance + (turn * along) @ turn.mT / 2
+    inner = frame @ torch.linalg.cholesky(covariance)
+    factor = torch.linalg.solve_triangular(frame, inner, upper=False, left=False)
+    return centre + frame @ (agreed * shift) - factor @ centre, factor.tril()
+
+
+def eye_like(matrix: Tensor) -> Tensor:
+    return torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
+
+
+def can_be_followed(transport: Transport) -> bool:
+    """Whether an affine map can follow a map."""
+    if isinstance(transport, Mixture):
+        return transport.outer is not None
+    return isinstance(transport, Bijection) and transport.spares_pass
+
+
+def followed(transport: Transport, loc: Tensor, factor: Tensor) -> Transport:
+    """A map, and then an affine one of each model.
+
+    Arguments:
+        transport: One that :func:`can_be_followed`.
+        loc, factor: Of x -> loc + factor x, shapes (M, D) and (M, D, D).
+    """
+    if isinstance(transport, Mixture):
+        assert transport.outer is not None
+        outer = Whitened(transport.outer, loc, factor)
+        log_weights = transport.log_weights.detach()
+        made = Mixture(transport.components, outer, log_weights=log_weights)
+        made.log_weights.requires_grad_(transport.log_weights.requires_grad)
+        return made.to(loc)
+    assert isinstance(transport, Bijection)
+    return Whitened(transport, loc, factor).to(loc)
