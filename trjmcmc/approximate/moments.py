@@ -79,10 +79,10 @@ class Widening:
     def of(self, transport: Transport, which: list[int], most: float = math.inf) -> Transport:
         """The map with the moments of the posteriors of some models, by position.
 
-        The whole way or half of it, if that takes more off KL(p | q), by chains that had no say in
-        it, than half of what it takes off the bound, by fresh draws; else what was before. A family
-        that can't follow the posterior has the one divergence or the other: intervals of the right
-        width are preferred.
+        The whole way, or half of it, or nothing: the first that takes more off KL(p | q), by chains
+        that had no say in it, than half of what it takes off the bound, by fresh draws. A family
+        that can't follow a posterior has one divergence at the cost of the other; intervals of the
+        right width are preferred.
 
         Arguments:
             transport: A map that :func:`can_be_followed`.
@@ -101,14 +101,13 @@ class Widening:
             says = torch.arange(moved.after.shape[1], device=loc.device) % JUDGES > 0
             judges = moved.after[:, ~says].flatten(0, 1)
             shift, matrix = difference(moved.before, moved.after[:, says])
-            best, gain = (loc, factor), 0.0
             for share in SHARES:
                 there, by = loc.clone(), factor.clone()
                 there[m, slots] = share * shift.to(loc)
                 by[m, slots[:, None], slots] += share * (matrix - eye_like(matrix)).to(loc)
-                if (now := self._gain(transport, followed(transport, there, by), m, judges)) > gain:
-                    best, gain = (there, by), now
-            loc, factor = best
+                if self._gain(transport, followed(transport, there, by), m, judges) > 0:
+                    loc, factor = there, by
+                    break
         return followed(transport, loc, factor)
 
     def _steps(self, most: float) -> int:
