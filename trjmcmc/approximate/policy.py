@@ -53,11 +53,14 @@ class ApproximationPolicy(Checked):
         layers_of_many: The same beyond ``many_coordinates``.
         hidden: Width of the conditioners of flows.
         hidden_of_many: The same of couplings beyond ``many_coordinates``.
-        fixed_draws: Draws of each model by which a mean field is found.
+        fixed_draws: Draws of each model by which a mean field is found. Its average standard
+            deviation is then within .1 % of the best one in regressions of 2 to 100 columns.
         climb_steps: Quasi-Newton steps by these at most.
-        moved_draws: Draws of a map beside which the moments of moved ones are held.
-        moved_chains: Chains that start at draws of a map in a model.
-        moved_steps: Hamiltonian steps of each that count.
+        moved_draws: Draws of a map beyond ``many_coordinates`` that moved ones are compared with.
+        moved_chains: Chains that start at draws of it, in each model.
+        moved_steps: Hamiltonian steps of each that count. 15 000 draws have the average standard
+            deviation of 100 logistic coefficients within .2 % of a long run's, in five seconds;
+            their covariances are mostly noise, so that there are more.
         moved_judges: Draws by which a map and one with other moments are compared.
         searched_draws: Prior draws, all models together, from which lost parts of posteriors are
             climbed to in the end. 20 000 find a mode of a third whose sides are a third as long,
