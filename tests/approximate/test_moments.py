@@ -15,7 +15,7 @@ from trjmcmc.transport.whitened import Whitened
 
 D = 24
 
-POLICY = ApproximationPolicy(moved_draws=4000, moved_chains=200, moved_steps=6, moved_judges=500)
+POLICY = ApproximationPolicy(moved_draws=4000, moved_chains=240, moved_steps=6, moved_judges=500)
 
 
 def normal_target(d=D, rho=0.3):
@@ -94,7 +94,7 @@ def test_a_map_that_is_too_narrow_is_widened():
     before = kl(exact.loc - 0.1, covariance, exact)
     assert before > 0.6
     assert kl(x.mean(0), torch.cov(x.mT), exact) < 0.15  # of which .04 is noise of 20 000 draws
-    assert float(x.std(0).mean()) == pytest.approx(1.0, abs=0.01)
+    assert float(x.std(0).mean()) == pytest.approx(1.0, abs=0.06)  # 5 se; it was .84
 
 
 def test_a_map_that_is_exact_stays_so():
@@ -120,6 +120,24 @@ def test_moments_that_raise_the_divergence_are_left(monkeypatch):
     found = widening.of(right, [0])
     z, code = torch.ones(5, D).double(), target.space.enumerate().expand(5, -1)
     assert torch.allclose(found.push(z, code)[0], right.push(z, code)[0])
+
+
+def test_draws_without_a_density_start_no_chain():
+    """A half-normal by a map of both sides; and where no draw has a density there is no move."""
+    prior = Normal(torch.zeros(2, dtype=torch.float64), 1.0)
+
+    def beyond(least):
+        def log_likelihood(params):
+            return torch.where((params["x"] > least).all(-1), 0.0, -math.inf)
+
+        target = trj.Target([trj.Model("m", {"x": prior}, log_likelihood)]).to(dtype=torch.float64)
+        flow = normal_map(target.space, torch.zeros(2).double(), torch.eye(2).double())
+        generator = torch.Generator().manual_seed(5)
+        return Widening(target, target.space.enumerate(), generator, POLICY).moved(flow, 0, 5)
+
+    moved = beyond(0.0)
+    assert 40 <= moved.after.shape[1] < 100 and bool((moved.after > 0).all())
+    assert beyond(9.0) is None
 
 
 def test_models_are_widened_one_by_one():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..kernel.base import Kernel, start
+from ..kernel.base import Kernel, State, start
 from ..kernel.inside.hmc import HMC
 from ..target.target import Target
 from ..transport.base import Bijection, Identity, Transport
@@ -27,6 +27,8 @@ LEAST = 0.1  # of the variance along a direction, over that of q
 JUDGES = 4  # one chain in so many has no say in what it judges
 
 FEWEST_STEPS = 5  # that count, if there are evaluations for fewer than the policy's
+
+FEWEST_CHAINS = 40  # that start where there is a density
 
 SHARES = (1.0, 0.5)  # of the way to the moments of the chains that are tried
 
@@ -98,6 +100,8 @@ class Widening:
                 break
             slots = self.active[m].nonzero()[:, 0]
             moved = self.moved(transport, m, steps)
+            if moved is None:
+                continue
             says = torch.arange(moved.after.shape[1], device=loc.device) % JUDGES > 0
             judges = moved.after[:, ~says].flatten(0, 1)
             shift, matrix = difference(moved.before, moved.after[:, says])
@@ -117,21 +121,32 @@ class Widening:
         return int(min(p.moved_steps, (most - 6 * p.moved_judges) / each - SETTLING))
 
     @torch.no_grad()
-    def moved(self, transport: Transport, m: int, steps: int) -> Moved:
-        """Draws of a model, and what chains make of them in so many steps."""
+    def moved(self, transport: Transport, m: int, steps: int) -> Moved | None:
+        """Draws of a model, and what chains make of them in so many steps.
+
+        None where the draws have no covariance, or few of them a density.
+        """
         p, target, slots = self.policy, self.target, self.active[m].nonzero()[:, 0]
         theta = self._draws(transport, m, p.moved_draws)[0]
+        theta = theta[theta.isfinite().all(-1)]
         x = theta[:, slots].double()
-        loc, eye = x.mean(0), torch.eye(target.dim, dtype=x.dtype, device=x.device)
-        table = eye.repeat(len(self.codes), 1, 1)
-        table[m, slots[:, None], slots] = torch.linalg.cholesky(torch.atleast_2d(torch.cov(x.T)))
+        if len(x) <= 2 * len(slots):
+            return None
+        root, failed = torch.linalg.cholesky_ex(torch.atleast_2d(torch.cov(x.mT)))
+        state = start(
+            target, self.codes[m].expand(p.moved_chains, -1)[: len(x)], theta[: p.moved_chains]
+        )
+        inside = state.log_joint.isfinite()
+        if bool(failed) or int(inside.sum()) < FEWEST_CHAINS:
+            return None
+        state = State(state.code[inside], state.theta[inside], state.log_joint[inside])
+        table = torch.eye(target.dim, dtype=x.dtype, device=x.device).repeat(len(self.codes), 1, 1)
+        table[m, slots[:, None], slots] = root
         centre = x.new_zeros(len(self.codes), target.dim)
-        centre[m, slots] = loc
+        centre[m, slots] = x.mean(0)
         frame = Whitened(Identity(target.space), centre.to(theta), table.to(theta))
         size = STEP * len(slots) ** -0.25
         kernel: Kernel = HMC(target, frame, leaps=LEAPS, step_size=size)
-        chains = theta[: p.moved_chains]
-        state = start(target, self.codes[m].expand(len(chains), -1), chains)
         found = []
         for i in range(SETTLING + steps):
             kernel, state, _ = kernel.adapt(state, self.generator)

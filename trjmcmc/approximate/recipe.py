@@ -158,7 +158,10 @@ class Recipe:
         if self._even(transport) >= p.enough_share:
             return transport
         widening = Widening(self.target, self.codes, self.generator, p)
-        return widening.of(transport, self._that_matter, self.left)
+        try:
+            return widening.of(transport, self._that_matter, self.left)
+        except TRJError:  # a density that is NaN out there: it will be met in the answer
+            return transport
 
     def _lost(self, transport: Transport) -> list[Part]:
         """Parts of posteriors that climbs of prior draws meet and a map lacks."""
