@@ -81,7 +81,7 @@ def graph_of(pairs, names=()):
     return dict(found)
 
 
-FOREIGN = {"table.index", "p", "dist", "self.logits"}  # of pandas and torch
+FOREIGN = {"table.index", "p", "dist", "self.logits", "ctx"}  # of pandas and torch
 
 
 def foreign_writes(root):

@@ -19,6 +19,7 @@ from ..space.prior import LogWeights, normalised_log_prior
 from .density import Density
 from .likelihood import LogLikelihood
 from .model import Model
+from .names import told_apart
 from .prior import PriorSpec
 
 RowFunction = Callable[..., tuple[Tensor, ...]]  # of a density, columns of rows, and items in use
@@ -72,6 +73,10 @@ class Densities(ABC):
     @abstractmethod
     def examples(self, n: int, device: torch.device) -> Iterator[tuple[Density, Tensor]]:
         """The densities, and ``n`` models (n, L) at which each is tried when it is new."""
+
+    def model(self, code: Tensor) -> Model | None:
+        """What was stated of one model of a list, code (L,); None in a space."""
+        return None
 
     def anchored(self, points: Tensor) -> Densities:
         """The same, where a finite point of every density is known, shape (len(each), D)."""
@@ -155,10 +160,8 @@ class ByModel(Densities):
         names = [model.name for model in models]
         check_names(names, "models")
         log_prior = normalised_log_prior(model_prior, len(models), "model_prior")
-        each = [
-            Density(f"model {m.name!r}", m.priors, m.log_likelihood, m.vectorized, m.surrogate)
-            for m in models
-        ]
+        models, each = told_apart(models)
+        self._models = models
         width = _widths(each)
         starts, self.dim = {}, 0
         for name, size in width.items():
@@ -179,6 +182,9 @@ class ByModel(Densities):
 
     def items(self, code: Tensor) -> Tensor | None:
         return None
+
+    def model(self, code: Tensor) -> Model | None:
+        return self._models[int(code[0])]
 
     def rows(self, code: Tensor) -> Iterator[tuple[Density, Tensor | slice]]:
         for m, density in enumerate(self.each):

@@ -16,7 +16,14 @@ from ..grouping import on_host
 from ..space.base import Space
 from .additive import Additive
 from .equations import Equations
-from .likelihood import Active, Likelihood, LogLikelihood, each_kind
+from .likelihood import (
+    Active,
+    Fused,
+    Likelihood,
+    LogLikelihood,
+    LogPriorAndLikelihood,
+    each_kind,
+)
 from .prior import Prior, PriorSpec
 from .scores import LocalScores
 from .support import log_density_of, unchecked, within_support
@@ -72,6 +79,7 @@ class Density:
         vectorized: bool,
         surrogate: LogLikelihood | None,
         space: Space | None = None,
+        fused: LogPriorAndLikelihood | None = None,
     ) -> None:
         self.owner = owner
         if isinstance(log_likelihood, Additive):
@@ -94,6 +102,7 @@ class Density:
         self.surrogate = (
             None if surrogate is None else Likelihood(surrogate, vectorized, owner, "surrogate")
         )
+        self.fused = None if fused is None or not self.blocks else Fused(fused, owner, "fused")
 
     @property
     def differentiable(self) -> bool:
@@ -267,6 +276,36 @@ class Density:
             surrogate: Take the smooth surrogate of the likelihood, if there is one.
             total: What the components in use add up to, where that is known.
         """
+        if self.fused is not None and not (surrogate and self.surrogate):
+            return self._at_once(theta, self.fused)
+        return self._evaluate(theta, items, surrogate, total)
+
+    def _at_once(self, theta: Tensor, fused: Fused) -> Evaluation:
+        """Prior and likelihood by one call; rows where it overflows, one by one of both."""
+        values: dict[str, Tensor] = {}
+        log_slope = theta.new_zeros(len(theta))
+        for block in self.blocks:
+            value, slope = block.prior.placed(theta[:, block.slots], values)
+            values[block.prior.name], log_slope = value, log_slope + slope
+        log_prior, log_likelihood = (x.to(theta) for x in fused(values, len(theta)))
+        log_prior = torch.where(log_slope > -math.inf, log_prior + log_slope, -math.inf)
+        log_likelihood = torch.where(log_prior > -math.inf, log_likelihood, 0.0)
+        forgiven = torch.zeros_like(log_prior, dtype=torch.bool)
+        rows = undefined_values(log_prior + log_likelihood).nonzero()[:, 0]
+        if not len(rows):
+            return Evaluation(log_prior, log_likelihood, forgiven, len(theta))
+        slowly = self._evaluate(theta[rows], None, False)
+        return Evaluation(
+            log_prior.index_put((rows,), slowly.log_prior),
+            log_likelihood.index_put((rows,), slowly.log_likelihood),
+            forgiven.index_put((rows,), slowly.forgiven),
+            len(theta) + slowly.calls,
+        )
+
+    def _evaluate(
+        self, theta: Tensor, items: Tensor | None, surrogate: bool, total: Tensor | None = None
+    ) -> Evaluation:
+        """Prior by prior, then the likelihood; arguments as of :meth:`evaluate`."""
         values, shown, log_densities = self._entries(theta, items)
         items = None if items is None else items.bool()  # from here on present is present
         sums = [x.reshape(len(theta), -1).sum(-1) for x in log_densities]

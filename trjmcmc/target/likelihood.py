@@ -16,6 +16,8 @@ from .blackbox import BlackBox
 
 LogLikelihood = Callable[..., Tensor]
 
+LogPriorAndLikelihood = Callable[[dict[str, Tensor]], tuple[Tensor, Tensor]]
+
 Array = NDArray[np.float64]
 
 Active = Tensor | dict[str, Tensor]  # what is on, (C, items); by name where there are several kinds
@@ -123,6 +125,22 @@ class Likelihood(Called):
             f"{self.what} of {self.owner}: expected a tensor of shape ({n},) for a batch of "
             f"{n} points, got {got}. {hint}."
         )
+
+
+class Fused(Called):
+    """Log prior and log likelihood that a user's function gives in one call."""
+
+    def __call__(self, params: dict[str, Tensor], n: int) -> tuple[Tensor, Tensor]:
+        """Log prior of the values, without any Jacobian, and log likelihood, (n,) each, nats."""
+        found = self._value(params, None)
+        shapes = [tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__ for x in found]
+        if shapes != [(n,), (n,)]:
+            raise ShapeError(
+                f"{self.what} of {self.owner}: expected two tensors of shape ({n},), log prior and "
+                f"log likelihood, got {shapes}"
+            )
+        log_prior, log_likelihood = found
+        return log_prior, log_likelihood
 
 
 class Quantity(Called):

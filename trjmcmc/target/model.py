@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from .likelihood import LogLikelihood
+import torch
+
+from .likelihood import LogLikelihood, LogPriorAndLikelihood
 from .prior import PriorSpec
 
 
@@ -40,6 +43,12 @@ class Model:
             then be one that ``torch.func.vmap`` can map).
         surrogate: A smooth surrogate of ``log_likelihood``, whose gradients train maps and steer
             proposals; the answer never depends on it.
+        fused: Log prior and log likelihood in one call, for models where two cost more: a
+            function of the parameters' values as ``log_likelihood`` has them that returns both,
+            (C,) each, nats, and is the same as what ``priors`` and ``log_likelihood`` say.
+        dtype: Precision that its functions compute in; a target with no other takes it.
+        dims: By parameter, names of its axes, for :meth:`trjmcmc.Result.to_arviz`.
+        coords: By axis, what its places are called.
 
     Parameters of the same name share coordinates across models of one target.
 
@@ -62,3 +71,18 @@ class Model:
     log_likelihood: LogLikelihood
     vectorized: bool = True
     surrogate: LogLikelihood | None = None
+    fused: LogPriorAndLikelihood | None = field(default=None, kw_only=True)
+    dtype: torch.dtype | None = field(default=None, kw_only=True)
+    dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict, kw_only=True)
+    coords: Mapping[str, Sequence[Any]] = field(default_factory=dict, kw_only=True)
+
+    def renamed(self, names: Mapping[str, str]) -> Model | None:
+        """The same model with other names for some parameters; None where it can't be had."""
+        return None
+
+
+def stated_dtype(models: object) -> torch.dtype | None:
+    """The widest precision that models of a list state, or None."""
+    some = models if isinstance(models, list | tuple) else ()
+    stated = [m.dtype for m in some if isinstance(m, Model) and m.dtype is not None]
+    return max(stated, key=lambda dtype: dtype.itemsize, default=None)

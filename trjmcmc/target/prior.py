@@ -49,6 +49,7 @@ class Prior:
     Attributes:
         shape: Shape of one constrained value.
         size: Unconstrained slots it takes.
+        support: Where it lies, as found when it was made.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Prior:
             batch = (items,)
         self.batch_shape = torch.Size(batch)
         self.shape = self.batch_shape + dist.event_shape
+        self.support = support_of(dist)
         transform = bijector_of(dist, f"prior of {name!r} in {owner}")
         lead = dist.batch_shape[:1] if self._batched else torch.Size()
         self.u_shape = torch.Size(transform.inverse_shape(lead + self.shape)[len(lead) :])
@@ -201,6 +203,18 @@ class Prior:
         value = self._interior(y, u, dist, transform, inside)
         log_density = dist.log_prob(value) + transform.log_abs_det_jacobian(u, y)
         return value, torch.where(inside, log_density, -math.inf)
+
+    def placed(self, x: Tensor, given: Params) -> tuple[Tensor, Tensor]:
+        """:meth:`evaluate` without the density of the value: what is left is the log-Jacobian.
+
+        Shapes (C, *shape) and (C,), nats; -inf where the value was replaced.
+        """
+        y, u, dist, transform, inside = self._reached(x, given)
+        value = y if inside is None else self._interior(y, u, dist, transform, inside)
+        slope = transform.log_abs_det_jacobian(u, y)
+        if inside is not None:
+            slope = torch.where(inside, slope, -math.inf)
+        return value, slope.reshape(len(x), -1).sum(-1)
 
     def value(self, x: Tensor, given: Params) -> Tensor:
         """The value alone of :meth:`evaluate`, which costs less, shape (C, *shape)."""

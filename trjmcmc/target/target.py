@@ -21,7 +21,7 @@ from .densities import ByModel, Densities, Shared
 from .density import Density
 from .equations import Equations
 from .likelihood import Array, LogLikelihood
-from .model import Model, Truth
+from .model import Model, Truth, stated_dtype
 from .parameters import Parameters
 from .prior import PriorSpec
 from .probe import probe
@@ -58,8 +58,8 @@ class Target(Counted):
         surrogate: Large form only, as in :class:`Model`.
         vectorized: Large form only, as in :class:`Model`.
         truth: Known answers, if any.
-        dtype: Precision that parameters reach the likelihood in, torch's default if omitted, and
-            then open to runs; state it where the likelihood holds data of another.
+        dtype: Precision that parameters reach the likelihood in; state it where that holds data.
+            If omitted that which models state, or torch's default, which is open to runs.
         device: Where parameters live, the CPU if omitted; the likelihood's data must be there.
 
     Attributes:
@@ -108,8 +108,8 @@ class Target(Counted):
         device: str | torch.device | None = None,
     ) -> None:
         self.truth = truth
+        self.is_precision_open = (dtype := dtype or stated_dtype(models)) is None
         self.dtype = dtype or torch.get_default_dtype()
-        self.is_precision_open = dtype is None
         self.device = torch.device(device or "cpu")
         # prior draws that find out shapes come from the global generator: leave it as it was
         with seeded(0, self.device), torch.no_grad():
@@ -351,6 +351,10 @@ class Target(Counted):
 
     # ---- parameters -------------------------------------------------------------------------
 
+    def stated(self, label: str) -> Model | None:
+        """The model of a list by its label; None in a space."""
+        return self._densities.model(self.space.code_of(label))
+
     def values(self, code: Tensor, theta: Tensor) -> dict[str, dict[str, Tensor]]:
         """Constrained parameters by model label.
 
@@ -400,8 +404,8 @@ class Target(Counted):
         Returns:
             Shape (n, D).
         """
-        like = torch.empty(0, dtype=self.dtype, device=self.device)
-        return self._parameters.unconstrain(model, params, like)
+        empty = torch.empty(0, dtype=self.dtype, device=self.device)
+        return self._parameters.unconstrain(model, params, empty)
 
     def apply(self, function: Any, code: Tensor, theta: Tensor) -> Array:
         """A function called as the likelihood is, at points of one model.
@@ -494,13 +498,10 @@ class Target(Counted):
             Shape (C, D); infinite where a draw falls on the boundary of the support.
         """
 
-        def refilled(
-            density: Density, theta: Tensor, keep: Tensor, items: Tensor | None
-        ) -> tuple[Tensor]:
-            return (density.refill(theta, keep > 0, items),)
-
         with seeded(seed, self.device), torch.no_grad(), unchecked():
-            (filled,) = self._densities.by_row(refilled, code, theta, keep)
+            (filled,) = self._densities.by_row(
+                lambda d, theta, keep, items: (d.refill(theta, keep > 0, items),), code, theta, keep
+            )
         return torch.where(self.space.active(code), filled, 0.0)
 
     def prior_by_slot(self, code: Tensor, theta: Tensor) -> Tensor:
@@ -509,11 +510,10 @@ class Target(Counted):
         Shape (C, D), nats, zero elsewhere; the Jacobian is inside, p(model) is not.
         """
 
-        def by_slot(density: Density, theta: Tensor, items: Tensor | None) -> tuple[Tensor]:
-            return (density.prior_by_slot(theta, items),)
-
         with unchecked():
-            (found,) = self._densities.by_row(by_slot, code, theta)
+            (found,) = self._densities.by_row(
+                lambda d, theta, items: (d.prior_by_slot(theta, items),), code, theta
+            )
         return torch.where(self.space.active(code), found, 0.0)
 
     def log_prior_change(

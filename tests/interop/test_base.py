@@ -1,0 +1,341 @@
+"""What all front ends share, with a language of NumPy functions."""
+
+import math
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.distributions import Gamma, HalfNormal, Normal, Uniform, constraints
+
+import trjmcmc as trj
+from trjmcmc.errors import ConfigurationError, TargetError
+from trjmcmc.interop.bridge import Both, Fused, through
+from trjmcmc.interop.check import checked
+from trjmcmc.interop.extras import needed
+from trjmcmc.interop.foreign import ForeignModel
+from trjmcmc.interop.site import Conditional, Site
+from trjmcmc.rng import seeded
+
+Y = torch.tensor([0.3, -1.2, 0.8, 2.0], dtype=torch.float64)
+
+NAMES = ("scale", "effect")
+
+
+def normal(x, mu, sigma):
+    return Normal(mu, sigma).log_prob(x)
+
+
+class Product:
+    """x y with its gradient, in NumPy."""
+
+    def value(self, arrays):
+        return arrays[0] * arrays[1]
+
+    def pull_back(self, arrays, outer):
+        return outer * arrays[1], outer * arrays[0]
+
+
+def draws(n, given, seed):
+    g = torch.Generator().manual_seed(seed)
+    return given["scale"][:, None] * torch.randn(n, 2, generator=g, dtype=torch.float64)
+
+
+def half_normal(n, given, seed):
+    g = torch.Generator().manual_seed(seed)
+    return torch.randn(n, generator=g, dtype=torch.float64).abs()
+
+
+def log_likelihood(p):
+    return normal(Y, p["effect"][:, :1], p["effect"][:, 1:].exp() + p["scale"][:, None]).sum(-1)
+
+
+def both(values, gradient):
+    """The joint in NumPy: by torch's autograd on leaves of its own."""
+    leaf = {k: torch.tensor(v, requires_grad=True) for k, v in values.items()}
+    with torch.enable_grad():
+        log_prior = HalfNormal(torch.ones(()).double()).log_prob(leaf["scale"])
+        log_prior = log_prior + normal(leaf["effect"], 0.0, leaf["scale"][:, None]).sum(-1)
+        parts = log_prior, log_likelihood(leaf)
+        slopes = ({}, {})
+        if gradient:
+            slopes = tuple(
+                dict(
+                    zip(
+                        values,
+                        (
+                            g.numpy()
+                            for g in torch.autograd.grad(
+                                part.sum(), list(leaf.values()), retain_graph=True
+                            )
+                        ),
+                        strict=True,
+                    )
+                )
+                for part in parts
+            )
+    return Both(*(x.detach().numpy() for x in parts), *slopes)
+
+
+def foreign(name="toy", constant=0.0, **changes):
+    """A hierarchical model; ``constant`` is missing in the density of its first prior."""
+    like = torch.zeros((), dtype=torch.float64)
+    settings = {
+        "priors": {
+            "scale": Site(
+                lambda x, given: HalfNormal(1 + 0 * x).log_prob(x) + constant,
+                half_normal,
+                constraints.positive,
+                like=like,
+            ),
+            "effect": Conditional(
+                ["scale"],
+                lambda x, given: normal(x, 0.0, given["scale"][:, None]),
+                draws,
+                constraints.real,
+                batch_shape=(2,),
+            ),
+        },
+        "log_likelihood": log_likelihood,
+        "fused": Fused(both),
+        "dtype": torch.float64,
+        "language": "NumPy",
+    }
+    return ForeignModel(name, **(settings | changes))
+
+
+def native(name="torch"):
+    one = torch.ones((), dtype=torch.float64)
+    priors = {
+        "scale": HalfNormal(one),
+        "effect": lambda p: Normal(0 * one, p["scale"][:, None].expand(-1, 2)),
+    }
+    return trj.Model(name, priors, log_likelihood, dtype=torch.float64)
+
+
+@pytest.fixture(scope="module")
+def target():
+    return trj.Target([checked(foreign()), native()])
+
+
+def points(target, n=40):
+    generator = torch.Generator().manual_seed(3)
+    theta = 2 * torch.randn(n, target.dim, generator=generator, dtype=target.dtype)
+    return torch.zeros(n, 1, dtype=torch.long), theta
+
+
+def test_a_target_takes_the_precision_of_its_models(target):
+    assert target.dtype == torch.float64 and not target.is_precision_open
+    assert trj.Target([trj.Model("a", {"x": Normal(0.0, 1.0)}, lambda p: -p["x"])]).dtype == (
+        torch.get_default_dtype()
+    )
+
+
+def test_values_and_gradients_are_those_of_torch(target):
+    code, theta = points(target)
+    for temper in (1.0, 0.3, 0.0):
+        here = target.log_joint_and_grad(code, theta, temper=temper)
+        there = target.log_joint_and_grad(code + 1, theta, temper=temper)
+        for a, b in zip(here, there, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(
+        target.log_joint(code, theta), target.log_joint(code + 1, theta), rtol=1e-10, atol=1e-10
+    )
+    torch.testing.assert_close(
+        target.prior_by_slot(code, theta), target.prior_by_slot(code + 1, theta)
+    )
+
+
+def test_evaluations_are_counted_once(target):
+    before = target.account.evaluations
+    target.log_joint_and_grad(*points(target, 7))
+    assert target.account.evaluations - before == 7
+
+
+def test_far_out_the_rules_are_those_of_torch(target):
+    code, theta = points(target, 6)
+    theta[0], theta[1, 0], theta[2, 0], theta[3, 1] = 800.0, -800.0, 400.0, 1e200
+    here = target.log_joint(code, theta)
+    there = target.log_joint(code + 1, theta)
+    assert torch.equal(here.isfinite(), there.isfinite())
+    torch.testing.assert_close(here[here.isfinite()], there[here.isfinite()])
+
+
+def test_nan_of_the_likelihood_in_the_bulk_is_an_error():
+    def broken(values, gradient):
+        found = both(values, gradient)
+        return found._replace(log_likelihood=np.full_like(found.log_likelihood, np.nan))
+
+    model = foreign(fused=Fused(broken), log_likelihood=lambda p: p["scale"] * math.nan)
+    with pytest.raises(trj.errors.NonFiniteError, match="toy"):
+        trj.Target([model])
+
+
+def test_gradients_are_not_differentiated_again_in_silence():
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    y = torch.tensor([3.0, 4.0], requires_grad=True)
+    (slope,) = torch.autograd.grad(through(Product(), [x, y]).sum(), x, create_graph=True)
+    assert slope.tolist() == [3.0, 4.0]
+    with pytest.raises(RuntimeError, match="once, not twice"):
+        torch.autograd.grad(slope.sum(), x)
+
+
+def test_slopes_where_nothing_is_possible_do_no_harm():
+    def nowhere(values, gradient):
+        x = values["x"]
+        slopes = ({"x": x}, {"x": x * np.nan}) if gradient else ({}, {})
+        return Both(-0.5 * x**2, np.where(x > 0, 0.0, -np.inf), *slopes)
+
+    x = torch.tensor([-1.0], requires_grad=True)
+    log_prior, log_likelihood = Fused(nowhere)({"x": x})
+    (slope,) = torch.autograd.grad((log_prior + log_likelihood).sum(), x)
+    assert slope.tolist() == [-1.0]
+
+
+def test_prior_draws_repeat_and_agree(target):
+    code = torch.zeros(4000, 1, dtype=torch.long)
+    draws = [target.sample_prior(code, torch.Generator().manual_seed(5)) for _ in range(2)]
+    assert torch.equal(*draws)
+    other = target.sample_prior(code + 1, torch.Generator().manual_seed(5))
+    for a, b in ((draws[0], other), (draws[0].square(), other.square())):
+        error = (a.var(0) / 4000 + b.var(0) / 4000).sqrt()
+        assert bool(((a.mean(0) - b.mean(0)).abs() < 5 * error).all())
+
+
+def test_a_site_of_given_parameters_draws_any_shape():
+    prior = native().priors["effect"]
+    site = foreign().priors["effect"]({"scale": torch.ones(3, dtype=torch.float64)})
+    with seeded(0):
+        assert site.sample((5,)).shape == (5, 3, 2)
+    value = torch.randn(5, 3, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    expected = prior({"scale": torch.ones(3, dtype=torch.float64)}).log_prob(value)
+    torch.testing.assert_close(site.log_prob(value), expected)
+    with pytest.raises(NotImplementedError, match="keeps its batch shape"):
+        site.expand((7,))
+
+
+@pytest.mark.parametrize("constant", [math.log(2), -0.5 * math.log(2 * math.pi)])
+def test_a_prior_without_its_constant_is_refused(constant):
+    with pytest.raises(TargetError, match=r"'scale' .* does not integrate to 1 by its own draws"):
+        checked(foreign(constant=constant, fused=None))
+    checked(foreign(constant=constant, fused=None), normalised=False)
+
+
+NORMALISED = {
+    "normal": Normal(3.0, 0.1),
+    "uniform": Uniform(-1.0, 5.0),
+    "gamma": Gamma(0.3, 2.0),
+    "cauchy": torch.distributions.HalfCauchy(2.0),
+    "beta": torch.distributions.Beta(0.5, 8.0),
+    "simplex": torch.distributions.Dirichlet(torch.tensor([0.5, 2.0, 4.0])),
+    "vector": torch.distributions.MultivariateNormal(
+        torch.zeros(3), torch.tensor([[1.0, 0.9, 0.0], [0.9, 1.0, 0.0], [0.0, 0.0, 4.0]])
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NORMALISED)
+def test_normalised_priors_pass(name):
+    model = ForeignModel("m", {"x": NORMALISED[name]}, lambda p: 0.0 * p["x"].flatten(1).sum(-1))
+    if name not in {"simplex", "vector"}:
+        model = replace(model, log_likelihood=lambda p: 0.0 * p["x"])
+    checked(model)
+
+
+def test_points_that_are_mixed_up_are_refused():
+    mixing = foreign(fused=None, log_likelihood=lambda p: log_likelihood(p) - p["scale"].mean())
+    with pytest.raises(TargetError, match="mixes the points of a batch"):
+        checked(mixing)
+
+
+def test_terms_that_are_neither_prior_nor_likelihood_are_refused():
+    def more(values, gradient):
+        found = both(values, gradient)
+        return found._replace(log_prior=found.log_prior + 0.1)
+
+    with pytest.raises(TargetError, match="neither prior nor likelihood"):
+        checked(foreign(fused=Fused(more)))
+
+
+def test_wrong_gradients_are_refused():
+    def wrong(values, gradient):
+        found = both(values, gradient)
+        slopes = {k: 2 * v for k, v in found.likelihood_slopes.items()}
+        return found._replace(likelihood_slopes=slopes)
+
+    with pytest.raises(TargetError, match="gradient of the log likelihood of model 'toy'"):
+        checked(foreign(fused=Fused(wrong)))
+
+
+def test_another_precision_is_refused():
+    with pytest.raises(TargetError, match=r"computes in torch.float32, not in torch.float64"):
+        checked(foreign(fused=None, log_likelihood=lambda p: log_likelihood(p).float()))
+
+
+def test_names_are_shared_where_rank_and_support_agree():
+    target = trj.Target([foreign("a"), foreign("b")])
+    assert target.slot_names == ["scale", "effect[0]", "effect[1]"]
+    other = ForeignModel(
+        "c",
+        {"effect": Normal(0.0, 1.0), "scale": Uniform(0.0, 1.0), "more": Normal(0.0, 1.0)},
+        lambda p: -(p["effect"] ** 2) - p["scale"],
+        dtype=torch.float64,
+    )
+    target = trj.Target([foreign("a"), other])
+    assert target.slot_names[3:] == ["effect_c", "scale_c", "more"]
+    with pytest.raises(TargetError, match="dimensions here and"):
+        trj.Target([foreign("a"), trj.Model("c", other.priors, other.log_likelihood)])
+
+
+def test_renamed_models_say_the_same():
+    model = foreign().renamed({"scale": "tau"}).renamed({"tau": "sigma"})
+    assert list(model.priors) == ["sigma", "effect"]
+    assert model.own_names == {"sigma": "scale", "effect": "effect"}
+    here, there = trj.Target([model]), trj.Target([foreign()])
+    code, theta = points(there, 5)
+    assert torch.equal(here.log_joint(code, theta), there.log_joint(code, theta))
+    with pytest.raises(TargetError, match=r"no parameter \['mu'\] in model 'toy'; there are"):
+        foreign().renamed({"mu": "nu"})
+    with pytest.raises(TargetError, match="a name twice"):
+        foreign().renamed({"scale": "effect"})
+
+
+def test_pilot_draws_have_the_names_here():
+    def sampler(draws, seed, **options):
+        return {"effect": np.zeros((draws, 2)), "scale": np.ones(draws), "other": np.ones(draws)}
+
+    model = foreign(sampler=sampler).renamed({"scale": "tau"})
+    found = model.pilot(7)
+    assert {k: v.shape for k, v in found["toy"].items()} == {"tau": (7,), "effect": (7, 2)}
+    with pytest.raises(ConfigurationError, match="bring draws of your own"):
+        foreign().pilot()
+
+
+def test_predictions_get_the_names_of_the_language():
+    class Result:
+        def draws(self, label):
+            return {"tau": np.arange(9.0), "effect": np.zeros((9, 2))} if label == "toy" else {}
+
+    model = foreign(predictor=lambda values, seed: values).renamed({"scale": "tau"})
+    assert model.predict(Result(), draws=3)["scale"].tolist() == [0.0, 4.0, 8.0]
+    with pytest.raises(ConfigurationError, match="makes no predictions"):
+        foreign().predict(Result())
+    with pytest.raises(ConfigurationError, match="never visited"):
+        replace(model, name="else").predict(Result())
+
+
+def test_a_missing_package_names_the_extra():
+    with pytest.raises(ConfigurationError, match=r"pip install 'trjmcmc\[stan\]'"):
+        needed("no_such_package", "stan", "from_stan")
+
+
+def test_no_language_is_imported_with_the_package():
+    words = "import sys, trjmcmc; print(sorted({m.split('.')[0] for m in sys.modules}))"
+    shown = subprocess.run(
+        [sys.executable, "-c", words], capture_output=True, text=True, check=True
+    )
+    assert not {"pymc", "pytensor", "jax", "numpyro", "pyro", "bridgestan"} & set(
+        eval(shown.stdout)
+    )

@@ -1,0 +1,1 @@
+"""Models that were written elsewhere: in probabilistic languages, with their priors and data."""

@@ -1,0 +1,196 @@
+"""What is tried of a model of another language before anybody samples it."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ..errors import TargetError
+from ..rng import seeded
+from ..target.density import Block, Density
+from ..target.support import unchecked
+from .foreign import ForeignModel
+
+DRAWS = 4096  # by which normalisation is judged
+
+CONDITIONS = 2  # values of the parameters before it at which a prior is checked
+
+SPREAD = 0.5  # variance of the normal over that of the prior draws
+
+ERRORS = 6.0  # standard errors beyond which a prior is not normalised, and
+
+LEAST = 0.05  # the least relative error of a constant that is reported
+
+ENTRIES = 100  # of a prior that are checked at most
+
+POINTS = 5  # prior draws at which batches and gradients are checked
+
+SAME = {torch.float64: 1e-8, torch.float32: 1e-3}  # relative, of log densities
+
+SLOPES = {torch.float64: (1e-6, 1e-4), torch.float32: (1e-2, 5e-2)}  # step; relative error
+
+
+def checked(model: ForeignModel, *, normalised: bool = True) -> ForeignModel:
+    """The model, after a few calls that find out what would make its answers wrong.
+
+    Every prior is normalised: for draws x of it the mean of q(x) / p(x) is 1 whatever the density
+    q, here a normal of half the variance of the draws. Batches agree with points alone, gradients
+    with differences, one call for both with prior and likelihood, numbers with the precision.
+
+    Arguments:
+        model: The model.
+        normalised: Check the priors' constants.
+
+    Raises:
+        TargetError: One of these is wrong.
+    """
+    dtype = model.dtype or torch.get_default_dtype()
+    with seeded(0), torch.no_grad(), unchecked():
+        density = Density(
+            f"model {model.name!r}",
+            model.priors,
+            model.log_likelihood,
+            model.vectorized,
+            model.surrogate,
+            fused=model.fused,
+        ).to(dtype, torch.device("cpu"))
+        if not density.blocks:
+            return model
+        if normalised:
+            _check_priors(density, model)
+        draws = density.sample(POINTS, None)
+        theta = density.unconstrain(draws, None, density.width).to(dtype)
+    theta = theta[theta.isfinite().all(-1)]
+    with unchecked():
+        _check_points(density, theta, model)
+        if density.differentiable:
+            _check_slopes(density, theta, model)
+    return model
+
+
+def _check_priors(density: Density, model: ForeignModel) -> None:
+    """Refuse priors whose densities do not integrate to 1 over their own draws."""
+    parents = density.sample(CONDITIONS, None)
+    for i in range(CONDITIONS):
+        given = {k: v[i : i + 1].expand(DRAWS, *v.shape[1:]) for k, v in parents.items()}
+        for block in density.blocks:
+            found = _mass(block, given)
+            if found is None:
+                continue
+            mean, error = found
+            worst = int(((mean - 1).abs() - ERRORS * error).argmax())
+            gap = abs(float(mean[worst]) - 1)
+            if not gap <= ERRORS * float(error[worst]) + LEAST:
+                raise TargetError(
+                    f"the prior of {block.prior.name!r} in {density.owner} does not integrate to 1 "
+                    f"by its own draws: {1 / max(float(mean[worst]), 1e-300):.4g} instead. Its "
+                    f"density in {model.language} lacks a constant, or its draws are of another "
+                    "distribution; evidences would be wrong by that. State it as a prior of "
+                    "torch.distributions or trj.priors, or the model as trj.Joint"
+                )
+
+
+def _mass(block: Block, given: dict[str, Tensor]) -> tuple[Tensor, Tensor] | None:
+    """Mean of q / p over prior draws by entry, and its standard error; None if q can't be had."""
+    prior = block.prior
+    if not prior.size:
+        return None
+    x = prior.unconstrain(prior.sample(DRAWS, given), given)
+    _, log_p = prior.evaluate(x, given)
+    log_p = log_p.reshape(DRAWS, -1).double()
+    x = x.reshape(DRAWS, log_p.shape[1], -1).double()[:, :ENTRIES]
+    log_p = log_p[:, :ENTRIES]
+    fine = x.isfinite().all(-1) & log_p.isfinite()
+    x = torch.where(fine[:, :, None], x, x.nanmedian(0).values.nan_to_num(0.0, 0.0, 0.0))
+    centre = x.median(0).values
+    cuts = torch.tensor([0.25, 0.75], dtype=torch.float64)
+    low, high = x.quantile(cuts, 0)
+    scale = (high - low) / 1.349
+    if not bool((scale > 0).all()):
+        return None
+    z = (x - centre) / scale
+    if x.shape[-1] == 1:
+        log_q = -0.5 * z[..., 0].square() / SPREAD - 0.5 * math.log(2 * math.pi * SPREAD)
+    else:
+        z = z.clamp(-10, 10)
+        cov = torch.einsum("nei,nej->eij", z, z) / DRAWS
+        factor = torch.linalg.cholesky(SPREAD * cov + 1e-9 * torch.eye(cov.shape[-1]).to(cov))
+        white = torch.linalg.solve_triangular(factor, z.permute(1, 2, 0), upper=False)
+        log_q = -0.5 * white.square().sum(1).T - 0.5 * x.shape[-1] * math.log(2 * math.pi)
+        log_q = log_q - factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    log_w = log_q - scale.log().sum(-1) - log_p
+    w = torch.where(fine, log_w.clamp(max=700.0).exp(), 0.0)
+    return w.mean(0), w.std(0) / math.sqrt(DRAWS)
+
+
+def _check_points(density: Density, theta: Tensor, model: ForeignModel) -> None:
+    """Refuse batches that differ from their points alone, and two answers to one question."""
+    dtype = theta.dtype
+    with torch.no_grad():
+        batch = density.evaluate(theta, None, False)
+        alone = [density.evaluate(theta[i : i + 1], None, False) for i in range(len(theta))]
+        _, shown, log_densities = density._entries(theta, None)
+        log_prior = torch.stack([x.reshape(len(theta), -1).sum(-1) for x in log_densities]).sum(0)
+        log_likelihood = density.likelihood(shown, len(theta))
+    if not log_likelihood.dtype == dtype:
+        raise TargetError(
+            f"{density.owner} computes in {log_likelihood.dtype}, not in {dtype} as "
+            f"{model.language} says; see its settings of precision"
+        )
+    possible = batch.log_prior > -math.inf
+    for what, x, points, parts in (
+        ("log prior", batch.log_prior, [a.log_prior for a in alone], log_prior),
+        ("log likelihood", batch.log_likelihood, [a.log_likelihood for a in alone], log_likelihood),
+    ):
+        for other, why in (
+            (torch.cat(points), "alone; the model mixes the points of a batch"),
+            (parts, "by its parts; the model has terms that are neither prior nor likelihood"),
+        ):
+            gap = torch.where(possible & (x != other), (x - other).abs(), 0.0)
+            if not bool((gap <= SAME[dtype] * (1 + x.abs())).all()):
+                row = int((gap / (1 + x.abs())).nan_to_num(math.inf).argmax())
+                raise TargetError(
+                    f"{what} of {density.owner}: point {row} of a batch is {float(x[row]):.10g}, "
+                    f"and {float(other[row]):.10g} {why}"
+                )
+
+
+def _check_slopes(density: Density, theta: Tensor, model: ForeignModel) -> None:
+    """Refuse gradients that differ from central differences along a random direction."""
+    step, tolerance = SLOPES[theta.dtype]
+    generator = torch.Generator().manual_seed(0)
+    along = torch.randn(theta.shape, generator=generator, dtype=theta.dtype)
+    along = along / along.norm(dim=-1, keepdim=True)
+
+    def parts(x: Tensor) -> Tensor:
+        found = density.evaluate(x, None, False)
+        return torch.stack([found.log_prior, found.log_likelihood])
+
+    with torch.enable_grad():
+        leaf = theta.detach().requires_grad_()
+        value = parts(leaf)
+        slopes = []
+        for part in value:
+            if part.requires_grad:
+                (slope,) = torch.autograd.grad(
+                    part.sum(), leaf, retain_graph=True, allow_unused=True
+                )
+            else:
+                slope = None
+            slopes.append(torch.zeros_like(leaf) if slope is None else slope)
+    with torch.no_grad():
+        expected = (parts(theta + step * along) - parts(theta - step * along)) / (2 * step)
+        size = value.detach().abs() + torch.stack(slopes).norm(dim=-1) + 1
+    for what, slope, there, by in zip(("prior", "likelihood"), slopes, expected, size, strict=True):
+        got = (slope * along).sum(-1)
+        wrong = there.isfinite() & ~((got - there).abs() <= tolerance * by)
+        if int(wrong.sum()) > len(theta) // 2:
+            row = int(wrong.int().argmax())
+            raise TargetError(
+                f"the gradient of the log {what} of {density.owner} is {float(got[row]):.6g} along "
+                f"a line where differences give {float(there[row]):.6g}; {model.language} "
+                "differentiates one of its functions wrongly, or the model jumps: state it as "
+                "trj.BlackBox, without gradients"
+            )

@@ -1,0 +1,165 @@
+"""A model that was written in another language."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.distributions import Distribution
+
+from ..errors import ConfigurationError, TargetError
+from ..target.model import Model
+
+Draws = dict[str, NDArray[Any]]
+
+Sampler = Callable[..., Mapping[str, NDArray[Any]]]
+
+Predictor = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class ForeignModel(Model):
+    """A model of another language: a :class:`trjmcmc.Model`, and the way back.
+
+    It pickles where its parts do; what a language compiles or closes over often does not.
+
+    Arguments:
+        language: Which, for messages.
+        sampler: Posterior draws by the language's own sampler: a function of
+            ``(draws, seed, **options)`` that returns values by the language's names, (n, *shape).
+        predictor: Posterior predictive draws by the language's own model: a function of
+            ``(values, seed, **options)``, values by the language's names, (n, *shape).
+        names: By the language's name that of the parameter here, where it is another.
+
+    The others are those of :class:`trjmcmc.Model`; ``dims`` and ``coords`` have the names here.
+    """
+
+    language: str = field(default="", kw_only=True)
+    sampler: Sampler | None = field(default=None, kw_only=True, repr=False)
+    predictor: Predictor | None = field(default=None, kw_only=True, repr=False)
+    names: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+
+    @property
+    def own_names(self) -> dict[str, str]:
+        """By the name here that of the language, where it is another."""
+        return {here: own for own, here in self.names.items()}
+
+    def pilot(self, draws: int = 1000, *, seed: int = 0, **options: Any) -> dict[str, Draws]:
+        """Posterior draws by the language's own sampler, for ``sampler.fit(pilot=...)``.
+
+        Of several models: ``fit(pilot=one.pilot() | two.pilot())``. They teach the map and bias
+        nothing.
+
+        Arguments:
+            draws: How many, of all chains together.
+            seed: Of the language's generator.
+            options: Further arguments of that sampler.
+
+        Returns:
+            By this model's name parameters by name, shape (n, *shape).
+
+        Raises:
+            ConfigurationError: The language has no sampler here.
+        """
+        if self.sampler is None:
+            raise ConfigurationError(
+                f"pilot: {self.language or 'this language'} has no sampler for model "
+                f"{self.name!r}; bring draws of your own: fit(pilot={{{self.name!r}: ...}})"
+            )
+        found = self.sampler(draws, seed, **options)
+        here = {self.names.get(k, k): np.asarray(v) for k, v in found.items()}
+        return {self.name: {k: here[k] for k in self.priors}}
+
+    def predict(
+        self, result: Any, *, draws: int | None = 1000, seed: int = 0, **options: Any
+    ) -> Any:
+        """Posterior predictive draws of this model, by the language's own machinery.
+
+        Arguments:
+            result: A run's :class:`trjmcmc.Result`.
+            draws: Posterior draws to use at most, evenly spaced; None takes all.
+            seed: Of the language's generator.
+            options: Further arguments of the language's function.
+
+        Returns:
+            What the language gives.
+
+        Raises:
+            ConfigurationError: The model was never visited, or the language can't predict.
+        """
+        if self.predictor is None:
+            raise ConfigurationError(
+                f"predict: {self.language or 'this language'} makes no predictions of model "
+                f"{self.name!r}; result.predict(f) averages a function of yours"
+            )
+        found = result.draws(self.name)
+        if not found:
+            raise ConfigurationError(f"predict: model {self.name!r} was never visited; run longer")
+        own = self.own_names
+        n = len(next(iter(found.values())))
+        rows = np.arange(n)
+        if draws is not None and n > draws:
+            rows = np.linspace(0, n - 1, draws).round().astype(int)
+        values = {own.get(k, k): np.asarray(v)[rows] for k, v in found.items()}
+        return self.predictor(values, seed, **options)
+
+    def renamed(self, names: Mapping[str, str]) -> ForeignModel:
+        """The same model with other names for some parameters, by their names here.
+
+        Raises:
+            TargetError: A name is not there, or would be there twice.
+        """
+        names = {old: new for old, new in names.items() if old != new}
+        if missing := sorted(set(names) - set(self.priors)):
+            raise TargetError(
+                f"rename: no parameter {missing} in model {self.name!r}; there are "
+                f"{list(self.priors)}"
+            )
+        new = [names.get(k, k) for k in self.priors]
+        if len(set(new)) < len(new):
+            raise TargetError(f"rename: model {self.name!r} would have {new}, a name twice")
+        if not names:
+            return self
+        old_of = {names.get(k, k): k for k in self.priors}
+        own = self.own_names
+        return replace(
+            self,
+            priors={
+                names.get(k, k): v if isinstance(v, Distribution) else _Renamed(v, old_of)
+                for k, v in self.priors.items()
+            },
+            log_likelihood=_Renamed(self.log_likelihood, old_of),
+            surrogate=None if self.surrogate is None else _Renamed(self.surrogate, old_of),
+            fused=None if self.fused is None else _Renamed(self.fused, old_of),
+            dims={names.get(k, k): v for k, v in self.dims.items()},
+            names={own.get(k, k): names.get(k, k) for k in self.priors},
+        )
+
+
+@dataclass(frozen=True)
+class _Renamed:
+    """A function of named parameters that are called otherwise outside."""
+
+    function: Callable[[dict[str, Tensor]], Any]
+    old_of: Mapping[str, str]
+
+    def __call__(self, values: Mapping[str, Tensor]) -> Any:
+        return self.function({self.old_of.get(k, k): v for k, v in values.items()})
+
+
+def dtype_of(name: str) -> torch.dtype:
+    """torch's precision by the name of NumPy's.
+
+    Example:
+        >>> dtype_of("float64")
+        torch.float64
+    """
+    found = getattr(torch, name, None)
+    if found not in {torch.float32, torch.float64}:
+        raise TargetError(f"expected float32 or float64, got {name}")
+    return found

@@ -1,0 +1,52 @@
+"""Parameters of one name in several models: shared, or told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch.distributions import constraints
+
+from .density import Block, Density
+from .model import Model
+
+
+def told_apart(models: Sequence[Model]) -> tuple[list[Model], list[Density]]:
+    """Models and their densities; names that mean different things are made different ones.
+
+    Parameters of one name share coordinates. Where rank or support differs from the first model
+    with that name, a model that can be renamed gets the name with its own behind it.
+    """
+    first: dict[str, tuple[int, Any]] = {}
+    found, each = [], []
+    for model in models:
+        density = _density(model)
+        kinds = {b.prior.name: _kind(b) for b in density.blocks}
+        other = {k: f"{k}_{model.name}" for k, v in kinds.items() if first.get(k, v) != v}
+        renamed = model.renamed(other) if other else None
+        if renamed is not None:
+            model, density = renamed, _density(renamed)
+            kinds = {b.prior.name: _kind(b) for b in density.blocks}
+        first = kinds | first
+        found.append(model)
+        each.append(density)
+    return found, each
+
+
+def _density(model: Model) -> Density:
+    return Density(
+        f"model {model.name!r}",
+        model.priors,
+        model.log_likelihood,
+        model.vectorized,
+        model.surrogate,
+        fused=model.fused,
+    )
+
+
+def _kind(block: Block) -> tuple[int, str]:
+    """What must agree for two parameters to be one: rank, and the kind of support."""
+    support: Any = block.prior.support
+    while isinstance(support, constraints.independent):
+        support = support.base_constraint
+    return len(block.prior.shape), type(support).__name__
