@@ -70,6 +70,7 @@ def to_arviz(
     sample_stats: dict[str, NDArray[Any]],
     attributes: dict[str, Any],
     third: Mapping[str, str] | None = None,
+    axes: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Any:
     """Groups of arrays with leading axes (chain, draw) as InferenceData or DataTree.
 
@@ -77,6 +78,7 @@ def to_arviz(
         posterior, sample_stats: Arrays by name, shape (chain, draw, ...).
         attributes: Of the posterior.
         third: By name, what the axis after (chain, draw) is called; it is numbered from 1.
+        axes: By name, what all axes after (chain, draw) are called, and their places.
     """
     groups = {"posterior": posterior, "sample_stats": sample_stats}
     third = third or {}
@@ -85,6 +87,9 @@ def to_arviz(
         name: [axis, *(f"{name}_dim_{i}" for i in range(1, posterior[name].ndim - 2))]
         for name, axis in third.items()
     }
+    for name, places in (axes or {}).items():
+        dims[name] = list(places)
+        coords |= {axis: np.asarray(x) for axis, x in places.items()}
     if MODERN:
         tree = arviz.from_dict(groups, coords=coords, dims=dims)
         tree["posterior"].attrs.update(attributes)

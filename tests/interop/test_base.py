@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -339,3 +340,18 @@ def test_no_language_is_imported_with_the_package():
     assert not {"pymc", "pytensor", "jax", "numpyro", "pyro", "bridgestan"} & set(
         eval(shown.stdout)
     )
+
+
+def test_arviz_gets_the_axes_and_names_of_the_language():
+    model = foreign(dims={"effect": ("county",)}, coords={"county": ["Aitkin", "Anoka"]})
+    target = trj.Target([model.renamed({"effect": "theta"}), native()])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", trj.errors.TRJWarning)  # so short a run
+        result = trj.TRJSampler(target, seed=1).run(draws=5, chains=8, fit=False, progress=False)
+    assert list(result.to_arviz("toy").posterior["effect"].coords["county"].values) == [
+        "Aitkin",
+        "Anoka",
+    ]
+    whole = result.to_arviz().posterior
+    assert whole["theta"].dims == ("chain", "draw", "county")
+    assert whole["effect"].dims == ("chain", "draw", "effect_dim_0")

@@ -652,6 +652,8 @@ class Result:
                 ArviZ draws a line a chain. What does not divide is left out. If omitted, chains
                 stay as they are.
 
+        Axes are called as the models say (:class:`trjmcmc.Model`, ``dims`` and ``coords``).
+
         Returns:
             ``posterior`` holds ``model`` (as :meth:`model_index`; the JSON list ``models`` among
             its attributes names them) and every parameter padded with NaN where a model does
@@ -676,11 +678,12 @@ class Result:
             ConfigurationError: ``entries`` of one model; more chains than there are, or none.
         """
         check_chains(chains, self.raw.n_chains)
+        stated = [] if self.target is None else self.target.models
         if model is None:
-            return of_all(self._catalogue, entries, chains)
+            return of_all(self._catalogue, entries, chains, stated)
         if entries:
             raise ConfigurationError("to_arviz: entries are those of all draws; leave out model")
-        return of_model(self._catalogue, self._indicator.label(model), chains)
+        return of_model(self._catalogue, self._indicator.label(model), chains, stated)
 
     def save(self, path: str | Path) -> None:
         """Write everything to one file that holds data only, no code; read by :func:`load`."""

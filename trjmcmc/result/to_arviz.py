@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,18 +13,22 @@ from numpy.typing import NDArray
 from ..arviz_bridge import to_arviz
 from ..errors import ConfigurationError, TRJError
 from ..space.base import Kind
+from ..target.model import Model
 from .catalogue import Catalogue, by_entry
 
 CHAINS_OF_ONE_MODEL = 4  # that the draws in one model are cut into
 
 
-def of_model(catalogue: Catalogue, label: str, chains: int | None = None) -> Any:
+def of_model(
+    catalogue: Catalogue, label: str, chains: int | None = None, stated: Sequence[Model] = ()
+) -> Any:
     """Draws of one model; see :meth:`trjmcmc.Result.to_arviz`.
 
     Arguments:
         catalogue: Components, parameters and the model indicator of the run.
         label: The model.
         chains: How many chains there are to be.
+        stated: Models as they were stated; this one's names of axes and parameters are taken.
 
     Raises:
         TRJError: The model was never visited.
@@ -39,16 +44,39 @@ def of_model(catalogue: Catalogue, label: str, chains: int | None = None) -> Any
     found["lp"] = indicator.draws.log_joint.numpy()[inside]
     cut = {k: v[: math.prod(shape)].reshape(*shape, *v.shape[1:]) for k, v in found.items()}
     lp = cut.pop("lp")
-    return to_arviz(cut, {"lp": lp}, {"models": json.dumps([label])})
+    axes: dict[str, dict[str, list[Any]]] = {}
+    for model in stated:
+        if model.name == label:
+            own = {k: model.own_names.get(k, k) for k in cut}
+            axes = {own[k]: x for k, v in cut.items() if (x := _axes(model, k, v.shape[2:]))}
+            cut = {own[k]: v for k, v in cut.items()}
+    return to_arviz(cut, {"lp": lp}, {"models": json.dumps([label])}, axes=axes)
 
 
-def of_all(catalogue: Catalogue, entries: bool = False, chains: int | None = None) -> Any:
+def _axes(stated: Model, name: str, shape: tuple[int, ...]) -> dict[str, list[Any]]:
+    """A parameter's axes and their places, as a model states them; none where they don't fit."""
+    dims = stated.dims.get(name, ())
+    if len(dims) != len(shape) or len(set(dims)) < len(dims):
+        return {}
+    places = {
+        axis: list(stated.coords.get(axis, range(n))) for axis, n in zip(dims, shape, strict=True)
+    }
+    return places if tuple(map(len, places.values())) == shape else {}
+
+
+def of_all(
+    catalogue: Catalogue,
+    entries: bool = False,
+    chains: int | None = None,
+    stated: Sequence[Model] = (),
+) -> Any:
     """All draws, padded with NaN; see :meth:`trjmcmc.Result.to_arviz`.
 
     Arguments:
         catalogue: Components, parameters and the model indicator of the run.
         entries: Give components by their entries in the catalogue.
         chains: How many chains there are to be.
+        stated: Models as they were stated, whose names of axes are taken where they fit.
 
     Raises:
         TRJError: ``entries`` in another space than one of counts.
@@ -70,7 +98,13 @@ def of_all(catalogue: Catalogue, entries: bool = False, chains: int | None = Non
         posterior = {name: joined(x, chains) for name, x in posterior.items()}
         log_joint = joined(log_joint, chains)
     attributes = {"models": json.dumps(indicator.names)}
-    return to_arviz(posterior, {"lp": log_joint}, attributes, axes)
+    named = {
+        name: found
+        for model in reversed(stated)
+        for name in model.priors
+        if name in posterior and (found := _axes(model, name, posterior[name].shape[2:]))
+    }
+    return to_arviz(posterior, {"lp": log_joint}, attributes, axes, named)
 
 
 def _components(

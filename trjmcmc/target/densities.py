@@ -33,12 +33,14 @@ class Densities(ABC):
         each: The densities.
         dim: D, padded unconstrained coordinates.
         slot_names: One name a coordinate.
+        models: Of a list, as they were stated, their names made different where they must be.
     """
 
     space: Space
     each: list[Density]
     dim: int
     slot_names: list[str]
+    models: list[Model]
 
     @abstractmethod
     def of(self, code: Tensor) -> Density:
@@ -74,10 +76,6 @@ class Densities(ABC):
     def examples(self, n: int, device: torch.device) -> Iterator[tuple[Density, Tensor]]:
         """The densities, and ``n`` models (n, L) at which each is tried when it is new."""
 
-    def model(self, code: Tensor) -> Model | None:
-        """What was stated of one model of a list, code (L,); None in a space."""
-        return None
-
     def anchored(self, points: Tensor) -> Densities:
         """The same, where a finite point of every density is known, shape (len(each), D)."""
         return self
@@ -111,6 +109,7 @@ class Shared(Densities):
             raise TargetError("priors, log_likelihood: both are needed with a space")
         if missing := [name for name in space.of if name not in priors]:
             raise TargetError(f"priors: {missing}, named by the space's `of`, have no prior")
+        self.models = []
         owner = f"the {type(space).__name__} target"
         density = Density(owner, priors, log_likelihood, vectorized, surrogate, space)
         self.each = [density]
@@ -160,8 +159,7 @@ class ByModel(Densities):
         names = [model.name for model in models]
         check_names(names, "models")
         log_prior = normalised_log_prior(model_prior, len(models), "model_prior")
-        models, each = told_apart(models)
-        self._models = models
+        self.models, each = told_apart(models)
         width = _widths(each)
         starts, self.dim = {}, 0
         for name, size in width.items():
@@ -182,9 +180,6 @@ class ByModel(Densities):
 
     def items(self, code: Tensor) -> Tensor | None:
         return None
-
-    def model(self, code: Tensor) -> Model | None:
-        return self._models[int(code[0])]
 
     def rows(self, code: Tensor) -> Iterator[tuple[Density, Tensor | slice]]:
         for m, density in enumerate(self.each):

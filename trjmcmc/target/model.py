@@ -76,6 +76,11 @@ class Model:
     dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict, kw_only=True)
     coords: Mapping[str, Sequence[Any]] = field(default_factory=dict, kw_only=True)
 
+    @property
+    def own_names(self) -> Mapping[str, str]:
+        """By a parameter's name here that where the model comes from, where it is another."""
+        return {}
+
     def renamed(self, names: Mapping[str, str]) -> Model | None:
         """The same model with other names for some parameters; None where it can't be had."""
         return None

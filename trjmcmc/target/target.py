@@ -46,8 +46,7 @@ class Target(Counted):
 
     where ``f(params, active)`` gets per-item parameters of shape (C, items, ...), zero where
     ``active`` (C, items) is False; with several kinds of components ``active`` is a dict by kind.
-    The prior of a per-item parameter is for one item, shared by all, or has a leading dimension
-    of one entry an item.
+    The prior of a per-item parameter is for one item, shared by all, or has one entry an item.
 
     Arguments:
         models: Models, or a :class:`Space`.
@@ -351,9 +350,10 @@ class Target(Counted):
 
     # ---- parameters -------------------------------------------------------------------------
 
-    def stated(self, label: str) -> Model | None:
-        """The model of a list by its label; None in a space."""
-        return self._densities.model(self.space.code_of(label))
+    @property
+    def models(self) -> list[Model]:
+        """Models of a list as they were stated; none in a space."""
+        return self._densities.models
 
     def values(self, code: Tensor, theta: Tensor) -> dict[str, dict[str, Tensor]]:
         """Constrained parameters by model label.
@@ -404,8 +404,8 @@ class Target(Counted):
         Returns:
             Shape (n, D).
         """
-        empty = torch.empty(0, dtype=self.dtype, device=self.device)
-        return self._parameters.unconstrain(model, params, empty)
+        like = torch.empty(0, dtype=self.dtype, device=self.device)
+        return self._parameters.unconstrain(model, params, like)
 
     def apply(self, function: Any, code: Tensor, theta: Tensor) -> Array:
         """A function called as the likelihood is, at points of one model.
