@@ -54,6 +54,8 @@ SIGMAS = 5.0  # standard errors of it
 
 FAR_DRAWS = 32_768  # of longer tails, of all models together
 
+OF_NOTE = 0.05  # probability of a model whose evidence has to be known
+
 BEYOND = 0.01  # share of the posterior beyond the reach of q that is a doubt
 
 BEYOND_SIGMAS = 3.0  # standard errors by which an evidence with longer tails must be larger
@@ -137,12 +139,14 @@ def variational(
         log_p[top].exp().tolist(), index=space.label(codes[top]), name="probability"
     )
     values = target.padded_values(weighed.code, weighed.theta)
-    log_evidence = smoothed(log_w)
+    log_evidence, k = smoothed(log_w), pareto_k(log_w)
     out_there: list[tuple[str, float]] = []
     if models is not None:
         models, out_there = _with_longer_tails(models, target, transport, generator)
-        if out_there:
+        unknown = models["log_evidence_se"].isna() & (models["probability"] > OF_NOTE)
+        if out_there or unknown.any():
             log_evidence = _in_total(models, space)
+        k = max([k, *models["pareto_k"][unknown]])
     ess_share = smoothed(log_w).ess / len(log_w)
     answer = Variational(
         kind,
@@ -152,7 +156,7 @@ def variational(
         family=family,
         log_evidence=log_evidence,
         ess_share=ess_share,
-        pareto_k=pareto_k(log_w),
+        pareto_k=k,
         models=models,
         sample=VariationalDraws(
             tuple(space.label(codes)),
@@ -241,19 +245,20 @@ def _with_longer_tails(
     n = max(FEWEST_OF_A_MODEL, FAR_DRAWS // len(codes))
     for code, (label, row) in zip(codes, table.iterrows(), strict=True):
         draws = far_draws(target, transport, code, n, generator)
-        if draws is None or not math.isfinite(row["log_evidence_se"]):
+        if draws is None:
             continue
         prior = float(space.log_prior(code[None]).double()[0])
         far = draws.log_evidence().shifted(-prior)
         error = math.hypot(far.std_error, row["log_evidence_se"])
-        if far.value - row["log_evidence"] > BEYOND_SIGMAS * error:  # never of NaN
+        unknown = math.isnan(error) and not far.warning
+        if unknown or far.value - row["log_evidence"] > BEYOND_SIGMAS * error:
             found[label] = far, row["log_evidence"]
     table = table.copy()
     for label, (far, _) in found.items():
         error = math.nan if far.warning else far.std_error
         table.loc[label, ["log_evidence", "log_evidence_se"]] = far.value, error
     share = table["probability"]
-    lost = {m: -math.expm1(near - far.value) for m, (far, near) in found.items()}
+    lost = {m: -math.expm1(min(0.0, near - far.value)) for m, (far, near) in found.items()}
     return table, [(m, float(share[m]) * x) for m, x in lost.items()]
 
 
