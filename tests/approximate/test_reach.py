@@ -83,3 +83,16 @@ def test_a_standard_deviation_that_weights_do_not_confirm_is_doubted(wide):
     assert said == ([True] if wide > 1 else [])  # the bound is .02 nats off
     corrected = answer.summary(corrected=True)["sd"]
     assert corrected.to_numpy() == pytest.approx(1.0, abs=0.05)
+
+
+def test_rounding_of_single_precision_is_in_the_errors():
+    prior = Normal(torch.tensor(0.0), 1.0)
+    far = torch.tensor(-1e4)
+    target = trj.Target([trj.Model("far", {"x": prior}, lambda p: 0 * p["x"] + far)])
+    for dtype in (torch.float32, torch.float64):
+        answer = trj.variational(
+            target, "laplace", audit=False, seed=1, progress=False, dtype=dtype
+        )
+        rounding = 1e4 * torch.finfo(dtype).eps
+        for error in (answer.log_evidence.std_error, answer.models["log_evidence_se"].iloc[0]):
+            assert rounding * 0.99 < error < rounding * 10 + 1e-6

@@ -20,6 +20,7 @@ from ..estimate.importance import (
     pareto_k,
     pareto_smoothed,
     probabilities,
+    rounded,
     smoothed,
 )
 from ..estimate.reach import far_draws
@@ -139,7 +140,7 @@ def variational(
         log_p[top].exp().tolist(), index=space.label(codes[top]), name="probability"
     )
     values = target.padded_values(weighed.code, weighed.theta)
-    log_evidence, k = smoothed(log_w), pareto_k(log_w)
+    log_evidence, k = rounded(smoothed(log_w), target.dtype), pareto_k(log_w)
     out_there: list[tuple[str, float]] = []
     if models is not None:
         models, out_there = _with_longer_tails(models, target, transport, generator)
@@ -152,7 +153,7 @@ def variational(
         kind,
         probabilities,
         _inclusion(space, weighed.code),
-        bound(log_w),
+        rounded(bound(log_w), target.dtype),
         family=family,
         log_evidence=log_evidence,
         ess_share=ess_share,
@@ -218,7 +219,7 @@ def best_weights(
     each, bounds, rows = max(FEWEST_OF_A_MODEL, n // len(codes)), [], []
     for code, prior in zip(codes, log_prior.tolist(), strict=True):
         log_w = log_weights(target, transport, code, each, generator)
-        elbo, log_evidence = bound(log_w), smoothed(log_w)
+        elbo, log_evidence = (rounded(e, target.dtype) for e in (bound(log_w), smoothed(log_w)))
         bounds.append(elbo.value)
         numbers = (elbo.shifted(-prior), log_evidence.shifted(-prior))
         row = [x for e in numbers for x in (e.value, e.std_error)]
@@ -248,7 +249,7 @@ def _with_longer_tails(
         if draws is None:
             continue
         prior = float(space.log_prior(code[None]).double()[0])
-        far = draws.log_evidence().shifted(-prior)
+        far = rounded(draws.log_evidence(), target.dtype).shifted(-prior)
         error = math.hypot(far.std_error, row["log_evidence_se"])
         unknown = math.isnan(error) and not far.warning
         if unknown or far.value - row["log_evidence"] > BEYOND_SIGMAS * error:
