@@ -235,32 +235,34 @@ def best_weights(
 def _with_longer_tails(
     table: pd.DataFrame, target: Target, transport: Transport, generator: torch.Generator
 ) -> tuple[pd.DataFrame, list[tuple[str, float]]]:
-    """The table of models with evidences that draws of longer tails have shown to be too small.
+    """The table of models, with the evidences that draws of longer tails know better.
+
+    They do where their error is no larger than that of q's own draws, and where they find more by
+    several errors.
 
     Returns:
-        The table, and of each model that has another evidence now its label, and the share of the
-        posterior of all models that lies beyond the reach of q.
+        The table, and of each model where draws of q miss something its label, and the share of the
+        posterior of all models that lies beyond their reach.
     """
-    space, found = target.space, {}
-    codes = space.enumerate()
+    space, table = target.space, table.copy()
+    codes, lost = space.enumerate(), list[tuple[str, float]]()
     n = max(FEWEST_OF_A_MODEL, FAR_DRAWS // len(codes))
-    for code, (label, row) in zip(codes, table.iterrows(), strict=True):
+    for code, (label, row) in zip(codes, table.copy().iterrows(), strict=True):
         draws = far_draws(target, transport, code, n, generator)
         if draws is None:
             continue
         prior = float(space.log_prior(code[None]).double()[0])
         far = rounded(draws.log_evidence(), target.dtype).shifted(-prior)
-        error = math.hypot(far.std_error, row["log_evidence_se"])
-        unknown = math.isnan(error) and not far.warning
-        if unknown or far.value - row["log_evidence"] > BEYOND_SIGMAS * error:
-            found[label] = far, row["log_evidence"]
-    table = table.copy()
-    for label, (far, _) in found.items():
-        error = math.nan if far.warning else far.std_error
-        table.loc[label, ["log_evidence", "log_evidence_se"]] = far.value, error
-    share = table["probability"]
-    lost = {m: -math.expm1(min(0.0, near - far.value)) for m, (far, near) in found.items()}
-    return table, [(m, float(share[m]) * x) for m, x in lost.items()]
+        own, own_error = row["log_evidence"], row["log_evidence_se"]
+        more = far.value - own > BEYOND_SIGMAS * math.hypot(far.std_error, own_error)
+        unknown = math.isnan(own_error) and not far.warning
+        if more or unknown:
+            beyond = -math.expm1(min(0.0, own - far.value))
+            lost.append((str(label), float(row["probability"]) * beyond))
+        if more or unknown or (not far.warning and far.std_error <= own_error):
+            error = math.nan if far.warning else far.std_error
+            table.loc[label, ["log_evidence", "log_evidence_se"]] = far.value, error
+    return table, lost
 
 
 def _in_total(table: pd.DataFrame, space: Space) -> Estimate:
