@@ -235,10 +235,10 @@ def best_weights(
 def _with_longer_tails(
     table: pd.DataFrame, target: Target, transport: Transport, generator: torch.Generator
 ) -> tuple[pd.DataFrame, list[tuple[str, float]]]:
-    """The table of models, with the evidences that draws of longer tails know better.
+    """The table of models, with evidences by draws of longer tails.
 
-    They do where their error is no larger than that of q's own draws, and where they find more by
-    several errors.
+    Draws of q keep theirs where the others can't be averaged, unless these find more by several
+    errors.
 
     Returns:
         The table, and of each model where draws of q miss something its label, and the share of the
@@ -259,7 +259,7 @@ def _with_longer_tails(
         if more or unknown:
             beyond = -math.expm1(min(0.0, own - far.value))
             lost.append((str(label), float(row["probability"]) * beyond))
-        if more or unknown or (not far.warning and far.std_error <= own_error):
+        if more or not far.warning:
             error = math.nan if far.warning else far.std_error
             table.loc[label, ["log_evidence", "log_evidence_se"]] = far.value, error
     return table, lost
