@@ -22,7 +22,7 @@ LEAPS = 6  # of a step: a quarter of an orbit in 100 coordinates, after which sq
 
 STEP = 0.9  # of a leap in one coordinate; in more it falls with the fourth root of their number
 
-LEAST = 0.1  # of the variance along a direction, over that of q
+LEAST = 0.1  # variance along a direction, over that of q
 
 JUDGES = 4  # one chain in so many has no say in what it judges
 
@@ -181,9 +181,9 @@ class Widening:
 def difference(before: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
     """The affine map x -> loc + factor x that takes the moments of q to those of a posterior.
 
-    Differences of covariance are turned to the directions that one half of all draws shows, and are
-    as large along these as the other half says; differences of means shrink as far as the
-    halves disagree.
+    What differs by as much along all directions is taken as it is. The rest of the difference of
+    covariances is turned to the directions that one half of all draws shows, as large along these
+    as the other half says, and shrunk as far as the halves disagree; so is that of means.
 
     Arguments:
         before: Independent draws of q, shape (N, d).
@@ -203,16 +203,26 @@ def difference(before: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
         covariances = [torch.atleast_2d(torch.cov(x.mT)) for x in (p, q)]
         halves.append((p.mean(0) - q.mean(0), covariances[0] - covariances[1]))
     shifts, gaps = zip(*halves, strict=True)
-    shift = (shifts[0] + shifts[1]) / 2
-    agreed = (shifts[0] @ shifts[1] / shift.square().sum()).nan_to_num(0.0).clamp(0, 1)
-    covariance = eye_like(frame)
-    for shows, says in (gaps, gaps[::-1]):
+    eye = eye_like(frame)
+    widths = [gap.diagonal().mean() * eye for gap in gaps]
+    rests = [gap - width for gap, width in zip(gaps, widths, strict=True)]
+    rest = torch.zeros_like(eye)
+    for shows, says in (rests, rests[::-1]):
         turn = torch.linalg.eigh(shows).eigenvectors
-        along = (turn * (says @ turn)).sum(0).clamp(min=LEAST - 1)
-        covariance = covariance + (turn * along) @ turn.mT / 2
+        rest = rest + (turn * (turn * (says @ turn)).sum(0)) @ turn.mT / 2
+    covariance = eye + sum(widths) / 2 + agreement(*rests) * rest
+    values, turn = torch.linalg.eigh(covariance)
+    covariance = (turn * values.clamp(min=LEAST)) @ turn.mT
+    shift = agreement(*shifts) * sum(shifts) / 2
     inner = frame @ torch.linalg.cholesky(covariance)
     factor = torch.linalg.solve_triangular(frame, inner, upper=False, left=False)
-    return centre + frame @ (agreed * shift) - factor @ centre, factor.tril()
+    return centre + frame @ shift - factor @ centre, factor.tril()
+
+
+def agreement(one: Tensor, other: Tensor) -> Tensor:
+    """What share of two estimates of the same is signal, as far as both show it; 0 to 1."""
+    total = (one + other).square().sum() / 4
+    return ((one * other).sum() / total).nan_to_num(0.0).clamp(0, 1)
 
 
 def eye_like(matrix: Tensor) -> Tensor:
