@@ -248,8 +248,8 @@ def exact_run(cell: Cell, seconds: float) -> dict[str, float]:
         "error": cell.error(beta),
         "doubts": len(caught),
         "rhat": float(result.convergence()["rhat"].max()),
-        "elbo": float(chosen["log_evidence"]),
-        "elbo_se": float(chosen["se"]),
+        "elbo": float(chosen["combined"]),
+        "elbo_se": float(chosen["combined_se"]),
         "cpu/s": time.process_time() - begun,
     }
     if "sigma2" in values:

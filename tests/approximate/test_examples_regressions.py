@@ -93,6 +93,7 @@ def test_the_logistic_mean_field_is_that_of_a_lattice(regressions):
 def test_regressions_in_small(regressions, monkeypatch, capsys, tmp_path):
     arguments = ["--quick", "--cells", "lin_n50_p2", "--families", "full-rank", "laplace"]
     arguments += ["--draws", "4000", "--steps", "30", "--figures", str(tmp_path)]
+    arguments += ["--run", "lin_n50_p2", "--run-seconds", "1"]
     monkeypatch.setattr(regressions, "QUICK", ["lin_n50_p2", "log_n50_p2"])
     monkeypatch.setattr(sys, "argv", ["variational_regressions.py", *arguments])
     regressions.main()
@@ -100,6 +101,9 @@ def test_regressions_in_small(regressions, monkeypatch, capsys, tmp_path):
     assert "Conjugate toys" in said and "no further off than Laplace" in said
     kept = json.loads((tmp_path / "answers.json").read_text())
     assert {"known", "full-rank", "laplace"} <= set(kept["log_n50_p2"])
+    found = kept["lin_n50_p2"]
+    assert abs(found["run"]["sd"] / found["known"]["sd"] - 1) < 0.2  # of one second
+    assert math.isfinite(found["run"]["elbo"])
     assert (tmp_path / "sds.png").exists()
 
 
