@@ -167,3 +167,34 @@ def test_what_an_affine_map_can_follow():
     y, log_r = followed(mixture, shift, factor).push(z, code)
     assert torch.allclose(y, 1 + 2 * x) and torch.allclose(log_r, log_q - 2 * math.log(2))
     assert torch.allclose(followed(mixture, shift, factor).log_prob(y, code), log_r)
+
+
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
+@pytest.mark.parametrize(
+    ("settings", "calls"),
+    [
+        ({"family": "coupling", "layers": 1, "hidden": (4,)}, [[0]]),
+        ({"family": "coupling", "layers": 1, "hidden": (4,), "objective": "reverse"}, []),
+        ({"family": "mean-field"}, []),
+        ({"family": trj.Affine}, [[0]]),
+    ],
+)
+def test_which_answers_are_widened(monkeypatch, settings, calls):
+    """Flows that were trained without draws to learn from; not where reverse KL alone is asked."""
+    found = []
+    monkeypatch.setattr(Widening, "of", lambda self, q, which, most: found.append(which) or q)
+    policy = ApproximationPolicy(many_coordinates=1, enough_share=1.0)
+    target, _ = normal_target(3)
+    given = {"steps": 5, "batch": 16, "learning_rate": 1e-3, "draws": 200} | settings
+    trj.variational(target, audit=False, seed=1, progress=False, policy=policy, **given)
+    assert found == calls
+
+
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
+def test_a_users_map_is_left_as_it_is(monkeypatch):
+    monkeypatch.setattr(Widening, "of", None)
+    policy = ApproximationPolicy(many_coordinates=1, enough_share=1.0)
+    target, _ = normal_target(3)
+    settings = {"steps": 5, "batch": 16, "learning_rate": 1e-3, "draws": 200, "policy": policy}
+    given = trj.Affine(target.space).double()
+    trj.variational(target, given, audit=False, seed=1, progress=False, **settings)
