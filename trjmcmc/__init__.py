@@ -15,6 +15,7 @@ from .compare.classical import ClassicalSampler
 from .compare.compare import Comparison, compare_samplers
 from .errors import renamed as _renamed
 from .estimate.estimate import Estimate
+from .interop.from_pymc import from_pymc
 from .posthoc.evidence import Evidence, evidence
 from .result.result import Result, load
 from .result.variational import Variational
@@ -91,6 +92,7 @@ __all__ = [
     "evidence",
     "evidences_of_counts",
     "fit",
+    "from_pymc",
     "graphs",
     "kernel",
     "load",

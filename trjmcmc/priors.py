@@ -1,7 +1,8 @@
 """Priors that fields use beside those of torch.distributions, and those of scipy.stats.
 
 All are :class:`torch.distributions.Distribution`: they broadcast, take tensors for parameters, and
-go wherever a prior is expected. So does any frozen distribution of scipy.stats, as it is.
+go wherever a prior is expected. So does any frozen distribution of scipy.stats, as it is, and any
+of PyMC: ``pm.Normal.dist(0, 1)``.
 
     >>> import trjmcmc as trj
     >>> import scipy.stats
@@ -19,6 +20,7 @@ go wherever a prior is expected. So does any frozen distribution of scipy.stats,
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -392,17 +394,43 @@ def isotropic(polar: str = "theta", azimuth: str = "phi") -> dict[str, Distribut
     return {polar: PolarAngle(), azimuth: Periodic(0.0, 2 * math.pi)}
 
 
-# ---- scipy.stats ----------------------------------------------------------------------------
+# ---- scipy.stats and other packages ---------------------------------------------------------
+
+_READERS: list[tuple[Callable[[Any], bool], Callable[[Any], Distribution]]] = []
+
+
+def read_with(knows: Callable[[Any], bool], read: Callable[[Any], Distribution]) -> None:
+    """Let distributions of another package be priors as they are.
+
+    Arguments:
+        knows: Whether something is one of them; must not import the package.
+        read: Makes one of torch of it.
+    """
+    _READERS.append((knows, read))
 
 
 def is_frozen(spec: Any) -> bool:
-    """Whether something is a distribution of scipy.stats with its parameters."""
+    """Whether something is a distribution of another package, with its parameters."""
     module = type(spec).__module__
-    return module.startswith("scipy.stats") and hasattr(spec, "rvs")
+    if module.startswith("scipy.stats") and hasattr(spec, "rvs"):
+        return True
+    return any(knows(spec) for knows, _ in _READERS)
+
+
+def from_elsewhere(spec: Any) -> Distribution:
+    """A distribution of another package as one of torch.
+
+    Raises:
+        TargetError: It can't be.
+    """
+    for knows, read in _READERS:
+        if knows(spec):
+            return read(spec)
+    return from_scipy(spec)
 
 
 def from_scipy(frozen: Any) -> Distribution:
-    """A frozen distribution of scipy.stats as one of torch; priors are passed through it.
+    """A frozen distribution of scipy.stats as one of torch.
 
     Those that torch has become torch's. The others are evaluated by SciPy, on the host, and
     differentiated by central differences.

@@ -347,7 +347,7 @@ def test_arviz_gets_the_axes_and_names_of_the_language():
     target = trj.Target([model.renamed({"effect": "theta"}), native()])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", trj.errors.TRJWarning)  # so short a run
-        result = trj.TRJSampler(target, seed=1).run(draws=5, chains=8, fit=False, progress=False)
+        result = trj.TRJSampler(target, seed=1).run(draws=10, chains=8, fit=False, progress=False)
     assert list(result.to_arviz("toy").posterior["effect"].coords["county"].values) == [
         "Aitkin",
         "Anoka",

@@ -13,7 +13,7 @@ from torch.distributions import Distribution, Independent, Transform, constraint
 
 from ..errors import ShapeError, TargetError, TRJError
 from ..grouping import on_host
-from ..priors import Periodic, from_scipy, is_frozen
+from ..priors import Periodic, from_elsewhere, is_frozen
 from .support import (
     bijection_onto,
     bijector_of,
@@ -63,7 +63,7 @@ class Prior:
     ) -> None:
         self.name, self.items, self.owner = name, items, owner
         self._check_spec(spec)
-        self.spec = spec = from_scipy(spec) if is_frozen(spec) else spec
+        self.spec = spec = from_elsewhere(spec) if is_frozen(spec) else spec
         self._stated = spec  # unrounded: a copy in float64 of one in float32 is exact
         self._fixed: Distribution | None = None
         self._batched = False
@@ -163,7 +163,7 @@ class Prior:
     def called(spec: PriorSpec, given: Params) -> Distribution:
         """The distribution that a prior is, given the parameters before it."""
         found = spec if isinstance(spec, Distribution) else spec(dict(given))
-        return from_scipy(found) if is_frozen(found) else found
+        return from_elsewhere(found) if is_frozen(found) else found
 
     def distribution(self, given: Params, n: int) -> Distribution:
         """The prior given the parameters before it, batch shape (n, *batch) or (*batch,)."""
