@@ -16,6 +16,7 @@ from .compare.compare import Comparison, compare_samplers
 from .errors import renamed as _renamed
 from .estimate.estimate import Estimate
 from .interop.from_pymc import from_pymc
+from .interop.joint import Joint
 from .posthoc.evidence import Evidence, evidence
 from .result.result import Result, load
 from .result.variational import Variational
@@ -66,6 +67,7 @@ __all__ = [
     "Evidence",
     "GaussianProcess",
     "GaussianSurrogate",
+    "Joint",
     "Laplace",
     "LogWeights",
     "Made",

@@ -32,6 +32,9 @@ PROBES = 5  # prior draws at which priors and likelihoods are tried at construct
 
 FAR = 30.0  # log prior below that of typical draws, nats, where overflow is not an error
 
+FAR_IN_REFERENCE = 10.0  # the same of any one entry of a reference, whose tails reach far: at
+# twenty scales of the default one, where exp(x) has left single precision
+
 
 @dataclass(frozen=True)
 class Block:
@@ -69,7 +72,11 @@ class Evaluation(NamedTuple):
 
 
 class Density:
-    """Blocks and likelihood of one model, or of all models of a large space."""
+    """Blocks and likelihood of one model, or of all models of a large space.
+
+    Where it is ``on_reference``, priors are a reference and the function is the joint's: what
+    counts as the likelihood is the joint over the reference.
+    """
 
     def __init__(
         self,
@@ -80,8 +87,9 @@ class Density:
         surrogate: LogLikelihood | None,
         space: Space | None = None,
         fused: LogPriorAndLikelihood | None = None,
+        on_reference: bool = False,
     ) -> None:
-        self.owner = owner
+        self.owner, self.on_reference = owner, on_reference
         if isinstance(log_likelihood, Additive):
             kinds = () if space is None else space.kinds
             log_likelihood = log_likelihood.bound({kind.name: kind.of for kind in kinds})
@@ -98,7 +106,8 @@ class Density:
             start += prior.size
         self.width = start
         self.space = space
-        self.likelihood = Likelihood(log_likelihood, vectorized, owner, "log_likelihood")
+        what = "log_joint" if on_reference else "log_likelihood"
+        self.likelihood = Likelihood(log_likelihood, vectorized, owner, what)
         self.surrogate = (
             None if surrogate is None else Likelihood(surrogate, vectorized, owner, "surrogate")
         )
@@ -210,6 +219,12 @@ class Density:
             prior = block.prior
             if prior.name not in priors:
                 continue
+            if self.on_reference:
+                raise TargetError(
+                    f"priors: {prior.name!r} has no prior of its own in {self.owner}, which is a "
+                    "joint density on a reference; write the other prior into its log_joint and "
+                    "run again, or state prior and likelihood apart (trj.Model)"
+                )
             given = self._given(block, values, items)
             old = prior.distribution(given, len(theta))
             new = Prior.called(priors[prior.name], given)
@@ -320,6 +335,10 @@ class Density:
         else:
             log_likelihood = function(shown, len(theta), self.by_kind(items)).to(theta.dtype)
         calls *= function is self.likelihood
+        if self.on_reference:
+            log_likelihood = torch.where(
+                log_prior.isfinite(), log_likelihood - log_prior, log_likelihood
+            )
         if on_host(theta) and bool((log_prior + log_likelihood < math.inf).all()):  # the usual case
             none = torch.zeros_like(log_prior, dtype=torch.bool)
             return Evaluation(log_prior, log_likelihood, none, calls)
@@ -328,11 +347,21 @@ class Density:
         broken = undefined_values(log_prior)  # a density's own arithmetic overflows
         extreme = _extreme(values, undefined)
         far = undefined & ((log_prior < typical - FAR) | extreme)
+        if self.on_reference:
+            far = far | (undefined & self._beyond(log_densities, undefined))
         lost = broken & (extreme | (sound < typical - FAR))
         log_prior = torch.where(lost, -math.inf, log_prior)
         far = far | (undefined & lost)
         log_likelihood = torch.where(far, -math.inf, log_likelihood)
         return Evaluation(log_prior, log_likelihood, far | lost, calls)
+
+    def _beyond(self, log_densities: list[Tensor], like: Tensor) -> Tensor:
+        """Points far out in the tail of the reference of some entry, (C,)."""
+        found = torch.zeros_like(like)
+        for block, each in zip(self.blocks, log_densities, strict=True):
+            low = each < block.typical - FAR_IN_REFERENCE
+            found = found | low.reshape(len(low), -1).any(-1)
+        return found
 
     def _soundness(
         self, log_densities: list[Tensor], items: Tensor | None, theta: Tensor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -65,6 +65,9 @@ class Model:
         >>> list(model.priors)
         ['mu', 'tau']
     """
+
+    # whether log_likelihood is of the whole joint, and the priors only what that is compared with
+    on_reference: ClassVar[bool] = False
 
     name: str
     priors: Mapping[str, PriorSpec]

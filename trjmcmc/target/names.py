@@ -41,6 +41,7 @@ def _density(model: Model) -> Density:
         model.vectorized,
         model.surrogate,
         fused=model.fused,
+        on_reference=model.on_reference,
     )
 
 

@@ -203,7 +203,9 @@ class Parameters:
             )
         return NonFiniteError(
             f"log density is NaN or +inf at {count} point(s), one of them {where}. "
-            "Return -inf from log_likelihood where the data are impossible, and mend the rest.",
+            f"Return -inf from {density.likelihood.what} where "
+            f"{'a point is' if density.on_reference else 'the data are'} impossible, and mend "
+            "the rest.",
             count=count,
             where=where,
         )

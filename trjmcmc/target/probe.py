@@ -47,7 +47,7 @@ def probe(
             theta = density.unconstrain(draws, items, densities.dim).to(theta)
         theta = torch.where(theta.isfinite() & space.active(code), theta, 0.0)
         for surrogate in (False, True) if density.surrogate else (False,):
-            what = "surrogate" if surrogate else "log_likelihood"
+            what = "surrogate" if surrogate else density.likelihood.what
             with unchecked():
                 batch = density.evaluate(theta, items, surrogate)
                 first = items[:1] if items is not None else None
@@ -86,7 +86,7 @@ def _check_padding(
 ) -> None:
     """Compare a likelihood with itself where arrays end with the last component."""
     space = densities.space
-    function = density.likelihood if what == "log_likelihood" else density.surrogate
+    function = density.surrogate if what == "surrogate" else density.likelihood
     assert function is not None
     if function.foreign or density.additive is not None:
         return
