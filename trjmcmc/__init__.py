@@ -16,6 +16,7 @@ from .compare.compare import Comparison, compare_samplers
 from .errors import renamed as _renamed
 from .estimate.estimate import Estimate
 from .interop.from_pymc import from_pymc
+from .interop.from_pyro import from_pyro
 from .interop.joint import Joint
 from .posthoc.evidence import Evidence, evidence
 from .result.result import Result, load
@@ -95,6 +96,7 @@ __all__ = [
     "evidences_of_counts",
     "fit",
     "from_pymc",
+    "from_pyro",
     "graphs",
     "kernel",
     "load",
