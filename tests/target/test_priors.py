@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
-from torch.distributions import HalfNormal, Normal, Uniform
+from torch.distributions import HalfNormal, Independent, LKJCholesky, Normal, Uniform
 
 import trjmcmc as trj
 from trjmcmc import priors
@@ -228,3 +228,20 @@ def test_a_run_with_such_priors_is_right():
         )
     row = result.model_probabilities().loc["cut"]
     assert abs(row["visits"] - truth) < 4.5 * row["visits_se"]
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_draws_of_correlations_have_the_density_of_lkj(wrapped):
+    """Each has variance 1 / (2 eta + d - 1); torch's own draws have it in the first row alone."""
+    prior = LKJCholesky(4, torch.tensor([2.0, 2.0], dtype=torch.float64))
+    stated = Independent(prior, 1) if wrapped else prior
+    target = trj.Target([trj.Model("m", {"l": stated}, lambda p: 0 * p["l"].sum((-1, -2, -3)))])
+    code = torch.zeros(20_000, 1, dtype=torch.long)
+    theta = target.sample_prior(code, torch.Generator().manual_seed(1))
+    with seeded(0):
+        raw = prior.sample((20_000,))
+    for tril, right in ((target.constrain(code[0], theta)["l"], True), (raw, False)):
+        row, column = torch.tril_indices(4, 4, -1)
+        x = (tril @ tril.mT)[..., row, column].double().square().flatten(1)
+        gap = (x.mean(0) - 1 / 7).abs() / (x.std(0) / math.sqrt(20_000))
+        assert bool((gap < 4.5).all()) is right

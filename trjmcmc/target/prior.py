@@ -22,6 +22,7 @@ from .support import (
     each_entry,
     ends_of,
     interior_point,
+    repaired,
     some_tensor,
     support_of,
     unchecked,
@@ -63,7 +64,8 @@ class Prior:
     ) -> None:
         self.name, self.items, self.owner = name, items, owner
         self._check_spec(spec)
-        self.spec = spec = from_elsewhere(spec) if is_frozen(spec) else spec
+        spec = from_elsewhere(spec) if is_frozen(spec) else spec
+        self.spec = spec = repaired(spec) if isinstance(spec, Distribution) else spec
         self._stated = spec  # unrounded: a copy in float64 of one in float32 is exact
         self._fixed: Distribution | None = None
         self._batched = False
@@ -163,7 +165,8 @@ class Prior:
     def called(spec: PriorSpec, given: Params) -> Distribution:
         """The distribution that a prior is, given the parameters before it."""
         found = spec if isinstance(spec, Distribution) else spec(dict(given))
-        return from_elsewhere(found) if is_frozen(found) else found
+        found = from_elsewhere(found) if is_frozen(found) else found
+        return repaired(found) if isinstance(found, Distribution) else found
 
     def distribution(self, given: Params, n: int) -> Distribution:
         """The prior given the parameters before it, batch shape (n, *batch) or (*batch,)."""
