@@ -17,7 +17,11 @@ DRAWS = 4096  # by which normalisation is judged
 
 CONDITIONS = 2  # values of the parameters before it at which a prior is checked
 
-SPREAD = 0.5  # variance of the normal over that of the prior draws
+SPREAD = 0.5  # variance of the normal over that of the prior draws it is fitted to
+
+NEAR = 0.25  # share of the draws that it is fitted to: those nearest to the likeliest
+
+NARROW = 5  # coordinates up to which it is; in more it would be too narrow, and takes all
 
 ERRORS = 6.0  # standard errors beyond which a prior is not normalised, and
 
@@ -36,8 +40,9 @@ def checked(model: ForeignModel, *, normalised: bool = True) -> ForeignModel:
     """The model, after a few calls that find out what would make its answers wrong.
 
     Every prior is normalised: for draws x of it the mean of q(x) / p(x) is 1 whatever the density
-    q, here a normal of half the variance of the draws. Batches agree with points alone, gradients
-    with differences, one call for both with prior and likelihood, numbers with the precision.
+    q, here a normal of half the variance of those draws that lie around the likeliest. Batches
+    agree with points alone, gradients with differences, one call for both with prior and
+    likelihood, numbers with the precision.
 
     Arguments:
         model: The model.
@@ -104,22 +109,25 @@ def _mass(block: Block, given: dict[str, Tensor]) -> tuple[Tensor, Tensor] | Non
     log_p = log_p[:, :ENTRIES]
     fine = x.isfinite().all(-1) & log_p.isfinite()
     x = torch.where(fine[:, :, None], x, x.nanmedian(0).values.nan_to_num(0.0, 0.0, 0.0))
-    centre = x.median(0).values
     cuts = torch.tensor([0.25, 0.75], dtype=torch.float64)
     low, high = x.quantile(cuts, 0)
     scale = (high - low) / 1.349
     if not bool((scale > 0).all()):
         return None
-    z = (x - centre) / scale
-    if x.shape[-1] == 1:
-        log_q = -0.5 * z[..., 0].square() / SPREAD - 0.5 * math.log(2 * math.pi * SPREAD)
-    else:
-        z = z.clamp(-10, 10)
-        cov = torch.einsum("nei,nej->eij", z, z) / DRAWS
-        factor = torch.linalg.cholesky(SPREAD * cov + 1e-9 * torch.eye(cov.shape[-1]).to(cov))
-        white = torch.linalg.solve_triangular(factor, z.permute(1, 2, 0), upper=False)
-        log_q = -0.5 * white.square().sum(1).T - 0.5 * x.shape[-1] * math.log(2 * math.pi)
-        log_q = log_q - factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    z = x / scale
+    # the draws around the likeliest: of one mode, where a prior has several
+    top = torch.where(fine, log_p, -math.inf).argmax(0)
+    away = (z - z.gather(0, top[None, :, None].expand(1, -1, z.shape[-1]))).square().sum(-1)
+    near = (away <= away.quantile(NEAR if z.shape[-1] <= NARROW else 1.0, 0)).to(z)
+    share = near / near.sum(0)
+    centre = torch.einsum("ne,nei->ei", share, z)
+    z = (z - centre).clamp(-10, 10)
+    cov = torch.einsum("ne,nei,nej->eij", share, z, z)
+    eye = torch.eye(cov.shape[-1]).to(cov)
+    factor = torch.linalg.cholesky(SPREAD * cov + 1e-9 * eye)
+    white = torch.linalg.solve_triangular(factor, z.permute(1, 2, 0), upper=False)
+    log_q = -0.5 * white.square().sum(1).T - 0.5 * x.shape[-1] * math.log(2 * math.pi)
+    log_q = log_q - factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     log_w = log_q - scale.log().sum(-1) - log_p
     w = torch.where(fine, log_w.clamp(max=700.0).exp(), 0.0)
     return w.mean(0), w.std(0) / math.sqrt(DRAWS)

@@ -17,7 +17,7 @@ from torch.distributions import (
 
 from ..rng import seeded
 from ..target.prior import PriorSpec
-from ..target.support import cast_to, support_of, unchecked
+from ..target.support import cast_to, repaired, support_of, unchecked
 from .pyro_program import Latent, Program
 from .site import Conditional
 
@@ -53,7 +53,7 @@ def _of_torch(fn: Distribution) -> Distribution:
     """Pyro's class of a transformed distribution as torch's own, whose support is found out."""
     if isinstance(fn, TransformedDistribution) and type(fn).__name__ == "TransformedDistribution":
         return TransformedDistribution(_of_torch(fn.base_dist), list(fn.transforms))
-    return fn
+    return repaired(fn)
 
 
 # ---- which sites a prior depends on -----------------------------------------------------------
