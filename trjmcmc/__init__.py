@@ -18,6 +18,7 @@ from .estimate.estimate import Estimate
 from .interop.from_pymc import from_pymc
 from .interop.from_pyro import from_pyro
 from .interop.joint import Joint
+from .interop.pymc_joint import pymc_joint
 from .posthoc.evidence import Evidence, evidence
 from .result.result import Result, load
 from .result.variational import Variational
@@ -103,6 +104,7 @@ __all__ = [
     "mixture_flow",
     "priors",
     "problems",
+    "pymc_joint",
     "transport",
     "variational",
     "with_gradient",

@@ -105,14 +105,14 @@ def mixture():
 def bounded():
     with pm.Model() as model:
         cut = pm.TruncatedNormal("cut", 0, 1, lower=-0.5, upper=2)
-        tail = pm.Truncated("tail", pm.StudentT.dist(nu=3, mu=0, sigma=1), lower=0)
+        tail = pm.Truncated("tail", pm.Cauchy.dist(0, 2), lower=0)
         top = pm.Gamma("top", 3, 1)
         below = pm.Uniform("below", 0, top)
         share = pm.Beta("share", 2, 3)
         pm.StudentT("y", nu=4, mu=cut + share * below, sigma=tail, observed=Y)
     priors = {
         "cut": trj.priors.TruncatedNormal(tensor(0), tensor(1), tensor(-0.5), tensor(2)),
-        "tail": HalfStudent(),
+        "tail": HalfCauchy(tensor(2)),
         "top": Gamma(tensor(3), tensor(1)),
         "below": lambda p: Uniform(torch.zeros_like(p["top"]), p["top"]),
         "share": Beta(tensor(2), tensor(3)),
@@ -124,16 +124,6 @@ def bounded():
         return law.log_prob(tensor(Y)).sum(-1)
 
     return model, priors, log_likelihood
-
-
-class HalfStudent(HalfNormal):
-    """A t of 3 degrees of freedom above zero."""
-
-    def __init__(self):
-        super().__init__(tensor(1))
-
-    def log_prob(self, value):
-        return StudentT(tensor(3), tensor(0), tensor(1)).log_prob(value) + math.log(2)
 
 
 def vectors():
@@ -455,3 +445,53 @@ def test_distributions_are_priors_as_they_are(name):
 def test_discrete_distributions_are_no_priors():
     with pytest.raises(TargetError, match="expected a continuous distribution"):
         trj.Target([trj.Model("a", {"x": pm.Poisson.dist(3)}, lambda p: p["x"])])
+
+
+# ---- joint densities on PyMC's own coordinates --------------------------------------------------
+
+
+def correlated():
+    with pm.Model() as model:
+        scale = pm.HalfNormal.dist(1.0)
+        chol = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=scale, compute_corr=False)
+        factor = pm.expand_packed_triangular(2, chol)
+        pm.MvNormal("y", np.zeros(2), chol=factor, observed=X)
+    return model
+
+
+def log_joint_of_correlated(free):
+    """By hand: logs of the diagonal of a Cholesky factor, and the number below it."""
+    a, b, c = free[:, 0].exp(), free[:, 1], free[:, 2].exp()
+    second = (b.square() + c.square()).sqrt()  # standard deviations are a and this
+    r = b / second
+    half_normal = HalfNormal(tensor(1)).log_prob
+    log_lkj = (1 - r.square()).log() - math.log(4 / 3)  # eta = 2, density of r
+    jacobian = a.log() + 2 * c.log() - 2 * second.log()  # of (a, second, r) by the coordinates
+    log_prior = half_normal(a) + half_normal(second) + log_lkj + jacobian
+    factor = torch.stack([torch.stack([a, 0 * b], -1), torch.stack([b, c], -1)], -2)
+    law = MultivariateNormal(tensor([0.0, 0.0]), scale_tril=factor[:, None])
+    return log_prior + law.log_prob(tensor(X)).sum(-1)
+
+
+def test_joint_densities_on_pymc_s_own_coordinates():
+    """An LKJ prior, by hand; its coordinates have PyMC's names."""
+    model = trj.pymc_joint("lkj", correlated(), backend="numpy")
+    (name,) = model.priors
+    assert name.startswith("chol")
+    target = trj.Target([model])
+    code = torch.zeros(20, 1, dtype=torch.long)
+    theta = tensor(ROWS.normal(size=(20, 3)))
+    found, slope = target.log_joint_and_grad(code, theta)
+    leaf = theta.clone().requires_grad_()
+    expected = log_joint_of_correlated(leaf)
+    torch.testing.assert_close(found, expected.detach(), rtol=1e-8, atol=1e-8)
+    (there,) = torch.autograd.grad(expected.sum(), leaf)
+    torch.testing.assert_close(slope, there, rtol=1e-7, atol=1e-7)
+
+
+def test_joints_of_discrete_or_improper_models_are_refused():
+    with pm.Model() as model:
+        pm.Flat("a")
+        pm.Normal("y", 0, 1, observed=Y)
+    with pytest.raises(TargetError, match="improper priors"):
+        trj.pymc_joint("flat", model)

@@ -111,7 +111,7 @@ def _prior(name: str, graphs: Graphs, key: str, dtype: torch.dtype) -> Any:
     like = torch.zeros((), dtype=dtype)
     try:
         draws(1, {k: torch.as_tensor(_first(graphs, k))[None] for k in parents}, 0)
-    except NotImplementedError as error:
+    except Exception as error:  # whatever of PyMC's: no random=, an overflow in a quantile
         raise no_draws(name, key, error) from error
     if parents:
         found = Conditional(list(parents), density, draws, support, batch, event, like=like)

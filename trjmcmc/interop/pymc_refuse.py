@@ -61,16 +61,14 @@ def check_graph(name: str, outputs: Iterable[Any]) -> None:
     Raises:
         TargetError: One does.
     """
-    from pytensor.tensor.random.op import RandomVariable
+    from pytensor.tensor.random.type import RandomType
 
-    for variable in all_before(outputs):
-        if variable.owner is not None and isinstance(variable.owner.op, RandomVariable):
-            raise TargetError(
-                f"the density of model {name!r} draws random numbers "
-                f"({variable.owner.op.name or type(variable.owner.op).__name__}): a mini-batch of "
-                "data, or a simulator. p(model | data) needs all data, and one density, at every "
-                "call"
-            )
+    if any(isinstance(variable.type, RandomType) for variable in all_before(outputs)):
+        raise TargetError(
+            f"the density of model {name!r} draws random numbers: it sees mini-batches of its data "
+            "(pm.Minibatch), or is a simulator. p(model | data) needs all data, and one density, "
+            "at every call"
+        )
 
 
 def all_before(outputs: Iterable[Any]) -> list[Any]:
@@ -80,6 +78,11 @@ def all_before(outputs: Iterable[Any]) -> list[Any]:
     except ImportError:  # PyTensor before 2.35
         from pytensor.graph.basic import ancestors
     return list(ancestors(list(outputs)))
+
+
+def evaluated(x: Any) -> Any:
+    """A variable of constants as a number."""
+    return x.eval() if hasattr(x, "eval") else x
 
 
 def no_support(name: str, parameter: str, transform: Any) -> TargetError:
