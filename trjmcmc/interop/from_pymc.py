@@ -18,7 +18,7 @@ from .check import checked
 from .extras import needed
 from .foreign import ForeignModel, dtype_of
 from .ordered import OrderedSite, Ordering
-from .pymc_calls import Call, WithProduct
+from .pymc_calls import Call, WithProduct, quietly
 from .pymc_draws import PriorDraws, predictor_of, sampler_of
 from .pymc_graph import Graphs, graphs_of, over_points, summed
 from .pymc_refuse import check_model, no_draws, no_support
@@ -70,9 +70,19 @@ def from_pymc(
     """
     needed("pymc", "pymc", "from_pymc")
     check_model(name, model, potentials)
-    graphs = graphs_of(name, model, potentials == "likelihood")
+    with quietly():
+        found = _read(name, model, potentials == "likelihood", backend).renamed(rename or {})
+        return checked(found) if check else found
+
+
+def _read(name: str, model: Any, potentials: bool, backend: str) -> ForeignModel:
+    """The model, unchecked."""
+    graphs = graphs_of(name, model, potentials)
     dtype = dtype_of(next((x.dtype for x in graphs.inputs.values()), "float64"))
-    priors = {k: _prior(name, graphs, k, dtype) for k in graphs.names}
+    priors: dict[str, Any] = {}
+    drawn: dict[str, Tensor] = {}
+    for k in graphs.names:
+        priors[k] = _prior(name, graphs, k, dtype, drawn)
     ordered = {k: _log_orders(p, graphs.shapes[k]) for k, p in priors.items()}
     dims = {
         k: tuple(map(str, axes))
@@ -80,7 +90,7 @@ def from_pymc(
         if (axes := model.named_vars_to_dims.get(k)) and None not in axes
     }
     coords = {str(k): list(v) for k, v in model.coords.items() if v is not None}
-    found = ForeignModel(
+    return ForeignModel(
         name,
         priors,
         _LogLikelihood(graphs),
@@ -92,12 +102,15 @@ def from_pymc(
         sampler=sampler_of(model),
         predictor=predictor_of(model),
     )
-    found = found.renamed(rename or {})
-    return checked(found) if check else found
 
 
-def _prior(name: str, graphs: Graphs, key: str, dtype: torch.dtype) -> Any:
-    """One parameter's prior: a distribution, or a function of those before it."""
+def _prior(
+    name: str, graphs: Graphs, key: str, dtype: torch.dtype, drawn: dict[str, Tensor]
+) -> Any:
+    """One parameter's prior: a distribution, or a function of those before it.
+
+    Draws of these are taken, and one of this parameter is left there.
+    """
     rv = graphs.plain[key]
     parents = {p: graphs.plain[p] for p in graphs.parents[key]}
     transform = graphs.frozen.rvs_to_transforms[graphs.frozen[key]]
@@ -110,7 +123,7 @@ def _prior(name: str, graphs: Graphs, key: str, dtype: torch.dtype) -> Any:
     draws = _Draws(PriorDraws(rv, list(parents.values()), shape), list(parents), dtype)
     like = torch.zeros((), dtype=dtype)
     try:
-        draws(1, {k: torch.as_tensor(_first(graphs, k))[None] for k in parents}, 0)
+        drawn[key] = draws(1, {k: drawn[k] for k in parents}, 0)
     except Exception as error:  # whatever of PyMC's: no random=, an overflow in a quantile
         raise no_draws(name, key, error) from error
     if parents:
@@ -118,12 +131,6 @@ def _prior(name: str, graphs: Graphs, key: str, dtype: torch.dtype) -> Any:
         return Ordering(found) if ordered else found
     site = Site(density, draws, support, batch, event, like=like)
     return OrderedSite(site) if ordered else site
-
-
-def _first(graphs: Graphs, key: str) -> Any:
-    """Some value of a parameter, at which draws of others are tried."""
-    found = graphs.plain.initial_point(0)
-    return np.asarray(found[graphs.plain.rvs_to_values[graphs.plain[key]].name])
 
 
 def _alike(rv: Any) -> bool:
@@ -184,7 +191,7 @@ class _Joint:
     Arguments:
         graphs: Of the model.
         constant: Log number of orders, added to the log prior, nats.
-        backend: One of :data:`BACKENDS`.
+        backend: As of :func:`from_pymc`.
     """
 
     def __init__(self, graphs: Graphs, constant: float, backend: str) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,14 @@ Array = NDArray[Any]
 BACKENDS = ("numba", "c", "numpy")
 
 UNFIT = ("fusion", "inplace", "BlasOpt", "cxx_only")  # rewrites that NumPy gains nothing by
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without PyTensor's warning, once a process, that it has no BLAS for its C code."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "PyTensor could not link to a BLAS", UserWarning)
+        yield
 
 
 class Call:

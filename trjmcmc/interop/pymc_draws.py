@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .pymc_calls import Call
+from .pymc_calls import Call, quietly
 from .pymc_refuse import all_before
 
 Array = NDArray[Any]
@@ -106,7 +106,7 @@ def sampler_of(model: Any) -> Callable[..., Mapping[str, Array]]:
 
         chains = int(options.pop("chains", 4))
         usual = {"progressbar": False, "compute_convergence_checks": False, "cores": 1}
-        with model:
+        with quietly(), model:
             found = pm.sample(
                 draws=-(-draws // chains), chains=chains, random_seed=seed, **(usual | options)
             )
@@ -131,7 +131,7 @@ def predictor_of(model: Any) -> Callable[..., Any]:
         data = {k: (("chain", "draw", *axes[k]), v[None]) for k, v in values.items()}
         used = {axis for each in axes.values() for axis in each}
         coords = {k: list(v) for k, v in model.coords.items() if k in used and v is not None}
-        with model:  # without the coordinates PyMC would draw a parameter afresh
+        with quietly(), model:  # without coordinates PyMC would draw a parameter afresh
             return pm.sample_posterior_predictive(
                 xr.Dataset(data, coords), random_seed=seed, **({"progressbar": False} | options)
             )

@@ -13,7 +13,7 @@ from .extras import needed
 from .foreign import dtype_of
 from .joint import Joint
 from .lkj import missing_constant
-from .pymc_calls import Call
+from .pymc_calls import Call, quietly
 from .pymc_graph import bounded, over_points, without_starts
 from .pymc_refuse import check_graph, check_model
 
@@ -63,15 +63,14 @@ def pymc_joint(
                 "independent draws, which integrates to 1 / n!, and evidences would be too small "
                 "by n!; use trj.from_pymc, which counts it"
             )
-    with without_starts(model):
+    with quietly(), without_starts(model):
         frozen = freeze_dims_and_data(model)
     values = [frozen.rvs_to_values[frozen[rv.name]] for rv in model.free_RVs]
     names = [v.name for v in values]
     missing = sum(missing_constant(rv) for rv in frozen.free_RVs)
     outputs = [frozen.logp(jacobian=True, sum=True) + missing]
     check_graph(name, outputs)
-    starts = frozen.initial_point(0)
-    shapes = {k: np.shape(starts[k]) for k in names}
+    shapes = {v.name: _shape(frozen, v) for v in values}
     outputs, values = bounded(outputs, values)
     inputs = [
         pt.tensor(f"{k}_points", dtype=v.dtype, shape=(None, *shapes[k]))
@@ -91,6 +90,16 @@ def pymc_joint(
         reference,
         dtype=dtype_of(values[0].dtype if values else "float64"),
     )
+
+
+def _shape(model: Any, value: Any) -> tuple[int, ...]:
+    """The shape of an unconstrained variable; by a draw, where PyTensor does not know it."""
+    if None not in value.type.shape:
+        return tuple(int(n) for n in value.type.shape)
+    rv = model.values_to_rvs[value]
+    transform = model.rvs_to_transforms[rv]
+    free = rv if transform is None else transform.forward(rv, *rv.owner.inputs)
+    return np.shape(Call([], [free], "numpy")()[0])
 
 
 class _LogJoint:
