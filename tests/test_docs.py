@@ -33,6 +33,7 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
+NEEDED = re.compile(r"^import (pymc|numpyro|jax|pyro)\b", re.MULTILINE)  # may not be installed
 ERRORS = 5.0  # standard errors between what is shown and what is printed
 FEW_ERRORS = 5.0  # factor between their standard errors
 
@@ -111,6 +112,10 @@ CASES = [
 @pytest.mark.parametrize(("path", "line", "text"), CASES)
 def test_blocks_run(path, line, text, capsys, tmp_path, monkeypatch):
     matplotlib.use("Agg")
+    for package in NEEDED.findall(path.read_text()):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
     run(path, line, text, dict(opening(path)), capsys)
     matplotlib.pyplot.close("all")
