@@ -15,6 +15,7 @@ from .compare.classical import ClassicalSampler
 from .compare.compare import Comparison, compare_samplers
 from .errors import renamed as _renamed
 from .estimate.estimate import Estimate
+from .interop.from_jax import from_jax
 from .interop.from_pymc import from_pymc
 from .interop.from_pyro import from_pyro
 from .interop.joint import Joint
@@ -96,6 +97,7 @@ __all__ = [
     "evidence",
     "evidences_of_counts",
     "fit",
+    "from_jax",
     "from_pymc",
     "from_pyro",
     "graphs",

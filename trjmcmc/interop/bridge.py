@@ -84,12 +84,12 @@ class _Both(torch.autograd.Function):
             by = torch.where(value.isfinite(), by, 0.0)
             for i, known in enumerate(there):
                 if known:
-                    part, before = _times(next(slopes), by), total[i]
+                    part, before = scaled(next(slopes), by), total[i]
                     total[i] = part if before is None else before + part
-        return None, None, *(None if x is None else _once(x, inputs) for x in total)
+        return None, None, *(None if x is None else once(x, inputs) for x in total)
 
 
-def _times(slope: Tensor, by: Tensor) -> Tensor:
+def scaled(slope: Tensor, by: Tensor) -> Tensor:
     """Rows times numbers, zero where the number is, whatever the row."""
     by = by.reshape(-1, *[1] * (slope.dim() - 1))
     return torch.where(by == 0, 0.0, slope * by)
@@ -107,7 +107,7 @@ class _Once(torch.autograd.Function):
         raise RuntimeError("a function outside torch is differentiated once, not twice")
 
 
-def _once(slope: Tensor, inputs: Sequence[Tensor]) -> Tensor:
+def once(slope: Tensor, inputs: Sequence[Tensor]) -> Tensor:
     """The gradient, which may not be differentiated again."""
     if not torch.is_grad_enabled():
         return slope
@@ -143,7 +143,7 @@ class _Through(torch.autograd.Function):
         tensors = ctx.saved_tensors
         slopes = ctx.function.pull_back([on_host(x) for x in tensors], on_host(outer[0]))
         found = [tensor_of(s, x) for s, x in zip(slopes, tensors, strict=True)]
-        return None, *(_once(s, tensors) for s in found)
+        return None, *(once(s, tensors) for s in found)
 
 
 def on_host(x: Tensor) -> Array:

@@ -89,8 +89,15 @@ class Model:
         return None
 
 
-def stated_dtype(models: object) -> torch.dtype | None:
-    """The widest precision that models of a list state, or None."""
+def stated_dtype(models: object, function: object = None) -> torch.dtype | None:
+    """The widest precision that models of a list, or likelihoods by ``dtype``, state, or None."""
     some = models if isinstance(models, list | tuple) else ()
-    stated = [m.dtype for m in some if isinstance(m, Model) and m.dtype is not None]
+    known = [m for m in some if isinstance(m, Model)]
+    each = [x.dtype for x in known] + [_stated_by(x.log_likelihood) for x in known]
+    stated = [dtype for dtype in [*each, _stated_by(function)] if dtype is not None]
     return max(stated, key=lambda dtype: dtype.itemsize, default=None)
+
+
+def _stated_by(function: object) -> torch.dtype | None:
+    found = getattr(function, "dtype", None)
+    return found if isinstance(found, torch.dtype) else None

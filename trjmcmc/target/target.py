@@ -107,7 +107,7 @@ class Target(Counted):
         device: str | torch.device | None = None,
     ) -> None:
         self.truth = truth
-        self.is_precision_open = (dtype := dtype or stated_dtype(models)) is None
+        self.is_precision_open = (dtype := dtype or stated_dtype(models, log_likelihood)) is None
         self.dtype = dtype or torch.get_default_dtype()
         self.device = torch.device(device or "cpu")
         # prior draws that find out shapes come from the global generator: leave it as it was
