@@ -16,6 +16,7 @@ from .compare.compare import Comparison, compare_samplers
 from .errors import renamed as _renamed
 from .estimate.estimate import Estimate
 from .interop.from_jax import from_jax
+from .interop.from_numpyro import from_numpyro
 from .interop.from_pymc import from_pymc
 from .interop.from_pyro import from_pyro
 from .interop.joint import Joint
@@ -98,6 +99,7 @@ __all__ = [
     "evidences_of_counts",
     "fit",
     "from_jax",
+    "from_numpyro",
     "from_pymc",
     "from_pyro",
     "graphs",

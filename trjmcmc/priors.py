@@ -2,7 +2,7 @@
 
 All are :class:`torch.distributions.Distribution`: they broadcast, take tensors for parameters, and
 go wherever a prior is expected. So does any frozen distribution of scipy.stats, as it is, and any
-of PyMC: ``pm.Normal.dist(0, 1)``.
+of PyMC and NumPyro: ``pm.Normal.dist(0, 1)``, ``numpyro.distributions.Normal(0, 1)``.
 
     >>> import trjmcmc as trj
     >>> import scipy.stats
