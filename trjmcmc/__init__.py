@@ -19,6 +19,7 @@ from .interop.from_jax import from_jax
 from .interop.from_numpyro import from_numpyro
 from .interop.from_pymc import from_pymc
 from .interop.from_pyro import from_pyro
+from .interop.from_stan import from_stan, stan_joint
 from .interop.joint import Joint
 from .interop.pymc_joint import pymc_joint
 from .posthoc.evidence import Evidence, evidence
@@ -102,6 +103,7 @@ __all__ = [
     "from_numpyro",
     "from_pymc",
     "from_pyro",
+    "from_stan",
     "graphs",
     "kernel",
     "load",
@@ -109,6 +111,7 @@ __all__ = [
     "priors",
     "problems",
     "pymc_joint",
+    "stan_joint",
     "transport",
     "variational",
     "with_gradient",
