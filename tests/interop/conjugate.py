@@ -57,11 +57,11 @@ def log_joint(columns):
     return function
 
 
-def agrees(result, loose=False):
+def agrees(result):
     """p(model) and both evidences within 4.5 standard errors, which are small enough to judge."""
     p, se = result.model_probabilities().loc["two", ["combined", "combined_se"]]
-    assert se < (0.02 if loose else 0.005) and abs(p - PROBABILITY) < 4.5 * se
+    assert se < 0.005 and abs(p - PROBABILITY) < 4.5 * se
     table = result.evidence()
     for name, exact in LOG_EVIDENCES.items():
         value, se = table.loc[name, ["combined", "combined_se"]]
-        assert se < (0.1 if loose else 0.02) and abs(value - exact) < 4.5 * se
+        assert se < 0.02 and abs(value - exact) < 4.5 * se

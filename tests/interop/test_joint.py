@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import trjmcmc as trj
 from tests.interop.conjugate import X, Y, agrees, log_joint
 from trjmcmc.errors import BlackBoxError, NonFiniteError, ShapeError, TargetError
 from trjmcmc.interop.reference import FittedT, VectorT
+from trjmcmc.pilot.report import AuditReport, ModelAudit, by_audit
 from trjmcmc.rng import seeded
 
 DOUBLE = torch.float64
@@ -155,6 +157,18 @@ def test_joints_beside_models_with_bounds_and_without_parameters():
     assert abs(again.loc["split", "probability"] - 0.5) < 4.5 * again.loc["split", "se"]
     with pytest.raises(TargetError, match="joint density on a reference"):
         result.reweight(priors={"x": Normal(0.0, 0.5)})
+
+
+def test_a_pilot_run_speaks_of_the_reference():
+    nowhere = trj.Joint("nowhere", {"x": ()}, lambda p: p["x"] * 0 - math.inf)
+    target = trj.Target([nowhere], dtype=DOUBLE)
+    with pytest.raises(trj.errors.ConvergenceWarning, match="none of .* reference draws"):
+        trj.TRJSampler(target, seed=1).fit(pilot=True)
+    code = torch.zeros(1, dtype=torch.long)
+    assert target.start_of(code) == "reference"
+    audited = ModelAudit("m", 0.0, 0.1, 0.0, 0.0, 0.1, 1.0, 0.0, 1, True, 2.0, "reference")
+    found = by_audit(target.space, AuditReport((replace(audited, model="nowhere"),)))
+    assert found["nowhere"].warning == "rests on 2.0 draws of the reference"
 
 
 def nan_below(edge):

@@ -339,8 +339,7 @@ def _constant(
             f"{owner}: the priors are not those of the program: log of Stan's over the stated ones "
             f"is {gap.min():.6g} to {gap.max():.6g} at {DRAWS} draws (a constant would be what "
             "Stan leaves out, and no harm). State the same priors, or put the likelihood alone "
-            f"into the block that prior_only leaves out"
-            + (f" ({density.said})" * bool(density.said))
+            f"into the block that prior_only leaves out{said}"
         )
     return float(np.median(gap))
 

@@ -417,6 +417,7 @@ class Audit:
             modes,
             self.matters.tolist(),
             self.ancestors.tolist(),
+            [self.target.start_of(code) for code in self.code],
         )
         return AuditReport(
             tuple(ModelAudit(*row) for row in zip(*columns, strict=True)),

@@ -41,7 +41,7 @@ def by_audit(space: Space, report: AuditReport) -> dict[str, Estimate]:
         prior = float(space.log_prior(space.code_of(m.model)[None])[0])
         doubt = "" if abs(m.gap) <= LOG_EVIDENCES_AGREE else "rough"
         if m.ancestors < FEWEST_ANCESTORS:
-            doubt = f"rests on {m.ancestors:.1f} draws of the prior"
+            doubt = f"rests on {m.ancestors:.1f} draws of the {m.start}"
         error = max(m.std_error, abs(m.gap))
         if m.difference > MORE * m.difference_se:
             error = math.hypot(error, m.difference)
@@ -67,6 +67,7 @@ class ModelAudit:
         matters: Whether the model has a share of the posterior worth a warning.
         ancestors: Prior draws that its draws descend from, in effect: one over the sum of their
             squared shares.
+        start: What these are draws of: ``prior``, or ``reference`` of a joint.
     """
 
     model: str
@@ -80,6 +81,7 @@ class ModelAudit:
     modes: int
     matters: bool
     ancestors: float = math.inf
+    start: str = "prior"
 
     @property
     def difference(self) -> float:

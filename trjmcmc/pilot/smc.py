@@ -196,8 +196,9 @@ class TemperedSMC:
         if not self.temperatures and not bool((weight > 0).any(1).all()):
             bad = int((weight > 0).any(1).logical_not().nonzero()[0, 0])
             label = self.target.space.label(self.code[bad : bad + 1])[0]
+            start = self.target.start_of(self.code[bad])
             raise UnreachableError(
-                f"model {label!r}: none of {weight.shape[1]} prior draws has a finite likelihood"
+                f"model {label!r}: none of {weight.shape[1]} {start} draws has a finite likelihood"
             )
         step = next_step(log_likelihood, weight, last.temper, self.ess)
         schedule = self._within_time(self._schedule())

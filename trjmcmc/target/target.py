@@ -310,6 +310,10 @@ class Target(Counted):
         """Whether gradients of every likelihood (or its smooth surrogate) can be had."""
         return all(density.differentiable for density in self._densities.each)
 
+    def start_of(self, code: Tensor) -> str:
+        """What draws of a model, shape (L,), start from, in a word: ``prior`` or ``reference``."""
+        return "reference" if self._densities.of(code).on_reference else "prior"
+
     # ---- likelihoods of sums over components ------------------------------------------------
 
     @property
