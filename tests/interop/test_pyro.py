@@ -229,6 +229,16 @@ def test_a_model_is_recorded_as_operations():
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
+def test_sizes_of_parameters_are_not_taken_for_that_of_the_batch(n):
+    def function(values):
+        x = values["x"]
+        return ((x.sum(-1, keepdim=True) + torch.eye(n).sum(0)).square().sum(-1),)
+
+    examples = {"x": torch.linspace(-1, 1, 3 * n).reshape(3, n)}
+    assert flattened(function, examples) is not None
+
+
 def test_what_can_not_be_recorded_is_called_as_it_is():
     def by_size(values):
         x = values["x"]

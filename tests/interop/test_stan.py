@@ -2,8 +2,10 @@
 
 import inspect
 import math
+import runpy
 import sys
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +18,8 @@ from tests.interop.conjugate import X, Y, agrees
 from tests.interop.stand_in import DOUBLE, PROGRAMS, Bounded, Lower, Program, Real, Simplex, StandIn
 from trjmcmc.errors import ConfigurationError, TargetError
 from trjmcmc.interop.stan_program import Layout
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "stan_prior_only.py"
 
 
 def normal(x, mu, sigma):
@@ -401,6 +405,33 @@ model {
   if (!prior_only) y ~ normal(x * beta, sqrt(variance));
 }
 """
+
+
+def measured(values, data):
+    found = normal(values["sigma"], 0.0, 1.0)
+    mean = values.get("mu", torch.zeros((), dtype=DOUBLE))
+    found = found + normal(mean, 0.0, 1.0) * ("mu" in values)
+    if not data["prior_only"]:
+        found = found + normal(torch.tensor(data["y"], dtype=DOUBLE), mean, values["sigma"])
+    return found
+
+
+def test_the_example(tmp_path, monkeypatch, capsys):
+    module = runpy.run_path(str(EXAMPLE))
+    monkeypatch.setitem(sys.modules, "bridgestan", None)
+    monkeypatch.setattr(sys, "argv", ["stan_prior_only.py"])
+    module["main"]()
+    assert "pip install 'trjmcmc[stan]'" in capsys.readouterr().out
+    fake = types.ModuleType("bridgestan")
+    fake.StanModel = StandIn
+    monkeypatch.setitem(sys.modules, "bridgestan", fake)
+    for name, parameters in (
+        ("zero", {"sigma": Lower()}),
+        ("free", {"mu": Real(), "sigma": Lower()}),
+    ):
+        monkeypatch.setitem(PROGRAMS, str(tmp_path / f"{name}.stan"), Program(parameters, measured))
+    for model in module["models"](tmp_path):
+        assert abs(model.prior_constant + math.log(2)) < 1e-7
 
 
 def test_real_bridgestan(tmp_path):

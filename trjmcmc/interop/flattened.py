@@ -42,7 +42,9 @@ def flattened(function: Batched, examples: Mapping[str, Tensor]) -> Batched | No
 
     try:
         with unchecked(), torch.no_grad():
-            rows = [_rows(examples[k], 3) for k in names]
+            sizes = {n for x in examples.values() for n in x.shape[1:]}
+            other = next(n for n in range(3, 3 + len(sizes) + 1) if n not in sizes)
+            rows = [_rows(examples[k], other) for k in names]  # equal sizes are taken for one
             record = make_fx(flat, tracing_mode="symbolic", _allow_non_fake_inputs=True)(*rows)
             if _is_random(record):
                 return None
