@@ -28,8 +28,9 @@ SAMPLES = 60
 def simulated(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Pressures and melting points, in standard deviations."""
     rng = np.random.default_rng(seed)
-    pressure = np.where(rng.random(SAMPLES) < 0.4, -1.0, 0.8) + 0.35 * rng.standard_normal(SAMPLES)
-    return pressure, 0.9 * pressure + 0.5 * rng.standard_normal(SAMPLES)
+    group = np.where(rng.random(SAMPLES) < 0.4, -1.0, 0.8)
+    pressure = group + 1.2 * rng.standard_normal(SAMPLES)
+    return pressure, group + 0.4 * rng.standard_normal(SAMPLES)
 
 
 def mixture(y: Any) -> None:
@@ -115,7 +116,7 @@ def main() -> None:
     axes[0].set(xlabel="pressure", ylabel="melting point")
     axes[1].hist(y, bins=15, density=True, color="0.8", label="data")
     for model in (groups, slope):
-        drawn = model.predict(result, draws=200, seed=1)["y"]  # type: ignore[attr-defined]
+        drawn = model.predict(result, draws=200, seed=1)["y"]
         axes[1].hist(drawn.ravel(), bins=60, density=True, histtype="step", label=model.name)
     axes[1].set(xlabel="melting point", yticks=[])
     axes[1].legend(fontsize=8, frameon=False)

@@ -103,7 +103,7 @@ class Batched:
     def of_tensors(self, *columns: Tensor) -> tuple[Tensor, ...]:
         """The same of tensors on any device, in the precision of the first of them."""
         like = columns[0]
-        if not self._shares_device(like):
+        if not len(like) or not self._shares_device(like):
             return tuple(tensor_of(x, like) for x in self(*(on_host(x) for x in columns)))
         return self._on_device(*columns)
 
