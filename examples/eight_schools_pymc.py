@@ -1,9 +1,9 @@
 """Eight schools in PyMC: one effect, one of each school, or effects that are alike?
 
-Rubin (1981), https://doi.org/10.3102/10769986006004377: effects of coaching on a test in eight schools
-and their standard errors, in points. Three PyMC models, as anybody would write them, become one target;
-their evidences are known by quadrature, and stand beside those of the run. The effects of the
-hierarchy go back to ArviZ with their coordinates, and new data are predicted by PyMC.
+Rubin (1981), https://doi.org/10.3102/10769986006004377: effects of coaching on a test in eight
+schools and their standard errors, in points. Three PyMC models, as anybody would write them, become
+one target; their evidences are known by quadrature, and stand beside those of the run. The effects
+of the hierarchy go back to ArviZ with their coordinates, and new data are predicted by PyMC.
 
     pip install 'trjmcmc[pymc]'
     python examples/eight_schools_pymc.py --quick

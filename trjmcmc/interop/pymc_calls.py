@@ -83,21 +83,6 @@ def _compiled(inputs: list[Any], outputs: list[Any], backend: str) -> Any:
     return function
 
 
-class Slowly:
-    """A function of one point called for each of a batch: for graphs that can't be batched.
-
-    Arguments:
-        call: Gives numbers or arrays of one point.
-    """
-
-    def __init__(self, call: Call) -> None:
-        self.call = call
-
-    def __call__(self, *arrays: Array) -> list[Array]:
-        each = [self.call(*(x[i] for x in arrays)) for i in range(len(arrays[0]))]
-        return [np.stack([np.asarray(x) for x in column]) for column in zip(*each, strict=True)]
-
-
 class WithProduct:
     """A graph of batches with its vector-Jacobian product, for :func:`.bridge.through`.
 

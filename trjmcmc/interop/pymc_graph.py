@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import TargetError
 from .pymc_refuse import all_before, check_graph
 
 
@@ -109,7 +110,13 @@ def over_points(outputs: Sequence[Any], replace: Mapping[Any, Any]) -> list[Any]
     if not replace:
         return list(outputs)
     n = next(iter(replace.values())).shape[0]
-    found = vectorize_graph(list(outputs), dict(replace))
+    try:
+        found = vectorize_graph(list(outputs), dict(replace))
+    except Exception as error:
+        raise TargetError(
+            f"PyTensor can not make a batch of this density ({type(error).__name__}: {error}). Call "
+            "it point by point: a trj.Model with trj.BlackBox around model.compile_logp(...)"
+        ) from error
     return [
         b if b.ndim > o.ndim else pt.alloc(o, n, *(o.shape[i] for i in range(o.ndim)))
         for o, b in zip(outputs, found, strict=True)

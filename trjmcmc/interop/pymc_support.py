@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.distributions import constraints
 
 from .bridge import through
-from .pymc_calls import WithProduct
+from .pymc_calls import Call, WithProduct
 from .pymc_graph import over_points
 from .pymc_refuse import all_before, no_support
 
@@ -80,12 +80,13 @@ def _interval(
 
     shape = tuple(rv.type.shape)
     low, high = transform.args_fn(*rv.owner.inputs)
-    ends = [-np.inf if low is None else low, np.inf if high is None else high]
+    ends: list[Any] = [-np.inf if low is None else low, np.inf if high is None else high]
     ends = [pt.cast(pt.as_tensor(x), rv.dtype) for x in ends]
     before = set(all_before(ends))
     some = [p for p in parents.values() if p in before]
     if not some:
-        low, high = (torch.as_tensor(np.asarray(x.eval())).to(dtype) for x in ends)
+        found = Call([], ends, "numpy")()
+        low, high = (torch.as_tensor(np.array(x)).to(dtype) for x in found)
         return _between(name, rv, transform, low, high)
     given = [pt.tensor(f"{p.name}_given", dtype=p.dtype, shape=(None, *p.type.shape)) for p in some]
     batched = [
