@@ -114,8 +114,8 @@ def over_points(outputs: Sequence[Any], replace: Mapping[Any, Any]) -> list[Any]
         found = vectorize_graph(list(outputs), dict(replace))
     except Exception as error:
         raise TargetError(
-            f"PyTensor can not make a batch of this density ({type(error).__name__}: {error}). Call "
-            "it point by point: a trj.Model with trj.BlackBox around model.compile_logp(...)"
+            f"PyTensor can not make batches of this density ({type(error).__name__}: {error}). "
+            "Call it point by point: a trj.Model with trj.BlackBox around model.compile_logp(...)"
         ) from error
     return [
         b if b.ndim > o.ndim else pt.alloc(o, n, *(o.shape[i] for i in range(o.ndim)))
