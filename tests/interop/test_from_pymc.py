@@ -403,6 +403,7 @@ def test_a_first_parameter_that_is_constant_does_no_harm():
         draws = prior.sample()
     assert draws.shape == (2, 3) and bool((draws[0].abs() < 0.01).all())
     assert bool((draws[1].abs() > 0.1).all())
+    assert not prior._sample.draws.one_by_one
 
 
 def test_parameters_out_of_range_rule_out_their_own_point_alone():

@@ -32,7 +32,7 @@ class PriorDraws:
             pt.tensor(f"{p.name}_given", dtype=p.dtype, shape=(None, *p.type.shape))
             for p in parents
         ]
-        found = _batched(rv, parents, given, n)
+        found = _batched(rv, parents, given, n, shape)
         self.one_by_one = found is None
         if found is None:
             from pytensor.graph.replace import clone_replace
@@ -58,7 +58,9 @@ class PriorDraws:
             rng.set_value(np.random.default_rng([*seed, i]), borrow=True)
 
 
-def _batched(rv: Any, parents: Sequence[Any], given: Sequence[Any], n: Any) -> Any:
+def _batched(
+    rv: Any, parents: Sequence[Any], given: Sequence[Any], n: Any, shape: tuple[int, ...]
+) -> Any:
     """The variable for n values of its parents at once, or None where that can't be built."""
     import pytensor
     from pymc.distributions.shape_utils import change_dist_size
@@ -79,10 +81,7 @@ def _batched(rv: Any, parents: Sequence[Any], given: Sequence[Any], n: Any) -> A
             new = new.dimshuffle(0, *["x"] * missing, *range(1, new.ndim))
         params.append(new)
     rng = pytensor.shared(np.random.default_rng(0))
-    size = (n, *(rv.shape[i] for i in range(entries)))
-    if any(x in set(all_before(size[1:])) for x in parents):
-        return None
-    return op(*params, size=size, rng=rng)
+    return op(*params, size=(n, *shape[:entries]), rng=rng)
 
 
 def _generators(variable: Any) -> list[Any]:

@@ -309,7 +309,8 @@ class Density:
         rows = undefined_values(log_prior + log_likelihood).nonzero()[:, 0]
         if not len(rows):
             return Evaluation(log_prior, log_likelihood, forgiven, len(theta))
-        slowly = self._evaluate(theta[rows], None, False)
+        with torch.no_grad():  # impossible, or an error: without slopes
+            slowly = self._evaluate(theta[rows], None, False)
         return Evaluation(
             log_prior.index_put((rows,), slowly.log_prior),
             log_likelihood.index_put((rows,), slowly.log_likelihood),
