@@ -17,7 +17,6 @@ from ..estimate.importance import log_mean_weight, log_weights
 from ..fit.objective import ForwardKL, Objective
 from ..fit.pathfinder import pathfinder, pathfinder_map
 from ..fit.reverse import ReverseKL
-from ..fit.standardise import moments
 from ..fit.trace import FitTrace
 from ..fit.train import train
 from ..pilot.audit import REPLICATES, Audit
@@ -34,6 +33,7 @@ from .families import FOUND, RECOMMENDED, Family, Start, goes_back_cheaply, map_
 from .fixed_draws import climbed
 from .flow_over import flow_over
 from .moments import Widening, can_be_followed
+from .normals_of_draws import normals_of_draws
 from .policy import ApproximationPolicy
 from .population import Population
 
@@ -46,8 +46,6 @@ MOST_OF_MANY = 4000  # prior draws that are searched in each of many models
 SIMPLE = ("mean-field", "full-rank")  # whose best is far from posteriors that they can't follow
 
 TRIED = 4000  # draws of a model that tell the effective share of its weights
-
-LARGEST = 1e12  # condition number of a covariance of draws
 
 
 class Recipe:
@@ -257,29 +255,13 @@ class Recipe:
         assert blank.loc is not None and blank.factor is not None
         loc, factor = blank.loc.clone(), blank.factor.clone()
         if (pool := self._pool()) is not None:
-            loc, factor = self._of_draws(pool)
+            loc, factor = normals_of_draws(pool, self.codes, self.active)
         elif self.target.differentiable:
             for m, found in enumerate(self.climbs.found):
                 if found is not None:
                     best = int(found.elbo.argmax())
                     loc[m], factor[m] = found.loc[best], found.scale_tril[best]
         return Start(self.target, loc, factor, self.seed, self.policy)
-
-    def _of_draws(self, pool: Pool) -> tuple[Tensor, Tensor]:
-        loc, scale = moments(pool, self.codes, self.active)
-        factor = torch.diag_embed(scale)
-        for m, code in enumerate(self.codes):
-            slots = self.active[m].nonzero()[:, 0]
-            mine = pool.theta[(pool.code == code).all(-1)][:, slots].double()
-            if not len(slots) or len(mine) <= 10 * len(slots):
-                continue
-            covariance = torch.atleast_2d(torch.cov(mine.T))
-            units = covariance.diagonal().sqrt().clamp(min=1e-300)
-            correlation = covariance / units[:, None] / units
-            if float(torch.linalg.cond(correlation)) < LARGEST:
-                found = units[:, None] * torch.linalg.cholesky(correlation)
-                factor[m, slots[:, None], slots] = found.to(factor.dtype)
-        return loc, factor
 
     # ---- families that are found --------------------------------------------------------------
 
