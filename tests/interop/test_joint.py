@@ -116,15 +116,15 @@ def check_conjugate(reference):
     agrees(result)
 
 
-@pytest.mark.parametrize("name", ["default", "far too wide"])
-def test_conjugate_pair(name):
-    """Evidences and p(model) are known, and right for a poor reference too."""
-    check_conjugate(REFERENCES[name])
+def test_conjugate_pair():
+    check_conjugate(None)
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("name", ["fitted", "one that depends on others"])
+@pytest.mark.planned
+@pytest.mark.parametrize("name", ["fitted", "one that depends on others", "far too wide"])
 def test_conjugate_pair_on_other_references(name):
+    """Evidences and p(model) are known, and right for poor references too."""
     check_conjugate(REFERENCES[name])
 
 
