@@ -12,6 +12,7 @@ from torch.distributions import HalfNormal, Independent, LKJCholesky, Normal, Un
 import trjmcmc as trj
 from trjmcmc import priors
 from trjmcmc.errors import TargetError
+from trjmcmc.priors.foreign import from_scipy
 from trjmcmc.rng import seeded
 
 JEFFREYS = 1 / math.log(1 + 999.0)
@@ -114,7 +115,7 @@ def test_they_expand_and_take_the_precision_of_the_target(name):
 @pytest.mark.parametrize("name", FROZEN)
 def test_frozen_distributions_of_scipy_are_priors(name):
     frozen = FROZEN[name]
-    dist = priors.from_scipy(frozen)
+    dist = from_scipy(frozen)
     x = frozen.rvs(300, random_state=1)
     value = torch.tensor(x, requires_grad=True)
     log_p = dist.log_prob(value)

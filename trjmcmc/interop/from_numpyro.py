@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..priors import read_with
+from ..priors.foreign import read_with
 from .check import checked
 from .extras import needed
 from .foreign import ForeignModel

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ..errors import TargetError
-from ..priors import read_with
+from ..priors.foreign import read_with
 from .bridge import Both, Fused, on_host, through
 from .check import checked
 from .extras import needed

@@ -12,7 +12,7 @@ from torch import distributions as td
 from torch.distributions import Distribution
 
 from ..errors import TargetError
-from ..priors import LogUniform, TruncatedNormal
+from ..priors.fields import LogUniform, TruncatedNormal
 from .numpyro_compiled import Compiled
 from .numpyro_trace import Program
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.distributions import Uniform
 
 from ..errors import ShapeError, TargetError
-from ..priors import LogUniform, ModifiedJeffreys, Periodic, Rayleigh
+from ..priors.fields import LogUniform, ModifiedJeffreys, Periodic, Rayleigh
 from ..space.counts import Counts
 from ..target.additive import Additive
 from ..target.target import Target

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ..errors import ConfigurationError
-from ..priors import from_scipy, is_frozen
+from ..priors.foreign import from_elsewhere, is_frozen
 
 Params = Mapping[str, Tensor]
 
@@ -79,7 +79,7 @@ class Additive:
         self.contribution, self.combine = contribution, combine
         self.linear = [linear] if isinstance(linear, str) else linear
         self.births: dict[str, Distribution] = {
-            name: from_scipy(density) if is_frozen(density) else density
+            name: from_elsewhere(density) if is_frozen(density) else density
             for name, density in (births or {}).items()
         }
         self._of: dict[str, Sequence[str]] | None = None

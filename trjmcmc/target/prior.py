@@ -13,7 +13,8 @@ from torch.distributions import Distribution, Independent, Transform, constraint
 
 from ..errors import ShapeError, TargetError, TRJError
 from ..grouping import on_host
-from ..priors import Periodic, from_elsewhere, is_frozen
+from ..priors.fields import Periodic
+from ..priors.foreign import from_elsewhere, is_frozen
 from .support import (
     bijection_onto,
     bijector_of,

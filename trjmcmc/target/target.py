@@ -34,9 +34,8 @@ Found = TypeVar("Found")
 class Target(Counted):
     """The posterior over models and parameters, up to its normalising constant.
 
-    Nothing that a run does changes it, so that many may share one.
-
-    Two forms. A list of models, each with its own priors and likelihood::
+    Nothing that a run does changes it, so that many may share one. Two forms: a list of models,
+    each with its own priors and likelihood::
 
         Target([Model(...), Model(...)], model_prior=[0.5, 0.5])
 
@@ -64,8 +63,7 @@ class Target(Counted):
     Attributes:
         space: The bound model space.
         dim: D, padded unconstrained coordinates.
-        account: Evaluations of this object since it was made, by whomever: the only thing
-            about a target that changes. A run counts its own in its report.
+        account: Evaluations since it was made: all that changes. A run's own are in its report.
 
     Raises:
         TargetError, ShapeError, NonFiniteError: The statement of the problem is wrong; every
@@ -311,7 +309,7 @@ class Target(Counted):
         return all(density.differentiable for density in self._densities.each)
 
     def start_of(self, code: Tensor) -> str:
-        """What draws of a model, shape (L,), start from, in a word: ``prior`` or ``reference``."""
+        """What draws of a model, (L,), start from, in a word: ``prior`` or ``reference``."""
         return "reference" if self._densities.of(code).on_reference else "prior"
 
     # ---- likelihoods of sums over components ------------------------------------------------
@@ -501,7 +499,6 @@ class Target(Counted):
         Returns:
             Shape (C, D); infinite where a draw falls on the boundary of the support.
         """
-
         with seeded(seed, self.device), torch.no_grad(), unchecked():
             (filled,) = self._densities.by_row(
                 lambda d, theta, keep, items: (d.refill(theta, keep > 0, items),), code, theta, keep
@@ -513,7 +510,6 @@ class Target(Counted):
 
         Shape (C, D), nats, zero elsewhere; the Jacobian is inside, p(model) is not.
         """
-
         with unchecked():
             (found,) = self._densities.by_row(
                 lambda d, theta, items: (d.prior_by_slot(theta, items),), code, theta

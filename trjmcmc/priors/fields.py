@@ -1,62 +1,27 @@
-"""Priors that fields use beside those of torch.distributions, and those of scipy.stats.
-
-All are :class:`torch.distributions.Distribution`: they broadcast, take tensors for parameters, and
-go wherever a prior is expected. So does any frozen distribution of scipy.stats, as it is, and any
-of PyMC and NumPyro: ``pm.Normal.dist(0, 1)``, ``numpyro.distributions.Normal(0, 1)``.
-
-    >>> import trjmcmc as trj
-    >>> import scipy.stats
-    >>> priors = {
-    ...     "period": trj.priors.LogUniform(1.25, 1e4),
-    ...     "amplitude": trj.priors.ModifiedJeffreys(1.0, 999.0),
-    ...     "eccentricity": trj.priors.Rayleigh(0.2, high=1.0),
-    ...     "jitter": scipy.stats.halfnorm(scale=2.0),
-    ... }
-    >>> target = trj.Target([trj.Model("planet", priors, lambda p: -p["jitter"])])
-    >>> target.dim
-    4
-"""
+"""Priors that fields use beside those of torch.distributions."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.distributions import (
-    AffineTransform,
     Beta,
-    Cauchy,
     ComposeTransform,
-    Dirichlet,
     Distribution,
-    Exponential,
     ExpTransform,
-    Gamma,
-    HalfCauchy,
-    HalfNormal,
-    Laplace,
-    LogNormal,
-    MultivariateNormal,
     Normal,
-    StudentT,
-    TransformedDistribution,
     Uniform,
-    Weibull,
     biject_to,
     constraints,
 )
 from torch.distributions.utils import broadcast_all
 
-from .errors import TargetError
+from ..errors import TargetError
 
 KIPPING = (0.867, 3.03)  # shape of the eccentricities of planets found by radial velocities
-
-SLOPE_STEP = 1e-5  # of central differences of a density in SciPy, standard deviations
 
 
 class _LogInterval(constraints.interval):
@@ -69,7 +34,7 @@ def _biject_to_log_interval(support: Any) -> ComposeTransform:
     return ComposeTransform([biject_to(constraints.interval(low, high)), ExpTransform()])
 
 
-def _between(low: Tensor, high: Tensor) -> Any:
+def between(low: Tensor, high: Tensor) -> Any:
     """The numbers between two ends, infinite where there is none."""
     below, above = bool(low.isfinite().all()), bool(high.isfinite().all())
     if below and above:
@@ -226,7 +191,7 @@ class TruncatedNormal(_Univariate):
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:
-        return _between(self.low, self.high)
+        return between(self.low, self.high)
 
     def _ends(self) -> tuple[Tensor, Tensor, Tensor]:
         """Standardised ends in float64 on the side where tails are exact, and that side."""
@@ -292,7 +257,7 @@ class Rayleigh(_Univariate):
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:
-        return _between(torch.zeros_like(self.high), self.high)
+        return between(torch.zeros_like(self.high), self.high)
 
     def _mass(self) -> Tensor:
         return -torch.expm1(-0.5 * (self.high / self.scale).square())
@@ -392,174 +357,3 @@ def isotropic(polar: str = "theta", azimuth: str = "phi") -> dict[str, Distribut
         ['phi', 'theta']
     """
     return {polar: PolarAngle(), azimuth: Periodic(0.0, 2 * math.pi)}
-
-
-# ---- scipy.stats and other packages ---------------------------------------------------------
-
-_READERS: list[tuple[Callable[[Any], bool], Callable[[Any], Distribution]]] = []
-
-
-def read_with(knows: Callable[[Any], bool], read: Callable[[Any], Distribution]) -> None:
-    """Let distributions of another package be priors as they are.
-
-    Arguments:
-        knows: Whether something is one of them; must not import the package.
-        read: Makes one of torch of it.
-    """
-    _READERS.append((knows, read))
-
-
-def is_frozen(spec: Any) -> bool:
-    """Whether something is a distribution of another package, with its parameters."""
-    module = type(spec).__module__
-    if module.startswith("scipy.stats") and hasattr(spec, "rvs"):
-        return True
-    return any(knows(spec) for knows, _ in _READERS)
-
-
-def from_elsewhere(spec: Any) -> Distribution:
-    """A distribution of another package as one of torch.
-
-    Raises:
-        TargetError: It can't be.
-    """
-    for knows, read in _READERS:
-        if knows(spec):
-            return read(spec)
-    return from_scipy(spec)
-
-
-def from_scipy(frozen: Any) -> Distribution:
-    """A frozen distribution of scipy.stats as one of torch.
-
-    Those that torch has become torch's. The others are evaluated by SciPy, on the host, and
-    differentiated by central differences.
-
-    Arguments:
-        frozen: Continuous, of numbers; or ``multivariate_normal``, ``dirichlet``.
-
-    Raises:
-        TargetError: It is discrete, or of other vectors or matrices.
-
-    Example:
-        >>> import scipy.stats
-        >>> from_scipy(scipy.stats.norm(1.0, 2.0))
-        Normal(loc: 1.0, scale: 2.0)
-        >>> x = torch.tensor(0.3)
-        >>> gap = from_scipy(scipy.stats.gumbel_r()).log_prob(x) - scipy.stats.gumbel_r.logpdf(0.3)
-        >>> bool(gap.abs() < 1e-6)
-        True
-    """
-    name = type(frozen).__name__
-    if name == "multivariate_normal_frozen":
-        cov = torch.as_tensor(np.asarray(frozen.cov))
-        return MultivariateNormal(torch.as_tensor(np.asarray(frozen.mean)).to(cov), cov)
-    if name == "dirichlet_frozen":
-        return Dirichlet(torch.as_tensor(np.asarray(frozen.alpha, dtype=float)))
-    if not hasattr(frozen, "ppf") or not hasattr(frozen.dist, "logpdf"):
-        raise TargetError(
-            f"{name} of scipy.stats: expected a frozen continuous distribution of numbers, "
-            "multivariate_normal or dirichlet; discrete choices belong into the model index"
-        )
-    shapes, loc, scale = frozen.dist._parse_args(*frozen.args, **frozen.kwds)
-    loc, scale = np.asarray(loc, dtype=float), np.asarray(scale, dtype=float)
-    known = _in_torch(frozen.dist.name, loc, scale, shapes)
-    return _OfSciPy(frozen) if known is None else known
-
-
-def _in_torch(
-    name: str, loc: NDArray[Any], scale: NDArray[Any], shapes: Any
-) -> Distribution | None:
-    """The distribution of this name in torch, or None."""
-    at, by = torch.as_tensor(loc), torch.as_tensor(scale)
-    some = [torch.as_tensor(np.asarray(x, dtype=float)) for x in shapes]
-    if name == "norm":
-        return Normal(at, by)
-    if name == "uniform":
-        return Uniform(at, at + by)
-    if name == "cauchy":
-        return Cauchy(at, by)
-    if name == "laplace":
-        return Laplace(at, by)
-    if name == "t":
-        return StudentT(some[0], at, by)
-    if name == "truncnorm":
-        return TruncatedNormal(at, by, at + by * some[0], at + by * some[1])
-    if name == "beta" and not loc.any() and (scale == 1).all():
-        return Beta(some[0], some[1])
-    if name in {"loguniform", "reciprocal"} and not loc.any():
-        return LogUniform(by * some[0], by * some[1])
-    positive: Distribution | None = None
-    if name == "expon":
-        positive = Exponential(1 / by)
-    elif name == "gamma":
-        positive = Gamma(some[0], 1 / by)
-    elif name == "halfnorm":
-        positive = HalfNormal(by)
-    elif name == "halfcauchy":
-        positive = HalfCauchy(by)
-    elif name == "rayleigh":
-        positive = Rayleigh(by)
-    elif name == "lognorm":
-        positive = LogNormal(by.log(), some[0])
-    elif name == "weibull_min":
-        positive = Weibull(by, some[0])
-    if positive is None or not loc.any():
-        return positive
-    return TransformedDistribution(positive, [AffineTransform(at, torch.ones_like(at))])
-
-
-class _LogDensity(torch.autograd.Function):
-    """A log density in SciPy, with a slope by central differences."""
-
-    @staticmethod
-    def forward(ctx: Any, value: Tensor, frozen: Any, step: float) -> Tensor:
-        if ctx.needs_input_grad[0]:
-            x = value.detach().double()
-            up, down = (_logpdf(frozen, x + sign * step) for sign in (1, -1))
-            slope = ((up - down) / (2 * step)).nan_to_num(0.0, 0.0, 0.0)
-            ctx.save_for_backward(slope.to(value.dtype))
-        return _logpdf(frozen, value)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        (slope,) = ctx.saved_tensors
-        return grads[0] * slope, None, None
-
-
-def _logpdf(frozen: Any, value: Tensor) -> Tensor:
-    found = frozen.logpdf(value.detach().double().cpu().numpy())
-    return torch.as_tensor(np.asarray(found)).to(value)
-
-
-class _OfSciPy(Distribution):
-    """A continuous distribution of numbers that SciPy evaluates."""
-
-    arg_constraints: ClassVar[dict[str, Any]] = {}
-
-    def __init__(self, frozen: Any, batch_shape: Any = None) -> None:
-        low, high = (torch.as_tensor(np.asarray(x, dtype=float)) for x in frozen.support())
-        self.frozen, self.low, self.high = frozen, low, high
-        spread = np.asarray(frozen.ppf(0.75) - frozen.ppf(0.25), dtype=float)
-        self._step = SLOPE_STEP * float(spread.min())
-        shape = low.shape if batch_shape is None else torch.Size(batch_shape)
-        super().__init__(shape, validate_args=False)
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Distribution:
-        return _OfSciPy(self.frozen, batch_shape)
-
-    @constraints.dependent_property(is_discrete=False, event_dim=0)
-    def support(self) -> Any:
-        return _between(self.low, self.high)
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        found: Tensor = _LogDensity.apply(value, self.frozen, self._step)
-        return found
-
-    def rsample(self, sample_shape: Any = ()) -> Tensor:
-        u = torch.rand(self._extended_shape(torch.Size(sample_shape)), dtype=torch.float64)
-        found = torch.as_tensor(np.asarray(self.frozen.ppf(u.numpy())))
-        return found.to(device=self.low.device, dtype=self.low.dtype)
-
-    def __repr__(self) -> str:
-        return f"scipy.stats.{self.frozen.dist.name}(...)"
