@@ -29,6 +29,7 @@ from trjmcmc.kernel import (
     SplitMerge,
     State,
     SweepWalk,
+    UnitGibbs,
     adapting,
     start,
 )
@@ -64,6 +65,7 @@ BATTERY = {
     **{f"components: {n}": of_components(make) for n, make in COMPONENT_KERNELS.items()},
     "split and merge": lambda: (target := toys.vectors(), SplitMerge(target), from_prior),
     "informed births": of_subsets(InformedBirthDeath),
+    "units in turn": of_subsets(UnitGibbs),
     "sweep": of_subsets(lambda t: Jump(t, flow := trj.Laplace(t), SweepWalk(flow), rho=0.7)),
     "walk by a score": of_subsets(
         lambda t: Jump(t, flow := trj.Laplace(t), ScoreWalk(t.space, flow.log_evidence), rho=0.7)
@@ -73,6 +75,7 @@ BATTERY = {
 LEARNERS = {
     "HMC": of_subsets(lambda t: HMC(t, step_size=2.0)),
     "informed births": of_subsets(InformedBirthDeath),
+    "units in turn": of_subsets(UnitGibbs),
     "a proposal that learns": of_subsets(
         lambda t: BirthDeath(t, MixtureProposal([Informed(t.space), Fixed(t.space)]))
     ),

@@ -207,8 +207,9 @@ def rough_map(target):
 def shaken_sweep(target):
     """A quadratic that is none of the target's."""
     walk = SweepWalk(trj.Laplace(target))
-    walk._expand(walk._centre)
-    walk._bordered = walk._bordered * torch.where(torch.eye(4).bool(), 1.3, 1.0)
+    terms = walk.quadratic.terms
+    shaken = terms.precision * torch.where(torch.eye(3).bool(), 1.3, 1.0)
+    walk.quadratic._terms = terms._replace(precision=shaken)
     return walk
 
 

@@ -10,6 +10,7 @@ from .between.jump import Jump
 from .between.marginals import MarginalJump, MarginalRefresh, Marginals
 from .between.saturated import saturated_switch
 from .between.split import SplitMerge
+from .between.unit_gibbs import UnitGibbs
 from .components.births import ComponentBirthDeath
 from .components.common import CommonWalk
 from .components.exchange import ComponentExchange
@@ -85,6 +86,7 @@ __all__ = [
     "StructureNeighbours",
     "StructureWalk",
     "SweepWalk",
+    "UnitGibbs",
     "accept",
     "adapting",
     "locate",

@@ -48,7 +48,9 @@ from .marginals import marginals_fit, offer_marginals
 from .moves import (
     between_modes,
     birth_death,
+    gibbs_moves,
     informed_moves,
+    is_exact,
     laplace_moves,
     proposal,
 )
@@ -106,6 +108,7 @@ class Chooser:
         self._bar: Any = None
         self._map: Transport | None = None  # normals that were fitted to draws
         self.normals = FittedNormals(self.trainer, self.bench, self.policy)
+        self._exact = False  # whether the log joint is quadratic: nothing is left to learn
         self._reconsidered = 0
         self._model_price = 0.0  # seconds that a model costs the map when it is new to it
         self._step_price: float | None = None  # seconds of a training step
@@ -217,18 +220,11 @@ class Chooser:
             )
         if not self.target.space.several:
             return self._choose_alone()
-        self._offer("birth-death", birth_death(self.target, self.guess(), self.policy.kernels))
-        if SplitMerge.fits(self.target):
-            self._offer("split-merge", SplitMerge(self.target))
-        if self.trainer.fitted.audit is not None:
-            self._offer_normals()
+        self._exact = self._offer_gibbs()
+        if self._exact:
+            self._offer_laplace()
         else:
-            with suppress(ConfigurationError):  # where it does not fit
-                self._offer("informed", informed_moves(self.target, self.policy.kernels))
-            if laplace_fits(self.target, self.policy.maps):
-                self._offer_laplace()
-            if self._has_marginals:
-                self._offer_marginals()
+            self._offer_all()
         if self.ready:
             self._offer("jump", self._jump())
         best = self._leader()
@@ -239,6 +235,31 @@ class Chooser:
             best = self._race()
             best = best if self.ready else self._train(best)
         return self._chosen(best)
+
+    def _offer_all(self) -> None:
+        """Every move between models that fits."""
+        self._offer("birth-death", birth_death(self.target, self.guess(), self.policy.kernels))
+        if SplitMerge.fits(self.target):
+            self._offer("split-merge", SplitMerge(self.target))
+        if self.trainer.fitted.audit is not None:
+            self._offer_normals()
+            return
+        with suppress(ConfigurationError):  # where it does not fit
+            self._offer("informed", informed_moves(self.target, self.policy.kernels))
+        self._offer_laplace()
+        if self._has_marginals:
+            self._offer_marginals()
+
+    def _offer_gibbs(self) -> bool:
+        """Units drawn given all others; whether the log joint is quadratic, so that it is exact."""
+        if self.trainer.fitted.audit is not None or not self.target.differentiable:
+            return False
+        try:
+            move = gibbs_moves(self.target, self.policy.kernels)
+        except ConfigurationError:  # it does not fit
+            return False
+        self._offer("gibbs", move)
+        return is_exact(self.bench.moves["gibbs"])
 
     def _choose_alone(self) -> Choice:
         """The kernel of a single model: what is slowest in it decides."""
@@ -253,6 +274,8 @@ class Chooser:
 
     def _race_inside(self, best: Names, share: float = 0.0) -> None:
         """Try further moves inside models that follow these between them."""
+        if self._exact:  # coefficients are drawn with the units
+            return
         self._inside_race.run(best, *self._first(), share)
 
     @cached_property
@@ -339,7 +362,7 @@ class Chooser:
     def trainable(self) -> bool:
         """Whether there are models to move between, and a map that could still learn to."""
         more = len(self.plan.rounds) < self.policy.training.rounds
-        return bool(self.bench.moves) and more and not self.ready
+        return bool(self.bench.moves) and more and not self.ready and not self._exact
 
     def _first(self) -> tuple[int, float]:
         """Steps of a first segment, and seconds that it may take."""
@@ -409,6 +432,8 @@ class Chooser:
 
     def _offer_laplace(self) -> None:
         """Jumps through Laplace's normals, to models found by cheap walks: nothing is trained."""
+        if not laplace_fits(self.target, self.policy.maps):
+            return
         known, segments, normals = self.transport, self.policy.segments, self.policy.normals
         flow = known.bare() if isinstance(known, Laplace) else Laplace(self.target)
         space = self.target.space
@@ -453,6 +478,8 @@ class Chooser:
         training pays (:meth:`after_all`). How long a round goes on is up to
         :func:`trjmcmc.fit.train`, and whether a map is mended to :class:`trjmcmc.fit.Trainer`.
         """
+        if self._exact:
+            return best
         training, found = self.policy.training, self.bench.found
         steps = steps or training.first_round_steps
         doubtful = self._pilot_contradicts_itself() and not self.plan.rounds

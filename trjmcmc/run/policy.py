@@ -76,6 +76,8 @@ class StartPolicy(Checked):
         tempered_particles: Particles a model that starts are picked from where no pilot run was
             made.
         tempered_moves: Moves of each at each temperature.
+        tempered_share: Of the time left, that tempering of a few of very many models may take: 90
+            columns took 26 of 30 s without it.
         covariance_cost: Models times coordinates cubed from which tempering, whose moves use
             covariances, costs more than it helps.
     """
@@ -85,6 +87,7 @@ class StartPolicy(Checked):
     least_possible_draws: float = 0.1
     tempered_particles: int = 64
     tempered_moves: int = 5
+    tempered_share: float = 0.05
     covariance_cost: float = 1e9
 
 

@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from .. import clock
 from ..draws import Pool
 from ..errors import ConfigurationError, ConvergenceError, TargetError
 from ..kernel.base import State, start
@@ -154,6 +155,7 @@ def carried_starts(
                 z = flow.reference.sample((len(code), target.dim), generator, target.dtype)
                 theta, _ = flow.push(z, code)
         codes = codes[:: -(-len(codes) // MODELS_ONE_BY_ONE)]
+        deadline = clock.part_of_the_time_left(policy.tempered_share, deadline)
     alone = None if theta is None else (theta, own)
     if len(codes) * target.dim**3 > policy.covariance_cost:
         return alone

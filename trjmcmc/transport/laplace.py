@@ -48,11 +48,14 @@ class Expansion(NamedTuple):
         precision: Minus its second derivatives, positive definite, shape (D, D).
         slope: Its gradient at w = 0, shape (D,).
         constant: What a slot adds to a model's log evidence beside that, nats, shape (D,).
+        centre: Where w = 0, in the target's coordinates, shape (D,): zero but for slots that
+            are always in use.
     """
 
     precision: Tensor
     slope: Tensor
     constant: Tensor
+    centre: Tensor
 
 
 class Laplace(Bijection):
@@ -194,7 +197,7 @@ class Laplace(Bijection):
         away = ((mode - centre) / self.scale)[0].double()
         per_slot = self.target.prior_by_slot(everything, centre)[0].double()
         constant = per_slot + self.scale.double().log() + 0.5 * math.log(2 * math.pi)
-        return Expansion(precision, slope[0] + precision @ away, constant)
+        return Expansion(precision, slope[0] + precision @ away, constant, centre[0])
 
     def _near(self, code: Tensor) -> Tensor:
         return self.space.neighbours(code)[0].flatten(0, 1)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from ...errors import ConfigurationError
-from ...target.units import check_absent_is_zero
 from ...transport.laplace import Laplace
+from .quadratic import Quadratic
 from .walk import Walk, n_swaps, scan, units_of
 
 LEAST_PIVOT = 1e-10  # precision given a model, over that given all else, of collinear coordinates
@@ -61,65 +61,48 @@ class SweepWalk(Walk):
     """
 
     def __init__(self, flow: Laplace, *, scans: int = 1) -> None:
-        space = flow.space
-        if not space.units:
-            raise ConfigurationError("SweepWalk: expected a space of Subsets with items to choose")
         if scans < 1:
             raise ConfigurationError(f"scans: expected 1 or more, got {scans}")
-        self.space, self.flow, self.scans = space, flow, scans
-        first = torch.eye(space.code_width, dtype=torch.long, device=space.slot_item.device)
-        alone = space.active(first) & ~space.active(torch.zeros_like(first))
-        self._slots = alone.double()
-        self._real, self._pivots = alone.long().sort(dim=1, descending=True, stable=True)
-        self._real, self._most = self._real.bool(), int(alone.sum(1).max())
-        self._on = torch.zeros(space.code_width, dtype=torch.float64, device=first.device)
-        self._seen = 0
-        self._centre = torch.zeros_like(first[0])
-        check_absent_is_zero(flow.target)
-        self._expanded = False  # costs evaluations: when it is first asked for
+        self.quadratic = Quadratic(flow, "SweepWalk")
+        self.space, self.flow, self.scans = flow.space, flow, scans
+        slots = self.quadratic.slots
+        self._real, self._pivots = slots.long().sort(dim=1, descending=True, stable=True)
+        self._real, self._most = self._real.bool(), int(slots.sum(1).max())
 
-    def _expand(self, code: Tensor) -> None:
-        precision, slope, constant = self.flow.expansion(code)
-        unit = precision.diagonal().rsqrt()
-        precision, slope = unit[:, None] * precision * unit, unit * slope
-        constant = constant + unit.log()
-        bordered = torch.cat([precision, slope[:, None]], 1)
-        self._bordered = torch.cat([bordered, torch.cat([slope, slope.new_zeros(1)])[None]])
-        self._gain = self._slots @ constant
-        self._expanded = True
+    @property
+    def _bordered(self) -> Tensor:
+        """Precision and slope as one matrix, (D + 1, D + 1)."""
+        terms = self.quadratic.terms
+        bordered = torch.cat([terms.precision, terms.slope[:, None]], 1)
+        last = torch.cat([terms.slope, terms.slope.new_zeros(1)])
+        return torch.cat([bordered, last[None]])
 
-    def _ready(self) -> None:
-        if not self._expanded:
-            self._expand(self._centre)
+    @property
+    def _gain(self) -> Tensor:
+        return self.quadratic.terms.gain
 
     def adapted_to(self, code: Tensor) -> SweepWalk:
         """Expanded around the median probability model of the visits so far."""
         found = copy.copy(self)
-        found._on, found._seen = self._on + code.sum(0), self._seen + len(code)
-        centre = (found._on > 0.5 * found._seen).long()
-        if not torch.equal(centre, self._centre):
-            found._centre = centre
-            found._expand(centre)
+        found.quadratic = self.quadratic.adapted_to(code)
         return found
 
     def learnt(self) -> dict[str, Any]:
-        return {"centre": self._centre.tolist()}
+        return self.quadratic.learnt()
 
     def score(self, code: Tensor) -> Tensor:
         """s, up to a constant, (C, L) -> (C,), nats, float64."""
-        self._ready()
-        active = self.space.active(code)
+        active, bordered = self.space.active(code), self._bordered
         both = active[:, :, None] & active[:, None, :]
         eye = torch.eye(active.shape[1], dtype=torch.float64, device=code.device)
-        factor = torch.linalg.cholesky(torch.where(both, self._bordered[:-1, :-1], eye))
-        slope = torch.where(active, self._bordered[:-1, -1], 0.0)
+        factor = torch.linalg.cholesky(torch.where(both, bordered[:-1, :-1], eye))
+        slope = torch.where(active, bordered[:-1, -1], 0.0)
         z = torch.linalg.solve_triangular(factor, slope[..., None], upper=False)[..., 0]
         log_det = factor.diagonal(dim1=1, dim2=2).log().sum(-1)
         chosen = code.double() @ self._gain
         return 0.5 * z.square().sum(-1) - log_det + chosen + self._log_prior(code)
 
     def propose(self, code: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        self._ready()
         units = code.shape[1]
         new, total = code, torch.zeros(len(code), dtype=torch.float64, device=code.device)
         table = self._tableau(code)
