@@ -19,9 +19,6 @@ from ..kernel.between.jump import Jump
 from ..kernel.between.split import SplitMerge
 from ..kernel.compose import Cycle, MixtureKernel
 from ..kernel.inside.random_walk import RandomWalk
-from ..kernel.proposal.base import IndexProposal
-from ..kernel.proposal.sweep import SweepWalk
-from ..kernel.proposal.walk import ScoreWalk
 from ..progress import progress_bar
 from ..result.report import Plan
 from ..transport.base import Transport
@@ -41,16 +38,16 @@ from .decide import (
     seconds_saved,
     seconds_to_meet_models,
 )
+from .gibbs import offer_gibbs
 from .knowledge import Knowledge
+from .laplace_walks import laplace_walks
 from .loop import first_of
 from .maps import laplace_fits
 from .marginals import marginals_fit, offer_marginals
 from .moves import (
     between_modes,
     birth_death,
-    gibbs_moves,
     informed_moves,
-    is_exact,
     laplace_moves,
     proposal,
 )
@@ -123,7 +120,8 @@ class Chooser:
 
     @property
     def _fewest_chains(self) -> int:
-        return self.policy.chains.fewest_sampling
+        chains = self.policy.chains  # steps of Gibbs moves cost little more with many
+        return chains.fewest if self._exact else chains.fewest_sampling
 
     def _advance_bar(self, steps: int) -> None:
         if self._bar is not None:
@@ -220,11 +218,9 @@ class Chooser:
             )
         if not self.target.space.several:
             return self._choose_alone()
-        self._exact = self._offer_gibbs()
-        if self._exact:
-            self._offer_laplace()
-        else:
-            self._offer_all()
+        if self.trainer.fitted.audit is None:
+            self._exact = offer_gibbs(self.bench, self.policy.kernels, self._offer)
+        (self._offer_laplace if self._exact else self._offer_all)()
         if self.ready:
             self._offer("jump", self._jump())
         best = self._leader()
@@ -249,17 +245,6 @@ class Chooser:
         self._offer_laplace()
         if self._has_marginals:
             self._offer_marginals()
-
-    def _offer_gibbs(self) -> bool:
-        """Units drawn given all others; whether the log joint is quadratic, so that it is exact."""
-        if self.trainer.fitted.audit is not None or not self.target.differentiable:
-            return False
-        try:
-            move = gibbs_moves(self.target, self.policy.kernels)
-        except ConfigurationError:  # it does not fit
-            return False
-        self._offer("gibbs", move)
-        return is_exact(self.bench.moves["gibbs"])
 
     def _choose_alone(self) -> Choice:
         """The kernel of a single model: what is slowest in it decides."""
@@ -434,25 +419,13 @@ class Chooser:
         """Jumps through Laplace's normals, to models found by cheap walks: nothing is trained."""
         if not laplace_fits(self.target, self.policy.maps):
             return
-        known, segments, normals = self.transport, self.policy.segments, self.policy.normals
+        known = self.transport
         flow = known.bare() if isinstance(known, Laplace) else Laplace(self.target)
-        space = self.target.space
-        price = flow.price(space.sample_prior(normals.priced_models, self.generator))
-        self._model_price = price
-        seconds = min(segments.most_seconds, segments.first_share * self._room)
-        models = seconds / max(price, 1e-12)  # that can be had in a segment
-        chains = len(self.bench.state.code)
-        asked = normals.new_models * chains * segments.steps  # by a step of a walk
-        all_of_them = space.size is not None and models > space.size
-        if not all_of_them and models < asked:
+        first, chains = self._first()[1], len(self.bench.state.code)
+        self._model_price, walks = laplace_walks(flow, self.generator, first, chains, self.policy)
+        if not walks:
             return
         self._map = flow
-        walks: dict[str, IndexProposal] = {}
-        with suppress(ConfigurationError):  # where it does not fit
-            walks["sweep"] = SweepWalk(flow)
-        if all_of_them or not walks:
-            steps = None if all_of_them else int(models / asked)
-            walks["laplace"] = ScoreWalk(space, flow.log_evidence, steps=steps)
         for name, walk in walks.items():
             moves = laplace_moves(self.target, flow, walk, name, self.policy.kernels)
             # most models are new to the walk at first: too expensive to be measured

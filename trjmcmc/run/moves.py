@@ -21,13 +21,12 @@ from ..kernel.base import Kernel
 from ..kernel.between.birth_death import BirthDeath
 from ..kernel.between.informed import InformedBirthDeath
 from ..kernel.between.jump import Jump
-from ..kernel.between.unit_gibbs import UnitGibbs
 from ..kernel.components.births import ComponentBirthDeath
 from ..kernel.components.common import CommonWalk
 from ..kernel.components.exchange import ComponentExchange
 from ..kernel.components.shared import SharedWalk
 from ..kernel.components.walk import ComponentWalk
-from ..kernel.compose import Cycle, MixtureKernel
+from ..kernel.compose import Cycle
 from ..kernel.graphs.blocks import BlockGibbs
 from ..kernel.graphs.layers import LayerGibbs
 from ..kernel.graphs.learnt import OrderRefresh
@@ -195,17 +194,6 @@ def laplace_moves(
 def informed_moves(target: Target, policy: KernelPolicy = DEFAULT) -> Kernel:
     """Births and deaths that the gradient chooses, some that it does not, and moves inside."""
     return Cycle([InformedBirthDeath(target), HMC(target), birth_death(target, None, policy)])
-
-
-def gibbs_moves(target: Target, policy: KernelPolicy = DEFAULT) -> Kernel:
-    """Units in turn by a quadratic, and now and then births and deaths that need none."""
-    births, share = birth_death(target, None, policy), policy.uniform_share
-    return MixtureKernel([UnitGibbs(target), births], [1 - share, share])
-
-
-def is_exact(kernel: Kernel) -> bool:
-    """Whether units are drawn given all others, and are always accepted."""
-    return any(isinstance(part, UnitGibbs) and part.exact for part in kernel.parts())
 
 
 def component_births(

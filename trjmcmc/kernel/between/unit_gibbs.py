@@ -137,8 +137,7 @@ class UnitGibbs(Kernel):
             averaging.restart()
         chance = info.chance.mean()[None].cpu()
         averaging.update(chance, torch.zeros(1, dtype=torch.long), ACCEPTANCE)
-        averaging.log_size = averaging.log_size.clamp(0.0, self._most)
-        averaging.average = averaging.average.clamp(0.0, self._most)
+        averaging.held(0.0, self._most)
         found._log_updates = averaging.log_size
         return found
 

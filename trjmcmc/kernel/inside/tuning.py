@@ -26,6 +26,11 @@ class DualAveraging:
         self._gap = torch.zeros_like(self.average)
         self._count = torch.zeros_like(self.average)
 
+    def held(self, low: float, high: float) -> None:
+        """Keep log step sizes between limits."""
+        self.log_size = self.log_size.clamp(low, high)
+        self.average = self.average.clamp(low, high)
+
     def update(self, chance: Tensor, group: Tensor, acceptance: float) -> None:
         zeros = torch.zeros_like(self._gap)
         number = zeros.index_add(0, group, torch.ones_like(chance, dtype=zeros.dtype))
