@@ -257,3 +257,36 @@ def test_points_out_of_a_neural_flows_range_are_no_points(inverse, generator):
 def test_a_map_that_is_no_zuko_flow_is_told_how_to_be_one():
     with pytest.raises(ConfigurationError, match=r"write flow=lambda d: zuko\.flows\.NSF\(d\)"):
         trj.PerModel(space_of(2), lambda d: torch.nn.Linear(d, d), inverse=True)
+
+
+def evaluations(step, y, monkeypatch):
+    """How often a search evaluates a network."""
+    (layer,), made = step.layers, []
+    plain = type(layer).plain
+    monkeypatch.setattr(type(layer), "plain", lambda self, x: made.append(x) or plain(self, x))
+    error = (step(step.inv(y)) - y).abs() / (1 + y.abs())
+    assert float(error.max()) < 1e3 * torch.finfo(y.dtype).eps
+    monkeypatch.undo()
+    return len(made)
+
+
+@dtypes
+def test_searches_are_short_where_references_lie(dtype, generator, monkeypatch):
+    """A flat node puts an end of the bracket far out: halving it from there takes twice as long."""
+    _, step = network(1, 2000, generator, dtype, by=1.5)
+    y, _ = step.call_and_ladj(torch.randn(2000, generator=generator, dtype=dtype))
+    free = evaluations(step, y, monkeypatch)
+    monkeypatch.setattr(module, "FREE_STEPS", 0)
+    halving = evaluations(step, y, monkeypatch)
+    assert free <= 12 and halving > 1.3 * free
+
+
+@dtypes
+def test_plain_sums_give_way_to_logarithms_far_out(dtype, generator, monkeypatch):
+    """Where a sum of sigmoids underflows the search asks for logarithms, and finds the point."""
+    _, step = network(1, 50, generator, dtype)
+    x = torch.full((50,), 5.0 * -math.log(torch.finfo(dtype).tiny), dtype=dtype)
+    y = step(x)
+    assert float(((step.inv(y) - x) / x).abs().max()) < PRECISE[dtype]
+    monkeypatch.setattr(module, "PLAIN", math.inf)
+    assert not float(((step.inv(y) - x) / x).abs().max()) < PRECISE[dtype]

@@ -175,7 +175,14 @@ class CosmicAutoregressive(Standardised):
         widths = (max(hidden, d) if residual else hidden,) * blocks
         with seeded(seed):
             self.steps = nn.ModuleList(
-                Step(seen, widths, tau, activation=ACTIVATIONS[activation], residual=residual)
+                Step(
+                    seen,
+                    widths,
+                    tau,
+                    activation=ACTIVATIONS[activation],
+                    residual=residual,
+                    whole=space.size == 1,
+                )
                 for _ in range(layers if self.sequential else 1)
                 if d
             )
@@ -245,6 +252,7 @@ class Step(nn.Module):
         tau: The map of parameters (..., P); the identity where they are 0.
         activation: Between the layers.
         residual: Whether the layers are residual blocks.
+        whole: Whether there is one model, to which all coordinates belong.
     """
 
     def __init__(
@@ -255,6 +263,7 @@ class Step(nn.Module):
         *,
         activation: Callable[[], nn.Module],
         residual: bool,
+        whole: bool,
     ) -> None:
         super().__init__()
         residual = residual and bool(hidden)
@@ -262,13 +271,13 @@ class Step(nn.Module):
         if hidden and not residual:
             oppose(net[0])
         self.net = zero_last(net)
-        self.tau = tau
+        self.tau, self.whole = tau, whole
 
     def phi(self, x: Tensor, context: Tensor, own: Tensor) -> Tensor:
         """Parameters, shape (C, D, P), zero for coordinates that are not the model's own."""
-        seen = torch.cat([torch.where(own, x, 0.0), context], -1)
+        seen = torch.cat([x if self.whole else torch.where(own, x, 0.0), context], -1)
         phi = self.net(seen).unflatten(-1, (x.shape[1], -1))
-        return torch.where(own[..., None], phi, 0.0)
+        return phi if self.whole else torch.where(own[..., None], phi, 0.0)
 
     def forward(self, x: Tensor, context: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
         """One pass: (C, D) and log-derivatives (C, D)."""
@@ -285,7 +294,10 @@ class Step(nn.Module):
         x = ladj = torch.zeros_like(y)
         ranks = torch.arange(y.shape[1], device=y.device)
         for r in range(passes):
-            phi = self.phi(x, context, own)[:, r]
+            if self.whole and r == 0:  # the first coordinate depends on none: one row tells
+                phi = self.phi(x[:1], context[:1], own[:1])[:, r].expand(len(x), -1)
+            else:
+                phi = self.phi(x, context, own)[:, r]
             found, moved = self.tau(phi).inv.call_and_ladj(y[:, r])
             x = torch.where(ranks == r, found[:, None], x)
             ladj = torch.where(ranks == r, moved[:, None], ladj)

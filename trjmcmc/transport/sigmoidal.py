@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -15,6 +15,9 @@ from ..grouping import on_host
 
 FLOOR = 1e-3  # least slope of a node: the inverse divides by it
 SPREAD = 0.3  # of nodes at the start: those that are alike have one gradient, and stay alike
+CLOSE = 0.7  # power of the precision: Newton steps so short leave an error of about their square
+FREE_STEPS = 8  # Newton steps of a search that need not halve
+PLAIN = 0.8  # share of the largest logit of a number down to which plain sums of sigmoids are exact
 SPARE_STEPS = 16  # of a search, beyond one for each bit of a number
 
 
@@ -49,6 +52,15 @@ class SigmoidalLayer(NamedTuple):
             for part in (above, below, log_rise)
         )
         return up - down, log_rise - up - down
+
+    def plain(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The logit and its slope at single inputs (...), by sums that may underflow far out."""
+        node = self.slope * x[..., None] + self.shift
+        weight = self.log_weight[..., 0, :].exp()
+        above, below = node.sigmoid(), (-node).sigmoid()
+        up, down = (weight * above).sum(-1), (weight * below).sum(-1)
+        rise = (weight * self.slope * above * below).sum(-1)
+        return up.log() - down.log(), rise / (up * down)
 
     def bracket(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
         """Bounds (...) of some inputs, from bounds (...) of the outputs.
@@ -112,22 +124,44 @@ class SigmoidalTransform(Transform):
         return x - (gap - gap.detach()) / slope
 
     def _search(self, y: Tensor) -> Tensor:
+        """Newton steps inside a bracket from 0, near which most points of a reference lie.
+
+        The first may go wherever the bracket lets them: halving it, whose ends can lie far out,
+        would lead astray. Later ones must halve, or bisection takes their place.
+        """
         low = high = y
         for layer in reversed(self.layers):
             low, high = layer.bracket(low, high)
-        x, last = (low + high) / 2, high - low
+        x, last = torch.clamp(torch.zeros_like(y), low, high), high - low
         eps = torch.finfo(y.dtype).eps
-        for _ in range(SPARE_STEPS - round(math.log2(eps))):
-            value, log_slope = self.call_and_ladj(x)
+        value_and_slope = self._evaluation(y)
+        for i in range(SPARE_STEPS - round(math.log2(eps))):
+            value, slope = value_and_slope(x)
             low, high = torch.where(value < y, x, low), torch.where(value < y, high, x)
-            newton = (y - value) * torch.exp(-log_slope)
-            good = (x + newton >= low) & (x + newton <= high) & (newton.abs() <= last / 2)
+            newton = (y - value) / slope
+            good = (x + newton >= low) & (x + newton <= high)
+            if i >= FREE_STEPS:
+                good &= newton.abs() <= last / 2
             step = torch.where(good, newton, (low + high) / 2 - x)
             found = (y - value).abs() <= 2 * eps * (1 + y.abs())
             x, last = torch.where(found, x, x + step), step.abs()
-            if on_host(x) and bool((found | (last <= eps * (1 + x.abs()))).all()):
+            close = last <= torch.where(good, eps**CLOSE, eps) * (1 + x.abs())
+            if on_host(x) and bool((found | close).all()):
                 break
         return x
+
+    def _evaluation(self, y: Tensor) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        """The network and its slope; of one layer by plain sums, unless outputs are large."""
+        if len(self.layers) == 1 and on_host(y) and y.numel():
+            (layer,) = self.layers
+            if float(y.abs().max()) < PLAIN * -math.log(torch.finfo(y.dtype).tiny):
+                return layer.plain
+
+        def by_logarithms(x: Tensor) -> tuple[Tensor, Tensor]:
+            value, log_slope = self.call_and_ladj(x)
+            return value, log_slope.exp()
+
+        return by_logarithms
 
 
 def parameters(nodes: int, depth: int) -> int:

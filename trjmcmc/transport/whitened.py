@@ -71,7 +71,10 @@ class Whitened(Bijection):
         return self.loc[index] + times_rows(self.factor, x, index), ladj + self.log_det[index]
 
     def to_reference(self, theta: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+        z, ladj = self.flow.to_reference(self.whiten(theta, code), code)
+        return z, ladj - self.log_det[self.space.index(code)]
+
+    def whiten(self, theta: Tensor, code: Tensor) -> Tensor:
+        """Parameters in the coordinates of the flow, shape (C, D)."""
         index = self.space.index(code)
-        x = times_rows(self.inverse, theta - self.loc[index], index)
-        z, ladj = self.flow.to_reference(x, code)
-        return z, ladj - self.log_det[index]
+        return times_rows(self.inverse, theta - self.loc[index], index)
