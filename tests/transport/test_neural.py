@@ -290,3 +290,25 @@ def test_plain_sums_give_way_to_logarithms_far_out(dtype, generator, monkeypatch
     assert float(((step.inv(y) - x) / x).abs().max()) < PRECISE[dtype]
     monkeypatch.setattr(module, "PLAIN", math.inf)
     assert not float(((step.inv(y) - x) / x).abs().max()) < PRECISE[dtype]
+
+
+@pytest.mark.parametrize("kind", ["affine", "spline", "dsf", "ddsf"])
+def test_the_way_of_an_only_model_is_that_of_many(kind, generator):
+    """Nothing to leave out, and one row for the first coordinate: the same map and gradients."""
+    options = {"layers": 2, "blocks": 1, "hidden": 8}
+    flow = shaken(trj.CosmicAutoregressive(space_of(3), transform=kind, **options).double(), 0.2)
+    code = torch.zeros(40, 1, dtype=torch.long)
+    theta = torch.randn(40, 3, generator=generator, dtype=torch.float64)
+    found = []
+    for whole in (True, False):
+        assert flow.steps[0].whole  # as it was made
+        for step in flow.steps:
+            step.whole = whole
+        log_q = flow.log_prob(theta, code)
+        gradients = torch.autograd.grad(log_q.sum(), list(flow.parameters()))
+        found.append([log_q, *flow.from_reference(theta, code), *gradients])
+        for step in flow.steps:
+            step.whole = True
+    for one, many in zip(*found, strict=True):
+        torch.testing.assert_close(one, many)
+    assert not trj.CosmicAutoregressive(mixed_space(), **options).steps[0].whole

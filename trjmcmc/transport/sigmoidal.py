@@ -134,7 +134,7 @@ class SigmoidalTransform(Transform):
             low, high = layer.bracket(low, high)
         x, last = torch.clamp(torch.zeros_like(y), low, high), high - low
         eps = torch.finfo(y.dtype).eps
-        value_and_slope = self._evaluation(y)
+        value_and_slope, done = self._evaluation(y), torch.zeros_like(y, dtype=torch.bool)
         for i in range(SPARE_STEPS - round(math.log2(eps))):
             value, slope = value_and_slope(x)
             low, high = torch.where(value < y, x, low), torch.where(value < y, high, x)
@@ -143,10 +143,10 @@ class SigmoidalTransform(Transform):
             if i >= FREE_STEPS:
                 good &= newton.abs() <= last / 2
             step = torch.where(good, newton, (low + high) / 2 - x)
-            found = (y - value).abs() <= 2 * eps * (1 + y.abs())
-            x, last = torch.where(found, x, x + step), step.abs()
-            close = last <= torch.where(good, eps**CLOSE, eps) * (1 + x.abs())
-            if on_host(x) and bool((found | close).all()):
+            done |= (y - value).abs() <= 2 * eps * (1 + y.abs())
+            x, last = torch.where(done, x, x + step), step.abs()
+            done |= last <= torch.where(good, eps**CLOSE, eps) * (1 + x.abs())  # stays there
+            if on_host(x) and bool(done.all()):
                 break
         return x
 
