@@ -41,7 +41,6 @@ from matplotlib import pyplot as plt
 from scipy.stats import gaussian_kde
 
 import trjmcmc as trj
-from trjmcmc.approximate import ApproximationPolicy
 from trjmcmc.plot.style import PALETTE
 from trjmcmc.problems.energies import ENERGIES, Energy
 
@@ -87,23 +86,6 @@ class Run:
     forward: tuple[float, float]
 
 
-def settings(family: str) -> dict[str, Any]:
-    """What a family is called with beyond its defaults.
-
-    Without many steps on the pilot run's draws, which evaluate nothing, reverse KL soon loses a
-    mode of a neural flow; at a larger rate it loses tails. Total derivatives take a third of the
-    time of path derivatives, which need the way back by a search.
-    """
-    if family != "naf":
-        return {}
-    return {
-        "gradient": "total",
-        "learning_rate": 1e-3,
-        "dtype": torch.float32,
-        "policy": ApproximationPolicy(cover_steps=900, cover_rate=5e-3),
-    }
-
-
 def approximate(target: Energy, family: str, seed: int, most: int, **more: Any) -> Run:
     """One answer within so many evaluations, its own draws included."""
     answer = trj.variational(
@@ -113,7 +95,7 @@ def approximate(target: Energy, family: str, seed: int, most: int, **more: Any) 
         max_evaluations=most - 10_000,
         draws=10_000,
         progress=False,
-        **{**settings(family), **more},
+        **more,
     )
     return Run(answer, forward_divergence(target, answer.transport, seed))
 

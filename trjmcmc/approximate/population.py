@@ -25,6 +25,8 @@ EVALUATED = 50_000  # points at once
 
 JUDGES = 4000  # draws of the pilot run that choose the number of normals at first
 
+MOST_UNEVEN = 0.7  # Pareto k beyond which weights can't be averaged
+
 HELD_OUT = 0.2  # share of weighted draws that do later
 
 
@@ -40,6 +42,9 @@ class Population:
         audit: The pilot run.
         generator: Source of randomness.
         policy: Numbers of normals, rounds and draws.
+
+    Attributes:
+        evaluations: That were made.
 
     Source:
         Cappe, Douc, Guillin, Marin & Robert (2008), https://doi.org/10.1007/s11222-008-9059-x
@@ -57,6 +62,18 @@ class Population:
         self.slots = [row.nonzero()[:, 0] for row in target.space.active(self.codes)]
         self.normals = [self._first(m) for m in range(len(self.codes))]
         self.evaluations = 0
+        self._found: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
+
+    def weighted(self, m: int) -> tuple[Tensor, Tensor, Tensor] | None:
+        """All draws of a model in its own coordinates, (n, d), their log weights and log joints.
+
+        None if there were no rounds, or the weights can't be averaged.
+        """
+        if m not in self._found:
+            return None
+        x, log_w, log_joint = self._found[m]
+        smooth, k = pareto_smoothed(log_w)
+        return (x, smooth, log_joint) if k < MOST_UNEVEN else None
 
     def run(self, most: float = math.inf) -> Mixture:
         """The rounds, with at most so many evaluations; models share them alike."""
@@ -105,16 +122,18 @@ class Population:
         return best
 
     def _adapt(self, m: int, most: float) -> None:
-        draws, log_w = [], []
+        draws, log_w, joints = [], [], []
         size, spent = self.policy.first_round, 0
         for _ in range(self.policy.rounds):
             size = int(min(size, most - spent))
             if size < self.policy.first_round:
                 return
             spent += size
-            x, w = self._weighted(m, size)
+            x, w, joint = self._weighted(m, size)
             draws.append(x)
             log_w.append(w)
+            joints.append(joint)
+            self._found[m] = torch.cat(draws), torch.cat(log_w), torch.cat(joints)
             tilted = self.policy.order * torch.cat(log_w)
             together = pareto_smoothed(tilted)[0].softmax(0)
             ess = 1 / float(together.square().sum())
@@ -153,20 +172,21 @@ class Population:
             best, score = more, now
         return best
 
-    def _weighted(self, m: int, n: int) -> tuple[Tensor, Tensor]:
-        """Draws of the normals of a model, (n, d), and their log weights, (n,)."""
+    def _weighted(self, m: int, n: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Draws of the normals of a model, (n, d), log weights and log joint densities, (n,)."""
         normals, slots = self.normals[m], self.slots[m]
         x = normals.sample(n, self.generator)
-        log_w = torch.empty(n, dtype=torch.float64, device=x.device)
+        log_joint = torch.empty(n, dtype=torch.float64, device=x.device)
+        log_q = torch.empty_like(log_joint)
         for rows in torch.arange(n, device=x.device).split(EVALUATED):
             theta = x.new_zeros(len(rows), self.target.dim)
             theta[:, slots] = x[rows]
             code = self.codes[m].expand(len(rows), -1)
             with torch.no_grad():
-                joint = self.target.log_joint(code, theta.to(self.target.dtype)).double()
-            log_w[rows] = joint - normals.log_prob(x[rows])
+                log_joint[rows] = self.target.log_joint(code, theta.to(self.target.dtype)).double()
+            log_q[rows] = normals.log_prob(x[rows])
         self.evaluations += n
-        return x, log_w.nan_to_num(-math.inf, -math.inf, -math.inf)
+        return x, (log_joint - log_q).nan_to_num(-math.inf, -math.inf, -math.inf), log_joint
 
 
 def _with_tails(normals: NormalMixture, policy: ApproximationPolicy) -> NormalMixture:

@@ -14,7 +14,7 @@ from torch import Tensor
 from ..draws import Pool
 from ..errors import ConfigurationError, ConvergenceWarning, TRJError
 from ..estimate.importance import log_mean_weight, log_weights
-from ..fit.objective import ForwardKL, Objective
+from ..fit.objective import Objective
 from ..fit.pathfinder import pathfinder, pathfinder_map
 from ..fit.reverse import ReverseKL
 from ..fit.trace import FitTrace
@@ -29,6 +29,7 @@ from ..transport.base import Transport
 from ..transport.mixture import Mixture
 from ..transport.whitened import Whitened
 from .climbs import Climbs
+from .covering import cover, nearly_exact
 from .families import FOUND, RECOMMENDED, Family, Start, goes_back_cheaply, map_of
 from .fixed_draws import climbed
 from .flow_over import flow_over
@@ -46,6 +47,8 @@ MOST_OF_MANY = 4000  # prior draws that are searched in each of many models
 SIMPLE = ("mean-field", "full-rank")  # whose best is far from posteriors that they can't follow
 
 TRIED = 4000  # draws of a model that tell the effective share of its weights
+
+OF_A_CLIMB = 18  # evaluations of a draw that climbs, about
 
 
 class Recipe:
@@ -332,15 +335,14 @@ class Recipe:
             if found is not None:
                 return found
             made = map_of(family, self.start(), self.options)
-        covers = self.objective != "reverse" and family not in SIMPLE
-        pool = self._pool() if covers else None
-        if pool is not None:
-            self._cover(made, pool)
+        near = None
+        if self.objective != "reverse" and family not in SIMPLE and self.is_audited:
+            near = self._cover(made)
         if self.objective == "cover" or not self.target.differentiable:
             return made
-        if pool is None:
+        if near is None:
             return self._polished(made)
-        return self._better(copy.deepcopy(made), self._polished(made), self.name)
+        return self._better(copy.deepcopy(made), self._polished(made, near=near), self.name)
 
     def _by_fixed_draws(self, made: Transport) -> Transport | None:
         """The mean field of the best bound: from near the posterior, and from standard normals.
@@ -376,15 +378,34 @@ class Recipe:
                 f"({self.pilot_said}); take the default, or audit=True"
             )
 
-    def _cover(self, transport: Transport, pool: Pool) -> None:
+    def _cover(self, transport: Transport) -> bool:
+        """Train a map on draws, in place; returns whether it is near the posterior since."""
         p = self.policy
-        objective = ForwardKL(pool.code, pool.theta, order=1.0, generator=self.generator)
-        steps, batch = self._sizes(p.cover_steps)
+        assert self.audit is not None
+        most = p.cover_share * self.left if self.objective != "cover" else self.left
+        pool, exact = nearly_exact(self.target, self.audit, self.generator, p, most)
+        steps, batch = self._sizes(p.exact_steps if exact else p.cover_steps)
         if steps:
-            self._train(transport, objective, steps, p.cover_rate, label="cover", batch=2 * batch)
+            self.trace = cover(
+                transport,
+                pool,
+                self.generator,
+                steps=steps,
+                batch=2 * batch,
+                rate=p.exact_rate if exact else p.cover_rate,
+                progress=self.progress,
+                training=p.training,
+            )
+        return exact and self._even(transport) >= p.near_share
 
-    def _polished(self, transport: Transport) -> Transport:
-        """The map trained by reverse KL, in place: shortly, and longer if that is not enough."""
+    def _polished(self, transport: Transport, *, near: bool = False) -> Transport:
+        """The map trained by reverse KL, in place: shortly, and longer if that is not enough.
+
+        Arguments:
+            transport: The map.
+            near: Whether it is near the posterior. Steps are then short ones, and what climbs will
+                ask for is left over.
+        """
         p = self.policy
         gradient = self.settings.get("gradient")
         if gradient is None:
@@ -392,13 +413,14 @@ class Recipe:
         located = self.is_audited or self.climbs.made or self.trace is not None
         objective = ReverseKL(self.target, anneal=0.0 if located else 0.3, gradient=gradient)
         steps, batch = self._sizes(p.polish_steps)
-        rate = self.settings.get("learning_rate")
+        rate = self.settings.get("learning_rate") or (p.near_rate if near else None)
         if steps and rate is None:
             trial = min(p.tried_steps, max(1, steps // 5))
             rate = self._quickest(transport, objective, trial, batch)
+        kept = min(OF_A_CLIMB * p.searched_draws, self.most / 3) if near else 0.0
         given = self.settings.get("steps") is not None
         for stage in (steps,) if given else (p.short_steps, steps):
-            now = int(min(stage, self.left // batch))
+            now = int(min(stage, (self.left - kept) // batch))
             if now < 1:
                 break
             assert rate is not None

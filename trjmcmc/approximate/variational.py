@@ -80,9 +80,10 @@ def variational(
     model has its own (``inverse=True`` turns it round). Coordinates are whitened first.
 
     A small space is audited: independent tempered draws show what there is to cover, the map
-    learns from them, is polished by reverse KL, and scored by draws that were kept back. Beyond
-    thirty coordinates there are none; flows get the means and covariances of short chains that
-    start at their own draws. In a large space q(m) is learnt beside the map by reverse KL.
+    learns from them (a flow of up to eight coordinates from weighted draws of normals, which are
+    nearly the posterior's), is polished by reverse KL, and scored by draws that were kept back.
+    Beyond thirty coordinates there are none; flows get the means and covariances of short chains
+    that start at their own draws. In a large space q(m) is learnt beside the map by reverse KL.
 
     Arguments:
         target: The target.

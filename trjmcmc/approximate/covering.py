@@ -1,0 +1,133 @@
+"""Maps that learn from draws what there is to cover."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor
+
+from ..draws import Pool
+from ..fit.objective import ForwardKL
+from ..fit.policy import TrainingPolicy
+from ..fit.trace import FitTrace
+from ..fit.train import train
+from ..pilot.audit import Audit
+from ..target.target import Target
+from ..transport.base import Transport
+from ..transport.whitened import Whitened
+from .policy import ApproximationPolicy
+from .population import Population
+
+
+def nearly_exact(
+    target: Target,
+    audit: Audit,
+    generator: torch.Generator,
+    policy: ApproximationPolicy,
+    most: float,
+) -> tuple[Pool, bool]:
+    """Draws of all models that maps may learn from, and whether they are nearly the posterior's.
+
+    In few coordinates they are those of :class:`Population`, brought to equal weights: a hundred
+    times as many as a pilot run has, and without its errors in the masses of modes. A model whose
+    weights are too uneven for that keeps the draws of the pilot run.
+
+    Arguments:
+        target: The target; no gradients are asked for.
+        audit: The pilot run.
+        generator: Source of randomness.
+        policy: Coordinates, rounds and draws.
+        most: Evaluations at most.
+    """
+    rough = audit.pool()
+    few = int(target.space.active(audit.code).sum(-1).max()) <= policy.most_normal_coordinates
+    if not few or most < policy.first_round * len(audit.code):
+        return rough, False
+    population = Population(target, audit, generator, policy)
+    population.run(most)
+    parts: list[Pool] = []
+    better = True
+    for m, code in enumerate(population.codes):
+        found = population.weighted(m)
+        if found is not None:
+            x, log_w, log_joint = found
+            weight = log_w.softmax(0)
+            if float(1 / weight.square().sum()) >= policy.fewest_effective:
+                rows = evened(weight, generator)
+                theta = rough.theta.new_zeros(len(rows), target.dim)
+                theta[:, population.slots[m]] = x[rows].to(theta)
+                parts.append(Pool(code.expand(len(rows), -1), theta, log_joint[rows].to(theta)))
+                continue
+        mine = (rough.code == code).all(-1)
+        parts.append(Pool(rough.code[mine], rough.theta[mine], rough.log_joint[mine]))
+        better = better and not (bool(audit.matters[m]) and len(population.slots[m]))
+    return functools.reduce(Pool.joined, parts), better
+
+
+def evened(weight: Tensor, generator: torch.Generator) -> Tensor:
+    """As many rows as there are weights, each about in proportion to its weight, shape (n,).
+
+    Systematic resampling: the number of copies of a row is off by less than one.
+
+    Arguments:
+        weight: Weights that add up to 1, shape (n,).
+        generator: Source of randomness.
+
+    Source:
+        Douc, Cappe & Moulines (2005), https://arxiv.org/abs/cs/0507025
+
+    Example:
+        >>> weight = torch.tensor([0.5, 0.0, 0.25, 0.25]).double()
+        >>> evened(weight, torch.Generator().manual_seed(0)).tolist()
+        [0, 0, 2, 3]
+    """
+    n = len(weight)
+    start = torch.rand(1, generator=generator, dtype=weight.dtype, device=weight.device)
+    places = (torch.arange(n, device=weight.device) + start) / n
+    return torch.searchsorted(weight.cumsum(0), places).clamp(max=n - 1)
+
+
+def cover(
+    transport: Transport,
+    pool: Pool,
+    generator: torch.Generator,
+    *,
+    steps: int,
+    batch: int,
+    rate: float,
+    progress: bool,
+    training: TrainingPolicy = TrainingPolicy(),
+) -> FitTrace:
+    """Train a map on draws by maximum likelihood, in place: it then covers what they show.
+
+    The target is not asked. In coordinates of unit covariance single precision is enough, at half
+    of the time; whatever is lost by it, reverse KL mends.
+
+    Arguments:
+        transport: The map.
+        pool: Draws of the posteriors.
+        generator: Source of randomness.
+        steps, batch, rate: Of the training.
+        progress: Show a bar.
+        training: How training runs go.
+    """
+    theta, learner, precision = pool.theta, transport, None
+    if isinstance(transport, Whitened):
+        learner, precision = transport.flow, pool.theta.dtype
+        theta = transport.whiten(pool.theta, pool.code).float()
+        learner.float()
+    trace = train(
+        learner,
+        ForwardKL(pool.code, theta, order=1.0, generator=generator),
+        steps=steps,
+        batch=batch,
+        learning_rate=rate,
+        generator=generator,
+        progress=progress,
+        label="cover",
+        policy=training,
+    )
+    if precision is not None:
+        learner.to(precision)
+    return trace
