@@ -10,6 +10,12 @@ from torch.distributions import constraints
 from .density import Block, Density
 from .model import Model
 
+SAME_KIND = {  # supports that differ by their ends alone, by the names of torch's classes
+    "_GreaterThanEq": "_GreaterThan",
+    "_HalfOpenInterval": "_Interval",
+    "_LogInterval": "_Interval",
+}
+
 
 def told_apart(models: Sequence[Model]) -> tuple[list[Model], list[Density]]:
     """Models and their densities; names that mean different things are made different ones.
@@ -46,8 +52,13 @@ def _density(model: Model) -> Density:
 
 
 def _kind(block: Block) -> tuple[int, str]:
-    """What must agree for two parameters to be one: rank, and the kind of support."""
+    """What must agree for two parameters to be one: rank, and the kind of support.
+
+    Whether ends belong to it does not matter: half-normal priors of torch may be 0, gamma priors
+    of PyMC may not.
+    """
     support: Any = block.prior.support
     while isinstance(support, constraints.independent):
         support = support.base_constraint
-    return len(block.prior.shape), type(support).__name__
+    name = type(support).__name__
+    return len(block.prior.shape), SAME_KIND.get(name, name)
