@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -150,6 +151,14 @@ class _Renamed:
 
     def __call__(self, values: Mapping[str, Tensor]) -> Any:
         return self.function({self.old_of.get(k, k): v for k, v in values.items()})
+
+
+def copied(values: Any) -> Any:
+    """Arguments of a model, so that what happens to the data later does not change it."""
+    try:
+        return copy.deepcopy(values)
+    except Exception:  # of objects that can't be copied
+        return values
 
 
 def dtype_of(name: str) -> torch.dtype:

@@ -8,7 +8,7 @@ from typing import Any
 from ..priors.foreign import read_with
 from .check import checked
 from .extras import needed
-from .foreign import ForeignModel
+from .foreign import ForeignModel, copied
 from .jax_batches import in_float64
 from .numpyro_compiled import Compiled
 from .numpyro_priors import is_numpyro, of_numpyro
@@ -31,7 +31,7 @@ def from_numpyro(
     Arguments:
         name: Shown in every table.
         function: A model function of NumPyro.
-        args, kwargs: Its arguments, data among them.
+        args, kwargs: Its arguments, data among them; copied.
         rename: By NumPyro's name another one here. Parameters of one name share coordinates
             across models of one target.
 
@@ -60,7 +60,7 @@ def from_numpyro(
         ['mu']
     """
     needed("numpyro", "numpyro", "from_numpyro")
-    program = Program(f"model {name!r}", function, args, kwargs)
+    program = Program(f"model {name!r}", function, copied(args), copied(kwargs))
     compiled = Compiled(program, x64=in_float64())
     model = ForeignModel(
         name,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from ..errors import TargetError, TRJError
 from ..rng import seeded
 from ..target.support import unchecked
 from .extras import needed
+from .foreign import copied
 
 TRACES = 8  # prior draws at which a model must have the same sites
 
@@ -116,7 +116,7 @@ class Program:
         if not callable(f):
             raise TargetError(f"{owner}: expected a Pyro model, a function, got {f!r}")
         self.owner, self.f, self.vectorized = owner, f, vectorized
-        self.args, self.kwargs = _copied(args), _copied(kwargs)
+        self.args, self.kwargs = copied(args), copied(kwargs)
         with unchecked(), torch.no_grad(), _new_parameters_dropped():
             self.dtype = dtype or torch.get_default_dtype()
             self.dtype = dtype or self._precision()
@@ -389,14 +389,6 @@ def _multinomial(fn: Multinomial, counts: Tensor) -> Tensor:
     """torch's log density, which writes through a mask: not in a batch."""
     constant = torch.lgamma(counts.sum(-1) + 1) - torch.lgamma(counts + 1).sum(-1)
     return constant + torch.where(counts == 0, 0.0, counts * fn.logits).sum(-1)
-
-
-def _copied(values: Any) -> Any:
-    """Arguments of a model, so that what happens to the data later does not change it."""
-    try:
-        return copy.deepcopy(values)
-    except Exception:  # of objects that can't be copied
-        return values
 
 
 @contextmanager
