@@ -9,7 +9,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from torch.distributions import Gamma, HalfNormal, Normal, Uniform, constraints
+from torch.distributions import (
+    Beta,
+    Gamma,
+    HalfCauchy,
+    HalfNormal,
+    LogNormal,
+    Normal,
+    Uniform,
+    constraints,
+)
 
 import trjmcmc as trj
 from trjmcmc.errors import ConfigurationError, TargetError
@@ -243,6 +252,74 @@ def test_normalised_priors_pass(name):
     if name not in {"simplex", "vector"}:
         model = replace(model, log_likelihood=lambda p: 0.0 * p["x"])
     checked(model)
+
+
+def one_prior(sample, log_prob, support=constraints.real):
+    def draw(n, given, seed):
+        with seeded(seed):
+            return sample(n)
+
+    like = torch.zeros((), dtype=torch.float64)
+    site = Site(lambda x, given: log_prob(x), draw, support, like=like)
+    return ForeignModel("toy", {"x": site}, lambda p: -p["x"].square(), dtype=torch.float64)
+
+
+UNIT = Normal(*torch.tensor([0.0, 1.0], dtype=torch.float64))
+
+LEFT_OUT = {  # a share of the mass at one number; densities on a part of where draws lie
+    "one number": (lambda n: torch.full((n,), 0.7), torch.zeros_like, constraints.real, "atoms"),
+    "spike and slab": (
+        lambda n: UNIT.sample((n,)) * (torch.rand(n) < 0.4),
+        lambda x: UNIT.log_prob(x) + torch.where(x == 0, math.log(0.6), math.log(0.4)),
+        constraints.real,
+        "atoms",
+    ),
+    "censored": (
+        lambda n: UNIT.sample((n,)).clamp(min=-1.5),
+        UNIT.log_prob,
+        constraints.real,
+        "atoms",
+    ),
+    "half of a line": (
+        lambda n: UNIT.sample((n,)),
+        UNIT.log_prob,
+        constraints.positive,
+        r"\d+ of 4096 of its draws lie outside",
+    ),
+    "part of a line": (
+        lambda n: UNIT.sample((n,)),
+        UNIT.log_prob,
+        constraints.interval(-1.0, 1.0),
+        "of its draws lie outside the support",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_atoms_and_draws_outside_the_support_are_refused(name):
+    sample, log_prob, support, words = LEFT_OUT[name]
+    with pytest.raises(TargetError, match=rf"'x' in model 'toy'.*{words}"):
+        checked(one_prior(sample, log_prob, support))
+
+
+@pytest.mark.parametrize(
+    "prior",
+    [Gamma(0.01, 1.0), Beta(1.0, 0.05), Beta(0.1, 0.1), HalfCauchy(1.0), Normal(1000.0, 1.0)],
+    ids=repr,
+)
+def test_numbers_that_rounding_makes_equal_are_no_atoms(prior):
+    """Draws in single precision that pile up at the ends of a support."""
+    checked(ForeignModel("toy", {"x": prior}, lambda p: 0 * p["x"].clamp(max=1.0)))
+
+
+def test_half_lines_with_and_without_their_end_are_shared():
+    """Half-normal priors of torch may be 0, log-normal ones and those of PyMC may not."""
+
+    def model(name, prior):
+        return ForeignModel(name, {"s": prior}, lambda p: -p["s"])
+
+    both = [model("a", HalfNormal(1.0)), model("b", LogNormal(0.0, 1.0))]
+    assert trj.Target(both).slot_names == ["s"]
 
 
 def test_points_that_are_mixed_up_are_refused():

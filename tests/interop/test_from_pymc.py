@@ -4,6 +4,7 @@ import copy
 import math
 import pickle
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -296,9 +297,52 @@ def test_potentials_are_refused_until_they_are_placed():
     torch.testing.assert_close(model.fused(at)[1], model.log_likelihood(at))
 
 
-def test_improper_priors_are_refused():
-    with pytest.raises(TargetError, match=r"improper priors \['a', 'b'\]"):
-        small(lambda: (pm.Flat("a"), pm.HalfFlat("b")))
+transforms = pm.distributions.transforms
+
+NO_PRIORS = {
+    "flat": (lambda: pm.Flat("x"), r"'x' of model 'model' has the improper prior pm\.Flat"),
+    "half flat": (lambda: pm.HalfFlat("x"), r"improper prior pm\.HalfFlat"),
+    "pairs": (lambda: pm.ICAR("x", W=np.array([[0, 1], [1, 0]])), r"improper prior pm\.ICAR"),
+    "one number": (lambda: pm.DiracDelta("x", 0.5), r"'x' of model 'model' has atoms"),
+    "censored": (
+        lambda: pm.Censored("x", pm.Normal.dist(0, 1), lower=-1.0, upper=None),
+        "has atoms",
+    ),
+    "hurdle": (lambda: pm.HurdleGamma("x", psi=0.8, alpha=2.0, beta=1.0), "has atoms"),
+    "spike and slab": (
+        lambda: pm.Mixture("x", [0.6, 0.4], [pm.DiracDelta.dist(0.0), pm.Normal.dist(0, 1)]),
+        "has atoms.*two models",
+    ),
+    "covariances": (
+        lambda: pm.Wishart("x", nu=4, V=np.eye(2)),
+        r"pm\.Wishart lies in a cone.*pm\.LKJCholeskyCov",
+    ),
+    "correlations": (lambda: pm.LKJCorr("x", n=2, eta=2.0), r"pm\.LKJCorr lies in a cone"),
+}
+
+
+@pytest.mark.parametrize("name", NO_PRIORS)
+def test_what_is_no_proper_density_of_numbers_is_refused(name):
+    write, words = NO_PRIORS[name]
+    for front in (read, partial(trj.pymc_joint, "model")):
+        with pm.Model() as model, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            write()
+            pm.Normal("y", 0, 1, observed=Y)
+        with pytest.raises(TargetError, match=words):
+            front(model)
+
+
+@pytest.mark.parametrize("transform", [transforms.log, transforms.Interval(-1.0, 1.0)], ids=str)
+def test_transforms_do_not_truncate(transform):
+    """PyMC takes the density of the whole line on a part of it, which has less than 1."""
+    with pm.Model() as model:
+        pm.Normal("x", 0, 1, transform=transform)
+        pm.Normal("y", 0, 1, observed=Y)
+    with pytest.raises(TargetError, match=r"'x' in model 'model'.*outside the support"):
+        read(model)
+    with pytest.raises(TargetError, match=r"'x' of model 'model': transform=.*pm\.Truncated"):
+        trj.pymc_joint("model", model)
 
 
 def test_mini_batches_are_refused():
@@ -353,17 +397,25 @@ def test_missing_data_are_parameters():
 
 
 def test_supports_without_a_counterpart_are_refused():
-    ordered = pm.distributions.transforms.ordered
     for write in (
         lambda: pm.VonMises("x", 0, 1),
         lambda: pm.ZeroSumNormal("x", 1, shape=3),
         lambda: pm.LKJCholeskyCov(
             "x", n=2, eta=2, sd_dist=pm.HalfNormal.dist(1), compute_corr=False
         ),
-        lambda: pm.Normal("x", [0.0, 1.0], 1, transform=ordered, initval=[0, 1]),
     ):
         with pytest.raises(TargetError, match=r"'x' of model 'model'.*trj.pymc_joint"):
             small(write)
+
+
+def test_ordered_vectors_of_entries_that_differ_are_refused():
+    """By how much their density misses 1 is not known, and no way is offered that has the gap."""
+
+    def write():
+        pm.Normal("x", [0.0, 1.0], 1, transform=transforms.ordered, initval=[0, 1])
+
+    with pytest.raises(TargetError, match=r"'x' .*same parameters, or .*positive differences"):
+        small(write)
 
 
 def test_priors_without_draws_are_refused():
@@ -439,9 +491,26 @@ def test_distributions_are_priors_as_they_are(name):
     )
 
 
-def test_discrete_distributions_are_no_priors():
-    with pytest.raises(TargetError, match="expected a continuous distribution"):
-        trj.Target([trj.Model("a", {"x": pm.Poisson.dist(3)}, lambda p: p["x"])])
+NOT_ALONE = {
+    "discrete": (lambda: pm.Poisson.dist(3), "expected a continuous distribution"),
+    "improper": (lambda: pm.Flat.dist(), r"improper prior pm\.Flat"),
+    "atoms": (lambda: pm.HurdleGamma.dist(psi=0.8, alpha=2.0, beta=1.0), "has atoms"),
+    "no constant": (
+        lambda: pm.CustomDist.dist(
+            logp=lambda value: -(value**2) / 2,
+            random=lambda rng=None, size=None: rng.normal(size=size),
+            class_name="bare",
+        ),
+        r"of PyMC does not integrate to 1 by its own draws: 2\.5",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOT_ALONE)
+def test_distributions_that_are_no_priors(name):
+    write, words = NOT_ALONE[name]
+    with pytest.raises(TargetError, match=words):
+        trj.Target([trj.Model("a", {"x": write()}, lambda p: p["x"])])
 
 
 # ---- joint densities on PyMC's own coordinates --------------------------------------------------
@@ -484,11 +553,3 @@ def test_joint_densities_on_pymc_s_own_coordinates():
     torch.testing.assert_close(found, expected.detach(), rtol=1e-8, atol=1e-8)
     (there,) = torch.autograd.grad(expected.sum(), leaf)
     torch.testing.assert_close(slope, there, rtol=1e-7, atol=1e-7)
-
-
-def test_joints_of_discrete_or_improper_models_are_refused():
-    with pm.Model() as model:
-        pm.Flat("a")
-        pm.Normal("y", 0, 1, observed=Y)
-    with pytest.raises(TargetError, match="improper priors"):
-        trj.pymc_joint("flat", model)

@@ -386,6 +386,24 @@ def sphere():
     observe(numpyro.sample("where", dist.ProjectedNormal(np.ones(3, np.float32)))[0])
 
 
+def by_a_key():
+    mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+    observe(mu + jax.random.normal(numpyro.prng_key()))
+
+
+def hidden():
+    with handlers.block():
+        noise = numpyro.sample("noise", dist.Normal(0.0, 1.0))
+    observe(noise + numpyro.sample("mu", dist.Normal(0.0, 1.0)))
+
+
+def spike_and_slab():
+    parts = [dist.Delta(0.0), dist.Normal(0.0, 1.0)]
+    weights = dist.Categorical(probs=np.array([0.6, 0.4], np.float32))
+    mixture = dist.MixtureGeneral(weights, parts, support=dist.constraints.real)
+    observe(numpyro.sample("mu", mixture))
+
+
 def missing():
     mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
     numpyro.sample("y", dist.Normal(mu, 1.0), obs=np.array([0.1, np.nan], np.float32))
@@ -413,6 +431,8 @@ REFUSED = [
     (covariance, r"lies in LowerCholesky.*draw LKJCholesky and scales.*trj.Joint"),
     (zero_sum, r"lies in ZeroSum.*trj.Joint"),
     (sphere, r"lies in Sphere.*trj.Joint"),
+    (by_a_key, r"draws random numbers beside its sites \(numpyro.prng_key"),
+    (hidden, r"draws random numbers beside its sites .*handlers.block"),
     (missing, r"NaN among its data, 1 of 2"),
     (failing, r"the function failed, ValueError: no data"),
 ]
@@ -431,6 +451,27 @@ def test_a_prior_that_lacks_a_constant_is_found():
 
     with pytest.raises(TargetError, match=r"prior of 'mu'.*does not integrate to 1.*0\.5"):
         trj.from_numpyro("toy", lambda: observe(numpyro.sample("mu", Half(0.0, 1.0))))
+
+
+def test_atoms_are_refused():
+    with pytest.raises(TargetError, match=r"'mu' in model 'toy' has atoms.*two models"):
+        trj.from_numpyro("toy", spike_and_slab)
+
+
+def test_data_that_change_later_change_nothing(float64):  # noqa: F811
+    """JAX compiles for two sizes of batches, and would take the data at two different times."""
+    y = np.array([0.3, -0.2])
+
+    def model(y):
+        mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+        numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+
+    target = trj.Target([trj.from_numpyro("toy", model, y)])
+    y[:] = 100.0
+    code, theta = torch.zeros(600, 1, dtype=torch.long), torch.zeros(600, 1, dtype=torch.float64)
+    expected = -1.5 * math.log(2 * math.pi) - 0.065
+    for n in (3, 600):
+        assert (target.log_joint(code[:n], theta[:n]) - expected).abs().max() < 1e-8
 
 
 def test_names_of_different_shape_are_told_apart():

@@ -371,6 +371,14 @@ TRAPS = {
     ),
     "improper by a mask": (latent(dist.Normal(0.0, 1.0).mask(False)), "'x' .* improper prior"),
     "Delta": (latent(dist.Delta(torch.tensor(1.0))), "all its mass at one point"),
+    "atoms": (
+        latent(
+            dist.MixtureSameFamily(
+                dist.Categorical(torch.tensor([0.6, 0.4])), dist.Delta(torch.tensor([0.0, 1.0]))
+            )
+        ),
+        "'x' .* has atoms",
+    ),
     "param": (with_param, "pyro.param 'a_scale_of_no_prior' is neither a prior nor data"),
     "obs_mask": (partly_observed, "'y_unobserved' .* is masked"),
     "structure": (changing, r"other sites.*\(more\)"),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributions import Distribution, constraints
 
 from ..errors import TargetError
 from ..rng import seeded
 from ..target.density import Block, Density
-from ..target.support import unchecked
+from ..target.support import support_of, unchecked
 from .foreign import ForeignModel
 
 DRAWS = 4096  # by which normalisation is judged
@@ -29,6 +31,10 @@ LEAST = 0.05  # the least relative error of a constant that is reported
 
 ENTRIES = 100  # of a prior that are checked at most
 
+EQUAL = 8  # draws of one number that are the same where a prior has an atom, and
+
+CENTRAL = 10.0  # unconstrained coordinates up to which they are: at the ends draws are rounded
+
 POINTS = 5  # prior draws at which batches and gradients are checked
 
 SAME = {torch.float64: 1e-8, torch.float32: 1e-3}  # relative, of log densities
@@ -36,10 +42,24 @@ SAME = {torch.float64: 1e-8, torch.float32: 1e-3}  # relative, of log densities
 SLOPES = {torch.float64: (1e-6, 1e-4), torch.float32: (1e-2, 5e-2)}  # step; relative error
 
 
+def checked_alone(prior: Distribution, language: str) -> Distribution:
+    """A distribution of another language, after its draws and its constant are tried.
+
+    Raises:
+        TargetError: It does not integrate to 1, has atoms, or draws outside its support.
+    """
+    with seeded(0), torch.no_grad(), unchecked():
+        owner = f"a distribution of {language}"
+        density = Density(owner, {"value": prior}, lambda p: torch.zeros(()), True, None)
+        _check_priors(density, language)
+    return prior
+
+
 def checked(model: ForeignModel, *, normalised: bool = True) -> ForeignModel:
     """The model, after a few calls that find out what would make its answers wrong.
 
-    Every prior is normalised: for draws x of it the mean of q(x) / p(x) is 1 whatever the density
+    Draws of every prior lie in its support, and no number is drawn again and again. It is
+    normalised: for draws x of it the mean of q(x) / p(x) is 1 whatever the density
     q, here a normal of half the variance of those draws that lie around the likeliest. Batches
     agree with points alone, gradients with differences, one call for both with prior and
     likelihood, numbers with the precision.
@@ -64,7 +84,7 @@ def checked(model: ForeignModel, *, normalised: bool = True) -> ForeignModel:
         if not density.blocks:
             return model
         if normalised:
-            _check_priors(density, model)
+            _check_priors(density, model.language)
         draws = density.sample(POINTS, None)
         theta = density.unconstrain(draws, None, density.width).to(dtype)
     theta = theta[theta.isfinite().all(-1)]
@@ -75,13 +95,15 @@ def checked(model: ForeignModel, *, normalised: bool = True) -> ForeignModel:
     return model
 
 
-def _check_priors(density: Density, model: ForeignModel) -> None:
+def _check_priors(density: Density, language: str) -> None:
     """Refuse priors whose densities do not integrate to 1 over their own draws."""
     parents = density.sample(CONDITIONS, None)
     for i in range(CONDITIONS):
         given = {k: v[i : i + 1].expand(DRAWS, *v.shape[1:]) for k, v in parents.items()}
         for block in density.blocks:
-            found = _mass(block, given)
+            draws = block.prior.sample(DRAWS, given)
+            _check_draws(block, draws, given, density.owner)
+            found = _mass(block, draws, given)
             if found is None:
                 continue
             mean, error = found
@@ -91,18 +113,49 @@ def _check_priors(density: Density, model: ForeignModel) -> None:
                 raise TargetError(
                     f"the prior of {block.prior.name!r} in {density.owner} does not integrate to 1 "
                     f"by its own draws: {1 / max(float(mean[worst]), 1e-300):.4g} instead. Its "
-                    f"density in {model.language} lacks a constant, or its draws are of another "
+                    f"density in {language} lacks a constant, or its draws are of another "
                     "distribution; evidences would be wrong by that. State it as a prior of "
                     "torch.distributions or trj.priors, or the model as trj.Joint"
                 )
 
 
-def _mass(block: Block, given: dict[str, Tensor]) -> tuple[Tensor, Tensor] | None:
+def _check_draws(block: Block, draws: Tensor, given: dict[str, Tensor], owner: str) -> None:
+    """Refuse draws outside the support, and numbers that are drawn again and again."""
+    prior = block.prior
+    if prior.size != math.prod(prior.shape) or not prior.size:
+        return  # simplexes and the like
+    support: Any = support_of(prior.distribution(given, DRAWS))
+    while isinstance(support, constraints.independent):
+        support = support.base_constraint
+    x = prior.unconstrain(draws, given)[:, :ENTRIES]
+    beyond = draws < getattr(support, "lower_bound", -math.inf)
+    beyond = beyond | (draws > getattr(support, "upper_bound", math.inf))
+    outside = int((beyond.reshape(DRAWS, -1).any(1) | x.isnan().any(1)).sum())
+    if outside:
+        raise TargetError(
+            f"the prior of {prior.name!r} in {owner}: {outside} of {DRAWS} of its draws lie "
+            "outside the support that it states. If a transform restricts it, its density does not "
+            "integrate to 1 there, and evidences would be wrong by that: truncate the "
+            "distribution itself"
+        )
+    real = support is constraints.real
+    ranked = x.sort(0).values
+    equal = ranked[EQUAL:] == ranked[:-EQUAL]
+    equal &= ranked[EQUAL:].isfinite() & (real | (ranked[EQUAL:].abs() < CENTRAL))
+    if bool(equal.any()):
+        raise TargetError(
+            f"the prior of {prior.name!r} in {owner} has atoms: one number comes back among "
+            f"{DRAWS} draws. A posterior of that is no density; make the value, or what censors, "
+            "a model of its own in the list (spike and slab: two models)"
+        )
+
+
+def _mass(block: Block, draws: Tensor, given: dict[str, Tensor]) -> tuple[Tensor, Tensor] | None:
     """Mean of q / p over prior draws by entry, and its standard error; None if q can't be had."""
     prior = block.prior
     if not prior.size:
         return None
-    x = prior.unconstrain(prior.sample(DRAWS, given), given)
+    x = prior.unconstrain(draws, given)
     _, log_p = prior.evaluate(x, given)
     log_p = log_p.reshape(DRAWS, -1).double()
     x = x.reshape(DRAWS, log_p.shape[1], -1).double()[:, :ENTRIES]

@@ -14,14 +14,14 @@ from torch.distributions import Distribution
 from ..errors import TargetError
 from ..priors.foreign import read_with
 from .bridge import Both, Fused, on_host, through
-from .check import checked
+from .check import checked, checked_alone
 from .extras import needed
 from .foreign import ForeignModel, dtype_of
 from .ordered import OrderedSite, Ordering
 from .pymc_calls import Call, WithProduct, quietly
 from .pymc_draws import PriorDraws, predictor_of, sampler_of
 from .pymc_graph import Graphs, graphs_of, over_points, summed
-from .pymc_refuse import check_model, no_draws, no_support
+from .pymc_refuse import check_model, check_prior, no_draws, no_order
 from .pymc_support import support_of
 from .site import Conditional, Site
 
@@ -58,7 +58,8 @@ def from_pymc(
     Raises:
         ConfigurationError: PyMC is not installed; no such backend.
         TargetError: Discrete latent variables, potentials that are not placed, mini-batches,
-            improper priors, supports without a counterpart, priors without draws or constants.
+            improper priors, atoms, supports without a counterpart, priors without draws or
+            constants.
 
     Example:
         >>> import numpy as np, pymc as pm, trjmcmc as trj  # doctest: +SKIP
@@ -116,7 +117,7 @@ def _prior(
     transform = graphs.frozen.rvs_to_transforms[graphs.frozen[key]]
     support, ordered = support_of(name, rv, transform, parents, dtype)
     if ordered and not _alike(rv):
-        raise no_support(name, key, transform)
+        raise no_order(name, key)
     shape, events = graphs.shapes[key], rv.owner.op.ndim_supp
     batch, event = shape[: len(shape) - events], shape[len(shape) - events :]
     density = _Density(key, list(parents), graphs.inputs, graphs.log_priors[key])
@@ -233,7 +234,8 @@ def _from_distribution(rv: Any) -> Distribution:
     """A distribution of PyMC as one of torch.
 
     Raises:
-        TargetError: It is discrete, or of a support that torch does not know.
+        TargetError: It is discrete or improper, has atoms, lacks its constant, or is of a support
+            that torch does not know.
     """
     import pymc as pm
     import pytensor.tensor as pt
@@ -244,6 +246,7 @@ def _from_distribution(rv: Any) -> Distribution:
             f"{label} of PyMC: expected a continuous distribution; discrete choices belong into "
             "the model index"
         )
+    check_prior(f"{label} of PyMC", rv)
     dtype = dtype_of(rv.dtype)
     support, _ = support_of(f"prior {label}", rv, None, {}, dtype)
     shape = tuple(int(n) for n in rv.shape.eval())
@@ -253,14 +256,9 @@ def _from_distribution(rv: Any) -> Distribution:
     events = rv.owner.op.ndim_supp
     density = _Density(label, [], {label: points}, output)
     draws = _Draws(PriorDraws(rv, [], shape), [], dtype)
-    return Site(
-        density,
-        draws,
-        support,
-        shape[: len(shape) - events],
-        shape[len(shape) - events :],
-        like=torch.zeros((), dtype=dtype),
-    )
+    batch, event = shape[: len(shape) - events], shape[len(shape) - events :]
+    like = torch.zeros((), dtype=dtype)
+    return checked_alone(Site(density, draws, support, batch, event, like=like), "PyMC")
 
 
 read_with(_is_distribution, _from_distribution)

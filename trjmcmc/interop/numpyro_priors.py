@@ -13,6 +13,7 @@ from torch.distributions import Distribution
 
 from ..errors import TargetError
 from ..priors.fields import LogUniform, TruncatedNormal
+from .check import checked_alone
 from .numpyro_compiled import Compiled
 from .numpyro_trace import Program
 
@@ -55,8 +56,8 @@ def of_numpyro(given: Any) -> Distribution:
         given: Continuous.
 
     Raises:
-        TargetError: It lacks its parameters, is discrete, improper, or lies where no bijection of
-            torch leads.
+        TargetError: It lacks its parameters or its constant, is discrete, improper, has atoms, or
+            lies where no bijection of torch leads.
 
     Example:
         >>> import numpyro.distributions as dist
@@ -74,8 +75,7 @@ def of_numpyro(given: Any) -> Distribution:
 
     name = type(given).__name__
     program = Program("a prior in NumPyro", lambda: numpyro.sample(name, given), (), {})
-    prior: Distribution = Compiled(program, x64=True).priors()[name]
-    return prior
+    return checked_alone(Compiled(program, x64=True).priors()[name], "NumPyro")
 
 
 def _in_torch(given: Any) -> Distribution | None:

@@ -147,13 +147,19 @@ def _handlers() -> tuple[Any, Any]:
             msg["value"] = jnp.where(taken > 0, value, drawn)
 
     class Checked(Messenger):
-        """Refuses distributions that can't be sampled here."""
+        """Refuses distributions that can't be sampled here, and random numbers beside sites."""
 
         def __init__(self, fn: Any, owner: str) -> None:
             self.owner = owner
             super().__init__(fn)
 
         def process_message(self, msg: dict[str, Any]) -> None:
+            if msg["type"] == "prng_key":
+                raise TargetError(
+                    f"{self.owner}: it draws random numbers beside its sites (numpyro.prng_key, or "
+                    "a site that handlers.block hides): its density would be one of many. Every "
+                    "random number must be a site that is seen: numpyro.sample"
+                )
             if msg["type"] == "sample" and not msg["is_observed"]:
                 check_latent(f"{self.owner}: site {msg['name']!r}", msg["fn"])
 

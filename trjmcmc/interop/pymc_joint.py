@@ -15,7 +15,7 @@ from .joint import Joint
 from .lkj import missing_constant
 from .pymc_calls import Call, quietly
 from .pymc_graph import bounded, over_points, without_starts
-from .pymc_refuse import check_graph, check_model
+from .pymc_refuse import check_graph, check_model, check_transform
 
 
 def pymc_joint(
@@ -47,7 +47,8 @@ def pymc_joint(
 
     Raises:
         ConfigurationError: PyMC is not installed; no such backend.
-        TargetError: Discrete latent variables, mini-batches, improper priors, ordered vectors.
+        TargetError: Discrete latent variables, mini-batches, improper priors, atoms, ordered
+            vectors, transforms that are not a distribution's own.
     """
     needed("pymc", "pymc", "pymc_joint")
     import pytensor.tensor as pt
@@ -63,6 +64,7 @@ def pymc_joint(
                 "independent draws, which integrates to 1 / n!, and evidences would be too small "
                 "by n!; use trj.from_pymc, which counts it"
             )
+        check_transform(f"{rv.name!r} of model {name!r}", rv, transform)
     with quietly(), without_starts(model):
         frozen = freeze_dims_and_data(model)
     values = [frozen.rvs_to_values[frozen[rv.name]] for rv in model.free_RVs]

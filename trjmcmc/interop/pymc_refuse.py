@@ -7,6 +7,10 @@ from typing import Any
 
 from ..errors import TargetError
 
+IMPROPER = {"flat": "Flat", "half_flat": "HalfFlat", "icar": "ICAR"}  # by the operation's name
+
+MATRICES = {"Wishart", "LKJCorr"}
+
 JOINT = "state the model by its joint density instead: trj.pymc_joint(name, model)"
 
 
@@ -14,7 +18,8 @@ def check_model(name: str, model: Any, potentials: str | None) -> None:
     """Refuse models that no posterior over continuous parameters with a proper prior belongs to.
 
     Raises:
-        TargetError: Discrete latent variables, potentials, mini-batches, improper priors, no data.
+        TargetError: Discrete latent variables, potentials, mini-batches, improper priors, atoms,
+            matrices, no data.
     """
     import pymc as pm
 
@@ -37,12 +42,8 @@ def check_model(name: str, model: Any, potentials: str | None) -> None:
             'likelihood: from_pymc(..., potentials="likelihood"); a prior needs a distribution '
             "with its constant (pm.CustomDist with logp and random)"
         )
-    flat = [rv.name for rv in model.free_RVs if _op_name(rv) in {"flat", "half_flat"}]
-    if flat:
-        raise TargetError(
-            f"{what} has improper priors {flat} (pm.Flat, pm.HalfFlat): with them it has no "
-            "evidence; give them proper ones"
-        )
+    for rv in model.free_RVs:
+        check_prior(f"{rv.name!r} of {what}", rv)
     small = [rv.name for rv in model.observed_RVs if _is_part(rv)]
     if small:
         raise TargetError(
@@ -53,6 +54,36 @@ def check_model(name: str, model: Any, potentials: str | None) -> None:
         raise TargetError(
             f"{what} has no observed variables; is observed= missing in one of its distributions?"
         )
+
+
+def check_prior(where: str, rv: Any) -> None:
+    """Refuse a continuous variable whose density is no prior: improper ones, atoms, matrices.
+
+    Raises:
+        TargetError: It is one of these.
+    """
+    kind, op = type(rv.owner.op).__name__.removesuffix("RV"), str(getattr(rv.owner.op, "name", ""))
+    if op in IMPROPER or kind in IMPROPER.values():
+        raise TargetError(
+            f"{where} has the improper prior pm.{IMPROPER.get(op, kind)}: with it there is no "
+            "evidence; give it a proper one"
+        )
+    if kind == "Censored" or any(_is_atom(x) for x in all_before([rv])):
+        raise TargetError(
+            f"{where} has atoms (pm.Censored, pm.DiracDelta, or a mixture with it): a posterior of "
+            "that is no density; make the value a model of its own in the list (spike and slab: "
+            "two models)"
+        )
+    if kind in MATRICES:
+        raise TargetError(
+            f"{where}: pm.{kind} lies in a cone of matrices, where no chain of numbers walks; use "
+            "pm.LKJCholeskyCov and trj.pymc_joint(name, model)"
+        )
+
+
+def _is_atom(variable: Any) -> bool:
+    op = getattr(variable.owner, "op", None)
+    return type(op).__name__ == "DiracDeltaRV" or getattr(op, "name", "") == "diracdelta"
 
 
 def check_graph(name: str, outputs: Iterable[Any]) -> None:
@@ -95,6 +126,37 @@ def no_support(name: str, parameter: str, transform: Any) -> TargetError:
     )
 
 
+def no_order(name: str, parameter: str) -> TargetError:
+    """The error of ordered vectors whose constant is not known."""
+    return TargetError(
+        f"{parameter!r} of model {name!r}: with transform=ordered PyMC's density does not "
+        "integrate to 1, and by how much is known for independent draws of one distribution "
+        "alone (n!). Give all entries the same parameters, or write the first entry and positive "
+        "differences"
+    )
+
+
+def check_transform(where: str, rv: Any, transform: Any) -> None:
+    """Refuse a transform that may restrict a variable to a part of where its density lies.
+
+    Raises:
+        TargetError: It is not the variable's own.
+    """
+    from pymc.distributions.transforms import LogExpM1, _default_transform
+    from pymc.logprob.transforms import LogTransform
+
+    own = _default_transform(rv.owner.op, rv)
+    positive = LogTransform | LogExpM1
+    alike = isinstance(own, positive) and isinstance(transform, positive)
+    if transform is None or alike or type(transform) is type(own):
+        return
+    raise TargetError(
+        f"{where}: transform={getattr(transform, 'name', type(transform).__name__)} is not that of "
+        "its distribution, whose density need not integrate to 1 on what the transform reaches; "
+        "leave it out, or truncate by pm.Truncated"
+    )
+
+
 def no_draws(name: str, parameter: str, error: Exception) -> TargetError:
     """The error of a prior that PyMC can not draw from."""
     return TargetError(
@@ -102,10 +164,6 @@ def no_draws(name: str, parameter: str, error: Exception) -> TargetError:
         f"({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}). Give "
         f"pm.CustomDist a function random=, or {JOINT}"
     )
-
-
-def _op_name(rv: Any) -> str:
-    return str(getattr(rv.owner.op, "name", "") or "")
 
 
 def _is_part(rv: Any) -> bool:

@@ -13,7 +13,7 @@ from torch.distributions import constraints
 from .bridge import through
 from .pymc_calls import Call, WithProduct
 from .pymc_graph import over_points
-from .pymc_refuse import all_before, no_support
+from .pymc_refuse import all_before, no_order, no_support
 
 Support = Any | Callable[[Mapping[str, Tensor]], Any]
 
@@ -45,7 +45,7 @@ def support_of(
     ordered = [t for t in parts if isinstance(t, known.Ordered)]
     if ordered:
         if not all(t.ascending for t in ordered) or rv.owner.op.ndim_supp or not rv.ndim:
-            raise no_support(name, rv.name, transform)
+            raise no_order(name, rv.name)
         transform = natural
     elif transform is None:
         transform = natural
