@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+LANGUAGES := .venv/.languages
 
 .PHONY: demo demo-quick test test-whole lint types bench clean
 
@@ -11,10 +12,10 @@ demo: $(STAMP)
 demo-quick: $(STAMP)
 	$(BIN)/python examples/coal_mining.py --quick
 
-test: $(STAMP)
+test: $(LANGUAGES)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-test-whole: $(STAMP)
+test-whole: $(LANGUAGES)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m whole
 
 lint: $(STAMP)
@@ -31,8 +32,13 @@ bench: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,pymc,numpyro,pyro]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(STAMP)
+
+# PyMC, NumPyro and Pyro, half a gigabyte that tests alone need
+$(LANGUAGES): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,pymc,numpyro,pyro]'
+	touch $(LANGUAGES)
 
 clean:
 	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache
