@@ -75,6 +75,7 @@ class ApproximationPolicy(Checked):
         searched_draws: Prior draws, all models together, from which lost parts of posteriors are
             climbed to in the end. 20 000 find a mode of a third whose sides are a third as long,
             in 2 to 20 dimensions, in a second and 300 000 evaluations.
+        searched_share: Share of the evaluations that these climbs take at most, once.
         answer_draws: Draws that the answer is made of.
         training: How training runs go.
         survey: How pilot runs are sized and read.
@@ -120,6 +121,7 @@ class ApproximationPolicy(Checked):
     moved_steps: int = 24
     moved_judges: int = 3000
     searched_draws: int = 20_000
+    searched_share: float = 0.4
     answer_draws: int = 10_000
     training: TrainingPolicy = TrainingPolicy()
     survey: SurveyPolicy = SurveyPolicy()

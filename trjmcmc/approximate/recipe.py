@@ -50,6 +50,8 @@ TRIED = 4000  # draws of a model that tell the effective share of its weights
 
 OF_A_CLIMB = 18  # evaluations of a draw that climbs, about
 
+FEWEST_SEARCHED = 50  # draws of a model from which climbs are worth their while
+
 
 class Recipe:
     """Fits one family to the posteriors of a small space.
@@ -168,7 +170,8 @@ class Recipe:
         """Parts of posteriors that climbs of prior draws meet and a map lacks."""
         found: list[Part] = []
         n = max(MOST_OF_MANY, self.policy.searched_draws // len(self.codes))
-        for m in self._that_matter:
+        n = int(min(n, self.policy.searched_share * self.most / OF_A_CLIMB / len(self.codes)))
+        for m in self._that_matter if n >= FEWEST_SEARCHED else ():
             code = self.codes[m]
             try:
                 level = self._log_mass(transport, code)

@@ -145,8 +145,7 @@ def variational(
     if models is not None:
         models, out_there = _with_longer_tails(models, target, transport, generator)
         unknown = models["log_evidence_se"].isna() & (models["probability"] > OF_NOTE)
-        if out_there or unknown.any():
-            log_evidence = _in_total(models, space)
+        log_evidence = _in_total(models, space)
         k = max([k, *models["pareto_k"][unknown]])
     ess_share = smoothed(log_w).ess / len(log_w)
     answer = Variational(
@@ -271,7 +270,8 @@ def _in_total(table: pd.DataFrame, space: Space) -> Estimate:
     masses = torch.tensor(table["log_evidence"].to_numpy()) + log_prior
     masses = masses.nan_to_num(-math.inf, math.inf, -math.inf)
     p, error = masses.softmax(0), torch.tensor(table["log_evidence_se"].to_numpy())
-    total = torch.where(p > 0, p * error, 0.0).square().sum().sqrt()
+    error = torch.where(p > OF_NOTE, error, error.nan_to_num(1.0))  # of a small share no matter
+    total = (p * error).square().sum().sqrt()
     return Estimate(float(masses.logsumexp(0)), float(total))
 
 
