@@ -228,7 +228,9 @@ def test_embeddings_follow_the_gradient_of_their_posterior():
 # ---- particles ----------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:dibs. 1 of 30:trjmcmc.errors.ConvergenceWarning")
 def test_particles_come_near_the_posterior_and_do_not_reach_it():
+    """Where one particle ends in a cycle depends on the processor; the others are what counts."""
     scores = graphs.bge(data(3, n=100))
     target = graphs.target(scores)
     found = graphs.dibs(target, particles=30, steps=800, seed=1, progress=False)
