@@ -155,7 +155,10 @@ class ByModel(Densities):
         models = list(models)
         for model in models:
             if not isinstance(model, Model):
-                raise TargetError(f"models: expected trj.Model objects, got {model!r}")
+                raise TargetError(
+                    f"models: expected trj.Model objects, got {model!r}; trj.from_pymc(name, model) "
+                    "and its like make them of models in other languages"
+                )
         names = [model.name for model in models]
         check_names(names, "models")
         log_prior = normalised_log_prior(model_prior, len(models), "model_prior")
