@@ -156,8 +156,8 @@ class ByModel(Densities):
         for model in models:
             if not isinstance(model, Model):
                 raise TargetError(
-                    f"models: expected trj.Model objects, got {model!r}; trj.from_pymc(name, model) "
-                    "and its like make them of models in other languages"
+                    f"models: expected trj.Model objects, got {model!r}; trj.from_pymc(name, "
+                    "model) and its like make them of models in other languages"
                 )
         names = [model.name for model in models]
         check_names(names, "models")
