@@ -47,6 +47,11 @@ BY_HAND = {
         lambda x: scipy.stats.rayleigh.pdf(x, 0, 0.2) / scipy.stats.rayleigh.cdf(1, 0, 0.2),
         lambda x: scipy.stats.rayleigh.cdf(x, 0, 0.2) / scipy.stats.rayleigh.cdf(1, 0, 0.2),
     ),
+    "half-Student": (
+        priors.HalfStudent(4.0, 1.5),
+        lambda x: 2 * scipy.stats.t.pdf(x, 4.0, 0.0, 1.5),
+        lambda x: 2 * scipy.stats.t.cdf(x, 4.0, 0.0, 1.5) - 1,
+    ),
     "polar angle": (priors.PolarAngle(), lambda x: np.sin(x) / 2, lambda x: (1 - np.cos(x)) / 2),
     "latitude": (priors.Latitude(), lambda x: np.cos(x) / 2, lambda x: (1 + np.sin(x)) / 2),
 }
@@ -246,3 +251,21 @@ def test_draws_of_correlations_have_the_density_of_lkj(wrapped):
         x = (tril @ tril.mT)[..., row, column].double().square().flatten(1)
         gap = (x.mean(0) - 1 / 7).abs() / (x.std(0) / math.sqrt(20_000))
         assert bool((gap < 4.5).all()) is right
+
+
+def test_a_horseshoe_is_normal_given_its_scales():
+    model = trj.Model("h", priors.horseshoe("beta", 3, scale=0.1), lambda p: 0.0 * p["beta_global"])
+    target = trj.Target([model], dtype=torch.float64)
+    values = {
+        "beta_global": torch.tensor([0.2, 1.5]),
+        "beta_local": torch.tensor([[1.0, 0.3, 4.0], [0.5, 2.0, 1.0]]),
+        "beta": torch.tensor([[0.1, -0.2, 3.0], [0.0, 1.0, -2.0]]),
+    }
+    values = {name: x.double() for name, x in values.items()}
+    theta = target.unconstrain("h", values)
+    tau, local, beta = (x.numpy() for x in values.values())
+    exact = scipy.stats.halfcauchy.logpdf(tau, 0, 0.1) + np.log(tau)  # of the logarithm
+    exact = exact + (scipy.stats.halfcauchy.logpdf(local) + np.log(local)).sum(1)
+    exact = exact + scipy.stats.norm.logpdf(beta, 0, tau[:, None] * local).sum(1)
+    got = target.log_joint(torch.zeros(2, 1, dtype=torch.long), theta)
+    assert np.allclose(got.numpy(), exact, atol=1e-8)

@@ -30,9 +30,11 @@ from .fields import (
     kipping_beta,
 )
 from .foreign import from_scipy
+from .shrinkage import HalfStudent, horseshoe
 
 __all__ = [
     "KIPPING",
+    "HalfStudent",
     "Latitude",
     "LogUniform",
     "ModifiedJeffreys",
@@ -41,6 +43,7 @@ __all__ = [
     "Rayleigh",
     "TruncatedNormal",
     "from_scipy",
+    "horseshoe",
     "isotropic",
     "kipping_beta",
 ]
