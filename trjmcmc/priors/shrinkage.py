@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,7 +36,7 @@ class HalfStudent(TransformedDistribution):
         0.375
     """
 
-    arg_constraints: ClassVar[dict[str, Any]] = {
+    arg_constraints: dict[str, Any] = {  # noqa: RUF012 - torch's own convention
         "df": constraints.positive,
         "scale": constraints.positive,
     }
