@@ -298,7 +298,8 @@ class Step(nn.Module):
                 phi = self.phi(x[:1], context[:1], own[:1])[:, r].expand(len(x), -1)
             else:
                 phi = self.phi(x, context, own)[:, r]
-            found, moved = self.tau(phi).inv.call_and_ladj(y[:, r])
+            there = torch.where(own[:, r], y[:, r], 0.0)  # how far out spares are has no say
+            found, moved = self.tau(phi).inv.call_and_ladj(there)
             x = torch.where(ranks == r, found[:, None], x)
             ladj = torch.where(ranks == r, moved[:, None], ladj)
         return torch.where(own, x, y), ladj

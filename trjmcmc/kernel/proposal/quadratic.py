@@ -56,7 +56,7 @@ class Quadratic:
         >>> from trjmcmc import problems
         >>> quadratic = Quadratic(Laplace(problems.variable_selection(4)), "an example")
         >>> quadratic.terms.precision.shape, quadratic.terms.gain.shape
-        (torch.Size([5, 5]), torch.Size([4]))
+        (torch.Size([4, 4]), torch.Size([4]))
     """
 
     def __init__(self, flow: Laplace, name: str) -> None:
