@@ -21,6 +21,18 @@ def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
         yield
 
 
+def stream(seed: int, number: int, device: torch.device | None = None) -> torch.Generator:
+    """A generator that no other number, and no other seed, shares its random numbers with.
+
+    Example:
+        >>> draws = [float(torch.rand((), generator=stream(1, shard))) for shard in (0, 1, 0)]
+        >>> draws[0] == draws[2], draws[0] == draws[1]
+        (True, False)
+    """
+    name = hashlib.blake2b(f"trjmcmc {seed} {number}".encode(), digest_size=8).digest()
+    return torch.Generator(device or "cpu").manual_seed(int.from_bytes(name, "little") >> 1)
+
+
 def host_number(generator: torch.Generator) -> int:
     """A number below 2^62 from a generator, on the host: a seed, or a choice for all chains.
 

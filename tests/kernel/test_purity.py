@@ -34,8 +34,8 @@ from trjmcmc.kernel import (
     start,
 )
 from trjmcmc.kernel.base import Memo
-from trjmcmc.run.count import Tally
 from trjmcmc.run.loop import run_chains, warm_up
+from trjmcmc.run.sampling import SamplingPlan, Walk
 
 C = 60  # chains
 
@@ -178,7 +178,8 @@ def test_a_warm_up_leaves_its_kernel_alone_and_gives_another(name, generator):
         again = torch.Generator().manual_seed(5)
         warm, there, _ = warm_up(kernel, state, 70, target, again)
         assert [part.adapted() for part in kernel.parts()] == before
-        run = run_chains(warm, there, Tally(target), draws=10, thin=1, generator=again)
+        walk = Walk(SamplingPlan(target, warm), there, again)
+        run = run_chains(walk, draws=10, thin=1)
         found.append((run.draws.theta, [part.adapted() for part in warm.parts()]))
     assert torch.equal(found[0][0], found[1][0])
     assert found[0][1] == found[1][1] != before

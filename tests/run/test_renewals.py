@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import torch
 
-from trjmcmc.run.loop import Renewals, renewed
 from trjmcmc.run.policy_of_components import CountedPolicy
+from trjmcmc.run.renewals import Renewals, renewed
 from trjmcmc.run.tempering import Passage
 
 

@@ -13,7 +13,7 @@ from ..target.tempered import Tempered
 from .bench import moves_of
 from .choose import Chooser
 from .count import Tally
-from .loop import renewed
+from .renewals import renewed
 from .segment import Segment
 from .start import given_starts
 from .tempering import Passage, temper_chains

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -64,6 +66,15 @@ class Tally:
             }
         return table
 
+    def held(self) -> dict[str, Any]:
+        """What was counted so far; it stays as it is."""
+        return {"counts": dict(self._counts), "undefined": self._undefined, "bad": self._bad}
+
+    def take_up(self, held: Mapping[str, Any]) -> None:
+        """Go on counting from what was held."""
+        self._counts, self._undefined = dict(held["counts"]), held["undefined"]
+        self._bad = held["bad"]
+
 
 class Crossings:
     """Acceptance probabilities of the jumps between the models of a small space, summed up.
@@ -117,6 +128,16 @@ class Crossings:
         used = self._stays.sum((1, 2)) > 0
         return self._crossed[used].flatten(0, 1).cpu(), self._stays[used].flatten(0, 1).cpu()
 
+    def held(self) -> dict[str, Any]:
+        """What was summed up so far; it stays as it is."""
+        sums = {"crossed": self._crossed.clone(), "stays": self._stays.clone()}
+        return {"span": self._span, "steps": self._steps, **sums}
+
+    def take_up(self, held: Mapping[str, Any]) -> None:
+        """Go on from what was held."""
+        self._span, self._steps = held["span"], held["steps"]
+        self._crossed, self._stays = held["crossed"].clone(), held["stays"].clone()
+
 
 class StepsInModels:
     """Steps of each chain in each model of a small space, thinned ones included.
@@ -140,3 +161,11 @@ class StepsInModels:
     def result(self) -> Tensor:
         """Share of its steps that each chain was in each model, (chain, M), on the CPU."""
         return (self._steps / self._steps.sum(1, keepdim=True)).cpu()
+
+    def held(self) -> dict[str, Any]:
+        """What was counted so far; it stays as it is."""
+        return {"steps": self._steps.clone()}
+
+    def take_up(self, held: Mapping[str, Any]) -> None:
+        """Go on counting from what was held."""
+        self._steps = held["steps"].clone()

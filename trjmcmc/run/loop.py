@@ -14,7 +14,8 @@ from ..draws import Draws, Pool, Recorder
 from ..errors import BudgetError, InterruptedWarning, TRJError, warn_user
 from ..kernel.base import Kernel, State, start
 from ..target.target import Target
-from .count import Crossings, StepsInModels, Tally
+from .count import Tally
+from .sampling import Walk
 
 CHECK_EVERY = 25  # warm-up steps between looks at the count of undefined densities
 
@@ -78,43 +79,6 @@ def first_of(state: State, chains: int) -> State:
     return State(state.code[:chains], state.theta[:chains], state.log_joint[:chains], memo)
 
 
-def renewed(kernel: Kernel, state: State, ancestor: Tensor) -> Tensor:
-    """The start of each chain, as a number, shape (C,): its ancestor, or where it started afresh.
-
-    Arguments:
-        kernel: The kernel; parts of it may know of fresh starts.
-        state: Where it has moved the chains.
-        ancestor: The independent draw that each descended from, shape (C,).
-    """
-    for part in kernel.parts():
-        ancestor = part.ancestors(state, ancestor)
-    return ancestor
-
-
-class Renewals:
-    """Tells which chains have started afresh while they are recorded.
-
-    Arguments:
-        kernel, state, ancestor: As of :func:`renewed`, when the record begins.
-    """
-
-    def __init__(self, kernel: Kernel, state: State, ancestor: Tensor) -> None:
-        self._kernel, self._first = kernel, renewed(kernel, state, ancestor)
-        self._draws, self._away = 0, torch.zeros_like(ancestor)  # draws, those from other starts
-        self._other = self._first
-
-    def starts(self, state: State) -> Tensor:
-        """The start of each chain, (C,), asked at each draw: another if half of them come from it.
-
-        Of several others it is the last one that counts.
-        """
-        now = renewed(self._kernel, state, self._first)
-        self._draws += 1
-        self._away = self._away + (now != self._first)
-        self._other = torch.where(now != self._first, now, self._other)
-        return torch.where(2 * self._away >= self._draws, self._other, self._first)
-
-
 def pooled(states: list[State]) -> Pool | None:
     """The points of several states to train on, or None of none."""
     if not states:
@@ -145,32 +109,22 @@ class Chains:
 
 
 def run_chains(
-    kernel: Kernel,
-    state: State,
-    tally: Tally,
+    walk: Walk,
     *,
     draws: int | None,
     thin: int,
-    generator: torch.Generator,
-    ancestor: Tensor | None = None,
+    recorder: Recorder | None = None,
     enough: Callable[[Recorder], bool] | None = None,
-    crossings: Crossings | None = None,
-    visits: StepsInModels | None = None,
-    on_draw: Callable[[], object] | None = None,
+    on_draw: Callable[[Recorder], object] | None = None,
 ) -> Chains:
     """Advance chains and record them; nothing is adapted here.
 
     Arguments:
-        kernel: Leaves the target invariant.
-        state: Where the chains are.
-        tally: Acceptance counts to add to.
+        walk: The chains, and what is counted of them.
         draws: Kept draws a chain; None for as many as come until there are enough.
         thin: Steps a kept draw; may grow where the number of draws is open.
-        generator: The only source of randomness.
-        ancestor: The independent draw that each chain descends from, shape (C,), if known.
+        recorder: Draws to go on with, if there are some.
         enough: Asked after each kept draw whether to stop.
-        crossings: Counts jumps between models, if given.
-        visits: Counts steps in models, if given.
         on_draw: Called after each kept draw.
 
     Returns:
@@ -181,30 +135,20 @@ def run_chains(
         KeyboardInterrupt: The user pressed Ctrl-C before the first draw was kept.
         TRJError: A likelihood failed, or the limit was reached, before the first draw was kept.
     """
-    recorder = Recorder(draws, state.code, state.theta, thin, ancestor)
-    renewals = None if ancestor is None else Renewals(kernel, state, ancestor)
+    if recorder is None:
+        recorder = Recorder(draws, walk.state.code, walk.state.theta, thin, walk.ancestor)
     stopped = "draws"
     failure: TRJError | None = None
     try:
         with torch.no_grad():
-            while recorder.kept != draws:
-                for _ in range(recorder.thin):
-                    state, infos = kernel.step(state, generator)
-                    tally.add(infos)
-                    if crossings is not None:
-                        crossings.add(infos)
-                    if visits is not None:
-                        visits.add(state.code)
-                tally.check()
-                recorder.keep(state.code, state.theta, state.log_joint)
-                if renewals is not None:
-                    recorder.descend_from(renewals.starts(state))
+            done = recorder.kept > 0 and enough is not None and enough(recorder)
+            while not done and (draws is None or recorder.kept < draws):
+                walk.draw(recorder.thin, recorder)
                 done = enough is not None and enough(recorder)
                 if on_draw is not None:
-                    on_draw()
-                if done:
-                    stopped = "enough"
-                    break
+                    on_draw(recorder)
+            if done:
+                stopped = "enough"
     except KeyboardInterrupt:
         if not recorder.kept:
             raise
@@ -225,10 +169,10 @@ def run_chains(
 
     def found() -> Chains:
         record = recorder.draws()
-        if visits is not None and record.thin > 1:
-            record = replace(record, shares=visits.result())
-        seen = None if crossings is None else crossings.result()
-        return Chains(record, state, stopped, failure, seen)
+        if walk.visits is not None and record.thin > 1:
+            record = replace(record, shares=walk.visits.result())
+        seen = None if walk.crossings is None else walk.crossings.result()
+        return Chains(record, walk.state, stopped, failure, seen)
 
     try:
         return found()

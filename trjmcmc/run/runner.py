@@ -26,7 +26,6 @@ from .chains import of_number
 from .choice import Choice
 from .choose import Chooser
 from .choosers import chooser_of, counts_components
-from .count import Crossings, StepsInModels, Tally
 from .few_calls import propose, saving_calls
 from .hurry import hurried_kernel, hurried_state
 from .interrupts import import_whole
@@ -37,6 +36,7 @@ from .maps import check_round_trip
 from .precision import Numbers, examined, roundings
 from .report import compared, expected_error, reached_error, result_of, routes_of
 from .request import Request
+from .sampling import SamplingPlan, Walk
 from .screening import Discovery
 from .start import given_starts, new_chains, prior_draws, starting_models
 from .stop import Stop, Verdict
@@ -63,7 +63,7 @@ class Runner:
         self.state: State | None = None
         self.ancestor: Tensor | None = None  # the independent draw that each chain descends from
         self.chain: Chains | None = None
-        self.tally: Tally | None = None
+        self.walk: Walk | None = None
         self.discovery = Discovery(known, request, seed)
         self.missed = ""
         self.numbers = Numbers()
@@ -349,25 +349,24 @@ class Runner:
         self._bridge_seconds = self.known.bridge_seconds(end, 3 * MIRRORED)
         kept = self._bridge_seconds if math.isfinite(self._bridge_seconds) else 0.0
         begun, self._overflows = clock.now(), int(self.known.spending.account.overflows)
-        tally, crossings, visits = Tally(self.target), None, None
-        if self.known.fitted.few and self.target.space.several:
-            between = {k.name for k in kernel.parts() if k.between}
-            crossings = Crossings(self.target, len(state.code), between)
-            many = len(state.code) >= MANY_CHAINS  # of few, errors rest on autocorrelations
-            if many and (request.thin > 1 or request.draws is None):  # else every step is kept
-                visits = StepsInModels(self.target, len(state.code))
+        crosses = self.known.fitted.few and self.target.space.several
+        many = len(state.code) >= MANY_CHAINS  # of few, errors rest on autocorrelations
+        thins = request.thin > 1 or request.draws is None  # else every step is kept
+        plan = SamplingPlan(self.target, kernel, crosses, crosses and many and thins)
+        self.walk = walk = Walk(plan, state, self.generator, self.ancestor)
         verdict = Verdict.GO_ON
         self.discovery.sampling_begins()
 
         def sum_up(recorder: Recorder) -> None:
-            self.stage, seen = "a rehearsal", None if crossings is None else crossings.result()
+            self.stage, counted = "a rehearsal", walk.crossings
+            seen = None if counted is None else counted.result()
             self._rehearse(Chains(recorder.draws(), state, "enough", crossings=seen))
             self.stage = "the sampling"
 
         summary = SummingUpInTime(sum_up, stop, end - kept, self.policy.summing_up)
         with progress_bar(request.progress, total=request.draws, desc="sample", unit="draw") as bar:
 
-            def on_draw() -> None:
+            def on_draw(recorder: Recorder) -> None:
                 if stop.progress:
                     bar.set_postfix_str(stop.progress, refresh=False)
                 bar.update()
@@ -384,20 +383,9 @@ class Runner:
                 return bool(verdict)
 
             self.chain = run_chains(
-                kernel,
-                state,
-                tally,
-                draws=request.draws,
-                thin=request.thin,
-                generator=self.generator,
-                ancestor=self.ancestor,
-                enough=enough,
-                crossings=crossings,
-                visits=visits,
-                on_draw=on_draw,
+                walk, draws=request.draws, thin=request.thin, enough=enough, on_draw=on_draw
             )
         self.known.spending.spend("sample", clock.now() - begun)
-        self.tally = tally
         self._late = clock.now() >= stop.deadline
         stop.set_deadline(end)
         return verdict
@@ -478,13 +466,13 @@ class Runner:
     def _finish(self) -> Result:
         """Sum up, and warn of what is doubtful."""
         known, chain, trace = self.known, self.chain, self.known.trace
-        assert chain is not None and self.tally is not None and self.kernel is not None
+        assert chain is not None and self.walk is not None and self.kernel is not None
         record = chain.draws
         plan = Plan() if self.chooser is None else self.chooser.plan
         settings = {k.name: k.adapted() | k.seen(chain.state) for k in self.kernel.parts()}
         settings = {name: found for name, found in settings.items() if found}
         report = RunReport(
-            acceptance=self.tally.rates(),
+            acceptance=self.walk.tally.rates(),
             fit=known.spending.news(trace),
             seconds={**known.fitted.seconds, **known.spending.seconds},
             steps=record.n_draws * record.thin,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +16,7 @@ from ..target.resolution import resolved
 from ..target.target import Target
 from ..target.units import STEP, WIDEST, prior_units
 from .base import Bijection
-from .memory import ROW_BYTES, CodeMemory
+from .memory import ROW_BYTES, CodeMemory, Remembers
 from .reference import Reference
 
 MODE, FACTOR, LOG_EVIDENCE = range(3)  # what is remembered of a model
@@ -58,7 +59,7 @@ class Expansion(NamedTuple):
     centre: Tensor
 
 
-class Laplace(Bijection):
+class Laplace(Bijection, Remembers):
     r"""The normal at each model's mode, with a flow inside it if there is one.
 
     .. math:: T(z \mid m) = \hat\theta(m) + L(m)\, f(z \mid m), \qquad
@@ -136,7 +137,7 @@ class Laplace(Bijection):
         rows = (1 - SCORES) * room / (number * (d * d + d + 1) + ROW_BYTES)
         self._memory = CodeMemory(self._find, width, int(rows))
         self._scores = CodeMemory(
-            lambda code: self._memory(code, LOG_EVIDENCE),
+            self._evidences,
             width,
             int(SCORES * room / (number + ROW_BYTES)),
             ahead=self._near if d <= SMALL else None,
@@ -147,6 +148,13 @@ class Laplace(Bijection):
         found = Laplace(self.target, megabytes=self.megabytes, reference=self.reference)
         found._memory, found._scores = self._memory, self._scores
         return found
+
+    def held(self) -> dict[str, Any]:
+        """Whether second derivatives are to be had; modes have memories of their own."""
+        return {"twice": self._twice}
+
+    def take_up(self, held: Mapping[str, Any]) -> None:
+        self._twice = held["twice"]
 
     # ---- the transport ------------------------------------------------------------------------
 
@@ -198,6 +206,9 @@ class Laplace(Bijection):
         per_slot = self.target.prior_by_slot(everything, centre)[0].double()
         constant = per_slot + self.scale.double().log() + 0.5 * math.log(2 * math.pi)
         return Expansion(precision, slope[0] + precision @ away, constant, centre[0])
+
+    def _evidences(self, code: Tensor) -> tuple[Tensor, ...]:
+        return self._memory(code, LOG_EVIDENCE)
 
     def _near(self, code: Tensor) -> Tensor:
         return self.space.neighbours(code)[0].flatten(0, 1)

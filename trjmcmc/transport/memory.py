@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,7 +24,19 @@ LOAD = 4  # cells of the hash table for each row, at least: short probes
 ROW_BYTES = 16 + 4 * 2 * LOAD  # bytes of a row beside its values: keys and cells
 
 
-class CodeMemory:
+class Remembers(ABC):
+    """What computes with what it has computed before, so that this is part of a run's state."""
+
+    @abstractmethod
+    def held(self) -> dict[str, Any]:
+        """What is remembered, as plain data and tensors that stay as they are."""
+
+    @abstractmethod
+    def take_up(self, held: Mapping[str, Any]) -> None:
+        """Remember what was held, and that alone."""
+
+
+class CodeMemory(Remembers):
     """A function of model codes that remembers what it has computed.
 
     An open-addressing hash table; a lookup costs a few gathers, whatever the number of models.
@@ -52,6 +66,7 @@ class CodeMemory:
         ahead: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         self.compute, self.most, self.ahead = compute, max(1, rows), ahead
+        self._emptied = 0
         generator = torch.Generator().manual_seed(2**31 - 1)
         high = torch.iinfo(torch.int64).max
         self._factor = torch.randint(high, (max(width, 1), 2), generator=generator) | 1
@@ -60,9 +75,33 @@ class CodeMemory:
     def forget(self) -> None:
         """Start afresh."""
         self.used = 0
+        self._emptied += 1
         self._values: tuple[Tensor, ...] = ()
         self._keys = torch.zeros(0, 2, dtype=torch.long)
         self._cells = torch.full((1,), -1, dtype=torch.int32)
+
+    def held(self) -> dict[str, Any]:
+        """Keys and values in the order in which they were found, and how often all was forgotten.
+
+        They are views: rows that were filled are not written again.
+        """
+        n = self.used
+        values = tuple(value[:n] for value in self._values)
+        return {"keys": self._keys[:n], "values": values, "emptied": self._emptied}
+
+    def take_up(self, held: Mapping[str, Any]) -> None:
+        keys, values = held["keys"], held["values"]
+        if self.used == len(keys) and self._keys.data_ptr() == keys.data_ptr():  # nothing was added
+            return
+        self.forget()
+        if len(keys):
+            self._make_room(len(keys), values)
+            rows = torch.arange(len(keys), device=keys.device)
+            for kept, value in zip((self._keys, *self._values), (keys, *values), strict=True):
+                kept[rows] = value
+            self.used = len(keys)
+            self._insert(rows)
+        self._emptied = held["emptied"]
 
     @property
     def megabytes(self) -> float:
