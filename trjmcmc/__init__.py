@@ -23,7 +23,7 @@ from .interop.from_stan import from_stan, stan_joint
 from .interop.joint import Joint
 from .interop.pymc_joint import pymc_joint
 from .posthoc.evidence import Evidence, evidence
-from .result.result import Result, load
+from .result.result import Result, load, merge
 from .result.variational import Variational
 from .run.even_counts import evidences_of_counts
 from .run.policy import Policy
@@ -107,6 +107,7 @@ __all__ = [
     "graphs",
     "kernel",
     "load",
+    "merge",
     "mixture_flow",
     "priors",
     "problems",

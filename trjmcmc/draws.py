@@ -26,6 +26,7 @@ class Draws:
             float64.
         ancestor: The independent draw that each chain descends from, as a number, shape
             (chain,): populations are resampled before chains start. None where each has its own.
+        run: Of merged runs: the run that each chain belongs to, as a number, shape (chain,).
     """
 
     code: Tensor
@@ -34,6 +35,7 @@ class Draws:
     thin: int = 1
     shares: Tensor | None = None
     ancestor: Tensor | None = None
+    run: Tensor | None = None
 
     @property
     def n_chains(self) -> int:
@@ -57,7 +59,8 @@ class Draws:
             x[::few, ::every] for x in (self.code, self.theta, self.log_joint)
         )
         ancestor = None if self.ancestor is None else self.ancestor[::few]
-        return Draws(code, theta, log_joint, self.thin * every, ancestor=ancestor)
+        run = None if self.run is None else self.run[::few]
+        return Draws(code, theta, log_joint, self.thin * every, ancestor=ancestor, run=run)
 
     def second_half(self, most: int, device: torch.device) -> Pool:
         """Later draws to train on, evenly thinned.

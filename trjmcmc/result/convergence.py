@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..draws import Draws
+from ..estimate.between import run_gaps
 from ..estimate.convergence import effective_draws, rank_rhats, slow_tails
 from ..space.base import Space
 from .indicator import MODELS_SHOWN, Mask, ModelIndicator
@@ -146,6 +147,22 @@ class Convergence:
         columns = ["rhat", "ess_bulk", "ess_tail", "share"]
         multi = pd.MultiIndex.from_tuples(index, names=["model", "quantity"])
         return pd.DataFrame(rows, columns=columns, index=multi)
+
+    def between_runs(self) -> pd.DataFrame:
+        """Of merged runs, indexed by model and quantity: do they agree?
+
+        Returns:
+            ``p``, the probability of gaps as large between runs that sample the same; ``apart``,
+            how far the run that is furthest off is from the mean of all, in standard deviations.
+        """
+        rows, index, run = [], [], self.draws.run
+        for part in self.parts(slice(None), self._step(True)) if run is not None else ():
+            assert run is not None
+            gaps = run_gaps(part.x, part.inside, run.numpy(), self.indicator.ancestor)
+            rows += list(zip(gaps.p, gaps.apart, strict=True))
+            index += [(part.model, name) for name in part.names]
+        multi = pd.MultiIndex.from_tuples(index or [], names=["model", "quantity"])
+        return pd.DataFrame(rows, columns=["p", "apart"], index=multi)
 
     def tails(self) -> list[Tail]:
         """The tails that chains renew least, model by model, by fewer draws.

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..estimate.agreement import usable
+from ..estimate.between import ALPHA
 from ..estimate.convergence import FEW_STARTS, LEAST_DRAWS, start_error
 from ..estimate.estimate import Estimate
 from ..estimate.importance import tail_shape
@@ -114,7 +115,8 @@ class Doubts:
     def found(self) -> list[Doubt]:
         """All of them, the gravest first."""
         share_of = {m: self.indicator.inside(m).mean() for m in self.coarse}
-        found = [*of_chains(self.convergence), *self._slow_tails, *self._lost_modes]
+        found = [*of_chains(self.convergence), *of_runs(self.convergence)]
+        found += [*self._slow_tails, *self._lost_modes]
         found += [
             Doubt(label, note, math.nan, everywhere=True, said=True)
             for label, note in self.coarse.items()
@@ -376,4 +378,23 @@ def of_chains(convergence: Convergence) -> list[Doubt]:
         where = "" if model in {EVERY, REST} else f" in {model!r}"
         label = EVERY if model == REST else str(model)
         found.append(Doubt(label, f"R-hat {rhat:.2f} of {name}{where}", start_error(rhat)))
+    return found
+
+
+def of_runs(convergence: Convergence) -> list[Doubt]:
+    """What merged runs contradict each other in, for each model the quantity that differs most."""
+    if convergence.draws.run is None:
+        return []
+    table = convergence.between_runs()
+    table = table[table["p"] * table["p"].count() < ALPHA]
+    found = []
+    for model, rows in table.groupby(level="model"):
+        _, name = worst = rows["p"].idxmin()
+        apart = float(rows.loc[worst, "apart"])
+        where = "" if model in {EVERY, REST} else f" in {model!r}"
+        label = EVERY if model == REST else str(model)
+        note = f"runs differ in {name}{where}, one by {apart:.2g} sd from all together"
+        found.append(
+            Doubt(label, note, apart, remedy="runs that start anew, each with a pilot run")
+        )
     return found

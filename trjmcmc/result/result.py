@@ -31,6 +31,7 @@ from .doubts import Doubt, Doubts
 from .evidences import Evidences
 from .files import Contents, read, write
 from .indicator import ModelIndicator
+from .merge import merged
 from .parameters import Parameters, Values
 from .predict import Prediction, predict
 from .probabilities import Probabilities
@@ -212,6 +213,19 @@ class Result:
             True
         """
         return self._convergence.table()
+
+    def between_runs(self) -> pd.DataFrame:
+        """Do the runs that were merged agree? See :func:`trjmcmc.merge`.
+
+        Returns:
+            Indexed by model and quantity as :meth:`convergence`; ``p``, the probability of gaps as
+            large between the means of runs that sample the same; ``apart``, how far the run that
+            is furthest off is from the mean of all, in standard deviations. Empty of one run.
+
+        Source:
+            Welch (1951), https://doi.org/10.1093/biomet/38.3-4.330
+        """
+        return self._convergence.between_runs()
 
     def model_probabilities(self) -> pd.DataFrame:
         """Posterior probability of each model by visits, by importance sampling, and combined.
@@ -843,6 +857,40 @@ def load(path: str | Path) -> Result:
         TRJError: The file is of another format, or was damaged: its checksum says so.
     """
     return _of(read(path))
+
+
+def merge(results: Sequence[Result]) -> Result:
+    """Several runs of one target as one result, which also says whether the runs agree.
+
+    Chains are put beside each other, sums over jumps by batches; evidences by the same route are
+    weighted by their errors, which grow where runs differ by more. What one run has lost as a
+    whole, a mode that none of its chains has met, no run can see of itself: here it has a warning
+    of its own, beside R-hat of all chains. Runs of different thinning are thinned alike; of runs
+    of different lengths the last draws of each are taken.
+
+    Arguments:
+        results: Results of runs with seeds of their own, from files too.
+
+    Raises:
+        ConfigurationError: Fewer than two; different models, parameters or precisions; priors or
+            likelihoods that differ, where the target of one is known; the same draws twice.
+
+    Example:
+        >>> import trjmcmc as trj
+        >>> target, short = trj.problems.sinh_arcsinh(), {"draws": 200, "chains": 32}
+        >>> runs = [trj.TRJSampler(target, seed=s).run(**short, fit=False, progress=False)
+        ...         for s in (1, 2)]
+        >>> trj.merge(runs).raw.theta.shape
+        torch.Size([64, 200, 2])
+    """
+    results = list(results)
+    if len(results) < 2 or not all(isinstance(r, Result) for r in results):
+        raise ConfigurationError(f"merge: expected two results or more, got {results!r}")
+    targets = [r.target for r in results]
+    contents = merged([r._contents() for r in results], targets)
+    found = Result(**vars(contents), target=next((t for t in targets if t is not None), None))
+    found.warn()
+    return found
 
 
 def _of(contents: Contents) -> Result:
