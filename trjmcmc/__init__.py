@@ -23,9 +23,10 @@ from .interop.from_stan import from_stan, stan_joint
 from .interop.joint import Joint
 from .interop.pymc_joint import pymc_joint
 from .posthoc.evidence import Evidence, evidence
-from .result.result import Result, load, merge
+from .result.result import Result, merge
 from .result.variational import Variational
 from .run.even_counts import evidences_of_counts
+from .run.loaded import load
 from .run.policy import Policy
 from .run.sampler import TRJSampler
 from .space.base import Space

@@ -132,6 +132,21 @@ class Recorder:
         self._log_joint[self.kept].copy_(log_joint)
         self.kept += 1
 
+    def take_up(self, code: Tensor, theta: Tensor, log_joint: Tensor) -> None:
+        """Begin with draws that were kept before, shapes (draw, chain, ...)."""
+        n = self.kept = len(code)
+        if n > len(self._code):  # of a run that could keep more; an even number can be halved
+            self.most = n + n % 2
+            self._code = torch.empty(self.most, *self._code.shape[1:], dtype=torch.long)
+            self._theta = self._theta.new_empty(self.most, *self._theta.shape[1:])
+            self._log_joint = self._log_joint.new_empty(self.most, *self._log_joint.shape[1:])
+        self._code[:n], self._theta[:n], self._log_joint[:n] = code, theta, log_joint
+
+    def since(self, first: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Codes, coordinates and log joint densities from a draw on, shapes (draw, chain, ...)."""
+        some = slice(first, self.kept)
+        return self._code[some], self._theta[some], self._log_joint[some]
+
     def descend_from(self, ancestor: Tensor) -> None:
         """Let chains descend from others than was known when the record began, shape (C,)."""
         self.ancestor = ancestor.cpu()

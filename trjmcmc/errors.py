@@ -78,6 +78,10 @@ class ConfigurationError(TRJError, ValueError):
     """A setting of the fit, a kernel or the sampler is out of range."""
 
 
+class CheckpointError(TRJError, RuntimeError):
+    """The folder of a run is another's, is being written, or is damaged."""
+
+
 class ConvergenceError(TRJError, RuntimeError):
     """An iteration did not reach its goal; what it has is not to be used."""
 
@@ -111,6 +115,10 @@ class LimitWarning(TRJWarning):
 
 class PrecisionWarning(TRJWarning):
     """Rounding in the working precision is no longer small against what is estimated."""
+
+
+class CheckpointWarning(TRJWarning):
+    """A run goes on, and is not saved."""
 
 
 class InterruptedWarning(TRJWarning):

@@ -10,6 +10,7 @@ import torch
 import trjmcmc as trj
 from tests import cases, toys
 from tests.kernels import COMPONENT_KERNELS, KERNELS
+from trjmcmc.draws import Recorder
 from trjmcmc.kernel import (
     HMC,
     BirthDeath,
@@ -179,7 +180,7 @@ def test_a_warm_up_leaves_its_kernel_alone_and_gives_another(name, generator):
         warm, there, _ = warm_up(kernel, state, 70, target, again)
         assert [part.adapted() for part in kernel.parts()] == before
         walk = Walk(SamplingPlan(target, warm), there, again)
-        run = run_chains(walk, draws=10, thin=1)
+        run = run_chains(walk, Recorder(10, there.code, there.theta, 1), draws=10)
         found.append((run.draws.theta, [part.adapted() for part in warm.parts()]))
     assert torch.equal(found[0][0], found[1][0])
     assert found[0][1] == found[1][1] != before

@@ -75,9 +75,9 @@ def _gaps(scores: Array, run: NDArray[np.integer], ancestor: NDArray[np.integer]
     """Welch's test of the means of scores, (chain, draw, Q)."""
     means, errors, numbers = [], [], []
     sd = scores.std((0, 1))
-    for number in np.unique(run):
-        mine = scores[run == number]
-        family = None if ancestor is None else ancestor[run == number]
+    for one in np.unique(run):
+        mine = scores[run == one]
+        family = None if ancestor is None else ancestor[run == one]
         groups = _groups(mine, family)
         n = len(groups)
         spread = groups.std(0, ddof=1) / math.sqrt(n) if n > 1 else sd
@@ -86,12 +86,12 @@ def _gaps(scores: Array, run: NDArray[np.integer], ancestor: NDArray[np.integer]
         errors.append(np.where(still, sd / math.sqrt(n), spread))
         numbers.append(n)
     mean, variance = np.array(means), np.square(errors)
-    k, n = len(mean), np.array(numbers)[:, None]
+    k, number = len(mean), np.array(numbers)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         weight = 1 / variance
         total = weight.sum(0)
         centre = (weight * mean).sum(0) / total
-        doubt = ((1 - weight / total) ** 2 / np.maximum(n - 1, 1)).sum(0)
+        doubt = ((1 - weight / total) ** 2 / np.maximum(number - 1, 1)).sum(0)
         ratio = (weight * (mean - centre) ** 2).sum(0) / (k - 1)
         ratio /= 1 + 2 * (k - 2) / (k**2 - 1) * doubt
         p = f_distribution.sf(ratio, k - 1, (k**2 - 1) / (3 * doubt))

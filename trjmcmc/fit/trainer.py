@@ -78,6 +78,10 @@ class Trainer:
         self._deadline = math.inf
         self._audits = False  # whether the last fit was to be audited
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A deadline is of the process that set it."""
+        return {**self.__dict__, "_deadline": math.inf}
+
     # ---- what is known ----------------------------------------------------------------------
 
     @property

@@ -60,7 +60,7 @@ def write(path: str | Path, contents: Contents) -> None:
     data = {
         "format": FORMAT,
         "space": found.space.spec(),
-        "draws": {**vars(found.draws), "code": _smallest(found.draws.code)},
+        "draws": {**vars(found.draws), "code": smallest(found.draws.code)},
         "values": found.values,
         "routes": {r: {k: asdict(e) for k, e in f.items()} for r, f in found.routes.items()},
         "slot_names": list(found.slot_names),
@@ -132,7 +132,7 @@ def _contents(data: dict[str, Any]) -> Contents:
     )
 
 
-def _smallest(code: Tensor) -> Tensor:
+def smallest(code: Tensor) -> Tensor:
     """The same integers in the smallest type that holds them."""
     if not code.numel():
         return code

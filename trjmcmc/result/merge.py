@@ -50,7 +50,10 @@ def merged(found: Sequence[Contents], targets: Sequence[Target | None]) -> Conte
     thin = math.lcm(*(d.thin for d in draws))
     n = min(d.n_draws // (thin // d.thin) for d in draws)
     rows = [_rows(d, thin, n) for d in draws]
-    coarse = [c.coarse for c in found if c.coarse is not None]
+    coarse: dict[str, str] = {}
+    for c in found:
+        coarse = {**(c.coarse or {}), **coarse}
+    told = any(c.coarse is not None for c in found)
     crossings = [c.crossings for c in found if c.crossings is not None]
     return Contents(
         space=first.space,
@@ -69,7 +72,7 @@ def merged(found: Sequence[Contents], targets: Sequence[Target | None]) -> Conte
         ),
         pareto_k=reduce(_largest, (c.pareto_k for c in found), {}),
         slot_names=first.slot_names,
-        coarse=reduce(lambda a, b: {**b, **a}, coarse, {}) if coarse else None,
+        coarse=coarse if told else None,
         turns=first.turns,
     )
 

@@ -7,7 +7,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from ..draws import LEAST_DRAWS_STORED, STORED
 from ..kernel.base import Kernel, State
+from ..target.exchangeable import components_of
+from ..target.target import Target
 from .choice import Choice
 from .decide import may_have_more_chains, number_of_chains
 from .knowledge import Knowledge
@@ -101,3 +104,18 @@ def of_number(
     code = starting_models(known, wanted - chains)
     fresh, new = new_chains(known, code, None, deadline)
     return joined(state, fresh), torch.cat([ancestor, new])
+
+
+def chains_in_memory(known: Knowledge, most: int) -> int:
+    """Fewer chains where each holds a sum over components as large as the data."""
+    target, policy = known.target, known.policy.chains
+    if not components_of(target) or target.additive is None:
+        return most
+    code = target.space.sample_prior(1, known.generator)
+    sums = target.total(code, target.sample_prior(code, known.generator))
+    return min(most, max(policy.least_of_components, policy.numbers_in_sums // sums.numel()))
+
+
+def chains_that_fit(target: Target) -> int:
+    """Chains beyond which the memory set aside for draws would hold too few of each."""
+    return STORED // (LEAST_DRAWS_STORED * (target.space.code_width + target.dim + 1))

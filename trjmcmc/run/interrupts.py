@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,6 +38,39 @@ def uninterrupted() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
     if pressed:
         raise KeyboardInterrupt
+
+
+@contextmanager
+def between_draws() -> Iterator[Callable[[], None]]:
+    """Let Ctrl-C wait until it is asked for; pressed again it is heard at once.
+
+    Returns:
+        A function that raises KeyboardInterrupt if it was pressed.
+
+    Example:
+        >>> with between_draws() as listen:
+        ...     listen()
+    """
+    if threading.current_thread() is not threading.main_thread():  # no signals come here
+        yield lambda: None
+        return
+    pressed: list[int] = []
+
+    def wait(number: int, frame: Any) -> None:
+        if pressed:
+            raise KeyboardInterrupt
+        pressed.append(number)
+
+    def listen() -> None:
+        if pressed:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, wait)
+    try:
+        yield listen
+    finally:
+        signal.signal(signal.SIGINT, before)
+    listen()
 
 
 def import_whole() -> None:

@@ -68,6 +68,7 @@ class Knowledge:
     ) -> None:
         self.target, self.transport, self.strategy = target, transport, strategy
         self.generator, self.policy, self.given_map = generator, policy, given_map
+        self.make_weights = make_weights
         self.trainer = Trainer(target, transport, generator, make_weights, policy.fit)
         self.normals: Transport | None = None
         self.audit_report: AuditReport | None = None
@@ -76,6 +77,10 @@ class Knowledge:
         self.spending = Spending() if spending is None else spending
         self.passed: Pool | None = None
         self._weighing: Weighing | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the answer of the fit alone, which is made anew when it is asked for."""
+        return {**self.__dict__, "_answer": None}
 
     def begin(self) -> None:
         """Count from here if what was spent so far has been reported."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import torch
@@ -15,6 +16,7 @@ from ..errors import BudgetError, InterruptedWarning, TRJError, warn_user
 from ..kernel.base import Kernel, State, start
 from ..target.target import Target
 from .count import Tally
+from .interrupts import between_draws
 from .sampling import Walk
 
 CHECK_EVERY = 25  # warm-up steps between looks at the count of undefined densities
@@ -108,24 +110,28 @@ class Chains:
     crossings: tuple[Tensor, Tensor] | None = None
 
 
+def _deaf() -> None:
+    """Ctrl-C is heard wherever it is pressed."""
+
+
 def run_chains(
     walk: Walk,
+    recorder: Recorder,
     *,
     draws: int | None,
-    thin: int,
-    recorder: Recorder | None = None,
     enough: Callable[[Recorder], bool] | None = None,
     on_draw: Callable[[Recorder], object] | None = None,
+    waits: bool = False,
 ) -> Chains:
     """Advance chains and record them; nothing is adapted here.
 
     Arguments:
         walk: The chains, and what is counted of them.
+        recorder: Where they are recorded; of draws that it holds already more are made.
         draws: Kept draws a chain; None for as many as come until there are enough.
-        thin: Steps a kept draw; may grow where the number of draws is open.
-        recorder: Draws to go on with, if there are some.
         enough: Asked after each kept draw whether to stop.
         on_draw: Called after each kept draw.
+        waits: Hear Ctrl-C between two draws alone, unless it is pressed twice.
 
     Returns:
         The draws; fewer than asked for if the user pressed Ctrl-C (with a warning), the limit
@@ -135,18 +141,17 @@ def run_chains(
         KeyboardInterrupt: The user pressed Ctrl-C before the first draw was kept.
         TRJError: A likelihood failed, or the limit was reached, before the first draw was kept.
     """
-    if recorder is None:
-        recorder = Recorder(draws, walk.state.code, walk.state.theta, thin, walk.ancestor)
     stopped = "draws"
     failure: TRJError | None = None
     try:
-        with torch.no_grad():
+        with torch.no_grad(), between_draws() if waits else nullcontext(_deaf) as listen:
             done = recorder.kept > 0 and enough is not None and enough(recorder)
             while not done and (draws is None or recorder.kept < draws):
                 walk.draw(recorder.thin, recorder)
                 done = enough is not None and enough(recorder)
                 if on_draw is not None:
                     on_draw(recorder)
+                listen()
             if done:
                 stopped = "enough"
     except KeyboardInterrupt:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -98,6 +99,28 @@ def result_of(
         target=host,
         slot_names=host.slot_names,
     )
+
+
+def summed_up(
+    known: Knowledge, chain: Chains, report: RunReport, *, weighs: bool, spare: float
+) -> Result:
+    """Weigh and bridge as far as there is time, then build the result.
+
+    Arguments:
+        known: What is known of the target.
+        chain: The chains, and their draws.
+        report: How the run went so far.
+        weighs, spare: As of :func:`routes_of`.
+    """
+    record = chain.draws
+    log_weights, routes = routes_of(known, record, chain, weighs=weighs, spare=spare)
+    report = replace(  # weighing included
+        report,
+        audit=known.audit_report,
+        evaluations=known.spending.evaluations,
+        gradients=known.spending.gradients,
+    )
+    return result_of(known, record, chain, report, log_weights, routes)
 
 
 def compared(space: Space, pool: Pool, record: Draws) -> Started:

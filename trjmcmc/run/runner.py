@@ -9,42 +9,39 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from .. import clock
 from ..draws import Draws, Pool, Recorder
 from ..errors import InterruptedWarning, TRJError, warn_user
-from ..estimate.mean import MANY_CHAINS
 from ..estimate.routes import MIRRORED
-from ..kernel.base import Kernel, State
+from ..kernel.base import State
 from ..pilot.parts import Part
 from ..progress import progress_bar
 from ..result.report import Plan, RunReport
 from ..result.result import Result
-from .budget import SummingUpInTime, affordable, limited
-from .chains import of_number
+from .begun import Begun
+from .budget import SummingUpInTime, limited
 from .choice import Choice
-from .choose import Chooser
-from .choosers import chooser_of, counts_components
 from .few_calls import propose, saving_calls
 from .hurry import hurried_kernel, hurried_state
 from .interrupts import import_whole
 from .items import planted
 from .knowledge import Knowledge
-from .loop import Chains, first_of, last_of, run_chains, warm_up
+from .loop import Chains, last_of, run_chains
 from .maps import check_round_trip
 from .precision import Numbers, examined, roundings
-from .report import compared, expected_error, reached_error, result_of, routes_of
+from .preparation import Preparation
+from .report import compared, expected_error, reached_error, summed_up
 from .request import Request
-from .sampling import SamplingPlan, Walk
+from .resumed import Resumed
+from .sampling import Walk
+from .saving import Saver
 from .screening import Discovery
-from .start import given_starts, new_chains, prior_draws, starting_models
 from .stop import Stop, Verdict
-from .strategy import check_kernel
 from .threads import threads_of_a_run
 
 
-class Runner:
+class Runner(Preparation):
     """One run, and what is there of it where the user interrupts.
 
     Arguments:
@@ -52,18 +49,22 @@ class Runner:
         request: What the user asks.
         stop: Says when there are enough draws.
         seed: The sampler's.
+        resumed: A run between two draws to go on with, or None.
+        saver: Writes the run into a folder, or None.
     """
 
-    def __init__(self, known: Knowledge, request: Request, stop: Stop, seed: int) -> None:
-        self.known, self.request, self.stop, self.seed = known, request, stop, seed
-        self.target, self.generator, self.policy = known.target, known.generator, known.policy
-        self.stage = "the start"
-        self.chooser: Chooser | None = None
-        self.kernel: Kernel | None = None
-        self.state: State | None = None
-        self.ancestor: Tensor | None = None  # the independent draw that each chain descends from
+    def __init__(
+        self,
+        known: Knowledge,
+        request: Request,
+        stop: Stop,
+        seed: int,
+        resumed: Resumed | None = None,
+        saver: Saver | None = None,
+    ) -> None:
+        super().__init__(known, request, saver)
+        self.stop, self.seed, self.begun = stop, seed, Begun(known, saver, resumed)
         self.chain: Chains | None = None
-        self.walk: Walk | None = None
         self.discovery = Discovery(known, request, seed)
         self.missed = ""
         self.numbers = Numbers()
@@ -73,7 +74,6 @@ class Runner:
         self.interrupted = False  # whether the user has stopped it before it had sampled
         self._bridge_seconds = 0.0  # kept for the symmetrised bridge; infinite: it is left out
         self._late = False  # whether sampling was ended by its time
-        self._overflows = 0  # of the warm-up, which are forgiven
 
     def run(self) -> Result:
         """Fit if that is asked for, warm up, sample, sum up.
@@ -86,11 +86,15 @@ class Runner:
         with self.known.trainer.within(self.request.deadline), ExitStack() as limits:
             try:
                 import_whole()
-                self.request = saving_calls(self.known, self.request)
+                if self.begun.resumed is None:
+                    self.request = saving_calls(self.known, self.request)
                 account, most = self.known.spending.account, self.request.max_evaluations
                 left = limits.enter_context(limited(self.target, account, most))
                 with threads_of_a_run(self.known, self.request):
-                    self._sample(left)
+                    if self.begun.resumed is None:
+                        self._sample(left)
+                    else:
+                        self._go_on(self.begun.resumed)
                 return self._finish()
             except KeyboardInterrupt:
                 if self.chain is not None and self.chain.stopped == "interrupted":
@@ -122,6 +126,17 @@ class Runner:
             if not parts or again == self.policy.screening.reopenings or not self._may_reopen():
                 break
             choice = self._reopen(parts)
+        self._until_done(choice)
+
+    def _go_on(self, before: Resumed) -> None:
+        """Sample on, without a pilot run, a choice or a warm-up."""
+        self.kernel, self.state = before.planned.kernel, State(*before.shard[:3])
+        self.ancestor, self.numbers = before.ancestor, before.planned.numbers
+        self.discovery.note(before.planned.said)
+        self._until_done(None)
+
+    def _until_done(self, choice: Choice | None) -> None:
+        """Sample until there is enough, and say what is missing."""
         self._record_until_done(choice)
         self.stage = "the summing up"
         assert self.chain is not None
@@ -193,183 +208,35 @@ class Runner:
         """Whether there is time to choose anew."""
         return self.chooser is not None and clock.now() < self.chooser.adapt_by
 
-    # ---- before sampling --------------------------------------------------------------------
-
-    def _fit(self, most: int | None) -> None:
-        """Train the map in full.
-
-        Arguments:
-            most: Likelihood calls that are left, or None without a limit.
-        """
-        request, shares = self.request, self.policy.shares
-        self.stage = "the fit"
-        share = self.known.strategy.fit_share(shares)
-        late = request.begun + share * request.seconds
-        trace = self.known.fit(
-            max_evaluations=None if most is None else int(share * most),
-            deadline=late,
-            mend_until=late,
-            progress=request.progress,
-        )
-        if trace.stopped == "interrupted":
-            raise KeyboardInterrupt
-
-    def _choose(self, given: State | None = None) -> Choice:
-        """Find the kernel by measurement, training while that pays; warm chains up by it.
-
-        Arguments:
-            given: Chains to begin with; else new ones.
-        """
-        known, request, policy = self.known, self.request, self.policy
-        make = chooser_of(self.target, self.policy)
-        if not make.tempers:
-            self.stage = "the pilot run"
-            known.trainer.survey(progress=request.progress)
-        self.stage = "the search for starts"
-        begun = clock.now()
-        if given is not None:
-            assert self.ancestor is not None
-            state, ancestor = given, self.ancestor
-        elif request.start is not None and not make.tempers:
-            n = max(request.chains, policy.chains.of_given_draws)
-            state, ancestor = given_starts(self.target, request.start, n)
-        elif make.tempers:
-            least = max(request.chains, policy.chains.least_of_components)
-            state, ancestor = prior_draws(self.target, least, self.generator, policy.starts)
-            if counts_components(self.target):
-                request = replace(request, most_chains=request.chains)
-        else:
-            code = starting_models(known, max(request.chains, policy.chains.of_given_draws))
-            through = known.transport if known.ready else None
-            state, ancestor = new_chains(known, code, through, request.deadline)
-        self.chooser = make(request, known, state, ancestor)
-        self.stage = "the choice of the moves"
-        choice = self.chooser.choose()
-        self.state = first_of(choice.state, request.chains)
-        self.ancestor = choice.ancestor[: request.chains]
-        self._warm_up_chosen(choice, request.warmup)
-        trained = known.fitted.seconds.get("fit", 0.0) if choice.plan.rounds else 0.0
-        known.spending.seconds["warmup"] = clock.now() - begun - trained
-        return choice
-
-    def _warm_up_chosen(self, choice: Choice, warmup: int | None) -> None:
-        """Warm up with the kernel that was chosen, and weigh models through its map."""
-        known, chooser, trace = self.known, self.chooser, self.known.trace
-        assert chooser is not None and self.state is not None and self.ancestor is not None
-        self.kernel = choice.kernel
-        here = bool(choice.plan.rounds)  # else the trace is of an earlier fit
-        if here and trace is not None and trace.stopped == "interrupted":
-            raise KeyboardInterrupt
-        self.stage = "the warm-up"
-        check_kernel(self.target, self.kernel)
-        before = len(self.state.code)
-        if chooser.request.fewest_chains != chooser.request.most_chains:
-            wanted, until = chooser.chains_for(choice, self.state), self.request.deadline
-            self.state, self.ancestor = of_number(known, self.state, self.ancestor, wanted, until)
-        made = choice.steps if len(self.state.code) <= before else 0  # of new chains none
-        steps = max(choice.burn_in, choice.steps - made, 0 if warmup is None else warmup - made)
-        until = clock.part_of_the_time_left(self.policy.shares.settling, chooser.adapt_by)
-        self._advance(self.state, steps, until)
-        known.remember(known.passed or choice.seen)
-        known.use(None if known.ready else choice.map)
-        unmapped = chooser.tempers and self.target.dim > 0 and not known.mapped
-        if known.fitted.few and not unmapped and not known.is_weighed:
-            known.trainer.keep(replace(known.fitted, score=known.trainer.scored(known.map)))
-            known.weigh(until=chooser.adapt_by)
-        if known.trace is not None:
-            known.spot_check(self.request.deadline, self.request.progress)
-
-    def _warm_up(self, left: Callable[[], int | None]) -> None:
-        """Warm up chains by the strategy's kernel.
-
-        Where there is a deadline, and the user leaves the length open, it takes a tenth of the
-        time left; no more steps than otherwise where calls are limited.
-
-        Arguments:
-            left: Gives the likelihood calls that are left, or None without a limit.
-        """
-        known, request, shares = self.known, self.request, self.policy.shares
-        chains, warmup = request.chains, request.warmup
-        if warmup is None:
-            half = (request.draws or 0) * request.thin // 2
-            warmup = max(self.policy.chains.warm_up_steps, half)
-        if known.ready or not known.strategy.chooses:
-            known.use(None)  # not those that an earlier run has fitted
-        self.stage = "the warm-up"
-        remaining = left()
-        few = self.policy.few_calls.weighing_share if request.calls_are_few else None
-        until = clock.part_of_the_time_left(few or shares.warm_up, request.deadline)
-        known.weigh(None if remaining is None else int((few or 0.5) * remaining), until)
-        self.kernel = known.kernel(known.map)
-        remaining = left()
-        if remaining is not None:
-            chains, warmup = affordable(remaining, chains, warmup, self.policy)
-        begun, code = clock.now(), starting_models(known, chains)
-        if request.start is None:
-            self.state, self.ancestor = new_chains(known, code, known.map, request.deadline)
-        else:
-            self.state, self.ancestor = given_starts(self.target, request.start, chains)
-        timed = request.warmup is None and request.limited
-        until = request.deadline
-        if timed:
-            until = clock.part_of_the_time_left(shares.warm_up, request.deadline)
-        least = until - clock.now() if timed else 0.0
-        self._advance(self.state, warmup, until)
-        pace = (clock.now() - begun) / max(warmup, 1)
-        more = int(max(0.0, least / max(pace, 1e-12) - warmup)) if warmup else 0
-        if more and remaining is None:  # calls are kept for sampling
-            self._advance(self.state, more, until)
-        known.spending.seconds["warmup"] = clock.now() - begun
-        if remaining is None:
-            known.spot_check(request.deadline, request.progress)
-
-    def _advance(self, state: State, steps: int, until: float) -> None:
-        """Warm-up steps, recorded for training alone."""
-        assert self.kernel is not None
-        with progress_bar(self.request.progress, total=steps, desc="warm-up", unit="step") as bar:
-            self.kernel, self.state, passed = warm_up(
-                self.kernel,
-                state,
-                steps,
-                self.target,
-                self.generator,
-                on_step=bar.update,
-                deadline=until,
-                points=self.policy.training.replayed_points,
-            )
-        self.known.remember(passed)
-
     # ---- sampling ---------------------------------------------------------------------------
 
     def _record(self) -> Verdict:
         """Sample until there are enough draws; the verdict that ended it."""
-        kernel, state, stop, request = self.kernel, self.state, self.stop, self.request
-        assert kernel is not None and state is not None
+        stop, request = self.stop, self.request
         self.stage, end = "the sampling", stop.deadline
         self._bridge_seconds = self.known.bridge_seconds(end, 3 * MIRRORED)
         kept = self._bridge_seconds if math.isfinite(self._bridge_seconds) else 0.0
-        begun, self._overflows = clock.now(), int(self.known.spending.account.overflows)
-        crosses = self.known.fitted.few and self.target.space.several
-        many = len(state.code) >= MANY_CHAINS  # of few, errors rest on autocorrelations
-        thins = request.thin > 1 or request.draws is None  # else every step is kept
-        plan = SamplingPlan(self.target, kernel, crosses, crosses and many and thins)
-        self.walk = walk = Walk(plan, state, self.generator, self.ancestor)
+        walk, record = self._begin()
+        begun = clock.now()
         verdict = Verdict.GO_ON
         self.discovery.sampling_begins()
 
         def sum_up(recorder: Recorder) -> None:
             self.stage, counted = "a rehearsal", walk.crossings
             seen = None if counted is None else counted.result()
-            self._rehearse(Chains(recorder.draws(), state, "enough", crossings=seen))
+            self._rehearse(Chains(recorder.draws(), walk.state, "enough", crossings=seen))
             self.stage = "the sampling"
 
         summary = SummingUpInTime(sum_up, stop, end - kept, self.policy.summing_up)
         with progress_bar(request.progress, total=request.draws, desc="sample", unit="draw") as bar:
+            bar.update(record.kept)
 
             def on_draw(recorder: Recorder) -> None:
                 if stop.progress:
                     bar.set_postfix_str(stop.progress, refresh=False)
                 bar.update()
+                if self.saver is not None:
+                    self.saver.drawn(self.known, walk, recorder, stop)
 
             def enough(recorder: Recorder) -> bool:
                 nonlocal verdict
@@ -383,12 +250,43 @@ class Runner:
                 return bool(verdict)
 
             self.chain = run_chains(
-                walk, draws=request.draws, thin=request.thin, enough=enough, on_draw=on_draw
+                walk,
+                record,
+                draws=request.draws,
+                enough=enough,
+                on_draw=on_draw,
+                waits=self.saver is not None,
             )
+        if self.saver is not None and walk.whole:
+            self.saver.save(self.known, walk, record, stop)
         self.known.spending.spend("sample", clock.now() - begun)
         self._late = clock.now() >= stop.deadline
         stop.set_deadline(end)
         return verdict
+
+    def _begin(self) -> tuple[Walk, Recorder]:
+        """Chains and their record: new ones, or those to go on with."""
+        begun, chooser = self.begun, self.chooser
+        if begun.resumed is None:
+            assert self.kernel is not None and self.state is not None
+            found = None if chooser is None else (chooser.plan, chooser.chosen)
+            begun.anew(
+                self.kernel,
+                self.state,
+                self.ancestor,
+                self.request,
+                found or (Plan(), None),
+                self.numbers,
+                self.discovery.said,
+            )
+        else:
+            begun.again(self.request, self.stop)
+        assert begun.walk is not None and begun.record is not None
+        return begun.walk, begun.record
+
+    def left(self) -> Resumed | None:
+        """What a later call may go on from; None where there is nothing whole."""
+        return None if self.chain is None else self.begun.left(self.chain.draws)
 
     def _second_thoughts(self, recorder: Recorder, further: bool) -> Verdict:
         """Whether sampling is to be set aside.
@@ -423,7 +321,7 @@ class Runner:
         """Sum up what is there so far, and throw it away."""
         with warnings.catch_warnings(), suppress(TRJError):
             warnings.simplefilter("ignore")
-            self._sum_up(chain.draws, chain, RunReport(), spare=0.0).warn()
+            self._sum_up(chain, RunReport(), spare=0.0).warn()
 
     # ---- interrupts -------------------------------------------------------------------------
 
@@ -441,6 +339,8 @@ class Runner:
                 InterruptedWarning,
             )
             return
+        self.saver = None
+        self.begun.unsaved()
         deadline = clock.now() + self.policy.summing_up.interrupted_seconds
         self.stop = Stop(self.stop.space, None, deadline, self.policy.stopping)
         with known.trainer.within(deadline):
@@ -466,20 +366,23 @@ class Runner:
     def _finish(self) -> Result:
         """Sum up, and warn of what is doubtful."""
         known, chain, trace = self.known, self.chain, self.known.trace
-        assert chain is not None and self.walk is not None and self.kernel is not None
+        walk, settled = self.begun.walk, self.begun.settled
+        assert chain is not None and walk is not None and settled is not None
         record = chain.draws
-        plan = Plan() if self.chooser is None else self.chooser.plan
-        settings = {k.name: k.adapted() | k.seen(chain.state) for k in self.kernel.parts()}
+        plan, chosen = settled.plan, settled.chosen
+        if self.chooser is not None:
+            plan, chosen = self.chooser.plan, self.chooser.chosen
+        settings = {k.name: k.adapted() | k.seen(chain.state) for k in settled.kernel.parts()}
         settings = {name: found for name, found in settings.items() if found}
         report = RunReport(
-            acceptance=self.walk.tally.rates(),
+            acceptance=walk.tally.rates(),
             fit=known.spending.news(trace),
             seconds={**known.fitted.seconds, **known.spending.seconds},
             steps=record.n_draws * record.thin,
             seed=self.seed,
             interrupted=self.interrupted or chain.stopped == "interrupted",
             budget_spent=chain.stopped == "budget",
-            overflows=int(self.known.spending.account.overflows) - self._overflows,
+            overflows=int(self.known.spending.account.overflows) - settled.overflows,
             audit=known.audit_report,
             plan=replace(plan, settings=settings),
             out_of_time=chain.stopped == "enough" and self._late,
@@ -488,7 +391,7 @@ class Runner:
             precision=self.known.precision,
             rounding=self.numbers.rounding,
             unresolved=self.numbers.unresolved,
-            expected_error=expected_error(self.chooser.chosen if self.chooser else None, record),
+            expected_error=expected_error(chosen, record),
             reached_error=reached_error(self.stop.space, record),
         )
         spare = 0.0
@@ -498,29 +401,12 @@ class Runner:
             report = replace(report, variational=known.variational_answer(record))
         if self.request.start is not None:
             report = replace(report, start=compared(self.stop.space, self.request.start, record))
-        result = self._sum_up(record, chain, report, spare)
+        result = self._sum_up(chain, report, spare)
         known.spending.close(trace)
         if chain.error is not None:
             raise chain.error.carrying(result)
         result.warn()
         return result
 
-    def _sum_up(self, record: Draws, chain: Chains, report: RunReport, spare: float) -> Result:
-        """Weigh and bridge as far as there is time, then build the result.
-
-        Arguments:
-            record, chain: Draws, and the chains that they are of.
-            report: How the run went so far.
-            spare: Evaluations that the symmetrised bridge may take.
-        """
-        known = self.known
-        log_weights, routes = routes_of(
-            known, record, chain, weighs=not self.interrupted, spare=spare
-        )
-        report = replace(  # weighing included
-            report,
-            audit=known.audit_report,
-            evaluations=known.spending.evaluations,
-            gradients=known.spending.gradients,
-        )
-        return result_of(known, record, chain, report, log_weights, routes)
+    def _sum_up(self, chain: Chains, report: RunReport, spare: float) -> Result:
+        return summed_up(self.known, chain, report, weighs=not self.interrupted, spare=spare)

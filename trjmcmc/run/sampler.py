@@ -6,13 +6,15 @@ import copy
 import math
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from .. import clock
-from ..draws import LEAST_DRAWS_STORED, STORED, Pool
+from ..draws import Pool
 from ..errors import ConfigurationError, TargetError
 from ..fit.objective import Objective
 from ..fit.trace import FitTrace
@@ -24,24 +26,25 @@ from ..result.result import Result
 from ..result.variational import Variational
 from ..space.base import Space
 from ..target.account import Account
-from ..target.exchangeable import components_of
 from ..target.target import Target
 from ..transport.base import Transport
 from ..weights.base import ModelWeights
 from . import few_calls
 from .budget import Spending
+from .chains import chains_in_memory, chains_that_fit
+from .given import MakeWeights, as_pool, weights_maker
 from .knowledge import Knowledge
-from .maps import default_map, default_weights, matching
+from .maps import default_map, matching
 from .policy import Policy
 from .precision import TooCoarse
 from .request import Request, check_counts
+from .resumed import Resumed
 from .runner import Runner
+from .saving import Place, place_of
 from .stop import Rule, Stop
 from .strategy import GivenKernel, MakeKernel, Strategy, ThroughTheMap
 
 MakeTransport = Callable[[Space], Transport]
-
-MakeWeights = Callable[[Space], ModelWeights]
 
 
 class TRJSampler:
@@ -122,6 +125,8 @@ class TRJSampler:
         if strategy is None:
             strategy = ThroughTheMap(policy.kernels) if kernel is None else GivenKernel(kernel)
         self._open_precision = dtype is None and target.is_precision_open
+        self._left: Resumed | None = None  # of the last run, to go on from
+        self._given_seed = seed is not None
         self.seed = secrets.randbits(31) if seed is None else int(seed)
         self._make = transport, strategy, models, policy
         self._know(target.to(dtype=dtype, device=device))
@@ -149,11 +154,11 @@ class TRJSampler:
             torch.Generator(target.device).manual_seed(self.seed),
             policy=policy,
             given_map=given_map,
-            make_weights=_weights_maker(target, models),
+            make_weights=weights_maker(target, models),
             precision=precision,
             spending=spending,
         )
-        self._known.kernel(self.transport)
+        self._made = self._known.kernel(self.transport)
 
     @property
     def policy(self) -> Policy:
@@ -249,7 +254,7 @@ class TRJSampler:
             steps=steps,
             batch=batch,
             objective=objective,
-            pilot=_as_pool(pilot, self.target.device, self.target.dtype),
+            pilot=as_pool(pilot, self.target.device, self.target.dtype),
             audit=audit,
             particles=particles,
             moves=moves,
@@ -273,6 +278,7 @@ class TRJSampler:
         until: Mapping[str, float] | Rule | None = None,
         max_seconds: float | None = None,
         max_evaluations: int | None = None,
+        checkpoint: str | Path | None = None,
         progress: bool = True,
     ) -> Result:
         """Sample, with as much training as pays.
@@ -322,6 +328,12 @@ class TRJSampler:
                 quarters go to a fit, the rest to as many chains and steps as they pay for. With
                 ``fit="auto"`` and few models mixtures of t distributions are refined by
                 importance sampling instead, and a flow is trained only where these fail.
+            checkpoint: A folder that the run is saved in, every 30 seconds while it samples. The
+                same line, in a new process, goes on from there, and with ``fit=True`` or
+                ``fit=False`` gives the draws that it would have given: target and sampler are made
+                anew by the script, nothing of the user's is written. ``draws``, ``until``,
+                ``max_seconds`` and ``max_evaluations`` count what was there and spent before.
+                :func:`trjmcmc.load` shows the result so far.
             progress: Show a progress bar.
 
         Returns:
@@ -331,6 +343,8 @@ class TRJSampler:
 
         Raises:
             ConfigurationError: A count below 1, a precision that is not known.
+            CheckpointError: The folder holds a run of another target, version, seed or request,
+                or is damaged; or another run writes there.
             NonFiniteError: A density was NaN or +inf; model and parameters are named.
             BudgetError: ``max_evaluations`` are not enough for a single draw.
             KeyboardInterrupt: Ctrl-C was pressed again, or before there was anything to start from.
@@ -341,27 +355,93 @@ class TRJSampler:
             raise ConfigurationError(
                 f"max_seconds: expected a positive number, got {max_seconds!r}"
             )
-        begun, spent = clock.now(), self.account.evaluations
         if draws is None and until is None and max_seconds is None and max_evaluations is None:
             until = {"probability": DONE_ERROR, "rhat": DONE_RHAT}
             max_seconds = DONE_SECONDS
+        asked = {"chains": chains, "warmup": warmup, "thin": thin, "fit": fit, "seed": self.seed}
+        with place_of(checkpoint, asked) as place:
+            if place is not None:
+                place = self._at(place)
+            begun = clock.now() - (0.0 if place is None else place.spent)
+            settings: dict[str, Any] = {
+                "chains": chains,
+                "warmup": warmup,
+                "thin": thin,
+                "fit": fit,
+                "until": until,
+                "start": as_pool(start, self.target.device, self.target.dtype),
+                "deadline": math.inf if max_seconds is None else begun + max_seconds,
+                "progress": progress,
+                "place": place,
+            }
+            spent = self.account.evaluations
+            try:
+                return self._run(draws, max_evaluations=max_evaluations, **settings)
+            except TooCoarse as found:
+                self._go_on_in_float64(str(found))
+            if max_evaluations is not None:
+                max_evaluations -= self.account.evaluations - spent
+            return self._run(draws, max_evaluations=max_evaluations, **settings)
+
+    def _at(self, place: Place) -> Place:
+        """Be what the run in a folder was of: its seed where none was given, its precision."""
+        if place.found is None:
+            return place
+        head = place.found.head
+        if not self._given_seed:
+            self.seed = head["settings"]["seed"]
+        if head["dtype"] == str(torch.float64) and self._refines:
+            self._go_on_in_float64("")
+        return replace(place, settings={**place.settings, "seed": self.seed})
+
+    def more(
+        self,
+        draws: int | None = None,
+        *,
+        until: Mapping[str, float] | Rule | None = None,
+        max_seconds: float | None = None,
+        max_evaluations: int | None = None,
+        progress: bool = True,
+    ) -> Result:
+        """Go on with the last run: its chains, its moves, its draws, without a pilot run.
+
+        Arguments:
+            draws: Kept draws a chain beside those that are there; as many as the others allow if
+                omitted.
+            until, max_seconds, max_evaluations, progress: As of :meth:`run`. ``until`` looks at
+                all draws; seconds and evaluations count from here.
+
+        Returns:
+            The result of all draws, earlier ones included; its report counts what was spent since.
+
+        Raises:
+            ConfigurationError: There was no run, or the last one was broken off in a step; nothing
+                says how long to go on.
+
+        Example:
+            >>> import trjmcmc as trj
+            >>> sampler = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1)
+            >>> result = sampler.run(draws=100, chains=32, fit=False, progress=False)
+            >>> sampler.more(draws=50, progress=False).raw.n_draws
+            150
+        """
+        before = self._left
+        if before is None:
+            raise ConfigurationError("more: there is no run to go on with; call run first")
+        if draws is None and until is None and max_seconds is None and max_evaluations is None:
+            raise ConfigurationError("more: say how long: draws, until, max_seconds")
         settings: dict[str, Any] = {
-            "chains": chains,
-            "warmup": warmup,
-            "thin": thin,
-            "fit": fit,
+            "chains": len(before.shard.code),
+            "warmup": 0,
+            "thin": before.thin,
+            "fit": "auto" if before.planned.plan.automatic else False,
             "until": until,
-            "start": _as_pool(start, self.target.device, self.target.dtype),
-            "deadline": math.inf if max_seconds is None else begun + max_seconds,
+            "start": None,
+            "deadline": math.inf if max_seconds is None else clock.now() + max_seconds,
             "progress": progress,
         }
-        try:
-            return self._run(draws, max_evaluations=max_evaluations, **settings)
-        except TooCoarse as found:
-            self._go_on_in_float64(str(found))
-        if max_evaluations is not None:
-            max_evaluations -= self.account.evaluations - spent
-        return self._run(draws, max_evaluations=max_evaluations, **settings)
+        total = None if draws is None else draws + len(before.code)
+        return self._run(total, max_evaluations=max_evaluations, **settings, before=before)
 
     def _run(
         self,
@@ -376,6 +456,8 @@ class TRJSampler:
         deadline: float,
         max_evaluations: int | None,
         progress: bool,
+        place: Place | None = None,
+        before: Resumed | None = None,
     ) -> Result:
         """A run in the precision of now; arguments as of :meth:`run`, but for the deadline."""
         policy, begun = self.policy, clock.now()
@@ -388,8 +470,8 @@ class TRJSampler:
         if chains is None:
             counts = policy.chains
             usual = counts.of_open_length if open_length else counts.of_given_draws
-            chains = self._chains(usual)
-            most_chains = self._most_chains() if open_length else chains
+            chains = chains_in_memory(self._known, usual)
+            most_chains = chains_that_fit(self.target) if open_length else chains
             fewest_chains = min(chains, counts.fewest) if open_length else chains
         check_counts(draws, chains, thin, warmup)
         assert most_chains is not None and fewest_chains is not None
@@ -423,7 +505,17 @@ class TRJSampler:
             refines=self._refines,
             times=stop.times,
         )
-        return Runner(self._known, request, stop, self.seed).run()
+        saver = None
+        if place is not None:
+            saver, known, before, max_evaluations = place.begin(self._known, self._made, request)
+            self._known, self.transport = known, known.transport
+        request = replace(request, max_evaluations=max_evaluations)
+        runner = Runner(self._known, request, stop, self.seed, before, saver)
+        self._left = None
+        try:
+            return runner.run()
+        finally:
+            self._left = runner.left()
 
     @property
     def _may_train(self) -> bool:
@@ -442,46 +534,3 @@ class TRJSampler:
         """Begin anew with float64 numbers; what is known of evaluations stays."""
         finer = self.target.to(dtype=torch.float64)
         self._know(finer, f"float32 does not resolve {why}", self._known.spending)
-
-    def _chains(self, most: int) -> int:
-        """Fewer chains where each holds a sum over components as large as the data."""
-        target, policy = self.target, self.policy.chains
-        if not components_of(target) or target.additive is None:
-            return most
-        code = target.space.sample_prior(1, self._known.generator)
-        sums = target.total(code, target.sample_prior(code, self._known.generator))
-        return min(most, max(policy.least_of_components, policy.numbers_in_sums // sums.numel()))
-
-    def _most_chains(self) -> int:
-        """Chains beyond which the memory set aside for draws would hold too few of each."""
-        return STORED // (LEAST_DRAWS_STORED * (self.target.space.code_width + self.target.dim + 1))
-
-
-def _weights_maker(
-    target: Target, models: ModelWeights | MakeWeights | None
-) -> Callable[[], ModelWeights] | None:
-    """Gives the q(m) that a fit learns, or None where it learns none."""
-    space = target.space
-    if models is None:
-        learns = not space.few and not space.graphs and target.dim > 0
-        return (lambda: default_weights(space)) if learns else None
-    if not isinstance(models, ModelWeights) and callable(models):
-        models = models(space)
-    fits = isinstance(models, ModelWeights) and models.space.code_width == space.code_width
-    if not fits:
-        raise ConfigurationError(
-            "models: expected a trj.fit.ModelWeights over the target's space, or a function "
-            f"of the space that makes one, such as trj.Made; got {models!r}"
-        )
-    return lambda: models.to(target.device)
-
-
-def _as_pool(pilot: Any, device: torch.device, dtype: torch.dtype) -> Any:
-    """Points of a result, or of particles; anything else as it is."""
-    if isinstance(held := getattr(pilot, "pool", None), Pool):
-        return held
-    if not isinstance(pilot, Result):
-        return pilot
-    code, theta = pilot.raw.flat()
-    log_joint = pilot.raw.log_joint.flatten().double()
-    return Pool(code.to(device), theta.to(device, dtype), log_joint.to(device))

@@ -75,6 +75,7 @@ class Walk:
 
     Attributes:
         state: Where the chains are.
+        whole: Whether they are between two draws; not where a draw was broken off.
         tally, crossings, visits, renewals: What was counted so far, or None.
     """
 
@@ -87,7 +88,7 @@ class Walk:
     ) -> None:
         self.plan, self.state, self.generator = plan, state, generator
         target, kernel, chains = plan.target, plan.kernel, len(state.code)
-        self.ancestor = ancestor
+        self.ancestor, self.whole = ancestor, True
         self.tally = Tally(target)
         between = {k.name for k in kernel.parts() if k.between}
         self.crossings = Crossings(target, chains, between) if plan.crosses else None
@@ -124,6 +125,7 @@ class Walk:
         Raises:
             NonFiniteError: A density was NaN or +inf.
         """
+        self.whole = False
         for _ in range(thin):
             self.state, infos = self.plan.kernel.step(self.state, self.generator)
             self.tally.add(infos)
@@ -135,6 +137,7 @@ class Walk:
         recorder.keep(self.state.code, self.state.theta, self.state.log_joint)
         if self.renewals is not None:
             recorder.descend_from(self.renewals.starts(self.state))
+        self.whole = True
 
     def shard(self) -> Shard:
         """All that the next draw depends on; it stays as it is while chains go on."""
@@ -204,17 +207,16 @@ def advance(plan: SamplingPlan, shard: Shard, draws: int, thin: int = 1) -> tupl
 
     Example:
         >>> import trjmcmc as trj
-        >>> from trjmcmc.kernel import BirthDeath, Cycle, RandomWalk, start
-        >>> from trjmcmc.kernel import Uniform as UniformProposal
+        >>> from trjmcmc.kernel import BirthDeath, Cycle, Fixed, RandomWalk, start
         >>> target = trj.problems.variable_selection(3)
-        >>> moves = Cycle([BirthDeath(target, UniformProposal(target.space)), RandomWalk(target)])
+        >>> moves = Cycle([BirthDeath(target, Fixed(target.space)), RandomWalk(target)])
         >>> plan = SamplingPlan(target, moves)
         >>> code = torch.zeros(8, 3, dtype=torch.long)
         >>> first = begin(plan, start(target, code, torch.zeros(8, target.dim)), seed=1, shard=0)
         >>> block, then = advance(plan, first, 5)
         >>> again, _ = advance(plan, first, 5)
         >>> tuple(block.theta.shape), torch.equal(block.theta, again.theta)
-        ((5, 8, 4), True)
+        ((5, 8, 3), True)
     """
     memories = Memories(plan.kernel, plan.target)
     before = memories.held()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from enum import Enum
+from typing import Any
 
 from .. import clock
 from ..draws import Draws, Recorder
@@ -134,6 +135,24 @@ class Stop:
         if self._look_back is not None:
             begun, due, error = self._look_back
             self._look_back = begun + seconds, due + seconds, error
+
+    def held(self) -> dict[str, Any]:
+        """What it knows of the record, as plain data, to go on from."""
+        return {
+            "until": {kind: float(error) for kind, error in self.until.items()},
+            "reached": bool(self.reached),
+            "next": int(self._next),
+            "elapsed": float(clock.now() - self._begun),
+            "length": float(self._length_to_go),
+            "rhat": float(self._rhat),
+        }
+
+    def take_up(self, held: Mapping[str, Any]) -> None:
+        """Go on from what was held; anew where something else was asked for then."""
+        self._begun = clock.now() - held.get("elapsed", 0.0)
+        if held.get("until") == self.until:
+            self.reached, self._next = held["reached"], held["next"]
+            self._length_to_go, self._rhat = held["length"], held["rhat"]
 
     def look_back(self, hoped: float, error: float) -> None:
         """Reconsider moves and training after twice the predicted time to the precision.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
@@ -78,6 +78,16 @@ class Account:
             account.gradients += gradients
             if overflows is not None:
                 account.overflows = account.overflows + overflows
+
+    def held(self) -> dict[str, int]:
+        """What was counted so far, as plain numbers."""
+        counted = {"evaluations": self.evaluations, "gradients": self.gradients}
+        return {**counted, "overflows": int(self.overflows)}
+
+    def take_up(self, held: Mapping[str, int]) -> None:
+        """Go on counting from what was held."""
+        self.evaluations, self.gradients = held["evaluations"], held["gradients"]
+        self.overflows = torch.full_like(self.overflows, held["overflows"])
 
     @contextmanager
     def with_also(self, other: Account) -> Iterator[None]:

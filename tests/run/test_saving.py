@@ -1,0 +1,457 @@
+"""A run that cannot be lost: killed, cut off, full disks, two writers, and other targets."""
+
+import copy
+import errno
+import itertools
+import json
+import math
+import os
+import pickle
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from torch.distributions import Normal
+
+import trjmcmc as trj
+from benchmarks.same_draws import components, pair
+from tests.small import small_policy
+from trjmcmc import atomic
+from trjmcmc.checkpoint.folder import BEFORE, HEAD, read_folder
+from trjmcmc.checkpoint.frozen import Roots, thaw
+from trjmcmc.checkpoint.lock import FOREIGN_SECONDS, Lock
+from trjmcmc.errors import CheckpointError, CheckpointWarning, InterruptedWarning
+from trjmcmc.run import saving
+
+ROOT = Path(__file__).parents[2]
+LONG = pytest.mark.whole
+
+
+class Killed(BaseException):
+    """What nothing catches."""
+
+
+@pytest.fixture(autouse=True)
+def at_each_draw(monkeypatch):
+    """A head after every draw."""
+    monkeypatch.setattr(saving, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(saving, "SAVE_SHARE", math.inf)
+    monkeypatch.setattr(saving, "WHOLE_SEGMENT", 3000)  # so that there are several
+
+
+def sampler_of(problem="list", seed=3, **settings):
+    targets = {
+        "list": pair,
+        "components": components,
+        "subsets": lambda: trj.problems.variable_selection(8),
+        "trained": pair,
+    }
+    target = targets[problem]() if isinstance(problem, str) else problem
+    return trj.TRJSampler(target, seed=seed, policy=small_policy(), **settings)
+
+
+def run(sampler, folder=None, draws=16, **settings):
+    settings = {"chains": 16, "warmup": 10, "fit": False, "progress": False} | settings
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", trj.errors.ConvergenceWarning)
+        warnings.simplefilter("ignore", trj.errors.CoverageWarning)
+        warnings.simplefilter("ignore", trj.errors.DisagreementWarning)
+        return sampler.run(draws=draws, checkpoint=folder, **settings)
+
+
+def killed_at(kept, kind=Killed):
+    """A rule that kills the run once so many draws are kept."""
+
+    def rule(recorder):
+        if recorder.kept == kept:
+            if kind is KeyboardInterrupt:
+                signal.raise_signal(signal.SIGINT)
+                return False
+            raise kind
+        return False
+
+    return rule
+
+
+def killed(folder, kept=7, sampler=None, **settings):
+    with pytest.raises(Killed):
+        run(sampler or sampler_of(), folder, until=killed_at(kept), **settings)
+
+
+def same(a, b):
+    pairs = [(getattr(a.raw, n), getattr(b.raw, n)) for n in ("code", "theta", "log_joint")]
+    assert all(torch.equal(x, y) for x, y in pairs)
+    for x, y in zip(a.crossings or (), b.crossings or (), strict=True):
+        assert torch.equal(x, y)
+    assert a.report.acceptance == b.report.acceptance
+    return True
+
+
+@pytest.mark.parametrize(
+    "problem",
+    ["list", "subsets", *(pytest.param(p, marks=LONG) for p in ("components", "trained"))],
+)
+def test_a_run_that_is_killed_twice_ends_as_if_it_had_not_been(problem, tmp_path):
+    fit = problem == "trained"
+    whole = run(sampler_of(problem), fit=fit)
+    for kept in (5, 11):
+        killed(tmp_path, kept, sampler_of(problem), fit=fit)
+    found = run(sampler_of(problem), tmp_path, fit=fit)
+    assert same(whole, found)
+    assert repr(whole.routes) == repr(found.routes)  # NaN is NaN
+
+
+def test_a_run_goes_on_where_it_had_ended(tmp_path):
+    whole = run(sampler_of(), draws=20)
+    first = run(sampler_of(), tmp_path, draws=12)
+    assert first.raw.n_draws == 12 and same(first, run(sampler_of(), tmp_path, draws=12))
+    assert same(whole, run(sampler_of(), tmp_path, draws=20))
+
+
+def test_a_record_that_is_thinned_on_the_way(tmp_path, monkeypatch):
+    monkeypatch.setattr("trjmcmc.draws.STORED", 1)
+    monkeypatch.setattr("trjmcmc.draws.LEAST_DRAWS_STORED", 8)
+
+    def rule(at=10**6):
+        def enough(recorder):
+            steps = recorder.kept * recorder.thin
+            if steps == at:
+                raise Killed
+            return steps >= 40
+
+        return enough
+
+    whole = run(sampler_of(), draws=None, until=rule())
+    assert whole.raw.thin == 8 and whole.raw.n_draws == 5
+    for at in (6, 20):  # before the first halving, and after it
+        with pytest.raises(Killed):
+            run(sampler_of(), tmp_path, draws=None, until=rule(at))
+    found = run(sampler_of(), tmp_path, draws=None, until=rule())
+    assert same(whole, found) and found.raw.thin == 8
+
+
+def test_a_choice_by_times_is_kept_from_the_plan_on(tmp_path):
+    with pytest.raises(Killed):
+        run(sampler_of(), tmp_path, draws=30, fit="auto", until=killed_at(9))
+    before = trj.load(tmp_path)
+    found = run(sampler_of(), tmp_path, draws=30, fit="auto")
+    assert found.report.plan.automatic and found.raw.n_draws == 30
+    assert torch.equal(found.raw.theta[:, :8], before.raw.theta)
+
+
+def test_a_fit_is_not_repeated(tmp_path, monkeypatch):
+    whole = run(sampler_of(), fit=True)
+
+    def dies(*_, **__):
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr("trjmcmc.run.knowledge.Knowledge.weigh_visited", dies)
+        patch.setattr("trjmcmc.run.preparation.starting_models", dies)
+        run(sampler_of(), tmp_path, fit=True)
+    with monkeypatch.context() as patch:
+        patch.setattr("trjmcmc.fit.trainer.Trainer.fit", dies)
+        assert same(whole, run(sampler_of(), tmp_path, fit=True))
+
+
+def test_ctrl_c_writes_a_head(tmp_path, monkeypatch):
+    whole = run(sampler_of())
+    monkeypatch.setattr(saving, "SAVE_SECONDS", 1000.0)
+    with pytest.warns(InterruptedWarning, match="after 9 of 16"):
+        stopped = run(sampler_of(), tmp_path, until=killed_at(9, KeyboardInterrupt))
+    assert stopped.raw.n_draws == 9 == trj.load(tmp_path).raw.n_draws
+    assert same(whole, run(sampler_of(), tmp_path))
+
+
+def test_the_result_so_far_is_shown_while_the_run_goes_on(tmp_path):
+    seen = []
+
+    def look(recorder):
+        if recorder.kept == 10:
+            seen.append(trj.load(tmp_path))
+        return False
+
+    result = run(sampler_of("components"), tmp_path, until=look)
+    (so_far,) = seen
+    assert so_far.raw.n_draws == 9 and torch.equal(so_far.raw.theta, result.raw.theta[:, :9])
+    label = so_far._indicator.visited[0]
+    assert set(so_far.draws(label)) == set(result.draws(label))
+    assert so_far.report.evaluations < result.report.evaluations
+    assert set(so_far.model_probabilities()) == set(result.model_probabilities())
+
+
+def test_seconds_and_evaluations_count_what_was_spent_before(tmp_path):
+    killed(tmp_path, 9)
+    head = read_folder(tmp_path, plan=False).head
+    spent = head["account"]["evaluations"]
+    assert spent > 0 and head["spent"] > 0
+    with pytest.raises(CheckpointError, match="another fit"):
+        run(sampler_of(), tmp_path, fit=True)
+    found = run(sampler_of(), tmp_path, draws=1000, max_evaluations=spent + 2000)
+    assert found.report.budget_spent and spent < found.report.evaluations <= spent + 2000
+    late = run(sampler_of(), tmp_path, draws=10**6, max_seconds=head["spent"] / 2)
+    assert late.report.out_of_time
+
+
+# ---- damage -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder_of_ten(tmp_path_factory):
+    """A run that was killed after its tenth draw; its head is of the ninth."""
+    folder = tmp_path_factory.mktemp("ten")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(saving, "SAVE_SECONDS", 0.0)
+        patch.setattr(saving, "SAVE_SHARE", math.inf)
+        patch.setattr(saving, "WHOLE_SEGMENT", 0)
+        killed(folder, 10)
+    return {p.name: p.read_bytes() for p in folder.glob("*.ckpt")}
+
+
+def test_damage_is_found_and_the_head_before_is_used(folder_of_ten, tmp_path):
+    """Every file, cut off at many places and with many bits flipped."""
+    newest = max(n for n in folder_of_ten if n.startswith("draws"))
+    rng = random.Random(0)
+    for name in (HEAD, newest, BEFORE, min(n for n in folder_of_ten if n.startswith("draws"))):
+        content = folder_of_ten[name]
+        cut = [content[:n] for n in (0, 1, 7, 39, 40, *range(50, len(content), 997))]
+        for _ in range(15):
+            place, bit = rng.randrange(len(content)), 1 << rng.randrange(8)
+            cut.append(content[:place] + bytes([content[place] ^ bit]) + content[place + 1 :])
+        for damaged in cut:
+            for file, whole in folder_of_ten.items():
+                (tmp_path / file).write_bytes(damaged if file == name else whole)
+            if name in {HEAD, newest}:
+                assert read_folder(tmp_path, plan=False).head["kept"] == 8
+            elif name == BEFORE:
+                assert read_folder(tmp_path, plan=False).head["kept"] == 9
+            else:
+                with pytest.raises(CheckpointError, match=f"{name} is damaged"):
+                    read_folder(tmp_path, plan=False)
+
+
+def test_a_run_goes_on_from_the_head_before(folder_of_ten, tmp_path):
+    for file, content in folder_of_ten.items():
+        (tmp_path / file).write_bytes(content[:-9] if file == HEAD else content)
+    killed(tmp_path, 9)  # just after it has begun: the good head must be there still
+    assert same(run(sampler_of()), run(sampler_of(), tmp_path))
+
+
+def test_a_full_disk_is_told_once_and_sampling_goes_on(tmp_path, monkeypatch):
+    whole, calls = run(sampler_of()), []
+
+    def full(handle):
+        calls.append(handle)
+        if 20 < len(calls) < 26:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(atomic.os, "fsync", full)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        found = run(sampler_of(), tmp_path)
+    told = [w for w in said if issubclass(w.category, CheckpointWarning)]
+    assert len(told) == 1 and "No space left" in str(told[0].message)
+    assert same(whole, found) and not list(tmp_path.glob(".*"))
+    assert read_folder(tmp_path, plan=False).head["kept"] == 16  # the disk had room again
+    assert same(whole, run(sampler_of(), tmp_path))
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.warns(CheckpointWarning, match="goes on unsaved"):
+        found = run(sampler_of(), tmp_path / "file" / "run")
+    assert found.raw.n_draws == 16
+
+
+# ---- who writes ---------------------------------------------------------------------------------
+
+
+def test_two_writers_are_refused(tmp_path):
+    def another(recorder):
+        with pytest.raises(CheckpointError, match=f"process {os.getpid()} on"):
+            run(sampler_of(), tmp_path)
+        return recorder.kept == 2
+
+    assert run(sampler_of(), tmp_path, until=another).raw.n_draws == 2
+    assert not (tmp_path / "lock").exists()
+
+
+def test_stale_locks_are_taken_over(tmp_path):
+    gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], stdout=-1)
+    here = socket.gethostname()
+    stale = [
+        {"pid": int(gone.stdout), "host": here, "begun": "1"},  # that process has ended
+        {"pid": os.getpid(), "host": here, "begun": "1"},  # another had its number before
+        {},  # cut off
+    ]
+    for who in stale:
+        (tmp_path / "lock").write_text(json.dumps(who) if who else '{"pid')
+        Lock(tmp_path).release()
+        assert not (tmp_path / "lock").exists()
+    foreign = json.dumps({"pid": 1, "host": "elsewhere", "begun": "1"})
+    (tmp_path / "lock").write_text(foreign)
+    with pytest.raises(CheckpointError, match="process 1 on elsewhere"):
+        Lock(tmp_path)
+    old = os.stat(tmp_path / "lock").st_mtime - FOREIGN_SECONDS - 1
+    os.utime(tmp_path / "lock", (old, old))
+    Lock(tmp_path).release()
+
+
+# ---- what belongs to it -------------------------------------------------------------------------
+
+
+def shifted():
+    """The same names and priors, other data."""
+    target = pair()
+
+    def log_likelihood(p):
+        return Normal(p["a"].sum(-1, keepdim=True), 1.0).log_prob(torch.tensor([0.31])).sum(-1)
+
+    models = [
+        trj.Model(f"{n}", {"a": Normal(torch.zeros(n), torch.ones(()))}, log_likelihood)
+        for n in (1, 2)
+    ]
+    return trj.Target(models, dtype=target.dtype)
+
+
+def test_another_run_is_refused_by_name(folder_of_ten, tmp_path):
+    for file, content in folder_of_ten.items():
+        (tmp_path / file).write_bytes(content)
+    refused = {
+        "another dtype": lambda: run(sampler_of(pair(torch.float64)), tmp_path),
+        "another seed": lambda: run(sampler_of(seed=4), tmp_path),
+        "another chains": lambda: run(sampler_of(), tmp_path, chains=8),
+        "another space of models": lambda: run(sampler_of("components"), tmp_path),
+        "other priors, data or likelihoods": lambda: run(sampler_of(shifted()), tmp_path),
+    }
+    for what, again in refused.items():
+        with pytest.raises(CheckpointError, match=what):
+            again()
+    assert run(sampler_of(seed=None), tmp_path).report.seed == 3  # the one of the folder
+
+
+def test_nothing_outside_the_allow_list_is_loaded():
+    class Evil:
+        def __reduce__(self):
+            return os.system, ("touch /tmp/evil",)
+
+    named = [
+        pickle.dumps(Evil()),
+        b"cbuiltins\neval\n(S'1'\ntR.",
+        b"ctorch.storage\n_load_from_bytes\n(S'1'\ntR.",
+        b"ctrjmcmc.result.files\nwrite\n(S'1'\ntR.",
+        b"ctrjmcmc.result.result\nResult\n(S'1'\ntR.",
+        b"ctrjmcmc.run.sampler\nTRJSampler\n(S'1'\ntR.",
+        b"ctrjmcmc.checkpoint.folder\nFolder\n(S'/tmp/evil'\ntR.",
+        pickle.dumps(Path, protocol=4),
+    ]
+    for body in named:
+        data = {"body": torch.frombuffer(bytearray(body), dtype=torch.uint8)}
+        with pytest.raises(CheckpointError, match="not allowed"):
+            thaw(data, Roots({}, set()))
+    fine = pickle.dumps(trj.Policy())
+    data = {"body": torch.frombuffer(bytearray(fine), dtype=torch.uint8)}
+    assert thaw(data, Roots({}, set())) == trj.Policy()
+
+
+class Walk(trj.kernel.Kernel):
+    """A kernel of the user's."""
+
+    name, within, between = "walk", True, True
+
+    def __init__(self, target):
+        self.inner = trj.kernel.Cycle(
+            [
+                trj.kernel.BirthDeath(target, trj.kernel.Fixed(target.space, other=True)),
+                trj.kernel.RandomWalk(target),
+            ]
+        )
+
+    def step(self, state, generator):
+        return self.inner.step(state, generator)
+
+    def frozen(self):
+        return copy.copy(self)  # another object than the script makes
+
+
+def test_kernels_of_the_user_are_saved_by_what_they_hold(tmp_path):
+    target = pair()
+    whole = run(trj.TRJSampler(target, kernel=Walk(target), seed=3, policy=small_policy()))
+    target = pair()
+    sampler = trj.TRJSampler(target, kernel=Walk(target), seed=3, policy=small_policy())
+    killed(tmp_path, 7, sampler)
+    target = pair()
+    again = trj.TRJSampler(target, kernel=Walk(target), seed=3, policy=small_policy())
+    assert same(whole, run(again, tmp_path))
+
+
+def test_what_cannot_be_saved_is_told_and_the_run_goes_on(tmp_path):
+    class Counting(Walk):
+        def frozen(self):
+            found = copy.copy(self)
+            found.numbers = itertools.count()
+            return found
+
+    target = pair()
+    sampler = trj.TRJSampler(target, kernel=Counting(target), seed=3, policy=small_policy())
+    with pytest.warns(CheckpointWarning, match=r"can't be saved: itertools\.count"):
+        found = run(sampler, tmp_path)
+    assert found.raw.n_draws == 16 and not list(tmp_path.glob("*.ckpt"))
+
+
+# ---- in this process ----------------------------------------------------------------------------
+
+
+def test_more_draws_of_a_run_that_has_ended():
+    sampler = sampler_of()
+    with pytest.raises(trj.errors.ConfigurationError, match="call run first"):
+        sampler.more(draws=5)
+    first = run(sampler, draws=12)
+    before = sampler.account.evaluations
+    warnings.simplefilter("ignore")  # of so short a run
+    more = sampler.more(draws=8, progress=False)
+    assert more.raw.n_draws == 20 and torch.equal(more.raw.theta[:, :12], first.raw.theta)
+    assert more.report.steps == 20 and "survey" not in more.report.seconds
+    assert more.report.evaluations == sampler.account.evaluations - before > 0
+    last = sampler.more(until={"rhat": 1.5}, max_seconds=20, progress=False)
+    assert last.raw.n_draws > 20
+    with pytest.raises(trj.errors.ConfigurationError, match="how long"):
+        sampler.more()
+
+
+KILLED = """
+import sys, torch, warnings
+warnings.simplefilter("ignore")
+torch.set_num_threads(1)
+from tests.run.test_saving import run, sampler_of
+from trjmcmc.run import saving
+saving.SAVE_SECONDS, saving.SAVE_SHARE = 0.0, float("inf")
+tell = lambda recorder: print(recorder.kept, flush=True)
+run(sampler_of("components"), sys.argv[1], draws=30, until=tell)
+"""
+
+
+@LONG
+def test_sigkill_at_random_moments(tmp_path):
+    """In processes of their own; the long version is benchmarks/kills.py."""
+    rng, reached = random.Random(7), 0
+    while reached < 20:
+        command = [sys.executable, "-c", KILLED, str(tmp_path)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
+        for line in process.stdout:
+            if int(line) >= reached + 10:
+                reached = int(line)
+                break
+        threading.Event().wait(rng.uniform(0.0, 0.02))
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    found = run(sampler_of("components"), tmp_path, draws=30)
+    assert same(run(sampler_of("components"), draws=30), found)

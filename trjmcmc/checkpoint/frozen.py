@@ -1,0 +1,245 @@
+"""Objects of the package as data: pickled without what is the user's, read by an allow-list."""
+
+from __future__ import annotations
+
+import copyreg
+import importlib
+import io
+import pickle
+from collections.abc import Mapping
+from types import FunctionType, MethodType
+from typing import Any
+
+import torch
+from torch import Generator, Tensor, nn
+
+from ..errors import CheckpointError
+from ..transport.memory import CodeMemory
+from .names import Path, classes, follow, paths
+
+ROOMS = (  # of the package, whose classes and functions may be named in a file
+    "draws",
+    "estimate",
+    "fit",
+    "grouping",
+    "kernel",
+    "pilot",
+    "priors",
+    "promises",
+    "space",
+    "target",
+    "transport",
+    "weights",
+)
+
+MODULES = {  # of other rooms, whose classes may be named
+    "trjmcmc.result.report",
+    "trjmcmc.run.budget",
+    "trjmcmc.run.knowledge",
+    "trjmcmc.run.policy",
+    "trjmcmc.run.policy_of_components",
+    "trjmcmc.run.policy_of_graphs",
+    "trjmcmc.run.policy_of_screening",
+    "trjmcmc.run.precision",
+    "trjmcmc.run.resumed",
+    "trjmcmc.run.segment",
+    "trjmcmc.run.strategy",
+    "trjmcmc.run.weighing",
+}
+
+FUNCTIONS = ("kernel", "transport", "weights", "space")  # rooms of pure functions
+
+OTHERS = {  # classes of other packages
+    ("builtins", "object"),
+    ("builtins", "set"),
+    ("builtins", "frozenset"),
+    ("builtins", "complex"),
+    ("builtins", "slice"),
+    ("builtins", "range"),
+    ("collections", "OrderedDict"),
+    ("collections", "defaultdict"),
+    ("collections", "deque"),
+    ("functools", "partial"),
+    ("random", "Random"),
+    ("torch", "Size"),
+    ("torch", "device"),
+}
+
+TORCH = ("torch.nn.modules.", "torch.distributions.")  # whose classes may be named
+
+
+class Roots:
+    """What a script makes again: the target, what the user gave, and the classes of that.
+
+    Arguments:
+        objects: By name.
+        whole: Names of those that are taken as they are; of the others functions and classes alone.
+    """
+
+    def __init__(self, objects: Mapping[str, Any], whole: set[str]) -> None:
+        self.objects, self.whole = dict(objects), whole
+        given = [v for k, v in objects.items() if k not in whole]
+        self.classes = classes(*given)
+
+
+def freeze(found: Any, roots: Roots) -> dict[str, Any]:
+    """Objects as plain data and tensors.
+
+    Raises:
+        CheckpointError: Something in it is neither of the package nor the user's to make again.
+    """
+    buffer = io.BytesIO()
+    pickler = _Pickler(buffer, roots)
+    try:
+        pickler.dump(found)
+    except (pickle.PicklingError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"this run can't be saved: {error}") from None
+    body = torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8)
+    kept = {"tensors": pickler.tensors, "trained": pickler.trained, "streams": pickler.streams}
+    return {"body": body, **kept, "names": pickler.names}
+
+
+def thaw(data: Mapping[str, Any], roots: Roots) -> Any:
+    """Objects out of data; nothing but what the allow-list names is imported or called.
+
+    Raises:
+        CheckpointError: Something else is named, or the script does not make what it made.
+    """
+    body = bytes(data["body"].numpy().tobytes())
+    try:
+        return _Unpickler(io.BytesIO(body), data, roots).load()
+    except CheckpointError:
+        raise
+    except Exception as error:  # a foreign stream fails in many ways
+        raise CheckpointError(f"the plan can't be read: {type(error).__name__}: {error}") from None
+
+
+def bound(it: Any, name: str) -> Any:
+    """A method of an object of the package."""
+    package = type(it).__module__.partition(".")[0] in {"trjmcmc", "zuko", "torch"}
+    if not package or name.startswith("__"):
+        raise CheckpointError(f"{type(it).__name__}.{name} is no method of the package")
+    return getattr(it, name)
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, file: io.BytesIO, roots: Roots) -> None:
+        super().__init__(file, protocol=4)
+        self._roots = roots
+        self._paths = paths(roots.objects, roots.whole)
+        self._class_names = {kind: name for name, kind in roots.classes.items()}
+        self._seen: dict[int, tuple[Any, tuple[str, Any]]] = {}  # kept alive, so that ids stay
+        self.tensors: list[Tensor] = []
+        self.trained: list[bool | None] = []  # of parameters, whether they are trained
+        self.streams: list[tuple[str, Tensor]] = []
+        self.names: list[tuple[str, Path]] = []
+
+    def persistent_id(self, obj: Any) -> Any:
+        if id(obj) in self._seen:
+            return self._seen[id(obj)][1]
+        found: tuple[str, Any] | None = None
+        if isinstance(obj, Tensor):
+            found = "tensor", len(self.tensors)
+            self.tensors.append(obj.detach())
+            self.trained.append(obj.requires_grad if isinstance(obj, nn.Parameter) else None)
+        elif isinstance(obj, Generator):
+            found = "stream", len(self.streams)
+            self.streams.append((str(obj.device), obj.get_state()))
+        elif id(obj) in self._paths:
+            found = "name", len(self.names)
+            self.names.append(self._paths[id(obj)])
+        elif isinstance(obj, type) and obj in self._class_names:
+            found = "class", self._class_names[obj]
+        elif isinstance(obj, type | FunctionType) and not _allowed(obj.__module__, obj):
+            raise pickle.PicklingError(f"{obj.__module__}.{obj.__qualname__} is not of the package")
+        if found is not None:
+            self._seen[id(obj)] = obj, found
+        return found
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, MethodType):
+            return bound, (obj.__self__, obj.__name__)
+        if isinstance(obj, torch.dtype):
+            return NotImplemented
+        if isinstance(obj, CodeMemory):  # what it has found goes with the draws
+            empty = CodeMemory(_nothing, 1, 1).__dict__
+            kept = {k: v for k, v in obj.__dict__.items() if k in {"compute", "most", "ahead"}}
+            kept |= {"_factor": obj.__dict__["_factor"]}
+            return copyreg.__newobj__, (CodeMemory,), {**empty, **kept}  # type: ignore[attr-defined]
+        return NotImplemented
+
+
+def _nothing(code: Tensor) -> tuple[Tensor, ...]:
+    return ()
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, data: Mapping[str, Any], roots: Roots) -> None:
+        super().__init__(file)
+        self._data, self._roots = data, roots
+        self._made: dict[tuple[str, Any], Any] = {}
+
+    def persistent_load(self, pid: Any) -> Any:
+        if pid not in self._made:
+            self._made[pid] = self._load(*pid)
+        return self._made[pid]
+
+    def _load(self, kind: str, which: Any) -> Any:
+        if kind == "tensor":
+            tensor, trained = self._data["tensors"][which], self._data["trained"][which]
+            return tensor if trained is None else nn.Parameter(tensor, requires_grad=trained)
+        if kind == "stream":
+            device, state = self._data["streams"][which]
+            generator = Generator(device)
+            generator.set_state(state)
+            return generator
+        if kind == "class":
+            if which not in self._roots.classes:
+                raise CheckpointError(f"the class {which} is not among what was given this time")
+            return self._roots.classes[which]
+        name, path = self._data["names"][which]
+        try:
+            return follow(self._roots.objects, name, path)
+        except (KeyError, AttributeError, IndexError, TypeError):
+            steps = "".join(f".{s}" if how == "attribute" else f"[{s!r}]" for how, s in path)
+            raise CheckpointError(f"{name}{steps} was there, and is not now") from None
+
+    def find_class(self, module: str, name: str) -> Any:
+        if "." in name:
+            raise CheckpointError(f"{module}.{name} is not allowed in a file")
+        found = getattr(_module(module), name, None) if _room(module) else None
+        if found is None or not _allowed(module, found):
+            raise CheckpointError(f"{module}.{name} is not allowed in a file")
+        return found
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(name)
+
+
+def _room(module: str) -> bool:
+    """Whether a module may be looked into at all."""
+    top, _, rest = module.partition(".")
+    if top == "trjmcmc":
+        return rest.partition(".")[0] in ROOMS or module in {*MODULES, __name__}
+    known = {m for m, _ in OTHERS} | {"torch", "copyreg"}
+    return module in known or top == "zuko" or module.startswith(TORCH)
+
+
+def _allowed(module: str, found: Any) -> bool:
+    """Whether a class or a function may be named in a file."""
+    if isinstance(found, torch.dtype):
+        return True
+    if found is bound or found is _nothing or found is copyreg.__newobj__:  # type: ignore[attr-defined]
+        return True
+    name, where = getattr(found, "__name__", ""), getattr(found, "__module__", "")
+    if (module, name) in OTHERS or (where, name) in OTHERS:
+        return True
+    top, _, rest = where.partition(".")
+    if top == "trjmcmc":
+        room = rest.partition(".")[0]
+        known = room in ROOMS or where in MODULES
+        return known if isinstance(found, type) else room in FUNCTIONS
+    if top == "zuko":
+        return isinstance(found, type | FunctionType)
+    return isinstance(found, type) and where.startswith(TORCH)

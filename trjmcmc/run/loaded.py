@@ -1,0 +1,78 @@
+"""Results from files, and what a run that is saved in a folder has found so far."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ..checkpoint.folder import Found, read_folder
+from ..draws import Draws
+from ..errors import TRJError
+from ..result import result as of_result
+from ..result.report import RunReport
+from ..result.result import Result
+from ..space.saved import space_from_spec
+
+
+def load(path: str | Path) -> Result:
+    """Read a file written by :meth:`Result.save`, or the result so far of a run in a folder.
+
+    Nothing in it is executed. Of a folder, see ``checkpoint`` of :meth:`trjmcmc.TRJSampler.run`,
+    the draws of its last head are shown, a run may be writing there meanwhile; evidences through
+    the map, which are made when a run ends, are not among them.
+
+    Raises:
+        TRJError: The file is of another format, or was damaged: its checksum says so; or the
+            folder holds no draws yet.
+    """
+    if not Path(path).is_dir():
+        return of_result.load(path)
+    found = read_folder(path, plan=False)
+    if found is None:
+        raise TRJError(f"{path}: no run is saved there")
+    if not found.head["kept"]:
+        raise TRJError(f"{path}: the run there has not begun to sample")
+    return _so_far(found)
+
+
+def _so_far(found: Found) -> Result:
+    head = found.head
+
+    def column(name: str) -> Tensor:
+        return torch.cat([s[name] for s in found.segments]).transpose(0, 1).contiguous()
+
+    drawn = [s for s in found.segments if len(s["code"])]
+    values = {
+        name: torch.cat([s["values"][name] for s in drawn]).transpose(0, 1)
+        for name in drawn[0]["values"]
+    }
+    record = Draws(
+        column("code").long(),
+        column("theta"),
+        column("log_joint"),
+        head["thin"],
+        head["shares"],
+        head["ancestor"],
+    )
+    report = RunReport(
+        acceptance=head["acceptance"],
+        seconds={"until now": head["spent"]},
+        steps=record.n_draws * record.thin,
+        seed=head["settings"]["seed"],
+        evaluations=head["account"]["evaluations"],
+        gradients=head["account"]["gradients"],
+        expected_error=math.inf,
+    )
+    return Result(
+        space_from_spec(head["space"]),
+        record,
+        values,
+        {},
+        report,
+        crossings=head["crossings"],
+        slot_names=head["slot_names"],
+        turns=head["turns"],
+    )

@@ -1,0 +1,366 @@
+"""A run in a folder: written while it samples, and taken up from there."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import clock
+from ..checkpoint.folder import File, Folder, Found, read_folder
+from ..checkpoint.frozen import Roots, freeze, thaw
+from ..draws import Recorder
+from ..errors import CheckpointError, CheckpointWarning, warn_user
+from ..kernel.base import Kernel
+from ..result.files import smallest
+from ..target.target import Target
+from .knowledge import Knowledge
+from .memories import Held
+from .request import Request
+from .resumed import Planned, Resumed, new_rows, shard_data, with_rows
+from .sampling import Shard, Walk
+from .stop import Stop
+
+SAVE_SECONDS = 30.0  # between two heads
+
+SAVE_SHARE = 0.01  # of the time, that writing may take
+
+WHOLE_SEGMENT = 2**20  # bytes from which a segment is not written again with later draws
+
+COMPARED = 5  # chains at which a target is asked whether it is the one that was sampled
+
+ROUNDINGS = 64.0  # units of the last digit by which it may differ, of one nat and more
+
+ASKED = ("chains", "warmup", "thin", "fit")  # settings that must be those of the run in the folder
+
+
+def roots_of(known: Knowledge, made: Kernel) -> Roots:
+    """What a script makes again.
+
+    Arguments:
+        known: As it was made by the script, before anything was learnt.
+        made: The kernel that the strategy has made then.
+    """
+    objects = {
+        "target": known.target,
+        "strategy": known.strategy,
+        "policy": known.policy,
+        "weights": known.make_weights,
+        "transport": known.transport,
+        "kernel": made,
+    }
+    return Roots(objects, {"target", "strategy", "policy"})
+
+
+class Saver:
+    """Writes a run into a folder, between two draws.
+
+    Arguments:
+        folder: The folder.
+        roots: What the script makes again.
+        settings: What the user asked, as plain data; kept to be compared.
+        found: What was there, if anything.
+        spent: Seconds that the run took before.
+    """
+
+    def __init__(
+        self,
+        folder: Folder,
+        roots: Roots,
+        settings: Mapping[str, Any],
+        found: Found | None,
+        spent: float,
+    ) -> None:
+        self._folder, self._roots, self._settings = folder, roots, dict(settings)
+        self._begun = clock.now() - spent
+        self._plan: File | None = None if found is None else File(*found.head["plan"])
+        self._segments = [] if found is None else [File(*s) for s in found.head["segments"]]
+        self._saved = 0 if found is None else found.head["kept"]
+        self._thin = None if found is None else found.head["thin"]
+        self._remembered: tuple[Held, ...] | None = None
+        self._open: tuple[int, tuple[Held, ...] | None] | None = None  # what the last began with
+        self._due, self._warned = -math.inf, False
+        self._host: Target | None = None
+
+    # ---- what there is to write ---------------------------------------------------------------
+
+    def learnt(self, known: Knowledge) -> None:
+        """Write what is known before sampling: a pilot run, a fit."""
+        self._guarded(lambda: self._write_plan(known, None))
+
+    def planned(self, known: Knowledge, planned: Planned, walk: Walk, recorder: Recorder) -> None:
+        """Write what is settled, and begin a new record."""
+        self._segments, self._saved, self._thin = [], 0, recorder.thin
+        self._remembered, self._plan, self._open = None, None, None
+
+        def write() -> None:
+            self._write_plan(known, planned)
+            self._write(known, walk, recorder, {})
+            found = read_folder(self._folder.path, plan=True)
+            assert found is not None
+            taken_up(found, self._roots)  # better now than after a crash
+
+        self._guarded(write)
+
+    def resumed(self, walk: Walk) -> None:
+        """Take note of what the folder holds of what maps remember."""
+        self._remembered = walk.shard().remembered
+        self._due = clock.now() + SAVE_SECONDS
+
+    def drawn(self, known: Knowledge, walk: Walk, recorder: Recorder, stop: Stop) -> None:
+        """Write the draws since, if it is time to."""
+        if clock.now() >= self._due:
+            self.save(known, walk, recorder, stop)
+
+    def save(self, known: Knowledge, walk: Walk, recorder: Recorder, stop: Stop) -> None:
+        """Write the draws since, and a head that the next draw can begin from."""
+        if self._plan is not None:
+            self._guarded(lambda: self._write(known, walk, recorder, stop.held()))
+
+    # ---- how it is written --------------------------------------------------------------------
+
+    def _guarded(self, write: Any) -> None:
+        """Write; where that fails say so once, and let the run go on."""
+        begun = clock.now()
+        try:
+            write()
+        except (OSError, CheckpointError) as error:
+            if not self._warned:
+                warn_user(
+                    f"checkpoint: nothing more is saved in {self._folder.path} ({error}); the run "
+                    "goes on, and tries again",
+                    CheckpointWarning,
+                )
+            self._warned = True
+        now = clock.now()
+        self._due = now + max(SAVE_SECONDS, (now - begun) / SAVE_SHARE)
+
+    def _write_plan(self, known: Knowledge, planned: Planned | None) -> None:
+        data = freeze({"known": known, "planned": planned}, self._roots)
+        self._plan = self._folder.write("plan", data)
+        if planned is None:
+            self._write_head(known, {"shard": None, "kept": 0, "thin": None, "stop": {}})
+
+    def _write(
+        self, known: Knowledge, walk: Walk, recorder: Recorder, stop: Mapping[str, Any]
+    ) -> None:
+        assert self._plan is not None
+        segments, first, before = self._segments, self._saved, self._remembered
+        if self._open is not None and segments[-1].size < WHOLE_SEGMENT:
+            segments, (first, before) = segments[:-1], self._open
+        if recorder.thin != self._thin or recorder.kept < first:  # every other draw was dropped
+            segments, first, before = [], 0, None
+        shard = walk.shard()
+        assert shard.remembered is not None
+        code, theta, log_joint = recorder.since(first)
+        segment = {
+            "code": smallest(code),
+            "theta": theta.clone(),
+            "log_joint": log_joint.clone(),
+            "values": self._values(known, code, theta),
+            "remembered": new_rows(shard.remembered, before),
+        }
+        segments = [*segments, self._folder.write("draws", segment)]
+        ancestor = recorder.ancestor
+        seen = None if walk.crossings is None else walk.crossings.result()
+        shares = None if walk.visits is None or recorder.thin == 1 else walk.visits.result()
+        head = {"shard": shard_data(shard), "kept": recorder.kept, "thin": recorder.thin}
+        head |= {"ancestor": ancestor, "stop": dict(stop), "crossings": seen, "shares": shares}
+        self._write_head(known, head | {"acceptance": walk.tally.rates()}, segments)
+        self._segments, self._saved, self._thin = segments, recorder.kept, recorder.thin
+        self._open = first, before
+        self._remembered = shard.remembered
+
+    def _write_head(
+        self, known: Knowledge, head: Mapping[str, Any], segments: list[File] | None = None
+    ) -> None:
+        assert self._plan is not None
+        target = known.target
+        self._folder.write_head(
+            {
+                **head,
+                "plan": tuple(self._plan),
+                "segments": [tuple(s) for s in segments or []],
+                "settings": self._settings,
+                "spent": clock.now() - self._begun,
+                "account": known.spending.account.held(),
+                "space": target.space.spec(),
+                "slot_names": list(target.slot_names),
+                "turns": dict(target.turns),
+                "versions": {"trjmcmc": _version(), "torch": str(torch.__version__)},
+                "dtype": str(target.dtype),
+                "device": target.device.type,
+            }
+        )
+
+    def _values(self, known: Knowledge, code: Tensor, theta: Tensor) -> dict[str, Tensor]:
+        """Parameters as users know them, (draw, chain, ...)."""
+        if self._host is None:
+            self._host = known.target.to(device="cpu", probe=False)
+        if not len(code):
+            return {}
+        found = self._host.padded_values(code.flatten(0, 1), theta.flatten(0, 1))
+        return {
+            name: value.reshape(*code.shape[:2], *value.shape[1:]) for name, value in found.items()
+        }
+
+
+# ---- a folder for a run -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Place:
+    """The folder of a run, and what was there.
+
+    Attributes:
+        folder: Open for writing.
+        found: What was there, or None.
+        settings: What the user asks now, as plain data.
+    """
+
+    folder: Folder
+    found: Found | None
+    settings: Mapping[str, Any]
+
+    @property
+    def spent(self) -> float:
+        """Seconds that the run took before."""
+        return 0.0 if self.found is None else float(self.found.head["spent"])
+
+    def begin(
+        self, known: Knowledge, made: Kernel, request: Request
+    ) -> tuple[Saver, Knowledge, Resumed | None, int | None]:
+        """Begin to write, and take up what is there.
+
+        Arguments:
+            known, made: As of :func:`roots_of`.
+            request: What the user asks.
+
+        Returns:
+            What writes; what is known; the chains, None where they had not begun to sample; and
+            the likelihood calls that are left.
+
+        Raises:
+            CheckpointError: What is there is another run's.
+        """
+        roots, before, most = roots_of(known, made), None, request.max_evaluations
+        saver = Saver(self.folder, roots, self.settings, self.found, self.spent)
+        if self.found is not None:
+            check_same(self, known.target)
+            known, before = taken_up(self.found, roots)
+            most = None if most is None else max(1, most - known.spending.evaluations)
+        return saver, known, before, most
+
+
+@contextmanager
+def place_of(path: str | Path | None, settings: Mapping[str, Any]) -> Iterator[Place | None]:
+    """The folder of a run, as long as this lasts; None without one, or where none can be made.
+
+    Arguments:
+        path: The folder, or None.
+        settings: What the user asks, as plain data.
+
+    Raises:
+        CheckpointError: Another run writes there, or what is there is damaged.
+    """
+    folder = None
+    if path is not None:
+        try:
+            folder = Folder(path)
+        except OSError as error:
+            why = f"checkpoint: {path} can't be written ({error}); the run goes on unsaved"
+            warn_user(why, CheckpointWarning)
+    if folder is None:
+        yield None
+        return
+    try:
+        yield Place(folder, folder.read(), settings)
+    finally:
+        folder.close()
+
+
+# ---- taking it up -------------------------------------------------------------------------------
+
+
+def check_same(place: Place, target: Target) -> None:
+    """Refuse to go on with a run of another target, version, device or request.
+
+    Raises:
+        CheckpointError: What differs is named.
+    """
+    found, path, now = place.found, place.folder.path, place.settings
+    assert found is not None
+    head, asked = found.head, found.head["settings"]
+    pairs = {
+        "device": (head["device"], target.device.type),
+        "dtype": (head["dtype"], str(target.dtype)),
+        "space of models": (str(head["space"]), str(target.space.spec())),
+        "coordinates": (head["slot_names"], list(target.slot_names)),
+        "version of trjmcmc": (head["versions"]["trjmcmc"], _version()),
+        "version of torch": (_major(head["versions"]["torch"]), _major(torch.__version__)),
+        **{name: (asked[name], now[name]) for name in (*ASKED, "seed")},
+    }
+    for what, (before, after) in pairs.items():
+        if before != after:
+            raise CheckpointError(
+                f"{path}: the run there has another {what}: {_short(before)}, not "
+                f"{_short(after)}. Ask for the same, or give this run a folder of its own."
+            )
+    if (shard := head["shard"]) is not None:
+        code, theta = shard["code"][:COMPARED], shard["theta"][:COMPARED]
+        with torch.no_grad():
+            there = target.log_joint(code.to(target.device), theta.to(target.device)).cpu()
+        here = shard["log_joint"][:COMPARED].cpu()
+        gap = (there - here).abs() / (1 + here.abs())
+        if not bool((gap <= ROUNDINGS * torch.finfo(here.dtype).eps).all()):
+            worst = int(gap.argmax())
+            raise CheckpointError(
+                f"{path}: the run there has other priors, data or likelihoods: the log joint of "
+                f"one of its chains was {float(here[worst]):.8g} and is {float(there[worst]):.8g}"
+            )
+
+
+def taken_up(found: Found, roots: Roots) -> tuple[Knowledge, Resumed | None]:
+    """What was known, and where the chains were; None where they had not begun to sample.
+
+    Raises:
+        CheckpointError: The plan names what the script does not make, or what is not allowed.
+    """
+    assert found.plan is not None
+    thawed, head = thaw(found.plan, roots), found.head
+    known, planned = thawed["known"], thawed["planned"]
+    known.spending.account.take_up(head["account"])
+    if head["shard"] is None or planned is None:
+        return known, None
+    remembered: tuple[Held, ...] | None = None
+    for segment in found.segments:
+        remembered = with_rows(remembered, segment["remembered"])
+    shard = Shard(**{**head["shard"], "remembered": remembered})
+    columns = (
+        torch.cat([s[name] for s in found.segments]) for name in ("code", "theta", "log_joint")
+    )
+    code, theta, log_joint = columns
+    resumed = Resumed(
+        planned, shard, code.long(), theta, log_joint, head["thin"], head["ancestor"], head["stop"]
+    )
+    return known, resumed
+
+
+def _version() -> str:
+    return str(sys.modules[__name__.partition(".")[0]].__version__)
+
+
+def _major(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+def _short(x: object) -> str:
+    words = str(x)
+    return words if len(words) < 80 else words[:77] + "..."
