@@ -101,7 +101,8 @@ def test_runs_planted_in_different_modes_raise_the_warning():
             runs.append(
                 sampler.run(draws=100, chains=32, warmup=50, fit=False, start=start, **QUIET)
             )
-    assert abs(runs[0].draws("one")["x"].mean() + 9) < 2 < runs[1].draws("one")["x"].mean()
+    low, high = (float(np.median(r.draws("one")["x"])) for r in runs)
+    assert abs(low + 9) < 2 and abs(high - 9) < 2
     found, said = merged(*runs)
     assert "the run has not converged" in said and "R-hat" in said
     assert found.target is not None and not found.summary()["sd"].isna().all()

@@ -877,11 +877,10 @@ def merge(results: Sequence[Result]) -> Result:
 
     Example:
         >>> import trjmcmc as trj
-        >>> target, short = trj.problems.sinh_arcsinh(), {"draws": 200, "chains": 32}
-        >>> runs = [trj.TRJSampler(target, seed=s).run(**short, fit=False, progress=False)
-        ...         for s in (1, 2)]
+        >>> target, short = trj.problems.sinh_arcsinh(), {"draws": 200, "chains": 64}
+        >>> runs = [trj.TRJSampler(target, seed=s).run(**short, progress=False) for s in (1, 2)]
         >>> trj.merge(runs).raw.theta.shape
-        torch.Size([64, 200, 2])
+        torch.Size([128, 200, 2])
     """
     results = list(results)
     if len(results) < 2 or not all(isinstance(r, Result) for r in results):

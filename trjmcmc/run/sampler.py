@@ -421,7 +421,7 @@ class TRJSampler:
         Example:
             >>> import trjmcmc as trj
             >>> sampler = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1)
-            >>> result = sampler.run(draws=100, chains=32, fit=False, progress=False)
+            >>> result = sampler.run(draws=100, chains=64, progress=False)
             >>> sampler.more(draws=50, progress=False).raw.n_draws
             150
         """
