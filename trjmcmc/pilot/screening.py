@@ -180,7 +180,9 @@ def screen(
         drawn += size
         theta, log_likelihood, usable = search.prior_draws(size)
         likely.append(search.best(theta, log_likelihood))
-        scale = theta[usable].std(0).nan_to_num(1.0).clamp(min=LEAST_SCALE)
+        inside = theta[usable]
+        spread = inside.std(0) if len(inside) > 1 else torch.ones_like(theta[0])
+        scale = spread.nan_to_num(1.0).clamp(min=LEAST_SCALE)
         if target.differentiable and target.free(code[None]).any():
             high.append(search.highest(_drawn_in(theta, usable, generator), scale))
             if len(high) == 1 and 2 * clock.now() - begun < deadline:
