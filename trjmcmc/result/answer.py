@@ -118,7 +118,6 @@ def variational(
 
     Raises:
         NonFiniteError: No draw of q lies where the posterior has a density.
-
     """
     space = target.space
     kind = type(weights).__name__ if weights is not None else ""
@@ -140,14 +139,15 @@ def variational(
         log_p[top].exp().tolist(), index=space.label(codes[top]), name="probability"
     )
     values = target.padded_values(weighed.code, weighed.theta)
-    log_evidence, k = rounded(smoothed(log_w), target.dtype), pareto_k(log_w)
+    weighted, k = smoothed(log_w), pareto_k(log_w)
+    log_evidence = rounded(weighted, target.dtype)
     out_there: list[tuple[str, float]] = []
     if models is not None:
         models, out_there = _with_longer_tails(models, target, transport, generator)
         unknown = models["log_evidence_se"].isna() & (models["probability"] > OF_NOTE)
         log_evidence = _in_total(models, space)
         k = max([k, *models["pareto_k"][unknown]])
-    ess_share = smoothed(log_w).ess / len(log_w)
+    ess_share = weighted.ess / len(log_w)
     answer = Variational(
         kind,
         probabilities,
