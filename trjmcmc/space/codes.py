@@ -9,32 +9,54 @@ from torch import Tensor
 
 ENUMERABLE = 1 << 16  # largest space that anything in the package lists model by model
 
+HIGHEST = 2**62  # that numbers of rows stay below
+
 
 def distinct(code: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Distinct codes (U, L), which of them each row is (N,), and how often each occurs (U,)."""
-    if not code.shape[1]:  # a space of one model has nothing to tell apart
-        which = torch.zeros(len(code), dtype=torch.long, device=code.device)
-        return code[:1], which, torch.bincount(which, minlength=1)
-    radix = code.amax(0).add(1).tolist() if len(code) else [1]
-    if bool((code >= 0).all()) and math.prod(radix) < 2**62:  # one number each sorts much faster
-        place = [math.prod(radix[i + 1 :]) for i in range(len(radix))]
-        weight = torch.tensor(place, device=code.device)
-        row = (code * weight).sum(-1)
-        if math.prod(radix) <= ENUMERABLE:  # counting is faster still
-            number = torch.bincount(row)
-            key = number.nonzero()[:, 0]
-            which, counts = (number > 0).cumsum(0).sub_(1)[row], number[key]
-        else:
-            key, which, counts = torch.unique(row, return_inverse=True, return_counts=True)
-        modulus = torch.tensor(radix, device=code.device)
-        return key[:, None] // weight % modulus, which, counts
-    key, most = torch.zeros_like(code[:, 0]), 1
-    for column in code.unbind(1):  # far faster than torch's comparison of whole rows
-        values, place = torch.unique(column, return_inverse=True)
-        if most * len(values) >= 2**62:
-            found, key = torch.unique(key, return_inverse=True)
-            most = len(found)
-        key, most = key * len(values) + place, most * len(values)
-    found, which, counts = torch.unique(key, return_inverse=True, return_counts=True)
-    first = torch.zeros_like(found).scatter_(0, which, torch.arange(len(code), device=code.device))
+    """Distinct codes (U, L), in order, which each row is (N,), and how often each occurs (U,)."""
+    key, most = _numbered(code)
+    if most <= ENUMERABLE:  # counting is faster than sorting
+        number = torch.bincount(key)
+        which, counts = (number > 0).cumsum(0).sub_(1)[key], number[number > 0]
+    else:
+        _, which, counts = torch.unique(key, return_inverse=True, return_counts=True)
+    first = torch.zeros_like(counts)
+    first.scatter_(0, which, torch.arange(len(code), device=code.device))
     return code[first], which, counts
+
+
+def _numbered(code: Tensor) -> tuple[Tensor, int]:
+    """One number for each row, in the order of rows, and a bound above them: columns are digits.
+
+    Sorting numbers is far faster than torch's comparison of whole rows. As many columns as fit
+    make one number; where further ones do not, what is there is numbered anew.
+    """
+    key, most = torch.zeros(len(code), dtype=torch.long, device=code.device), 1
+    if not code.numel():
+        return key, most
+    least = code.amin(0)
+    spans = [
+        high - low + 1 for low, high in zip(least.tolist(), code.amax(0).tolist(), strict=True)
+    ]
+    start, width = 0, code.shape[1]
+    while start < width:
+        stop, size = start, 1
+        while stop < width and size * spans[stop] < HIGHEST:
+            size, stop = size * spans[stop], stop + 1
+        if stop == start:
+            stop += 1
+            part, size = _renumbered(code[:, start])
+        else:
+            digits = [math.prod(spans[i + 1 : stop]) for i in range(start, stop)]
+            weight = torch.tensor(digits, device=code.device)
+            part = (code[:, start:stop] * weight).sum(1) - (least[start:stop] * weight).sum()
+        if most * size >= HIGHEST:
+            (key, most), (part, size) = _renumbered(key), _renumbered(part)
+        key, most, start = key * size + part, most * size, stop
+    return key, most
+
+
+def _renumbered(key: Tensor) -> tuple[Tensor, int]:
+    """Positions of numbers among those that occur, and how many these are."""
+    found, place = torch.unique(key, return_inverse=True)
+    return place, len(found)
