@@ -304,7 +304,7 @@ class Chooser:
         """Whether the choice would stand if the efficiency of the best were overstated."""
         found, combined = self.bench.found, self.bench.combined
         alone = best == combined and not rivals(found, best)
-        if alone and not self.ready and self._no_room():
+        if alone and not self.ready and (self._exact or self._no_room()):
             return True  # neither another move nor training is to be had
         segments, training = self.policy.segments, self.policy.training
         if not clearly_best(found, best, combined, segments):
