@@ -15,7 +15,7 @@ from ..draws import Draws
 from ..estimate.between import run_gaps
 from ..estimate.convergence import effective_draws, rank_rhats, slow_tails
 from ..space.base import Space
-from .indicator import MODELS_SHOWN, Mask, ModelIndicator
+from .indicator import Mask, ModelIndicator
 
 EVERY = "(all models)"  # label of quantities that belong to no single model
 
@@ -125,7 +125,7 @@ class Convergence:
     def __init__(self, indicator: ModelIndicator, names: Sequence[str]) -> None:
         self.indicator, self.names = indicator, names
         self.space, self.draws = indicator.space, indicator.draws
-        self.labels = indicator.visited[:MODELS_SHOWN]
+        self.labels = indicator.most_visited
 
     def table(self, quick: bool = False) -> pd.DataFrame:
         """Indexed by model and quantity; ``rhat``, ``ess_bulk``, ``ess_tail``, ``share``.

@@ -24,7 +24,7 @@ from ..promises import DONE_ERROR, PARETO_K_RELIABLE, RHAT_CONVERGED, RHAT_FLAGG
 from ..target.resolution import EXAMINED, resolution_doubts
 from ..target.target import Target
 from .convergence import EVERY, IN, INCLUDES, LISTED_SHARE, REST, Convergence, Tail
-from .indicator import MODELS_SHOWN, Mask, ModelIndicator
+from .indicator import Mask, ModelIndicator
 from .report import RunReport
 
 Routes = Mapping[str, Mapping[str, Estimate]]
@@ -107,7 +107,7 @@ class Doubts:
         indicator, theta = self.indicator, self.indicator.draws.theta
         if self._target is None or self._target.dtype != theta.dtype:
             return {}
-        first = indicator.visited[:EXAMINED]
+        first = indicator.most_visited[:EXAMINED]
         codes = torch.stack([indicator.space.code_of(label) for label in first])
         return resolution_doubts(self._target, codes, torch.as_tensor(indicator.place), theta)
 
@@ -218,7 +218,7 @@ class Doubts:
         related = space.has_items  # models next to each other are alike
         if not space.few or related:
             possible = space.size != 1 and not routes
-            return [] if len(self.indicator.visited) > 1 or not possible else ["any other model"]
+            return [] if self.indicator.number_visited > 1 or not possible else ["any other model"]
         labels = space.label(space.enumerate())
         log_prior = self.indicator.log_prior(labels)
         labels = [m for m, p in zip(labels, log_prior, strict=True) if p > -math.inf]
@@ -262,7 +262,7 @@ class Doubts:
         Of a model that no chain has met nothing is remembered; so much is of those that were.
         """
         sizes = [self._size(d) for d in self.found if not d.bounded]
-        met = (self.indicator.inside(m) for m in self.indicator.visited[:MODELS_SHOWN])
+        met = (self.indicator.inside(m) for m in self.indicator.most_visited)
         rhats = [self.indicator.rhat_of(x) for x in met if x.mean() > LISTED_SHARE]
         worst = max((r for r in rhats if not math.isnan(r)), default=1.0)
         sizes += [worst**2 - 1] if worst > RHAT_FLAGGED else []

@@ -37,8 +37,8 @@ class ModelIndicator:
         draws: The record of the run.
 
     Attributes:
-        visited: Labels of the models visited, the most frequent first.
-        place: Position of each draw's model among these, shape (chain, draw).
+        number_visited: How many models were visited.
+        place: Position of each draw's model among :attr:`visited`, shape (chain, draw).
         ancestor: The independent draw that each chain descends from, as a number, shape
             (chain,), or None where each chain has its own.
     """
@@ -49,16 +49,26 @@ class ModelIndicator:
         order = torch.argsort(counts, descending=True, stable=True)
         place = torch.empty_like(order)
         place[order] = torch.arange(len(order))
-        self.visited: list[str] = space.label(codes[order])
+        self._codes, self.number_visited = codes[order], len(codes)
         self.place: NDArray[np.int64] = place[inverse].reshape(draws.code.shape[:2]).numpy()
         self.ancestor = None if draws.ancestor is None else draws.ancestor.numpy()
+
+    @cached_property
+    def visited(self) -> list[str]:
+        """Labels of all models visited, the most frequent first: a string each."""
+        return self.space.label(self._codes)
+
+    @cached_property
+    def most_visited(self) -> list[str]:
+        """The first of :attr:`visited`, as many as tables show."""
+        return self.space.label(self._codes[:MODELS_SHOWN])
 
     @property
     def models(self) -> list[str]:
         """Labels of the models that tables show: all of a small space, else the most frequent."""
         if self.space.size is not None and self.space.size <= MODELS_SHOWN:
             return self.space.label(self.space.enumerate())
-        return self.visited[:MODELS_SHOWN]
+        return self.most_visited
 
     def label(self, model: Any) -> str:
         """The label of a model as users may name it.
@@ -76,14 +86,16 @@ class ModelIndicator:
 
     def inside(self, label: str) -> Mask:
         """Whether each draw is in a model, shape (chain, draw)."""
-        if label not in self.visited:
+        among = self.most_visited if label in self.most_visited else self.visited
+        if label not in among:
             return np.zeros(self.place.shape, dtype=bool)
-        found: Mask = self.place == self.visited.index(label)
+        found: Mask = self.place == among.index(label)
         return found
 
     def inside_any(self, labels: Sequence[str]) -> Mask:
         """Whether each draw is in one of some models, shape (chain, draw)."""
-        found: Mask = np.isin(self.visited, labels)[self.place]
+        among = self.most_visited if set(labels) <= set(self.most_visited) else self.visited
+        found: Mask = np.isin(self.place, np.flatnonzero(np.isin(among, labels)))
         return found
 
     def thinned(self, *labels: str) -> NDArray[np.float64] | None:
@@ -113,8 +125,8 @@ class ModelIndicator:
     @cached_property
     def ess(self) -> float:
         """Effective draws of the indicator of the visited model that mixes worst."""
-        shown = self.visited[:MODELS_SHOWN]
-        found = [mean_error(self.inside(m).astype(float), self.ancestor)[1] for m in shown]
+        inside = (self.inside(m).astype(float) for m in self.most_visited)
+        found = [mean_error(series, self.ancestor)[1] for series in inside]
         return min((e for e in found if math.isfinite(e)), default=0.0)
 
     @cached_property
@@ -169,7 +181,7 @@ class ModelIndicator:
 
     def mixing(self) -> pd.Series:
         """Effective draws, R-hat, autocorrelation time and second eigenvalue of the indicator."""
-        rhat = [self.rhat_of(self.inside(m)) for m in self.visited[:MODELS_SHOWN]]
+        rhat = [self.rhat_of(self.inside(m)) for m in self.most_visited]
         found = {
             "ess": self.ess,
             "rhat": max((r for r in rhat if not math.isnan(r)), default=math.nan),

@@ -845,7 +845,7 @@ class Result:
 
     def __repr__(self) -> str:
         shape = f"{self.raw.n_chains} chains x {self.raw.n_draws} draws"
-        found = f"{shape}, {len(self._indicator.visited)} models visited"
+        found = f"{shape}, {self._indicator.number_visited} models visited"
         doubt = f"; not converged: {self._flags[0]}" if self._flags else ""
         return f"Result({found}{doubt})"
 
