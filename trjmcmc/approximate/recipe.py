@@ -169,8 +169,7 @@ class Recipe:
     def _lost(self, transport: Transport) -> list[Part]:
         """Parts of posteriors that climbs of prior draws meet and a map lacks."""
         found: list[Part] = []
-        n = max(MOST_OF_MANY, self.policy.searched_draws // len(self.codes))
-        n = int(min(n, self.policy.searched_share * self.most / OF_A_CLIMB / len(self.codes)))
+        n = int(self._for_climbs / OF_A_CLIMB / len(self.codes))
         for m in self._that_matter if n >= FEWEST_SEARCHED else ():
             code = self.codes[m]
             try:
@@ -208,8 +207,16 @@ class Recipe:
 
     @property
     def left(self) -> float:
-        """Evaluations that may still be made."""
-        return max(0.0, self.most - (self.target.account.evaluations - self._spent_before))
+        """Evaluations that fits may still make; climbs that look for what they lost have theirs."""
+        spent = self.target.account.evaluations - self._spent_before
+        return max(0.0, self.most - self._for_climbs - spent)
+
+    @property
+    def _for_climbs(self) -> float:
+        """Evaluations of one search by climbs, about."""
+        p = self.policy
+        draws = max(MOST_OF_MANY * len(self.codes), p.searched_draws)
+        return min(OF_A_CLIMB * draws, p.searched_share * self.most) if self.audits else 0
 
     # ---- the pilot run ------------------------------------------------------------------------
 
@@ -406,8 +413,7 @@ class Recipe:
 
         Arguments:
             transport: The map.
-            near: Whether it is near the posterior. Steps are then short ones, and what climbs will
-                ask for is left over.
+            near: Whether it is near the posterior. Steps are then short ones.
         """
         p = self.policy
         gradient = self.settings.get("gradient")
@@ -420,10 +426,9 @@ class Recipe:
         if steps and rate is None:
             trial = min(p.tried_steps, max(1, steps // 5))
             rate = self._quickest(transport, objective, trial, batch)
-        kept = min(OF_A_CLIMB * p.searched_draws, self.most / 3) if near else 0.0
         given = self.settings.get("steps") is not None
         for stage in (steps,) if given else (p.short_steps, steps):
-            now = int(min(stage, (self.left - kept) // batch))
+            now = int(min(stage, self.left // batch))
             if now < 1:
                 break
             assert rate is not None

@@ -43,7 +43,7 @@ def variational(
     learning_rate: float | None = None,
     draws: int | None = None,
     audit: bool = True,
-    max_evaluations: float = 900_000,
+    max_evaluations: float = 1_200_000,
     seed: int | None = None,
     device: str | torch.device | None = None,
     dtype: torch.dtype | None = None,
@@ -100,7 +100,8 @@ def variational(
         learning_rate: Of Adam; found by short trainings if omitted.
         draws: Draws that the answer is made of; 10 000 if omitted.
         audit: Whether a small space has tempered draws.
-        max_evaluations: Evaluations of the likelihood before the answer's own draws, about.
+        max_evaluations: Evaluations of the likelihood before the answer's own draws, about: of the
+            pilot run, the training, and climbs that look for what it has lost.
         seed: Any integer; drawn if omitted.
         device: Where to compute.
         dtype: If omitted that of the target; float64 where that was left open.
