@@ -33,6 +33,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     pm = pytest.importorskip("pymc")
     import pytensor.tensor as pt
+    from pytensor.scalar.basic import UnaryScalarOp, upgrade_to_float
+    from pytensor.tensor.elemwise import Elemwise
 
 ROWS = np.random.default_rng(5)
 
@@ -553,3 +555,27 @@ def test_joint_densities_on_pymc_s_own_coordinates():
     torch.testing.assert_close(found, expected.detach(), rtol=1e-8, atol=1e-8)
     (there,) = torch.autograd.grad(expected.sum(), leaf)
     torch.testing.assert_close(slope, there, rtol=1e-7, atol=1e-7)
+
+
+class Same(UnaryScalarOp):
+    """A number as it is, with twice its gradient."""
+
+    nfunc_spec = ("positive", 1, 1)
+
+    def impl(self, x):
+        return x
+
+    def L_op(self, inputs, outputs, gradients):
+        return [2 * gradients[0]]
+
+    pullback = L_op  # its name from PyTensor 3
+
+
+@pytest.mark.parametrize("front", [read, partial(trj.pymc_joint, "model", backend="numpy")])
+def test_wrong_gradients_of_pytensor_are_refused(front):
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 1)
+        pm.Normal("y", Elemwise(Same(upgrade_to_float))(mu), 1, observed=Y)
+    with pytest.raises(TargetError, match=r"gradient of the log (joint|likelihood).*; PyMC diff"):
+        front(model)
+    front(model, check=False)

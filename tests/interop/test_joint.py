@@ -307,7 +307,7 @@ def test_mistakes_in_the_function_name_it():
         ),
     ]:
         with pytest.raises(error, match=words):
-            trj.Target([trj.Joint("bad", X2, function)])
+            trj.Target([trj.Joint("bad", X2, function, check=False)])
     with pytest.raises(BlackBoxError, match="log_joint of model 'bad'"):
         trj.Target([trj.Joint("bad", X2, trj.BlackBox(lambda p: 1 / 0))])
     with pytest.raises(TargetError, match="expected a function"):
@@ -316,3 +316,72 @@ def test_mistakes_in_the_function_name_it():
     ranks.append(trj.Joint("b", X2, lambda p: -p["x"].square().sum(-1)))
     with pytest.raises(TargetError, match="another name"):
         trj.Target(ranks)
+
+
+# ---- what is tried at construction -------------------------------------------------------------
+
+
+def test_joints_that_mix_the_points_of_a_batch_are_refused():
+    with pytest.raises(TargetError, match=r"log joint of model 'm': point \d .*mixes the points"):
+        trj.Joint("m", X2, lambda p: -p["x"].square().sum(-1) - 1e-3 * p["x"].mean())
+
+
+class Twice(torch.autograd.Function):
+    """A function whose gradient is twice what it should be."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, outer):
+        return 2 * outer
+
+
+def gradient(factor):
+    return lambda p: (-0.5 * np.sum((p["x"] - 1.0) ** 2), {"x": factor * (1.0 - p["x"])})
+
+
+WRONG = {
+    "torch": lambda p: -0.5 * Twice.apply(p["x"]).square().sum(-1),
+    "NumPy": trj.with_gradient(gradient(2.0)),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_joints_with_wrong_gradients_are_refused(name):
+    with pytest.raises(TargetError, match=r"gradient of the log joint of model 'm' is .*BlackBox"):
+        trj.Joint("m", X2, WRONG[name])
+    trj.Joint("m", X2, WRONG[name], check=False)
+
+
+def test_joints_in_another_precision_than_they_state_are_refused():
+    with pytest.raises(TargetError, match=r"computes in torch.float32, not in torch.float64"):
+        trj.Joint("m", X2, lambda p: -p["x"].square().sum(-1).float(), dtype=DOUBLE)
+
+
+def singly(p):
+    return -0.5 * p["x"].float().square().sum(-1)
+
+
+def in_single_inside(p):
+    return (-0.5 * (p["x"].float() - 3.0).square()).sum(-1).to(p["x"])
+
+
+@pytest.mark.parametrize(
+    "function", [singly, in_single_inside, trj.with_gradient(gradient(1.0))], ids=repr
+)
+def test_right_joints_pass_whatever_they_compute_in(function):
+    """Negative control of the refusals above: rounding in single precision is no wrong gradient."""
+    trj.Joint("m", X2, function)
+
+
+def test_black_boxes_are_not_called_before_they_must_be():
+    calls = []
+
+    def slow(p):
+        calls.append(1)
+        return -float(np.sum(p["x"] ** 2))
+
+    trj.Joint("m", X2, trj.BlackBox(slow))
+    assert not calls

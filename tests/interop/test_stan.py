@@ -270,6 +270,30 @@ def test_points_that_stan_rejects_are_impossible():
     assert slope.isfinite().all()
 
 
+def twice(u, data, jacobian):
+    """A density with twice its gradient."""
+    return -0.5 * float(u @ u), -2 * u
+
+
+PROGRAMS["twice.stan"] = Program({"x": Real(3)}, None, fast=twice)
+
+
+def test_wrong_gradients_of_a_program_are_refused():
+    with pytest.raises(TargetError, match=r"gradient of the log joint of model 'm'.*; Stan diff"):
+        trj.stan_joint("m", StandIn("twice.stan"))
+    with pytest.raises(TargetError, match=r"gradient of the log likelihood of model 'm'.*; Stan"):
+        trj.from_stan(
+            "m", StandIn("twice.stan"), {"x": Normal(torch.zeros(3).double(), 1.0)}, StandIn(FLAT)
+        )
+
+
+FLAT = "flat.stan"
+
+PROGRAMS[FLAT] = Program(
+    {"x": Real(3)}, None, fast=lambda u, data, jacobian: (-0.5 * float(u @ u), 0.0 * u)
+)
+
+
 def always(values, data):
     if not data["prior_only"]:
         raise RuntimeError("Exception: mismatch in number dimensions")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,8 +12,12 @@ from torch.distributions import Distribution, constraints
 from ..errors import TargetError
 from ..rng import seeded
 from ..target.density import Block, Density
+from ..target.model import Model
 from ..target.support import support_of, unchecked
+from .check_points import check_points, check_slopes
 from .foreign import ForeignModel
+
+Joined = TypeVar("Joined", bound=Model)
 
 DRAWS = 4096  # by which normalisation is judged
 
@@ -36,10 +40,6 @@ EQUAL = 8  # draws of one number that are the same where a prior has an atom, an
 CENTRAL = 10.0  # unconstrained coordinates up to which they are: at the ends draws are rounded
 
 POINTS = 5  # prior draws at which batches and gradients are checked
-
-SAME = {torch.float64: 1e-8, torch.float32: 1e-3}  # relative, of log densities
-
-SLOPES = {torch.float64: (1e-6, 1e-4), torch.float32: (1e-2, 5e-2)}  # step; relative error
 
 
 def checked_alone(prior: Distribution, language: str) -> Distribution:
@@ -89,9 +89,57 @@ def checked(model: ForeignModel, *, normalised: bool = True) -> ForeignModel:
         theta = density.unconstrain(draws, None, density.width).to(dtype)
     theta = theta[theta.isfinite().all(-1)]
     with unchecked():
-        _check_points(density, theta, model)
+        check_points(density, theta, model.language)
         if density.differentiable:
-            _check_slopes(density, theta, model)
+            check_slopes(density, theta, model.language)
+    return model
+
+
+def checked_joint(model: Joined, language: str) -> Joined:
+    """A joint on a reference, after its batches, its gradients and its precision are tried.
+
+    At draws of the reference where it is possible. A function that fails on the host, in both
+    precisions where it states none, is left to the target, which knows its device.
+
+    Arguments:
+        model: The joint.
+        language: Which it was written in, for messages.
+
+    Raises:
+        TargetError: Batches differ from their points alone, gradients from differences, or
+            numbers are in another precision than the model states.
+    """
+    for dtype in (torch.float64, torch.float32) if model.dtype is None else (model.dtype,):
+        with seeded(0), torch.no_grad(), unchecked():
+            try:
+                density = Density(
+                    f"model {model.name!r}",
+                    model.priors,
+                    model.log_likelihood,
+                    model.vectorized,
+                    model.surrogate,
+                    on_reference=True,
+                ).to(dtype, torch.device("cpu"))
+                by_points = density.likelihood.foreign  # in the order that they have in a batch
+                if not density.blocks or (by_points and not density.differentiable):
+                    return model
+                draws = density.sample(POINTS, None)
+                theta = density.unconstrain(draws, None, density.width).to(dtype)
+                values = density.constrain(theta, None)
+                log_joint = density.likelihood(values, POINTS)
+            except Exception:  # of the user's function: the target says what is wrong with it
+                continue
+        if model.dtype is None and log_joint.dtype != dtype:
+            continue
+        theta = theta[log_joint.isfinite() & theta.isfinite().all(-1)]
+        if not len(theta):
+            break
+        with unchecked():
+            if not by_points:
+                check_points(density, theta, language)
+            if density.differentiable:
+                check_slopes(density, theta, language)
+        break
     return model
 
 
@@ -184,74 +232,3 @@ def _mass(block: Block, draws: Tensor, given: dict[str, Tensor]) -> tuple[Tensor
     log_w = log_q - scale.log().sum(-1) - log_p
     w = torch.where(fine, log_w.clamp(max=700.0).exp(), 0.0)
     return w.mean(0), w.std(0) / math.sqrt(DRAWS)
-
-
-def _check_points(density: Density, theta: Tensor, model: ForeignModel) -> None:
-    """Refuse batches that differ from their points alone, and two answers to one question."""
-    dtype = theta.dtype
-    with torch.no_grad():
-        batch = density.evaluate(theta, None, False)
-        alone = [density.evaluate(theta[i : i + 1], None, False) for i in range(len(theta))]
-        _, shown, log_densities = density._entries(theta, None)
-        log_prior = torch.stack([x.reshape(len(theta), -1).sum(-1) for x in log_densities]).sum(0)
-        log_likelihood = density.likelihood(shown, len(theta))
-    if not log_likelihood.dtype == dtype:
-        raise TargetError(
-            f"{density.owner} computes in {log_likelihood.dtype}, not in {dtype} as "
-            f"{model.language} says; see its settings of precision"
-        )
-    possible = batch.log_prior > -math.inf
-    for what, x, points, parts in (
-        ("log prior", batch.log_prior, [a.log_prior for a in alone], log_prior),
-        ("log likelihood", batch.log_likelihood, [a.log_likelihood for a in alone], log_likelihood),
-    ):
-        for other, why in (
-            (torch.cat(points), "alone; the model mixes the points of a batch"),
-            (parts, "by its parts; the model has terms that are neither prior nor likelihood"),
-        ):
-            gap = torch.where(possible & (x != other), (x - other).abs(), 0.0)
-            if not bool((gap <= SAME[dtype] * (1 + x.abs())).all()):
-                row = int((gap / (1 + x.abs())).nan_to_num(math.inf).argmax())
-                raise TargetError(
-                    f"{what} of {density.owner}: point {row} of a batch is {float(x[row]):.10g}, "
-                    f"and {float(other[row]):.10g} {why}"
-                )
-
-
-def _check_slopes(density: Density, theta: Tensor, model: ForeignModel) -> None:
-    """Refuse gradients that differ from central differences along a random direction."""
-    step, tolerance = SLOPES[theta.dtype]
-    generator = torch.Generator().manual_seed(0)
-    along = torch.randn(theta.shape, generator=generator, dtype=theta.dtype)
-    along = along / along.norm(dim=-1, keepdim=True)
-
-    def parts(x: Tensor) -> Tensor:
-        found = density.evaluate(x, None, False)
-        return torch.stack([found.log_prior, found.log_likelihood])
-
-    with torch.enable_grad():
-        leaf = theta.detach().requires_grad_()
-        value = parts(leaf)
-        slopes = []
-        for part in value:
-            if part.requires_grad:
-                (slope,) = torch.autograd.grad(
-                    part.sum(), leaf, retain_graph=True, allow_unused=True
-                )
-            else:
-                slope = None
-            slopes.append(torch.zeros_like(leaf) if slope is None else slope)
-    with torch.no_grad():
-        expected = (parts(theta + step * along) - parts(theta - step * along)) / (2 * step)
-        size = value.detach().abs() + torch.stack(slopes).norm(dim=-1) + 1
-    for what, slope, there, by in zip(("prior", "likelihood"), slopes, expected, size, strict=True):
-        got = (slope * along).sum(-1)
-        wrong = there.isfinite() & ~((got - there).abs() <= tolerance * by)
-        if int(wrong.sum()) > len(theta) // 2:
-            row = int(wrong.int().argmax())
-            raise TargetError(
-                f"the gradient of the log {what} of {density.owner} is {float(got[row]):.6g} along "
-                f"a line where differences give {float(there[row]):.6g}; {model.language} "
-                "differentiates one of its functions wrongly, or the model jumps: state it as "
-                "trj.BlackBox, without gradients"
-            )

@@ -16,7 +16,7 @@ from ..rng import seeded
 from ..target.density import Density
 from ..target.prior import Prior, PriorSpec
 from ..target.support import bijection_onto, log_density_of, support_of, unchecked
-from .check import checked
+from .check import checked, checked_joint
 from .foreign import ForeignModel
 from .reference import reference_priors
 from .stan_program import Layout, LogDensity, StanModel, generated, opened
@@ -214,7 +214,7 @@ def stan_joint(
         predictor=predictor,
         coordinates_of=coordinates_of,
     )
-    found = joint.renamed(rename or {})
+    found = checked_joint(joint, "Stan").renamed(rename or {})
     assert isinstance(found, StanJoint)
     return found
 

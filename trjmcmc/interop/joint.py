@@ -11,6 +11,7 @@ from torch import Tensor
 from ..errors import TargetError
 from ..target.additive import Additive
 from ..target.model import Model
+from .check import checked_joint
 from .reference import reference_priors
 
 
@@ -42,9 +43,12 @@ class Joint(Model):
         vectorized: False if the function takes one point and returns one number (it must then
             be one that ``torch.func.vmap`` can map).
         dtype, dims, coords: As of :class:`Model`.
+        check: Try batches against points alone, and gradients against differences, at five
+            draws of the reference; False is for joints that have been, or are slow.
 
     Raises:
-        TargetError: A reference with other names or shapes, or with bounds.
+        TargetError: A reference with other names or shapes, or with bounds; batches that differ
+            from their points, wrong gradients.
 
     There is no prior to change: ``result.reweight(priors=...)`` refuses its parameters.
     Parameters of the same name share coordinates across models of one target.
@@ -75,6 +79,7 @@ class Joint(Model):
         dtype: torch.dtype | None = None,
         dims: Mapping[str, tuple[str, ...]] | None = None,
         coords: Mapping[str, Sequence[Any]] | None = None,
+        check: bool = True,
     ) -> None:
         if isinstance(log_joint, Additive) or not callable(log_joint):
             raise TargetError(
@@ -95,3 +100,5 @@ class Joint(Model):
             dims=dims or {},
             coords=coords or {},
         )
+        if check:
+            checked_joint(self, "the function")

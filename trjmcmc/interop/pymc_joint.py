@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..errors import TargetError
 from .bridge import Both, Fused
+from .check import checked_joint
 from .extras import needed
 from .foreign import dtype_of
 from .joint import Joint
@@ -25,6 +26,7 @@ def pymc_joint(
     reference: Any = None,
     potentials: str | None = None,
     backend: str = "numba",
+    check: bool = True,
     seed: int = 0,
     **options: Any,
 ) -> Joint:
@@ -43,6 +45,7 @@ def pymc_joint(
             draws of ``pm.sample``.
         potentials: ``"likelihood"``: potentials are terms of the joint density.
         backend: As of :func:`trjmcmc.from_pymc`.
+        check: Try batches and gradients; False is for models that have been.
         seed, options: Of ``pm.sample``, where it makes the reference.
 
     Raises:
@@ -85,13 +88,15 @@ def pymc_joint(
                 f'reference: expected draws, densities or "sample", got {reference!r}'
             )
         reference = _sampled(model, names, seed, options)
-    return Joint(
+    found = Joint(
         name,
         shapes,
         _LogJoint(names, inputs, joint, backend),
         reference,
         dtype=dtype_of(values[0].dtype if values else "float64"),
+        check=False,
     )
+    return checked_joint(found, "PyMC") if check else found
 
 
 def _shape(model: Any, value: Any) -> tuple[int, ...]:
