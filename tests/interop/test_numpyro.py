@@ -12,7 +12,6 @@ from torch.distributions import (
     Dirichlet,
     Gamma,
     HalfCauchy,
-    InverseGamma,
     LKJCholesky,
     Normal,
     Uniform,
@@ -30,6 +29,7 @@ from numpyro.contrib.control_flow import scan
 import trjmcmc as trj
 from tests.interop import conjugate
 from tests.interop.in_jax import compiled, compiled_quickly, float64  # noqa: F401
+from tests.interop.languages import PAIRS, in_numpyro, in_pyro
 from trjmcmc.errors import TargetError
 from trjmcmc.interop.numpyro_compiled import Compiled
 from trjmcmc.interop.numpyro_trace import Program
@@ -46,38 +46,10 @@ def observe(mean):
     numpyro.sample("y", dist.Normal(mean, 1.0), obs=y)
 
 
-def regression(x, y):
-    variance = numpyro.sample("variance", dist.InverseGamma(3.0, 2.0))
-    sd = jnp.sqrt(variance)
-    beta = numpyro.sample("beta", dist.Normal(0.0, sd).expand([x.shape[1]]).to_event(1))
-    numpyro.sample("y", dist.Normal(x @ beta, sd), obs=y)
-
-
-def pair():
-    x, y = conjugate.X.numpy(), conjugate.Y.numpy()
-    return [
-        trj.from_numpyro("one", regression, x[:, :1], y),
-        trj.from_numpyro("two", regression, x, y=y),
-    ]
-
-
-def native(name, columns):
-    x, three, two = conjugate.X[:, :columns], *torch.tensor([3.0, 2.0]).double()
-
-    def log_likelihood(p):
-        return Normal(p["beta"] @ x.T, p["variance"].sqrt()[:, None]).log_prob(conjugate.Y).sum(-1)
-
-    def slopes(p):
-        return Normal(p["variance"].new_zeros(columns), p["variance"].sqrt()[:, None])
-
-    priors = {"variance": InverseGamma(three, two), "beta": slopes}
-    return trj.Model(name, priors, log_likelihood)
-
-
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")  # a plan of a second's work
 def test_a_conjugate_pair_and_how_often_it_is_compiled(float64):  # noqa: F811
     before = len(compiled())
-    models = pair()
+    models = PAIRS["from_numpyro"]()
     target = trj.Target(models)
     assert target.dtype == torch.float64 and not target.is_precision_open
     result = trj.TRJSampler(target, seed=1).run(draws=200, chains=128, progress=False)
@@ -96,20 +68,9 @@ def test_a_conjugate_pair_and_how_often_it_is_compiled(float64):  # noqa: F811
 
 
 def test_two_languages_in_one_target(float64):  # noqa: F811
-    pyro = pytest.importorskip("pyro")
+    pytest.importorskip("pyro")
 
-    def in_pyro(x, y):
-        variance = pyro.sample("variance", pyro.distributions.InverseGamma(3.0, 2.0))
-        slopes = pyro.distributions.Normal(0.0, variance.sqrt()).expand([x.shape[1]]).to_event(1)
-        beta = pyro.sample("beta", slopes)
-        with pyro.plate("data", len(y)):
-            pyro.sample("y", pyro.distributions.Normal(x @ beta, variance.sqrt()), obs=y)
-
-    x, y = conjugate.X, conjugate.Y
-    models = [
-        trj.from_numpyro("numpyro", regression, x.numpy(), y.numpy()),
-        trj.from_pyro("pyro", in_pyro, x, y),
-    ]
+    models = [in_numpyro("numpyro", 2), in_pyro("pyro", 2)]
     target = trj.Target(models, dtype=torch.float64)
     assert target.slot_names == ["variance", "beta[0]", "beta[1]"]
     theta = torch.randn(9, 3, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
@@ -120,8 +81,8 @@ def test_two_languages_in_one_target(float64):  # noqa: F811
 
 @pytest.mark.whole
 def test_a_run_costs_what_it_costs_in_torch(float64):  # noqa: F811
-    ours = trj.Target(pair())
-    theirs = trj.Target([native("one", 1), native("two", 2)], dtype=torch.float64)
+    ours = trj.Target(PAIRS["from_numpyro"]())
+    theirs = trj.Target(PAIRS["torch"]())
 
     def seconds(target, seed):
         begun = time.process_time()

@@ -21,6 +21,7 @@ from torch.distributions import (
 
 import trjmcmc as trj
 from tests.interop.conjugate import X, Y, agrees
+from tests.interop.languages import PAIRS, pyro_regression
 from trjmcmc.errors import ConfigurationError, TargetError
 from trjmcmc.interop.flattened import flattened
 from trjmcmc.interop.pyro_program import Program, load_pyro
@@ -35,13 +36,6 @@ DOUBLE = torch.float64
 EFFECTS = torch.tensor([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0], dtype=DOUBLE)
 
 ERRORS = torch.tensor([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0], dtype=DOUBLE)
-
-
-def regression(x, y):
-    variance = pyro.sample("variance", dist.InverseGamma(3.0, 2.0))
-    slopes = dist.Normal(0.0, variance.sqrt()).expand([x.shape[1]]).to_event(1)
-    beta = pyro.sample("beta", slopes)
-    pyro.sample("y", dist.Normal(x @ beta, variance.sqrt()).to_event(1), obs=y)
 
 
 def schools(y):
@@ -208,18 +202,16 @@ def test_ordered_vectors_are_normalised():
     assert bool((x[:, 1] > x[:, 0]).all())
 
 
-def pair():
-    return [trj.from_pyro("one", regression, X[:, :1], Y), trj.from_pyro("two", regression, X, Y)]
-
-
 def test_conjugate_pair():
-    result = trj.TRJSampler(trj.Target(pair()), seed=1).run(draws=200, chains=128, progress=False)
+    result = trj.TRJSampler(trj.Target(PAIRS["from_pyro"]()), seed=1).run(
+        draws=200, chains=128, progress=False
+    )
     agrees(result)
 
 
 def test_a_model_is_recorded_as_operations():
     """What keeps it from costing several times a model in torch."""
-    program = Program("it", regression, (X, Y), {}, None, True)
+    program = Program("it", pyro_regression, (X, Y), {}, None, True)
     assert program.dtype == DOUBLE
     values = {k: torch.stack([v, v + 0.1, v + 0.3]) for k, v in program.examples.items()}
     record = flattened(program.batch, values)

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch.distributions import Dirichlet, HalfNormal, InverseGamma, Normal, Uniform
+from torch.distributions import Dirichlet, HalfNormal, Normal, Uniform
 
 import trjmcmc as trj
 from tests.interop import stand_in
-from tests.interop.conjugate import X, Y, agrees
+from tests.interop.conjugate import X, Y
+from tests.interop.languages import ONE, by_torch, in_torch, priors, program
 from tests.interop.stand_in import DOUBLE, PROGRAMS, Bounded, Lower, Program, Real, Simplex, StandIn
 from trjmcmc.errors import ConfigurationError, TargetError
 from trjmcmc.interop.stan_program import Layout
@@ -26,73 +27,8 @@ def normal(x, mu, sigma):
     return Normal(mu, sigma).log_prob(x).sum()
 
 
-def regression(values, data):
-    x = torch.tensor(data["x"], dtype=DOUBLE)
-    variance, beta = values["variance"], values["beta"]
-    found = InverseGamma(torch.tensor(3.0, dtype=DOUBLE), 2.0).log_prob(variance)
-    found = found + normal(beta, 0.0, variance.sqrt())
-    if not data["prior_only"]:
-        found = found + normal(Y, x @ beta, variance.sqrt())
-    return found
-
-
-LOG_4, LOG_2PI = math.log(4.0), math.log(2 * math.pi)
-
-MATRICES = {k: np.ascontiguousarray(X[:, :k].numpy()) for k in (1, 2)}
-
-
-def by_hand(u, data, jacobian):
-    """The same in NumPy, with its gradient: inverse gamma (3, 2) has 2^3 / Gamma(3) = 4."""
-    log_variance, beta = u[0], u[1:]
-    precision, k = math.exp(-log_variance), len(u) - 1
-    slope = np.empty(k + 1)
-    squares = beta @ beta
-    value = LOG_4 - 4 * log_variance - 2 * precision
-    value -= 0.5 * (k * (LOG_2PI + log_variance) + squares * precision)
-    slope[0] = -4 + 2 * precision - 0.5 * (k - squares * precision)
-    slope[1:] = -beta * precision
-    if not data["prior_only"]:
-        x = MATRICES[k]
-        gap = Y.numpy() - x @ beta
-        squares = gap @ gap
-        value -= 0.5 * (len(gap) * (LOG_2PI + log_variance) + squares * precision)
-        slope[0] -= 0.5 * (len(gap) - squares * precision)
-        slope[1:] += gap @ x * precision
-    if jacobian:
-        value, slope[0] = value + log_variance, slope[0] + 1
-    return value, slope
-
-
-def simulated(values, rng):
-    return {"y_new": float(values["beta"].sum()) + rng.standard_normal((2, 3))}
-
-
-for k in (1, 2):
-    PROGRAMS[f"regression{k}.stan"] = Program(
-        {"variance": Lower(), "beta": Real(k)}, regression, simulated, {"y_new": (2, 3)}, by_hand
-    )
-
-
-def program(k):
-    return StandIn(f"regression{k}.stan", f'{{"x": {X[:, :k].tolist()}, "prior_only": 0}}')
-
-
-ONE = torch.ones((), dtype=DOUBLE)
-
-
-def priors(k):
-    return {
-        "variance": InverseGamma(3 * ONE, 2 * ONE),
-        "beta": lambda p: Normal(0 * ONE, p["variance"].sqrt()[:, None].expand(-1, k)),
-    }
-
-
 def native(k):
-    def log_likelihood(p):
-        mean, sd = p["beta"] @ X[:, :k].T, p["variance"].sqrt()[:, None]
-        return Normal(mean, sd).log_prob(Y).sum(-1)
-
-    return trj.Model("torch", priors(k), log_likelihood, dtype=DOUBLE)
+    return in_torch("torch", k)
 
 
 def points(target, n=20):
@@ -134,18 +70,11 @@ def test_the_stand_in_by_hand_is_the_one_by_torch():
     model = program(2)
     u = np.array([0.3, -0.5, 1.0])
     fast = [model.log_density_gradient(u, propto=False, jacobian=j) for j in (False, True)]
-    model.program = Program(model.program.parameters, regression)
+    model.program = Program(model.program.parameters, by_torch)
     slow = [model.log_density_gradient(u, propto=False, jacobian=j) for j in (False, True)]
     for (a, b), (c, d) in zip(fast, slow, strict=True):
         np.testing.assert_allclose(a, c, rtol=1e-12)
         np.testing.assert_allclose(b, d, rtol=1e-10)
-
-
-@pytest.mark.whole
-def test_conjugate_pair():
-    models = [trj.from_stan(n, program(k), priors(k)) for n, k in (("one", 1), ("two", 2))]
-    result = trj.TRJSampler(trj.Target(models), seed=1).run(draws=200, chains=128, progress=False)
-    agrees(result)
 
 
 def scales(values, data):
