@@ -365,6 +365,14 @@ def spike_and_slab():
     observe(numpyro.sample("mu", mixture))
 
 
+def without_draws():
+    class Bare(dist.Normal):
+        def sample(self, key, sample_shape=()):
+            raise NotImplementedError
+
+    observe(numpyro.sample("mu", Bare(0.0, 1.0)))
+
+
 def missing():
     mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
     numpyro.sample("y", dist.Normal(mu, 1.0), obs=np.array([0.1, np.nan], np.float32))
@@ -394,6 +402,7 @@ REFUSED = [
     (sphere, r"lies in Sphere.*trj.Joint"),
     (by_a_key, r"draws random numbers beside its sites \(numpyro.prng_key"),
     (hidden, r"draws random numbers beside its sites .*handlers.block"),
+    (without_draws, r"a site has no sampler in NumPyro.*trj.Joint"),
     (missing, r"NaN among its data, 1 of 2"),
     (failing, r"the function failed, ValueError: no data"),
 ]

@@ -223,6 +223,15 @@ PROGRAMS[FLAT] = Program(
 )
 
 
+def without_a_prior(values, data):
+    """``parameters { real mu; real<lower=0> s; } model { s ~ normal(0, 1); ... }``"""
+    found = normal(values["s"], 0.0, 1.0)
+    return found if data["prior_only"] else found + normal(Y, values["mu"], values["s"])
+
+
+PROGRAMS["improper.stan"] = Program({"mu": Real(), "s": Lower()}, without_a_prior)
+
+
 def always(values, data):
     if not data["prior_only"]:
         raise RuntimeError("Exception: mismatch in number dimensions")
@@ -261,6 +270,11 @@ TRAPS = {
     "other names": (program(2), {"beta": WIDE["beta"]}, "expected a prior of each of Stan's"),
     "other shapes": (program(1), priors(2), r"'beta' has shape \(1,\) in Stan and \(2,\)"),
     "other priors": (program(2), WIDE, "the priors are not those of the program"),
+    "improper": (
+        StandIn("improper.stan", '{"prior_only": 0}'),
+        {"mu": Normal(0 * ONE, 5 * ONE), "s": HalfNormal(ONE)},
+        r"not those of the program.*does not depend on \['mu'\]: a parameter without a prior is",
+    ),
     "other support": (
         program(2),
         {**priors(2), "variance": Normal(ONE * 5, ONE)},

@@ -157,7 +157,8 @@ def stan_joint(
     bound is declared and the density is that of the whole line, or a vector is ordered, its prior
     does not integrate to 1, and neither counts the evidence: write the truncation
     (``s ~ normal(0, 1) T[0, ];``), add ``lgamma(K + 1)`` for K ordered draws, or use
-    :func:`from_stan`.
+    :func:`from_stan`. A parameter without a prior is improper in Stan, which nothing shows here:
+    the evidence has no meaning then.
 
     Arguments:
         name: Shown in every table.
@@ -332,16 +333,30 @@ def _constant(
     if not draws:
         return 0.0
     density = LogDensity(alone, jacobian=False)
-    gap = density.values(coordinates(draws).numpy()) - log_prior.numpy()
+    u = coordinates(draws).numpy()
+    gap = density.values(u) - log_prior.numpy()
     if not np.ptp(gap) <= CONSTANT * (1 + np.abs(log_prior.numpy()).max()):
         said = f" ({density.said})" if density.said else ""
         raise TargetError(
             f"{owner}: the priors are not those of the program: log of Stan's over the stated ones "
             f"is {gap.min():.6g} to {gap.max():.6g} at {DRAWS} draws (a constant would be what "
             "Stan leaves out, and no harm). State the same priors, or put the likelihood alone "
-            f"into the block that prior_only leaves out{said}"
+            f"into the block that prior_only leaves out{_flat(density, u)}{said}"
         )
     return float(np.median(gap))
+
+
+def _flat(density: LogDensity, u: NDArray[Any]) -> str:
+    """Words about coordinates that a density of priors does not depend on, if there are some."""
+    _, slopes = density.with_gradients(u)
+    names = np.array(density.model.param_unc_names())[(slopes == 0).all(0)].tolist()
+    if not names:
+        return ""
+    return (
+        f". Stan's does not depend on {names}: a parameter without a prior is improper in Stan, "
+        "unless both ends are declared, and then no evidence is defined; write its prior into the "
+        "program"
+    )
 
 
 def _check_possible(
