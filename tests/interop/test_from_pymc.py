@@ -400,7 +400,6 @@ def test_missing_data_are_parameters():
 
 def test_supports_without_a_counterpart_are_refused():
     for write in (
-        lambda: pm.VonMises("x", 0, 1),
         lambda: pm.ZeroSumNormal("x", 1, shape=3),
         lambda: pm.LKJCholeskyCov(
             "x", n=2, eta=2, sd_dist=pm.HalfNormal.dist(1), compute_corr=False
@@ -418,6 +417,30 @@ def test_ordered_vectors_of_entries_that_differ_are_refused():
 
     with pytest.raises(TargetError, match=r"'x' .*same parameters, or .*positive differences"):
         small(write)
+
+
+def test_joints_of_ordered_vectors_are_refused():
+    """What would be too small by n!, and where it is counted."""
+    model, _, _ = mixture()
+    with pytest.raises(TargetError, match=r"'mu' of model 'model'.*1 / n!.*trj.from_pymc"):
+        trj.pymc_joint("model", model)
+
+
+def test_the_precision_of_jax_is_left_alone(pair):
+    """PyTensor's own way to JAX sets it for the whole process when it is imported."""
+    jax = pytest.importorskip("jax")
+    before = jax.config.jax_enable_x64
+    try:
+        for x64 in (False, True):
+            jax.config.update("jax_enable_x64", x64)
+            model = read(regression(X[:, :1]))
+            assert model.dtype == torch.float64
+            at = {"variance": tensor([1.0]), "beta": tensor([[0.1]])}
+            assert model.fused(at)[0].dtype == torch.float64
+            trj.pymc_joint("joint", regression(X), backend="numpy")
+            assert jax.config.jax_enable_x64 is x64
+    finally:
+        jax.config.update("jax_enable_x64", before)
 
 
 def test_priors_without_draws_are_refused():

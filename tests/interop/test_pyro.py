@@ -377,7 +377,6 @@ TRAPS = {
     "noise": (hidden_noise, "draws random numbers beside its sites"),
     "NaN": (nan_data, "'y' .* observed with 1 NaN"),
     "failure": (fails, "failed at a prior draw, KeyError"),
-    "circle": (latent(dist.VonMises(0.0, 1.0)), "density on a circle"),
     "sphere": (latent(dist.ProjectedNormal(torch.ones(3))), "no continuous support"),
 }
 

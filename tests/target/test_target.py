@@ -26,7 +26,6 @@ from torch.distributions import (
     StudentT,
     TransformedDistribution,
     Uniform,
-    VonMises,
     constraints,
 )
 
@@ -358,7 +357,6 @@ def fine(p):
         (lambda: bad(fine, Normal(0.0, -1.0, validate_args=False)), NonFiniteError, "scale of"),
         (lambda: bad(fine, Uniform(2.0, 1.0, validate_args=False)), TargetError, "low must be"),
         (lambda: bad(fine, Bernoulli(0.5)), TargetError, "no continuous support"),
-        (lambda: bad(fine, VonMises(0.0, 1.0)), TargetError, "density on a circle"),
         (lambda: bad(fine, lambda p: 1.0), TargetError, "must return a torch.distributions"),
         (lambda: bad(fine, (0, 1)), TargetError, r"prior of 'mu' in model 'm': .*got \(0, 1\)"),
         (lambda: bad("likelihood"), TargetError, "expected a function"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from torch.distributions import constraints
 
 from ..errors import TargetError
+from ..priors.fields import Circle
 from ..target.support import OrderedConstraint
 
 FREE: Mapping[str, Any] = {  # by the name of NumPyro's class
@@ -22,6 +24,7 @@ FREE: Mapping[str, Any] = {  # by the name of NumPyro's class
     "_CorrCholesky": constraints.corr_cholesky,
     "_OrderedVector": OrderedConstraint(constraints.real),
     "_PositiveOrderedVector": OrderedConstraint(constraints.positive),
+    "_Circular": Circle(-math.pi, math.pi),
     "_Positive": constraints.positive,
     "_Nonnegative": constraints.nonnegative,
     "_SoftplusPositive": constraints.positive,

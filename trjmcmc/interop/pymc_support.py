@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.distributions import constraints
 
+from ..priors.fields import Circle
 from .bridge import through
 from .pymc_calls import Call, WithProduct
 from .pymc_graph import over_points
@@ -57,6 +59,8 @@ def support_of(
         return constraints.unit_interval, bool(ordered)
     if isinstance(transform, base.SimplexTransform) and not ordered:
         return constraints.simplex, False
+    if isinstance(transform, base.CircularTransform) and not ordered:
+        return Circle(-math.pi, math.pi), False
     if isinstance(transform, base.IntervalTransform):
         return _interval(name, rv, transform, parents, dtype), bool(ordered)
     raise no_support(name, rv.name, transform)

@@ -34,6 +34,15 @@ def _biject_to_log_interval(support: Any) -> ComposeTransform:
     return ComposeTransform([biject_to(constraints.interval(low, high)), ExpTransform()])
 
 
+class Circle(constraints.interval):
+    """An interval whose two ends are the same place: walks go around."""
+
+
+@biject_to.register(Circle)
+def _biject_to_circle(support: Any) -> Any:
+    return biject_to(constraints.interval(support.lower_bound, support.upper_bound))
+
+
 def between(low: Tensor, high: Tensor) -> Any:
     """The numbers between two ends, infinite where there is none."""
     below, above = bool(low.isfinite().all()), bool(high.isfinite().all())
@@ -334,6 +343,10 @@ class Periodic(Uniform):
         >>> target.periodic_slots.tolist()
         [True]
     """
+
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
+    def support(self) -> Any:
+        return Circle(self.low, self.high)
 
 
 def kipping_beta() -> Beta:

@@ -14,6 +14,7 @@ SAME_KIND = {  # supports that differ by their ends alone, by the names of torch
     "_GreaterThanEq": "_GreaterThan",
     "_HalfOpenInterval": "_Interval",
     "_LogInterval": "_Interval",
+    "Circle": "_Interval",
 }
 
 

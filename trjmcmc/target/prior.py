@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, Independent, Transform, constraints
+from torch.distributions import Distribution, Transform, constraints
 
 from ..errors import ShapeError, TargetError, TRJError
 from ..grouping import on_host
-from ..priors.fields import Periodic
+from ..priors.fields import Circle
 from ..priors.foreign import from_elsewhere, is_frozen
 from .support import (
     bijection_onto,
@@ -307,10 +307,7 @@ class Prior:
     @property
     def periodic(self) -> bool:
         """Whether it is of numbers on a circle, fixed in advance."""
-        dist = self._fixed
-        while isinstance(dist, Independent):
-            dist = dist.base_dist
-        return isinstance(dist, Periodic)
+        return isinstance(self._support_of_entries(), Circle)
 
     @property
     def turn(self) -> tuple[float, float] | None:

@@ -29,6 +29,7 @@ from torch.distributions import (
 from torch.nn.functional import logsigmoid, pad
 
 from ..errors import NonFiniteError, TargetError
+from ..priors.fields import Circle
 from ..rng import seeded
 
 
@@ -128,10 +129,14 @@ def support_of(dist: Distribution) -> Any:
     """The support; of a mixture that of its components, where it is the same for all.
 
     torch takes that of a transformed distribution from its last transform alone: the exponential
-    of a uniform number would be any positive one.
+    of a uniform number would be any positive one, and of von Mises distributions the whole line.
     """
+    if isinstance(dist, VonMises):
+        return Circle(-math.pi, math.pi)
     if isinstance(dist, MixtureSameFamily):
         component = dist.component_distribution
+        if isinstance(component, VonMises):
+            return support_of(component)
         if isinstance(getattr(type(component), "support", None), constraints.Constraint):
             return component.support
     if isinstance(dist, Independent):
@@ -199,11 +204,6 @@ def check_distribution(dist: Distribution, what: str) -> None:
 
 
 def bijector_of(dist: Distribution, what: str) -> Transform:
-    if isinstance(dist, VonMises):
-        raise TargetError(
-            f"{what}: VonMises is a density on a circle, its declared support is the whole line; "
-            "use Uniform(-pi, pi) and put the density into the likelihood"
-        )
     try:
         return bijection_onto(support_of(dist))  # knows no discrete support
     except NotImplementedError:
