@@ -432,3 +432,16 @@ def test_arviz_gets_the_axes_and_names_of_the_language():
     whole = result.to_arviz().posterior
     assert whole["theta"].dims == ("chain", "draw", "county")
     assert whole["effect"].dims == ("chain", "draw", "effect_dim_0")
+
+
+def test_variational_answers_have_the_axes_and_names_of_the_language(tmp_path):
+    model = foreign(dims={"effect": ("county",)}, coords={"county": ["Aitkin", "Anoka"]})
+    target = trj.Target([model.renamed({"effect": "theta"})])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", trj.errors.TRJWarning)
+        answer = trj.variational(target, "laplace", seed=1, progress=False)
+    answer.save(tmp_path / "answer")
+    for one in (answer, trj.Variational.load(tmp_path / "answer")):
+        found = one.to_arviz("toy").posterior["effect"]
+        assert found.dims == ("chain", "draw", "county")
+        assert list(found.coords["county"].values) == ["Aitkin", "Anoka"]

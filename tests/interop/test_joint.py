@@ -312,10 +312,25 @@ def test_mistakes_in_the_function_name_it():
         trj.Target([trj.Joint("bad", X2, trj.BlackBox(lambda p: 1 / 0))])
     with pytest.raises(TargetError, match="expected a function"):
         trj.Joint("bad", X2, None)
-    ranks = [trj.Joint("a", {"x": ()}, lambda p: -(p["x"] ** 2))]
-    ranks.append(trj.Joint("b", X2, lambda p: -p["x"].square().sum(-1)))
+
+
+def test_names_of_another_shape_are_told_apart():
+    """And mean the same joint; black boxes are refused."""
+    flat = trj.Joint("a", {"x": ()}, lambda p: -(p["x"] ** 2))
+    other = trj.Joint("b", X2, lambda p: -p["x"].square().sum(-1), dims={"x": ("k",)})
+    target = trj.Target([flat, other], dtype=DOUBLE)
+    assert target.slot_names == ["x", "x_b[0]", "x_b[1]"]
+    theta = torch.tensor([[0.0, 1.0, 2.0]], dtype=DOUBLE)
+    assert float(target.log_joint(torch.ones(1, 1).long(), theta)) == pytest.approx(
+        -math.log(2) - 5
+    )
+    model = target.models[1]
+    assert model.on_reference and model.own_names == {"x_b": "x"} and model.dims["x_b"] == ("k",)
+    assert list(other.renamed({"x": "y"}).renamed({"y": "z"}).priors) == ["z"]
+    with pytest.raises(TargetError, match=r"rename: no parameter \['w'\]"):
+        other.renamed({"w": "z"})
     with pytest.raises(TargetError, match="another name"):
-        trj.Target(ranks)
+        trj.Target([flat, trj.Joint("b", X2, trj.BlackBox(lambda p: -float(p["x"] @ p["x"])))])
 
 
 # ---- what is tried at construction -------------------------------------------------------------

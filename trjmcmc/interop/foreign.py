@@ -115,35 +115,48 @@ class ForeignModel(Model):
         Raises:
             TargetError: A name is not there, or would be there twice.
         """
-        names = {old: new for old, new in names.items() if old != new}
-        if missing := sorted(set(names) - set(self.priors)):
-            raise TargetError(
-                f"rename: no parameter {missing} in model {self.name!r}; there are "
-                f"{list(self.priors)}"
-            )
-        new = [names.get(k, k) for k in self.priors]
-        if len(set(new)) < len(new):
-            raise TargetError(f"rename: model {self.name!r} would have {new}, a name twice")
+        old_of = old_names(self, names)
+        names = {old: new for new, old in old_of.items() if old != new}
         if not names:
             return self
-        old_of = {names.get(k, k): k for k in self.priors}
         own = self.own_names
         return replace(
             self,
             priors={
-                names.get(k, k): v if isinstance(v, Distribution) else _Renamed(v, old_of)
+                names.get(k, k): v if isinstance(v, Distribution) else Renamed(v, old_of)
                 for k, v in self.priors.items()
             },
-            log_likelihood=_Renamed(self.log_likelihood, old_of),
-            surrogate=None if self.surrogate is None else _Renamed(self.surrogate, old_of),
-            fused=None if self.fused is None else _Renamed(self.fused, old_of),
+            log_likelihood=Renamed(self.log_likelihood, old_of),
+            surrogate=None if self.surrogate is None else Renamed(self.surrogate, old_of),
+            fused=None if self.fused is None else Renamed(self.fused, old_of),
             dims={names.get(k, k): v for k, v in self.dims.items()},
             names={own.get(k, k): names.get(k, k) for k in self.priors},
         )
 
 
+def old_names(model: Model, names: Mapping[str, str]) -> dict[str, str]:
+    """By the new name of each parameter of a model the old one.
+
+    Arguments:
+        model: The model.
+        names: By old names, new ones of some.
+
+    Raises:
+        TargetError: A name is not there, or would be there twice.
+    """
+    if missing := sorted(set(names) - set(model.priors)):
+        raise TargetError(
+            f"rename: no parameter {missing} in model {model.name!r}; there are "
+            f"{list(model.priors)}"
+        )
+    new = [names.get(k, k) for k in model.priors]
+    if len(set(new)) < len(new):
+        raise TargetError(f"rename: model {model.name!r} would have {new}, a name twice")
+    return dict(zip(new, model.priors, strict=True))
+
+
 @dataclass(frozen=True)
-class _Renamed:
+class Renamed:
     """A function of named parameters that are called otherwise outside."""
 
     function: Callable[[dict[str, Tensor]], Any]

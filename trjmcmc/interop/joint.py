@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 
 from ..errors import TargetError
 from ..target.additive import Additive
+from ..target.blackbox import BlackBox
 from ..target.model import Model
 from .check import checked_joint
+from .foreign import Renamed, old_names
 from .reference import reference_priors
 
 
@@ -51,7 +55,9 @@ class Joint(Model):
             from their points, wrong gradients.
 
     There is no prior to change: ``result.reweight(priors=...)`` refuses its parameters.
-    Parameters of the same name share coordinates across models of one target.
+    Parameters of the same name share coordinates across models of one target, where rank and
+    support agree; else one of them gets its model's name behind its own, unless the joint is a
+    :class:`BlackBox`.
 
     Example:
         >>> import math
@@ -102,3 +108,32 @@ class Joint(Model):
         )
         if check:
             checked_joint(self, "the function")
+
+    @property
+    def own_names(self) -> Mapping[str, str]:
+        """By a parameter's name here that of ``shapes``, where it is another."""
+        found: Mapping[str, str] = vars(self).get("_own_names", {})
+        return found
+
+    def renamed(self, names: Mapping[str, str]) -> Joint | None:
+        """The same joint with other names for some parameters; None of black boxes.
+
+        Raises:
+            TargetError: A name is not there, or would be there twice.
+        """
+        old_of = old_names(self, names)
+        if isinstance(self.log_likelihood, BlackBox):
+            return None
+        new, own = copy.copy(self), self.own_names
+        fields = {
+            "priors": {
+                k: v if isinstance(v := self.priors[old], Distribution) else Renamed(v, old_of)
+                for k, old in old_of.items()
+            },
+            "log_likelihood": Renamed(self.log_likelihood, old_of),
+            "dims": {k: self.dims[old] for k, old in old_of.items() if old in self.dims},
+            "_own_names": {k: own.get(old, old) for k, old in old_of.items()},
+        }
+        for name, value in fields.items():
+            object.__setattr__(new, name, value)
+        return new

@@ -32,6 +32,7 @@ from ..target.target import Target
 from ..transport.base import Transport
 from ..weights.base import ModelWeights
 from ..weights.score_gradient import CategoricalWeights
+from .axes import description
 from .moments_of_q import wrong_moments
 from .variational import Variational
 from .variational_draws import VariationalDraws
@@ -165,6 +166,7 @@ def variational(
             weighed.theta.cpu(),
             weighed.log_joint.cpu(),
             weighed.log_q.cpu(),
+            {model.name: description(model, plain=True) for model in target.models},
         ),
         exact=_exact(target),
         transport=transport,

@@ -14,6 +14,7 @@ from ..arviz_bridge import to_arviz
 from ..errors import ConfigurationError, TRJError
 from ..space.base import Kind
 from ..target.model import Model
+from .axes import Axes, axes_of, description, named
 from .catalogue import Catalogue, by_entry
 
 CHAINS_OF_ONE_MODEL = 4  # that the draws in one model are cut into
@@ -44,24 +45,11 @@ def of_model(
     found["lp"] = indicator.draws.log_joint.numpy()[inside]
     cut = {k: v[: math.prod(shape)].reshape(*shape, *v.shape[1:]) for k, v in found.items()}
     lp = cut.pop("lp")
-    axes: dict[str, dict[str, list[Any]]] = {}
+    axes: Axes = {}
     for model in stated:
         if model.name == label:
-            own = {k: model.own_names.get(k, k) for k in cut}
-            axes = {own[k]: x for k, v in cut.items() if (x := _axes(model, k, v.shape[2:]))}
-            cut = {own[k]: v for k, v in cut.items()}
+            cut, axes = named(description(model), cut)
     return to_arviz(cut, {"lp": lp}, {"models": json.dumps([label])}, axes=axes)
-
-
-def _axes(stated: Model, name: str, shape: tuple[int, ...]) -> dict[str, list[Any]]:
-    """A parameter's axes and their places, as a model states them; none where they don't fit."""
-    dims = stated.dims.get(name, ())
-    if len(dims) != len(shape) or len(set(dims)) < len(dims):
-        return {}
-    places = {
-        axis: list(stated.coords.get(axis, range(n))) for axis, n in zip(dims, shape, strict=True)
-    }
-    return places if tuple(map(len, places.values())) == shape else {}
 
 
 def of_all(
@@ -102,7 +90,8 @@ def of_all(
         name: found
         for model in reversed(stated)
         for name in model.priors
-        if name in posterior and (found := _axes(model, name, posterior[name].shape[2:]))
+        if name in posterior
+        and (found := axes_of(description(model), name, posterior[name].shape[2:]))
     }
     return to_arviz(posterior, {"lp": log_joint}, attributes, axes, named)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from ..errors import ConfigurationError, TRJError, UnknownModelError
 from ..estimate.content import interval_content
 from ..estimate.importance import pareto_smoothed
 from ..plot.marginals import plot_marginals
+from .axes import Description, named
 from .numbers import numbers_of
 from .reference import Reference, reference_of
 
@@ -39,6 +40,7 @@ class VariationalDraws:
         theta: Padded unconstrained coordinates, shape (S, D).
         log_joint: Shape (S,), float64, nats; -inf where the density is zero.
         log_q: Log density of q, of the model and theta together, shape (S,), float64, nats.
+        stated: By label what its model says of its parameters' names and axes.
     """
 
     models: tuple[str, ...]
@@ -47,6 +49,7 @@ class VariationalDraws:
     theta: Tensor
     log_joint: Tensor
     log_q: Tensor
+    stated: Mapping[str, Description] = field(default_factory=dict)
 
     @property
     def log_weight(self) -> Tensor:
@@ -160,11 +163,15 @@ class VariationalDraws:
         label = self.label(model)
         found = self.resampled(label, None, corrected, seed)
         chain = {name: value[None] for name, value in found.items()}
+        axes: dict[str, Any] = {}
+        if label in self.stated:
+            chain, axes = named(self.stated[label], chain)
+        about = {"models": json.dumps([label])}
         if not corrected:
             rows, _ = self.of_model(label)
             lp, log_q = (x[rows].numpy()[None] for x in (self.log_joint, self.log_q))
-            return to_arviz(chain, {"lp": lp, "log_q": log_q}, {"models": json.dumps([label])})
-        return to_arviz(chain, {}, {"models": json.dumps([label])})
+            return to_arviz(chain, {"lp": lp, "log_q": log_q}, about, axes=axes)
+        return to_arviz(chain, {}, about, axes=axes)
 
     def plot(
         self,
