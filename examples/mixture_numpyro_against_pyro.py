@@ -116,7 +116,7 @@ def main() -> None:
     axes[0].set(xlabel="pressure", ylabel="melting point")
     axes[1].hist(y, bins=15, density=True, color="0.8", label="data")
     for model in (groups, slope):
-        drawn = model.predict(result, draws=200, seed=1)["y"]
+        drawn = model.predict(result, draws=200, seed=1).posterior_predictive["y"].values
         axes[1].hist(drawn.ravel(), bins=60, density=True, histtype="step", label=model.name)
     axes[1].set(xlabel="melting point", yticks=[])
     axes[1].legend(fontsize=8, frameon=False)

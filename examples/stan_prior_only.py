@@ -69,7 +69,8 @@ def main() -> None:
         result = trj.TRJSampler(trj.Target([zero, free]), seed=1).run(draws=chosen.draws)
         print(result.model_probabilities().round(3).to_string())
         print("constants that Stan leaves out:", zero.prior_constant, free.prior_constant)
-        print("next measurement:", free.predict(result)["y_new"].mean().round(2))
+        new = free.predict(result).posterior_predictive["y_new"]
+        print("next measurement:", float(new.mean().round(2)))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ Works with ArviZ 0.2x (InferenceData) and with ArviZ 1.x (DataTree).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -97,3 +97,22 @@ def to_arviz(
     data = arviz.from_dict(posterior=posterior, sample_stats=sample_stats, coords=coords, dims=dims)
     data.posterior.attrs.update(attributes)
     return data
+
+
+def predictions(
+    found: Mapping[str, NDArray[Any]], dims: Mapping[str, Sequence[str]] | None = None
+) -> Any:
+    """Predicted data as the group ``posterior_predictive`` of an InferenceData or DataTree.
+
+    Arguments:
+        found: By name, shape (draw, ...); they become one chain.
+        dims: By name, what the axes after draw are called, where that fits.
+    """
+    whole = {name: np.asarray(x)[None] for name, x in found.items()}
+    named = {k: list(v) for k, v in (dims or {}).items() if k in whole}
+    fitting = {
+        k: v for k, v in named.items() if len(v) == whole[k].ndim - 2 and not set(v) & set(whole)
+    }
+    if MODERN:
+        return arviz.from_dict({"posterior_predictive": whole}, dims=fitting)
+    return arviz.from_dict(posterior_predictive=whole, dims=fitting)

@@ -396,8 +396,14 @@ def test_predictions_get_the_names_of_the_language():
         def draws(self, label):
             return {"tau": np.arange(9.0), "effect": np.zeros((9, 2))} if label == "toy" else {}
 
-    model = foreign(predictor=lambda values, seed: values).renamed({"scale": "tau"})
-    assert model.predict(Result(), draws=3)["scale"].tolist() == [0.0, 4.0, 8.0]
+    axes = {"effect": ("county",), "scale": ("does", "not", "fit")}
+    model = foreign(predictor=lambda values, seed: values, data_dims=axes)
+    model = model.renamed({"scale": "tau"})
+    predicted = model.predict(Result(), draws=3).posterior_predictive
+    assert predicted["scale"].values.tolist() == [[0.0, 4.0, 8.0]]
+    assert predicted["effect"].dims == ("chain", "draw", "county")
+    as_it_is = foreign(predictor=lambda values, seed: "whatever the language gives")
+    assert as_it_is.renamed({"scale": "tau"}).predict(Result()) == "whatever the language gives"
     with pytest.raises(ConfigurationError, match="makes no predictions"):
         foreign().predict(Result())
     with pytest.raises(ConfigurationError, match="never visited"):

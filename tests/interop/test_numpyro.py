@@ -58,13 +58,15 @@ def test_a_conjugate_pair_and_how_often_it_is_compiled(float64):  # noqa: F811
     conjugate.agrees(result)
 
     predicted = models[1].predict(result, draws=300, seed=1)
-    assert set(predicted) == {"y"} and predicted["y"].shape == (300, conjugate.N)
+    data = predicted.posterior_predictive["y"].values
+    assert set(predicted.posterior_predictive.data_vars) == {"y"}
+    assert data.shape == (1, 300, conjugate.N)
     again = models[1].predict(result, draws=300, seed=1)
-    assert (again["y"] == predicted["y"]).all()
-    residual = predicted["y"].mean(0) - conjugate.Y.numpy()
+    assert (again.posterior_predictive["y"].values == data).all()
+    residual = data[0].mean(0) - conjugate.Y.numpy()
     assert np.abs(residual).mean() < conjugate.Y.numpy().std()
     fewer = models[1].predict(result, draws=10, x=conjugate.X.numpy()[:7], y=None)
-    assert fewer["y"].shape == (10, 7)
+    assert fewer.posterior_predictive["y"].shape == (1, 10, 7)
 
 
 def test_two_languages_in_one_target(float64):  # noqa: F811

@@ -487,13 +487,14 @@ class Fake:
 
 
 def test_predictions_observe_nothing(model):
-    found = model.predict(Fake(), draws=400, seed=1)
-    assert found["y"].shape == (400, 8)
+    whole = model.predict(Fake(), draws=400, seed=1).posterior_predictive["y"]
+    assert whole.dims == ("chain", "draw", "school") and whole.shape == (1, 400, 8)
+    found = whole.values[0]
     error = ERRORS.numpy() / math.sqrt(400)
-    assert (np.abs(found["y"].mean(0) - np.arange(8.0)) < 5 * error).all()
-    assert (np.abs(found["y"].std(0) / ERRORS.numpy() - 1) < 5 / math.sqrt(800)).all()
+    assert (np.abs(found.mean(0) - np.arange(8.0)) < 5 * error).all()
+    assert (np.abs(found.std(0) / ERRORS.numpy() - 1) < 5 / math.sqrt(800)).all()
     few = model.predict(Fake(), draws=5, kwargs={}, args=(None,))
-    assert few["y"].shape == (5, 8)
+    assert few.posterior_predictive["y"].shape == (1, 5, 8)
 
 
 def test_missing_package(monkeypatch):

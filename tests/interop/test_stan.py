@@ -168,14 +168,19 @@ class Fake:
 def test_generated_quantities_are_predictions():
     beta = np.array([[1.0, 2.0], [10.0, 20.0]])
     model = trj.from_stan("m", program(2), priors(2), rename={"beta": "slope"})
-    found = model.predict(Fake(variance=np.ones(2), slope=beta), seed=1)
+
+    def predicted(model, **draws):
+        found = model.predict(Fake(**draws), seed=1).posterior_predictive
+        return {k: v.values[0] for k, v in found.data_vars.items()}
+
+    found = predicted(model, variance=np.ones(2), slope=beta)
     assert found["y_new"].shape == (2, 2, 3) and list(found) == ["y_new"]
     mean = found["y_new"].mean((1, 2))
     assert abs(mean[0] - 3.0) < 5 / math.sqrt(6) and abs(mean[1] - 30.0) < 5 / math.sqrt(6)
-    again = model.predict(Fake(variance=np.ones(2), slope=beta), seed=1)
+    again = predicted(model, variance=np.ones(2), slope=beta)
     assert np.array_equal(found["y_new"], again["y_new"])
     joint = trj.stan_joint("j", program(2))
-    other = joint.predict(Fake(variance_unc=np.zeros(2), beta=beta), seed=1)
+    other = predicted(joint, variance_unc=np.zeros(2), beta=beta)
     np.testing.assert_allclose(other["y_new"], found["y_new"])
     np.testing.assert_allclose(other["variance"], 1.0)
     with pytest.raises(ConfigurationError, match="bring draws of your own"):

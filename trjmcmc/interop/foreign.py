@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.distributions import Distribution
 
+from ..arviz_bridge import predictions
 from ..errors import ConfigurationError, TargetError
 from ..target.model import Model
 
@@ -34,7 +35,9 @@ class ForeignModel(Model):
         sampler: Posterior draws by the language's own sampler: a function of
             ``(draws, seed, **options)`` that returns values by the language's names, (n, *shape).
         predictor: Posterior predictive draws by the language's own model: a function of
-            ``(values, seed, **options)``, values by the language's names, (n, *shape).
+            ``(values, seed, **options)``, values by the language's names, (n, *shape), that
+            returns arrays (n, ...) by name, or an InferenceData.
+        data_dims: By the language's names of data, those of their axes in predictions.
         names: By the language's name that of the parameter here, where it is another.
 
     The others are those of :class:`trjmcmc.Model`; ``dims`` and ``coords`` have the names here.
@@ -43,6 +46,7 @@ class ForeignModel(Model):
     language: str = field(default="", kw_only=True)
     sampler: Sampler | None = field(default=None, kw_only=True, repr=False)
     predictor: Predictor | None = field(default=None, kw_only=True, repr=False)
+    data_dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict, kw_only=True)
     names: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
     @property
@@ -88,7 +92,8 @@ class ForeignModel(Model):
             options: Further arguments of the language's function.
 
         Returns:
-            What the language gives.
+            InferenceData (a DataTree with ArviZ 1), whose group ``posterior_predictive`` has data
+            by the language's names, (1, draw, ...).
 
         Raises:
             ConfigurationError: The model was never visited, or the language can't predict.
@@ -107,7 +112,8 @@ class ForeignModel(Model):
         if draws is not None and n > draws:
             rows = np.linspace(0, n - 1, draws).round().astype(int)
         values = {own.get(k, k): np.asarray(v)[rows] for k, v in found.items()}
-        return self.predictor(values, seed, **options)
+        made = self.predictor(values, seed, **options)
+        return predictions(made, self.data_dims) if type(made) is dict else made
 
     def renamed(self, names: Mapping[str, str]) -> ForeignModel:
         """The same model with other names for some parameters, by their names here.

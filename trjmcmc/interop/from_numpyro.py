@@ -37,7 +37,7 @@ def from_numpyro(
 
     Returns:
         A :class:`trjmcmc.Model` that can draw from its posterior by NUTS, ``pilot``, and predict
-        through NumPyro, ``predict``.
+        through NumPyro's ``Predictive``, ``predict``.
 
     Raises:
         TargetError: A site that can't be sampled here, or whose density is not that of the model:
@@ -73,6 +73,7 @@ def from_numpyro(
         language="NumPyro",
         sampler=compiled.pilot,
         predictor=compiled.predictions,
+        data_dims=compiled.data_dims,
     )
     return checked(model.renamed(rename or {}))
 

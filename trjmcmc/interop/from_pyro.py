@@ -15,7 +15,7 @@ from .check import checked
 from .flattened import Batched, flattened
 from .foreign import ForeignModel
 from .pyro_priors import priors_of
-from .pyro_program import Program, default_precision, load_pyro
+from .pyro_program import Latent, Program, default_precision, load_pyro
 
 EXAMPLES = 5  # prior draws at which operations that were recorded are compared
 
@@ -72,7 +72,8 @@ def from_pyro(
         log_likelihood,
         fused=fused,
         dtype=program.dtype,
-        dims=_dims(program),
+        dims=_dims(program.latents),
+        data_dims=_dims(program.observed),
         language="Pyro",
         sampler=_sampler(program),
         predictor=_predictor(program),
@@ -108,10 +109,10 @@ def _examples(program: Program) -> dict[str, Tensor]:
     return {k: torch.stack([x[k] for x in draws]) for k in program.latents}
 
 
-def _dims(program: Program) -> dict[str, tuple[str, ...]]:
+def _dims(sites: Mapping[str, Latent]) -> dict[str, tuple[str, ...]]:
     """Names of the axes of sites that stand in plates."""
     found = {}
-    for name, latent in program.latents.items():
+    for name, latent in sites.items():
         batch = len(latent.fn.batch_shape)
         axes = [latent.plates.get(i - batch, f"{name}_dim_{i}") for i in range(batch)]
         axes += [f"{name}_dim_{batch + i}" for i in range(len(latent.fn.event_shape))]

@@ -171,8 +171,10 @@ def latent_names(trace: Trace) -> list[str]:
     return [k for k, s in trace.items() if s["type"] == "sample" and not s["is_observed"]]
 
 
-def explored(program: Program) -> tuple[list[Latent], dict[str, int]]:
-    """The sites of a program that have to be sampled, and the sizes of its plates.
+def explored(
+    program: Program,
+) -> tuple[list[Latent], dict[str, int], dict[str, tuple[str, ...]]]:
+    """The sites of a program that have to be sampled, sizes of its plates, axes of its data.
 
     Nothing is computed: JAX traces shapes.
 
@@ -222,7 +224,12 @@ def explored(program: Program) -> tuple[list[Latent], dict[str, int]]:
         latents.append(
             Latent(name, batch, shape[len(batch) :], support, parents, dims, looped=looped)
         )
-    return latents, _plates(trace)
+    data = {
+        k: dims
+        for k, s in trace.items()
+        if s["type"] == "sample" and s["is_observed"] and (dims := _dims(s, np.shape(s["value"])))
+    }
+    return latents, _plates(trace), data
 
 
 def _like(value: Any) -> Any:

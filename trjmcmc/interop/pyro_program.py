@@ -71,7 +71,7 @@ def _walk() -> Any:
 
 @dataclass(frozen=True)
 class Latent:
-    """A latent site at one prior draw.
+    """A latent site, or one that is observed, at one prior draw.
 
     Attributes:
         name: Of the site.
@@ -98,6 +98,7 @@ class Program:
 
     Attributes:
         latents: Its latent sites, in their order.
+        observed: Its observed sites.
         dtype: Precision of the joint.
 
     Raises:
@@ -120,6 +121,7 @@ class Program:
         with unchecked(), torch.no_grad(), _new_parameters_dropped():
             self.dtype = dtype or torch.get_default_dtype()
             self.dtype = dtype or self._precision()
+            self.observed: dict[str, Latent] = {}
             traces = [self._trace(seed) for seed in range(TRACES)]
             self.latents = {x.name: x for x in traces[0]}
             self._check_sites(traces)
@@ -214,13 +216,16 @@ class Program:
             refuse(message, self.owner)
 
         def see(message: Any) -> None:
-            if not _is_latent(message):
+            if not _counts(message):
                 return
-            value = message["value"]
+            name, fn, value = message["name"], message["fn"], message["value"]
+            plates = {p.dim: p.name for p in message["cond_indep_stack"] if p.vectorized}
+            if not _is_latent(message):
+                self.observed[name] = Latent(name, fn, value, plates)
+                return
             if value.is_floating_point():  # what the model goes on with
                 message["value"] = value = value.to(self.dtype)
-            plates = {p.dim: p.name for p in message["cond_indep_stack"] if p.vectorized}
-            found.append(Latent(message["name"], message["fn"], value, plates))
+            found.append(Latent(name, fn, value, plates))
 
         with seeded(seed):
             self._called({}, see, before)
