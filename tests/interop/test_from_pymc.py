@@ -369,6 +369,9 @@ def test_models_without_data_are_refused():
         read(model)
     with pytest.raises(TargetError, match=r"expected a pymc\.Model"):
         read("mu ~ normal")
+    for front in (trj.from_pymc, trj.pymc_joint):
+        with pytest.raises(TargetError, match=r"a name and then the model.*'pooled'"):
+            front(model)
 
 
 def test_data_are_those_of_when_it_was_read():

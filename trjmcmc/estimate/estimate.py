@@ -35,8 +35,14 @@ class Estimate:
         return replace(self, value=self.value * by, std_error=self.std_error * by, batches=parts)
 
     def times(self, by: Estimate) -> Estimate:
-        """The estimate of the product with an independent estimate."""
+        """The estimate of the product with an independent estimate.
+
+        Example:
+            >>> print(Estimate(math.nan, math.nan).times(Estimate(1.0, math.inf)))
+            nan ± nan
+        """
         error = math.hypot(self.std_error * by.value, self.value * by.std_error)
+        error = math.nan if math.isnan(self.value * by.value) else error  # hypot(inf, NaN) is inf
         return replace(self.scaled(by.value), std_error=error)
 
     def __str__(self) -> str:

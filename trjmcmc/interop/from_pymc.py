@@ -28,7 +28,7 @@ from .site import Conditional, Site
 
 def from_pymc(
     name: str,
-    model: Any,
+    model: Any = None,
     *,
     potentials: str | None = None,
     rename: Mapping[str, str] | None = None,

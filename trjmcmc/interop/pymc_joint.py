@@ -21,7 +21,7 @@ from .pymc_refuse import check_graph, check_model, check_transform
 
 def pymc_joint(
     name: str,
-    model: Any,
+    model: Any = None,
     *,
     reference: Any = None,
     potentials: str | None = None,
@@ -32,8 +32,9 @@ def pymc_joint(
 ) -> Joint:
     """A PyMC model whose prior and likelihood are not told apart: any continuous one.
 
-    For what :func:`trjmcmc.from_pymc` refuses: LKJ priors, sums to zero, priors without draws. Its parameters are PyMC's unconstrained ones, by PyMC's names for these
-    (``sd_log__``). Every prior must integrate to 1 on its support: nothing can check that here.
+    For what :func:`trjmcmc.from_pymc` refuses: LKJ priors, sums to zero, priors without draws. Its
+    parameters are PyMC's unconstrained ones, by PyMC's names for these (``sd_log__``). Every prior
+    must integrate to 1 on its support: nothing can check that here.
     Vectors by ``transform=ordered`` do not, and are refused; PyMC's LKJ densities do not either,
     and are corrected (their constant has the wrong sign).
 

@@ -311,8 +311,9 @@ class Evidences:
         labels = self.weighed
         if not labels:
             raise TRJError(
-                "evidence: no map has weighed the models; run(fit=True) trains one, run(fit='auto')"
-                " may find that it needs none, and a run that was interrupted weighs none"
+                "evidence: no map has weighed the models. A run that ends before that weighs none: "
+                "by max_seconds or max_evaluations (give it more), or by Ctrl-C. run(fit='auto') "
+                "may find that it needs none; run(fit=True) trains one"
             )
         columns, share = self._columns(), self.shares(labels)
         log_prior = self.indicator.log_prior(labels)

@@ -27,11 +27,12 @@ from .prior import PriorSpec
 from .probe import probe
 from .scores import LocalScores
 from .support import unchecked
+from .words import InWords
 
 Found = TypeVar("Found")
 
 
-class Target(Counted):
+class Target(InWords, Counted):
     """The posterior over models and parameters, up to its normalising constant.
 
     Nothing that a run does changes it, so that many may share one. Two forms: a list of models,
@@ -70,8 +71,7 @@ class Target(Counted):
             likelihood is called once at a few prior draws to find out.
 
     Source:
-        Padded (saturated) state space: Brooks, Giudici & Roberts (2003),
-        https://doi.org/10.1111/1467-9868.03711
+        Padded (saturated) space: Brooks et al. (2003), https://doi.org/10.1111/1467-9868.03711
 
     Example:
         >>> from torch.distributions import Normal

@@ -1,0 +1,50 @@
+"""Targets in words, for those who look at one."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .density import Block, Density
+
+MOST = 12  # models that are listed
+
+
+class InWords:
+    """What shows its models, parameters and axes when it is printed."""
+
+    def __repr__(self) -> str:
+        return in_words(self)
+
+
+def in_words(target: Any) -> str:
+    """Models with the parameters of each, or the space with those of all; size and precision."""
+    space, each = target.space, target._densities.each
+    many = "no end of" if space.size is None else f"{space.size:,}"
+    head = f"of {many} model{'s' * (space.size != 1)}, {target.dim} coordinates"
+    precision = str(target.dtype).removeprefix("torch.")
+    lines = [f"Target {head}, {precision} on {target.device}"]
+    if not target.models:
+        return "\n".join([*lines, f"  {type(space).__name__}: {_parameters(each[0], {})}"])
+    for model, density in list(zip(target.models, each, strict=True))[:MOST]:
+        origin = getattr(model, "language", "") or (model.on_reference and "joint on a reference")
+        said = f" ({origin})" if origin else ""
+        lines.append(f"  {model.name}{said}: {_parameters(density, model.dims)}")
+    if len(each) > MOST:
+        lines.append(f"  and {len(each) - MOST} more")
+    return "\n".join(lines)
+
+
+def _parameters(density: Density, dims: Any) -> str:
+    return ", ".join(_parameter(b, dims) for b in density.blocks) or "no parameters"
+
+
+def _parameter(block: Block, dims: Any) -> str:
+    """A name, with its axes where it has some: by name where the model names them."""
+    name, shape = block.prior.name, block.prior.shape
+    if not math.prod(shape) or not shape:
+        return name if not shape else f"{name}[0]"
+    axes = dims.get(name, ())
+    if len(axes) != len(shape):
+        return f"{name}[{', '.join(map(str, shape))}]"
+    return f"{name}[{', '.join(f'{a}={n}' for a, n in zip(axes, shape, strict=True))}]"
