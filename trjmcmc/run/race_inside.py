@@ -59,6 +59,7 @@ class InsideRace:
         self.bench, self.request, self.target = bench, request, target
         self.normals, self.refit, self.policy = normals, refit, policy
         self._begun, self._share, self._finest = clock.now(), 0.0, 0
+        self._least = 0.0
         self.left_out = False
 
     def run(self, names: Names, steps: int, most_seconds: float, least_share: float = 0.0) -> None:
@@ -74,9 +75,10 @@ class InsideRace:
         bench, request, policy = self.bench, self.request, self.policy.choice
         first, self.left_out = bench.found[names], False
         forgotten = request.times * first.memory * first.step  # seconds
-        late = bool(request.until) and forgotten > request.left()
+        late = forgotten > (request.left() if request.until else request.ahead_of(first))
         share = policy.inside_late_share if late else policy.inside_share
         self._begun, self._share = clock.now(), max(share, least_share)
+        self._least = min(self._begun - request.begun, request.left()) if late else 0.0
         soon = request.until_done(first) < policy.forgotten_share * request.ahead_of(first)
         if not request.until and soon:
             return
@@ -111,8 +113,12 @@ class InsideRace:
             bench.found[names] = found
 
     def _left(self, found: Segment) -> float:
-        """Seconds that the race may still take."""
-        most = self._share * self.request.ahead_of(found)
+        """Seconds that the race may still take.
+
+        A share of the sampling ahead; of a run that would end before chains forget where they
+        began, of the time that it has taken so far, if that is longer.
+        """
+        most = self._share * max(self._least, self.request.ahead_of(found))
         return most - (clock.now() - self._begun)
 
     def _pace(self, names: Names) -> float:
