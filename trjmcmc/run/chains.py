@@ -103,6 +103,7 @@ def of_number(
         return state, ancestor
     code = starting_models(known, wanted - chains)
     fresh, new = new_chains(known, code, None, deadline)
+    new = torch.where(new < 0, new + ancestor.min().clamp(max=0), new)  # none of those before
     return joined(state, fresh), torch.cat([ancestor, new])
 
 

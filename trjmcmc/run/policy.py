@@ -17,6 +17,7 @@ from typing import Any
 import pandas as pd
 
 from ..checks import Checked
+from ..estimate.convergence import FEW_STARTS
 from ..estimate.importance import FIRST_DRAWS, MOST_DRAWS
 from ..fit.policy import TrainerPolicy
 from ..pilot.policy import FewCallsPolicy
@@ -78,6 +79,8 @@ class StartPolicy(Checked):
         tempered_moves: Moves of each at each temperature.
         tempered_share: Of the time left, that tempering of a few of very many models may take: 90
             columns took 26 of 30 s without it.
+        fewest_starts: Different prior draws that all chains descend from, below which every other
+            one starts along a climb of its own: twice those below which a run is doubted.
         covariance_cost: Models times coordinates cubed from which tempering, whose moves use
             covariances, costs more than it helps.
     """
@@ -88,6 +91,7 @@ class StartPolicy(Checked):
     tempered_particles: int = 64
     tempered_moves: int = 5
     tempered_share: float = 0.05
+    fewest_starts: int = 2 * FEW_STARTS
     covariance_cost: float = 1e9
 
 

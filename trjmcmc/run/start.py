@@ -9,7 +9,8 @@ from torch import Tensor
 
 from .. import clock
 from ..draws import Pool
-from ..errors import ConfigurationError, ConvergenceError, TargetError
+from ..errors import ConfigurationError, ConvergenceError, TargetError, TRJError
+from ..fit.pathfinder import pathfinder
 from ..kernel.base import State, start
 from ..pilot.smc import TemperedSMC
 from ..promises import MODELS_ONE_BY_ONE
@@ -141,6 +142,9 @@ def carried_starts(
     space, policy = target.space, known.policy.starts
     if fitted.audit is not None:
         drawn, _, ancestor = fitted.audit.draw(space.index(code))
+        few = len(ancestor.unique()) < policy.fewest_starts
+        if few and target.differentiable and math.isinf(known.spending.account.limit):
+            return with_climbs(target, code, drawn, ancestor, generator)
         return drawn, ancestor
     if not math.isinf(known.spending.account.limit):
         return None
@@ -181,6 +185,43 @@ def carried_starts(
         torch.where(carried[:, None], run.theta[pick], theta),
         torch.where(carried, run.origin[pick], own),
     )
+
+
+def with_climbs(
+    target: Target, code: Tensor, theta: Tensor, ancestor: Tensor, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Starts of which every other one is a draw of a normal along a climb of its own.
+
+    In tens of coordinates all particles of a pilot run descend from a handful of prior draws, so
+    that chains which agree tell little. Climbs of other prior draws are independent.
+
+    Arguments:
+        target: A target with gradients.
+        code: The model that each chain starts in, shape (C, L).
+        theta: Starts, shape (C, D).
+        ancestor: The draw that each descends from, shape (C,), zero or more.
+        generator: Source of randomness.
+
+    Returns:
+        Starts and ancestors; those of climbs have negative numbers below -C.
+    """
+    theta, ancestor, named = theta.clone(), ancestor.clone(), 1 + len(code)
+    codes, index, _ = distinct(code)
+    for m, model in enumerate(codes):
+        rows = (index == m).nonzero()[::2, 0]
+        try:
+            found = pathfinder(target, model, generator, paths=len(rows), refine=0)
+        except TRJError:  # the prior's draws are no place to climb from
+            continue
+        path = torch.arange(len(rows), device=theta.device) % len(found)
+        white = torch.randn(
+            len(rows), target.dim, 1, generator=generator, device=theta.device, dtype=theta.dtype
+        )
+        drawn = found.loc[path] + (found.scale_tril[path] @ white)[..., 0]
+        theta[rows] = torch.where(target.space.active(model[None]), drawn, theta[rows])
+        ancestor[rows] = -named - path
+        named += len(found)
+    return theta, ancestor
 
 
 def starting_state(
