@@ -96,6 +96,7 @@ def cover(
     steps: int,
     batch: int,
     rate: float,
+    patience: int,
     progress: bool,
     training: TrainingPolicy = TrainingPolicy(),
 ) -> FitTrace:
@@ -108,7 +109,7 @@ def cover(
         transport: The map.
         pool: Draws of the posteriors.
         generator: Source of randomness.
-        steps, batch, rate: Of the training.
+        steps, batch, rate, patience: Of the training.
         progress: Show a bar.
         training: How training runs go.
     """
@@ -123,6 +124,7 @@ def cover(
         steps=steps,
         batch=batch,
         learning_rate=rate,
+        patience=patience,
         generator=generator,
         progress=progress,
         label="cover",
