@@ -113,12 +113,12 @@ def main() -> None:
     groups, slope = target.models[0], target.models[2]
     figure, axes = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
     axes[0].plot(x, y, "o", ms=4)
-    axes[0].set(xlabel="pressure", ylabel="melting point")
+    axes[0].set(xlabel="pressure, standard deviations", ylabel="melting point, the same")
     axes[1].hist(y, bins=15, density=True, color="0.8", label="data")
     for model in (groups, slope):
         drawn = model.predict(result, draws=200, seed=1).posterior_predictive["y"].values
         axes[1].hist(drawn.ravel(), bins=60, density=True, histtype="step", label=model.name)
-    axes[1].set(xlabel="melting point", yticks=[])
+    axes[1].set(xlabel="melting point, standard deviations", ylabel="density", yticks=[])
     axes[1].legend(fontsize=8, frameon=False)
     figure.savefig(options.output / "mixture_numpyro_against_pyro.png", dpi=150)
     print(f"{time.perf_counter() - begun:.0f} s in all")

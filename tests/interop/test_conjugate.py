@@ -8,6 +8,7 @@ import torch
 import trjmcmc as trj
 from tests.interop.conjugate import LOG_EVIDENCES, PROBABILITY, agrees
 from tests.interop.languages import NEEDED, PAIRS
+from trjmcmc.errors import TargetError
 
 FRONT_ENDS = [k for k in PAIRS if k != "torch"]
 
@@ -68,3 +69,12 @@ def test_default_runs_find_the_exact_answer(pair, name):
     evidences = result.evidence()["combined"]
     for model, exact in LOG_EVIDENCES.items():
         assert abs(evidences[model] - exact) < NATS
+
+
+@pytest.mark.parametrize("name", [k for k in FRONT_ENDS if k not in {"Joint", "from_jax"}])
+def test_a_model_where_its_name_belongs_is_refused_in_words(name):
+    if name in NEEDED:
+        pytest.importorskip(NEEDED[name])
+    rest = [None, {}] if "stan" in name else []
+    with pytest.raises(TargetError, match=rf"{name}: expected a name and then the model.*got"):
+        getattr(trj, name)(print, *rest)

@@ -185,7 +185,7 @@ REFUSED = [
     (lambda p: -p["x"] if p["x"] > 0 else p["x"], TargetError, "use jnp.where"),
     (lambda p: -((Y - p["x"]) ** 2), ShapeError, r"expected shape \(\).*sum over the data"),
     (lambda p: p["z"], TargetError, r"asks for 'z'; its parameters are \['x'\]"),
-    (lambda p: np.sin(p["x"]), TargetError, "hands a parameter to NumPy; use jax.numpy"),
+    (lambda p: np.sin(p["x"]), TargetError, "hands a parameter's value to NumPy; use jax.numpy"),
     (lambda p: 1 / 0, TargetError, "it failed: division by zero"),
     (lambda p: None, ShapeError, "got NoneType"),
 ]

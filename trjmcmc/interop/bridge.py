@@ -52,41 +52,86 @@ class Fused:
         self.function = function
 
     def __call__(self, params: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        like, names = next(iter(params.values())), list(params)
         wanted = torch.is_grad_enabled() and any(v.requires_grad for v in params.values())
-        if wanted:
-            found: tuple[Tensor, Tensor] = _Both.apply(self, list(params), *params.values())
-            return found
-        like = next(iter(params.values()))
-        both = self.function({k: on_host(v) for k, v in params.items()}, False)
-        return tensor_of(both.log_prior, like), tensor_of(both.log_likelihood, like)
+
+        def compute(tensors: Sequence[Tensor]) -> Computed:
+            host = {k: on_host(v) for k, v in zip(names, tensors, strict=True)}
+            both = self.function(host, wanted)
+            values = tensor_of(both.log_prior, like), tensor_of(both.log_likelihood, like)
+            slopes = [
+                [tensor_of(known[k], like) if k in known else None for k in names]
+                for known in (both.prior_slopes, both.likelihood_slopes)
+            ]
+            return values, by_slopes(values, slopes)
+
+        tensors = list(params.values())
+        found = differentiable(compute, tensors) if wanted else compute(tensors)[0]
+        return found[0], found[1]
 
 
-class _Both(torch.autograd.Function):
+Slopes = Sequence[Tensor | None]  # by argument; None of those that have no gradient
+
+PullBack = Callable[[Sequence[Tensor]], Slopes]  # of gradients by value, gradients by argument
+
+Computed = tuple[tuple[Tensor, ...], PullBack]
+
+
+def differentiable(
+    compute: Callable[[Sequence[Tensor]], Computed], tensors: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
+    """Values of a function outside torch at tensors, differentiable once.
+
+    Arguments:
+        compute: Of the tensors: values, and a function of gradients by value, that gives the
+            gradients by argument; both without torch's autograd.
+        tensors: Its arguments.
+
+    Example:
+        >>> def double(tensors):
+        ...     return (2 * tensors[0],), lambda outer: [2 * outer[0]]
+        >>> x = torch.tensor(3.0, requires_grad=True)
+        >>> (value,) = differentiable(double, [x])
+        >>> torch.autograd.grad(value, x)
+        (tensor(2.),)
+    """
+    found: tuple[Tensor, ...] = _Outside.apply(compute, *tensors)
+    return found
+
+
+class _Outside(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, fused: Fused, names: list[str], *values: Tensor) -> Any:
-        host = {k: on_host(v) for k, v in zip(names, values, strict=True)}
-        both = fused.function(host, True)
-        like = values[0]
-        out = tensor_of(both.log_prior, like), tensor_of(both.log_likelihood, like)
-        parts = (both.prior_slopes, both.likelihood_slopes)
-        ctx.there = [[k in slopes for k in names] for slopes in parts]
-        known = [tensor_of(slopes[k], like) for slopes in parts for k in names if k in slopes]
-        ctx.count = len(values)
-        ctx.save_for_backward(*values, *out, *known)
-        return out
+    def forward(ctx: Any, compute: Callable[..., Computed], *tensors: Tensor) -> Any:
+        values, ctx.pull_back = compute(tensors)
+        ctx.save_for_backward(*tensors)
+        return values
 
     @staticmethod
     def backward(ctx: Any, *outer: Tensor) -> Any:
-        count, saved = ctx.count, ctx.saved_tensors
-        inputs, out, slopes = saved[:count], saved[count : count + 2], iter(saved[count + 2 :])
-        total: list[Tensor | None] = [None] * count
-        for value, by, there in zip(out, outer, ctx.there, strict=True):
-            by = torch.where(value.isfinite(), by, 0.0)
-            for i, known in enumerate(there):
-                if known:
-                    part, before = scaled(next(slopes), by), total[i]
+        inputs, slopes = ctx.saved_tensors, ctx.pull_back(outer)
+        return None, *(None if x is None else once(x, inputs) for x in slopes)
+
+
+def by_slopes(values: Sequence[Tensor], slopes: Sequence[Slopes]) -> PullBack:
+    """The gradients by argument where those of each value are known.
+
+    Arguments:
+        values: Shape (C,) each; where one is not finite its gradients count for nothing.
+        slopes: By value and argument, (C, *shape).
+    """
+    finite = [value.isfinite() for value in values]
+
+    def pull_back(outer: Sequence[Tensor]) -> Slopes:
+        total: list[Tensor | None] = [None] * len(slopes[0])
+        for fine, by, each in zip(finite, outer, slopes, strict=True):
+            by = torch.where(fine, by, 0.0)
+            for i, slope in enumerate(each):
+                if slope is not None:
+                    part, before = scaled(slope, by), total[i]
                     total[i] = part if before is None else before + part
-        return None, None, *(None if x is None else once(x, inputs) for x in total)
+        return total
+
+    return pull_back
 
 
 def scaled(slope: Tensor, by: Tensor) -> Tensor:
@@ -126,24 +171,18 @@ class Pulled(Protocol):
 
 
 def through(function: Pulled, tensors: Sequence[Tensor]) -> Tensor:
-    """The value of a function outside torch at tensors, differentiable once."""
-    found: Tensor = _Through.apply(function, *tensors)
-    return found
+    """The value of a function of arrays at tensors, differentiable once."""
 
+    def compute(tensors: Sequence[Tensor]) -> Computed:
+        arrays = [on_host(x) for x in tensors]
 
-class _Through(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, function: Pulled, *tensors: Tensor) -> Any:
-        ctx.function = function
-        ctx.save_for_backward(*tensors)
-        return tensor_of(function.value([on_host(x) for x in tensors]), tensors[0])
+        def pull_back(outer: Sequence[Tensor]) -> Slopes:
+            slopes = function.pull_back(arrays, on_host(outer[0]))
+            return [tensor_of(s, x) for s, x in zip(slopes, tensors, strict=True)]
 
-    @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> Any:
-        tensors = ctx.saved_tensors
-        slopes = ctx.function.pull_back([on_host(x) for x in tensors], on_host(outer[0]))
-        found = [tensor_of(s, x) for s, x in zip(slopes, tensors, strict=True)]
-        return None, *(once(s, tensors) for s in found)
+        return (tensor_of(function.value(arrays), tensors[0]),), pull_back
+
+    return differentiable(compute, tensors)[0]
 
 
 def on_host(x: Tensor) -> Array:

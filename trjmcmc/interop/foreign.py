@@ -172,6 +172,19 @@ class Renamed:
         return self.function({self.old_of.get(k, k): v for k, v in values.items()})
 
 
+def check_name(name: Any, front_end: str) -> None:
+    """Refuse a model where its name belongs.
+
+    Raises:
+        TargetError: It is no name.
+    """
+    if not isinstance(name, str):
+        raise TargetError(
+            f"{front_end}: expected a name and then the model, as tables need one, "
+            f"{front_end}('pooled', ...); got {type(name).__name__}"
+        )
+
+
 def copied(values: Any) -> Any:
     """Arguments of a model, so that what happens to the data later does not change it."""
     try:

@@ -11,16 +11,9 @@ from torch import Tensor
 from ..errors import ShapeError, TargetError
 from .extras import needed
 from .jax_batches import Batched, in_float64, with_precision, with_slopes
+from .jax_failures import tracing_failure
 
 Active = Tensor | Mapping[str, Tensor]
-
-FAILURES: Mapping[str, str] = {  # of tracing, by the name of JAX's exception
-    "TracerBoolConversionError": "it branches on a parameter's value; use jnp.where",
-    "ConcretizationTypeError": "it needs a parameter's value while JAX traces it; use jnp.where "
-    "and shapes that are fixed",
-    "TracerArrayConversionError": "it hands a parameter to NumPy; use jax.numpy",
-    "TracerIntegerConversionError": "it takes an index from a parameter; use jnp.take",
-}
 
 
 def from_jax(function: Callable[..., Any], *, vectorized: bool = False) -> LikelihoodInJAX:
@@ -137,7 +130,8 @@ class LikelihoodInJAX:
                 found = jax.eval_shape(lambda *c: self._called(names, kinds, c), *like)
             except Exception as error:
                 name, text = type(error).__name__, (str(error).splitlines() or [""])[0]
-                hint = FAILURES.get(name, f"it failed: {text}")
+                known = tracing_failure(error, "a parameter's value")
+                hint = f"it failed: {text}" if known is None else f"it {known[0]}; {known[1]}"
                 if isinstance(error, KeyError):
                     hint = f"it asks for {text}; its parameters are {names}"
                 raise TargetError(f"from_jax: {hint} ({name})") from error

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..errors import TargetError
 from ..priors.foreign import read_with
 from .check import checked
 from .extras import needed
-from .foreign import ForeignModel, copied
+from .foreign import ForeignModel, check_name, copied
 from .jax_batches import in_float64
 from .numpyro_compiled import Compiled
 from .numpyro_priors import is_numpyro, of_numpyro
@@ -17,9 +18,10 @@ from .numpyro_trace import Program
 
 def from_numpyro(
     name: str,
-    function: Callable[..., Any],
+    function: Callable[..., Any] | None = None,
     *args: Any,
     rename: Mapping[str, str] | None = None,
+    check: bool = True,
     **kwargs: Any,
 ) -> ForeignModel:
     """A model in NumPyro as one of a target's list.
@@ -34,6 +36,7 @@ def from_numpyro(
         args, kwargs: Its arguments, data among them; copied.
         rename: By NumPyro's name another one here. Parameters of one name share coordinates
             across models of one target.
+        check: Try priors, batches and gradients; False is for models that have been.
 
     Returns:
         A :class:`trjmcmc.Model` that can draw from its posterior by NUTS, ``pilot``, and predict
@@ -60,6 +63,9 @@ def from_numpyro(
         ['mu']
     """
     needed("numpyro", "numpyro", "from_numpyro")
+    check_name(name, "from_numpyro")
+    if not callable(function):
+        raise TargetError(f"model {name!r}: expected a function of NumPyro, got {function!r}")
     program = Program(f"model {name!r}", function, copied(args), copied(kwargs))
     compiled = Compiled(program, x64=in_float64())
     model = ForeignModel(
@@ -75,7 +81,8 @@ def from_numpyro(
         predictor=compiled.predictions,
         data_dims=compiled.data_dims,
     )
-    return checked(model.renamed(rename or {}))
+    model = model.renamed(rename or {})
+    return checked(model) if check else model
 
 
 read_with(is_numpyro, of_numpyro)

@@ -16,7 +16,7 @@ from ..priors.foreign import read_with
 from .bridge import Both, Fused, on_host, through
 from .check import checked, checked_alone
 from .extras import needed
-from .foreign import ForeignModel, dtype_of
+from .foreign import ForeignModel, check_name, dtype_of
 from .ordered import OrderedSite, Ordering
 from .pymc_calls import Call, WithProduct, quietly
 from .pymc_draws import PriorDraws, predictor_of, sampler_of
@@ -39,7 +39,8 @@ def from_pymc(
 
     Parameters have PyMC's names and natural values. Those of one name share coordinates across
     models, where rank and support agree; others get the model's name behind theirs. Data are
-    those of now: a later ``pm.set_data`` changes nothing.
+    those of now: a later ``pm.set_data`` changes nothing. What is compiled does not pickle: for
+    another process, and after :func:`trjmcmc.load`, build the target again by the same lines.
 
     Arguments:
         name: Of the model, in tables.
@@ -70,6 +71,7 @@ def from_pymc(
         ['mu']
     """
     needed("pymc", "pymc", "from_pymc")
+    check_name(name, "from_pymc")
     check_model(name, model, potentials)
     with quietly():
         found = _read(name, model, potentials == "likelihood", backend).renamed(rename or {})

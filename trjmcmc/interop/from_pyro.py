@@ -13,7 +13,7 @@ from ..rng import seeded
 from ..target.support import unchecked
 from .check import checked
 from .flattened import Batched, flattened
-from .foreign import ForeignModel
+from .foreign import ForeignModel, check_name
 from .pyro_priors import priors_of
 from .pyro_program import Latent, Program, default_precision, load_pyro
 
@@ -22,11 +22,12 @@ EXAMPLES = 5  # prior draws at which operations that were recorded are compared
 
 def from_pyro(
     name: str,
-    f: Callable[..., Any],
+    function: Callable[..., Any] | None = None,
     *args: Any,
     rename: Mapping[str, str] | None = None,
     dtype: torch.dtype | None = None,
     vectorized: bool = True,
+    check: bool = True,
     **kwargs: Any,
 ) -> ForeignModel:
     r"""A Pyro model, in a target's list of models.
@@ -37,13 +38,14 @@ def from_pyro(
 
     Arguments:
         name: Shown in every table.
-        f: The model: a function with ``pyro.sample``, as for ``pyro.infer.MCMC``.
+        function: The model: a function with ``pyro.sample``, as for ``pyro.infer.MCMC``.
         \*args, \*\*kwargs: What it is called with: data.
         rename: By site, another name; parameters of one name share coordinates across models.
         dtype: Precision of the parameters. Default: that of the joint, so that data in float64
             make it double.
         vectorized: False if the model branches on values in Python; it is then called point by
             point, which is slow.
+        check: Try priors, batches and gradients; False is for models that have been.
 
     Returns:
         A model whose ``pilot`` runs ``pyro.infer.MCMC`` with NUTS, and whose ``predict`` is
@@ -55,7 +57,8 @@ def from_pyro(
         ConfigurationError: Pyro is not installed.
     """
     load_pyro()
-    program = Program(f"Pyro model {name!r}", f, args, kwargs, dtype, vectorized)
+    check_name(name, "from_pyro")
+    program = Program(f"Pyro model {name!r}", function, args, kwargs, dtype, vectorized)
     program.check_batches()
     evaluate = _evaluate(program)
 
@@ -78,7 +81,8 @@ def from_pyro(
         sampler=_sampler(program),
         predictor=_predictor(program),
     )
-    return checked(model).renamed(rename or {})
+    model = model.renamed(rename or {})
+    return checked(model) if check else model
 
 
 def _evaluate(program: Program) -> Batched:

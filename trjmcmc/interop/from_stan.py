@@ -17,7 +17,7 @@ from ..target.density import Density
 from ..target.prior import Prior, PriorSpec
 from ..target.support import bijection_onto, log_density_of, support_of, unchecked
 from .check import checked, checked_joint
-from .foreign import ForeignModel
+from .foreign import ForeignModel, check_name
 from .reference import reference_priors
 from .stan_program import Layout, LogDensity, StanModel, generated, opened
 
@@ -69,6 +69,7 @@ def from_stan(
     prior_only: Any = "prior_only",
     *,
     rename: Mapping[str, str] | None = None,
+    check: bool = True,
 ) -> StanSplit:
     r"""A Stan program in a target's list of models, by BridgeStan.
 
@@ -87,6 +88,8 @@ def from_stan(
         prior_only: Name of the data that leaves out the likelihood; or another
             ``bridgestan.StanModel``, of the priors alone.
         rename: By Stan's name, another one.
+        check: Try priors, batches and gradients; False is for models that have been. Priors are
+            compared with Stan's, and transforms with torch's, all the same.
 
     Returns:
         A model whose ``predict`` gives the program's generated quantities, and whose
@@ -98,6 +101,7 @@ def from_stan(
             a transform that is not torch's; objects of PyStan or CmdStanPy, which drop constants.
         ConfigurationError: BridgeStan is not installed, or can't compile.
     """
+    check_name(name, "from_stan")
     owner = f"Stan model {name!r}"
     if isinstance(prior_only, str):
         full = opened(model, "from_stan", {prior_only: 0})
@@ -134,7 +138,8 @@ def from_stan(
         predictor=predictor,
         prior_constant=constant,
     )
-    checked(split)
+    if check:
+        checked(split)
     found = split.renamed(rename or {})
     assert isinstance(found, StanSplit)
     return found
@@ -146,6 +151,7 @@ def stan_joint(
     reference: Any = None,
     *,
     rename: Mapping[str, str] | None = None,
+    check: bool = True,
 ) -> StanJoint:
     r"""The whole density of a Stan program as a joint on its own coordinates, by BridgeStan.
 
@@ -166,11 +172,13 @@ def stan_joint(
         reference: As of :class:`Joint`; or draws in Stan's own units by its names, (n, \*shape),
             such as ``fit.stan_variables()`` of CmdStanPy.
         rename: By the names here, others.
+        check: Try gradients; False is for models that have been.
 
     Raises:
         TargetError: A reference of other names; objects of PyStan or CmdStanPy.
         ConfigurationError: BridgeStan is not installed, or can't compile.
     """
+    check_name(name, "stan_joint")
     program = opened(model, "stan_joint")
     stan, unc = Layout(program.param_names()), Layout(program.param_unc_names())
     names = _coordinate_names(program, stan, unc)
@@ -215,7 +223,9 @@ def stan_joint(
         predictor=predictor,
         coordinates_of=coordinates_of,
     )
-    found = checked_joint(joint, "Stan").renamed(rename or {})
+    if check:
+        checked_joint(joint, "Stan")
+    found = joint.renamed(rename or {})
     assert isinstance(found, StanJoint)
     return found
 

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .bridge import on_host, once, scaled, tensor_of
+from .bridge import Computed, by_slopes, differentiable, on_host, tensor_of
 from .extras import needed
 
 Array = NDArray[Any]
@@ -127,7 +127,9 @@ class Batched:
         return tuple(torch.cat(x) for x in zip(*parts, strict=True))
 
 
-def with_slopes(slopes: Batched, columns: Sequence[Tensor], values: int, inputs: int) -> Any:
+def with_slopes(
+    slopes: Batched, columns: Sequence[Tensor], values: int, inputs: int
+) -> tuple[Tensor, ...]:
     """Values at n points, (n,) each, differentiable once.
 
     Arguments:
@@ -136,29 +138,15 @@ def with_slopes(slopes: Batched, columns: Sequence[Tensor], values: int, inputs:
         values: How many values there are.
         inputs: How many of the arguments, the first, have gradients.
     """
-    return _WithSlopes.apply(slopes, values, inputs, *columns)
 
-
-class _WithSlopes(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, slopes: Batched, values: int, inputs: int, *columns: Tensor) -> Any:
+    def compute(columns: Sequence[Tensor]) -> Computed:
         found = slopes.of_tensors(*columns)
-        ctx.counts = values, inputs, len(columns)
-        ctx.save_for_backward(*columns[:inputs], *found)
-        return found[:values]
+        rest = found[values:]
+        each = [rest[v * inputs : (v + 1) * inputs] for v in range(values)]
+        nothing = [None] * (len(columns) - inputs)
+        return found[:values], by_slopes(found[:values], [[*x, *nothing] for x in each])
 
-    @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> Any:
-        values, inputs, columns = ctx.counts
-        leaves, found = ctx.saved_tensors[:inputs], ctx.saved_tensors[inputs:]
-        total: list[Tensor] = []
-        for v in range(values):
-            by = torch.where(found[v].isfinite(), outer[v], 0.0)
-            first = values + v * inputs
-            parts = [scaled(slope, by) for slope in found[first : first + inputs]]
-            total = [a + b for a, b in zip(total, parts, strict=True)] if total else parts
-        nothing = [None] * (columns - inputs)
-        return None, None, None, *(once(x, leaves) for x in total), *nothing
+    return differentiable(compute, columns)
 
 
 def _padded(rows: Array, size: int) -> Array:

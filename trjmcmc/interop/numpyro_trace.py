@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import TargetError, TRJError
+from .jax_failures import BRANCHES, tracing_failure
 from .numpyro_supports import Support, support_of_site
 
 Trace = Mapping[str, Mapping[str, Any]]
@@ -101,16 +102,13 @@ class Program:
         """What to do where the function can't be traced."""
         name, text = type(error).__name__, (str(error).splitlines() or [""])[0]
         text = text if len(text) < LONGEST else text[:LONGEST] + " ..."
-        if name in {"TracerBoolConversionError", "ConcretizationTypeError"}:
+        if known := tracing_failure(error, "a value that it draws"):
+            words = f"{self.owner}: the function {known[0]} ({text}); {known[1]}"
+            if name not in BRANCHES:
+                return words
             return (
-                f"{self.owner}: the function branches on a value that it draws ({text}). Every "
-                "run must draw the same sites: use jnp.where, and make models with other sites "
+                f"{words}. Every run must draw the same sites: make models with other sites "
                 "entries of the list of models, each its own from_numpyro"
-            )
-        if name in {"TracerArrayConversionError", "TracerIntegerConversionError"}:
-            return (
-                f"{self.owner}: the function hands a value that it draws to NumPy or Python "
-                f"({text}); use jax.numpy"
             )
         if name == "UnexpectedTracerError":
             return (

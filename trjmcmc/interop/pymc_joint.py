@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from ..errors import TargetError
 from .bridge import Both, Fused
 from .check import checked_joint
 from .extras import needed
-from .foreign import dtype_of
+from .foreign import check_name, dtype_of
 from .joint import Joint
 from .lkj import missing_constant
 from .pymc_calls import Call, quietly
@@ -25,6 +26,7 @@ def pymc_joint(
     *,
     reference: Any = None,
     potentials: str | None = None,
+    rename: Mapping[str, str] | None = None,
     backend: str = "numba",
     check: bool = True,
     seed: int = 0,
@@ -44,6 +46,7 @@ def pymc_joint(
         reference: As of :class:`trjmcmc.Joint`, on these coordinates; ``"sample"``: fitted to
             draws of ``pm.sample``.
         potentials: ``"likelihood"``: potentials are terms of the joint density.
+        rename: New names of these coordinates, by PyMC's.
         backend: As of :func:`trjmcmc.from_pymc`.
         check: Try batches and gradients; False is for models that have been.
         seed, options: Of ``pm.sample``, where it makes the reference.
@@ -58,6 +61,7 @@ def pymc_joint(
     from pymc.distributions.transforms import Ordered
     from pymc.model.transform.optimization import freeze_dims_and_data
 
+    check_name(name, "pymc_joint")
     check_model(name, model, potentials)
     for rv in model.free_RVs:
         transform = model.rvs_to_transforms[rv]
@@ -96,7 +100,10 @@ def pymc_joint(
         dtype=dtype_of(values[0].dtype if values else "float64"),
         check=False,
     )
-    return checked_joint(found, "PyMC") if check else found
+    found = checked_joint(found, "PyMC") if check else found
+    renamed = found.renamed(rename or {})
+    assert renamed is not None
+    return renamed
 
 
 def _shape(model: Any, value: Any) -> tuple[int, ...]:

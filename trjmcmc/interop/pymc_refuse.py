@@ -23,10 +23,6 @@ def check_model(name: str, model: Any, potentials: str | None) -> None:
     """
     import pymc as pm
 
-    if isinstance(name, pm.Model):
-        raise TargetError(
-            "expected a name and then the model, as tables need one: from_pymc('pooled', model)"
-        )
     what = f"model {name!r}"
     if not isinstance(model, pm.Model):
         raise TargetError(f"{what}: expected a pymc.Model, got {type(model).__name__}")

@@ -108,7 +108,7 @@ class Program:
     def __init__(
         self,
         owner: str,
-        f: Callable[..., Any],
+        f: Callable[..., Any] | None,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         dtype: torch.dtype | None,

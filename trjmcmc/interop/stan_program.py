@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import ConfigurationError, TargetError
-from .bridge import on_host, tensor_of
+from .bridge import Computed, by_slopes, differentiable, on_host, tensor_of
 from .extras import needed
 
 Array = NDArray[np.float64]
@@ -189,9 +189,14 @@ class LogDensity:
     def __call__(self, u: Tensor) -> Tensor:
         """Log density, (C,), nats, of coordinates (C, D); with its gradient."""
         if torch.is_grad_enabled() and u.requires_grad:
-            found: Tensor = _Gradient.apply(self, u)
-            return found
+            return differentiable(self._computed, [u])[0]
         return tensor_of(self.values(on_host(u)), u)
+
+    def _computed(self, tensors: Sequence[Tensor]) -> Computed:
+        (u,) = tensors
+        found, slopes = self.with_gradients(on_host(u))
+        values = (tensor_of(found, u),)
+        return values, by_slopes(values, [[tensor_of(slopes, u)]])
 
     def values(self, u: Array) -> Array:
         """Of coordinates (C, D), (C,), nats."""
@@ -227,20 +232,6 @@ class LogDensity:
         except RuntimeError as error:
             self.said = str(error)
             return -np.inf, np.zeros_like(row)
-
-
-class _Gradient(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, density: LogDensity, u: Tensor) -> Any:
-        values, slopes = density.with_gradients(on_host(u))
-        ctx.save_for_backward(tensor_of(slopes, u))
-        return tensor_of(values, u)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, outer: Tensor) -> Any:
-        (slopes,) = ctx.saved_tensors
-        return None, torch.where(outer[:, None] == 0, 0.0, outer[:, None] * slopes)
 
 
 def generated(model: StanModel, coordinates: Array, seed: int) -> dict[str, Array]:
