@@ -451,3 +451,44 @@ def test_variational_answers_have_the_axes_and_names_of_the_language(tmp_path):
         found = one.to_arviz("toy").posterior["effect"]
         assert found.dims == ("chain", "draw", "county")
         assert list(found.coords["county"].values) == ["Aitkin", "Anoka"]
+
+
+def test_parameters_that_are_told_apart_find_their_way_back():
+    """To the language's own draws and predictions, which know nothing of the other model."""
+
+    def sampler(draws, seed, **options):
+        return {"scale": np.ones(draws), "effect": np.tile([0.1, -0.2], (draws, 1))}
+
+    second = foreign("second", sampler=sampler, predictor=lambda values, seed: values)
+    second = second.renamed({"scale": "tau"})
+    first = ForeignModel(
+        "first", {"tau": Normal(0.0, 1.0)}, lambda p: -7 - p["tau"] ** 2, dtype=torch.float64
+    )
+    target = trj.Target([first, second])
+    assert target.slot_names[1] == "tau_second"
+    sampler = trj.TRJSampler(target, seed=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", trj.errors.TRJWarning)
+        sampler.fit(pilot=second.pilot(40), steps=2, audit=False, progress=False)
+        result = sampler.run(draws=20, chains=8, fit=False, progress=False)
+    drawn = result.draws("second")["tau_second"]
+    for model in (second, target.models[1]):  # as it was stated, and as the target has it
+        predicted = model.predict(result, draws=None).posterior_predictive["scale"].values[0]
+        assert np.array_equal(predicted, drawn)
+    with pytest.raises(ConfigurationError, match=r"those of the result are .*is it the one"):
+        foreign("second", predictor=lambda values, seed: values).predict(result)
+    empty = ForeignModel("none", {}, lambda p: torch.zeros(()), predictor=print)
+    with pytest.raises(ConfigurationError, match="no parameters to predict by"):
+        empty.predict(result)
+
+
+def test_priors_of_other_packages_reweight_a_run():
+    from scipy import stats
+
+    target = trj.Target([trj.Model("m", {"x": Normal(0.0, 1.0)}, lambda p: -(p["x"] ** 2))])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", trj.errors.TRJWarning)
+        result = trj.TRJSampler(target, seed=1).run(draws=10, chains=8, fit=False, progress=False)
+        found = [result.reweight(priors={"x": p}) for p in (stats.norm(0, 2), Normal(0.0, 2.0))]
+    a, b = (float(r.predict(lambda p: p["x"]).mean) for r in found)
+    assert abs(a - b) < 1e-5 and abs(a - float(result.predict(lambda p: p["x"]).mean)) > 1e-5

@@ -16,6 +16,7 @@ from torch.distributions import Distribution
 from ..arviz_bridge import predictions
 from ..errors import ConfigurationError, TargetError
 from ..target.model import Model
+from ..target.names import as_stated
 
 Draws = dict[str, NDArray[Any]]
 
@@ -103,9 +104,20 @@ class ForeignModel(Model):
                 f"predict: {self.language or 'this language'} makes no predictions of model "
                 f"{self.name!r}; result.predict(f) averages a function of yours"
             )
+        if not self.priors:
+            raise ConfigurationError(
+                f"predict: model {self.name!r} has no parameters to predict by; draw its data in "
+                f"{self.language or 'its language'} itself"
+            )
         found = result.draws(self.name)
         if not found:
             raise ConfigurationError(f"predict: model {self.name!r} was never visited; run longer")
+        found = {as_stated(k, self.name, self.priors): v for k, v in found.items()}
+        if set(found) != set(self.priors):
+            raise ConfigurationError(
+                f"predict: model {self.name!r} has the parameters {list(self.priors)}, and those "
+                f"of the result are {list(found)}: is it the one that was run?"
+            )
         own = self.own_names
         n = len(next(iter(found.values())))
         rows = np.arange(n)

@@ -9,6 +9,7 @@ import torch
 
 from ..draws import Pool
 from ..errors import ConvergenceWarning, TargetError, warn_user
+from ..target.names import as_stated
 from ..target.target import Target
 
 
@@ -39,7 +40,7 @@ def user_pool(target: Target, draws: Mapping[Any, Mapping[str, Any]]) -> Pool:
             )
     parts = []
     for model, params in draws.items():
-        theta = target.unconstrain(model, params)
+        theta = target.unconstrain(model, _named(target, model, params))
         if not len(theta):
             raise TargetError(f"pilot: no draws of model {model!r}; leave it out")
         code = target.space.code_of(model).to(target.device).expand(len(theta), -1)
@@ -57,6 +58,13 @@ def user_pool(target: Target, draws: Mapping[Any, Mapping[str, Any]]) -> Pool:
     pool = Pool(*(torch.cat(x) for x in zip(*parts, strict=True)))
     _warn_of_missing(target, pool)
     return pool
+
+
+def _named(target: Target, model: Any, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters by their names in the target, where those of the model's statement are given."""
+    known = next((m.priors for m in target.models if m.name == model), {})
+    here = {as_stated(k, str(model), params): k for k in known}
+    return {here.get(k, k): v for k, v in params.items()}
 
 
 def _warn_of_missing(target: Target, pool: Pool) -> None:

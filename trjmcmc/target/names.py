@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from torch.distributions import constraints
@@ -29,7 +29,7 @@ def told_apart(models: Sequence[Model]) -> tuple[list[Model], list[Density]]:
     for model in models:
         density = _density(model)
         kinds = {b.prior.name: _kind(b) for b in density.blocks}
-        other = {k: f"{k}_{model.name}" for k, v in kinds.items() if first.get(k, v) != v}
+        other = {k: apart(k, model.name) for k, v in kinds.items() if first.get(k, v) != v}
         renamed = model.renamed(other) if other else None
         if renamed is not None:
             model, density = renamed, _density(renamed)
@@ -38,6 +38,26 @@ def told_apart(models: Sequence[Model]) -> tuple[list[Model], list[Density]]:
         found.append(model)
         each.append(density)
     return found, each
+
+
+def apart(name: str, model: str) -> str:
+    """What a parameter is called that shares its name with others and means something else.
+
+    Example:
+        >>> apart("rate", "changed")
+        'rate_changed'
+    """
+    return f"{name}_{model}"
+
+
+def as_stated(name: str, model: str, stated: Container[str]) -> str:
+    """The name that a model's own statement has for a parameter of a target.
+
+    Example:
+        >>> as_stated("rate_changed", "changed", ["rate"])
+        'rate'
+    """
+    return name if name in stated else name.removesuffix(apart("", model))
 
 
 def _density(model: Model) -> Density:

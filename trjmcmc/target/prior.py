@@ -165,6 +165,7 @@ class Prior:
     @staticmethod
     def called(spec: PriorSpec, given: Params) -> Distribution:
         """The distribution that a prior is, given the parameters before it."""
+        spec = from_elsewhere(spec) if is_frozen(spec) else spec
         found = spec if isinstance(spec, Distribution) else spec(dict(given))
         found = from_elsewhere(found) if is_frozen(found) else found
         return repaired(found) if isinstance(found, Distribution) else found
