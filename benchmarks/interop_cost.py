@@ -67,7 +67,7 @@ def run(target: trj.Target, front_end: str, seed: int) -> Row:
         "seconds": seconds,
         "p off": p - PROBABILITY,
         "p z": (p - PROBABILITY) / p_se,
-        "evidences off": list(gaps.values()),
+        "evidences off": [float(gap) for gap in gaps.values()],
         "evidences z": [gap / table.loc[k, "combined_se"] for k, gap in gaps.items()],
         "said": [str(w.message)[:90] for w in caught if issubclass(w.category, Warning)],
     }
