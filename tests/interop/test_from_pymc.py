@@ -572,6 +572,8 @@ def test_joint_densities_on_pymc_s_own_coordinates():
     model = trj.pymc_joint("lkj", correlated(), backend="numpy")
     (name,) = model.priors
     assert name.startswith("chol")
+    other = trj.pymc_joint("b", correlated(), backend="numpy", rename={name: "factor"}, check=False)
+    assert list(other.priors) == ["factor"] and other.own_names == {"factor": name}
     target = trj.Target([model])
     code = torch.zeros(20, 1, dtype=torch.long)
     theta = tensor(ROWS.normal(size=(20, 3)))
