@@ -53,13 +53,21 @@ class Call:
         return self.__dict__ | {"_function": None}
 
     def __call__(self, *arrays: Array) -> list[Array]:
-        if self._function is None:
-            self._function = _compiled(self.inputs, self.outputs, self.backend)
         arrays = tuple(
             np.asarray(x, dtype=dtype, order="C")
             for x, dtype in zip(arrays, self._dtypes, strict=True)
         )
+        if self._function is None:
+            return self._first(arrays)
         with np.errstate(all="ignore"):
+            found: list[Array] = self._function(*arrays)
+        return found
+
+    def _first(self, arrays: tuple[Array, ...]) -> list[Array]:
+        """Compile, and call once: Numba compiles then."""
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")  # of a BLAS that is missing, of Numba's object mode
+            self._function = _compiled(self.inputs, self.outputs, self.backend)
             found: list[Array] = self._function(*arrays)
         return found
 
@@ -74,11 +82,7 @@ def _compiled(inputs: list[Any], outputs: list[Any], backend: str) -> Any:
         "c": lambda: Mode(linker="cvm", optimizer=usual),
         "numpy": lambda: Mode(linker="py", optimizer=usual.excluding(*UNFIT)),
     }
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a BLAS that is missing, of Numba's object mode
-        function = pytensor.function(
-            inputs, outputs, mode=modes[backend](), on_unused_input="ignore"
-        )
+    function = pytensor.function(inputs, outputs, mode=modes[backend](), on_unused_input="ignore")
     function.trust_input = True
     return function
 
