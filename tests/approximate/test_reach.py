@@ -41,7 +41,7 @@ def two_normals(space):
 
 
 @pytest.mark.parametrize("family", [one_normal, two_normals])
-@pytest.mark.parametrize("share", [0.03, 0.0])
+@pytest.mark.parametrize("share", [0.03, 0.006, 0.0])
 def test_mass_beyond_the_reach_of_q_is_told_and_counted(family, share):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -53,6 +53,7 @@ def test_mass_beyond_the_reach_of_q_is_told_and_counted(family, share):
     assert abs(z) < 5 or abs(answer.log_evidence.value) < 1e-6
     assert [d for d in answer.doubts if "further out" in d] == list(answer.doubts)
     assert len(answer.doubts) == (share > 0)
+    assert any("deviations under q are short" in d for d in answer.doubts) == (share == 0.006)
 
 
 @pytest.mark.parametrize("family", [one_normal, two_normals])
@@ -65,6 +66,18 @@ def test_longer_tails_are_a_density(family):
     e = log_mean_weight(found.log_w)
     assert abs(e.value) < 5 * e.std_error and float(found.log_w.max()) < math.log(2) + 1e-6
     assert abs(found.log_evidence().value) < 1e-6  # all noise is the control variate's
+    gap, _ = found.spread_missed()
+    assert float(gap.abs().max()) < 1e-6
+
+
+def test_standard_deviations_of_longer_tails_are_known_to_their_errors():
+    target = normal_with_a_halo(0.006).to(dtype=torch.float64)
+    transport = one_normal(target.space).double()
+    (code,) = target.space.enumerate()
+    found = far_draws(target, transport, code, 50_000, torch.Generator().manual_seed(1))
+    gap, error = found.spread_missed()
+    assert float(((gap - (math.sqrt(1 + 0.006 * 24) - 1)) / error).abs().max()) < 5
+    assert float(error.max()) < 0.01
 
 
 @pytest.mark.parametrize("wide", [1.15, 1.0])

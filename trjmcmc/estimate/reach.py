@@ -30,10 +30,32 @@ class FarDraws(NamedTuple):
         log_w: Log joint minus log density of the longer tails, shape (n,), float64, nats; -inf
             where there is no density.
         log_ratio: Log density of the longer tails minus that of the map, shape (n,), nats.
+        theta: Coordinates that the model uses, shape (n, d).
     """
 
     log_w: Tensor
     log_ratio: Tensor
+    theta: Tensor
+
+    def spread_missed(self) -> tuple[Tensor, Tensor]:
+        """How much larger standard deviations are than under the map, and errors of that.
+
+        Of each coordinate, shapes (d,), as a share; both by the same draws, weighed for the
+        posterior and for the map, so that what the two have in common has no error. Zero, and an
+        infinite error, of what can't be weighed.
+        """
+        theta = self.theta.double()
+        variances, influences = [], []
+        for log_weight in (self.log_w, -self.log_ratio):
+            w = log_weight.softmax(0)[:, None]
+            squares = (theta - (w * theta).sum(0)).square()
+            variance = (w * squares).sum(0)
+            variances.append(variance)
+            influences.append(w * (squares / variance - 1))
+        gap = (variances[0] / variances[1]).sqrt() - 1
+        error = 0.5 * (1 + gap) * (influences[0] - influences[1]).square().sum(0).sqrt()
+        known = gap.isfinite() & error.isfinite()
+        return torch.where(known, gap, 0.0), torch.where(known, error, math.inf)
 
     def log_evidence(self) -> Estimate:
         r"""The log of p(model) times the evidence, nats; flagged where Pareto k is high.
@@ -91,7 +113,7 @@ def far_draws(
     slots = target.space.active(code[None])[0].nonzero()[:, 0]
     if not _has_normal_reference(transport) or not len(slots):
         return None
-    weights, ratios = [], []
+    weights, ratios, drawn = [], [], []
     with torch.no_grad():
         for size in [CHUNK] * (n // CHUNK) + ([n % CHUNK] if n % CHUNK else []):
             codes = code.expand(size, -1)
@@ -106,7 +128,8 @@ def far_draws(
             log_w = (target.log_joint(codes, theta) - log_q - log_ratio).double()
             weights.append(log_w.nan_to_num(-math.inf, -math.inf, -math.inf))
             ratios.append(log_ratio.double())
-    return FarDraws(torch.cat(weights), torch.cat(ratios))
+            drawn.append(theta[:, slots])
+    return FarDraws(torch.cat(weights), torch.cat(ratios), torch.cat(drawn))
 
 
 def _has_normal_reference(transport: Transport) -> bool:

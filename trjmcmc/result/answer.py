@@ -23,7 +23,7 @@ from ..estimate.importance import (
     rounded,
     smoothed,
 )
-from ..estimate.reach import far_draws
+from ..estimate.reach import FarDraws, far_draws
 from ..pilot.report import AuditReport
 from ..promises import PARETO_K_RELIABLE
 from ..space.base import Space
@@ -59,6 +59,10 @@ FAR_DRAWS = 32_768  # of longer tails, of all models together
 OF_NOTE = 0.05  # probability of a model whose evidence has to be known
 
 BEYOND = 0.01  # share of the posterior beyond the reach of q that is a doubt
+
+NARROWER = 0.05  # share by which a standard deviation under q is short, that is a doubt
+
+NARROWER_SIGMAS = 5.0  # standard errors of that
 
 BEYOND_SIGMAS = 3.0  # standard errors by which an evidence with longer tails must be larger
 
@@ -142,7 +146,7 @@ def variational(
     values = target.padded_values(weighed.code, weighed.theta)
     weighted, k = smoothed(log_w), pareto_k(log_w)
     log_evidence = rounded(weighted, target.dtype)
-    out_there: list[tuple[str, float]] = []
+    out_there: list[str] = []
     if models is not None:
         models, out_there = _with_longer_tails(models, target, transport, generator)
         unknown = models["log_evidence_se"].isna() & (models["probability"] > OF_NOTE)
@@ -175,7 +179,7 @@ def variational(
     assert answer.sample is not None
     found = [
         *_doubts(answer, space, weighed),
-        *_of_reach(out_there),
+        *out_there,
         *wrong_moments(answer.sample),
         *_of_draws(answer, space, weights, weighed),
         *_of_neighbours(answer, target, weights, transport, weighed, generator),
@@ -235,18 +239,17 @@ def best_weights(
 
 def _with_longer_tails(
     table: pd.DataFrame, target: Target, transport: Transport, generator: torch.Generator
-) -> tuple[pd.DataFrame, list[tuple[str, float]]]:
+) -> tuple[pd.DataFrame, list[str]]:
     """The table of models, with evidences by draws of longer tails.
 
     Draws of q keep theirs where the others can't be averaged, unless these find more by several
     errors.
 
     Returns:
-        The table, and of each model where draws of q miss something its label, and the share of the
-        posterior of all models that lies beyond their reach.
+        The table, and in words what of common models lies beyond the reach of q.
     """
     space, table = target.space, table.copy()
-    codes, lost = space.enumerate(), list[tuple[str, float]]()
+    codes, doubts = space.enumerate(), list[str]()
     n = max(FEWEST_OF_A_MODEL, FAR_DRAWS // len(codes))
     for code, (label, row) in zip(codes, table.copy().iterrows(), strict=True):
         draws = far_draws(target, transport, code, n, generator)
@@ -257,13 +260,35 @@ def _with_longer_tails(
         own, own_error = row["log_evidence"], row["log_evidence_se"]
         more = far.value - own > BEYOND_SIGMAS * math.hypot(far.std_error, own_error)
         unknown = math.isnan(own_error) and not far.warning
-        if more or unknown:
-            beyond = -math.expm1(min(0.0, own - far.value))
-            lost.append((str(label), float(row["probability"]) * beyond))
+        beyond = -math.expm1(min(0.0, own - far.value)) if more or unknown else 0.0
+        if float(row["probability"]) * beyond > BEYOND:
+            share = float(row["probability"]) * beyond
+            doubts.append(
+                f"{share:.1%} of the posterior lies further out in the tails of {label} than draws "
+                "of q reach: standard deviations and outer quantiles are too small, and "
+                "corrected=True can't mend them"
+            )
+        elif not far.warning and float(row["probability"]) > OF_NOTE:
+            doubts += _of_spread(draws, str(label), target, code)
         if more or not far.warning:
             error = math.nan if far.warning else far.std_error
             table.loc[label, ["log_evidence", "log_evidence_se"]] = far.value, error
-    return table, lost
+    return table, doubts
+
+
+def _of_spread(draws: FarDraws, label: str, target: Target, code: Tensor) -> list[str]:
+    """The coordinate whose standard deviation is shortest, where one is short."""
+    gap, error = draws.spread_missed()
+    short = torch.where(gap > NARROWER_SIGMAS * error, gap, 0.0)
+    if not float(short.max()) > NARROWER:
+        return []
+    slot = target.space.active(code[None])[0].nonzero()[short.argmax(), 0]
+    share = 1 - 1 / (1 + float(short.max()))
+    return [
+        f"standard deviations under q are short by up to {share:.0%} ({target.slot_names[slot]} of "
+        f"{label}): the posterior has longer tails, by draws further out than those of q, which "
+        "corrected=True has not; see run()"
+    ]
 
 
 def _in_total(table: pd.DataFrame, space: Space) -> Estimate:
@@ -382,17 +407,6 @@ def _of_weights(answer: Variational, weighed: Weighed) -> list[str]:
             "the evidence nor corrected=True can be relied on"
         )
     return found
-
-
-def _of_reach(out_there: Sequence[tuple[str, float]]) -> list[str]:
-    """What lies further out than draws of q: models, and shares of the posterior."""
-    return [
-        f"{share:.1%} of the posterior lies further out in the tails of {model} than draws of q "
-        "reach: standard deviations and outer quantiles are too small, and corrected=True can't "
-        "mend them"
-        for model, share in out_there
-        if share > BEYOND
-    ]
 
 
 def _of_inclusion(answer: Variational, space: Space, weighed: Weighed) -> list[str]:
