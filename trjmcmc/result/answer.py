@@ -62,7 +62,7 @@ BEYOND = 0.01  # share of the posterior beyond the reach of q that is a doubt
 
 NARROWER = 0.05  # share by which a standard deviation under q is short, that is a doubt
 
-NARROWER_SIGMAS = 5.0  # standard errors of that
+NARROWER_SIGMAS = 3.0  # standard errors of that
 
 BEYOND_SIGMAS = 3.0  # standard errors by which an evidence with longer tails must be larger
 
