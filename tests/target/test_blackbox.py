@@ -1,4 +1,5 @@
 import concurrent.futures
+import contextlib
 import math
 import multiprocessing
 import os
@@ -23,6 +24,7 @@ from trjmcmc.errors import (
     TRJWarning,
 )
 from trjmcmc.fit import emcee_pool
+from trjmcmc.target import workers
 
 # functions of workers must be importable
 
@@ -189,8 +191,10 @@ def test_a_pool_that_dies_loses_nothing(kind):
     x = torch.cat([torch.linspace(-2, 2, 120), torch.tensor([3.0])])
     box = trj.BlackBox(leaves if kind == "leaving" else dies, pool=pool)
     begun = time.perf_counter()
-    with pytest.raises(PoolError, match=r"set `\.pool` to a fresh pool"):
+    named = r"died at .*\(x=3\.?\).*set `\.pool` to a fresh pool"
+    with pytest.raises(PoolError, match=named) as caught:
         box({"x": x})
+    assert str(caught.value).count("x=") <= (2 * 2 if kind == "futures" else 1)
     assert time.perf_counter() - begun < 20
     if kind == "futures":
         pool.shutdown()
@@ -204,13 +208,150 @@ def test_a_pool_that_dies_loses_nothing(kind):
     assert box.calls == len(x)
 
 
-def test_a_function_that_workers_can_not_find_is_explained():
-    with concurrent.futures.ProcessPoolExecutor(
-        1, mp_context=multiprocessing.get_context("fork")
-    ) as pool:
-        box = trj.BlackBox(lambda p: 0.0, pool=pool)
-        with pytest.raises(PoolError, match="top level of a module"):
-            box({"x": torch.zeros(3)})
+class Submitting:
+    """As an executor of MPI: nothing but ``submit``."""
+
+    def __init__(self, pool):
+        self.submit = pool.submit
+
+
+class Costly:
+    """A function that holds data, and counts how often it is pickled."""
+
+    pickled = 0
+
+    def __init__(self):
+        self.data = np.zeros(1000)
+
+    def __call__(self, p):
+        return square(p) + float(self.data[0])
+
+    def __getstate__(self):
+        Costly.pickled += 1
+        return self.__dict__
+
+
+class Unreadable(Costly):
+    def __setstate__(self, state):
+        raise ModuleNotFoundError("no module of the leader's")
+
+
+class Unwritable(Costly):
+    def __getstate__(self):
+        raise TypeError("cannot pickle 'module' object")
+
+
+@contextlib.contextmanager
+def started(kind, workers=2):
+    """A pool whose processes are there before any box: they can't have its function."""
+    context = multiprocessing.get_context("fork")
+    if kind == "multiprocessing":
+        with context.Pool(workers) as pool:
+            yield pool
+            pool.terminate()
+            pool.join()
+        return
+    with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
+        list(pool.map(abs, range(20)))
+        yield Submitting(pool) if kind == "submit" else pool
+
+
+@pytest.mark.parametrize("kind", ["multiprocessing", "futures", "submit"])
+def test_a_function_is_pickled_once_and_sent_to_workers_that_lack_it(kind):
+    Costly.pickled, sent = 0, []
+    x = torch.linspace(-2, 2, 150)
+    with started(kind) as pool:
+        box = trj.BlackBox(Costly(), pool=pool)
+        assert torch.allclose(box({"x": x}), -0.5 * (x - 1) ** 2) and Costly.pickled == 1
+        box._shipped.payload = lambda: sent.append(0)
+        for shift in (1.0, 2.0):
+            assert torch.allclose(box({"x": x + shift}), -0.5 * (x + shift - 1) ** 2)
+        assert not sent and Costly.pickled == 1
+        box.function = Costly()  # another, though it looks the same
+        box({"x": x + 3})
+    assert Costly.pickled == 2
+
+
+def test_threads_share_the_function_itself():
+    Costly.pickled = 0
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        trj.BlackBox(Costly(), pool=pool)({"x": torch.zeros(5)})
+    assert not Costly.pickled
+
+
+def test_functions_of_boxes_that_are_gone_are_not_kept():
+    before = set(workers._HELD)
+    box = trj.BlackBox(Costly(), pool=SerialPool())
+    box({"x": torch.zeros(2)})
+    assert len(workers._HELD) == len(before) + 1
+    del box
+    assert set(workers._HELD) == before
+
+
+def test_a_worker_keeps_no_more_functions_than_fit(monkeypatch):
+    monkeypatch.setattr(workers, "MOST_HELD", 100)
+    monkeypatch.setattr(workers, "_HELD", {})
+    monkeypatch.setattr(workers, "_SENT", {})
+    payload = workers.pickle.dumps(square)
+    for name in "abc":
+        workers.one_task((name, payload + bytes(40), [({"x": 1.0},)]))
+    assert list(workers._HELD) == ["c"]
+    assert workers.one_task(("a", None, [({"x": 1.0},)])) is None
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_client_of_dask():
+    distributed = pytest.importorskip("distributed")
+    cluster = distributed.LocalCluster(
+        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+    )
+    with cluster, distributed.Client(cluster) as client:
+        box = trj.BlackBox(raises_beyond, pool=client)
+        x = torch.linspace(-2, 2, 150)
+        assert torch.allclose(box({"x": x}), -0.5 * (x - 1) ** 2)
+        with pytest.raises(BlackBoxError, match=r"(?s)x=3.*mesh too coarse"):
+            box({"x": torch.tensor([1.0, 3.0])})
+
+
+@pytest.mark.parametrize("kind", ["multiprocessing", "futures"])
+def test_what_can_not_be_sent_is_explained(kind, monkeypatch):
+    refused = [
+        (Unreadable(), r"can't be read by.*no module of.*top level of a module"),
+        (Unwritable(), r"holds what can't be pickled.*cannot pickle 'module'"),
+        (lambda p: 0.0, "top level of a module, or install cloudpickle"),
+    ]
+    with started(kind, 1) as pool:
+        for function, message in refused:
+            if not isinstance(function, Costly):
+                monkeypatch.setattr(workers.importlib.util, "find_spec", lambda name: None)
+            with pytest.raises(PoolError, match=message):
+                trj.BlackBox(function, pool=pool)({"x": torch.zeros(3)})
+
+
+def dies_once(p):
+    """Kills its process at the first call beyond 2.5, as the system does where memory is short."""
+    try:
+        if p["x"] > 2.5:
+            os.open(p["flag"].tobytes().decode(), os.O_CREAT | os.O_EXCL)
+            os._exit(9)
+    except FileExistsError:
+        pass
+    return square(p)
+
+
+def test_a_point_whose_worker_died_is_tried_again(tmp_path):
+    """The pool has replaced the worker: nobody needs to know."""
+    flag = np.frombuffer(str(tmp_path / "died").encode(), dtype=np.uint8)
+    x = torch.cat([torch.linspace(-2, 2, 120), torch.tensor([3.0])])
+
+    class Box(trj.BlackBox):
+        def _outcomes(self, points):
+            return super()._outcomes([({**p, "flag": flag},) for (p,) in points])
+
+    with started("multiprocessing") as pool:
+        box = Box(dies_once, pool=pool)
+        assert torch.allclose(box({"x": x}), -0.5 * (x - 1) ** 2)
+    assert (tmp_path / "died").exists() and box.calls == 121
 
 
 # ---- bad input -----------------------------------------------------------------------------
@@ -243,7 +384,7 @@ def test_a_black_box_that_fails_names_the_point(function, options, message):
     ("make", "message"),
     [
         (lambda: trj.BlackBox(3), "expected a function"),
-        (lambda: trj.BlackBox(square, pool=[1]), "pool: expected an object with `map`"),
+        (lambda: trj.BlackBox(square, pool=[1]), "pool: expected an object with `submit`"),
     ],
 )
 def test_wrong_settings_say_what_is_wrong(make, message):

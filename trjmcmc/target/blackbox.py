@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,11 +10,13 @@ import torch
 from torch import Tensor
 
 from ..errors import BlackBoxError, PoolError, TargetError
-from .workers import TASKS, guarded, one_task, through_pool
+from .workers import TASKS, DeadWorkerError, Shipped, guarded
 
 Point = dict[str, np.ndarray]
 
 Active = Tensor | dict[str, Tensor]
+
+SHOWN = 4  # points that are named where a worker has died
 
 
 class BlackBox:
@@ -32,16 +32,17 @@ class BlackBox:
             ``active``, or a dict of them by kind. With ``vectorized=True`` it gets batches and
             returns an array (C,).
         vectorized: Whether the function takes batches.
-        pool: Anything with ``map``: a pool of ``multiprocessing`` or ``concurrent.futures``, of
-            MPI or Dask. The function must then be importable by the workers. Not used where
-            the function is vectorised.
+        pool: A pool of ``multiprocessing``, an executor of ``concurrent.futures``, loky or MPI, a
+            client of Dask; anything with ``submit`` or ``map``. Workers are sent the function
+            once, with what it holds then; it must be importable by them, or ``cloudpickle``
+            installed. Not used where the function is vectorised.
 
     Attributes:
         calls: Points evaluated so far.
         pool: May be replaced after a failure.
 
     Raises:
-        TargetError: ``function`` can't be called, or ``pool`` has no ``map``.
+        TargetError: ``function`` can't be called, or ``pool`` has neither ``submit`` nor ``map``.
 
     Example:
         >>> import numpy as np
@@ -57,10 +58,13 @@ class BlackBox:
     ) -> None:
         if not callable(function):
             raise TargetError(f"BlackBox: expected a function, got {function!r}")
-        if pool is not None and not hasattr(pool, "map"):
-            raise TargetError(f"pool: expected an object with `map`, got {type(pool).__name__}")
+        if pool is not None and not (hasattr(pool, "map") or hasattr(pool, "submit")):
+            raise TargetError(
+                f"pool: expected an object with `submit` or `map`, got {type(pool).__name__}"
+            )
         self.function, self.vectorized, self.pool = function, vectorized, pool
         self.calls = 0
+        self._shipped: Shipped | None = None
         self._last: dict[tuple[str, ...], dict[bytes, Any]] = {}  # by names of parameters
 
     def __deepcopy__(self, memo: dict[int, Any]) -> BlackBox:
@@ -100,8 +104,9 @@ class BlackBox:
         found: dict[bytes, Any] = {}
         try:
             outcomes = self._outcomes([points[i] for i in todo.values()])
-            for key, outcome in zip(todo, outcomes, strict=False):
-                found[key] = outcome
+            asked = list(todo)
+            for i, outcome in outcomes:
+                found[asked[i]] = outcome
         finally:
             self.calls += len(found)
             good = {k: v for k, (ok, v) in found.items() if ok and _is_number(v)}
@@ -114,26 +119,30 @@ class BlackBox:
         values = memory | {key: v for key, (_, v) in found.items()}
         return [(values[key], p) for key, p in zip(keys, points, strict=True)]
 
-    def _outcomes(self, points: Sequence[tuple[Any, ...]]) -> Iterator[tuple[bool, Any]]:
-        """(True, value) or (False, traceback) of each point, in order."""
+    def _outcomes(self, points: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
+        """The number of each point and (True, value) or (False, traceback), as they come."""
         if self.pool is None:
-            yield from (guarded(self.function, p) for p in points)
+            yield from enumerate(guarded(self.function, p) for p in points)
             return
         size = -(-len(points) // TASKS)
         tasks = [list(points[i : i + size]) for i in range(0, len(points), size)]
+        if self._shipped is None or self._shipped.function is not self.function:
+            self._shipped = Shipped(self.function)
+        kept = "Values computed so far are kept; set `.pool` to a fresh pool and call again."
         try:
-            for part in through_pool(self.pool, partial(one_task, self.function), tasks):
-                yield from part.result() if hasattr(part, "result") else part  # Dask: futures
+            for i, outcomes in self._shipped.outcomes(self.pool, tasks):
+                yield from ((i * size + j, o) for j, o in enumerate(outcomes) if o is not None)
         except PoolError:
             raise
-        except Exception as error:
-            hint = ""
-            if isinstance(error, pickle.PicklingError | AttributeError | TypeError):
-                hint = "; define the function at the top level of a module, so that workers find it"
+        except DeadWorkerError as error:
+            where = " or ".join(_shown(p) for p in error.points[:SHOWN])
+            left = len(error.points) - SHOWN
+            more = f" or {left} more" if left > 0 else ""
             raise PoolError(
-                f"the pool failed, {type(error).__name__}: {error}{hint}. Values computed so far "
-                "are kept; set `.pool` to a fresh pool and call again."
+                f"a worker of the pool died at {where}{more} ({error}). {kept}"
             ) from error
+        except Exception as error:
+            raise PoolError(f"the pool failed, {type(error).__name__}: {error}. {kept}") from error
 
     def _number(self, value: Any, point: tuple[Any, ...]) -> float:
         if not _is_number(value, nan=True):
