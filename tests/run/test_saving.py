@@ -455,3 +455,73 @@ def test_sigkill_at_random_moments(tmp_path):
         process.stdout.close()
     found = run(sampler_of("components"), tmp_path, draws=30)
     assert same(run(sampler_of("components"), draws=30), found)
+
+
+# ---- from a result ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "problem", ["list", *(pytest.param(p, marks=LONG) for p in ("subsets", "components"))]
+)
+def test_a_result_goes_on_as_if_it_had_not_ended(problem, tmp_path):
+    whole = run(sampler_of(problem), draws=20)
+    sampler = sampler_of(problem)
+    first = run(sampler, draws=12)
+    before = sampler.account.evaluations
+    found = run(sampler, draws=20, start=first, **OPEN)
+    assert same(whole, found) and "survey" not in found.report.seconds
+    assert found.report.evaluations == sampler.account.evaluations - before > 0
+    first.save(tmp_path / "first.trj")
+    there = trj.load(tmp_path / "first.trj")
+    for result in (there, pickle.loads(pickle.dumps(first))):
+        found = run(sampler_of(problem, seed=None), draws=20, start=result, **OPEN)
+        assert same(whole, found) and set(first.routes) <= set(found.routes)
+
+
+OPEN = {"chains": None, "warmup": None, "fit": "auto"}  # as the result has them
+
+
+def test_a_result_that_goes_on_may_be_saved_in_a_folder(tmp_path):
+    whole, first = run(sampler_of(), draws=20), run(sampler_of(), draws=8)
+    with pytest.raises(Killed):
+        run(sampler_of(), tmp_path, 20, start=first, until=killed_at(13), **OPEN)
+    assert trj.load(tmp_path).raw.n_draws == 12
+    assert same(whole, run(sampler_of(), tmp_path, 20, start=first, **OPEN))
+
+
+def test_results_of_other_runs_are_refused_by_name():
+    first, bad = run(sampler_of()), trj.errors.ConfigurationError
+    refused = {
+        "another dtype": (CheckpointError, lambda: sampler_of(pair(torch.float64)), {}),
+        "another seed": (CheckpointError, lambda: sampler_of(seed=4), {}),
+        "another space of models": (CheckpointError, lambda: sampler_of("components"), {}),
+        "other priors, data or": (CheckpointError, lambda: sampler_of(shifted()), {}),
+        "chains=16, not 8": (bad, sampler_of, {"chains": 8}),
+        "thin=1, not 2": (bad, sampler_of, {"thin": 2}),
+        "fit=False, not True": (bad, sampler_of, {"fit": True}),
+        "draws=16 counts these": (bad, sampler_of, {"draws": 16}),
+    }
+    for what, (error, make, settings) in refused.items():
+        with pytest.raises(error, match=what):
+            run(make(), start=first, **{"draws": 20, **OPEN, **settings})
+    first.onward = {**first.onward.data(), "versions": {"trjmcmc": "0.1", "torch": "2.0"}}
+    with pytest.raises(CheckpointError, match=r"another version of trjmcmc: 0\.1"):
+        run(sampler_of(), start=first, draws=20, **OPEN)
+
+
+def test_a_map_that_was_trained_since_is_told():
+    sampler = sampler_of()
+    first = run(sampler)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        sampler.fit(steps=3, batch=8, pilot=False, audit=False, progress=False)
+    for again in (lambda: sampler.more(draws=4), lambda: run(sampler, start=first, **OPEN)):
+        with pytest.raises(trj.errors.ConfigurationError, match="trained since"):
+            again()
+
+
+def test_a_result_that_knows_no_moves_gives_points():
+    first = run(sampler_of())
+    first.onward = None
+    found = run(sampler_of(), start=first)
+    assert found.raw.n_draws == 16 and found.report.start.points == 16 * 16

@@ -45,6 +45,7 @@ class Contents:
     slot_names: Sequence[str]
     coarse: Mapping[str, str] | None
     turns: Mapping[str, tuple[float, float]]
+    onward: Any = None  # of plain data in files
 
 
 def write(path: str | Path, contents: Contents) -> None:
@@ -70,6 +71,7 @@ def write(path: str | Path, contents: Contents) -> None:
         "crossings": found.crossings,
         "report": _report_data(found.report),
         "truth": truth,
+        "onward": as_data(found.onward),
     }
     Path(path).write_bytes(pack(data))
 
@@ -129,7 +131,13 @@ def _contents(data: dict[str, Any]) -> Contents:
         slot_names=data.get("slot_names") or (),
         coarse=data.get("coarse"),
         turns=data.get("turns") or {},
+        onward=data.get("onward"),
     )
+
+
+def as_data(onward: Any) -> Any:
+    """What a result knows of how to go on, as plain data, or None."""
+    return onward.data() if hasattr(onward, "data") else onward
 
 
 def smallest(code: Tensor) -> Tensor:

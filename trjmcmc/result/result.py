@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ from .catalogue import INTERVAL, Catalogue
 from .convergence import Convergence
 from .doubts import Doubt, Doubts
 from .evidences import Evidences
-from .files import Contents, read, write
+from .files import Contents, as_data, read, write
 from .indicator import ModelIndicator
 from .merge import merged
 from .parameters import Parameters, Values
@@ -68,6 +69,7 @@ class Result:
             found from the target if omitted.
         turns: Where the circles of periodic parameters begin and end, by name; found from the
             target if omitted.
+        onward: What ``run(start=result)`` goes on from, if anything.
     """
 
     def __init__(
@@ -85,7 +87,9 @@ class Result:
         slot_names: Sequence[str] | None = None,
         coarse: Mapping[str, str] | None = None,
         turns: Mapping[str, tuple[float, float]] | None = None,
+        onward: Any = None,
     ) -> None:
+        self.onward = onward
         self.space, self.raw, self.report, self.truth = space, draws, report, truth
         self.crossings, self.pareto_k, self.target = crossings, dict(pareto_k or {}), target
         self.slot_names = list(slot_names or (f"theta[{i}]" for i in range(draws.theta.shape[2])))
@@ -716,11 +720,12 @@ class Result:
             slot_names=self.slot_names,
             coarse=self.coarse,
             turns=self.turns,
+            onward=self.onward,
         )
 
     def __reduce__(self) -> tuple[Callable[[Contents], Result], tuple[Contents]]:
         """Without the target: functions of the user's cannot always be pickled."""
-        return _of, (self._contents(),)
+        return _of, (replace(self._contents(), onward=as_data(self.onward)),)
 
     def __copy__(self) -> Result:
         """The same draws and report, and parts of its own."""
@@ -735,6 +740,7 @@ class Result:
             pareto_k=self.pareto_k,
             target=self.target,
             slot_names=self.slot_names,
+            onward=self.onward,
             coarse=self._given_coarse,
             turns=self.turns,
         )

@@ -87,7 +87,7 @@ class Begun:
         self.known.spending.spend("sample", before.stop.get("elapsed", 0.0))
         stop.take_up(before.stop)
         if self.saver is not None:
-            self.saver.resumed(self.walk)
+            self.saver.resumed(self.known, settled, self.walk, self.record)
 
     def unsaved(self) -> None:
         """Leave the folder as it is: what comes next is not worth going on with."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -14,6 +14,7 @@ from torch import Tensor
 from .. import clock
 from ..draws import Draws, Pool
 from ..errors import TRJError
+from ..estimate.estimate import Estimate
 from ..fit.fitted import Fitted
 from ..fit.trace import FitTrace
 from ..fit.trainer import Trainer
@@ -51,6 +52,7 @@ class Knowledge:
         audit_report: What the audit said of the map, or None.
         passed: Points that the chains of the last run have passed, which a fit may learn from.
         spending: Seconds and likelihood calls since the last report.
+        told: Evidences by route and model that a run which is gone on with has found.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Knowledge:
         self.precision = precision
         self.spending = Spending() if spending is None else spending
         self.passed: Pool | None = None
+        self.told: Mapping[str, Mapping[str, Estimate]] = {}
         self._weighing: Weighing | None = None
 
     def __getstate__(self) -> dict[str, Any]:

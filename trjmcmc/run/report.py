@@ -59,6 +59,8 @@ def routes_of(
         routes = through_the_map(*settings)
     if known.audit_report is not None:
         routes["audit"] = by_audit(space, known.audit_report)
+    for route, found in known.told.items():
+        routes[route] = {**found, **routes.get(route, {})}
     return log_weights, routes
 
 

@@ -74,6 +74,7 @@ class Runner(Preparation):
         self.interrupted = False  # whether the user has stopped it before it had sampled
         self._bridge_seconds = 0.0  # kept for the symmetrised bridge; infinite: it is left out
         self._late = False  # whether sampling was ended by its time
+        self._left: Resumed | None = None
 
     def run(self) -> Result:
         """Fit if that is asked for, warm up, sample, sum up.
@@ -286,7 +287,7 @@ class Runner(Preparation):
 
     def left(self) -> Resumed | None:
         """What a later call may go on from; None where there is nothing whole."""
-        return None if self.chain is None else self.begun.left(self.chain.draws)
+        return self._left
 
     def _second_thoughts(self, recorder: Recorder, further: bool) -> Verdict:
         """Whether sampling is to be set aside.
@@ -369,6 +370,7 @@ class Runner(Preparation):
         walk, settled = self.begun.walk, self.begun.settled
         assert chain is not None and walk is not None and settled is not None
         record = chain.draws
+        self._left = self.begun.left(record)  # before the summing up draws random numbers
         plan, chosen = settled.plan, settled.chosen
         if self.chooser is not None:
             plan, chosen = self.chooser.plan, self.chooser.chosen

@@ -35,12 +35,14 @@ from .chains import chains_in_memory, chains_that_fit
 from .given import MakeWeights, as_pool, weights_maker
 from .knowledge import Knowledge
 from .maps import default_map, matching
+from .onward import Onward, check_belongs, taken_on
 from .policy import Policy
 from .precision import TooCoarse
 from .request import Request, check_counts
 from .resumed import Resumed
 from .runner import Runner
-from .saving import Place, place_of
+from .same import check_pairs
+from .saving import Place, place_of, roots_of
 from .stop import Rule, Stop
 from .strategy import GivenKernel, MakeKernel, Strategy, ThroughTheMap
 
@@ -125,7 +127,7 @@ class TRJSampler:
         if strategy is None:
             strategy = ThroughTheMap(policy.kernels) if kernel is None else GivenKernel(kernel)
         self._open_precision = dtype is None and target.is_precision_open
-        self._left: Resumed | None = None  # of the last run, to go on from
+        self._left: Onward | None = None  # of the last run, to go on from
         self._given_seed = seed is not None
         self.seed = secrets.randbits(31) if seed is None else int(seed)
         self._make = transport, strategy, models, policy
@@ -308,10 +310,13 @@ class TRJSampler:
                 doubles.
             fit: ``"auto"``; True, train the map in full first if it was not trained here, and
                 use the standard kernel; False, take the map as it is.
-            start: Points at which chains start instead: particles of ``trj.graphs.dibs`` or
-                ``trj.fit.svgd``, a :class:`~trjmcmc.fit.Pool`, another result.
-                ``report.start`` says how far off they were. Chains that start from the prior find
-                modes that such points have missed.
+            start: A result, of this sampler or loaded from a file, to go on from: its chains, its
+                moves, its draws, without a pilot run; ``draws`` counts those that are there,
+                seconds and evaluations count from here. Or points at which chains start
+                instead of the prior: particles of ``trj.graphs.dibs`` or ``trj.fit.svgd``, a
+                :class:`~trjmcmc.fit.Pool`, results that do not know their moves, such as merged
+                ones. ``report.start`` says how far off these were. Chains that start from the
+                prior find modes that such points have missed.
             until: ``{"probability": 0.01}``: stop as soon as the standard error of every model's
                 probability (in a space of more than 64 models every unit's) is as small;
                 ``{"log_bayes_factor": 0.05}``: that of the log Bayes factor, in nats, of every
@@ -343,8 +348,8 @@ class TRJSampler:
 
         Raises:
             ConfigurationError: A count below 1, a precision that is not known.
-            CheckpointError: The folder holds a run of another target, version, seed or request,
-                or is damaged; or another run writes there.
+            CheckpointError: The folder, or ``start``, holds a run of another target, version, seed
+                or request; the folder is damaged, or another run writes there.
             NonFiniteError: A density was NaN or +inf; model and parameters are named.
             BudgetError: ``max_evaluations`` are not enough for a single draw.
             KeyboardInterrupt: Ctrl-C was pressed again, or before there was anything to start from.
@@ -358,6 +363,11 @@ class TRJSampler:
         if draws is None and until is None and max_seconds is None and max_evaluations is None:
             until = {"probability": DONE_ERROR, "rhat": DONE_RHAT}
             max_seconds = DONE_SECONDS
+        before = None
+        if isinstance(start, Result) and start.onward is not None:
+            before, start = self._onward(start, draws, chains, warmup, thin, fit), None
+            chains, thin, warmup = len(before.shard.code), before.thin, 0
+            fit = "auto" if before.planned.plan.automatic else False
         asked = {"chains": chains, "warmup": warmup, "thin": thin, "fit": fit, "seed": self.seed}
         with place_of(checkpoint, asked) as place:
             if place is not None:
@@ -373,6 +383,7 @@ class TRJSampler:
                 "deadline": math.inf if max_seconds is None else begun + max_seconds,
                 "progress": progress,
                 "place": place,
+                "before": before,
             }
             spent = self.account.evaluations
             try:
@@ -425,9 +436,9 @@ class TRJSampler:
             >>> sampler.more(draws=50, progress=False).raw.n_draws
             150
         """
-        before = self._left
-        if before is None:
+        if self._left is None:
             raise ConfigurationError("more: there is no run to go on with; call run first")
+        before = self._left.check("more")
         if draws is None and until is None and max_seconds is None and max_evaluations is None:
             raise ConfigurationError("more: say how long: draws, until, max_seconds")
         settings: dict[str, Any] = {
@@ -507,15 +518,70 @@ class TRJSampler:
         )
         saver = None
         if place is not None:
-            saver, known, before, max_evaluations = place.begin(self._known, self._made, request)
+            taken = place.begin(self._known, self._made, request)
+            saver, known, there, max_evaluations = taken
+            before = before if there is None else there
             self._known, self.transport = known, known.transport
         request = replace(request, max_evaluations=max_evaluations)
         runner = Runner(self._known, request, stop, self.seed, before, saver)
         self._left = None
         try:
-            return runner.run()
+            result = runner.run()
         finally:
-            self._left = runner.left()
+            if (left := runner.left()) is not None:
+                self._left = Onward(self._known, self._made, left, self.seed)
+        result.onward = self._left
+        return result
+
+    def _onward(
+        self,
+        result: Result,
+        draws: int | None,
+        chains: int | None,
+        warmup: int | None,
+        thin: int,
+        fit: bool | str,
+    ) -> Resumed:
+        """The run of a result, to go on with; arguments as of :meth:`run`.
+
+        Raises:
+            ConfigurationError, CheckpointError: What is asked, or the target, is another.
+        """
+        onward = result.onward
+        if isinstance(onward, Onward) and onward.is_of(self._known):
+            before = onward.check("start")
+        else:
+            held = check_belongs(result, self._at_precision(result).target)
+            if self._given_seed:
+                check_pairs("start", {"seed": (held["seed"], self.seed)})
+            self.seed = held["seed"]
+            before = taken_on(held, result, roots_of(self._known, self._made))
+            self._known.told, self._known.audit_report = result.routes, result.report.audit
+        trained = result.report.fit is not None
+        asked = {
+            "chains": (chains, len(before.shard.code)),
+            "warmup": (warmup or None, None),
+            "thin": (None if thin == 1 else thin, before.thin),
+            "fit": (True if fit is True else None, trained),
+        }
+        for name, (now, then) in asked.items():
+            if now not in (None, then):
+                raise ConfigurationError(
+                    f"start: the result goes on with {name}={then}, not {now}: leave {name} out; "
+                    "start=result.raw.second_half(10_000, 'cpu') starts new chains at its points"
+                )
+        if draws is not None and draws <= len(before.code):
+            raise ConfigurationError(
+                f"start: the result has {len(before.code)} draws a chain, and draws={draws} counts "
+                "these: ask for more"
+            )
+        return before
+
+    def _at_precision(self, result: Result) -> TRJSampler:
+        """Itself, in the precision of a result where its own is open."""
+        if result.raw.theta.dtype == torch.float64 and self._refines:
+            self._go_on_in_float64("")
+        return self
 
     @property
     def _may_train(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from .knowledge import Knowledge
 from .memories import Held
 from .request import Request
 from .resumed import Planned, Resumed, new_rows, shard_data, with_rows
+from .same import about, check_pairs, check_target
 from .sampling import Shard, Walk
 from .stop import Stop
 
@@ -33,10 +33,6 @@ SAVE_SECONDS = 30.0  # between two heads
 SAVE_SHARE = 0.01  # of the time, that writing may take
 
 WHOLE_SEGMENT = 2**20  # bytes from which a segment is not written again with later draws
-
-COMPARED = 5  # chains at which a target is asked whether it is the one that was sampled
-
-ROUNDINGS = 64.0  # units of the last digit by which it may differ, of one nat and more
 
 ASKED = ("chains", "warmup", "thin", "fit")  # settings that must be those of the run in the folder
 
@@ -109,8 +105,11 @@ class Saver:
 
         self._guarded(write)
 
-    def resumed(self, walk: Walk) -> None:
-        """Take note of what the folder holds of what maps remember."""
+    def resumed(self, known: Knowledge, planned: Planned, walk: Walk, recorder: Recorder) -> None:
+        """Take note of what the folder holds; write all of it where that is nothing."""
+        if self._plan is None:
+            self.planned(known, planned, walk, recorder)
+            return
         self._remembered = walk.shard().remembered
         self._due = clock.now() + SAVE_SECONDS
 
@@ -182,7 +181,6 @@ class Saver:
         self, known: Knowledge, head: Mapping[str, Any], segments: list[File] | None = None
     ) -> None:
         assert self._plan is not None
-        target = known.target
         self._folder.write_head(
             {
                 **head,
@@ -191,12 +189,7 @@ class Saver:
                 "settings": self._settings,
                 "spent": clock.now() - self._begun,
                 "account": known.spending.account.held(),
-                "space": target.space.spec(),
-                "slot_names": list(target.slot_names),
-                "turns": dict(target.turns),
-                "versions": {"trjmcmc": _version(), "torch": str(torch.__version__)},
-                "dtype": str(target.dtype),
-                "device": target.device.type,
+                **about(known.target),
             }
         )
 
@@ -297,34 +290,9 @@ def check_same(place: Place, target: Target) -> None:
     """
     found, path, now = place.found, place.folder.path, place.settings
     assert found is not None
-    head, asked = found.head, found.head["settings"]
-    pairs = {
-        "device": (head["device"], target.device.type),
-        "dtype": (head["dtype"], str(target.dtype)),
-        "space of models": (str(head["space"]), str(target.space.spec())),
-        "coordinates": (head["slot_names"], list(target.slot_names)),
-        "version of trjmcmc": (head["versions"]["trjmcmc"], _version()),
-        "version of torch": (_major(head["versions"]["torch"]), _major(torch.__version__)),
-        **{name: (asked[name], now[name]) for name in (*ASKED, "seed")},
-    }
-    for what, (before, after) in pairs.items():
-        if before != after:
-            raise CheckpointError(
-                f"{path}: the run there has another {what}: {_short(before)}, not "
-                f"{_short(after)}. Ask for the same, or give this run a folder of its own."
-            )
-    if (shard := head["shard"]) is not None:
-        code, theta = shard["code"][:COMPARED], shard["theta"][:COMPARED]
-        with torch.no_grad():
-            there = target.log_joint(code.to(target.device), theta.to(target.device)).cpu()
-        here = shard["log_joint"][:COMPARED].cpu()
-        gap = (there - here).abs() / (1 + here.abs())
-        if not bool((gap <= ROUNDINGS * torch.finfo(here.dtype).eps).all()):
-            worst = int(gap.argmax())
-            raise CheckpointError(
-                f"{path}: the run there has other priors, data or likelihoods: the log joint of "
-                f"one of its chains was {float(here[worst]):.8g} and is {float(there[worst]):.8g}"
-            )
+    asked = found.head["settings"]
+    check_pairs(path, {name: (asked[name], now[name]) for name in (*ASKED, "seed")})
+    check_target(path, found.head, found.head["shard"], target)
 
 
 def taken_up(found: Found, roots: Roots) -> tuple[Knowledge, Resumed | None]:
@@ -351,16 +319,3 @@ def taken_up(found: Found, roots: Roots) -> tuple[Knowledge, Resumed | None]:
         planned, shard, code.long(), theta, log_joint, head["thin"], head["ancestor"], head["stop"]
     )
     return known, resumed
-
-
-def _version() -> str:
-    return str(sys.modules[__name__.partition(".")[0]].__version__)
-
-
-def _major(version: str) -> str:
-    return ".".join(version.split(".")[:2])
-
-
-def _short(x: object) -> str:
-    words = str(x)
-    return words if len(words) < 80 else words[:77] + "..."
