@@ -196,7 +196,7 @@ class Runner(Preparation):
 
     def _examined(self, parts: list[Part]) -> list[Part]:
         """Lost parts, but for those that rounding has made."""
-        found = roundings(self.known, parts, self.request, self.generator)
+        found = roundings(self.known, parts, self.request, self.discovery.fresh_generator())
         self.numbers = self.numbers.also(next(filter(None, found), ""))
         return self.discovery.sound_of(parts, found)
 

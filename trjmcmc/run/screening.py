@@ -171,6 +171,10 @@ class Discovery:
         self.said = (*(before | merged).values(), *by_chains)
         return [part for said, parts in found if said.lost for part in parts]
 
+    def fresh_generator(self) -> torch.Generator:
+        """Random numbers that no chain has: looks come by the clock, and draws must not."""
+        return torch.Generator(self.known.target.device).manual_seed(self._next_seed())
+
     def _next_seed(self) -> int:
         self._seed += 1
         return self._seed
