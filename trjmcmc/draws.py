@@ -11,6 +11,8 @@ STORED = 100_000_000  # numbers set aside for an open number of draws
 
 LEAST_DRAWS_STORED = 200  # draws a chain that are set aside in any case
 
+INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64)
+
 
 @dataclass(frozen=True)
 class Draws:
@@ -81,7 +83,8 @@ class Recorder:
     """Collects states into :class:`Draws`, of a fixed number or of as many as come.
 
     Where their number is open, and the memory set aside is full, every other draw is dropped
-    and only every other of those to come is kept.
+    and only every other of those to come is kept. Codes are held in the smallest integers that they
+    fit in.
 
     Arguments:
         draws: Most draws a chain; None for an open number.
@@ -103,10 +106,27 @@ class Recorder:
         each = c * (code.shape[1] + theta.shape[1] + 1)
         size = draws if draws is not None else max(LEAST_DRAWS_STORED, 2 * (STORED // (2 * each)))
         self.open, self.ancestor = draws is None, None if ancestor is None else ancestor.cpu()
-        self._code = torch.empty(size, c, code.shape[1], dtype=torch.long)
+        self._code = torch.empty(size, c, code.shape[1], dtype=INTEGERS[0])
         self._theta = torch.empty(size, c, theta.shape[1], dtype=theta.dtype)
         self._log_joint = torch.empty(size, c, dtype=theta.dtype)
         self.thin, self.kept, self.most = thin, 0, size
+
+    def thinned(self, asked: int) -> str:
+        """Why fewer steps are kept than were asked for, in words; empty if they are not.
+
+        Arguments:
+            asked: Steps a kept draw that were asked for.
+        """
+        if self.thin == asked:
+            return ""
+        chains, size = self._theta.shape[1], len(self._theta)
+        each = chains * (self._code.shape[2] + self._theta.shape[2] + 1)
+        why = (
+            f"the record of {chains} chains is held to {size * each:.1e} numbers"
+            if self.most == size
+            else "more could not have been summed up in the time left"
+        )
+        return f"one step in {self.thin} is kept where one in {asked} was asked for: {why}"
 
     def bound(self, most: int) -> None:
         """Keep fewer draws a chain than memory allows, where their number is open."""
@@ -115,8 +135,8 @@ class Recorder:
 
     @property
     def code(self) -> Tensor:
-        """Codes so far, shape (draw, chain, L)."""
-        return self._code[: self.kept]
+        """A copy of the codes so far, shape (draw, chain, L), int64."""
+        return self._code[: self.kept].long()
 
     @property
     def log_joint(self) -> Tensor:
@@ -127,17 +147,32 @@ class Recorder:
         """Copy one state."""
         while self.kept >= self.most and self.kept % 2 == 0:
             self._halve()
+        self._hold(code)
         self._code[self.kept].copy_(code)
         self._theta[self.kept].copy_(theta)
         self._log_joint[self.kept].copy_(log_joint)
         self.kept += 1
 
+    def _hold(self, code: Tensor) -> None:
+        """Take wider integers where codes do not fit."""
+        if not code.numel():
+            return
+        low, high = (int(x) for x in code.aminmax())
+        of = self._code.dtype
+        while not torch.iinfo(of).min <= low <= high <= torch.iinfo(of).max:
+            of = INTEGERS[INTEGERS.index(of) + 1]
+        if of != self._code.dtype:
+            wider = torch.empty(self._code.shape, dtype=of)
+            wider[: self.kept] = self._code[: self.kept]
+            self._code = wider
+
     def take_up(self, code: Tensor, theta: Tensor, log_joint: Tensor) -> None:
         """Begin with draws that were kept before, shapes (draw, chain, ...)."""
+        self._hold(code)
         n = self.kept = len(code)
         if n > len(self._code):  # of a run that could keep more; an even number can be halved
             self.most = n + n % 2
-            self._code = torch.empty(self.most, *self._code.shape[1:], dtype=torch.long)
+            self._code = self._code.new_empty(self.most, *self._code.shape[1:])
             self._theta = self._theta.new_empty(self.most, *self._theta.shape[1:])
             self._log_joint = self._log_joint.new_empty(self.most, *self._log_joint.shape[1:])
         self._code[:n], self._theta[:n], self._log_joint[:n] = code, theta, log_joint
@@ -145,14 +180,14 @@ class Recorder:
     def since(self, first: int) -> tuple[Tensor, Tensor, Tensor]:
         """Codes, coordinates and log joint densities from a draw on, shapes (draw, chain, ...)."""
         some = slice(first, self.kept)
-        return self._code[some], self._theta[some], self._log_joint[some]
+        return self._code[some].long(), self._theta[some], self._log_joint[some]
 
     def descend_from(self, ancestor: Tensor) -> None:
         """Let chains descend from others than was known when the record began, shape (C,)."""
         self.ancestor = ancestor.cpu()
 
     def so_far(self) -> Draws:
-        """The draws so far; they share memory with the record."""
+        """The draws so far; all but the codes share memory with the record."""
         theta = self._theta[: self.kept].transpose(0, 1)
         code = self.code.transpose(0, 1)
         return Draws(code, theta, self.log_joint.T, self.thin, ancestor=self.ancestor)
@@ -167,7 +202,7 @@ class Recorder:
         """What was kept so far."""
         n = self.kept
         return Draws(
-            self._code[:n].transpose(0, 1).contiguous(),
+            self._code[:n].transpose(0, 1).long().contiguous(),
             self._theta[:n].transpose(0, 1).contiguous(),
             self._log_joint[:n].T.contiguous(),
             self.thin,

@@ -297,6 +297,7 @@ def _report(reports: Sequence[RunReport], steps: int) -> RunReport:
         precision=told("precision"),
         rounding=told("rounding"),
         unresolved=told("unresolved"),
+        thinned=told("thinned"),
         expected_error=math.inf,
         reached_error=math.inf,
     )

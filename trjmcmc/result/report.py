@@ -116,6 +116,7 @@ class RunReport:
             steps, by what was measured before; infinite where nothing was.
         start: How far off the points were that chains were started at; None of others.
         reached_error: The one that the draws have; infinite where they are too few.
+        thinned: Why fewer steps were kept than asked for, in words; empty if they were not.
     """
 
     acceptance: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -140,6 +141,7 @@ class RunReport:
     expected_error: float = math.inf
     reached_error: float = math.inf
     start: Started | None = None
+    thinned: str = ""
 
     @property
     def falls_short(self) -> bool:
@@ -193,6 +195,7 @@ class RunReport:
             known = {where: rate[where] for where in ("between", "within") if rate[where] >= 0}
             moves = ", ".join(f"{r:.2%} {where} models" for where, r in known.items())
             lines.append(f"  {name}: accepted {moves}")
+        lines += [f"thinned: {self.thinned}"] if self.thinned else []
         lines += [f"in float64: {self.precision}"] if self.precision else []
         lines += [str(self.start)] if self.start is not None else []
         lines += [str(self.variational)] if self.variational is not None else []

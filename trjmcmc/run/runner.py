@@ -395,6 +395,7 @@ class Runner(Preparation):
             unresolved=self.numbers.unresolved,
             expected_error=expected_error(chosen, record),
             reached_error=reached_error(self.stop.space, record),
+            thinned=self.begun.record.thinned(self.request.thin) if self.begun.record else "",
         )
         spare = 0.0
         if math.isfinite(self._bridge_seconds):
