@@ -206,8 +206,12 @@ class Runner(Preparation):
 
     @property
     def _may_choose(self) -> bool:
-        """Whether there is time to choose anew."""
-        return self.chooser is not None and clock.now() < self.chooser.adapt_by
+        """Whether there is time to choose anew, in a run that a folder goes on with too."""
+        if self.chooser is not None:
+            return clock.now() < self.chooser.adapt_by
+        settled, request = self.begun.settled, self.request
+        chose = settled is not None and settled.plan.automatic and self.saver is not None
+        return chose and clock.now() < request.adapt_by(self.policy.shares.sampling)
 
     # ---- sampling ---------------------------------------------------------------------------
 
