@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from pathlib import Path
 
@@ -23,7 +24,8 @@ from torch.distributions import Normal
 import trjmcmc as trj
 from benchmarks.same_draws import components, pair
 from tests.small import small_policy
-from trjmcmc import atomic
+from trjmcmc import atomic, clock
+from trjmcmc.checkpoint.events import EVENTS, read_events
 from trjmcmc.checkpoint.folder import BEFORE, HEAD, read_folder
 from trjmcmc.checkpoint.frozen import Roots, thaw
 from trjmcmc.checkpoint.lock import FOREIGN_SECONDS, Lock
@@ -135,6 +137,8 @@ def test_a_record_that_is_thinned_on_the_way(tmp_path, monkeypatch):
             run(sampler_of(), tmp_path, draws=None, until=rule(at))
     found = run(sampler_of(), tmp_path, draws=None, until=rule())
     assert same(whole, found) and found.raw.thin == 8
+    assert "thinned: one step in 8 is kept" in str(found.report)
+    assert [e["thin"] for e in read_events(tmp_path) if e["event"] == "thinned"] == [2, 4, 8]
 
 
 def test_a_choice_by_times_is_kept_from_the_plan_on(tmp_path):
@@ -158,6 +162,22 @@ def test_a_fit_is_not_repeated(tmp_path, monkeypatch):
         run(sampler_of(), tmp_path, fit=True)
     with monkeypatch.context() as patch:
         patch.setattr("trjmcmc.fit.trainer.Trainer.fit", dies)
+        assert same(whole, run(sampler_of(), tmp_path, fit=True))
+
+
+def test_a_training_that_is_killed_begins_anew_without_its_pilot_run(tmp_path, monkeypatch):
+    whole = run(sampler_of(), fit=True)
+
+    def dies(*_, **__):
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr("trjmcmc.fit.trainer.train", dies)
+        run(sampler_of(), tmp_path, fit=True)
+    (plan,) = tmp_path.glob("plan-*")
+    assert read_events(tmp_path)[-1]["event"] == "saved" and plan.stat().st_size
+    with monkeypatch.context() as patch:
+        patch.setattr("trjmcmc.pilot.audit.TemperedSMC", dies)
         assert same(whole, run(sampler_of(), tmp_path, fit=True))
 
 
@@ -215,26 +235,30 @@ def folder_of_ten(tmp_path_factory):
     return {p.name: p.read_bytes() for p in folder.glob("*.ckpt")}
 
 
-def test_damage_is_found_and_the_head_before_is_used(folder_of_ten, tmp_path):
-    """Every file, cut off at many places and with many bits flipped."""
+@pytest.mark.parametrize("files", ["heads", pytest.param("all", marks=LONG)])
+def test_damage_is_found_and_the_head_before_is_used(files, folder_of_ten, tmp_path):
+    """Every file, cut off at every thousandth byte, and with bits flipped."""
     newest = max(n for n in folder_of_ten if n.startswith("draws"))
     rng = random.Random(0)
-    for name in (HEAD, newest, BEFORE, min(n for n in folder_of_ten if n.startswith("draws"))):
-        content = folder_of_ten[name]
-        cut = [content[:n] for n in (0, 1, 7, 39, 40, *range(50, len(content), 997))]
-        for _ in range(15):
+    for file, whole in folder_of_ten.items():
+        (tmp_path / file).write_bytes(whole)
+    for name, content in folder_of_ten.items():
+        if files == "heads" and name not in {HEAD, BEFORE}:
+            continue
+        cut = [content[:n] for n in (1, 7, 39, 40, len(content) - 1, *range(0, len(content), 1000))]
+        for _ in range(5):
             place, bit = rng.randrange(len(content)), 1 << rng.randrange(8)
             cut.append(content[:place] + bytes([content[place] ^ bit]) + content[place + 1 :])
+        plan = name.startswith("plan")
         for damaged in cut:
-            for file, whole in folder_of_ten.items():
-                (tmp_path / file).write_bytes(damaged if file == name else whole)
-            if name in {HEAD, newest}:
-                assert read_folder(tmp_path, plan=False).head["kept"] == 8
-            elif name == BEFORE:
-                assert read_folder(tmp_path, plan=False).head["kept"] == 9
-            else:
+            (tmp_path / name).write_bytes(damaged)
+            if name in {HEAD, newest, BEFORE}:
+                kept = 9 if name == BEFORE else 8
+                assert read_folder(tmp_path, plan=False).head["kept"] == kept
+            else:  # both heads need it
                 with pytest.raises(CheckpointError, match=f"{name} is damaged"):
-                    read_folder(tmp_path, plan=False)
+                    read_folder(tmp_path, plan=plan)
+        (tmp_path / name).write_bytes(content)
 
 
 def test_a_run_goes_on_from_the_head_before(folder_of_ten, tmp_path):
@@ -261,6 +285,102 @@ def test_a_full_disk_is_told_once_and_sampling_goes_on(tmp_path, monkeypatch):
     assert same(whole, found) and not list(tmp_path.glob(".*"))
     assert read_folder(tmp_path, plan=False).head["kept"] == 16  # the disk had room again
     assert same(whole, run(sampler_of(), tmp_path))
+
+
+class HalfWritten:
+    """A file on a disk that is full after some bytes."""
+
+    def __init__(self, path, mode):
+        self.file = open(path, mode)  # noqa: SIM115
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.file.close()
+
+    def write(self, content):
+        self.file.write(content[:100])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("fault", ["write", "fsync", "replace"])
+def test_what_fails_on_the_disk_leaves_the_head_before(fault, tmp_path, monkeypatch):
+    whole, kept = run(sampler_of()), []
+
+    def fails(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def from_the_fifth(recorder):
+        if recorder.kept == 5:
+            if fault == "write":
+                monkeypatch.setattr(atomic, "open", HalfWritten, raising=False)
+            else:
+                monkeypatch.setattr(atomic.os, fault, fails)
+        if recorder.kept == 9:
+            kept.append(trj.load(tmp_path).raw.n_draws)
+            raise Killed
+        return False
+
+    with (
+        pytest.warns(CheckpointWarning, match="No space left|Input/output error") as said,
+        pytest.raises(Killed),
+    ):
+        run(sampler_of(), tmp_path, until=from_the_fifth)
+    monkeypatch.undo()
+    assert kept == [4] and len(said) == 1 and not list(tmp_path.glob(".*"))
+    told = [e for e in read_events(tmp_path) if e["event"] == "unsaved"]
+    assert len(told) >= 4
+    assert same(whole, run(sampler_of(), tmp_path))
+
+
+def test_a_folder_that_is_read_only(tmp_path, monkeypatch):
+    def refuses(*_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr("trjmcmc.checkpoint.lock.os.open", refuses)
+    with pytest.warns(CheckpointWarning, match="Read-only file system.*goes on unsaved"):
+        assert run(sampler_of(), tmp_path).raw.n_draws == 16
+
+
+@pytest.mark.parametrize("jump", [1e6, -1e6])
+def test_a_clock_that_jumps_costs_no_draws_and_no_heads(jump, tmp_path, monkeypatch):
+    """As where a machine sleeps, or a simulated clock is set; the usual one never goes back."""
+    whole, ahead = run(sampler_of()), [0.0]
+    monkeypatch.setattr(saving, "SAVE_SECONDS", 0.001)
+
+    def jumps(recorder):
+        ahead[0] = jump if recorder.kept >= 6 else 0.0
+        if recorder.kept == 12:
+            raise Killed
+        return False
+
+    with clock.read_from(lambda: time.monotonic() + ahead[0]), pytest.raises(Killed):
+        run(sampler_of(), tmp_path, until=jumps)
+    head = read_folder(tmp_path, plan=False).head
+    assert head["kept"] >= 6 and head["spent"] >= 0
+    assert same(whole, run(sampler_of(), tmp_path))
+
+
+def test_events_tell_what_happens_to_a_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(saving, "TOLD_SECONDS", 0.0)
+    killed(tmp_path, 9)
+    with open(tmp_path / EVENTS, "a") as file:
+        file.write('{"event": "cut o')  # by the kill
+    run(sampler_of(), tmp_path)
+    told = read_events(tmp_path)
+    assert [e["event"] for e in told if e["event"] in {"begun", "resumed", "ended"}] == [
+        "begun",
+        "resumed",
+        "ended",
+    ]
+    assert {"the warm-up", "the sampling"} <= {e.get("stage") for e in told}
+    progress = [e for e in told if e["event"] == "progress"]
+    assert [e["kept"] for e in progress][-1] == 16 and told[-1]["why"] == "draws"
+    resumed = next(e for e in told if e["event"] == "resumed")
+    assert resumed["kept"] == 8 and resumed["seed"] == 3
+    assert all(a["time"] <= b["time"] for a, b in itertools.pairwise(told))
+    assert [e["spent"] for e in told] == sorted(e["spent"] for e in told) or resumed["spent"] > 0
 
 
 def test_a_folder_that_cannot_be_made(tmp_path):
@@ -321,7 +441,7 @@ def shifted():
     return trj.Target(models, dtype=target.dtype)
 
 
-def test_another_run_is_refused_by_name(folder_of_ten, tmp_path):
+def test_another_run_is_refused_by_name(folder_of_ten, tmp_path, monkeypatch):
     for file, content in folder_of_ten.items():
         (tmp_path / file).write_bytes(content)
     refused = {
@@ -334,6 +454,11 @@ def test_another_run_is_refused_by_name(folder_of_ten, tmp_path):
     for what, again in refused.items():
         with pytest.raises(CheckpointError, match=what):
             again()
+    for name, value in (("version", lambda: "0.1"), ("torch.__version__", "1.2.3")):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"trjmcmc.run.same.{name}", value)
+            with pytest.raises(CheckpointError, match=r"another version of .*, not (0\.1|1\.2)"):
+                run(sampler_of(), tmp_path)
     assert run(sampler_of(seed=None), tmp_path).report.seed == 3  # the one of the folder
 
 

@@ -152,9 +152,9 @@ def _read(path: Path, name: str, plan: bool) -> Found:
     head = unpack(path / name)
     if head.get("format") != FORMAT:
         raise CheckpointError(f"format {head.get('format')!r}, expected {FORMAT}")
-    segments = [unpack(_whole(path, File(*file))) for file in head["segments"]]
+    whole = [_whole(path, File(*file)) for file in head["segments"]]  # all, before any is read
     body = unpack(_whole(path, File(*head["plan"]))) if plan else None
-    return Found(head, body, segments, name)
+    return Found(head, body, [unpack(p) for p in whole], name)
 
 
 def _whole(path: Path, file: File) -> Path:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .. import clock
 from ..kernel.base import Kernel, State
-from ..progress import progress_bar
+from ..progress import LOGGER, progress_bar
 from .budget import affordable
 from .chains import of_number
 from .choice import Choice
@@ -32,7 +32,6 @@ class Preparation:
         saver: Writes the run into a folder, or None.
 
     Attributes:
-        stage: What it is at, in words.
         kernel, state: What there is of them by now.
         ancestor: The independent draw that each chain descends from, shape (C,).
     """
@@ -40,11 +39,26 @@ class Preparation:
     def __init__(self, known: Knowledge, request: Request, saver: Saver | None) -> None:
         self.known, self.request, self.saver = known, request, saver
         self.target, self.generator, self.policy = known.target, known.generator, known.policy
-        self.stage = "the start"
+        self._stage = "the start"
         self.chooser: Chooser | None = None
         self.kernel: Kernel | None = None
         self.state: State | None = None
         self.ancestor: Tensor | None = None
+
+    @property
+    def stage(self) -> str:
+        """What it is at, in words; a new one is logged, and told in the folder of the run."""
+        return self._stage
+
+    @stage.setter
+    def stage(self, stage: str) -> None:
+        if stage == self._stage:
+            return
+        self._stage = stage
+        if self.request.progress:
+            LOGGER.info("%s", stage)
+        if self.saver is not None:
+            self.saver.tell("stage", stage=stage)
 
     def _fit(self, most: int | None) -> None:
         """Train the map in full.

@@ -410,6 +410,9 @@ class Runner(Preparation):
             report = replace(report, start=compared(self.stop.space, self.request.start, record))
         result = self._sum_up(chain, report, spare)
         known.spending.close(trace)
+        if self.saver is not None:
+            why = str(chain.error) if chain.error is not None else chain.stopped
+            self.saver.tell("ended", why=why, kept=record.n_draws, missed=self.missed or None)
         if chain.error is not None:
             raise chain.error.carrying(result)
         result.warn()

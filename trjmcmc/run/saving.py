@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from .. import clock
+from ..checkpoint.events import Events
 from ..checkpoint.folder import File, Folder, Found, read_folder
 from ..checkpoint.frozen import Roots, freeze, thaw
 from ..draws import Recorder
@@ -29,6 +30,8 @@ from .sampling import Shard, Walk
 from .stop import Stop
 
 SAVE_SECONDS = 30.0  # between two heads
+
+TOLD_SECONDS = 60.0  # between two lines of progress in the events
 
 SAVE_SHARE = 0.01  # of the time, that writing may take
 
@@ -82,8 +85,29 @@ class Saver:
         self._thin = None if found is None else found.head["thin"]
         self._remembered: tuple[Held, ...] | None = None
         self._open: tuple[int, tuple[Held, ...] | None] | None = None  # what the last began with
-        self._due, self._warned = -math.inf, False
+        self._due, self._looked, self._warned = -math.inf, -math.inf, False
         self._host: Target | None = None
+        self._events, self._told = Events(folder.path), clock.now()
+
+    # ---- who looks at it from outside -----------------------------------------------------------
+
+    def tell(self, event: str, **found: Any) -> None:
+        """Append a line to the events of the folder, with the seconds that the run has taken."""
+        spent = round(clock.now() - self._begun, 3)
+        self._events.add(event, spent=spent, **found)
+
+    def _tell_progress(self, recorder: Recorder, stop: Stop) -> None:
+        now = clock.now()
+        if now - self._told < TOLD_SECONDS:
+            return
+        self._told, left = now, stop.deadline - now
+        self.tell(
+            "progress",
+            kept=recorder.kept,
+            thin=recorder.thin,
+            precision=stop.progress or None,
+            left=round(left, 1) if math.isfinite(left) else None,
+        )
 
     # ---- what there is to write ---------------------------------------------------------------
 
@@ -115,7 +139,9 @@ class Saver:
 
     def drawn(self, known: Knowledge, walk: Walk, recorder: Recorder, stop: Stop) -> None:
         """Write the draws since, if it is time to."""
-        if clock.now() >= self._due:
+        self._tell_progress(recorder, stop)
+        now = clock.now()
+        if now >= self._due or now < self._looked:  # a clock that was set back
             self.save(known, walk, recorder, stop)
 
     def save(self, known: Knowledge, walk: Walk, recorder: Recorder, stop: Stop) -> None:
@@ -130,7 +156,9 @@ class Saver:
         begun = clock.now()
         try:
             write()
+            self.tell("saved", kept=self._saved, seconds=round(clock.now() - begun, 4))
         except (OSError, CheckpointError) as error:
+            self.tell("unsaved", why=str(error))
             if not self._warned:
                 warn_user(
                     f"checkpoint: nothing more is saved in {self._folder.path} ({error}); the run "
@@ -138,7 +166,7 @@ class Saver:
                     CheckpointWarning,
                 )
             self._warned = True
-        now = clock.now()
+        self._looked = now = clock.now()
         self._due = now + max(SAVE_SECONDS, (now - begun) / SAVE_SHARE)
 
     def _write_plan(self, known: Knowledge, planned: Planned | None) -> None:
@@ -156,6 +184,7 @@ class Saver:
             segments, (first, before) = segments[:-1], self._open
         if recorder.thin != self._thin or recorder.kept < first:  # every other draw was dropped
             segments, first, before = [], 0, None
+            self.tell("thinned", thin=recorder.thin, kept=recorder.kept)
         shard = walk.shard()
         assert shard.remembered is not None
         code, theta, log_joint = recorder.since(first)
@@ -187,7 +216,7 @@ class Saver:
                 "plan": tuple(self._plan),
                 "segments": [tuple(s) for s in segments or []],
                 "settings": self._settings,
-                "spent": clock.now() - self._begun,
+                "spent": max(0.0, clock.now() - self._begun),
                 "account": known.spending.account.held(),
                 **about(known.target),
             }
@@ -249,6 +278,8 @@ class Place:
             check_same(self, known.target)
             known, before = taken_up(self.found, roots)
             most = None if most is None else max(1, most - known.spending.evaluations)
+        then = {} if self.found is None else {"kept": self.found.head["kept"]}
+        saver.tell("resumed" if then else "begun", **then, **self.settings)
         return saver, known, before, most
 
 
