@@ -52,8 +52,6 @@ class Trainer:
 
     Attributes:
         pilot: The pilot runs, which owe nothing to the map.
-        on_pilot: Called once the pilot run of a fit of few models is over, before any training:
-            a fit that begins again from what is known then goes on as this one; or None.
 
     Example:
         >>> from trjmcmc import CosmicFlow, problems
@@ -76,14 +74,13 @@ class Trainer:
         self.target, self.transport, self.generator = target, transport, generator
         self.policy, self._make_weights = policy, weights
         self.pilot = PilotRuns(target, generator, policy.survey)
-        self.on_pilot: Callable[[], object] | None = None
         self._fitted = Fitted(transport, few=target.space.few)
         self._deadline = math.inf
         self._audits = False  # whether the last fit was to be audited
 
     def __getstate__(self) -> dict[str, Any]:
-        """A deadline is of the process that set it, and so is who is called."""
-        return {**self.__dict__, "_deadline": math.inf, "on_pilot": None}
+        """A deadline is of the process that set it."""
+        return {**self.__dict__, "_deadline": math.inf}
 
     # ---- what is known ----------------------------------------------------------------------
 
@@ -178,8 +175,6 @@ class Trainer:
             auditing &= self.pilot.grow(
                 draft, budget, limit=limit, deadline=until, progress=progress
             )
-            if few and draft.rounds and self.on_pilot is not None:
-                self.on_pilot()
         auditing = auditing and _unhurried(draft)
         pool = self._pool(draft, pilot, extra, progress, own)
         self._place(codes, pool, steps * batch)
