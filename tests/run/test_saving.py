@@ -150,6 +150,25 @@ def test_a_choice_by_times_is_kept_from_the_plan_on(tmp_path):
     assert torch.equal(found.raw.theta[:, :8], before.raw.theta)
 
 
+@pytest.mark.parametrize("fit", ["auto", False])
+def test_a_run_that_had_chosen_its_moves_may_choose_again(fit, tmp_path, monkeypatch):
+    """Where a search meets a lost mode; not where all draws so far were promised to be kept."""
+    sampler, seen = sampler_of(), []
+    with pytest.raises(Killed):
+        run(sampler, tmp_path, draws=30, fit=fit, until=killed_at(9))
+
+    def looks(self):
+        seen.append(self._may_choose)
+        raise Killed
+
+    first = run(sampler_of(), fit=fit)
+    monkeypatch.setattr("trjmcmc.run.runner.Runner._record", looks)
+    for settings in ({"folder": tmp_path, "fit": fit}, {"start": first, **OPEN}):
+        with pytest.raises(Killed):
+            run(sampler_of(), draws=30, **settings)
+    assert seen == [fit == "auto", False]
+
+
 def test_a_fit_is_not_repeated(tmp_path, monkeypatch):
     whole = run(sampler_of(), fit=True)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -50,6 +52,20 @@ class PilotRuns:
     ) -> None:
         self.target, self.generator, self.policy = target, generator, policy
         self._last: Audit | None = None  # unfinished where a likelihood failed on the way
+        self._on_grown: Callable[[], object] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Who is called is of this process."""
+        return {**self.__dict__, "_on_grown": None}
+
+    @contextmanager
+    def telling(self, on_grown: Callable[[], object] | None) -> Iterator[None]:
+        """Call this whenever an audit of few models has grown: a fit may begin anew from there."""
+        self._on_grown = on_grown
+        try:
+            yield
+        finally:
+            self._on_grown = None
 
     def price(self, codes: Tensor) -> float:
         """Seconds of one evaluation, in batches as large as chains make them.
@@ -185,6 +201,8 @@ class PilotRuns:
             self._last = None
             warn_user(f"no pilot run and no audit: {error}", ConvergenceWarning)
             return False
+        if self._on_grown is not None and self.target.space.few:
+            self._on_grown()
         return True
 
     def interrupted(self) -> Audit | None:

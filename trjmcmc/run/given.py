@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import torch
 
 from ..draws import Pool
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, TargetError
 from ..result.result import Result
 from ..space.base import Space
 from ..target.target import Target
@@ -46,3 +47,24 @@ def as_pool(pilot: Any, device: torch.device, dtype: torch.dtype) -> Any:
     code, theta = pilot.raw.flat()
     log_joint = pilot.raw.log_joint.flatten().double()
     return Pool(code.to(device), theta.to(device, dtype), log_joint.to(device))
+
+
+def check_given(
+    target: object, dtype: torch.dtype | None, device: str | torch.device | None, seed: object
+) -> None:
+    """Refuse what a sampler can't work with.
+
+    Raises:
+        TargetError: No target.
+        ConfigurationError: Another precision, a device that is not there, a seed that is none.
+    """
+    if not isinstance(target, Target):
+        raise TargetError(f"target: expected a trj.Target, got {type(target).__name__}")
+    if dtype not in {None, torch.float32, torch.float64}:
+        raise ConfigurationError(f"dtype: expected torch.float32 or float64, got {dtype}")
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigurationError(f"device: {device!r} is not there ({error})") from None
+    if seed is not None and not isinstance(seed, Integral):
+        raise ConfigurationError(f"seed: expected an integer, got {seed!r}")

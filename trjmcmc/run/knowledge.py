@@ -90,6 +90,17 @@ class Knowledge:
         if self.spending.begin():
             self.trainer.keep(replace(self.fitted, seconds={}))
 
+    def hear(
+        self, told: Mapping[str, Mapping[str, Estimate]], audit_report: AuditReport | None
+    ) -> None:
+        """Take over what a run has found that is gone on with.
+
+        Arguments:
+            told: Evidences by route and model.
+            audit_report: What its audit said.
+        """
+        self.told, self.audit_report = told, audit_report
+
     # ---- the map ----------------------------------------------------------------------------
 
     @property

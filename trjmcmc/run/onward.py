@@ -7,15 +7,14 @@ from typing import Any
 
 from torch import Tensor
 
-from ..checkpoint.frozen import Roots, freeze, thaw
+from ..checkpoint.frozen import freeze, thaw
 from ..errors import CheckpointError, ConfigurationError
 from ..kernel.base import Kernel
 from ..result.result import Result
-from ..target.target import Target
 from .knowledge import Knowledge
 from .memories import Held
 from .resumed import Resumed, new_rows, shard_data, with_rows
-from .same import about, check_target
+from .same import about, check_pairs, check_target
 from .sampling import Shard
 from .saving import roots_of
 from .weighing import fingerprint
@@ -76,41 +75,76 @@ class Onward:
         }
 
 
-def check_belongs(result: Result, target: Target) -> Mapping[str, Any]:
-    """What a result knows of how to go on, refused if it is of another target or version.
-
-    Raises:
-        CheckpointError: What differs is named.
-    """
-    held = result.onward
-    found: Mapping[str, Any] | None = held.data() if isinstance(held, Onward) else held
-    if found is None:
-        raise CheckpointError(
-            "start: the moves of that run can't be saved, so none goes on by them"
-        )
-    check_target("start", found, found["shard"], target)
-    return found
-
-
-def taken_on(held: Mapping[str, Any], result: Result, roots: Roots) -> Resumed:
-    """The run that a result is of, between two draws.
+def adopted(
+    result: Result, known: Knowledge, made: Kernel, seed: int | None
+) -> tuple[Resumed, int]:
+    """The run of another sampler's result, or of one from a file, and its seed.
 
     Arguments:
-        held: Of :func:`check_belongs`.
         result: The result.
-        roots: What the script makes again.
+        known, made: As of :func:`~trjmcmc.run.saving.roots_of`; what is known grows by what the
+            result says.
+        seed: That was given to the sampler, or None.
 
     Raises:
-        CheckpointError: Its moves are not of what the script makes.
+        CheckpointError: It is of another target, version or seed, or its moves are not of what the
+            script makes.
     """
+    onward = result.onward
+    held: Mapping[str, Any] | None = onward.data() if isinstance(onward, Onward) else onward
+    if held is None:
+        raise CheckpointError("start: the moves of that run can't be saved, so no other goes on")
+    check_target("start", held, held["shard"], known.target)
+    if seed is not None:
+        check_pairs("start", {"seed": (held["seed"], seed)})
     remembered: tuple[Held, ...] | None = None
     if held["remembered"] is not None:
         remembered = with_rows(None, held["remembered"])
     shard = Shard(**{**held["shard"], "remembered": remembered})
     raw = result.raw
-    code, theta = raw.code.transpose(0, 1), raw.theta.transpose(0, 1)
-    planned = thaw(held["planned"], roots)
-    return Resumed(planned, shard, code, theta, raw.log_joint.T, held["thin"], held["ancestor"])
+    draws = raw.code.transpose(0, 1), raw.theta.transpose(0, 1), raw.log_joint.T
+    planned = thaw(held["planned"], roots_of(known, made))
+    known.hear(result.routes, result.report.audit)
+    return Resumed(planned, shard, *draws, held["thin"], held["ancestor"]), held["seed"]
+
+
+def check_asked(
+    before: Resumed,
+    result: Result,
+    *,
+    draws: int | None,
+    chains: int | None,
+    warmup: int | None,
+    thin: int,
+    fit: bool | str,
+) -> None:
+    """Refuse settings that a run which is gone on with can't have.
+
+    Arguments:
+        before: The run.
+        result: Its result.
+        draws, chains, warmup, thin, fit: As of :meth:`trjmcmc.TRJSampler.run`.
+
+    Raises:
+        ConfigurationError: One is not as the run has it; fewer draws than there are.
+    """
+    asked = {
+        "chains": (chains, len(before.shard.code)),
+        "warmup": (warmup or None, None),
+        "thin": (None if thin == 1 else thin, before.thin),
+        "fit": (True if fit is True else None, result.report.fit is not None),
+    }
+    for name, (now, then) in asked.items():
+        if now not in (None, then):
+            raise ConfigurationError(
+                f"start: the result goes on with {name}={then}, not {now}: leave {name} out; "
+                "start=result.raw.second_half(10_000, 'cpu') starts new chains at its points"
+            )
+    if draws is not None and draws <= len(before.code):
+        raise ConfigurationError(
+            f"start: the result has {len(before.code)} draws a chain, and draws={draws} counts "
+            "these: ask for more"
+        )
 
 
 def _bytes(found: Any) -> int:

@@ -70,18 +70,14 @@ class Preparation:
         self.stage = "the fit"
         share = self.known.strategy.fit_share(shares)
         late = request.begun + share * request.seconds
-        trainer, saver = self.known.trainer, self.saver
-        if saver is not None:
-            trainer.on_pilot = lambda: saver.learnt(self.known)
-        try:
-            trace = self.known.fit(
+        known, saver = self.known, self.saver
+        with known.trainer.pilot.telling(None if saver is None else lambda: saver.learnt(known)):
+            trace = known.fit(
                 max_evaluations=None if most is None else int(share * most),
                 deadline=late,
                 mend_until=late,
                 progress=request.progress,
             )
-        finally:
-            trainer.on_pilot = None
         if trace.stopped == "interrupted":
             raise KeyboardInterrupt
         if self.saver is not None:

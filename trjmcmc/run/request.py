@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 
 from .. import clock
 from ..draws import Pool
@@ -111,3 +112,13 @@ def check_counts(draws: int | None, chains: int, thin: int, warmup: int | None) 
             "run: expected draws, chains, thin >= 1 and warmup >= 0, got "
             f"draws={draws}, chains={chains}, thin={thin}, warmup={warmup}"
         )
+
+
+def check_seconds(max_seconds: float | None) -> None:
+    """Refuse a limit of time that is none.
+
+    Raises:
+        ConfigurationError: It is no positive number.
+    """
+    if max_seconds is not None and not (isinstance(max_seconds, Real) and max_seconds > 0):
+        raise ConfigurationError(f"max_seconds: expected a positive number, got {max_seconds!r}")

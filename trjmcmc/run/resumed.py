@@ -65,6 +65,12 @@ class Resumed:
     ancestor: Tensor | None
     stop: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Those of the run, as of :meth:`trjmcmc.TRJSampler.run`, without a warm-up."""
+        fit = "auto" if self.planned.plan.automatic else False
+        return {"chains": len(self.shard.code), "warmup": 0, "thin": self.thin, "fit": fit}
+
     def walk(self, plan: SamplingPlan, generator: Any) -> Walk:
         """The chains, with what was counted of them; the generator is set to where it was."""
         return Walk.of(plan, self.shard, generator)

@@ -7,7 +7,6 @@ import math
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import torch
 
 from .. import clock
 from ..draws import Pool
-from ..errors import ConfigurationError, TargetError
+from ..errors import ConfigurationError
 from ..fit.objective import Objective
 from ..fit.trace import FitTrace
 from ..kernel.base import Kernel
@@ -32,17 +31,16 @@ from ..weights.base import ModelWeights
 from . import few_calls
 from .budget import Spending
 from .chains import chains_in_memory, chains_that_fit
-from .given import MakeWeights, as_pool, weights_maker
+from .given import MakeWeights, as_pool, check_given, weights_maker
 from .knowledge import Knowledge
 from .maps import default_map, matching
-from .onward import Onward, check_belongs, taken_on
+from .onward import Onward, adopted, check_asked
 from .policy import Policy
 from .precision import TooCoarse
-from .request import Request, check_counts
+from .request import Request, check_counts, check_seconds
 from .resumed import Resumed
 from .runner import Runner
-from .same import check_pairs
-from .saving import Place, place_of, roots_of
+from .saving import ASKED, Place, place_of
 from .stop import Rule, Stop
 from .strategy import GivenKernel, MakeKernel, Strategy, ThroughTheMap
 
@@ -111,16 +109,7 @@ class TRJSampler:
         strategy: Strategy | None = None,
         policy: Policy | None = None,
     ) -> None:
-        if not isinstance(target, Target):
-            raise TargetError(f"target: expected a trj.Target, got {type(target).__name__}")
-        if dtype not in {None, torch.float32, torch.float64}:
-            raise ConfigurationError(f"dtype: expected torch.float32 or float64, got {dtype}")
-        try:
-            torch.empty(0, device=device)
-        except (RuntimeError, AssertionError) as error:
-            raise ConfigurationError(f"device: {device!r} is not there ({error})") from None
-        if seed is not None and not isinstance(seed, Integral):
-            raise ConfigurationError(f"seed: expected an integer, got {seed!r}")
+        check_given(target, dtype, device, seed)
         if strategy is not None and kernel is not None:
             raise ConfigurationError("strategy: it makes the kernel; leave kernel out")
         policy = Policy() if policy is None else policy
@@ -310,13 +299,12 @@ class TRJSampler:
                 doubles.
             fit: ``"auto"``; True, train the map in full first if it was not trained here, and
                 use the standard kernel; False, take the map as it is.
-            start: A result, of this sampler or loaded from a file, to go on from: its chains, its
-                moves, its draws, without a pilot run; ``draws`` counts those that are there,
-                seconds and evaluations count from here. Or points at which chains start
-                instead of the prior: particles of ``trj.graphs.dibs`` or ``trj.fit.svgd``, a
-                :class:`~trjmcmc.fit.Pool`, results that do not know their moves, such as merged
-                ones. ``report.start`` says how far off these were. Chains that start from the
-                prior find modes that such points have missed.
+            start: A result, of a file too, to go on from without a pilot run: its chains, moves and
+                draws, which ``draws`` counts; seconds and evaluations count from here. Or points
+                at which chains start: particles of ``trj.graphs.dibs`` or ``trj.fit.svgd``, a
+                :class:`~trjmcmc.fit.Pool`, a result that does not know its moves, such as a merged
+                one; ``report.start`` says how far off they were. Chains that start from the prior
+                find modes that such points have missed.
             until: ``{"probability": 0.01}``: stop as soon as the standard error of every model's
                 probability (in a space of more than 64 models every unit's) is as small;
                 ``{"log_bayes_factor": 0.05}``: that of the log Bayes factor, in nats, of every
@@ -356,34 +344,26 @@ class TRJSampler:
             BlackBoxError, PoolError: A black box or its pool failed. Of this error and the
                 one of densities the attribute ``result`` holds the draws so far, if there are any.
         """
-        if max_seconds is not None and not (isinstance(max_seconds, Real) and max_seconds > 0):
-            raise ConfigurationError(
-                f"max_seconds: expected a positive number, got {max_seconds!r}"
-            )
+        check_seconds(max_seconds)
         if draws is None and until is None and max_seconds is None and max_evaluations is None:
             until = {"probability": DONE_ERROR, "rhat": DONE_RHAT}
             max_seconds = DONE_SECONDS
-        before = None
+        before, asked = None, {"chains": chains, "warmup": warmup, "thin": thin, "fit": fit}
         if isinstance(start, Result) and start.onward is not None:
-            before, start = self._onward(start, draws, chains, warmup, thin, fit), None
-            chains, thin, warmup = len(before.shard.code), before.thin, 0
-            fit = "auto" if before.planned.plan.automatic else False
-        asked = {"chains": chains, "warmup": warmup, "thin": thin, "fit": fit, "seed": self.seed}
+            before, start = self._onward(start, draws=draws, **asked), None
+        asked["seed"] = self.seed
         with place_of(checkpoint, asked) as place:
             if place is not None:
                 place = self._at(place)
             begun = clock.now() - (0.0 if place is None else place.spent)
             settings: dict[str, Any] = {
-                "chains": chains,
-                "warmup": warmup,
-                "thin": thin,
-                "fit": fit,
                 "until": until,
                 "start": as_pool(start, self.target.device, self.target.dtype),
                 "deadline": math.inf if max_seconds is None else begun + max_seconds,
                 "progress": progress,
                 "place": place,
                 "before": before,
+                **({k: asked[k] for k in ASKED} if before is None else before.settings),
             }
             spent = self.account.evaluations
             try:
@@ -442,12 +422,8 @@ class TRJSampler:
         if draws is None and until is None and max_seconds is None and max_evaluations is None:
             raise ConfigurationError("more: say how long: draws, until, max_seconds")
         settings: dict[str, Any] = {
-            "chains": len(before.shard.code),
-            "warmup": 0,
-            "thin": before.thin,
-            "fit": "auto" if before.planned.plan.automatic else False,
+            **before.settings,
             "until": until,
-            "start": None,
             "deadline": math.inf if max_seconds is None else clock.now() + max_seconds,
             "progress": progress,
         }
@@ -462,11 +438,11 @@ class TRJSampler:
         warmup: int | None,
         thin: int,
         fit: bool | str,
-        start: Pool | None,
         until: Mapping[str, float] | Rule | None,
         deadline: float,
         max_evaluations: int | None,
         progress: bool,
+        start: Pool | None = None,
         place: Place | None = None,
         before: Resumed | None = None,
     ) -> Result:
@@ -518,9 +494,8 @@ class TRJSampler:
         )
         saver = None
         if place is not None:
-            taken = place.begin(self._known, self._made, request)
-            saver, known, there, max_evaluations = taken
-            before = before if there is None else there
+            saver, known, there, max_evaluations = place.begin(self._known, self._made, request)
+            before = there or before
             self._known, self.transport = known, known.transport
         request = replace(request, max_evaluations=max_evaluations)
         runner = Runner(self._known, request, stop, self.seed, before, saver)
@@ -533,55 +508,18 @@ class TRJSampler:
         result.onward = self._left
         return result
 
-    def _onward(
-        self,
-        result: Result,
-        draws: int | None,
-        chains: int | None,
-        warmup: int | None,
-        thin: int,
-        fit: bool | str,
-    ) -> Resumed:
-        """The run of a result, to go on with; arguments as of :meth:`run`.
-
-        Raises:
-            ConfigurationError, CheckpointError: What is asked, or the target, is another.
-        """
+    def _onward(self, result: Result, **asked: Any) -> Resumed:
+        """The run of a result, to go on with; refused where it is another's, or more is asked."""
         onward = result.onward
         if isinstance(onward, Onward) and onward.is_of(self._known):
             before = onward.check("start")
         else:
-            held = check_belongs(result, self._at_precision(result).target)
-            if self._given_seed:
-                check_pairs("start", {"seed": (held["seed"], self.seed)})
-            self.seed = held["seed"]
-            before = taken_on(held, result, roots_of(self._known, self._made))
-            self._known.told, self._known.audit_report = result.routes, result.report.audit
-        trained = result.report.fit is not None
-        asked = {
-            "chains": (chains, len(before.shard.code)),
-            "warmup": (warmup or None, None),
-            "thin": (None if thin == 1 else thin, before.thin),
-            "fit": (True if fit is True else None, trained),
-        }
-        for name, (now, then) in asked.items():
-            if now not in (None, then):
-                raise ConfigurationError(
-                    f"start: the result goes on with {name}={then}, not {now}: leave {name} out; "
-                    "start=result.raw.second_half(10_000, 'cpu') starts new chains at its points"
-                )
-        if draws is not None and draws <= len(before.code):
-            raise ConfigurationError(
-                f"start: the result has {len(before.code)} draws a chain, and draws={draws} counts "
-                "these: ask for more"
-            )
+            if result.raw.theta.dtype == torch.float64 and self._refines:
+                self._go_on_in_float64("")
+            seed = self.seed if self._given_seed else None
+            before, self.seed = adopted(result, self._known, self._made, seed)
+        check_asked(before, result, **asked)
         return before
-
-    def _at_precision(self, result: Result) -> TRJSampler:
-        """Itself, in the precision of a result where its own is open."""
-        if result.raw.theta.dtype == torch.float64 and self._refines:
-            self._go_on_in_float64("")
-        return self
 
     @property
     def _may_train(self) -> bool:
