@@ -333,7 +333,12 @@ def test_a_flipped_bit_anywhere_is_seen(small, tmp_path):
 
 
 def test_codes_are_saved_in_few_bytes(small, tmp_path):
-    small.save(tmp_path / "run.trj")
+    small.save(tmp_path / "whole.trj")
+    draws = copy.copy(small)
+    draws.onward = None  # the moves, which are not many bytes either
+    draws.save(tmp_path / "run.trj")
+    moves = (tmp_path / "whole.trj").stat().st_size - (tmp_path / "run.trj").stat().st_size
+    assert 0 < moves < 20_000
     again = trj.load(tmp_path / "run.trj")
     assert torch.equal(again.raw.code, small.raw.code)
     numbers = sum(v.numel() for v in small._parameters.values.values())
