@@ -34,6 +34,7 @@ from .covering import cover, nearly_exact
 from .families import FOUND, RECOMMENDED, Family, Start, goes_back_cheaply, map_of
 from .fixed_draws import climbed
 from .flow_over import flow_over
+from .judged import TRIED, Judged, judged
 from .moments import Widening, can_be_followed
 from .normals_of_draws import normals_of_draws
 from .policy import ApproximationPolicy
@@ -46,8 +47,6 @@ FEWEST_MOVES = 40  # evaluations of a particle in the smallest of pilot runs
 MOST_OF_MANY = 4000  # prior draws that are searched in each of many models
 
 SIMPLE = ("mean-field", "full-rank")  # whose best is far from posteriors that they can't follow
-
-TRIED = 4000  # draws of a model that tell the effective share of its weights
 
 OF_A_CLIMB = 18  # evaluations of a draw that climbs, about
 
@@ -159,7 +158,7 @@ class Recipe:
             return transport
         if not (can_be_followed(transport) and goes_back_cheaply(transport)):
             return transport
-        if self._even(transport) >= p.enough_share:
+        if self._judged(transport).share >= p.enough_share:
             return transport
         widening = Widening(self.target, self.codes, self.generator, p)
         try:
@@ -306,7 +305,7 @@ class Recipe:
             made, self.name = self.climbs.distinct(self.parts), "pathfinder"
         else:
             return None
-        enough = asked or self._even(made) >= self.policy.enough_share
+        enough = asked or self._judged(made).share >= self.policy.enough_share
         if enough or not self.target.differentiable or self.left < 100 * self.policy.batch:
             return made
         name = self.name
@@ -402,14 +401,13 @@ class Recipe:
         self._cover(made, pool, exact)
         if not exact:
             return made, False
-        share, gap = self._judged(made)
-        if gap > p.near_gap and isinstance(family, str) and "seed" not in self.options:
+        near = self._judged(made)
+        if near.gap > p.near_gap and isinstance(family, str) and "seed" not in self.options:
             other = map_of(family, replace(self.start(), seed=self.seed + 1), self.options)
             self._cover(other, pool, exact)
-            other_share, other_gap = self._judged(other)
-            if other_gap < gap:
-                made, share = other, other_share
-        return made, share >= p.near_share
+            if (again := self._judged(other)).gap < near.gap:
+                made, near = other, again
+        return made, near.share >= p.near_share
 
     def _cover(self, transport: Transport, pool: Pool, exact: bool) -> None:
         """Train a map on draws, in place."""
@@ -454,7 +452,7 @@ class Recipe:
                 break
             assert rate is not None
             self._train(transport, objective, now, rate, label="polish", batch=batch)
-            if not given and self._even(transport) >= p.enough_share:
+            if not given and self._judged(transport).share >= p.enough_share:
                 break
         return transport
 
@@ -533,22 +531,8 @@ class Recipe:
         )
         return before
 
-    def _even(self, transport: Transport) -> float:
-        """Least effective share of the weights among models with a share of the posterior."""
-        return self._judged(transport)[0]
-
-    def _judged(self, transport: Transport) -> tuple[float, float]:
-        """Least effective share of weights, and nats from bound to evidence at most.
-
-        Of models with a share of the posterior.
-        """
-        share, gap = 1.0, 0.0
-        for m in self._that_matter:
-            try:
-                log_w = log_weights(self.target, transport, self.codes[m], TRIED, self.generator)
-            except TRJError:  # a density that is NaN out there: it will be met in the answer
-                return 0.0, math.inf
-            found = log_mean_weight(log_w)
-            share = min(share, found.ess / TRIED)
-            gap = max(gap, found.value - float(log_w.mean()))
-        return share, gap
+    def _judged(self, transport: Transport) -> Judged:
+        """How near a map is to the posteriors of models with a share of them."""
+        return judged(
+            self.target, transport, [self.codes[m] for m in self._that_matter], self.generator
+        )
