@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
+_GLOBAL = threading.RLock()  # whoever seeds the global generator; threads share it
+
 
 @contextmanager
 def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Seed the global generator of a device, and put it back as it was afterwards."""
+    """Seed the global generator of a device, and put it back as it was afterwards.
+
+    Other threads that want to wait until then: they would draw each other's numbers.
+    """
     cuda = device is not None and device.type == "cuda"
-    with torch.random.fork_rng(devices=[device] if cuda else []):
+    with _GLOBAL, torch.random.fork_rng(devices=[device] if cuda else []):
         torch.default_generator.manual_seed(seed)
         if cuda:
             torch.cuda.manual_seed(seed)

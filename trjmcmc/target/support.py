@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -96,19 +97,31 @@ def _biject_to_ordered(constraint: OrderedConstraint) -> Transform:
     return ComposeTransform([_Increasing(), onto_base])
 
 
+_SWITCH = threading.Lock()
+
+_BEFORE: list[bool] = []  # what the checks were, once for each block that they are off in
+
+
 @contextmanager
 def unchecked() -> Iterator[None]:
     """Switch torch's argument checks off, and back to what they were.
 
     At the edge of floating point a user's ``Normal(mu, log_sigma.exp())`` meets a scale of 0:
     that must come out as NaN or -inf of one point and not as an exception of the whole batch.
+    Threads share the switch: it goes back with the last of them.
     """
-    before = Distribution._validate_args
-    Distribution.set_default_validate_args(False)
+    with _SWITCH:
+        if not _BEFORE:
+            _BEFORE.append(Distribution._validate_args)
+        else:
+            _BEFORE.append(_BEFORE[0])
+        Distribution.set_default_validate_args(False)
     try:
         yield
     finally:
-        Distribution.set_default_validate_args(before)
+        with _SWITCH:
+            before = _BEFORE.pop()
+            Distribution.set_default_validate_args(False if _BEFORE else before)
 
 
 def within_support(new: Distribution, old: Distribution, n: int = 1000) -> bool:
