@@ -31,6 +31,8 @@ QUICK_CHAINS, QUICK_DRAWS = 128, 100  # chains, and draws a chain, of a quick ta
 
 QUICK_LEAST_DRAWS = 20  # draws a chain of a quick table at least
 
+BETWEEN_NUMBERS = 10_000_000  # that runs are compared by, all quantities together
+
 TAIL_NUMBERS = 4_000_000  # numbers that tails are told from, all chains and quantities together
 
 TAILS_KEPT = 8  # tails of a model that errors count
@@ -156,7 +158,9 @@ class Convergence:
             how far the run that is furthest off is from the mean of all, in standard deviations.
         """
         rows, index, run = [], [], self.draws.run
-        for part in self.parts(slice(None), self._step(True)) if run is not None else ():
+        numbers = self.draws.n_chains * self.draws.n_draws * self._quantities
+        step = min(max(self._step(True), numbers // BETWEEN_NUMBERS), self.draws.n_draws)
+        for part in self.parts(slice(None), step) if run is not None else ():
             assert run is not None
             gaps = run_gaps(part.x, part.inside, run.numpy(), self.indicator.ancestor)
             rows += list(zip(gaps.p, gaps.apart, strict=True))

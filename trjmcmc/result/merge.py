@@ -103,13 +103,13 @@ def check_alike(found: Sequence[Contents], targets: Sequence[Target | None]) -> 
     for i, other in enumerate(found):
         if known is not None and i != known[0]:
             _check_target(known[1], known[0], other.draws, i)
-        for j in range(i):
-            if _overlap(found[j].draws, other.draws) or _overlap(other.draws, found[j].draws):
-                raise ConfigurationError(
-                    f"merge: results {j} and {i} hold the same draws, of seeds "
-                    f"{found[j].report.seed} and {other.report.seed}: runs to merge have seeds of "
-                    "their own, and none goes on with another"
-                )
+    if (pair := _overlap([c.draws for c in found])) is not None:
+        i, j = pair
+        raise ConfigurationError(
+            f"merge: results {i} and {j} hold the same draws, of seeds "
+            f"{found[i].report.seed} and {found[j].report.seed}: runs to merge have seeds of "
+            "their own, and none goes on with another"
+        )
 
 
 def _check_target(target: Target, of: int, draws: Draws, other: int) -> None:
@@ -130,14 +130,27 @@ def _check_target(target: Target, of: int, draws: Draws, other: int) -> None:
         )
 
 
-def _overlap(a: Draws, b: Draws) -> bool:
-    """Whether most of the chains of one record end in points that another record holds."""
-    weight = torch.linspace(1.0, 2.0, a.theta.shape[2], dtype=torch.float64).sqrt()
-    ends, points = (d.theta.double() @ weight for d in (a, b))
-    ends = ends[:, -1][ends[:, -1] != 0]  # models without parameters tell nothing
-    if not len(ends):
-        return False
-    return float(torch.isin(ends, points.flatten()).double().mean()) > SHARED
+def _overlap(draws: Sequence[Draws]) -> tuple[int, int] | None:
+    """Two records of which most chains of one end in points that the other holds, or None."""
+    weight = torch.linspace(1.0, 2.0, draws[0].theta.shape[2], dtype=torch.float64).sqrt()
+    ends = [d.theta[:, -1].double() @ weight for d in draws]
+    ends = [e[e != 0] for e in ends]  # models without parameters tell nothing
+    number = torch.tensor([len(e) for e in ends])
+    owner = torch.arange(len(draws)).repeat_interleave(number)
+    every, place = torch.cat(ends).unique(return_inverse=True)
+    if not len(every):
+        return None
+    for j, d in enumerate(draws):
+        points = (d.theta.double() @ weight).flatten()
+        near = torch.searchsorted(every, points).clamp(max=len(every) - 1)
+        held = torch.zeros(len(every), dtype=torch.float64)
+        held[near[every[near] == points]] = 1.0
+        shared = torch.bincount(owner, held[place], len(draws)) / number.clamp(min=1)
+        shared[j] = 0.0
+        if float(shared.max()) > SHARED:
+            i = int(shared.argmax())
+            return min(i, j), max(i, j)
+    return None
 
 
 def _short(x: object) -> str:
