@@ -35,9 +35,9 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(STAMP)
 
-# PyMC, NumPyro and Pyro, half a gigabyte that tests alone need
+# PyMC, NumPyro, Pyro and Dask, half a gigabyte that tests alone need
 $(LANGUAGES): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,pymc,numpyro,pyro]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,pymc,numpyro,pyro,dask]'
 	touch $(LANGUAGES)
 
 clean:
