@@ -134,6 +134,11 @@ class Recorder:
             self.most = min(self.most, max(LEAST_DRAWS_STORED, 2 * -(-most // 2)))
 
     @property
+    def chains(self) -> int:
+        """Number of chains."""
+        return self._code.shape[1]
+
+    @property
     def code(self) -> Tensor:
         """A copy of the codes so far, shape (draw, chain, L), int64."""
         return self._code[: self.kept].long()
@@ -145,13 +150,17 @@ class Recorder:
 
     def keep(self, code: Tensor, theta: Tensor, log_joint: Tensor) -> None:
         """Copy one state."""
-        while self.kept >= self.most and self.kept % 2 == 0:
-            self._halve()
+        self.make_room()
         self._hold(code)
         self._code[self.kept].copy_(code)
         self._theta[self.kept].copy_(theta)
         self._log_joint[self.kept].copy_(log_joint)
         self.kept += 1
+
+    def make_room(self) -> None:
+        """Drop every other draw where there is no room for another."""
+        while self.kept >= self.most and self.kept % 2 == 0:
+            self._halve()
 
     def _hold(self, code: Tensor) -> None:
         """Take wider integers where codes do not fit."""

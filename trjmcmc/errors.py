@@ -121,6 +121,10 @@ class CheckpointWarning(TRJWarning):
     """A run goes on, and is not saved."""
 
 
+class PoolWarning(TRJWarning):
+    """A run waits for workers, or has lost some; it goes on."""
+
+
 class InterruptedWarning(TRJWarning):
     """The user stopped a run or a fit; what was reached so far is kept."""
 

@@ -17,6 +17,7 @@ from .sampling import SamplingPlan, Walk
 from .saving import Saver
 from .segment import Segment
 from .stop import Stop
+from .team import Team
 
 
 class Begun:
@@ -88,6 +89,24 @@ class Begun:
         stop.take_up(before.stop)
         if self.saver is not None:
             self.saver.resumed(self.known, settled, self.walk, self.record)
+
+    def by_shards(self, settled: Planned, team: Team, record: Recorder, stop: Stop) -> None:
+        """Sample by shards, anew or going on with what was given.
+
+        Arguments:
+            settled: What does not change while they sample.
+            team: All chains, side by side.
+            record: Their draws.
+            stop: It takes up what it knew.
+        """
+        before, self.resumed, self.settled = self.resumed, None, settled
+        self.walk, self.record = team, record
+        if before is not None:
+            self.known.spending.spend("sample", before.stop.get("elapsed", 0.0))
+            stop.take_up(before.stop)
+        if self.saver is not None:
+            write = self.saver.planned if before is None else self.saver.resumed
+            write(self.known, settled, team, record)
 
     def unsaved(self) -> None:
         """Leave the folder as it is: what comes next is not worth going on with."""

@@ -12,6 +12,7 @@ from ..kernel.base import Kernel, State
 from ..target.exchangeable import components_of
 from ..target.target import Target
 from .choice import Choice
+from .crew import Grid
 from .decide import may_have_more_chains, number_of_chains
 from .knowledge import Knowledge
 from .loop import first_of, joined
@@ -105,6 +106,29 @@ def of_number(
     fresh, new = new_chains(known, code, None, deadline)
     new = torch.where(new < 0, new + ancestor.min().clamp(max=0), new)  # none of those before
     return joined(state, fresh), torch.cat([ancestor, new])
+
+
+def chains_asked(
+    known: Knowledge, chains: int | None, open_length: bool, grid: Grid | None
+) -> tuple[int, int, int]:
+    """Chains to begin with, at least and at most; of each shard.
+
+    Arguments:
+        known: What is known of the target.
+        chains: What the user asks, or None.
+        open_length: Whether the number of draws is open.
+        grid: Shards, which share the memory for draws, or None.
+    """
+    if chains is not None:
+        return chains, chains, chains
+    counts = known.policy.chains
+    chains = chains_in_memory(
+        known, counts.of_open_length if open_length else counts.of_given_draws
+    )
+    if not open_length:
+        return chains, chains, chains
+    most = chains_that_fit(known.target) // (1 if grid is None else grid.shards)
+    return chains, min(chains, counts.fewest), max(most, 1)
 
 
 def chains_in_memory(known: Knowledge, most: int) -> int:

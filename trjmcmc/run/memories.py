@@ -49,11 +49,11 @@ class Memories:
     """What the maps of a kernel remember, and who may own what a state remembers.
 
     Arguments:
-        kernel: The kernel.
+        kernel: The kernel; or what holds some, and maps.
         target: The target that it is of.
     """
 
-    def __init__(self, kernel: Kernel, target: Target) -> None:
+    def __init__(self, kernel: object, target: Target) -> None:
         found = list(inside(kernel))
         self.remember = [x for x in found if isinstance(x, Remembers)]
         self._owners = [target, *found]

@@ -30,7 +30,8 @@ from ..transport.base import Transport
 from ..weights.base import ModelWeights
 from . import few_calls
 from .budget import Spending
-from .chains import chains_in_memory, chains_that_fit
+from .chains import chains_asked
+from .crew import Grid, grid_of
 from .given import MakeWeights, as_pool, check_given, weights_maker
 from .knowledge import Knowledge
 from .maps import default_map, matching
@@ -39,8 +40,8 @@ from .policy import Policy
 from .precision import TooCoarse
 from .request import Request, check_counts, check_seconds
 from .resumed import Resumed
-from .runner import Runner
 from .saving import ASKED, Place, place_of
+from .sharded import runner_of
 from .stop import Rule, Stop
 from .strategy import GivenKernel, MakeKernel, Strategy, ThroughTheMap
 
@@ -270,6 +271,8 @@ class TRJSampler:
         max_seconds: float | None = None,
         max_evaluations: int | None = None,
         checkpoint: str | Path | None = None,
+        shards: int | None = None,
+        executor: Any = None,
         progress: bool = True,
     ) -> Result:
         """Sample, with as much training as pays.
@@ -293,8 +296,7 @@ class TRJSampler:
                 more than one of few.
             warmup: Steps left out at the start; half as many as are kept, and at least
                 200, if omitted. With ``fit="auto"`` those that the choice takes, and a burn-in
-                of three autocorrelation times (ten where components are counted). Chains start
-                from the map and from the prior.
+                of three autocorrelation times (ten where components are counted).
             thin: Steps a kept draw; where the number of draws is open and memory is short it
                 doubles.
             fit: ``"auto"``; True, train the map in full first if it was not trained here, and
@@ -302,16 +304,15 @@ class TRJSampler:
             start: A result, of a file too, to go on from without a pilot run: its chains, moves and
                 draws, which ``draws`` counts; seconds and evaluations count from here. Or points
                 at which chains start: particles of ``trj.graphs.dibs`` or ``trj.fit.svgd``, a
-                :class:`~trjmcmc.fit.Pool`, a result that does not know its moves, such as a merged
-                one; ``report.start`` says how far off they were. Chains that start from the prior
-                find modes that such points have missed.
+                :class:`~trjmcmc.fit.Pool`, a merged result, a result for ``shards``;
+                ``report.start`` says how far off they were. Chains that start from the prior find
+                modes that such points have missed.
             until: ``{"probability": 0.01}``: stop as soon as the standard error of every model's
                 probability (in a space of more than 64 models every unit's) is as small;
                 ``{"log_bayes_factor": 0.05}``: that of the log Bayes factor, in nats, of every
                 model of more than one percent to the most probable one (by the visits; 2 to 64
                 models); ``{"rhat": 1.01}``: rank-normalised split R-hat of models, log joint and
-                parameters. Of several, when all are reached. Or a function of the
-                :class:`~trjmcmc.draws.Recorder` that says after each draw whether to stop, see
+                parameters. Of several, when all are reached. Or a function, see
                 :class:`~trjmcmc.run.stop.Stop`.
             max_seconds: Wall time after which to stop, all stages included, pilot run, audit and
                 summing up too; kept within the larger of a second and a tenth where a step of
@@ -327,12 +328,17 @@ class TRJSampler:
                 anew by the script, nothing of the user's is written. ``draws``, ``until``,
                 ``max_seconds`` and ``max_evaluations`` count what was there and spent before.
                 :func:`trjmcmc.load` shows the result so far.
+            shards: So many batches of ``chains`` chains, each with random numbers of its own, are
+                sampled after warm-up wherever ``executor`` says; with given ``draws`` the result is
+                the same bit by bit whoever does it. See docs/long-runs.md.
+            executor: A Dask client, or anything else with ``submit(function, *args)``; or a
+                function that makes one, called again where it breaks. If omitted all is done here.
             progress: Show a progress bar.
 
         Returns:
-            The result. Ctrl-C returns the draws so far; in pilot run, training or warm-up it
-            leaves them as they are, and a second of sampling follows. A warning says what the
-            result rests on, and ``report.interrupted`` is True. A second Ctrl-C ends the call.
+            The result. Ctrl-C gives the draws so far, after a second of sampling where there are
+            none yet; a warning says what they rest on, and ``report.interrupted`` is True. A second
+            Ctrl-C ends the call.
 
         Raises:
             ConfigurationError: A count below 1, a precision that is not known.
@@ -349,9 +355,9 @@ class TRJSampler:
             until = {"probability": DONE_ERROR, "rhat": DONE_RHAT}
             max_seconds = DONE_SECONDS
         before, asked = None, {"chains": chains, "warmup": warmup, "thin": thin, "fit": fit}
-        if isinstance(start, Result) and start.onward is not None:
+        if isinstance(start, Result) and start.onward is not None and shards is None:
             before, start = self._onward(start, draws=draws, **asked), None
-        asked["seed"] = self.seed
+        asked |= {"seed": self.seed, "shards": shards}
         with place_of(checkpoint, asked) as place:
             if place is not None:
                 place = self._at(place)
@@ -364,6 +370,7 @@ class TRJSampler:
                 "place": place,
                 "before": before,
                 **({k: asked[k] for k in ASKED} if before is None else before.settings),
+                "grid": grid_of(shards, executor),
             }
             spent = self.account.evaluations
             try:
@@ -417,7 +424,7 @@ class TRJSampler:
             150
         """
         if self._left is None:
-            raise ConfigurationError("more: there is no run to go on with; call run first")
+            raise ConfigurationError("more: no run of one batch to go on with; call run first")
         before = self._left.check("more")
         if draws is None and until is None and max_seconds is None and max_evaluations is None:
             raise ConfigurationError("more: say how long: draws, until, max_seconds")
@@ -445,6 +452,7 @@ class TRJSampler:
         start: Pool | None = None,
         place: Place | None = None,
         before: Resumed | None = None,
+        grid: Grid | None = None,
     ) -> Result:
         """A run in the precision of now; arguments as of :meth:`run`, but for the deadline."""
         policy, begun = self.policy, clock.now()
@@ -453,15 +461,8 @@ class TRJSampler:
         open_length = draws is None and (until is not None or math.isfinite(deadline))
         if draws is None and not open_length:
             draws = 1000
-        fewest_chains = most_chains = chains
-        if chains is None:
-            counts = policy.chains
-            usual = counts.of_open_length if open_length else counts.of_given_draws
-            chains = chains_in_memory(self._known, usual)
-            most_chains = chains_that_fit(self.target) if open_length else chains
-            fewest_chains = min(chains, counts.fewest) if open_length else chains
+        chains, fewest, most = chains_asked(self._known, chains, open_length, grid)
         check_counts(draws, chains, thin, warmup)
-        assert most_chains is not None and fewest_chains is not None
         if fit not in {"auto", True, False}:
             raise ConfigurationError(f'fit: expected "auto", True or False, got {fit!r}')
         if fit is True and not self._may_train:
@@ -476,8 +477,8 @@ class TRJSampler:
         request = Request(
             draws=draws,
             chains=chains,
-            fewest_chains=fewest_chains,
-            most_chains=most_chains,
+            fewest_chains=fewest,
+            most_chains=most,
             thin=thin,
             warmup=warmup,
             fit=fit,
@@ -498,20 +499,20 @@ class TRJSampler:
             before = there or before
             self._known, self.transport = known, known.transport
         request = replace(request, max_evaluations=max_evaluations)
-        runner = Runner(self._known, request, stop, self.seed, before, saver)
-        self._left = None
+        runner = runner_of(grid, self._known, request, stop, self.seed, before, saver)
         try:
             result = runner.run()
         finally:
-            if (left := runner.left()) is not None:
-                self._left = Onward(self._known, self._made, left, self.seed)
+            self._left = self._going_on(runner.left())
         result.onward = self._left
         return result
 
+    def _going_on(self, left: Resumed | None) -> Onward | None:
+        return None if left is None else Onward(self._known, self._made, left, self.seed)
+
     def _onward(self, result: Result, **asked: Any) -> Resumed:
         """The run of a result, to go on with; refused where it is another's, or more is asked."""
-        onward = result.onward
-        if isinstance(onward, Onward) and onward.is_of(self._known):
+        if isinstance(onward := result.onward, Onward) and onward.is_of(self._known):
             before = onward.check("start")
         else:
             if result.raw.theta.dtype == torch.float64 and self._refines:

@@ -49,6 +49,7 @@ class Shard(NamedTuple):
         generator: State of the generator.
         tally, crossings, visits, renewals: What was counted so far, or None.
         remembered: What the kernel's maps remember; None for what they hold when the block begins.
+        parts: Where these are the chains of several shards side by side, each shard as plain data.
     """
 
     code: Tensor
@@ -62,6 +63,7 @@ class Shard(NamedTuple):
     visits: Held | None
     renewals: Held | None
     remembered: tuple[Held, ...] | None
+    parts: tuple[Held, ...] | None = None
 
 
 class Walk:

@@ -322,7 +322,8 @@ def check_same(place: Place, target: Target) -> None:
     found, path, now = place.found, place.folder.path, place.settings
     assert found is not None
     asked = found.head["settings"]
-    check_pairs(path, {name: (asked[name], now[name]) for name in (*ASKED, "seed")})
+    names = (*ASKED, "shards", "seed")
+    check_pairs(path, {name: (asked.get(name), now.get(name)) for name in names})
     check_target(path, found.head, found.head["shard"], target)
 
 
