@@ -391,8 +391,9 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=200, help="of four shards, for `truth`")
     parser.add_argument("--truth-draws", type=int, default=50)
     parser.add_argument("--shards", type=int, default=1000, help="that are merged")
+    parser.add_argument("--threads", type=int, default=1, help="of torch, here; workers have one")
     options = parser.parse_args()
-    torch.set_num_threads(1)
+    torch.set_num_threads(options.threads)
     rounds.LEAST = options.block
     for name in options.part or PARTS:
         print(f"-- {name}", flush=True)
