@@ -297,8 +297,7 @@ class TRJSampler:
             warmup: Steps left out at the start; half as many as are kept, and at least
                 200, if omitted. With ``fit="auto"`` those that the choice takes, and a burn-in
                 of three autocorrelation times (ten where components are counted).
-            thin: Steps a kept draw; where the number of draws is open and memory is short it
-                doubles.
+            thin: Steps a kept draw; doubled where draws are open and memory is short.
             fit: ``"auto"``; True, train the map in full first if it was not trained here, and
                 use the standard kernel; False, take the map as it is.
             start: A result, of a file too, to go on from without a pilot run: its chains, moves and
@@ -332,7 +331,7 @@ class TRJSampler:
                 sampled after warm-up wherever ``executor`` says; with given ``draws`` the result is
                 the same bit by bit whoever does it. See docs/long-runs.md.
             executor: A Dask client, or anything else with ``submit(function, *args)``; or a
-                function that makes one, called again where it breaks. If omitted all is done here.
+                function that makes one, called again where it breaks. Here if omitted.
             progress: Show a progress bar.
 
         Returns:
@@ -342,13 +341,13 @@ class TRJSampler:
 
         Raises:
             ConfigurationError: A count below 1, a precision that is not known.
-            CheckpointError: The folder, or ``start``, holds a run of another target, version, seed
-                or request; the folder is damaged, or another run writes there.
+            CheckpointError: Folder or ``start`` are of another target, version, seed or request;
+                the folder is damaged, or another run writes there.
             NonFiniteError: A density was NaN or +inf; model and parameters are named.
             BudgetError: ``max_evaluations`` are not enough for a single draw.
             KeyboardInterrupt: Ctrl-C was pressed again, or before there was anything to start from.
-            BlackBoxError, PoolError: A black box or its pool failed. Of this error and the
-                one of densities the attribute ``result`` holds the draws so far, if there are any.
+            BlackBoxError, PoolError: A black box or its pool failed. Attribute ``result`` of this
+                error and that of densities holds the draws so far, if there are any.
         """
         check_seconds(max_seconds)
         if draws is None and until is None and max_seconds is None and max_evaluations is None:
