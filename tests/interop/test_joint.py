@@ -384,7 +384,9 @@ def in_single_inside(p):
 
 
 @pytest.mark.parametrize(
-    "function", [singly, in_single_inside, trj.with_gradient(gradient(1.0))], ids=repr
+    "function",
+    [singly, in_single_inside, trj.with_gradient(gradient(1.0))],
+    ids=["one by one", "single precision inside", "NumPy"],
 )
 def test_right_joints_pass_whatever_they_compute_in(function):
     """Negative control of the refusals above: rounding in single precision is no wrong gradient."""

@@ -81,6 +81,8 @@ class StartPolicy(Checked):
             columns took 26 of 30 s without it.
         fewest_starts: Different prior draws that all chains descend from, below which every other
             one starts along a climb of its own: twice those below which a run is doubted.
+        climbing_share: Of the time left, from which no further model is climbed: 64 climbs in 100
+            coordinates take a second.
         covariance_cost: Models times coordinates cubed from which tempering, whose moves use
             covariances, costs more than it helps.
     """
@@ -92,6 +94,7 @@ class StartPolicy(Checked):
     tempered_moves: int = 5
     tempered_share: float = 0.05
     fewest_starts: int = 2 * FEW_STARTS
+    climbing_share: float = 0.1
     covariance_cost: float = 1e9
 
 

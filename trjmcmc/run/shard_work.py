@@ -120,7 +120,8 @@ def _chains(
     if carried is not None:
         few = len(carried[1].unique()) < work.policy.starts.fewest_starts
         if few and free and target.differentiable:
-            carried = with_climbs(target, code, *carried, generator)
+            until = clock.part_of_the_time_left(work.policy.starts.climbing_share, end)
+            carried = with_climbs(target, code, *carried, generator, until)
     else:
         known = Knowledge(
             target,

@@ -144,7 +144,8 @@ def carried_starts(
         drawn, _, ancestor = fitted.audit.draw(space.index(code))
         few = len(ancestor.unique()) < policy.fewest_starts
         if few and target.differentiable and math.isinf(known.spending.account.limit):
-            return with_climbs(target, code, drawn, ancestor, generator)
+            until = clock.part_of_the_time_left(policy.climbing_share, deadline)
+            return with_climbs(target, code, drawn, ancestor, generator, until)
         return drawn, ancestor
     if not math.isinf(known.spending.account.limit):
         return None
@@ -188,7 +189,12 @@ def carried_starts(
 
 
 def with_climbs(
-    target: Target, code: Tensor, theta: Tensor, ancestor: Tensor, generator: torch.Generator
+    target: Target,
+    code: Tensor,
+    theta: Tensor,
+    ancestor: Tensor,
+    generator: torch.Generator,
+    deadline: float = math.inf,
 ) -> tuple[Tensor, Tensor]:
     """Starts of which every other one is a draw of a normal along a climb of its own.
 
@@ -201,6 +207,7 @@ def with_climbs(
         theta: Starts, shape (C, D).
         ancestor: The draw that each descends from, shape (C,), zero or more.
         generator: Source of randomness.
+        deadline: Time by :func:`trjmcmc.clock.now` from which no further model is climbed.
 
     Returns:
         Starts and ancestors; those of climbs have negative numbers below -C.
@@ -208,6 +215,8 @@ def with_climbs(
     theta, ancestor, named = theta.clone(), ancestor.clone(), 1 + len(code)
     codes, index, _ = distinct(code)
     for m, model in enumerate(codes):
+        if clock.now() > deadline:
+            break
         rows = (index == m).nonzero()[::2, 0]
         try:
             found = pathfinder(target, model, generator, paths=len(rows), refine=0)
