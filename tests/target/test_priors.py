@@ -58,6 +58,17 @@ BY_HAND = {
 
 ALL = {name: (ours, s.pdf, s.cdf) for name, (ours, s) in EXACT.items()} | BY_HAND
 
+
+class ByMean(scipy.stats.rv_continuous):
+    """An exponential distribution by its mean."""
+
+    def _pdf(self, x, mean):
+        return np.exp(-x / mean) / mean
+
+    def _ppf(self, q, mean):
+        return -mean * np.log1p(-q)
+
+
 FROZEN = {
     "norm": scipy.stats.norm(1.0, 2.0),
     "uniform": scipy.stats.uniform(-1.0, 3.0),
@@ -80,6 +91,8 @@ FROZEN = {
     "invgamma": scipy.stats.invgamma(3.0, scale=2.0),
     "triang": scipy.stats.triang(0.3, -1.0, 4.0),
     "gumbel_l, a mirror": scipy.stats.weibull_max(1.5, 2.0),
+    "vonmises": scipy.stats.vonmises(2.0),
+    "one of the user's by the name of another": ByMean(a=0.0, name="lognorm")(2.0),
 }
 
 
@@ -138,6 +151,20 @@ def test_frozen_distributions_of_scipy_are_priors(name):
     assert scipy.stats.kstest(drawn, frozen.cdf).pvalue > 1e-5
 
 
+def test_angles_of_scipy_lie_on_one_circle():
+    """SciPy's density of them goes on over the whole line, where its integral is infinite."""
+    frozen = scipy.stats.vonmises(2.0, 1.0)
+    target = trj.Target([trj.Model("m", {"x": frozen}, lambda p: 0 * p["x"])], dtype=torch.float64)
+    walked = torch.linspace(-60.0, 60.0, 20_001, dtype=torch.float64)[:, None]
+    density = target.log_joint(torch.zeros(len(walked), 1).long(), walked).exp()
+    assert float(torch.trapezoid(density, walked[:, 0])) == pytest.approx(1.0, abs=1e-6)
+    assert target.turns
+    x = sampled(from_scipy(frozen))
+    turned = np.mod(x - 1.0 + np.pi, 2 * np.pi) + 1.0 - np.pi
+    assert scipy.stats.kstest(turned, frozen.cdf).pvalue > 1e-5
+    assert scipy.stats.kstest(turned + 0.1, frozen.cdf).pvalue < 1e-5  # the control
+
+
 def test_vectors_of_scipy_are_priors_and_other_things_are_refused():
     both = {
         "x": scipy.stats.multivariate_normal([0.0, 1.0], [[2.0, 0.5], [0.5, 1.0]]),
@@ -149,9 +176,12 @@ def test_vectors_of_scipy_are_priors_and_other_things_are_refused():
         scipy.stats.poisson(3.0),
         scipy.stats.wishart(3, np.eye(2)),
         scipy.stats.multinomial(3, [0.5, 0.5]),
+        scipy.stats.rv_histogram(np.histogram([0.0, 1.0, 3.0])),
     ):
         with pytest.raises(TargetError, match=r"scipy\.stats: expected a frozen continuous"):
             trj.Target([trj.Model("m", {"x": wrong}, lambda p: 0 * p["x"])])
+    with pytest.raises(TargetError, match=r"scale=1, an angle in radians"):
+        from_scipy(scipy.stats.vonmises(2.0, scale=2.0))
     with pytest.raises(TargetError, match=r"a frozen one of scipy\.stats"):
         trj.Target([trj.Model("m", {"x": 3.0}, lambda p: 0 * p["x"])])
 

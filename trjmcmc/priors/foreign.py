@@ -26,6 +26,7 @@ from torch.distributions import (
     StudentT,
     TransformedDistribution,
     Uniform,
+    VonMises,
     Weibull,
     constraints,
 )
@@ -95,15 +96,23 @@ def from_scipy(frozen: Any) -> Distribution:
         return MultivariateNormal(torch.as_tensor(np.asarray(frozen.mean)).to(cov), cov)
     if name == "dirichlet_frozen":
         return Dirichlet(torch.as_tensor(np.asarray(frozen.alpha, dtype=float)))
-    if not hasattr(frozen, "ppf") or not hasattr(frozen.dist, "logpdf"):
+    kind: Any = getattr(frozen, "dist", None)
+    if not hasattr(frozen, "ppf") or not hasattr(kind, "logpdf"):
         raise TargetError(
             f"{name} of scipy.stats: expected a frozen continuous distribution of numbers, "
             "multivariate_normal or dirichlet; discrete choices belong into the model index"
         )
-    shapes, loc, scale = frozen.dist._parse_args(*frozen.args, **frozen.kwds)
+    shapes, loc, scale = kind._parse_args(*frozen.args, **frozen.kwds)
     loc, scale = np.asarray(loc, dtype=float), np.asarray(scale, dtype=float)
-    known = _in_torch(frozen.dist.name, loc, scale, shapes)
+    known = _in_torch(kind.name, loc, scale, shapes) if _is_scipys(kind) else None
     return _OfSciPy(frozen) if known is None else known
+
+
+def _is_scipys(kind: Any) -> bool:
+    """Whether a distribution is SciPy's of its name; a subclass of ``rv_continuous`` has any."""
+    import scipy.stats
+
+    return type(kind) is type(getattr(scipy.stats, kind.name, None))
 
 
 def _in_torch(
@@ -128,6 +137,13 @@ def _in_torch(
         return Beta(some[0], some[1])
     if name in {"loguniform", "reciprocal"} and not loc.any():
         return LogUniform(by * some[0], by * some[1])
+    if name == "vonmises":  # SciPy's is periodic on the whole line, where nothing integrates to 1
+        if (scale != 1).any():
+            raise TargetError(
+                "vonmises of scipy.stats: expected scale=1, an angle in radians; state the angle, "
+                "and multiply it in the likelihood"
+            )
+        return VonMises(at, some[0])
     positive: Distribution | None = None
     if name == "expon":
         positive = Exponential(1 / by)
