@@ -205,6 +205,16 @@ def test_supports_are_those_of_what_is_transformed(float64):  # noqa: F811
         angle = numpyro.sample("angle", dist.VonMises(0.5, 2.0))
         observe(numpyro.sample("a", a) + numpyro.sample("b", b) + angle)
 
+    def after():
+        high = numpyro.sample("high", dist.HalfNormal(1.0))
+        affine = dist.transforms.AffineTransform(1.0, -2.0)
+        x = dist.TransformedDistribution(dist.Uniform(0.0, high), affine)
+        observe(numpyro.sample("x", x))
+
+    model = trj.from_numpyro("after", after)
+    ends = model.priors["x"]({"high": torch.tensor([0.5, 3.0], dtype=torch.float64)}).support
+    assert ends.upper_bound.tolist() == [1.0, 1.0] and ends.lower_bound.tolist() == [0.0, -5.0]
+
     program = Program("model 'moved'", moved, (), {})
     supports = {k: p.support for k, p in Compiled(program, x64=True).priors().items()}
     assert (supports["a"].lower_bound, supports["a"].upper_bound) == (1.0, math.e)

@@ -184,6 +184,7 @@ def explored(
 
     kept: list[Trace] = []
     batches: dict[str, tuple[int, ...]] = {}
+    supports: dict[str, Support] = {}
 
     def draw(seed: Any) -> int:
         kept.append(trace := program.traced(jax.random.PRNGKey(seed), {}))
@@ -191,6 +192,7 @@ def explored(
         for name in latent_names(trace):
             site = trace[name]
             batches[name] = tuple(site["fn"].log_prob(site["value"]).shape)
+            supports[name] = support_of_site(program.owner, name, site["fn"])
         return 0
 
     seed = jax.ShapeDtypeStruct((), np.uint32)
@@ -216,11 +218,10 @@ def explored(
                 f"{program.owner}: site {name!r} of shape {shape} has a log density of shape "
                 f"{batch}; expected one number, or one for each entry of its first axes"
             )
-        support = support_of_site(program.owner, name, trace[name]["fn"])
         parents = tuple(k for k in names[:i] if k in sources[name])
         dims, looped = _dims(trace[name], shape), bool(trace[name].get("_control_flow_done"))
         latents.append(
-            Latent(name, batch, shape[len(batch) :], support, parents, dims, looped=looped)
+            Latent(name, batch, shape[len(batch) :], supports[name], parents, dims, looped=looped)
         )
     data = {
         k: dims
