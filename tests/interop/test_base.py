@@ -302,6 +302,28 @@ def test_atoms_and_draws_outside_the_support_are_refused(name):
         checked(one_prior(sample, log_prob, support))
 
 
+@pytest.mark.parametrize("restricted", [True, False])
+def test_draws_outside_the_support_are_seen_wherever_they_depend_on_others(restricted):
+    """At most values of the first parameter the second one's draws are all positive."""
+
+    def draw(n, given, seed):
+        with seeded(seed):
+            return given["x"] + 0.01 * UNIT.sample((n,))
+
+    def log_prob(value, given):
+        return UNIT.log_prob((value - given["x"]) / 0.01) - math.log(0.01)
+
+    first = Normal(*torch.tensor([1.0, 0.5], dtype=torch.float64))
+    support = constraints.positive if restricted else constraints.real
+    priors = {"x": first, "later": Conditional(["x"], log_prob, draw, support)}
+    model = ForeignModel("toy", priors, lambda p: -p["x"].square(), dtype=torch.float64)
+    if not restricted:
+        checked(model)
+        return
+    with pytest.raises(TargetError, match=r"'later' in model 'toy': \d+ of 4096 of its draws lie"):
+        checked(model)
+
+
 @pytest.mark.parametrize(
     "prior",
     [Gamma(0.01, 1.0), Beta(1.0, 0.05), Beta(0.1, 0.1), HalfCauchy(1.0), Normal(1000.0, 1.0)],

@@ -35,6 +35,8 @@ LEAST = 0.05  # the least relative error of a constant that is reported
 
 ENTRIES = 100  # of a prior that are checked at most
 
+FAR = 4  # draws outside the support that rounding explains where parameters before it are far out
+
 EQUAL = 8  # draws of one number that are the same where a prior has an atom, and
 
 CENTRAL = 10.0  # unconstrained coordinates up to which they are: at the ends draws are rounded
@@ -58,11 +60,11 @@ def checked_alone(prior: Distribution, language: str) -> Distribution:
 def checked(model: ForeignModel, *, normalised: bool = True) -> ForeignModel:
     """The model, after a few calls that find out what would make its answers wrong.
 
-    Draws of every prior lie in its support, and no number is drawn again and again. It is
-    normalised: for draws x of it the mean of q(x) / p(x) is 1 whatever the density
-    q, here a normal of half the variance of those draws that lie around the likeliest. Batches
-    agree with points alone, gradients with differences, one call for both with prior and
-    likelihood, numbers with the precision.
+    Draws of every prior lie in its support, whatever the parameters before it, and no number is
+    drawn again and again. It is normalised: for draws x of it the mean of q(x) / p(x) is 1
+    whatever the density q, here a normal of half the variance of those draws that lie around the
+    likeliest. Batches agree with points alone, gradients with differences, one call for both with
+    prior and likelihood, numbers with the precision.
 
     Arguments:
         model: The model.
@@ -145,7 +147,9 @@ def checked_joint(model: Joined, language: str) -> Joined:
 
 def _check_priors(density: Density, language: str) -> None:
     """Refuse priors whose densities do not integrate to 1 over their own draws."""
-    parents = density.sample(CONDITIONS, None)
+    parents = density.sample(DRAWS, None)
+    for block in density.blocks:
+        _check_support(block, parents[block.prior.name], parents, density.owner, allowed=FAR)
     for i in range(CONDITIONS):
         given = {k: v[i : i + 1].expand(DRAWS, *v.shape[1:]) for k, v in parents.items()}
         for block in density.blocks:
@@ -167,25 +171,47 @@ def _check_priors(density: Density, language: str) -> None:
                 )
 
 
-def _check_draws(block: Block, draws: Tensor, given: dict[str, Tensor], owner: str) -> None:
-    """Refuse draws outside the support, and numbers that are drawn again and again."""
+def _check_support(
+    block: Block, draws: Tensor, given: dict[str, Tensor], owner: str, *, allowed: int = 0
+) -> None:
+    """Refuse draws of numbers outside the support, or NaN, where they are more than allowed."""
     prior = block.prior
-    if prior.size != math.prod(prior.shape) or not prior.size:
-        return  # simplexes and the like
-    support: Any = support_of(prior.distribution(given, DRAWS))
-    while isinstance(support, constraints.independent):
-        support = support.base_constraint
-    x = prior.unconstrain(draws, given)[:, :ENTRIES]
+    if not _is_of_numbers(block):
+        return
+    support = _of_entries(block, given)
     beyond = draws < getattr(support, "lower_bound", -math.inf)
     beyond = beyond | (draws > getattr(support, "upper_bound", math.inf))
-    outside = int((beyond.reshape(DRAWS, -1).any(1) | x.isnan().any(1)).sum())
-    if outside:
+    beyond = beyond | draws.isnan()
+    outside = int(beyond.reshape(DRAWS, -1).any(1).sum())
+    if outside > allowed:
         raise TargetError(
             f"the prior of {prior.name!r} in {owner}: {outside} of {DRAWS} of its draws lie "
             "outside the support that it states. If a transform restricts it, its density does not "
             "integrate to 1 there, and evidences would be wrong by that: truncate the "
             "distribution itself"
         )
+
+
+def _is_of_numbers(block: Block) -> bool:
+    """Whether a prior is of numbers, not of simplexes and the like."""
+    return block.prior.size == math.prod(block.prior.shape) and bool(block.prior.size)
+
+
+def _of_entries(block: Block, given: dict[str, Tensor]) -> Any:
+    """Where each entry lies, given the parameters before it."""
+    support: Any = support_of(block.prior.distribution(given, DRAWS))
+    while isinstance(support, constraints.independent):
+        support = support.base_constraint
+    return support
+
+
+def _check_draws(block: Block, draws: Tensor, given: dict[str, Tensor], owner: str) -> None:
+    """Refuse draws outside the support, and numbers that are drawn again and again."""
+    prior = block.prior
+    _check_support(block, draws, given, owner)
+    if not _is_of_numbers(block):
+        return
+    x, support = prior.unconstrain(draws, given)[:, :ENTRIES], _of_entries(block, given)
     real = support is constraints.real
     ranked = x.sort(0).values
     equal = ranked[EQUAL:] == ranked[:-EQUAL]
