@@ -292,6 +292,24 @@ def test_dependence_without_a_gradient_is_seen():
     assert abs(float(by_slot[0, 1] - by_slot[1, 1]) + 7.5) < 1e-9
 
 
+def path(y):
+    """A prior that keeps what it depends on in objects of its own."""
+    start = pyro.sample("start", dist.Normal(0.0, 1.0))
+    one, step = torch.ones(1, 1), dist.MultivariateNormal(torch.zeros(1), torch.ones(1, 1))
+    first = dist.MultivariateNormal(start.expand(1), one)
+    x = pyro.sample("x", dist.GaussianHMM(first, one, step, one, step, duration=1))
+    pyro.sample("y", dist.Normal(x.sum(), 1.0), obs=y)
+
+
+def test_dependence_through_objects_of_a_distribution_is_seen():
+    """It was taken for none, and the model refused as one with other terms than its sites."""
+    target = trj.Target([trj.from_pyro("path", path, torch.tensor(0.0, dtype=DOUBLE))])
+    theta = torch.tensor([[4.0, 1.0], [0.0, 1.0]], dtype=DOUBLE)
+    by_slot = target.prior_by_slot(torch.zeros(2, 1, dtype=torch.long), theta)
+    expected = Normal(theta[:, 0], 3**0.5).log_prob(theta[:, 1])
+    torch.testing.assert_close(by_slot[:, 1], expected)
+
+
 def latent(fn):
     def model(y=None):
         pyro.sample("x", fn)

@@ -94,7 +94,7 @@ def _evaluate(program: Program) -> Batched:
                 return program.point({})
 
         return alone
-    record = flattened(program.batch, _examples(program)) if program.vectorized else None
+    record = flattened(program.batch, program.draws(EXAMPLES)) if program.vectorized else None
     if record is None:
         return program.batch
     device = next(iter(program.examples.values())).device
@@ -104,13 +104,6 @@ def _evaluate(program: Program) -> Batched:
         return record(params) if same else program.batch(params)
 
     return evaluate
-
-
-def _examples(program: Program) -> dict[str, Tensor]:
-    """A few prior draws, (n, *shape) by site."""
-    with unchecked(), torch.no_grad():
-        draws = [program.draw(seed) for seed in range(EXAMPLES)]
-    return {k: torch.stack([x[k] for x in draws]) for k in program.latents}
 
 
 def _dims(sites: Mapping[str, Latent]) -> dict[str, tuple[str, ...]]:

@@ -76,10 +76,12 @@ def _marked_by(program: Program, name: str) -> set[str] | None:
     marked = set[str]()
 
     def see(message: Any) -> None:
-        if message["name"] in program.latents and any(
-            isinstance(x, Marked) for x in tensors_of(message["fn"])
+        name, fn = message["name"], message["fn"]
+        if name in program.latents and (
+            any(isinstance(x, Marked) for x in tensors_of(fn))
+            or isinstance(fn.log_prob(message["value"]), Marked)  # of tensors that are held deeper
         ):
-            marked.add(message["name"])
+            marked.add(name)
 
     values = program.examples
     values[name] = values[name].as_subclass(Marked)
@@ -226,10 +228,8 @@ class Given:
 
     def _works(self) -> bool:
         """Whether the distribution made for a batch is that of its points."""
-        latent, program = self.latent, self.program
-        given = {k: v for k, v in program.examples.items() if k != latent.name}
-        many = {k: v.expand(TRIED, *v.shape) for k, v in given.items()}
-        value = latent.value.expand(TRIED, *latent.value.shape)
+        many = self.program.draws(TRIED)  # apart: what is left of one point would be seen
+        value = many.pop(self.latent.name)
         try:
             with unchecked(), torch.no_grad(), seeded(0):
                 whole = self.distribution(many)

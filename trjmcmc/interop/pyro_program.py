@@ -131,9 +131,11 @@ class Program:
         """A prior draw of each latent site."""
         return {name: x.value for name, x in self.latents.items()}
 
-    def draw(self, seed: int) -> dict[str, Tensor]:
-        """A prior draw of each latent site."""
-        return {x.name: x.value for x in self._trace(seed)}
+    def draws(self, n: int) -> dict[str, Tensor]:
+        """Prior draws of each latent site, (n, *shape)."""
+        with unchecked(), torch.no_grad():
+            found = [{x.name: x.value for x in self._trace(seed)} for seed in range(n)]
+        return {k: torch.stack([x[k] for x in found]) for k in self.latents}
 
     def walk(self, values: Mapping[str, Tensor], see: See, before: See | None = None) -> None:
         """Call the model with latent sites at given values.
