@@ -395,6 +395,11 @@ def failing():
     raise ValueError("no data")
 
 
+def without_data(y=None):
+    mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+    numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+
+
 REFUSED = [
     (discrete, r"site 'k' is discrete .*sum it out"),
     (rescaled, r"site 'y' has a scale 10 .*leave it out"),
@@ -416,6 +421,7 @@ REFUSED = [
     (hidden, r"draws random numbers beside its sites .*handlers.block"),
     (without_draws, r"a site has no sampler in NumPyro.*trj.Joint"),
     (missing, r"NaN among its data, 1 of 2"),
+    (without_data, r"it has no observed sites and no factors, so that its evidence is 1"),
     (failing, r"the function failed, ValueError: no data"),
 ]
 
@@ -538,7 +544,7 @@ def test_importing_leaves_jax_alone():
         "from torch.distributions import Distribution\n"
         "checks = Distribution._validate_args\n"
         "import numpyro, numpyro.distributions as dist\n"
-        "trj.from_numpyro('a', lambda: numpyro.sample('x', dist.Normal(0., 1.)))\n"
+        "trj.from_numpyro('a', lambda: numpyro.sample('x', dist.Normal(0., 1.), obs=0.))\n"
         "import jax\n"
         "assert not jax.config.jax_enable_x64\n"
         "assert before == (torch.get_default_dtype(), torch.get_num_threads())\n"

@@ -313,6 +313,7 @@ def test_dependence_through_objects_of_a_distribution_is_seen():
 def latent(fn):
     def model(y=None):
         pyro.sample("x", fn)
+        pyro.sample("z", dist.Normal(0.0, 1.0), obs=torch.zeros(()))
 
     return model
 
@@ -394,6 +395,7 @@ TRAPS = {
     "structure": (changing, r"other sites.*\(more\)"),
     "noise": (hidden_noise, "draws random numbers beside its sites"),
     "NaN": (nan_data, "'y' .* observed with 1 NaN"),
+    "no data": (lambda y: pyro.sample("x", dist.Normal(0.0, 1.0)), ": it has no observed sites"),
     "failure": (fails, "failed at a prior draw, KeyError"),
     "sphere": (latent(dist.ProjectedNormal(torch.ones(3))), "no continuous support"),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -194,6 +194,19 @@ def check_name(name: Any, front_end: str) -> None:
         raise TargetError(
             f"{front_end}: expected a name and then the model, as tables need one, "
             f"{front_end}('pooled', ...); got {type(name).__name__}"
+        )
+
+
+def check_data(owner: str, observed: Collection[str]) -> None:
+    """Refuse a model that sees no data: its evidence would be 1.
+
+    Raises:
+        TargetError: Nothing is observed.
+    """
+    if not observed:
+        raise TargetError(
+            f"{owner}: it has no observed sites and no factors, so that its evidence is 1 whatever "
+            "the data; is an argument missing by which it gets them (obs=)?"
         )
 
 

@@ -9,7 +9,7 @@ from ..errors import TargetError
 from ..priors.foreign import read_with
 from .check import checked
 from .extras import needed
-from .foreign import ForeignModel, check_name, copied
+from .foreign import ForeignModel, check_data, check_name, copied
 from .jax_batches import in_float64
 from .numpyro_compiled import Compiled
 from .numpyro_priors import is_numpyro, of_numpyro
@@ -44,7 +44,8 @@ def from_numpyro(
 
     Raises:
         TargetError: A site that can't be sampled here, or whose density is not that of the model:
-            discrete, improper, scaled, drawn at some calls only. The message says what to do.
+            discrete, improper, scaled, drawn at some calls only; no data. The message says what
+            to do.
         ConfigurationError: NumPyro is not installed.
 
     Computes in the precision that JAX is set to: float32, unless
@@ -68,6 +69,7 @@ def from_numpyro(
         raise TargetError(f"model {name!r}: expected a function of NumPyro, got {function!r}")
     program = Program(f"model {name!r}", function, copied(args), copied(kwargs))
     compiled = Compiled(program, x64=in_float64())
+    check_data(program.owner, compiled.data)
     model = ForeignModel(
         name,
         compiled.priors(),
@@ -79,7 +81,7 @@ def from_numpyro(
         language="NumPyro",
         sampler=compiled.pilot,
         predictor=compiled.predictions,
-        data_dims=compiled.data_dims,
+        data_dims={k: dims for k, dims in compiled.data.items() if dims},
     )
     model = model.renamed(rename or {})
     return checked(model) if check else model

@@ -13,7 +13,7 @@ from ..rng import seeded
 from ..target.support import unchecked
 from .check import checked
 from .flattened import Batched, flattened
-from .foreign import ForeignModel, check_name
+from .foreign import ForeignModel, check_data, check_name
 from .pyro_priors import priors_of
 from .pyro_program import Latent, Program, default_precision, load_pyro
 
@@ -53,12 +53,14 @@ def from_pyro(
 
     Raises:
         TargetError: Discrete or masked latent sites, scales and mini-batches, improper priors,
-            ``pyro.param``, sites that come and go, a batch that the model can't be called with.
+            ``pyro.param``, sites that come and go, no data, a batch that the model can't be called
+            with.
         ConfigurationError: Pyro is not installed.
     """
     load_pyro()
     check_name(name, "from_pyro")
     program = Program(f"Pyro model {name!r}", function, args, kwargs, dtype, vectorized)
+    check_data(program.owner, program.observed)
     program.check_batches()
     evaluate = _evaluate(program)
 

@@ -41,7 +41,7 @@ class Compiled:
         self.dtype = torch.float64 if self.x64 else torch.float32
         self.real = np.float64 if self.x64 else np.float32
         with with_precision(self.x64):
-            self.latents, self.plates, self.data_dims = explored(program)
+            self.latents, self.plates, self.data = explored(program)
         self.places, start = dict[str, slice](), 0
         self.entries, entry = dict[str, slice](), 0
         for site in self.latents:

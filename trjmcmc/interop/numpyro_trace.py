@@ -172,7 +172,9 @@ def latent_names(trace: Trace) -> list[str]:
 def explored(
     program: Program,
 ) -> tuple[list[Latent], dict[str, int], dict[str, tuple[str, ...]]]:
-    """The sites of a program that have to be sampled, sizes of its plates, axes of its data.
+    """The sites of a program that have to be sampled, sizes of its plates, its data.
+
+    Data are the observed sites, with names of their axes where all have one.
 
     Nothing is computed: JAX traces shapes.
 
@@ -224,9 +226,9 @@ def explored(
             Latent(name, batch, shape[len(batch) :], supports[name], parents, dims, looped=looped)
         )
     data = {
-        k: dims
+        k: _dims(s, np.shape(s["value"]))
         for k, s in trace.items()
-        if s["type"] == "sample" and s["is_observed"] and (dims := _dims(s, np.shape(s["value"])))
+        if s["type"] == "sample" and s["is_observed"]
     }
     return latents, _plates(trace), data
 

@@ -116,11 +116,12 @@ def evaluated(x: Any) -> Any:
     return x.eval() if hasattr(x, "eval") else x
 
 
-def no_support(name: str, parameter: str, transform: Any) -> TargetError:
+def no_support(name: str, parameter: str | None, transform: Any) -> TargetError:
     """The error of a parameter whose support has no counterpart."""
     kind = getattr(transform, "name", type(transform).__name__)
+    where = f"{parameter!r} of model {name!r}" if parameter else name
     return TargetError(
-        f"{parameter!r} of model {name!r}: the support behind PyMC's transform {kind!r} has no "
+        f"{where}: the support behind PyMC's transform {kind!r} has no "
         f"counterpart among the supports here (numbers, intervals, simplexes, ordered "
         f"vectors); {JOINT}"
     )
