@@ -81,7 +81,7 @@ def test_a_map_learns_in_single_precision_and_keeps_its_own(generator):
             return float(made.log_prob(pool.theta, pool.code).mean())
 
     before, most = density(), float((bent[:, 1].std() / 0.4).log())
-    cover(made, pool, generator, steps=100, batch=256, rate=0.01, progress=False)
+    cover(made, pool, generator, steps=100, batch=256, rate=0.01, patience=8, progress=False)
     assert before + 0.5 * most < density() < before + most + 0.1
     assert {p.dtype for p in made.state_dict().values() if p.is_floating_point()} == {far.dtype}
     assert float((pool.theta.float().double() - pool.theta).abs().max()) > 1  # what is avoided
