@@ -20,7 +20,7 @@ from ..space.base import Space
 from ..space.saved import space_from_spec
 from ..target.model import Truth
 from .packed import pack, unpack
-from .report import Plan, RunReport
+from .report import Plan, RunReport, Started
 from .variational import Variational
 
 FORMAT = 3  # of files that are written
@@ -101,6 +101,7 @@ def _report_data(report: RunReport) -> dict[str, Any]:
         "plan": asdict(report.plan),
         "variational": report.variational and report.variational.to_data(draws=False),
         "screening": [asdict(s) for s in report.screening],
+        "start": asdict(report.start) if report.start else None,
     }
 
 
@@ -114,6 +115,8 @@ def _report(data: Mapping[str, Any]) -> RunReport:
         report["variational"] = Variational.from_data(report["variational"])
     report["screening"] = tuple(Screening(**s) for s in report.get("screening", ()))
     report["plan"] = Plan(**report.get("plan", {}))
+    if report.get("start"):
+        report["start"] = Started(**report["start"])
     return RunReport(**report)
 
 
