@@ -3,6 +3,7 @@ import contextlib
 import math
 import multiprocessing
 import os
+import pickle
 import time
 import warnings
 
@@ -178,6 +179,22 @@ def test_one_box_for_two_models_keeps_their_values_apart():
     calls = box.calls
     assert (float(box(one)), float(box(two))) == (0.5, 10.5)
     assert box.calls == calls
+
+
+def test_a_batch_that_is_known_asks_no_pool():
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        box = trj.BlackBox(square, pool=pool)
+        x = {"x": torch.arange(3.0)}
+        assert torch.equal(box(x), box(x)) and box.calls == 3
+
+
+def test_a_box_is_pickled_without_its_pool():
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        box = trj.BlackBox(square, pool=pool)
+        values = box({"x": torch.arange(3.0)})
+        other = pickle.loads(pickle.dumps(box))
+    assert other.pool is None and box.pool is pool
+    assert torch.equal(other({"x": torch.arange(3.0)}), values)
 
 
 @pytest.mark.parametrize("kind", ["futures", "multiprocessing", "leaving"])

@@ -70,6 +70,9 @@ class BlackBox:
     def __deepcopy__(self, memo: dict[int, Any]) -> BlackBox:
         return self  # pools and compiled codes can't be copied
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "pool": None, "_shipped": None, "_last": {}}  # pools can't be sent
+
     def __call__(self, params: Mapping[str, Tensor], active: Active | None = None) -> Tensor:
         like, batch = _on_host(params, active)
         n = len(like)
@@ -121,7 +124,7 @@ class BlackBox:
 
     def _outcomes(self, points: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
         """The number of each point and (True, value) or (False, traceback), as they come."""
-        if self.pool is None:
+        if self.pool is None or not points:
             yield from enumerate(guarded(self.function, p) for p in points)
             return
         size = -(-len(points) // TASKS)

@@ -235,20 +235,6 @@ def _processes(pool: Any) -> list[Any]:
     return [w for w in found if hasattr(w, "exitcode") and hasattr(w, "pid")]
 
 
-class _Watch:
-    """Counts workers that have died, which such a pool replaces without a word."""
-
-    def __init__(self, pool: Any) -> None:
-        self._pool, self._seen = pool, {id(w): w for w in _processes(pool)}
-        self._retire = getattr(pool, "_maxtasksperchild", None) is not None
-
-    def codes(self) -> list[int]:
-        """Exit codes of the dead."""
-        self._seen |= {id(w): w for w in _processes(self._pool)}
-        fine = {None, 0} if self._retire else {None}
-        return [w.exitcode for w in self._seen.values() if w.exitcode not in fine]
-
-
 def _of_processes(pool: Any, tasks: Mapping[int, Task]) -> Iterator[tuple[int, Any]]:
     """What died with its worker is tried again, point by point, by those that come after it."""
     lost, fatal, code = dict[int, Task](), Points(), 0
