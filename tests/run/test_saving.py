@@ -200,6 +200,36 @@ def test_a_training_that_is_killed_begins_anew_without_its_pilot_run(tmp_path, m
         assert same(whole, run(sampler_of(), tmp_path, fit=True))
 
 
+def far_down():
+    """Models whose log densities float32 does not resolve."""
+
+    def log_likelihood(p):
+        return Normal(0.3, 0.1).log_prob(p["x"]) - 3e5
+
+    names = {"a": 1.0, "b": 2.0}
+    return trj.Target(
+        [trj.Model(k, {"x": Normal(0.0, v)}, log_likelihood) for k, v in names.items()]
+    )
+
+
+def test_a_run_that_is_killed_before_it_begins_anew_in_float64(tmp_path, monkeypatch):
+    def dies(*_, **__):
+        raise Killed
+
+    def begins():
+        return run(sampler_of(far_down()), tmp_path, 10, fit="auto", shards=2)
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr("trjmcmc.run.preparation.starting_models", dies)
+        begins()
+    before = read_folder(tmp_path, plan=False).head
+    assert before["dtype"] == "torch.float32" and before["spent"] > 0
+    found, head = begins(), read_folder(tmp_path, plan=False).head
+    assert found.raw.theta.dtype == torch.float64 and "float32" in found.report.precision
+    assert head["spent"] > before["spent"]
+    assert head["account"]["evaluations"] > before["account"]["evaluations"]
+
+
 def test_ctrl_c_writes_a_head(tmp_path, monkeypatch):
     whole = run(sampler_of())
     monkeypatch.setattr(saving, "SAVE_SECONDS", 1000.0)

@@ -376,6 +376,8 @@ class TRJSampler:
                 return self._run(draws, max_evaluations=max_evaluations, **settings)
             except TooCoarse as found:
                 self._go_on_in_float64(str(found))
+            if place is not None:  # what it holds is of float32
+                settings["place"] = place.anew(clock.now() - begun)
             if max_evaluations is not None:
                 max_evaluations -= self.account.evaluations - spent
             return self._run(draws, max_evaluations=max_evaluations, **settings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -245,16 +245,17 @@ class Place:
         folder: Open for writing.
         found: What was there, or None.
         settings: What the user asks now, as plain data.
+        spent: Seconds that the run took before.
     """
 
     folder: Folder
     found: Found | None
     settings: Mapping[str, Any]
+    spent: float = 0.0
 
-    @property
-    def spent(self) -> float:
-        """Seconds that the run took before."""
-        return 0.0 if self.found is None else float(self.found.head["spent"])
+    def anew(self, spent: float) -> Place:
+        """The folder for a run that begins anew after so many seconds."""
+        return replace(self, found=None, spent=spent)
 
     def begin(
         self, known: Knowledge, made: Kernel, request: Request
@@ -305,7 +306,8 @@ def place_of(path: str | Path | None, settings: Mapping[str, Any]) -> Iterator[P
         yield None
         return
     try:
-        yield Place(folder, folder.read(), settings)
+        found = folder.read()
+        yield Place(folder, found, settings, 0.0 if found is None else float(found.head["spent"]))
     finally:
         folder.close()
 
