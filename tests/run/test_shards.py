@@ -3,6 +3,7 @@
 import math
 import multiprocessing
 import os
+import signal
 import threading
 import time
 import warnings
@@ -17,6 +18,7 @@ import trjmcmc as trj
 from benchmarks.same_draws import components, pair
 from tests import toys
 from tests.small import small_policy
+from trjmcmc.draws import Recorder
 from trjmcmc.errors import (
     CheckpointError,
     ConfigurationError,
@@ -358,6 +360,37 @@ def test_a_record_that_is_thinned_on_the_way(monkeypatch):
     assert found.raw.shares.sum(1).allclose(torch.ones(32).double())
 
 
+def test_a_record_that_is_cut_down_on_the_way_is_thinned_evenly(monkeypatch):
+    """So that it can be summed up in time, while shards are a round ahead."""
+    monkeypatch.setattr("trjmcmc.draws.LEAST_DRAWS_STORED", 8)
+
+    def rule(record):
+        if record.kept * record.thin == 20:
+            record.bound(10)
+        return record.kept * record.thin >= 60
+
+    found, whole = run(shards=2, draws=None, until=rule).raw, run(shards=2, draws=80).raw
+    assert found.thin > 1 and found.n_draws < 20
+    every = whole.theta[:, found.thin - 1 :: found.thin]
+    assert torch.equal(found.theta, every[:, : found.n_draws])
+
+
+def test_ctrl_c_in_the_middle_of_a_round_waits_for_its_end(tmp_path, monkeypatch):
+    keep, pressed = Recorder.keep, []
+
+    def presses(record, *state):
+        keep(record, *state)
+        if record.kept == 7 and not pressed:
+            pressed.append(1)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Recorder, "keep", presses)
+    with pytest.warns(InterruptedWarning, match="after 10 draws"):
+        found = run(shards=2, checkpoint=tmp_path)
+    assert torch.equal(found.raw.theta, run(shards=2, draws=10).raw.theta)
+    assert torch.equal(run(shards=2, checkpoint=tmp_path).raw.theta, run(shards=2).raw.theta)
+
+
 def test_ctrl_c_keeps_the_rounds_that_are_done():
     def rule(record):
         if record.kept >= 10:
@@ -393,7 +426,8 @@ def test_a_leader_that_dies_goes_on(tmp_path, monkeypatch):
     for kept in (10, 20):
         with pytest.raises(Killed):
             run(draws=32, checkpoint=tmp_path, until=killed_at(kept))
-        assert trj.load(tmp_path).raw.n_draws == kept - 5
+        so_far = trj.load(tmp_path)
+        assert so_far.raw.n_draws == kept - 5 and torch.equal(so_far.raw.run, whole.raw.run)
     with ThreadPoolExecutor(2) as threads:
         found = run(draws=32, checkpoint=tmp_path, executor=threads)
     for name in ("code", "theta", "log_joint", "run"):
@@ -403,6 +437,38 @@ def test_a_leader_that_dies_goes_on(tmp_path, monkeypatch):
     with pytest.raises(CheckpointError, match="another shards: 4, not 3"):
         run(shards=3, draws=32, checkpoint=tmp_path)
     assert run(draws=40, checkpoint=tmp_path).raw.n_draws == 40
+
+
+# ---- what begins from shards, and what they share with other ways -------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")
+def test_results_of_shards_and_merged_ones_give_points_to_start_at(tmp_path):
+    found = run(shards=2, draws=10)
+    again = run(shards=2, draws=10, start=found, seed=4)
+    again.save(tmp_path / "again.trj")
+    read = trj.load(tmp_path / "again.trj")
+    assert torch.equal(read.raw.run, again.raw.run) and read.report.start == again.report.start
+    merged = trj.merge([found, read])
+    assert merged.raw.run.unique().tolist() == [0, 1, 2, 3]
+    assert run(shards=None, draws=10, start=merged).report.start.points == 32 * 10
+
+
+def mean_of(p):
+    return -0.5 * float(p["x"] ** 2)
+
+
+def test_a_black_box_leaves_its_pool_at_home():
+    def boxed(pool=None):
+        box = trj.BlackBox(mean_of, pool=pool)
+        models = [trj.Model(name, {"x": Normal(0.0, sd)}, box) for name, sd in (("a", 1), ("b", 2))]
+        return trj.Target(models)
+
+    with ThreadPoolExecutor(2) as pool, ThreadPoolExecutor(2) as threads:
+        whole = run(boxed(), 2)
+        assert same(whole, run(boxed(pool), 2)) and same(whole, run(boxed(pool), 2, threads))
+        found = run(boxed(pool), 2, threads, draws=10_000, max_evaluations=2000)
+    assert found.report.budget_spent and found.report.evaluations <= 2000
 
 
 # ---- what shards see of each other --------------------------------------------------------------

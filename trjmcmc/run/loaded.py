@@ -15,6 +15,7 @@ from ..result import result as of_result
 from ..result.report import RunReport
 from ..result.result import Result
 from ..space.saved import space_from_spec
+from .team import numbers_of
 
 
 def load(path: str | Path) -> Result:
@@ -56,6 +57,7 @@ def _so_far(found: Found) -> Result:
         head["thin"],
         head["shares"],
         head["ancestor"],
+        numbers_of(head["settings"].get("shards") or 1, head["shard"]["code"].shape[0]),
     )
     report = RunReport(
         acceptance=head["acceptance"],

@@ -12,6 +12,7 @@ import torch
 from ..draws import Recorder
 from ..errors import PoolError, TRJError
 from .crew import Crew
+from .interrupts import uninterrupted
 from .sampling import Block, Shard
 from .shard_work import Done, Failed, Start
 from .team import told_apart
@@ -212,23 +213,32 @@ class Rounds:
     def close(self, seconds: float) -> int:
         """Record the next round if all shards have done it; its draws, else 0.
 
+        Ctrl-C waits until the whole of it is recorded.
+
         Arguments:
             seconds: Since the last round was closed.
         """
         if not all(lane.waiting for lane in self.lanes):
             return 0
         n = self._planned[self._closed].draws
-        blocks = [lane.close() for lane in self.lanes]
-        columns = list(zip(*((b.code, b.theta, b.log_joint) for b in blocks), strict=True))
-        for i in range(n):
-            self.recorder.keep(*(torch.cat([x[i] for x in column]) for column in columns))
-        ancestors = [b.ancestor for b in blocks if b.ancestor is not None]
-        if ancestors:
-            self.recorder.descend_from(told_apart(ancestors, self.common))
-        self._closed += 1
+        with uninterrupted():
+            self._record([lane.close() for lane in self.lanes], n)
+            self._closed += 1
         self.pace = seconds / n
         self.calls = self._made.pop(self._closed, 0) / n
         return n
+
+    def _record(self, blocks: list[Block], n: int) -> None:
+        """Keep n draws of all shards side by side."""
+        record, most = self.recorder, self.recorder.most
+        record.most = max(most, record.kept + n)  # blocks of one round are thinned alike
+        columns = list(zip(*((b.code, b.theta, b.log_joint) for b in blocks), strict=True))
+        for i in range(n):
+            record.keep(*(torch.cat([x[i] for x in column]) for column in columns))
+        record.most = most
+        ancestors = [b.ancestor for b in blocks if b.ancestor is not None]
+        if ancestors:
+            record.descend_from(told_apart(ancestors, self.common))
 
     def closed(self) -> list[Shard]:
         """The shards after the last round that all have done."""

@@ -29,7 +29,7 @@ from .sampling import SamplingPlan, Shard
 from .shard_work import Done, Start, Work
 from .start import given_starts, starting_models
 from .stop import Verdict
-from .team import Team
+from .team import Team, numbers_of
 
 STARTING_SHARE = 0.3  # of the time left that all shards may take to start and burn in
 
@@ -284,10 +284,8 @@ class ShardedRunner(Runner):
         self, team: Team, recorder: Recorder, stopped: str, failure: TRJError | None
     ) -> Chains:
         """The draws of all shards, chains side by side."""
-        record, shards = recorder.draws(), self.grid.shards
-        if shards > 1:
-            each = record.n_chains // shards
-            record = replace(record, run=torch.arange(shards).repeat_interleave(each))
+        record = recorder.draws()
+        record = replace(record, run=numbers_of(self.grid.shards, record.n_chains))
         if team.visits is not None and record.thin > 1:
             record = replace(record, shares=team.visits.result())
         seen = None if team.crossings is None else team.crossings.result()

@@ -82,6 +82,16 @@ def _summed(tallies: Sequence[Held]) -> Held:
     return {"counts": counts, "undefined": tallies[0]["undefined"], "bad": None}
 
 
+def numbers_of(shards: int, chains: int) -> Tensor | None:
+    """The shard that each of all chains belongs to, shape (chains,); None of one shard.
+
+    Example:
+        >>> numbers_of(2, 6).tolist()
+        [0, 0, 0, 1, 1, 1]
+    """
+    return torch.arange(shards).repeat_interleave(chains // shards) if shards > 1 else None
+
+
 def told_apart(ancestors: Sequence[Tensor], common: bool) -> Tensor:
     """Starts of the chains of all shards, as numbers, so that none has one of another's by chance.
 
