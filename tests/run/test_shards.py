@@ -257,6 +257,7 @@ def walk(target):
     return trj.kernel.RandomWalk(target)
 
 
+@pytest.mark.whole
 def test_a_broken_pool_is_named_or_made_anew(tmp_path):
     with ProcessPoolExecutor(1, mp_context=SPAWN) as pool, pytest.raises(PoolError) as end:
         run(fatal(tmp_path / "a"), 2, pool, kernel=walk, draws=40)
@@ -458,6 +459,7 @@ def mean_of(p):
     return -0.5 * float(p["x"] ** 2)
 
 
+@pytest.mark.whole
 def test_a_black_box_leaves_its_pool_at_home():
     def boxed(pool=None):
         box = trj.BlackBox(mean_of, pool=pool)
