@@ -211,9 +211,8 @@ class TRJSampler:
         the log joint's gradients alone, and with few models audited afterwards. Either way the
         sampler's answer is exact; training buys speed.
 
-        If the likelihood fails on the way, calling ``fit`` again goes on where the audit stopped.
-        A second fit trains on: the audit is kept (unless its size is changed), and draws of the
-        last run's warm-up join in.
+        Where the likelihood fails on the way, calling ``fit`` again goes on. A second fit trains
+        on: the audit is kept (unless its size is changed), and draws of the last warm-up join in.
 
         Arguments:
             steps: Most training steps, 2000 if omitted; it stops earlier on a plateau.
@@ -231,8 +230,7 @@ class TRJSampler:
             moves: Moves of each particle at each temperature, 30 if omitted.
             max_evaluations: Most likelihood calls, those of the importance sampling included.
             progress: Show progress bars.
-            options: Further arguments of :func:`trjmcmc.fit.train`: ``learning_rate``,
-                ``clip``, ``patience``.
+            options: ``learning_rate``, ``clip``, ``patience`` of :func:`trjmcmc.fit.train`.
 
         Returns:
             The trace; ``trace.plot()`` draws it.
