@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -132,6 +134,16 @@ class Recorder:
         """Keep fewer draws a chain than memory allows, where their number is open."""
         if self.open:
             self.most = min(self.most, max(LEAST_DRAWS_STORED, 2 * -(-most // 2)))
+
+    @contextmanager
+    def room_for(self, n: int) -> Iterator[None]:
+        """Let n more draws come before any is dropped, so that all of them are thinned alike."""
+        most = self.most
+        self.most = max(most, min(self.kept + n, len(self._theta)))
+        try:
+            yield
+        finally:
+            self.most = most
 
     @property
     def chains(self) -> int:

@@ -230,12 +230,11 @@ class Rounds:
 
     def _record(self, blocks: list[Block], n: int) -> None:
         """Keep n draws of all shards side by side."""
-        record, most = self.recorder, self.recorder.most
-        record.most = max(most, record.kept + n)  # blocks of one round are thinned alike
+        record = self.recorder
         columns = list(zip(*((b.code, b.theta, b.log_joint) for b in blocks), strict=True))
-        for i in range(n):
-            record.keep(*(torch.cat([x[i] for x in column]) for column in columns))
-        record.most = most
+        with record.room_for(n):
+            for i in range(n):
+                record.keep(*(torch.cat([x[i] for x in column]) for column in columns))
         ancestors = [b.ancestor for b in blocks if b.ancestor is not None]
         if ancestors:
             record.descend_from(told_apart(ancestors, self.common))
