@@ -149,6 +149,7 @@ def test_distances_and_precision_in_small(slabs):
 
 
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
+@pytest.mark.whole
 def test_spike_and_slab_in_small(slabs, monkeypatch, capsys, tmp_path):
     arguments = ["--quick", "--seconds", "2", "--steps", "40", "--sets", "2", "--flows", "0"]
     arguments += ["--figures", str(tmp_path)]

@@ -34,6 +34,7 @@ def test_weighted_draws_make_the_mixture_they_stand_for():
     assert (equal.mean - exact.mean).abs().max() > 0.3
 
 
+@pytest.mark.whole
 def test_rounds_lower_the_divergence():
     target = trj.problems.energy("U5").to(dtype=torch.float64)
     g = torch.Generator().manual_seed(0)

@@ -272,6 +272,7 @@ def share_of_two(pairs, generator):
     return float((state.code == 2).double().mean())
 
 
+@pytest.mark.whole
 def test_a_pulse_becomes_the_two_that_it_hides(generator):
     """Many nats better, but neither of them is without the other."""
     pairs, single = {(1, 2): 1}, {(0, 1): 1, (1, 1): 1}

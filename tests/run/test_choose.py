@@ -71,6 +71,7 @@ def test_progress_counts_models_or_units():
     )
 
 
+@pytest.mark.whole
 def test_a_model_that_has_all_the_mass_ends_the_run(clock):
     target = trj.Target(
         [
