@@ -511,10 +511,12 @@ def test_another_run_is_refused_by_name(folder_of_ten, tmp_path, monkeypatch):
     assert run(sampler_of(seed=None), tmp_path).report.seed == 3  # the one of the folder
 
 
-def test_nothing_outside_the_allow_list_is_loaded():
+def test_nothing_outside_the_allow_list_is_loaded(tmp_path):
+    touched = tmp_path / "touched"
+
     class Evil:
         def __reduce__(self):
-            return os.system, ("touch /tmp/evil",)
+            return os.system, (f"touch {touched}",)
 
     named = [
         pickle.dumps(Evil()),
@@ -523,13 +525,16 @@ def test_nothing_outside_the_allow_list_is_loaded():
         b"ctrjmcmc.result.files\nwrite\n(S'1'\ntR.",
         b"ctrjmcmc.result.result\nResult\n(S'1'\ntR.",
         b"ctrjmcmc.run.sampler\nTRJSampler\n(S'1'\ntR.",
-        b"ctrjmcmc.checkpoint.folder\nFolder\n(S'/tmp/evil'\ntR.",
+        b"ctrjmcmc.checkpoint.folder\nFolder\n(S'1'\ntR.",
         pickle.dumps(Path, protocol=4),
     ]
     for body in named:
         data = {"body": torch.frombuffer(bytearray(body), dtype=torch.uint8)}
         with pytest.raises(CheckpointError, match="not allowed"):
             thaw(data, Roots({}, set()))
+    assert not touched.exists()
+    pickle.loads(named[0])  # the control: what was refused would have done it
+    assert touched.exists()
     fine = pickle.dumps(trj.Policy())
     data = {"body": torch.frombuffer(bytearray(fine), dtype=torch.uint8)}
     assert thaw(data, Roots({}, set())) == trj.Policy()
