@@ -75,14 +75,7 @@ def checked(model: ForeignModel, *, normalised: bool = True) -> ForeignModel:
     """
     dtype = model.dtype or torch.get_default_dtype()
     with seeded(0), torch.no_grad(), unchecked():
-        density = Density(
-            f"model {model.name!r}",
-            model.priors,
-            model.log_likelihood,
-            model.vectorized,
-            model.surrogate,
-            fused=model.fused,
-        ).to(dtype, torch.device("cpu"))
+        density = _density(model, dtype, fused=model.fused)
         if not density.blocks:
             return model
         if normalised:
@@ -114,14 +107,7 @@ def checked_joint(model: Joined, language: str) -> Joined:
     for dtype in (torch.float64, torch.float32) if model.dtype is None else (model.dtype,):
         with seeded(0), torch.no_grad(), unchecked():
             try:
-                density = Density(
-                    f"model {model.name!r}",
-                    model.priors,
-                    model.log_likelihood,
-                    model.vectorized,
-                    model.surrogate,
-                    on_reference=True,
-                ).to(dtype, torch.device("cpu"))
+                density = _density(model, dtype, on_reference=True)
                 by_points = density.likelihood.foreign  # in the order that they have in a batch
                 if not density.blocks or (by_points and not density.differentiable):
                     return model
@@ -143,6 +129,13 @@ def checked_joint(model: Joined, language: str) -> Joined:
                 check_slopes(density, theta, language)
         break
     return model
+
+
+def _density(model: Model, dtype: torch.dtype, **how: Any) -> Density:
+    """The density of a model on the host, as a target makes it."""
+    owner, rest = f"model {model.name!r}", (model.vectorized, model.surrogate)
+    made = Density(owner, model.priors, model.log_likelihood, *rest, **how)
+    return made.to(dtype, torch.device("cpu"))
 
 
 def _check_priors(density: Density, language: str) -> None:
