@@ -29,6 +29,7 @@ import torch
 
 import trjmcmc as trj
 from benchmarks.calibration import funnel, two_modes
+from benchmarks.tables import as_markdown
 from trjmcmc.errors import TRJWarning
 
 COMMON = 0.02  # probability from which a model or an item counts, and to which
@@ -170,11 +171,7 @@ def texts(found: Rows) -> list[str]:
 
 def markdown(found: Rows) -> str:
     """The table and the texts."""
-    table = summary(found)
-    lines = ["| | " + " | ".join(table.columns) + " |", "|" + " --- |" * (table.shape[1] + 1)]
-    for name, row in table.iterrows():
-        lines.append(f"| {name} | " + " | ".join(f"{v:.3g}" for v in row) + " |")
-    return "\n".join([*lines, "", *texts(found)]) + "\n"
+    return "\n".join([as_markdown(summary(found)), "", *texts(found)]) + "\n"
 
 
 def rows_of(options: argparse.Namespace) -> Rows:

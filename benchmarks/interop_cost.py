@@ -27,6 +27,7 @@ import pandas as pd
 import torch
 
 import trjmcmc as trj
+from benchmarks.tables import as_markdown
 from tests.interop.conjugate import LOG_EVIDENCES, PROBABILITY
 from tests.interop.languages import PAIRS
 from trjmcmc import clock
@@ -100,13 +101,6 @@ def summary(made: dict[str, Row], found: list[Row]) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
-def markdown(table: pd.DataFrame) -> str:
-    lines = ["| | " + " | ".join(table.columns) + " |", "|" + " --- |" * (table.shape[1] + 1)]
-    for name, row in table.iterrows():
-        lines.append(f"| {name} | " + " | ".join(f"{v:.3g}" for v in row) + " |")
-    return "\n".join(lines) + "\n"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.interop_cost",
@@ -138,7 +132,7 @@ def main() -> None:
             (options.output / "interop_cost.json").write_text(json.dumps(figures, indent=1))
             if name == chosen[-1]:
                 table = summary(made, found)
-                (options.output / "interop_cost.md").write_text(markdown(table))
+                (options.output / "interop_cost.md").write_text(as_markdown(table) + "\n")
     print("\n" + summary(made, found).to_string(float_format="{:.3g}".format))
 
 

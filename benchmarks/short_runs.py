@@ -33,6 +33,7 @@ import trjmcmc as trj
 from benchmarks.ablation import factor_analysis
 from benchmarks.alarms import Rows, answers
 from benchmarks.honest_problems import pulse_counts
+from benchmarks.tables import as_markdown
 from trjmcmc.errors import TRJWarning
 from trjmcmc.promises import RHAT_FLAGGED
 
@@ -116,11 +117,7 @@ def summary(found: Rows) -> pd.DataFrame:
 
 def markdown(found: Rows) -> str:
     """The table."""
-    table = summary(found)
-    lines = ["| | " + " | ".join(table.columns) + " |", "|" + " --- |" * (table.shape[1] + 1)]
-    for name, row in table.iterrows():
-        lines.append(f"| {name} | " + " | ".join(f"{v:.3g}" for v in row) + " |")
-    return "\n".join(lines) + "\n"
+    return as_markdown(summary(found)) + "\n"
 
 
 def main() -> None:
