@@ -5,10 +5,11 @@ import torch
 
 import trjmcmc as trj
 from trjmcmc.approximate import ApproximationPolicy, covering
-from trjmcmc.approximate.covering import cover, evened, nearly_exact
+from trjmcmc.approximate.covering import cover, nearly_exact
 from trjmcmc.approximate.families import Start, map_of
 from trjmcmc.draws import Pool
 from trjmcmc.pilot.audit import Audit
+from trjmcmc.pilot.generation import systematic
 
 POLICY = ApproximationPolicy(first_round=4000, rounds=2, most_normals=16)
 
@@ -37,7 +38,7 @@ def test_draws_to_cover_are_nearly_the_posteriors(monkeypatch):
     log_joint = target.log_joint(pool.code[:50], pool.theta[:50])
     torch.testing.assert_close(pool.log_joint[:50], log_joint)
     # control: without their weights they are those of normals, which are too wide for the wave
-    monkeypatch.setattr(covering, "evened", lambda weight, g: torch.arange(len(weight)))
+    monkeypatch.setattr(covering, "systematic", lambda p, n, g: torch.arange(n)[None])
     plain, _ = nearly_exact(target, audit, g, POLICY, 1e6)
     assert off(plain.theta, 5000) > 5
 
@@ -60,7 +61,7 @@ def test_else_maps_learn_from_the_pilot_run(policy, most):
 def test_copies_are_in_proportion_to_weights(generator):
     weight = torch.rand(500, generator=generator, dtype=torch.float64) ** 4
     weight = weight / weight.sum()
-    copies = torch.bincount(evened(weight, generator), minlength=500)
+    copies = torch.bincount(systematic(weight[None], 500, generator)[0], minlength=500)
     assert int(copies.sum()) == 500
     assert float((copies - 500 * weight).abs().max()) < 1
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 
 import torch
-from torch import Tensor
 
 from ..draws import Pool
 from ..fit.objective import ForwardKL
@@ -13,6 +12,7 @@ from ..fit.policy import TrainingPolicy
 from ..fit.trace import FitTrace
 from ..fit.train import train
 from ..pilot.audit import Audit
+from ..pilot.generation import systematic
 from ..target.target import Target
 from ..transport.base import Transport
 from ..transport.whitened import Whitened
@@ -54,7 +54,7 @@ def nearly_exact(
             x, log_w, log_joint = found
             weight = log_w.softmax(0)
             if float(1 / weight.square().sum()) >= policy.fewest_effective:
-                rows = evened(weight, generator)
+                rows = systematic(weight[None], len(weight), generator)[0]
                 theta = rough.theta.new_zeros(len(rows), target.dim)
                 theta[:, population.slots[m]] = x[rows].to(theta)
                 parts.append(Pool(code.expand(len(rows), -1), theta, log_joint[rows].to(theta)))
@@ -63,29 +63,6 @@ def nearly_exact(
         parts.append(Pool(rough.code[mine], rough.theta[mine], rough.log_joint[mine]))
         better = better and not (bool(audit.matters[m]) and len(population.slots[m]))
     return functools.reduce(Pool.joined, parts), better
-
-
-def evened(weight: Tensor, generator: torch.Generator) -> Tensor:
-    """As many rows as there are weights, each about in proportion to its weight, shape (n,).
-
-    Systematic resampling: the number of copies of a row is off by less than one.
-
-    Arguments:
-        weight: Weights that add up to 1, shape (n,).
-        generator: Source of randomness.
-
-    Source:
-        Douc, Cappe & Moulines (2005), https://arxiv.org/abs/cs/0507025
-
-    Example:
-        >>> weight = torch.tensor([0.5, 0.0, 0.25, 0.25]).double()
-        >>> evened(weight, torch.Generator().manual_seed(0)).tolist()
-        [0, 0, 2, 3]
-    """
-    n = len(weight)
-    start = torch.rand(1, generator=generator, dtype=weight.dtype, device=weight.device)
-    places = (torch.arange(n, device=weight.device) + start) / n
-    return torch.searchsorted(weight.cumsum(0), places).clamp(max=n - 1)
 
 
 def cover(

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..estimate.importance import pareto_smoothed
 from ..pilot.audit import Audit
+from ..promises import PARETO_K_RELIABLE
 from ..target.target import Target
 from ..transport.mixture import Mixture
 from ..transport.normals import NormalMixture
@@ -24,8 +25,6 @@ REFITTED = 120_000  # draws that normals are fitted to at most, in one round
 EVALUATED = 50_000  # points at once
 
 JUDGES = 4000  # draws of the pilot run that choose the number of normals at first
-
-MOST_UNEVEN = 0.7  # Pareto k beyond which weights can't be averaged
 
 HELD_OUT = 0.2  # share of weighted draws that do later
 
@@ -73,7 +72,7 @@ class Population:
             return None
         x, log_w, log_joint = self._found[m]
         smooth, k = pareto_smoothed(log_w)
-        return (x, smooth, log_joint) if k < MOST_UNEVEN else None
+        return (x, smooth, log_joint) if k < PARETO_K_RELIABLE else None
 
     def run(self, most: float = math.inf) -> Mixture:
         """The rounds, with at most so many evaluations; models share them alike."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from .. import clock
 from ..target.target import Target
+from .generation import systematic
 from .policy import CrowdPolicy
 
 CHUNK = 16_384  # points evaluated at once: fits the caches
@@ -95,7 +96,7 @@ def crowd(
             return None
         step, weight = next_step(log_likelihood, temper, policy.kept_share)
         temper = min(1.0, temper + step)
-        index = systematic(weight, generator)
+        index = systematic(weight[None], len(weight), generator)[0]
         theta, log_prior, log_likelihood = theta[index], log_prior[index], log_likelihood[index]
         for _ in range(policy.moves):
             there = theta + run.walks(theta)
@@ -135,14 +136,6 @@ def next_step(log_likelihood: Tensor, temper: float, kept_share: float) -> tuple
         middle = (low + high) / 2
         low, high = (middle, high) if kept(middle) >= share else (low, middle)
     return high, weights(high)
-
-
-def systematic(weight: Tensor, generator: torch.Generator) -> Tensor:
-    """Positions of as many points, drawn by their weights with one random number, shape (n,)."""
-    n = len(weight)
-    first = torch.rand(1, generator=generator, device=weight.device, dtype=torch.float64)
-    at = (torch.arange(n, device=weight.device) + first) / n
-    return torch.searchsorted(weight.cumsum(0) / weight.sum(), at).clamp(max=n - 1)
 
 
 class _Moves:
