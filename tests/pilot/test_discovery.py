@@ -102,7 +102,7 @@ def test_steps_of_the_temperature_keep_the_share_and_end_at_one():
 
 
 def test_systematic_draws_are_by_weight(generator):
-    index = systematic(torch.tensor([1.0, 0.0, 3.0, 0.0]).double(), generator)
+    index = systematic(torch.tensor([[1.0, 0.0, 3.0, 0.0]]).double(), 4, generator)[0]
     assert index.tolist() in ([0, 2, 2, 2], [2, 2, 2, 2], [0, 0, 2, 2])
 
 
