@@ -424,6 +424,25 @@ def gradient_scores(weights, space, value, generator, rounds=400, n=32):
     return ((seen.mean(0) - exact)[used] / error[used]).abs()
 
 
+SCENE = torch.tensor([-3902.0, -334.0, -351.0, 0.0, -1654.0, -282.0, -338.0, -1.56])  # nats
+
+
+def test_an_entry_that_stood_in_for_others_is_let_go_again():
+    """Three correlated columns, two of them effects; without these the third stands in for them."""
+    space = trj.problems.variable_selection(3).space
+    codes, off = space.enumerate(), []
+    for seed in range(2):
+        generator, steps = torch.Generator().manual_seed(seed), 600
+        q = trj.Made(space, hidden=(32,), seed=seed)
+        for i in range(steps):
+            q.reached((i + 1) / steps)
+            code = q.sample(256, generator)
+            q.learn(code, -SCENE[space.index(code)])
+        log_q = q.log_prob(codes).detach()
+        off.append(float((log_q.exp() * (log_q - SCENE.log_softmax(0))).sum()))
+    assert max(off) < 0.05  # .5 if losses are not tempered
+
+
 @pytest.mark.parametrize("name", ["categorical", "made", "mean field"])
 def test_gradients_are_unbiased(name, generator):
     space = toys.conjugate_subsets().space

@@ -310,8 +310,7 @@ class Trainer:
     def _reverse(self, learnt: bool) -> ReverseKL:
         """Reverse KL, beside which q(m) is learnt if that was asked for."""
         settings: dict[str, Any] = {}
-        learns = self._make_weights is not None and learnt
-        if isinstance(self.transport, Laplace) and not learns:  # near the posterior from the start
+        if isinstance(self.transport, Laplace):  # near the posterior from the start
             settings["anneal"] = 0.0
         if self._make_weights is not None and learnt:
             weights = self._fitted.weights or self._make_weights()

@@ -13,7 +13,16 @@ from .base import ModelWeights, draw_models
 
 SLOWEST = 0.05  # of the learning rate, at the end of a fit
 
+# Adam's: with .999 for the squares one draw of a bad model, in a batch of good ones, makes ten long
+# steps, which took an entry to where no draw brings it back in 2 of 8 fits; with .99 in none of 20
+BETAS = (0.9, 0.99)
+
 HALVINGS = 20  # of a step that changes the entropy too much
+
+# nats: spread of tempered losses over the first half of a fit. Untempered, losses hundreds of nats
+# apart teach nothing of models some nats apart, and an entry that is wrong early has no draws that
+# bring it back: with three correlated columns, two of them in, q was 1.3 to 1.8 nats from p(z | y)
+SPREAD = 5.0
 
 
 class ScoreGradient(ModelWeights):
@@ -24,7 +33,8 @@ class ScoreGradient(ModelWeights):
     with the control variate \varsigma of a draw the mean of the *other* draws of its batch (with
     a ``decay`` a running mean of earlier batches, as in the source), so that the gradient is
     unbiased. Each Adam step is halved until it changes the entropy of q, estimated with
-    importance weights, by no more than ``entropy_step``.
+    importance weights, by no more than ``entropy_step``. Over the first half of a fit losses are
+    tempered: divided by what brings the standard deviation of a batch's to 5 nats.
 
     Arguments:
         space: A bound model space.
@@ -53,6 +63,7 @@ class ScoreGradient(ModelWeights):
             )
         self.learning_rate, self.decay, self.entropy_step = learning_rate, decay, entropy_step
         self._moment, self._batches, self._pace = 0.0, 0, 1.0
+        self._tempers = False
         self._optimiser: torch.optim.Optimizer | None = None
 
     def learn(self, code: Tensor, loss: Tensor) -> None:
@@ -60,7 +71,7 @@ class ScoreGradient(ModelWeights):
         if not parameters or not code.numel():
             return
         if self._optimiser is None:
-            self._optimiser = torch.optim.Adam(parameters, lr=self.learning_rate)
+            self._optimiser = torch.optim.Adam(parameters, lr=self.learning_rate, betas=BETAS)
         log_q, gradient = self.gradient(code, loss)
         for p, g in zip(parameters, gradient, strict=True):
             p.grad = g
@@ -75,7 +86,7 @@ class ScoreGradient(ModelWeights):
         parameters = [p for p in self.parameters() if p.requires_grad]
         with torch.enable_grad():
             log_q = self.log_prob(code)
-            gain = self.sound(loss).to(log_q) + log_q.detach()
+            gain = self._tempered(self.sound(loss).to(log_q)) + log_q.detach()
             objective = ((gain - self._baseline(gain)) * log_q).mean()
             found = torch.autograd.grad(objective, parameters, allow_unused=True)
         if self.decay is not None:
@@ -86,6 +97,12 @@ class ScoreGradient(ModelWeights):
 
     def reached(self, progress: float) -> None:
         self._pace = min(1.0, max(SLOWEST, 2 * (1 - progress)))
+        self._tempers = 0 < progress < 0.5
+
+    def _tempered(self, loss: Tensor) -> Tensor:
+        if not self._tempers or len(loss) < 2:
+            return loss
+        return loss * (SPREAD / loss.std()).clamp(max=1.0)
 
     def _baseline(self, gain: Tensor) -> Tensor | float:
         if self._batches and self.decay is not None:
