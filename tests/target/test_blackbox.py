@@ -280,10 +280,11 @@ def test_a_function_is_pickled_once_and_sent_to_workers_that_lack_it(kind):
     with started(kind) as pool:
         box = trj.BlackBox(Costly(), pool=pool)
         assert torch.allclose(box({"x": x}), -0.5 * (x - 1) ** 2) and Costly.pickled == 1
-        box._shipped.payload = lambda: sent.append(0)
-        for shift in (1.0, 2.0):
+        payload = box._shipped.payload
+        box._shipped.payload = lambda: sent.append(0) or payload()
+        for shift in range(1, 9):
             assert torch.allclose(box({"x": x + shift}), -0.5 * (x + shift - 1) ** 2)
-        assert not sent and Costly.pickled == 1
+        assert len(sent) <= 1 and Costly.pickled == 1  # once if a worker had no part of the first
         box.function = Costly()  # another, though it looks the same
         box({"x": x + 3})
     assert Costly.pickled == 2
