@@ -3,6 +3,7 @@
 import torch
 
 import trjmcmc as trj
+from tests import toys
 from tests.cases import learned, learned_split
 from tests.maps import MovesSpares, rough_affine, rough_flow, shaken, shaken_mixture
 from trjmcmc.fit import Modes, Pool, gaussian_mixture, mode_map
@@ -31,8 +32,17 @@ from trjmcmc.kernel import (
     SharedWalk,
     Stretch,
     saturated_switch,
+    start,
 )
 from trjmcmc.transport import StudentT
+
+
+def densely(target):
+    """HMC in the metric of some steps from the prior."""
+    generator = torch.Generator().manual_seed(3)
+    code = target.space.sample_prior(300, generator)
+    state = start(target, code, target.sample_prior(code, generator))
+    return toys.warmed(HMC(target, leaps=3, metric="dense"), state, generator, 60)[0]
 
 
 def rough_realnvp(target):
@@ -113,6 +123,7 @@ KERNELS = {
     "stretch in reference space": lambda t: Stretch(t, rough_flow(t), stretch=3.0),
     "stretch, spare slots move": lambda t: Stretch(t, MovesSpares(t.space)),
     "HMC": lambda t: HMC(t, leaps=3, step_size=0.6),
+    "HMC in a dense metric": densely,
     "HMC in reference space": lambda t: HMC(t, rough_flow(t), leaps=3, step_size=0.6),
     "HMC through a mixture": lambda t: HMC(
         t, shaken_mixture(t.space, reference=StudentT(4)), leaps=2, step_size=0.6

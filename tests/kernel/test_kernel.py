@@ -366,6 +366,7 @@ def test_points_outside_the_support_are_rejected_and_nan_is_never_accepted(gener
         (lambda t, f: MixtureKernel([RandomWalk(t)] * 2, [1.0]), "expected 2 probabilities"),
         (lambda t, f: Stretch(t, stretch=1.0), "factor above 1"),
         (lambda t, f: HMC(t, leaps=0), "leaps >= 1"),
+        (lambda t, f: HMC(t, metric="full"), "expected one of"),
         (
             lambda t, f: DelayedRejection(Jump(t, f), Jump(t, Identity(t.space))),
             "through one map",
@@ -463,6 +464,23 @@ def test_a_gradient_that_breaks_does_not_break_the_answer(generator):
         for _ in range(40):
             state, _ = kernel.step(state, generator)
     assert abs(float((state.theta[:, 0] < 0).double().mean()) - 0.5) < 5 * 0.5 / 20_000**0.5
+
+
+def test_a_dense_metric_takes_long_steps_along_a_narrow_ridge(generator):
+    """Coordinates of one variance whose sum is known a hundred times as well as they are."""
+    target = trj.Target(
+        [trj.Model("m", {"x": Normal(torch.zeros(20), 1.0)}, lambda p: -5e3 * p["x"].mean(1) ** 2)]
+    )
+    code = torch.zeros(200, 1).long()
+    z = torch.randn(200, 20, generator=generator)
+    state = start(target, code, z - 0.998 * z.mean(1, keepdim=True))
+    sizes = {}
+    for metric in ("diagonal", "dense"):
+        kernel, _ = toys.warmed(HMC(target, metric=metric), state, generator, 80)
+        (sizes[metric],) = kernel.adapted()["step size"]
+    assert sizes["dense"] > 5 * sizes["diagonal"]
+    with pytest.raises(ConfigurationError, match="too many"):
+        HMC(trj.problems.variable_selection(12), metric="dense")
 
 
 def test_draws_through_exact_maps_are_independent(generator):

@@ -75,6 +75,7 @@ BATTERY = {
 
 LEARNERS = {
     "HMC": of_subsets(lambda t: HMC(t, step_size=2.0)),
+    "HMC in a dense metric": of_subsets(lambda t: HMC(t, metric="dense")),
     "informed births": of_subsets(InformedBirthDeath),
     "units in turn": of_subsets(UnitGibbs),
     "a proposal that learns": of_subsets(

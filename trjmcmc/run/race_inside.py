@@ -168,7 +168,8 @@ class InsideRace:
                 yield self._through(refit, f"{k} {OF_NORMALS}")
                 self._finest = k
         if target.differentiable:
-            yield HMC(target)
+            dense = not target.space.several and 1 < target.dim < len(self.bench.state.code)
+            yield HMC(target, metric="dense" if dense else "diagonal")
             if normals is not None:
                 yield HMC(target, normals, name="hmc in normals")
         if len(self.bench.state.code) > 2 * target.dim:

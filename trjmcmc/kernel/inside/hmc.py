@@ -14,7 +14,9 @@ from ...target.target import Target
 from ...transport.base import Transport
 from ..base import Info, Kernel, State, accept
 from .frame import Frame
-from .tuning import DualAveraging, Spread
+from .tuning import Covariance, DualAveraging, Spread
+
+METRICS = ("diagonal", "dense")
 
 TARGET_ACCEPTANCE = 0.8
 
@@ -29,19 +31,36 @@ class Setting(NamedTuple):
     """A metric, and the step size that is tuned for it.
 
     Attributes:
-        scale: Standard deviation of each coordinate by group of models, shape (G, D).
+        scale: By group of models: standard deviations of the coordinates, shape (G, D), or the
+            lower factor of their covariance, (G, D, D).
         log_size: Log of the step size in these units, shape (G,).
     """
 
     scale: Tensor
     log_size: Tensor
 
+    def forth(self, x: Tensor, group: Tensor) -> Tensor:
+        """Vectors (C, D) of unit covariance with that of the metric."""
+        if self.scale.dim() == 2:
+            return self.scale[group] * x
+        if len(self.scale) == 1:
+            return x @ self.scale[0].mT
+        return (self.scale[group] @ x[..., None])[..., 0]
+
+    def back(self, gradient: Tensor, group: Tensor) -> Tensor:
+        """The gradient with respect to such vectors, shape (C, D)."""
+        if self.scale.dim() == 2:
+            return self.scale[group] * gradient
+        if len(self.scale) == 1:
+            return gradient @ self.scale[0]
+        return (self.scale[group].mT @ gradient[..., None])[..., 0]
+
 
 class HMC(Kernel):
     """Hamiltonian Monte Carlo with batched leapfrog steps.
 
-    Warm-up finds a step size by dual averaging and a diagonal metric, one for each model of a
-    small space; both are frozen afterwards. Trajectories follow the gradient of a model's
+    Warm-up finds a step size by dual averaging and a metric, one for each model of a small space;
+    both are frozen afterwards. Trajectories follow the gradient of a model's
     surrogate where it has one; the likelihood itself decides about their ends.
 
     Arguments:
@@ -50,10 +69,13 @@ class HMC(Kernel):
         leaps: Leapfrog steps a trajectory.
         step_size: First step size.
         acceptance: Mean acceptance probability that warm-up aims at.
+        metric: ``"diagonal"``; or ``"dense"``, the whole covariance, for small spaces: steps are
+            then as long as the narrowest direction, not coordinate, asks for.
         name: Shown in tables.
 
     Raises:
-        ConfigurationError: A black box without gradients; a setting out of range.
+        ConfigurationError: A black box without gradients; a setting out of range; a dense metric
+            in a space whose models are too many for one each.
 
     Source:
         NeuTra: Hoffman et al. (2019), https://arxiv.org/abs/1903.03704; dual averaging:
@@ -79,6 +101,7 @@ class HMC(Kernel):
         leaps: int = 8,
         step_size: float = 0.3,
         acceptance: float = TARGET_ACCEPTANCE,
+        metric: str = "diagonal",
         name: str = "hmc",
     ) -> None:
         if not target.differentiable:
@@ -100,8 +123,17 @@ class HMC(Kernel):
         groups, device = self.frame.groups, target.device
         first = torch.full((groups,), math.log(step_size), dtype=torch.float64, device=device)
         self._averaging = DualAveraging(first)
+        if metric not in METRICS:
+            raise ConfigurationError(f"metric: expected one of {METRICS}, got {metric!r}")
+        if metric == "dense" and groups == 1 and target.space.several:
+            raise ConfigurationError(
+                'HMC: metric="dense" needs a metric for each model, and there are too many'
+            )
         self._scale = torch.ones(groups, target.dim, dtype=target.dtype, device=device)
-        self._window, self._steps, self._since = Spread(self._scale), 0, 0
+        if metric == "dense":
+            self._scale = torch.diag_embed(self._scale)
+        self._learner = Covariance if metric == "dense" else Spread
+        self._window, self._steps, self._since = self._learner(self._scale), 0, 0
         self._setting = self._tuned = Setting(self._scale, first)
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
@@ -110,17 +142,17 @@ class HMC(Kernel):
         group, active = frame.group(state.code), frame.active(state.code)
         device, dtype = x.device, x.dtype
         u = torch.rand(len(x), 1, generator=generator, device=device, dtype=dtype)
-        size = self._setting.log_size[group].exp().to(dtype)[:, None]
-        scale = size * (1 + JITTER * (2 * u - 1)) * self._setting.scale[group]
+        setting = self._setting
+        size = setting.log_size[group].exp().to(dtype)[:, None] * (1 + JITTER * (2 * u - 1))
         noise = torch.randn(x.shape, generator=generator, device=device, dtype=dtype)
         momentum = torch.where(active, noise, 0.0)
         begun = momentum.square().sum(-1)
-        end, gradient = x, frame.gradient(state, x)
+        end, gradient = x, setting.back(frame.gradient(state, x), group)
         for _ in range(self.leaps):
-            momentum = momentum + 0.5 * scale * gradient
-            end = end + scale * momentum
-            gradient = frame.gradient(state, end)
-            momentum = momentum + 0.5 * scale * gradient
+            momentum = momentum + 0.5 * size * gradient
+            end = end + size * setting.forth(momentum, group)
+            gradient = setting.back(frame.gradient(state, end), group)
+            momentum = momentum + 0.5 * size * gradient
         lost = ~(end.isfinite().all(-1) & momentum.isfinite().all(-1))
         end = torch.where(lost[:, None], x, end)
         proposed, there = frame.there(state, end)
@@ -144,7 +176,7 @@ class HMC(Kernel):
         passed = found._steps / FIRST_WINDOW
         if passed >= 1 and math.log2(passed).is_integer():
             found._scale, found._since = found._window.scale(), 0
-            found._window = Spread(found._scale)
+            found._window = self._learner(found._scale)
             averaging.restart()
         found._setting = Setting(found._scale, averaging.log_size)
         return found

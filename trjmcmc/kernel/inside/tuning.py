@@ -70,3 +70,40 @@ class Spread:
         before = self.before.to(variance.dtype).square()
         blended = share * variance + (1 - share) * before
         return torch.where(blended > 0, blended, before).sqrt().to(self.before.dtype)
+
+
+class Covariance:
+    """Lower factors of covariances by group, shrunk towards those known before.
+
+    Arguments:
+        before: Factors known before, shape (G, D, D).
+    """
+
+    def __init__(self, before: Tensor) -> None:
+        self.before = before
+        groups, dim, _ = before.shape
+        self._count = before.new_zeros(groups, dtype=torch.float64)
+        self._sum = before.new_zeros(groups, dim, dtype=torch.float64)
+        self._products = before.new_zeros(groups, dim, dim, dtype=torch.float64)
+
+    def add(self, x: Tensor, group: Tensor) -> None:
+        x = x.to(self._sum.dtype)
+        self._count = self._count.index_add(0, group, torch.ones_like(x[:, 0]))
+        self._sum = self._sum.index_add(0, group, x)
+        if len(self.before) == 1:
+            self._products = self._products + x.mT @ x
+        else:
+            self._products = self._products.index_add(0, group, x[:, :, None] * x[:, None])
+
+    def scale(self) -> Tensor:
+        """The factors; those known before where the new ones are not positive definite."""
+        n = self._count.clamp(min=1)[:, None, None]
+        mean = self._sum / n[:, 0]
+        covariance = self._products / n - mean[:, :, None] * mean[:, None]
+        weight = self._count[:, None, None]
+        few = FEW + covariance.shape[-1]
+        before = self.before.to(covariance.dtype)
+        blended = (weight * covariance + few * before @ before.mT) / (weight + few)
+        factor, failed = torch.linalg.cholesky_ex(blended)
+        usable = (failed == 0)[:, None, None] & factor.isfinite().all(-1).all(-1)[:, None, None]
+        return torch.where(usable, factor, before).to(self.before.dtype)
