@@ -102,8 +102,16 @@ def number(word):
     return re.fullmatch(r"-?\d*\.?\d+", word) is not None
 
 
+LONG = "<!-- test: whole -->"  # before a block of a section that runs with `make test-whole`
+
 CASES = [
-    pytest.param(path, line, text, id=f"{path.stem}-{title}")
+    pytest.param(
+        path,
+        line,
+        text,
+        id=f"{path.stem}-{title}",
+        marks=[pytest.mark.whole] if LONG in text else [],
+    )
     for path in PAGES
     for title, (line, text) in sections(path)
     if title is not None and BLOCK.search(text)

@@ -58,6 +58,7 @@ def test_one_rectifier_is_as_good_as_the_best_by_quadrature(script):
     assert abs(float(module.one_node_divergence(rho, np.asarray(t))) - expected) < 1e-6
 
 
+@pytest.mark.whole
 @QUIET
 def test_two_rectifiers_are_exact_and_one_on_the_flat_side_is_mean_field(script):
     module = script("variational_coverage")
@@ -87,6 +88,7 @@ def test_mean_field_covers_what_its_closed_form_says(script):
     assert ((covered["covered"] - closed).abs() < 0.03 + 5 * covered["se"]).all()
 
 
+@pytest.mark.whole
 @QUIET
 def test_repeats_pool_all_methods(script):
     module = script("variational_coverage")

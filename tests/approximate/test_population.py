@@ -95,6 +95,7 @@ def test_models_that_are_never_drawn(generator):
     assert any("hardly draws" in doubt for doubt in answer.doubts)
 
 
+@pytest.mark.whole
 def test_a_climb_finds_what_q_lacks():
     """Two far modes in ten dimensions, where tempered draws are rough; q has one of them."""
     d = 10

@@ -64,7 +64,14 @@ def two_models():
 # ---- families -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", [n for n in NAMES if n != "mean-field"])
+def families():
+    for name in NAMES:
+        if name != "mean-field":
+            slow = [pytest.mark.whole] if name in {"ddsf", "naf", "spline"} else []
+            yield pytest.param(name, marks=slow)
+
+
+@pytest.mark.parametrize("family", families())
 def test_every_family_finds_a_correlated_normal(family):
     answer = trj.variational(correlated(0.6), family, steps=60, batch=64, **QUICK)
     kl = answer.kl()
@@ -73,6 +80,7 @@ def test_every_family_finds_a_correlated_normal(family):
     assert abs(answer.log_evidence.value) < 5 * answer.log_evidence.std_error + 1e-6
 
 
+@pytest.mark.whole
 def test_mean_field_finds_its_optimum_and_not_the_posterior():
     answer = doubted(correlated(0.9), "mean-field", "Pareto k", **MEAN_FIELD)
     kl, best = answer.kl(), -0.5 * math.log(1 - 0.9**2)
@@ -93,7 +101,9 @@ def test_coverage_of_mean_field_is_the_closed_form():
     assert (found["covered"] < 0.85).all()  # it is not what it claims
 
 
-@pytest.mark.parametrize("family", [zuko.flows.NSF, zuko.flows.MAF])
+@pytest.mark.parametrize(
+    "family", [pytest.param(zuko.flows.NSF, marks=pytest.mark.whole), zuko.flows.MAF]
+)
 @pytest.mark.parametrize("inverse", [False, True])
 def test_flows_of_zuko_in_either_direction(family, inverse):
     answer = trj.variational(
@@ -102,6 +112,7 @@ def test_flows_of_zuko_in_either_direction(family, inverse):
     assert answer.kl().value < 0.05 and answer.family == family.__name__
 
 
+@pytest.mark.whole
 def test_a_map_of_the_users():
     target = correlated(0.6)
     for family in (trj.Affine(target.space), trj.Affine):
@@ -182,6 +193,7 @@ def test_files_arviz_and_pictures(tmp_path):
         trj.Variational.load(tmp_path / "other.pt")
 
 
+@pytest.mark.whole
 def test_a_run_says_how_far_off_it_was():
     target = correlated(0.6)
     sampler = trj.TRJSampler(target, seed=1, dtype=torch.float64)
@@ -196,6 +208,7 @@ def test_a_run_says_how_far_off_it_was():
         result.variational.draws()
 
 
+@pytest.mark.whole
 def test_an_answer_starts_an_exact_run():
     target = correlated(0.6)
     answer = doubted(target, "mean-field", "% smaller under q", steps=100)

@@ -46,6 +46,7 @@ def test_gradients_of_the_reverse_kl_equal_those_of_plain_autograd(generator):
     assert torch.allclose(got, transport.loc.grad, atol=1e-6)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("kind", ["reverse", "reverse, mixture", "forward", "covering"])
 def test_training_reaches_gaussian_posteriors(kind, generator):
     target = toys.gaussians()

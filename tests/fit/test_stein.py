@@ -126,6 +126,7 @@ def test_graphs_with_parameters_see_each_other_by_their_edges():
     assert len(found.values) == 3 and known.names == target.space.nodes
 
 
+@pytest.mark.whole
 def test_particles_train_a_map_and_start_chains():
     target = trj.problems.sinh_arcsinh()
     found = svgd(target, "2d", particles=60, steps=1500, progress=False)

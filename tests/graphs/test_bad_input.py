@@ -81,6 +81,7 @@ def test_one_node():
     assert graphs.GraphPosterior(result).edges().empty
 
 
+@pytest.mark.whole
 def test_sixty_three_nodes_are_sampled_and_more_refused():
     scores = graphs.bge(data(63, n=20), candidates=3)
     target = graphs.target(scores)

@@ -23,6 +23,7 @@ def z_of_edges(result, exact):
     return z[(p > 0.005) & (p < 0.995)]
 
 
+@pytest.mark.whole
 def test_weights_that_are_sampled_give_the_same_edges():
     x = data(4, n=30, seed=2)
     target = graphs.network(x, noise=0.5)
@@ -129,6 +130,7 @@ def test_all_graphs_of_three_networks_by_tempering_and_by_visits():
     assert float(visits["visits"].sum()) > 0.99 and compared >= 9
 
 
+@pytest.mark.whole
 def test_noise_of_each_node_is_a_parameter_too():
     x = data(3, n=40, seed=6)
 

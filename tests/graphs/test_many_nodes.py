@@ -16,6 +16,7 @@ def star(d, n=100):
     return x
 
 
+@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # few draws
 @pytest.mark.parametrize(
     ("x", "kernel"),

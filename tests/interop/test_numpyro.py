@@ -510,6 +510,7 @@ def test_distributions_alone_are_priors():
 # ---- there and back ---------------------------------------------------------------------------
 
 
+@pytest.mark.whole
 def test_nuts_gives_pilot_draws(float64):  # noqa: F811
     def two(y):
         tau = numpyro.sample("tau", dist.HalfNormal(1.0))

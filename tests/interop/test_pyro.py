@@ -301,6 +301,7 @@ def path(y):
     pyro.sample("y", dist.Normal(x.sum(), 1.0), obs=y)
 
 
+@pytest.mark.whole
 def test_dependence_through_objects_of_a_distribution_is_seen():
     """It was taken for none, and the model refused as one with other terms than its sites."""
     target = trj.Target([trj.from_pyro("path", path, torch.tensor(0.0, dtype=DOUBLE))])

@@ -64,6 +64,7 @@ def test_the_posterior_stays_as_it_is(size, candidates, generator):
     torch.testing.assert_close(state.log_joint, target.log_joint(state.code, state.theta))
 
 
+@pytest.mark.whole
 def test_chains_forget_where_they_began(generator):
     target, code, log_joint = problem(4, 1.0, generator)
     kernel, n = BlockGibbs(target, size=3), 10_000

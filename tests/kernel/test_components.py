@@ -269,6 +269,7 @@ def test_mixtures_refuse_what_is_none(make, error, message):
         make()
 
 
+@pytest.mark.whole
 def test_a_component_is_taken_away_from_a_sum_without_loss(generator):
     """Births, deaths and walks of mixtures: densities in sums agree with those from scratch."""
     target = trj.problems.gaussian_mixture_2d(true=3, points=200, most=8)

@@ -248,6 +248,7 @@ def accepted(kernel, target, generator):
     return float(torch.stack([info.chance.mean() for info in infos]).mean())
 
 
+@pytest.mark.whole
 def test_planets_are_exchanged_a_hundred_times_as_often_as_by_the_prior(generator):
     target = trj.problems.radial_velocity()
     planet = accepted(ComponentExchange(target, pairs={(1, 1): 1}), target, generator)

@@ -67,6 +67,7 @@ def test_replicas_that_lose_components_but_keep_what_all_share_have_not_started_
     assert (state.theta[:, -1] > 0).float().mean() > 0.9
 
 
+@pytest.mark.whole
 def test_at_low_powers_what_all_share_is_drawn_from_the_prior(generator):
     """The chains find both modes in their shares, and are told to have started afresh."""
     powers = torch.cat([torch.logspace(0, -2.5, 9), torch.full((1,), 1e-3)])

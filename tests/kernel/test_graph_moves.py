@@ -243,6 +243,7 @@ def moves(target):
     return Cycle([m(target) for m in MATRICES])
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("make", [GraphDraws, moves])
 def test_chains_forget_where_they_began(make, generator):
     target, _code, p = problem()
@@ -286,6 +287,7 @@ def test_at_a_power_the_tempered_posterior_is_invariant(move):
     torch.testing.assert_close(near.gain[1::2][real], each[1][real])
 
 
+@pytest.mark.whole
 def test_replicas_of_graphs_at_lower_powers(generator):
     target, code, p = problem()
     kernel = ParallelTempering(target, moves, torch.tensor([1.0, 0.5, 0.0]))

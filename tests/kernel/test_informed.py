@@ -106,6 +106,7 @@ def test_what_a_flip_changes_in_the_prior(prior):
     assert torch.allclose(space.flip_log_odds(code), exact, atol=1e-6)
 
 
+@pytest.mark.whole
 def test_outliers_and_a_prior_with_a_kink(generator):
     """Neither likelihood nor prior is normal; the truth is quadrature over both coefficients."""
     x = torch.randn(25, 2, generator=torch.Generator().manual_seed(1))

@@ -231,6 +231,7 @@ def impossible():
 # ---- the audit -----------------------------------------------------------------------------
 
 
+@pytest.mark.whole
 def test_standard_errors_of_the_audit_are_calibrated():
     """Over many small audits the errors' spread is that of Student's t on three degrees."""
     target = toys.gaussians(scale=3.0)

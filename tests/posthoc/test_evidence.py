@@ -1064,6 +1064,7 @@ def test_evidence_of_two_factors_from_emcee():
     assert found.verdict == "agree"
 
 
+@pytest.mark.whole
 def test_repeated_bridge_estimates_scatter_as_their_size_says(generator):
     """Through the exact map: unbiased, and four times the draws halve the scatter at least."""
     target = trj.problems.sinh_arcsinh()

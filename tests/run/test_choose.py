@@ -90,6 +90,7 @@ def test_a_model_that_has_all_the_mass_ends_the_run(clock):
 # ---- choosing -------------------------------------------------------------------------------
 
 
+@pytest.mark.whole
 def test_an_easy_target_is_sampled_without_training():
     begun = time.monotonic()
     sampler = trj.TRJSampler(toys.gaussians(), seed=3)

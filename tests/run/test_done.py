@@ -114,6 +114,7 @@ def test_a_plain_run_that_ends_early_says_so_first(monkeypatch):
     assert first.startswith("ended early: ")
 
 
+@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore:the run has not converged")  # a heavy tail, few draws
 def test_what_moves_have_promised_is_held_against_what_was_reached():
     result = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=5).run(
@@ -125,6 +126,7 @@ def test_what_moves_have_promised_is_held_against_what_was_reached():
     assert "expected ±" in str(report)
 
 
+@pytest.mark.whole
 @pytest.mark.planned
 def test_slow_coordinates_get_moves_of_their_own():
     """Strongly correlated coordinates, which no indicator shows: random walks alone are slow."""

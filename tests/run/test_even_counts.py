@@ -62,6 +62,7 @@ def test_moves_that_never_can_be_tell_nothing():
     assert acceptance_ratio(some, down) < acceptance_ratio(up, down)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("seen", [2.0, 9.0])
 def test_evidences_are_those_of_integration(seen):
     """A sum of 9: none at all has 1e-36 of the evidence of three."""

@@ -84,6 +84,7 @@ def test_blocks_are_what_one_unit_switches_on_and_what_is_always_on():
     assert sum(b.free.int() for b in blocks).tolist() == [1] * problem.dim
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     "width, share_far, lost", [(0.002, 0.0, True), (0.002, 0.3, False), (None, 0.0, False)]
 )
@@ -107,6 +108,7 @@ def test_a_mode_of_one_item_is_met_whatever_the_others_do(generator, width, shar
         assert torch.equal(moved.theta[:, 1:], state.theta[:, 1:])
 
 
+@pytest.mark.whole
 def test_an_item_that_chains_never_use_is_looked_at(generator):
     problem = subsets(0.002)
     pool = passed(problem, generator)

@@ -263,6 +263,7 @@ def test_ctrl_c_again_ends_the_run():
         sampler.run(chains=8, progress=False)
 
 
+@pytest.mark.whole
 def test_ctrl_c_in_the_warm_up_of_more_chains_than_began(monkeypatch):
     advance, chains = Runner._advance, []
 

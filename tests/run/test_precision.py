@@ -98,6 +98,7 @@ def sums_of_squares(dtype=None, n=300.0, mean=300.0):
     return trj.Target([null, trj.Model("one", {"x": Normal(0.0, 1e7)}, f)], dtype=dtype)
 
 
+@pytest.mark.whole
 def test_a_likelihood_whose_terms_cancel_takes_float64():
     sampler = trj.TRJSampler(sums_of_squares(), seed=1)
     result = sampler.run(draws=150, chains=64, progress=False)

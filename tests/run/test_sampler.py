@@ -177,6 +177,7 @@ def test_a_space_of_one_model_by_construction():
     assert result.inclusion_probabilities()["probability"].tolist() == [1, 1]
 
 
+@pytest.mark.whole
 @pytest.mark.planned  # a smaller map would need more draws
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # it is a short run
 def test_a_second_fit_goes_on_without_new_evaluations():

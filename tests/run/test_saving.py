@@ -184,6 +184,7 @@ def test_a_fit_is_not_repeated(tmp_path, monkeypatch):
         assert same(whole, run(sampler_of(), tmp_path, fit=True))
 
 
+@pytest.mark.whole
 def test_a_training_that_is_killed_begins_anew_without_its_pilot_run(tmp_path, monkeypatch):
     whole = run(sampler_of(), fit=True)
 
@@ -212,6 +213,7 @@ def far_down():
     )
 
 
+@pytest.mark.whole
 def test_a_run_that_is_killed_before_it_begins_anew_in_float64(tmp_path, monkeypatch):
     def dies(*_, **__):
         raise Killed

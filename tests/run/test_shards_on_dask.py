@@ -31,6 +31,7 @@ def cluster():
             yield found
 
 
+@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore")
 def test_a_worker_is_killed_and_the_bits_are_the_same(cluster):
     with distributed.Client(cluster) as client:

@@ -178,6 +178,7 @@ def test_with_a_biased_baseline_the_same_check_fails(generator, monkeypatch):
     assert float(z.max()) > limit(len(z))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("prior", ["graphs", "orders"])
 def test_the_fit_is_near_and_the_run_is_exact(prior):
     sampler = trj.TRJSampler(three(prior), models=trj.Made, seed=0)

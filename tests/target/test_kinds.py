@@ -125,6 +125,7 @@ MOVES = {
 }
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("additive", [True, False], ids=["sums", "whole"])
 @pytest.mark.parametrize("name", MOVES)
 def test_where_data_say_nothing_the_prior_stays(name, additive, generator):

@@ -263,6 +263,7 @@ def ill_conditioned(space):
     )
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("careful", [True, False])
 def test_thin_normals_leave_the_prior_as_it_is(careful, generator, monkeypatch):
     """What rounding hides is out of reach; to state the density of where it fell is an error."""
