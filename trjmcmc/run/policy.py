@@ -199,6 +199,8 @@ class ChoicePolicy(Checked):
             soon enough for no further moves to be tried.
         inside_steps: Steps of a segment beyond which it is not made longer to find out how slow
             the slowest is.
+        hmc_first_coordinates: Coordinates from which HMC is tried before moves through fitted
+            normals, which take a fifth of the time there and hardly move.
         inside_segments: Segments by which moves that learn are tuned before they are measured.
     """
 
@@ -225,6 +227,7 @@ class ChoicePolicy(Checked):
     seconds_to_reconsider: float = 20.0
     forgotten_share: float = 0.3
     inside_steps: int = 160
+    hmc_first_coordinates: int = 20
     inside_segments: int = 2
 
 

@@ -151,6 +151,9 @@ class InsideRace:
         target, normals = self.target, self.normals
         if components_of(target):
             return
+        many = target.dim >= self.policy.choice.hmc_first_coordinates
+        if target.differentiable and many:
+            yield self._hmc()
         if normals is not None:
             fine = self.policy.normals
             if not self._finest:
@@ -168,12 +171,17 @@ class InsideRace:
                 yield self._through(refit, f"{k} {OF_NORMALS}")
                 self._finest = k
         if target.differentiable:
-            dense = not target.space.several and 1 < target.dim < len(self.bench.state.code)
-            yield HMC(target, metric="dense" if dense else "diagonal")
+            if not many:
+                yield self._hmc()
             if normals is not None:
                 yield HMC(target, normals, name="hmc in normals")
         if len(self.bench.state.code) > 2 * target.dim:
             yield Stretch(target)
+
+    def _hmc(self) -> HMC:
+        target = self.target
+        dense = not target.space.several and 1 < target.dim < len(self.bench.state.code)
+        return HMC(target, metric="dense" if dense else "diagonal")
 
     def _through(self, normals: Transport, name: str) -> Kernel:
         fresh = self.policy.kernels.fresh_share
