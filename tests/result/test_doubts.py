@@ -75,6 +75,18 @@ def test_rhats_are_those_of_arviz(rng):
         assert rank_rhats(x, everywhere)[i] == pytest.approx(rank, rel=5e-3)  # halves of 50
 
 
+def test_rhats_of_chains_that_are_taken_in_parts(rng, monkeypatch):
+    x = rng.normal(size=(13, 40, 2)).cumsum(1)
+    inside = rng.random((13, 40, 1)) < 0.3
+    whole = split_rhats(x), split_rhats(inside)
+    monkeypatch.setattr("trjmcmc.estimate.convergence.AT_ONCE", 3 * 20 * 2)
+    assert np.array_equal(whole[0], split_rhats(x)) and np.array_equal(
+        whole[1], split_rhats(inside)
+    )
+    assert np.allclose(whole[1], split_rhats(inside.astype(float)))
+    assert not np.array_equal(whole[0], split_rhats(x[:12]))  # the control
+
+
 def test_rank_rhats_see_what_means_do_not(rng):
     """Chains of one mean and different spreads; chains without a mean."""
     x = rng.normal(size=(64, 200, 2)) * np.where(np.arange(64) % 2, 1.0, 4.0)[:, None, None]

@@ -123,6 +123,26 @@ def test_equal_runs_differ_as_often_as_chance_says():
     assert run_gaps(still, everywhere, run).p < 1e-5  # two runs without any variance
 
 
+def test_runs_are_compared_in_whatever_order_their_chains_stand():
+    rng = np.random.default_rng(6)
+    run, x, everywhere = (
+        np.repeat([3, 0, 7], 20),
+        rng.normal(size=(60, 40, 4)),
+        np.ones((60, 40), bool),
+    )
+    x[run == 7] += 0.1
+    family = np.arange(60) // 2
+    mixed = rng.permutation(60)
+    for ancestor in (None, family):
+        other = None if ancestor is None else ancestor[mixed]
+        found = (
+            run_gaps(x, everywhere, run, ancestor),
+            run_gaps(x[mixed], everywhere, run[mixed], other),
+        )
+        assert all(np.allclose(a, b, rtol=1e-9) for a, b in zip(*found, strict=True))
+        assert not np.allclose(found[0].p, run_gaps(x, everywhere, run[mixed], ancestor).p)
+
+
 def test_estimates_of_several_runs_have_the_weights_of_their_errors():
     found = pooled([Estimate(0.0, 0.1, 5.0), Estimate(0.2, 0.2, 6.0)])
     assert math.isclose(found.value, 0.04) and math.isclose(

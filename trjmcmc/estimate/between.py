@@ -74,11 +74,10 @@ def run_gaps(
 def _gaps(scores: Array, run: NDArray[np.integer], ancestor: NDArray[np.integer] | None) -> RunGaps:
     """Welch's test of the means of scores, (chain, draw, Q)."""
     means, errors, numbers = [], [], []
-    sd = scores.std((0, 1))
-    for one in np.unique(run):
-        mine = scores[run == one]
-        family = None if ancestor is None else ancestor[run == one]
-        groups = _groups(mine, family)
+    sd, chains = scores.std((0, 1)), scores.mean(1)
+    order = np.argsort(run, kind="stable")  # one look for the chains of all runs
+    for mine in np.split(order, np.flatnonzero(np.diff(run[order])) + 1):
+        groups = _groups(scores, chains[mine], mine, ancestor)
         n = len(groups)
         spread = groups.std(0, ddof=1) / math.sqrt(n) if n > 1 else sd
         still = np.ptp(groups, axis=0) == 0
@@ -99,13 +98,26 @@ def _gaps(scores: Array, run: NDArray[np.integer], ancestor: NDArray[np.integer]
     return RunGaps(p, apart)
 
 
-def _groups(x: Array, ancestor: NDArray[np.integer] | None) -> Array:
-    """Means of independent parts of a run, (n, Q): families of chains, stretches of few."""
-    chains = x.mean(1)
+def _groups(
+    scores: Array,
+    chains: Array,
+    mine: NDArray[np.intp],
+    ancestor: NDArray[np.integer] | None,
+) -> Array:
+    """Means of independent parts of a run, (n, Q): families of chains, stretches of few.
+
+    Arguments:
+        scores: Of all runs, (chain, draw, Q).
+        chains: Means of the run's chains, (C, Q).
+        mine: Which chains they are, (C,).
+        ancestor: Of all chains, or None.
+    """
     if ancestor is not None:
-        _, family, size = np.unique(ancestor, return_inverse=True, return_counts=True)
+        _, family, size = np.unique(ancestor[mine], return_inverse=True, return_counts=True)
         chains = np.stack([np.bincount(family, weights=q) / size for q in chains.T], 1)
-    if len(chains) >= LEAST_GROUPS or x.shape[1] < 2 * LEAST_GROUPS or len(chains) < len(x):
+    if len(chains) >= LEAST_GROUPS or scores.shape[1] < 2 * LEAST_GROUPS:
         return chains
-    parts = np.array_split(x, -(-LEAST_GROUPS // len(x)), axis=1)
+    if len(chains) < len(mine):
+        return chains
+    parts = np.array_split(scores[mine], -(-LEAST_GROUPS // len(mine)), axis=1)
     return np.concatenate([part.mean(1) for part in parts])

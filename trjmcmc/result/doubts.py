@@ -228,9 +228,9 @@ class Doubts:
         found = []
         for m in labels:
             inside = self.indicator.inside(m)
-            seen = visit_probability(inside, self.indicator.ess)
-            sound = any(map(usable, log_mass[m])) or usable(seen)
-            if sound or inside.mean() > COMMON_PROBABILITY:
+            if any(map(usable, log_mass[m])) or inside.mean() > COMMON_PROBABILITY:
+                continue
+            if usable(visit_probability(inside, self.indicator.ess)):
                 continue
             reach = max((abs(v - w) for v in finite[m] for w in finite[m]), default=math.inf)
             error = max((e.std_error for e in log_mass[m] if math.isfinite(e.value)), default=0.0)

@@ -136,7 +136,8 @@ class ModelIndicator:
 
     def rhat_of(self, series: NDArray[Any]) -> float:
         """Split R-hat of a series, (chain, draw), over chains of independent starts."""
-        return float(split_rhats(series[self.first][..., None].astype(float))[0])
+        some = series if self.ancestor is None else series[self.first]
+        return float(split_rhats(some[..., None])[0])
 
     def autocorrelation_time(self) -> float:
         """Integrated autocorrelation time of the model's position, in kernel steps."""

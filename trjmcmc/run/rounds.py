@@ -25,6 +25,8 @@ BLOCK_NUMBERS = 4_000_000  # that a block holds at most
 
 SPARE = 0.8  # of the time or the calls left that a round may be expected to take
 
+TOGETHER = 16  # draws of all shards that are put side by side at once
+
 AHEAD = 1  # rounds that a shard may be ahead of the slowest
 
 
@@ -233,8 +235,10 @@ class Rounds:
         record = self.recorder
         columns = list(zip(*((b.code, b.theta, b.log_joint) for b in blocks), strict=True))
         with record.room_for(n):
-            for i in range(n):
-                record.keep(*(torch.cat([x[i] for x in column]) for column in columns))
+            for some in (slice(i, i + TOGETHER) for i in range(0, n, TOGETHER)):
+                joined = [torch.cat([x[some] for x in column], 1) for column in columns]
+                for state in zip(*joined, strict=True):
+                    record.keep(*state)
         ancestors = [b.ancestor for b in blocks if b.ancestor is not None]
         if ancestors:
             record.descend_from(told_apart(ancestors, self.common))
