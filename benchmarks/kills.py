@@ -61,9 +61,9 @@ def digest(result: trj.Result) -> str:
 
 
 def stage(folder: Path) -> str:
-    """What the process was at that was killed last."""
-    told = [e["stage"] for e in read_events(folder) if e["event"] == "stage"]
-    return str(told[-1]) if told else "the start"
+    """What the process was at that was killed last; a training once a part of it was saved."""
+    told = [e for e in read_events(folder) if e["event"] == "stage" or e.get("step") is not None]
+    return str(told[-1].get("stage", "the training")) if told else "the start"
 
 
 def seconds_of(pid: int) -> float:

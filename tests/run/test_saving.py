@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ from trjmcmc.checkpoint.folder import BEFORE, HEAD, read_folder
 from trjmcmc.checkpoint.frozen import Roots, thaw
 from trjmcmc.checkpoint.lock import FOREIGN_SECONDS, Lock
 from trjmcmc.errors import CheckpointError, CheckpointWarning, InterruptedWarning
+from trjmcmc.fit.train import Training
 from trjmcmc.run import saving
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +48,7 @@ def at_each_draw(monkeypatch):
     monkeypatch.setattr(saving, "SAVE_SECONDS", 0.0)
     monkeypatch.setattr(saving, "SAVE_SHARE", math.inf)
     monkeypatch.setattr(saving, "WHOLE_SEGMENT", 3000)  # so that there are several
+    monkeypatch.setattr(saving.Saver, "passing", lambda *_: None)  # trainings where tests say so
 
 
 def sampler_of(problem="list", seed=3, **settings):
@@ -199,6 +202,100 @@ def test_a_training_that_is_killed_begins_anew_without_its_pilot_run(tmp_path, m
     with monkeypatch.context() as patch:
         patch.setattr("trjmcmc.pilot.audit.TemperedSMC", dies)
         assert same(whole, run(sampler_of(), tmp_path, fit=True))
+
+
+def killed_in_training(monkeypatch, folder, at, sampler, **settings):
+    """Run until so many steps of a training are made and saved."""
+
+    def passing(self, known):
+        if known.trainer.step == at:
+            self.learnt(known)
+            raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(saving.Saver, "passing", passing)
+        run(sampler, folder, **{"fit": True, **settings})
+
+
+def steps_made(monkeypatch):
+    """Numbers of the training steps from now on."""
+    found, advance = [], Training.advance
+
+    def noted(self, bar):
+        advance(self, bar)
+        found.append(self.step)
+
+    monkeypatch.setattr(Training, "advance", noted)
+    return found
+
+
+def trains(problem="list", steps=60, **settings):
+    """A sampler whose trainings are short."""
+    usual = small_policy()
+    training = replace(usual.fit.training, steps=steps, batch=64, window_steps=20)
+    locating = replace(usual.fit.locating, iterations=5)
+    fit = replace(usual.fit, training=training, most_mends=1, locating=locating)
+    policy = replace(usual, fit=fit)
+    target = pair() if problem == "list" else trj.problems.variable_selection(8)
+    return trj.TRJSampler(target, seed=3, policy=policy, **settings)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return run(trains(), fit=True)
+
+
+def test_a_training_that_is_killed_twice_goes_on_where_it_was(trained, tmp_path, monkeypatch):
+    for at in (30, 55):  # in its windows, and after the first that were judged
+        killed_in_training(monkeypatch, tmp_path, at, trains())
+    made = steps_made(monkeypatch)
+    found = run(trains(), tmp_path, fit=True)
+    assert made == list(range(56, 61))
+    assert same(trained, found) and repr(trained.routes) == repr(found.routes)
+    for name in ("step", "objective", "draws", "best_step", "stopped"):
+        assert getattr(trained.report.fit, name) == getattr(found.report.fit, name)
+    assert [e["step"] for e in read_events(tmp_path) if e["event"] == "resumed"] == [30, 55]
+
+
+def test_a_training_without_its_moments_is_another(trained, tmp_path, monkeypatch):
+    """The control: what is saved of the optimiser matters to the draws."""
+    killed_in_training(monkeypatch, tmp_path, 30, trains())
+    monkeypatch.setattr(torch.optim.Adam, "load_state_dict", lambda *_: None)
+    assert not torch.equal(trained.raw.theta, run(trains(), tmp_path, fit=True).raw.theta)
+
+
+@LONG
+def test_a_map_that_is_trained_again_goes_on_too(tmp_path, monkeypatch):
+    """Every model falls short once, so that the map is trained twice."""
+    monkeypatch.setattr("trjmcmc.pilot.report.Score.short", property(lambda s: s.covered > -1.0))
+    whole = run(trains(), fit=True)
+    killed_in_training(monkeypatch, tmp_path, 33, trains())
+    made = steps_made(monkeypatch)
+
+    def second(self, known):
+        if known.trace is not None and known.trainer.step == 10:
+            self.learnt(known)
+            raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(saving.Saver, "passing", second)
+        run(trains(), tmp_path, fit=True)
+    found = run(trains(), tmp_path, fit=True)
+    again = int(60 * small_policy().fit.mending_share)
+    assert made == [*range(34, 61), *range(1, again + 1)] and same(whole, found)
+
+
+@LONG
+@pytest.mark.parametrize("weights", [None, trj.Made])
+def test_trainings_without_draws_go_on(weights, tmp_path, monkeypatch):
+    """Of many models, through what Laplace's maps remember; with q(m), that is learnt beside it."""
+    short = {"draws": 4, "warmup": 4, "fit": True}
+    whole = run(trains("subsets", 20, models=weights), **short)
+    sampler = trains("subsets", 20, models=weights)
+    killed_in_training(monkeypatch, tmp_path, 15, sampler, **short)
+    made = steps_made(monkeypatch)
+    found = run(trains("subsets", 20, models=weights), tmp_path, **short)
+    assert made == list(range(16, 21)) and same(whole, found)
 
 
 def far_down():

@@ -122,6 +122,13 @@ def bound(it: Any, name: str) -> Any:
     return getattr(it, name)
 
 
+def adam(parameters: list[Tensor], state: dict[str, Any]) -> torch.optim.Adam:
+    """An optimiser of these parameters, with the moments that it had."""
+    made = torch.optim.Adam(parameters)
+    made.load_state_dict(state)
+    return made
+
+
 class _Pickler(pickle.Pickler):
     def __init__(self, file: io.BytesIO, roots: Roots) -> None:
         super().__init__(file, protocol=4)
@@ -161,6 +168,8 @@ class _Pickler(pickle.Pickler):
             return bound, (obj.__self__, obj.__name__)
         if isinstance(obj, torch.dtype):
             return NotImplemented
+        if type(obj) is torch.optim.Adam and len(obj.param_groups) == 1:
+            return adam, (obj.param_groups[0]["params"], obj.state_dict())
         if isinstance(obj, CodeMemory):  # what it has found goes with the draws
             empty = CodeMemory(_nothing, 1, 1).__dict__
             kept = {k: v for k, v in obj.__dict__.items() if k in {"compute", "most", "ahead"}}
@@ -230,7 +239,7 @@ def _allowed(module: str, found: Any) -> bool:
     """Whether a class or a function may be named in a file."""
     if isinstance(found, torch.dtype):
         return True
-    if found is bound or found is _nothing or found is copyreg.__newobj__:  # type: ignore[attr-defined]
+    if found in (adam, bound, _nothing) or found is copyreg.__newobj__:  # type: ignore[attr-defined]
         return True
     name, where = getattr(found, "__name__", ""), getattr(found, "__module__", "")
     if (module, name) in OTHERS or (where, name) in OTHERS:

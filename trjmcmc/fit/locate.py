@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import torch
 from torch import Tensor
 
+from ..errors import BudgetError
 from ..target.target import Target
 from .policy import LocatingPolicy
 
@@ -81,3 +84,14 @@ def locate(
     better = evidence_bound(loc, scale) >= evidence_bound(nowhere, unit)
     lost = ~better[:, None]
     return torch.where(lost, nowhere, loc), torch.where(lost, unit, scale)
+
+
+def located(
+    target: Target, codes: Tensor, generator: torch.Generator, policy: LocatingPolicy
+) -> tuple[Tensor, Tensor]:
+    """What :func:`locate` finds; standard units without gradients, or where evaluations run out."""
+    if target.differentiable and target.dim:
+        with suppress(BudgetError):
+            return locate(target, codes, generator, policy)
+    loc = torch.zeros(len(codes), target.dim, dtype=target.dtype, device=target.device)
+    return loc, torch.ones_like(loc)

@@ -221,14 +221,18 @@ def present_loss(
 
 def _all_models(target: Target) -> ModelDraws:
     space = target.space
-    if not space.enumerable:
-        return space.sample_prior
-    codes = space.enumerate()
+    return _InTurn(space.enumerate()) if space.enumerable else space.sample_prior
 
-    def draw(n: int, generator: torch.Generator) -> Tensor:
+
+class _InTurn:
+    """All models in turn, or some of them where there are more than draws."""
+
+    def __init__(self, codes: Tensor) -> None:
+        self.codes = codes
+
+    def __call__(self, n: int, generator: torch.Generator) -> Tensor:
+        codes = self.codes
         if n >= len(codes):
             return codes[torch.arange(n, device=codes.device) % len(codes)]
         chosen = torch.randint(len(codes), (n,), generator=generator, device=codes.device)
         return codes[chosen]
-
-    return draw

@@ -6,9 +6,9 @@ import copy
 import math
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -44,6 +44,8 @@ def train(
     progress: bool = True,
     label: str = "fit",
     policy: TrainingPolicy = TrainingPolicy(),
+    before: Training | None = None,
+    between: Callable[[Training], object] | None = None,
 ) -> FitTrace:
     """Train a map by stochastic gradients.
 
@@ -66,6 +68,9 @@ def train(
         label: What the bar is called.
         policy: What is omitted; windows, and shares of the steps in which the learning rate
             rises and falls.
+        before: A training of this map that was broken off between two steps, to go on with; what
+            its settings were is what they are.
+        between: Called between two steps, with the training.
 
     Returns:
         The trace. Ctrl-C ends the fit, keeps the best map so far and warns.
@@ -88,21 +93,27 @@ def train(
     if not steps or not (objective.learns or shaped):
         return FitTrace()
     settings = _Settings(steps, batch, learning_rate, clip, patience, deadline, policy)
-    run = _Training(transport, objective, settings, generator)
-    begun = clock.now()
-    with progress_bar(progress, total=steps, desc=label, unit="step") as bar:
+    run = before or Training(transport, objective, settings, generator)
+    run.settings = replace(run.settings, deadline=deadline)
+    begun = clock.now() - run.seconds
+    with progress_bar(progress, total=run.settings.steps, desc=label, unit="step") as bar:
+        bar.update(run.step)
         try:
-            stopped = run.descend(bar)
+            while not run.ended:
+                run.advance(bar)
+                run.seconds = clock.now() - begun
+                if between is not None and not run.ended:
+                    between(run)
         except BudgetError:
-            stopped = "budget"
+            run.ended = "budget"
         except KeyboardInterrupt:
-            stopped = "interrupted"
+            run.ended = "interrupted"
             warn_user(
                 "fit interrupted; the best map so far is kept, and runs use it",
                 InterruptedWarning,
             )
     run.best.restore()
-    trace = run.trace(stopped, clock.now() - begun)
+    trace = run.trace(clock.now() - begun)
     _warn_of_losses(trace, policy.reported_share)
     return trace
 
@@ -120,8 +131,14 @@ class _Settings:
     policy: TrainingPolicy
 
 
-class _Training:
-    """One training run: its descent, the window it is in, and the windows behind it."""
+class Training:
+    """One training run between two steps: its descent, its window, and the windows behind it.
+
+    Attributes:
+        step: Steps that were made.
+        seconds: That they took.
+        ended: What ended it, in the words of :class:`FitTrace`; empty before.
+    """
 
     def __init__(
         self,
@@ -137,36 +154,48 @@ class _Training:
         self.best = _Best(transport)
         self.window: list[Tensor] = []  # of each step, the mean of finite losses and the rest
         self.windows: list[_Window] = []
-        self.draws = 0
+        self.draws = self.step = 0
+        self.seconds, self.ended, self._levels = 0.0, "", False
 
-    def descend(self, bar: Any) -> str:
-        """Make the steps; returns what ended them, in the words of :class:`FitTrace`."""
-        s, stopped = self.settings, "steps"
-        for i in range(1, s.steps + 1):
-            temper = self.objective.temper(i / s.steps)
-            size = self._step(i)
-            bar.update()
-            late = clock.now() > s.deadline
-            if i % s.policy.window_steps and i < s.steps:
-                if late and self.best.known:  # a part of a window says little
-                    return "out of time"
-                if not late:
-                    continue
-            window = self._close_window(i, size, temper)
-            shown = {self.objective.shown: f"{-window.objective:.3f}", "temper": f"{temper:.2f}"}
-            bar.set_postfix(shown)
-            if temper < 1 and not late:
-                continue
-            if not math.isfinite(window.objective) or window.lost == size * s.policy.window_steps:
-                return "diverged"
-            self.best.offer(window)
-            if self.best.stale >= s.patience and self.rate.cool_from(i):
-                stopped = "plateau"
-            if self.rate.done(i):
-                return stopped
-            if late:
-                return "out of time"
-        return stopped
+    def __getstate__(self) -> dict[str, Any]:
+        """A deadline is of the process that set it."""
+        return {**self.__dict__, "settings": replace(self.settings, deadline=math.inf)}
+
+    def advance(self, bar: Any) -> None:
+        """Make a step, and see whether it is the last."""
+        i, s = self.step + 1, self.settings
+        temper = self.objective.temper(i / s.steps)
+        size = self._step(i)
+        self.step = i
+        bar.update()
+        late = clock.now() > s.deadline
+        whole = i % s.policy.window_steps == 0 or i == s.steps
+        if not whole and not (late and not self.best.known):
+            self.ended = "out of time" if late else ""  # a part of a window says little
+            return
+        window = self._close_window(i, size, temper)
+        shown = {self.objective.shown: f"{-window.objective:.3f}", "temper": f"{temper:.2f}"}
+        bar.set_postfix(shown)
+        if temper == 1 or late:
+            self.ended = self._judged(window, size, late)
+        if i == s.steps and not self.ended:
+            self.ended = self._last
+
+    def _judged(self, window: _Window, size: int, late: bool) -> str:
+        """What ends the training after a window at full likelihood, if anything does."""
+        s, i = self.settings, window.step
+        if not math.isfinite(window.objective) or window.lost == size * s.policy.window_steps:
+            return "diverged"
+        self.best.offer(window)
+        if self.best.stale >= s.patience and self.rate.cool_from(i):
+            self._levels = True
+        if self.rate.done(i):
+            return self._last
+        return "out of time" if late else ""
+
+    @property
+    def _last(self) -> str:
+        return "plateau" if self._levels else "steps"
 
     def _step(self, i: int) -> int:
         """One step, counted from 1; returns the number of its draws."""
@@ -193,7 +222,8 @@ class _Training:
         self.windows.append(window)
         return window
 
-    def trace(self, stopped: str, seconds: float) -> FitTrace:
+    def trace(self, seconds: float) -> FitTrace:
+        """What is left of it."""
         return FitTrace(
             step=[w.step for w in self.windows],
             objective=[w.objective for w in self.windows],
@@ -203,7 +233,7 @@ class _Training:
             skipped=self.descent.skipped,
             seconds=seconds,
             best_step=self.best.step,
-            stopped=stopped,
+            stopped=self.ended,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -14,27 +14,28 @@ from torch import Tensor
 
 from .. import clock
 from ..draws import Pool
-from ..errors import BudgetError, ConfigurationError, ConvergenceWarning, warn_user
+from ..errors import ConfigurationError, ConvergenceWarning, warn_user
 from ..pilot.audit import Audit
-from ..pilot.given import user_pool
+from ..pilot.given import check_pilot, user_pool
 from ..pilot.parts import Part
 from ..pilot.report import Score
-from ..pilot.survey import PilotRuns
+from ..pilot.survey import PilotRuns, seconds_to_agree
 from ..pilot.through_emcee import emcee_pool
-from ..promises import LOG_EVIDENCES_AGREE, MODELS_ONE_BY_ONE
+from ..promises import MODELS_ONE_BY_ONE
 from ..space.codes import distinct
 from ..target.target import Target
 from ..transport.base import Transport
 from ..transport.laplace import Laplace
 from ..weights.base import ModelWeights
 from .fitted import Fitted
-from .locate import locate
+from .locate import located
 from .objective import ForwardKL, Objective
 from .policy import TrainerPolicy
 from .reverse import ReverseKL
 from .standardise import moments, standardise, typical_scale
 from .trace import FitTrace
-from .train import train
+from .train import Training, train
+from .under_way import UnderWay, unhurried
 
 Pilot = bool | str | Mapping[Any, Mapping[str, Any]] | Pool | None
 
@@ -77,10 +78,12 @@ class Trainer:
         self._fitted = Fitted(transport, few=target.space.few)
         self._deadline = math.inf
         self._audits = False  # whether the last fit was to be audited
+        self._under_way: UnderWay | None = None  # a fit, from its training on
+        self._between: Callable[[], object] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """A deadline is of the process that set it."""
-        return {**self.__dict__, "_deadline": math.inf}
+        """A deadline, and who is called, are of this process."""
+        return {**self.__dict__, "_deadline": math.inf, "_between": None}
 
     # ---- what is known ----------------------------------------------------------------------
 
@@ -118,6 +121,27 @@ class Trainer:
         finally:
             self._deadline = before
 
+    @contextmanager
+    def telling(
+        self, on_grown: Callable[[], object] | None, between: Callable[[], object] | None
+    ) -> Iterator[None]:
+        """Call these whenever an audit of few models has grown, and between two training steps.
+
+        What is known then is enough for another process to go on with the fit.
+        """
+        self._between = between
+        try:
+            with self.pilot.telling(on_grown):
+                yield
+        finally:
+            self._between = None
+
+    @property
+    def step(self) -> int | None:
+        """Steps of the training that is under way, or None."""
+        training = None if self._under_way is None else self._under_way.training
+        return None if training is None else training.step
+
     # ---- a fit ------------------------------------------------------------------------------
 
     def fit(
@@ -139,6 +163,8 @@ class Trainer:
     ) -> Fitted:
         """Train; see :meth:`trjmcmc.TRJSampler.fit` for the arguments not named here.
 
+        A fit that was broken off in its training, in another process, is gone on with.
+
         Arguments:
             extra: Draws from elsewhere to train on beside the audit's, such as those that chains
                 have passed.
@@ -153,6 +179,8 @@ class Trainer:
             ConfigurationError: Settings that contradict each other.
             TargetError: Pilot draws outside a prior's support.
         """
+        if self._under_way is not None:
+            return self._go_on(self._under_way, mend_until, deadline, progress)
         self._learn(score=None, mended=0, spot=None)
         self._audits = audit is not False and max_evaluations is None
         if not self.target.dim and self._make_weights is None:  # there is nothing to map
@@ -162,10 +190,17 @@ class Trainer:
         few = self._fitted.few
         own = objective is None and pilot in (None, True)
         own = own and (few or not self.target.differentiable)
-        self._check_pilot(pilot, objective)
+        check_pilot(self.target, pilot, otherwise=objective is not None)
         codes = self._models(own)
         until = clock.part_of_the_time_left(self.policy.audit_time, deadline)
-        draft, limit = self._planned(codes, particles, moves, max_evaluations, until)
+        limit = None if max_evaluations is None else int(self.policy.audit_share * max_evaluations)
+        draft = self.pilot.planned(
+            codes,
+            particles=particles,
+            moves=moves,
+            evaluations=limit,
+            deadline=until if few else math.inf,
+        )
         steps = self.policy.training.steps if steps is None else steps
         batch = self.policy.training.batch if batch is None else batch
         each = self.policy.evaluations_a_training_draw
@@ -175,7 +210,7 @@ class Trainer:
             auditing &= self.pilot.grow(
                 draft, budget, limit=limit, deadline=until, progress=progress
             )
-        auditing = auditing and _unhurried(draft)
+        auditing = auditing and unhurried(draft)
         pool = self._pool(draft, pilot, extra, progress, own)
         self._place(codes, pool, steps * batch)
         if objective is None:
@@ -185,32 +220,28 @@ class Trainer:
         shaped = int(self.target.space.active(codes).any(-1).sum())  # models with parameters
         if own and pool is not None and pool.distinct < self.policy.fewest_training_draws * shaped:
             steps = 0  # too few to learn a shape from: location and scale must do
-        settings = {"steps": steps, "batch": batch, "progress": progress, **options}
-        settings["deadline"] = clock.part_of_the_time_left(self.policy.training_time, deadline)
-        trace = self._train(objective, settings)
-        self._learn(trace=trace, audit=None)
-        self._spend("fit", trace.seconds)
-        if few and draft.rounds:
-            self._adopt(draft)
-            self._spend("pilot", draft.seconds)
-        if auditing and self._fitted.audit is not None:
-            until = min(mend_until, deadline)
-            self._mend(draft, settings, extra, larger=limit is None, until=until)
-        return self._fitted
+        settings = {"steps": steps, "batch": batch, **options}
+        self._under_way = UnderWay(draft, auditing, limit is None, extra, objective, settings)
+        return self._go_on(self._under_way, mend_until, deadline, progress)
 
-    def _check_pilot(self, pilot: Pilot, objective: Objective | None) -> None:
-        if pilot is True and not self._fitted.few:
-            raise ConfigurationError(
-                f"pilot: a pilot run visits each model and takes {MODELS_ONE_BY_ONE} at most; this "
-                f"space has {self.target.space.size}"
-            )
-        if pilot is False and objective is None and not self.target.differentiable:
-            raise ConfigurationError(
-                "pilot: a likelihood without gradients needs draws to train on; leave pilot "
-                'out, or pass "emcee" or your own draws'
-            )
-        if isinstance(pilot, str) and pilot != "emcee":
-            raise ConfigurationError(f'pilot: expected a bool, "emcee" or draws, got {pilot!r}')
+    def _go_on(self, going: UnderWay, mend_until: float, deadline: float, progress: bool) -> Fitted:
+        """The training, and what follows; arguments as of :meth:`fit`."""
+        late = clock.part_of_the_time_left(self.policy.training_time, deadline)
+        going.settings |= {"progress": progress, "deadline": late}
+        try:
+            if not going.mends:
+                trace = self._train(going.objective, going.settings, going=going)
+                self._learn(trace=trace, audit=None)
+                self._spend("fit", trace.seconds)
+                if self._fitted.few and going.audit.rounds:
+                    self._adopt(going.audit)
+                    self._spend("pilot", going.audit.seconds)
+                going.mends = True
+            if going.judges and self._fitted.audit is not None:
+                self._mend(going, min(mend_until, deadline))
+        finally:
+            self._under_way = None
+        return self._fitted
 
     def _models(self, own: bool) -> Tensor:
         """Models to standardise the map by, and to audit if draws of its own are needed."""
@@ -220,27 +251,6 @@ class Trainer:
         some = space.sample_prior(self.policy.standardised_models, self.generator)
         models = distinct(some)[0]
         return models[:MODELS_ONE_BY_ONE] if own else models
-
-    def _planned(
-        self,
-        codes: Tensor,
-        particles: int | None,
-        moves: int | None,
-        max_evaluations: int | None,
-        until: float,
-    ) -> tuple[Audit, int | None]:
-        """The audit as far as it is there, or a new one, and its most evaluations."""
-        limit = None
-        if max_evaluations is not None:
-            limit = int(self.policy.audit_share * max_evaluations)
-        audit = self.pilot.planned(
-            codes,
-            particles=particles,
-            moves=moves,
-            evaluations=limit,
-            deadline=until if self._fitted.few else math.inf,
-        )
-        return audit, limit
 
     # ---- draws ------------------------------------------------------------------------------
 
@@ -259,12 +269,12 @@ class Trainer:
         self, audit: Audit, pilot: Pilot, extra: Pool | None, progress: bool, own: bool
     ) -> Pool | None:
         """Draws to train on, or None."""
-        if pilot == "emcee":
-            return emcee_pool(self.target, audit.code, generator=self.generator, progress=progress)
         if isinstance(pilot, Pool):
             return pilot
         if isinstance(pilot, Mapping):
             return user_pool(self.target, pilot)
+        if pilot == "emcee":
+            return emcee_pool(self.target, audit.code, generator=self.generator, progress=progress)
         return self._joined(audit, extra) if own and audit.rounds else None
 
     # ---- training ---------------------------------------------------------------------------
@@ -285,11 +295,7 @@ class Trainer:
         if pool is not None:
             loc, scale = moments(pool, codes, active)
         else:
-            loc = torch.zeros(active.shape, dtype=self.target.dtype, device=self.target.device)
-            scale = torch.ones_like(loc)
-            if self.target.differentiable and self.target.dim:
-                with suppress(BudgetError):  # the map then starts from standard units
-                    loc, scale = locate(self.target, codes, self.generator, self.policy.locating)
+            loc, scale = located(self.target, codes, self.generator, self.policy.locating)
         self._learn(scale=typical_scale(scale, active))
         if self._fitted.trace is None:
             standardise(self.transport, codes, loc, scale, pool)
@@ -333,55 +339,62 @@ class Trainer:
         settings: dict[str, Any],
         label: str = "fit",
         transport: Transport | None = None,
+        going: UnderWay | None = None,
     ) -> FitTrace:
-        return train(
+        def between(training: Training) -> None:
+            if going is not None and self._between is not None:
+                going.training = training
+                self._between()
+
+        found = train(
             self.transport if transport is None else transport,
             objective,
             generator=self.generator,
             label=label,
             policy=self.policy.training,
+            before=None if going is None else going.training,
+            between=between,
             **settings,
         )
+        if going is not None:
+            going.training = None
+        return found
 
-    def _mend(
-        self,
-        audit: Audit,
-        settings: dict[str, Any],
-        extra: Pool | None,
-        *,
-        larger: bool,
-        until: float,
-    ) -> None:
+    def _mend(self, going: UnderWay, until: float) -> None:
         """Score the map on draws that were kept back; train it again where it falls short.
 
         Arguments:
-            audit: The audit that scores it.
-            settings: Of the training.
-            extra: Draws beside those of the audit, or None.
-            larger: Whether the audit of what falls short is enlarged first.
+            going: The fit.
             until: Time by :func:`trjmcmc.clock.now` after which no mending begins.
         """
-        trace = self._fitted.trace
-        assert trace is not None
-        score = self.scored(self.transport)
-        steps = int(settings["steps"] * self.policy.mending_share)
-        while steps and self._fitted.mended < self.policy.most_mends:
-            if score is None or trace.stopped == "interrupted" or clock.now() > until:
-                break
-            short = score.short & audit.matters
-            if not bool(short.any()):
-                break
-            self._learn(mended=self._fitted.mended + 1)
-            if larger:
-                audit.enlarge(short.nonzero()[:, 0], deadline=until, progress=settings["progress"])
-            objective = self._covering(self._joined(audit, extra))
-            again = self._train(objective, {**settings, "steps": steps}, "mend")
+        steps = int(going.settings["steps"] * self.policy.mending_share)
+        score = self.scored(self.transport) if going.training is None else None
+        while steps and (going.training is not None or self._may_mend(going, score, until)):
+            again = self._train(
+                going.objective, {**going.settings, "steps": steps}, "mend", going=going
+            )
             self._spend("fit", self._fitted.seconds["fit"] + again.seconds)
             if again.stopped == "interrupted":
-                trace = replace(trace, stopped="interrupted")
-                self._learn(trace=trace)
+                assert self._fitted.trace is not None
+                self._learn(trace=replace(self._fitted.trace, stopped="interrupted"))
             score = self.scored(self.transport)
         self._learn(score=score)
+
+    def _may_mend(self, going: UnderWay, score: Score | None, until: float) -> bool:
+        """Whether the map falls short, and there is time for another training, which is set up."""
+        trace = self._fitted.trace
+        assert trace is not None
+        if score is None or trace.stopped == "interrupted" or clock.now() > until:
+            return False
+        short = score.short & going.audit.matters
+        if self._fitted.mended >= self.policy.most_mends or not bool(short.any()):
+            return False
+        self._learn(mended=self._fitted.mended + 1)
+        if going.enlarges:
+            rows, progress = short.nonzero()[:, 0], going.settings["progress"]
+            going.audit.enlarge(rows, deadline=until, progress=progress)
+        going.objective = self._covering(self._joined(going.audit, going.extra))
+        return True
 
     # ---- pilot runs -------------------------------------------------------------------------
 
@@ -516,23 +529,6 @@ class Trainer:
         Arguments:
             steps: Training steps of the fit that it belongs to.
         """
-        audit = self._fitted.audit
-        if audit is None:
-            return 0.0
-        gap = audit.gap[audit.matters]
-        worst = float(gap.nan_to_num(1.0, 1.0).max()) if len(gap) else 0.0
-        batch = self.policy.training.batch
-        budget = self.policy.evaluations_a_training_draw * steps * batch
-        most = budget / max(audit.evaluations, 1)
-        return audit.seconds * min(most, max(0.0, (worst / LOG_EVIDENCES_AGREE) ** 2 - 1))
-
-
-def _unhurried(audit: Audit) -> bool:
-    """Whether an audit can judge a map; where there was no time for it, a warning says so."""
-    if audit.hurried:
-        warn_user(
-            "there was no time to audit the map: what it has lost would not be seen. Give the "
-            "run more max_seconds, or fit() first",
-            ConvergenceWarning,
-        )
-    return not audit.hurried
+        audit, policy = self._fitted.audit, self.policy
+        budget = policy.evaluations_a_training_draw * steps * policy.training.batch
+        return 0.0 if audit is None else seconds_to_agree(audit, budget)

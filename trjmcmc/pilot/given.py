@@ -8,9 +8,35 @@ from typing import Any
 import torch
 
 from ..draws import Pool
-from ..errors import ConvergenceWarning, TargetError, warn_user
+from ..errors import ConfigurationError, ConvergenceWarning, TargetError, warn_user
+from ..promises import MODELS_ONE_BY_ONE
 from ..target.names import as_stated
 from ..target.target import Target
+
+
+def check_pilot(target: Target, pilot: Any, *, otherwise: bool) -> None:
+    """Refuse draws to train on that are none, or that nothing gives.
+
+    Arguments:
+        target: The target.
+        pilot: As of :meth:`trjmcmc.TRJSampler.fit`.
+        otherwise: Whether the user trains on an objective of his own.
+
+    Raises:
+        ConfigurationError: What is wrong.
+    """
+    if pilot is True and not target.space.few:
+        raise ConfigurationError(
+            f"pilot: a pilot run visits each model and takes {MODELS_ONE_BY_ONE} at most; this "
+            f"space has {target.space.size}"
+        )
+    if pilot is False and not otherwise and not target.differentiable:
+        raise ConfigurationError(
+            "pilot: a likelihood without gradients needs draws to train on; leave pilot "
+            'out, or pass "emcee" or your own draws'
+        )
+    if isinstance(pilot, str) and pilot != "emcee":
+        raise ConfigurationError(f'pilot: expected a bool, "emcee" or draws, got {pilot!r}')
 
 
 def user_pool(target: Target, draws: Mapping[Any, Mapping[str, Any]]) -> Pool:

@@ -20,6 +20,7 @@ from ..errors import (
     UnreachableError,
     warn_user,
 )
+from ..promises import LOG_EVIDENCES_AGREE
 from ..space.codes import distinct
 from ..target.target import Target
 from .audit import REPLICATES, Audit
@@ -298,3 +299,16 @@ class PilotRuns:
             theta, *_ = audit.draw(torch.full((draws,), m, device=self.target.device))
             found.append(find_modes(theta, active))
         return tuple(found)
+
+
+def seconds_to_agree(audit: Audit, budget: float) -> float:
+    """Seconds until the halves of an audit agree, or its budget is spent, by guess.
+
+    Arguments:
+        audit: The audit.
+        budget: Evaluations up to which it may grow.
+    """
+    gap = audit.gap[audit.matters]
+    worst = float(gap.nan_to_num(1.0, 1.0).max()) if len(gap) else 0.0
+    most = budget / max(audit.evaluations, 1)
+    return audit.seconds * min(most, max(0.0, (worst / LOG_EVIDENCES_AGREE) ** 2 - 1))

@@ -71,7 +71,9 @@ class Preparation:
         share = self.known.strategy.fit_share(shares)
         late = request.begun + share * request.seconds
         known, saver = self.known, self.saver
-        with known.trainer.pilot.telling(None if saver is None else lambda: saver.learnt(known)):
+        grown = None if saver is None else lambda: saver.learnt(known)
+        between = None if saver is None else lambda: saver.passing(known)
+        with known.trainer.telling(grown, between):
             trace = known.fit(
                 max_evaluations=None if most is None else int(share * most),
                 deadline=late,

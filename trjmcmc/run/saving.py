@@ -22,7 +22,7 @@ from ..kernel.base import Kernel
 from ..result.files import smallest
 from ..target.target import Target
 from .knowledge import Knowledge
-from .memories import Held
+from .memories import Held, Memories
 from .request import Request
 from .resumed import Planned, Resumed, new_rows, shard_data, with_rows
 from .same import about, check_pairs, check_target
@@ -112,8 +112,13 @@ class Saver:
     # ---- what there is to write ---------------------------------------------------------------
 
     def learnt(self, known: Knowledge) -> None:
-        """Write what is known before sampling: a pilot run, a fit."""
-        self._guarded(lambda: self._write_plan(known, None))
+        """Write what is known before sampling: a pilot run, a fit, or a part of one."""
+        self._guarded(lambda: self._write_plan(known, None), step=known.trainer.step)
+
+    def passing(self, known: Knowledge) -> None:
+        """Write a fit between two steps of its training, if it is time to."""
+        if self._is_due:
+            self.learnt(known)
 
     def planned(self, known: Knowledge, planned: Planned, walk: Walk, recorder: Recorder) -> None:
         """Write what is settled, and begin a new record."""
@@ -140,9 +145,13 @@ class Saver:
     def drawn(self, known: Knowledge, walk: Walk, recorder: Recorder, stop: Stop) -> None:
         """Write the draws since, if it is time to."""
         self._tell_progress(recorder, stop)
-        now = clock.now()
-        if now >= self._due or now < self._looked:  # a clock that was set back
+        if self._is_due:
             self.save(known, walk, recorder, stop)
+
+    @property
+    def _is_due(self) -> bool:
+        now = clock.now()
+        return now >= self._due or now < self._looked  # a clock that was set back
 
     def save(self, known: Knowledge, walk: Walk, recorder: Recorder, stop: Stop) -> None:
         """Write the draws since, and a head that the next draw can begin from."""
@@ -151,12 +160,12 @@ class Saver:
 
     # ---- how it is written --------------------------------------------------------------------
 
-    def _guarded(self, write: Any) -> None:
-        """Write; where that fails say so once, and let the run go on."""
+    def _guarded(self, write: Any, **told: Any) -> None:
+        """Write, and tell it; where that fails say so once, and let the run go on."""
         begun = clock.now()
         try:
             write()
-            self.tell("saved", kept=self._saved, seconds=round(clock.now() - begun, 4))
+            self.tell("saved", kept=self._saved, seconds=round(clock.now() - begun, 4), **told)
         except (OSError, CheckpointError) as error:
             self.tell("unsaved", why=str(error))
             if not self._warned:
@@ -171,6 +180,8 @@ class Saver:
 
     def _write_plan(self, known: Knowledge, planned: Planned | None) -> None:
         data = freeze({"known": known, "planned": planned}, self._roots)
+        if planned is None:  # later it goes with the draws
+            data["remembered"] = new_rows(_memories(known).held(), None)
         self._plan = self._folder.write("plan", data)
         if planned is None:
             self._write_head(known, {"shard": None, "kept": 0, "thin": None, "stop": {}})
@@ -279,7 +290,8 @@ class Place:
             check_same(self, known.target)
             known, before = taken_up(self.found, roots)
             most = None if most is None else max(1, most - known.spending.evaluations)
-        then = {} if self.found is None else {"kept": self.found.head["kept"]}
+        found, step = self.found, known.trainer.step
+        then = {} if found is None else {"kept": found.head["kept"], "step": step}
         saver.tell("resumed" if then else "begun", **then, **self.settings)
         return saver, known, before, most
 
@@ -312,6 +324,11 @@ def place_of(path: str | Path | None, settings: Mapping[str, Any]) -> Iterator[P
         folder.close()
 
 
+def _memories(known: Knowledge) -> Memories:
+    """What a fit computes with what it has computed before."""
+    return Memories((known.transport, known.fitted.weights), known.target)
+
+
 # ---- taking it up -------------------------------------------------------------------------------
 
 
@@ -340,6 +357,8 @@ def taken_up(found: Found, roots: Roots) -> tuple[Knowledge, Resumed | None]:
     known, planned = thawed["known"], thawed["planned"]
     known.spending.account.take_up(head["account"])
     if head["shard"] is None or planned is None:
+        if "remembered" in found.plan:
+            _memories(known).take_up(with_rows(None, found.plan["remembered"]))
         return known, None
     remembered: tuple[Held, ...] | None = None
     for segment in found.segments:
