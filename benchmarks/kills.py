@@ -145,7 +145,7 @@ def main() -> None:
             "plan kB": round(sizes["plan"], 1),
             "all kB": round(sizes[""], 1),
         }
-        print(pd.Series(rows[problem], name=problem).to_string(), flush=True)
+        print(problem, *(f"  {k:18s} {v}" for k, v in rows[problem].items()), sep="\n", flush=True)
     table = pd.DataFrame(rows).T
     print(f"{int(table['kills'].sum())} kills; same draws: {bool(table['same'].all())}")
 

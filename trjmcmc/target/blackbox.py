@@ -290,6 +290,8 @@ def _shown(point: tuple[Any, ...]) -> str:
 
 
 def _is_number(value: Any, nan: bool = False) -> bool:
+    if isinstance(value, float):  # of Python or float64, as nearly all are
+        return nan or value == value
     if isinstance(value, tuple):  # a value with its gradient: judged elsewhere
         return len(value) == 2 and _is_number(value[0])
     found = np.asarray(value)
