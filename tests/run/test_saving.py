@@ -364,6 +364,11 @@ def test_seconds_and_evaluations_count_what_was_spent_before(tmp_path):
         run(sampler_of(), tmp_path, fit=True)
     found = run(sampler_of(), tmp_path, draws=1000, max_evaluations=spent + 2000)
     assert found.report.budget_spent and spent < found.report.evaluations <= spent + 2000
+    again = run(sampler_of(), tmp_path, draws=1000, max_evaluations=spent + 2000)
+    assert again.raw.n_draws == found.raw.n_draws  # the control
+    more = run(sampler_of(), tmp_path, draws=1000, max_evaluations=spent + 4000)
+    assert more.report.budget_spent and more.raw.n_draws > 1.5 * found.raw.n_draws
+    assert spent + 3000 < more.report.evaluations <= spent + 4000
     late = run(sampler_of(), tmp_path, draws=10**6, max_seconds=head["spent"] / 2)
     assert late.report.out_of_time
 
