@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import warnings
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,10 +29,11 @@ from tests.small import small_policy
 from trjmcmc import atomic, clock
 from trjmcmc.checkpoint.events import EVENTS, read_events
 from trjmcmc.checkpoint.folder import BEFORE, HEAD, read_folder
-from trjmcmc.checkpoint.frozen import Roots, thaw
+from trjmcmc.checkpoint.frozen import Roots, freeze, thaw
 from trjmcmc.checkpoint.lock import FOREIGN_SECONDS, Lock
 from trjmcmc.errors import CheckpointError, CheckpointWarning, InterruptedWarning
 from trjmcmc.fit.train import Training
+from trjmcmc.result import packed
 from trjmcmc.run import saving
 
 ROOT = Path(__file__).parents[2]
@@ -371,6 +373,34 @@ def test_seconds_and_evaluations_count_what_was_spent_before(tmp_path):
     assert spent + 3000 < more.report.evaluations <= spent + 4000
     late = run(sampler_of(), tmp_path, draws=10**6, max_seconds=head["spent"] / 2)
     assert late.report.out_of_time
+
+
+# ---- what files take ----------------------------------------------------------------------------
+
+
+def test_many_integers_are_held_in_the_smallest_type(generator):
+    roots = Roots({}, set())
+    found = {
+        "many": torch.arange(5000) % 100,
+        "few": torch.arange(7),
+        "floats": torch.rand(5000, generator=generator),
+    }
+    data = freeze(found, roots)
+    assert [t.dtype for t in data["tensors"]] == [torch.int8, torch.int64, torch.float32]
+    again = thaw(data, roots)
+    for name, tensor in found.items():
+        assert again[name].dtype == tensor.dtype and torch.equal(again[name], tensor)
+
+
+def test_repeats_are_searched_for_where_there_are_any(generator, tmp_path):
+    moving = torch.randn(300, 500, generator=generator)
+    staying = moving[:1].repeat(300, 1)
+    for name, x, share in (("moving", moving, 0.95), ("staying", staying, 0.1)):
+        (tmp_path / name).write_bytes(content := packed.pack({"x": x}))
+        assert torch.equal(packed.unpack(tmp_path / name)["x"], x)
+        assert len(content) < share * x.numel() * x.element_size()
+        searched = zlib.compress(x.numpy().tobytes(), 1)
+        assert len(content) < 1.2 * len(searched)
 
 
 # ---- damage -------------------------------------------------------------------------------------

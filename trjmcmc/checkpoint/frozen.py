@@ -14,6 +14,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ..errors import CheckpointError
+from ..result.files import smallest
 from ..transport.memory import CodeMemory
 from .names import Path, classes, follow, paths
 
@@ -65,6 +66,8 @@ OTHERS = {  # classes of other packages
     ("torch", "device"),
 }
 
+MANY = 4096  # integers that are held in the smallest type that they fit in
+
 TORCH = ("torch.nn.modules.", "torch.distributions.")  # whose classes may be named
 
 
@@ -95,7 +98,7 @@ def freeze(found: Any, roots: Roots) -> dict[str, Any]:
     except (pickle.PicklingError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"this run can't be saved: {error}") from None
     body = torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8)
-    kept = {"tensors": pickler.tensors, "trained": pickler.trained, "streams": pickler.streams}
+    kept = {name: getattr(pickler, name) for name in ("tensors", "wide", "trained", "streams")}
     return {"body": body, **kept, "names": pickler.names}
 
 
@@ -122,6 +125,11 @@ def bound(it: Any, name: str) -> Any:
     return getattr(it, name)
 
 
+def _wide(tensor: Tensor) -> bool:
+    """Whether a tensor takes many bytes that its numbers do not need: codes, places of draws."""
+    return tensor.dtype == torch.int64 and tensor.numel() >= MANY
+
+
 def adam(parameters: list[Tensor], state: dict[str, Any]) -> torch.optim.Adam:
     """An optimiser of these parameters, with the moments that it had."""
     made = torch.optim.Adam(parameters)
@@ -137,6 +145,7 @@ class _Pickler(pickle.Pickler):
         self._class_names = {kind: name for name, kind in roots.classes.items()}
         self._seen: dict[int, tuple[Any, tuple[str, Any]]] = {}  # kept alive, so that ids stay
         self.tensors: list[Tensor] = []
+        self.wide: list[bool] = []  # of tensors, whether they are held in smaller integers
         self.trained: list[bool | None] = []  # of parameters, whether they are trained
         self.streams: list[tuple[str, Tensor]] = []
         self.names: list[tuple[str, Path]] = []
@@ -147,7 +156,8 @@ class _Pickler(pickle.Pickler):
         found: tuple[str, Any] | None = None
         if isinstance(obj, Tensor):
             found = "tensor", len(self.tensors)
-            self.tensors.append(obj.detach())
+            self.tensors.append(smallest(obj) if _wide(obj) else obj.detach())
+            self.wide.append(_wide(obj))
             self.trained.append(obj.requires_grad if isinstance(obj, nn.Parameter) else None)
         elif isinstance(obj, Generator):
             found = "stream", len(self.streams)
@@ -196,6 +206,8 @@ class _Unpickler(pickle.Unpickler):
     def _load(self, kind: str, which: Any) -> Any:
         if kind == "tensor":
             tensor, trained = self._data["tensors"][which], self._data["trained"][which]
+            if self._data["wide"][which]:
+                return tensor.long()
             return tensor if trained is None else nn.Parameter(tensor, requires_grad=trained)
         if kind == "stream":
             device, state = self._data["streams"][which]

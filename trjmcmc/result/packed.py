@@ -17,13 +17,34 @@ MAGIC = b"trjmcmc\n"  # first bytes of a file; then the checksum, and what it is
 
 CHECKSUM = 32  # bytes
 
+SAMPLE = 2**18  # bytes by which it is seen whether repeats are worth a search
+
+WORTH = 0.7  # size with such a search over that without, below which they are
+
 
 def pack(data: Mapping[str, Any]) -> bytes:
     """Plain data and tensors as the content of a file."""
     buffer = io.BytesIO()
     torch.save(dict(data), buffer)
-    payload = zlib.compress(buffer.getvalue(), 1)
+    payload = _compressed(buffer.getbuffer())
     return MAGIC + hashlib.sha256(payload).digest() + payload
+
+
+def _compressed(content: memoryview) -> bytes:
+    """Deflated, without the search for repeats that takes half the time where it finds none.
+
+    Chains that stay where they are repeat themselves; coordinates of chains that move do not.
+    """
+    first = max(0, (len(content) - SAMPLE) // 2)
+    some = content[first : first + SAMPLE]
+    searched, plain = (len(_deflated(some, s)) for s in (zlib.Z_DEFAULT_STRATEGY, zlib.Z_RLE))
+    worth = searched < WORTH * plain
+    return _deflated(content, zlib.Z_DEFAULT_STRATEGY if worth else zlib.Z_RLE)
+
+
+def _deflated(content: memoryview, strategy: int) -> bytes:
+    by = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL, strategy)
+    return by.compress(content) + by.flush()
 
 
 def unpack(path: str | Path) -> dict[str, Any]:
