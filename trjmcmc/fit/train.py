@@ -94,24 +94,10 @@ def train(
         return FitTrace()
     settings = _Settings(steps, batch, learning_rate, clip, patience, deadline, policy)
     run = before or Training(transport, objective, settings, generator)
-    run.settings = replace(run.settings, deadline=deadline)
     begun = clock.now() - run.seconds
     with progress_bar(progress, total=run.settings.steps, desc=label, unit="step") as bar:
         bar.update(run.step)
-        try:
-            while not run.ended:
-                run.advance(bar)
-                run.seconds = clock.now() - begun
-                if between is not None and not run.ended:
-                    between(run)
-        except BudgetError:
-            run.ended = "budget"
-        except KeyboardInterrupt:
-            run.ended = "interrupted"
-            warn_user(
-                "fit interrupted; the best map so far is kept, and runs use it",
-                InterruptedWarning,
-            )
+        run.descend(bar, deadline, between)
     run.best.restore()
     trace = run.trace(clock.now() - begun)
     _warn_of_losses(trace, policy.reported_share)
@@ -160,6 +146,27 @@ class Training:
     def __getstate__(self) -> dict[str, Any]:
         """A deadline is of the process that set it."""
         return {**self.__dict__, "settings": replace(self.settings, deadline=math.inf)}
+
+    def descend(
+        self, bar: Any, deadline: float, between: Callable[[Training], object] | None
+    ) -> None:
+        """Make steps to the end; arguments as of :func:`train`."""
+        self.settings = replace(self.settings, deadline=deadline)
+        begun = clock.now() - self.seconds
+        try:
+            while not self.ended:
+                self.advance(bar)
+                self.seconds = clock.now() - begun
+                if between is not None and not self.ended:
+                    between(self)
+        except BudgetError:
+            self.ended = "budget"
+        except KeyboardInterrupt:
+            self.ended = "interrupted"
+            warn_user(
+                "fit interrupted; the best map so far is kept, and runs use it",
+                InterruptedWarning,
+            )
 
     def advance(self, bar: Any) -> None:
         """Make a step, and see whether it is the last."""

@@ -227,16 +227,16 @@ class Trainer:
     def _go_on(self, going: UnderWay, mend_until: float, deadline: float, progress: bool) -> Fitted:
         """The training, and what follows; arguments as of :meth:`fit`."""
         late = clock.part_of_the_time_left(self.policy.training_time, deadline)
-        going.settings |= {"progress": progress, "deadline": late}
+        settings = going.within(late, progress)
         try:
             if not going.mends:
-                trace = self._train(going.objective, going.settings, going=going)
+                trace = self._train(going.objective, settings, going=going)
                 self._learn(trace=trace, audit=None)
                 self._spend("fit", trace.seconds)
                 if self._fitted.few and going.audit.rounds:
                     self._adopt(going.audit)
                     self._spend("pilot", going.audit.seconds)
-                going.mends = True
+                going.trained()
             if going.judges and self._fitted.audit is not None:
                 self._mend(going, min(mend_until, deadline))
         finally:
@@ -343,7 +343,7 @@ class Trainer:
     ) -> FitTrace:
         def between(training: Training) -> None:
             if going is not None and self._between is not None:
-                going.training = training
+                going.at(training)
                 self._between()
 
         found = train(
@@ -357,7 +357,7 @@ class Trainer:
             **settings,
         )
         if going is not None:
-            going.training = None
+            going.at(None)
         return found
 
     def _mend(self, going: UnderWay, until: float) -> None:
@@ -393,7 +393,7 @@ class Trainer:
         if going.enlarges:
             rows, progress = short.nonzero()[:, 0], going.settings["progress"]
             going.audit.enlarge(rows, deadline=until, progress=progress)
-        going.objective = self._covering(self._joined(going.audit, going.extra))
+        going.again(self._covering(self._joined(going.audit, going.extra)))
         return True
 
     # ---- pilot runs -------------------------------------------------------------------------

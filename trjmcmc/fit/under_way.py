@@ -36,6 +36,23 @@ class UnderWay:
     mends: bool = False
     training: Training | None = None
 
+    def within(self, deadline: float, progress: bool) -> dict[str, Any]:
+        """Settings of the training in this process."""
+        self.settings |= {"deadline": deadline, "progress": progress}
+        return self.settings
+
+    def at(self, training: Training | None) -> None:
+        """Be between two steps of a training, or between two trainings."""
+        self.training = training
+
+    def trained(self) -> None:
+        """The map has been trained once."""
+        self.mends = True
+
+    def again(self, objective: Objective) -> None:
+        """Train it again, on another objective."""
+        self.objective = objective
+
 
 def unhurried(audit: Audit) -> bool:
     """Whether an audit can judge a map; where there was no time for it, a warning says so."""

@@ -39,6 +39,7 @@ class Begun:
         self.settled: Planned | None = None if resumed is None else resumed.planned
         self.walk: Walk | None = None
         self.record: Recorder | None = None
+        self._thinned = ""
 
     def anew(
         self,
@@ -111,6 +112,12 @@ class Begun:
     def unsaved(self) -> None:
         """Leave the folder as it is: what comes next is not worth going on with."""
         self.saver = None
+
+    def thinned(self, asked: int) -> str:
+        """Why fewer steps are kept than were asked for, in words; the record is let go."""
+        if self.record is not None:  # its memory is for the summing up
+            self._thinned, self.record = self.record.thinned(asked), None
+        return self._thinned
 
     def left(self, draws: Draws) -> Resumed | None:
         """What a later call may go on from; None where a draw was broken off.

@@ -75,7 +75,6 @@ class Runner(Preparation):
         self._bridge_seconds = 0.0  # kept for the symmetrised bridge; infinite: it is left out
         self._late = False  # whether sampling was ended by its time
         self._left: Resumed | None = None
-        self._thinned = ""  # why fewer steps are kept than were asked for
 
     def run(self) -> Result:
         """Fit if that is asked for, warm up, sample, sum up.
@@ -375,8 +374,6 @@ class Runner(Preparation):
         known, chain, trace = self.known, self.chain, self.known.trace
         walk, settled = self.begun.walk, self.begun.settled
         assert chain is not None and walk is not None and settled is not None
-        if self.begun.record is not None:  # its memory is for the summing up
-            self._thinned, self.begun.record = self.begun.record.thinned(self.request.thin), None
         record = chain.draws
         self._left = self.begun.left(record)  # before the summing up draws random numbers
         plan, chosen = settled.plan, settled.chosen
@@ -403,7 +400,7 @@ class Runner(Preparation):
             unresolved=self.numbers.unresolved,
             expected_error=expected_error(chosen, record),
             reached_error=reached_error(self.stop.space, record),
-            thinned=self._thinned,
+            thinned=self.begun.thinned(self.request.thin),
         )
         spare = 0.0
         if math.isfinite(self._bridge_seconds):

