@@ -1,13 +1,15 @@
 """A device that is none: it computes on the CPU, and records what would wait for a GPU.
 
-Tensors of ``torch.device("meta")`` hold numbers while it is on. Every operation on them goes through
-:class:`Emulated`, which keeps them apart from those of the host as a GPU does: they cannot be mixed,
-and what crosses over is recorded with the line of the package that asked for it.
+Tensors of ``torch.device("meta")`` hold numbers while it is on. Every operation on them goes
+through :class:`Emulated`, which keeps them apart from those of the host as a GPU does: they cannot
+be mixed, and what crosses over is recorded with the line of the package that asked for it.
 """
 
 from __future__ import annotations
 
+import copy
 import sys
+import types
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +18,9 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+
+from trjmcmc.kernel.between.unit_gibbs import UnitGibbs
+from trjmcmc.transport.laplace import Laplace
 
 DEVICE = torch.device("meta")
 
@@ -45,7 +49,10 @@ WAITS = {
     "aten::linalg_lstsq",
     "aten::histc",
     "aten::is_nonzero",
+    "aten::repeat_interleave",  # unless the size is given
 }
+
+INDEXED = {"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"}
 
 
 @dataclass(frozen=True)
@@ -193,9 +200,9 @@ class _Functions(TorchFunctionMode):
             return torch.tensor(args[1], **kwargs).to(where)
         if func in (torch.Tensor.numpy, torch.Tensor.__array__) and isinstance(args[0], OnDevice):
             raise TypeError("can't convert a tensor of the device to numpy: copy it to the host")
-        if func in (torch.Tensor.__getitem__, torch.Tensor.__setitem__):
-            if isinstance(args[0], OnDevice):  # lists are data of the host
-                args = (args[0], _with_tensors(args[1]), *args[2:])
+        by_index = func in (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
+        if by_index and isinstance(args[0], OnDevice):  # lists are data of the host
+            args = (args[0], _with_tensors(args[1]), *args[2:])
         if func is torch.Tensor.tolist and isinstance(args[0], OnDevice):
             return args[0].cpu().tolist()
         return func(*args, **kwargs)
@@ -221,28 +228,34 @@ class _Operations(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        leaves = tree_leaves((args, kwargs))
-        ours = [x for x in leaves if isinstance(x, OnDevice)]
+        ours: dict[int, OnDevice] = {}  # by identity of their numbers
+        theirs: list[torch.Tensor] = []
+        held = [_held(x, ours, theirs) for x in args]
+        plain = {k: _held(x, ours, theirs) for k, x in kwargs.items()}
         where = kwargs.get("device")
         to_device = where is not None and torch.device(where) == DEVICE
         if not ours and not to_device:
             return func(*args, **kwargs)
-        name = func._schema.name
-        theirs = [x for x in leaves if isinstance(x, torch.Tensor) and not isinstance(x, OnDevice)]
-        theirs = [x for x in theirs if x.dim()]
-        to_host = where is not None and not to_device
         self.device.launches += 1
+        to_host = where is not None and not to_device
+        if func is aten.copy_.default:
+            to_host = not isinstance(args[0], OnDevice)
+        self._record(func._schema.name, args, kwargs, bool(ours), theirs, to_host)
+        if where is not None:
+            plain["device"] = HOST
+        found = func(*held, **plain)
+        if to_host:
+            return args[0] if func is aten.copy_.default else found
+        return _wrapped(found, ours)
+
+    def _record(self, name, args, kwargs, ours, theirs, to_host):
+        """Note what would be waited for; refuse what a device refuses."""
         if name in {"aten::_to_copy", "aten::copy_"}:
-            if name == "aten::copy_":
-                to_host = not isinstance(args[0], OnDevice)
-                to_device = not to_host and bool(theirs)
-            else:
-                to_device = to_device and not ours
             if to_host:
                 self.device.record("to host", name)
-            elif to_device:
+            elif theirs or not ours:
                 self.device.record("to device", name)
-        elif name in {"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"}:
+        elif name in INDEXED:
             indices = [x for x in args[1] if x is not None]
             if not isinstance(args[0], OnDevice):
                 raise RuntimeError("indices should be on the CPU, as the indexed tensor is")
@@ -257,29 +270,77 @@ class _Operations(TorchDispatchMode):
                 f"{name}: expected all tensors to be on the same device, but found at least two: "
                 f"shapes {[tuple(x.shape) for x in theirs]} are on the host"
             )
-        elif name in WAITS:
+        elif name in WAITS and kwargs.get("output_size") is None:
             self.device.record("wait", name)
-        elif name == "aten::repeat_interleave" and kwargs.get("output_size") is None:
-            self.device.record("wait", name)
-        known = {id(x.held): x for x in ours}
-
-        def inner(x):
-            return x.held if isinstance(x, OnDevice) else x
-
-        plain = {k: HOST if k == "device" and v is not None else v for k, v in kwargs.items()}
-        found = func(*tree_map(inner, args), **tree_map(inner, plain))
-        if to_host:
-            return found
-
-        def outer(x):
-            if not isinstance(x, torch.Tensor):
-                return x
-            return known[id(x)] if id(x) in known else OnDevice(x)
-
-        return tree_map(outer, found)
 
 
-def crossed(function, *args, **kwargs):
-    """What a function returns on the device, and what it crossed."""
-    with Emulated() as device:
-        return function(*args, **kwargs), device
+def _held(x, ours, theirs):
+    """The numbers in an argument; notes tensors of the device, and larger ones of the host."""
+    if isinstance(x, OnDevice):
+        ours[id(x.held)] = x
+        return x.held
+    if isinstance(x, torch.Tensor):
+        if x.dim():
+            theirs.append(x)
+    elif isinstance(x, list | tuple):
+        return type(x)(_held(y, ours, theirs) for y in x)
+    return x
+
+
+def _wrapped(x, ours):
+    """What an operation gives, on the device: what it was given where that is the same."""
+    if isinstance(x, torch.Tensor):
+        return ours[id(x)] if id(x) in ours else OnDevice(x)
+    if isinstance(x, list | tuple):
+        return type(x)(_wrapped(y, ours) for y in x)
+    return x
+
+
+def carried(thing):
+    """A deep copy of what was made on the host, with all of its tensors on the device that is on.
+
+    Functions are copied too, with what they have closed over: data stand in likelihoods.
+    """
+    kinds = {torch.Tensor: _tensor, torch.nn.Parameter: _parameter, types.FunctionType: _function}
+    kinds |= {Laplace: _laplace, UnitGibbs: _unit_gibbs}
+    kinds[torch.device] = lambda it, memo: DEVICE
+    before = copy._deepcopy_dispatch.copy()
+    copy._deepcopy_dispatch.update(kinds)
+    try:
+        return copy.deepcopy(thing)
+    finally:
+        copy._deepcopy_dispatch.clear()
+        copy._deepcopy_dispatch.update(before)
+
+
+def _tensor(tensor, memo):
+    return tensor.detach().to(DEVICE)
+
+
+def _parameter(tensor, memo):
+    return torch.nn.Parameter(tensor.detach().to(DEVICE), requires_grad=tensor.requires_grad)
+
+
+def _laplace(it, memo):
+    """Its own copies share the target."""
+    target, flow, reference = (copy.deepcopy(x, memo) for x in (it.target, it.flow, it.reference))
+    return Laplace(target, flow, megabytes=it.megabytes, reference=reference)
+
+
+def _unit_gibbs(it, memo):
+    """It keeps a length of its own on the host."""
+    return UnitGibbs(copy.deepcopy(it.target, memo), name=it.name)
+
+
+def _function(function, memo):
+    if not function.__closure__ or not function.__module__.startswith(("tests", "trjmcmc")):
+        return function
+    cells = tuple(types.CellType() for _ in function.__closure__)
+    found = types.FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, cells
+    )
+    found.__kwdefaults__ = function.__kwdefaults__
+    memo[id(function)] = found  # it may have closed over itself
+    for cell, old in zip(cells, function.__closure__, strict=True):
+        cell.cell_contents = copy.deepcopy(old.cell_contents, memo)
+    return found

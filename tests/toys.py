@@ -115,7 +115,7 @@ PRIOR = torch.tensor([0.1, 0.3, 0.4, 0.2], dtype=torch.float64)  # of none to th
 def silent_components(additive: bool = True) -> trj.Target:
     """Two coordinates a component, one of which depends on what all share; data say nothing."""
     zero = trj.Additive(
-        lambda p: p["mass"][:, None] * torch.ones(3), lambda total, p: 0.0 * total.sum(-1)
+        lambda p: p["mass"][:, None] * p["mass"].new_ones(3), lambda total, p: 0.0 * total.sum(-1)
     )
     return trj.Target(
         trj.Counts(3, of=("mass", "place"), prior=PRIOR),
@@ -241,7 +241,7 @@ def vectors(simplex=True, positive=True):
         priors = {"width": Dirichlet(torch.full((n,), 2.0))} if simplex else {}
         priors["height"] = height.expand([n])
         priors["level"] = Normal(0.0, 1.0)
-        return trj.Model(f"n={n}", priors, lambda p: torch.zeros(len(p["level"])))
+        return trj.Model(f"n={n}", priors, lambda p: p["level"].new_zeros(len(p["level"])))
 
     truth = trj.Truth({"n=2": 0.2, "n=3": 0.5, "n=4": 0.3})
     return trj.Target([model(n) for n in (2, 3, 4)], model_prior=[0.2, 0.5, 0.3], truth=truth)

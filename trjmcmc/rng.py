@@ -57,6 +57,39 @@ def host_number(generator: torch.Generator) -> int:
     return int.from_bytes(hashlib.blake2b(state, digest_size=8).digest(), "little") >> 2
 
 
+def host_order(n: int, generator: torch.Generator) -> list[int]:
+    """The numbers below n in random order, on the host: an order for all chains.
+
+    Example:
+        >>> sorted(host_order(4, torch.Generator().manual_seed(0)))
+        [0, 1, 2, 3]
+    """
+    if generator.device.type != "cpu":  # which is not waited for
+        generator = torch.Generator().manual_seed(host_number(generator))
+    order: list[int] = torch.randperm(n, generator=generator).tolist()
+    return order
+
+
+def weighted(weight: Tensor, n: int, generator: torch.Generator) -> Tensor:
+    """n indices in proportion to weights, (..., K) -> (..., n), int64, with replacement.
+
+    ``torch.multinomial`` on the host; a device would be waited for there, so that it searches in
+    the sums of the weights.
+
+    Example:
+        >>> g = torch.Generator().manual_seed(0)
+        >>> weighted(torch.tensor([0.0, 2.0]), 3, g).tolist()
+        [1, 1, 1]
+    """
+    if weight.device.type == "cpu":
+        return torch.multinomial(weight, n, True, generator=generator)
+    sums, shape = weight.double().cumsum(-1), (*weight.shape[:-1], n)
+    u = torch.rand(shape, generator=generator, device=sums.device, dtype=sums.dtype)
+    every = sums[..., -1:]
+    last = (sums < every).sum(-1, keepdim=True)  # rounding goes no farther than what has a weight
+    return torch.searchsorted(sums, u * every, right=True).minimum(last)
+
+
 def categorical(log_weight: Tensor, generator: torch.Generator) -> Tensor:
     """An index of each row in proportion to exp(log_weight), by the Gumbel maximum.
 

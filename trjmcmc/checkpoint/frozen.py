@@ -182,8 +182,7 @@ class _Pickler(pickle.Pickler):
             return adam, (obj.param_groups[0]["params"], obj.state_dict())
         if isinstance(obj, CodeMemory):  # what it has found goes with the draws
             empty = CodeMemory(_nothing, 1, 1).__dict__
-            kept = {k: v for k, v in obj.__dict__.items() if k in {"compute", "most", "ahead"}}
-            kept |= {"_factor": obj.__dict__["_factor"]}
+            kept = {k: vars(obj)[k] for k in ("compute", "most", "ahead", "number", "_factor")}
             return copyreg.__newobj__, (CodeMemory,), {**empty, **kept}  # type: ignore[attr-defined]
         return NotImplemented
 

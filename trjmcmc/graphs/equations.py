@@ -129,11 +129,12 @@ def network(
         )
     bend, free = ACTIVATIONS[activation], free_rows(rows, interventions)
     x = rows.to(device, dtype or torch.get_default_dtype())
+    # of each node; a mask on the device would have to be counted in every step
+    own = [x if bool(on.all()) else x[on.to(x.device)] for on in free.T]
     constant = -0.5 * math.log(2 * math.pi * noise)
 
     def density(j: int, params: dict[str, Tensor], parents: Tensor) -> Tensor:
-        own = free[:, j].to(params["w"].device)
-        here = x[own].to(params["w"])
+        here = own[j].to(params["w"])
         if hidden:
             units = torch.einsum("ni,cih->cnh", here, params["w"]) + params["c"][:, None]
             mean = (bend(units) @ params["v"][..., None])[..., 0] + params["b"][:, None]

@@ -7,6 +7,8 @@ import copy
 import torch
 from torch import Tensor
 
+from ..grouping import on_host
+
 
 def due(steps: int, first: int) -> bool:
     """Whether a move learns after so many steps: after ``first``, a power of two, then twice that.
@@ -108,9 +110,14 @@ class Spread:
 
     def scaled(self, noise: Tensor, power: Tensor | float) -> Tensor | None:
         """Standard normal noise (n, P) with the covariance at each power; None if unknown."""
-        level, levels = _levels(noise, power)
-        if self._factor is None or len(self._factor) != levels:
+        if self._factor is None:
             return None
+        if isinstance(power, Tensor) and not on_host(power):
+            level = _ranks(power).clamp(max=len(self._factor) - 1)  # which is not asked how many
+        else:
+            level, levels = _levels(noise, power)
+            if len(self._factor) != levels:
+                return None
         return (self._factor[level] @ noise[..., None])[..., 0]
 
 
@@ -120,3 +127,10 @@ def _levels(x: Tensor, power: Tensor | float) -> tuple[Tensor, int]:
         return torch.zeros(len(x), dtype=torch.long, device=x.device), 1
     different, level = power.unique(return_inverse=True)
     return level, len(different)
+
+
+def _ranks(power: Tensor) -> Tensor:
+    """Position of each row's power among the different ones, (n,)."""
+    ordered, place = power.sort()
+    rank = torch.nn.functional.pad((ordered.diff() > 0).long().cumsum(0), (1, 0))
+    return torch.zeros_like(place).scatter_(0, place, rank)

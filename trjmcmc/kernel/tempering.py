@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigurationError
+from ..grouping import on_host
 from ..target.exchangeable import components_of
 from ..target.target import Target
 from ..target.tempered import Tempered
@@ -21,6 +22,8 @@ from .components.redraw import SharedRedraw
 ROW_BITS = 24  # of a start's number, which tell the replica; the others tell the step
 
 LEAST_RENEWED = 20  # chains that have to have started afresh for an error of the evidence
+
+OFFERED = 8  # replicas on a device of which one a step is offered what all share anew
 
 FIRST_SPACING = 20  # warm-up step after which powers are spaced first
 
@@ -113,6 +116,7 @@ class ParallelTempering(Kernel):
             )
         self.target = target if isinstance(target, Tempered) else Tempered(target)
         self.kernel, self.powers, self.name = moves(self.target), powers, name
+        self._from_prior = float(powers[-1]) == 0  # whether the last rung is drawn from it
         self.between, self.within = self.kernel.between, self.kernel.within
         space = self.target.space
         self._slots = (space.slot_item < space.n_items).nonzero()[:, 0]  # of components
@@ -205,9 +209,9 @@ class ParallelTempering(Kernel):
     ) -> tuple[State, Travel]:
         """Replicas of which some have started afresh."""
         fresh = torch.zeros_like(whole.log_joint, dtype=torch.bool)
-        if self.powers[-1] == 0:
-            whole, drawn = self._drawn(whole, generator)
-            fresh[drawn] = True
+        if self._from_prior:
+            whole, rows, drawn = self._drawn(whole, generator)
+            fresh = fresh.index_copy(0, rows, drawn)
         if components_of(self.target):
             empty = self._empty(whole)
             if self._redraw:
@@ -219,8 +223,12 @@ class ParallelTempering(Kernel):
         start = torch.where(fresh, number, travel.start)
         return whole, travel._replace(renewed=travel.renewed | fresh, start=start)
 
-    def _drawn(self, whole: State, generator: torch.Generator) -> tuple[State, Tensor]:
-        """Replicas of which those at power 0 are new draws of the prior, and which these are."""
+    def _drawn(self, whole: State, generator: torch.Generator) -> tuple[State, Tensor, Tensor]:
+        """Replicas of which those at power 0 are new draws of the prior, where these are sound.
+
+        Returns:
+            The replicas, rows of those at power 0, and which of them are new, (C,) each.
+        """
         target = self.target.target
         rows = torch.arange(self.rungs - 1, len(whole.code), self.rungs, device=target.device)
         code = target.space.sample_prior(len(rows), generator)
@@ -230,19 +238,20 @@ class ParallelTempering(Kernel):
             log_prior, log_likelihood = target.log_prior_and_likelihood(code, theta)
         sound = theta.isfinite().all(1) & log_prior.isfinite()  # far tails may overflow
         sound &= log_likelihood < math.inf  # nor is it NaN
-        rows, code, theta, log_prior = (x[sound] for x in (rows, code, theta, log_prior))
+
+        def put(old: Tensor, new: Tensor) -> Tensor:
+            fine = sound.view(-1, *[1] * (new.dim() - 1))
+            return old.index_copy(0, rows, torch.where(fine, new.to(old), old[rows]))
+
         sums, memo = whole.recall(self.target), None
         if sums is not None:
             total = next(p for p in components_of(self.target) if p.additive).total(code, theta)
             assert total is not None
-            memo = Memo(self.target, (sums[0].index_copy(0, rows, total),))
+            memo = Memo(self.target, (put(sums[0], total),))
         whole = State(
-            whole.code.index_copy(0, rows, code),
-            whole.theta.index_copy(0, rows, theta),
-            whole.log_joint.index_copy(0, rows, log_prior.to(whole.log_joint)),
-            memo,
+            put(whole.code, code), put(whole.theta, theta), put(whole.log_joint, log_prior), memo
         )
-        return whole, rows
+        return whole, rows, sound
 
     def _empty(self, whole: State) -> Tensor:
         """Which replicas without components, (C T,), may start afresh: those below power 1."""
@@ -257,18 +266,24 @@ class ParallelTempering(Kernel):
         Returns:
             The replicas, and which have taken it.
         """
-        rows = empty.nonzero()[:, 0]
-        if not len(rows):
-            return whole, empty
+        if on_host(empty):
+            rows = empty.nonzero()[:, 0]
+            if not len(rows):
+                return whole, empty
+        else:  # which is not asked how many: a fixed number, of those that are empty first
+            noise = torch.rand(len(empty), generator=generator, device=empty.device)
+            rows = (empty + noise).topk(-(-len(empty) // OFFERED)).indices
         power = self._power(len(whole.code) // self.rungs)[rows]
         found = self._redraw(whole.code[rows], whole.theta[rows], power, generator)
         height = found.log_prior + torch.where(power > 0, power * found.log_likelihood, 0.0)
-        log_joint = torch.where(found.taken, height, whole.log_joint[rows])
+        taken = found.taken & empty[rows]
+        theta = torch.where(taken[:, None], found.theta, whole.theta[rows])
+        log_joint = torch.where(taken, height.to(whole.log_joint), whole.log_joint[rows])
         whole = whole._replace(
-            theta=whole.theta.index_copy(0, rows, found.theta),
-            log_joint=whole.log_joint.index_copy(0, rows, log_joint.to(whole.log_joint)),
+            theta=whole.theta.index_copy(0, rows, theta),
+            log_joint=whole.log_joint.index_copy(0, rows, log_joint),
         )
-        return whole, torch.zeros_like(empty).index_copy(0, rows, found.taken)
+        return whole, torch.zeros_like(empty).index_copy(0, rows, taken)
 
     def _learn(self, chance: Tensor) -> None:
         """Take note of how neighbours trade, (C, T - 1); space the powers anew now and then."""

@@ -20,6 +20,7 @@ from torch.distributions import (
 from torch.distributions.utils import broadcast_all
 
 from ..errors import TargetError
+from ..grouping import on_host
 
 KIPPING = (0.867, 3.03)  # shape of the eccentricities of planets found by radial velocities
 
@@ -43,9 +44,13 @@ def _biject_to_circle(support: Any) -> Any:
     return biject_to(constraints.interval(support.lower_bound, support.upper_bound))
 
 
-def between(low: Tensor, high: Tensor) -> Any:
-    """The numbers between two ends, infinite where there is none."""
-    below, above = bool(low.isfinite().all()), bool(high.isfinite().all())
+def ended(end: Any) -> bool:
+    """Whether there is such an end, which is infinite where there is none."""
+    return bool(torch.as_tensor(end).isfinite().all())
+
+
+def between(low: Tensor, high: Tensor, below: bool, above: bool) -> Any:
+    """The numbers between two ends, each of which there may be none of."""
     if below and above:
         return constraints.interval(low, high)
     if below:
@@ -65,7 +70,7 @@ class _Univariate(Distribution):
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Distribution:
         new = self._get_checked_instance(type(self), _instance)
-        new._names = self._names
+        vars(new).update(vars(self))
         for name in self._names:
             setattr(new, name, getattr(self, name).expand(batch_shape))
         Distribution.__init__(new, torch.Size(batch_shape), validate_args=False)
@@ -77,6 +82,11 @@ class _Univariate(Distribution):
             self._extended_shape(torch.Size(sample_shape)), dtype=like.dtype, device=like.device
         )
         return self.icdf(u)
+
+
+def _out_of_order(sound: Tensor) -> bool:
+    """Whether parameters are not sound; a device, on which steps make priors, is not asked."""
+    return on_host(sound) and not bool(sound.all())
 
 
 class LogUniform(_Univariate):
@@ -102,7 +112,7 @@ class LogUniform(_Univariate):
 
     def __init__(self, low: Any, high: Any) -> None:
         super().__init__(low=low, high=high)
-        if not bool(((self.low > 0) & (self.low < self.high)).all()):
+        if _out_of_order((self.low > 0) & (self.low < self.high)):
             raise TargetError(f"LogUniform: expected 0 < low < high, got {low} and {high}")
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
@@ -143,7 +153,7 @@ class ModifiedJeffreys(_Univariate):
 
     def __init__(self, scale: Any, high: Any) -> None:
         super().__init__(scale=scale, high=high)
-        if not bool(((self.scale > 0) & (self.high > 0)).all()):
+        if _out_of_order((self.scale > 0) & (self.high > 0)):
             raise TargetError(
                 f"ModifiedJeffreys: expected a positive scale and end, got {scale} and {high}"
             )
@@ -192,7 +202,8 @@ class TruncatedNormal(_Univariate):
         high: Any = math.inf,
     ) -> None:
         super().__init__(loc=loc, scale=scale, low=low, high=high)
-        if not bool(((self.low < self.high) & (self.scale > 0)).all()):
+        self._ends_known = ended(low), ended(high)
+        if _out_of_order((self.low < self.high) & (self.scale > 0)):
             raise TargetError(
                 f"TruncatedNormal: expected low < high and a positive scale, got {low}, {high} and "
                 f"{scale}"
@@ -200,7 +211,7 @@ class TruncatedNormal(_Univariate):
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:
-        return between(self.low, self.high)
+        return between(self.low, self.high, *self._ends_known)
 
     def _ends(self) -> tuple[Tensor, Tensor, Tensor]:
         """Standardised ends in float64 on the side where tails are exact, and that side."""
@@ -259,14 +270,15 @@ class Rayleigh(_Univariate):
 
     def __init__(self, scale: Any, high: Any = math.inf) -> None:
         super().__init__(scale=scale, high=high)
-        if not bool(((self.scale > 0) & (self.high > 0)).all()):
+        self._above = ended(high)
+        if _out_of_order((self.scale > 0) & (self.high > 0)):
             raise TargetError(
                 f"Rayleigh: expected a positive scale and end, got {scale} and {high}"
             )
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:
-        return between(torch.zeros_like(self.high), self.high)
+        return between(torch.zeros_like(self.high), self.high, True, self._above)
 
     def _mass(self) -> Tensor:
         return -torch.expm1(-0.5 * (self.high / self.scale).square())

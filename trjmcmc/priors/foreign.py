@@ -32,7 +32,7 @@ from torch.distributions import (
 )
 
 from ..errors import TargetError
-from .fields import LogUniform, Rayleigh, TruncatedNormal, between
+from .fields import LogUniform, Rayleigh, TruncatedNormal, between, ended
 
 SLOPE_STEP = 1e-5  # of central differences of a density in SciPy, standard deviations
 
@@ -195,6 +195,7 @@ class _OfSciPy(Distribution):
     def __init__(self, frozen: Any, batch_shape: Any = None) -> None:
         low, high = (torch.as_tensor(np.asarray(x, dtype=float)) for x in frozen.support())
         self.frozen, self.low, self.high = frozen, low, high
+        self._ends = ended(low), ended(high)
         spread = np.asarray(frozen.ppf(0.75) - frozen.ppf(0.25), dtype=float)
         self._step = SLOPE_STEP * float(spread.min())
         shape = low.shape if batch_shape is None else torch.Size(batch_shape)
@@ -205,7 +206,7 @@ class _OfSciPy(Distribution):
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:
-        return between(self.low, self.high)
+        return between(self.low, self.high, *self._ends)
 
     def log_prob(self, value: Tensor) -> Tensor:
         found: Tensor = _LogDensity.apply(value, self.frozen, self._step)

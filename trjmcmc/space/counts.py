@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ..errors import TargetError, UnknownModelError
+from ..rng import weighted
 from .base import Kind, Space, check_enumerable, check_names
 from .prior import LogWeights, gap_in, normalised_log_prior
 
@@ -141,10 +142,7 @@ class Counts(Space):
         return self.log_prior_table[code + self._row].sum(-1)
 
     def sample_prior(self, n: int, generator: torch.Generator) -> Tensor:
-        draws = [
-            torch.multinomial(table.exp(), n, replacement=True, generator=generator)
-            for table in self.log_priors
-        ]
+        draws = [weighted(table.exp(), n, generator) for table in self.log_priors]
         return torch.stack(draws, dim=1) + self._low
 
     def label(self, code: Tensor) -> list[str]:

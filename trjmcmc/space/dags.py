@@ -113,6 +113,7 @@ class Dags(Space):
         self.prior_name = law.name
         self.register_buffer("by_parents", weight)
         self.register_buffer("edge_log_odds", self._log_odds(edge_odds))
+        self._uneven = bool(self.edge_log_odds.any())
         must, never = self._edges(required, "required"), self._edges(forbidden, "forbidden")
         never |= self.edge_log_odds == -math.inf
         self._check(must, never, most)
@@ -166,7 +167,7 @@ class Dags(Space):
         d = len(self.nodes)
         every = masks_of(~torch.eye(d, dtype=torch.bool)[None])[0].to(self.may.device)
         free = bool((self.must == 0).all()) and bool((self.may == every).all())
-        return free and not bool(self.edge_log_odds.any())
+        return free and not self._uneven
 
     def _counted(self) -> int | None:
         d = len(self.nodes)
@@ -254,7 +255,7 @@ class Dags(Space):
         """Log prior of each node's parents, masks (..., d) -> (..., d), up to a constant."""
         edges = adjacency(masks)
         weight = self.by_parents[edges.sum(-2).clamp(max=len(self.nodes) - 1)]
-        if bool(self.edge_log_odds.any()):
+        if self._uneven:
             odds = torch.where(self.edge_log_odds > -math.inf, self.edge_log_odds, 0.0)
             weight = weight + torch.where(edges, odds, 0.0).sum(-2)
         fits = ((masks & ~self.may) == 0) & ((~masks & self.must) == 0)
@@ -474,5 +475,6 @@ class Dags(Space):
         space.prior_name = spec["prior"]
         space.by_parents, space.edge_log_odds = spec["by_parents"], spec["edge_log_odds"]
         space.must, space.may = spec["must"], spec["may"]
+        space._uneven = bool(space.edge_log_odds.any())
         space.size = space._counted()
         return space.bind(spec["slot_item"])

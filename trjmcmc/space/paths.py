@@ -11,6 +11,8 @@ import math
 import torch
 from torch import Tensor
 
+from ..grouping import on_host
+
 MOST_NODES = 63  # bits of a mask that keep its sign
 
 
@@ -58,11 +60,12 @@ def below(masks: Tensor, start: Tensor) -> Tensor:
         [6]
     """
     node = torch.arange(masks.shape[1], device=masks.device)
-    while True:
+    for _ in range(masks.shape[1]):  # at most, and on a device, which is not asked
         more = start | (((masks & start[:, None]) != 0).long() << node).sum(1)
-        if bool((more == start).all()):
+        if on_host(start) and bool((more == start).all()):
             return start
         start = more
+    return start
 
 
 def ancestors(masks: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ..errors import ConfigurationError
+from ..grouping import on_host
 from ..priors.foreign import from_elsewhere, is_frozen
 
 Params = Mapping[str, Tensor]
@@ -122,7 +123,8 @@ class Additive:
 
     def of_one(self, params: Params, kind: str) -> Tensor:
         """What the first component of a kind adds, at each point, (C, *data)."""
-        row = torch.arange(len(next(iter(params.values()))))
+        first = next(iter(params.values()))
+        row = torch.arange(len(first), device=first.device)
         return self._of_rows(params, row, torch.zeros_like(row), kind)
 
     def total(self, params: Params, active: Active) -> Tensor:
@@ -145,6 +147,8 @@ class Additive:
         return reduce(torch.add, sums.values())
 
     def _sum(self, params: Params, on: Tensor, kind: str) -> Tensor:
+        if not on_host(on):
+            return self._dense_sum(params, on, kind)
         row, item = on.nonzero(as_tuple=True)
         first = torch.zeros(1, dtype=torch.long, device=on.device)
         with torch.no_grad():  # a component that is not counted tells the shape of the data
@@ -156,6 +160,27 @@ class Additive:
                 found = self._of_rows(params, rows, items, kind)
                 total = total.index_add(0, rows, found.double())
         return total
+
+    def _dense_sum(self, params: Params, on: Tensor, kind: str) -> Tensor:
+        """The sum over all components, those that are not counted times zero.
+
+        A device is not asked how many there are. In place of one that is not counted stands the
+        first of all that are: what it adds is finite, and so are slopes.
+        """
+        number = on.shape[1]
+        flat = torch.arange(on.numel(), device=on.device)
+        flat = torch.where(on.flatten(), flat, on.flatten().long().argmax())
+        row, item = (x.view(on.shape) for x in (flat // number, flat % number))
+        with torch.no_grad():
+            like = self._of_rows(params, row[:1, 0], item[:1, 0], kind)[0]
+        size = max(1, CELLS // max(1, like.numel() * number))
+        sums, parts = [], (x.split(size) for x in (row, item, on))
+        for rows, items, here in zip(*parts, strict=True):
+            found = self._of_rows(params, rows.flatten(), items.flatten(), kind).double()
+            found = found.view(*here.shape, *like.shape)
+            counted = here.view(*here.shape, *[1] * like.dim())
+            sums.append(torch.where(counted, found, 0.0).sum(1))
+        return torch.cat(sums) if sums else like.new_zeros(0, *like.shape, dtype=torch.float64)
 
     def _of_rows(self, params: Params, row: Tensor, item: Tensor, kind: str) -> Tensor:
         own = self._kinds()[kind]

@@ -334,7 +334,8 @@ class Density:
             active = self.by_kind(items)
             log_likelihood, calls = _where_possible(function, shown, active, log_prior)
         else:
-            log_likelihood = function(shown, len(theta), self.by_kind(items)).to(theta.dtype)
+            value = function(shown, len(theta), self.by_kind(items))
+            log_likelihood = value.to(theta.dtype) if shown else _constant(value, theta)
         calls *= function is self.likelihood
         if self.on_reference:
             log_likelihood = torch.where(
@@ -431,6 +432,13 @@ def _where_possible(
     active = None if active is None else each_kind(active, lambda on: on[rows])
     value = function(some, len(rows), active)
     return torch.zeros_like(log_prior).index_put((rows,), value.to(log_prior)), len(rows)
+
+
+def _constant(value: Tensor, like: Tensor) -> Tensor:
+    """Values (C,) of a model without parameters, often one number of the host."""
+    if on_host(value) and not on_host(like) and value.stride() == (0,):
+        return like.new_full(value.shape, float(value[0]))  # nothing is copied to the device
+    return value.to(like)
 
 
 def _masked(value: Tensor, items: Tensor) -> Tensor:

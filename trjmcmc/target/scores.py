@@ -121,10 +121,7 @@ class LocalScores:
 
     def __call__(self, params: dict[str, Tensor], active: Tensor) -> Tensor:
         """Scores of graphs, edges (C, d (d - 1)) as :class:`~trjmcmc.Dags` orders them -> (C,)."""
-        d = len(self.names)
-        others = [i for j in range(d) for i in range(d) if i != j]
-        bit = 1 << torch.tensor(others, dtype=torch.long, device=active.device)
-        masks = (active.long() * bit).view(len(active), d, -1).sum(2)
+        masks = (active.long() * self._parent_bits).view(len(active), len(self.names), -1).sum(2)
         return self.of(masks)
 
     def of(self, masks: Tensor) -> Tensor:
@@ -148,6 +145,13 @@ class LocalScores:
         for c, table in enumerate(self._packed[1:], 1):
             found = found + table[node, (masks >> (c * CHUNK)) & (2**CHUNK - 1)]
         return found
+
+    @cached_property
+    def _parent_bits(self) -> Tensor:
+        """The bit of the parent of each edge, in the order of :class:`~trjmcmc.Dags`."""
+        d = len(self.names)
+        others = [i for j in range(d) for i in range(d) if i != j]
+        return 1 << torch.tensor(others, dtype=torch.long, device=self.table.device)
 
     @cached_property
     def _known(self) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ..errors import NonFiniteError, TargetError
-from ..rng import seeded
+from ..rng import host_number, seeded
 from ..space.base import Kind, Space
 from ..space.prior import LogWeights
 from .account import Account, Counted
@@ -473,8 +473,7 @@ class Target(InWords, Counted):
         infinite; spare slots are zero.
         """
         theta = torch.zeros(len(code), self.dim, dtype=self.dtype, device=self.device)
-        seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
-        with seeded(seed, self.device), torch.no_grad(), unchecked():
+        with seeded(host_number(generator), self.device), torch.no_grad(), unchecked():
             for density, rows in self._densities.rows(code):
                 n = len(theta[rows])
                 if n and density.blocks:

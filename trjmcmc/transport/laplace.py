@@ -135,12 +135,14 @@ class Laplace(Bijection, Remembers):
         number = torch.finfo(target.dtype).bits // 8
         room = self.megabytes * 2**20
         rows = (1 - SCORES) * room / (number * (d * d + d + 1) + ROW_BYTES)
-        self._memory = CodeMemory(self._find, width, int(rows))
+        models = target.space.size if target.space.units else None
+        self._memory = CodeMemory(self._find, width, int(rows), number=models)
         self._scores = CodeMemory(
             self._evidences,
             width,
             int(SCORES * room / (number + ROW_BYTES)),
             ahead=self._near if d <= SMALL else None,
+            number=models,
         )
 
     def bare(self) -> Laplace:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..grouping import on_host
 from ..space.codes import distinct
 
 Compute = Callable[[Tensor], tuple[Tensor, ...]]
@@ -50,6 +51,8 @@ class CodeMemory(Remembers):
         rows: Most codes that are remembered.
         ahead: Function of codes (n, L) that gives others, (N, L), which may be asked for next:
             small batches are filled up with them, since they cost little more than one.
+        number: How many codes there are, if that is known. On a device a lookup is waited for once,
+            to learn whether some are new, until all of them are known.
 
     Example:
         >>> squares = CodeMemory(lambda code: (code.sum(1) ** 2,), width=1, rows=100)
@@ -64,8 +67,10 @@ class CodeMemory(Remembers):
         rows: int,
         *,
         ahead: Callable[[Tensor], Tensor] | None = None,
+        number: int | None = None,
     ) -> None:
         self.compute, self.most, self.ahead = compute, max(1, rows), ahead
+        self.number = number
         self._emptied = 0
         generator = torch.Generator().manual_seed(2**31 - 1)
         high = torch.iinfo(torch.int64).max
@@ -79,6 +84,7 @@ class CodeMemory(Remembers):
         self._values: tuple[Tensor, ...] = ()
         self._keys = torch.zeros(0, 2, dtype=torch.long)
         self._cells = torch.full((1,), -1, dtype=torch.int32)
+        self._farthest = 0  # steps from a key's own cell to the one that it sits in, at most
 
     def held(self) -> dict[str, Any]:
         """Keys and values in the order in which they were found, and how often all was forgotten.
@@ -120,6 +126,8 @@ class CodeMemory(Remembers):
     def _rows(self, code: Tensor) -> Tensor:
         key = self._key(code)
         row = self._find(key)
+        if self.used == self.number and not on_host(row):
+            return row  # which is not asked
         while bool((missing := row < 0).any()):  # twice, if all was forgotten to make room
             self._learn(code[missing])
             row = self._find(key)
@@ -127,8 +135,9 @@ class CodeMemory(Remembers):
 
     def _key(self, code: Tensor) -> Tensor:
         """Two sums that wrap around, (C, 2)."""
-        factor = self._factor.to(code.device)
-        return ((code + 1)[:, :, None] * factor[: code.shape[1]]).sum(1)
+        if self._factor.device != code.device:
+            self._factor = self._factor.to(code.device)
+        return ((code + 1)[:, :, None] * self._factor[: code.shape[1]]).sum(1)
 
     def _cell(self, key: Tensor) -> Tensor:
         mixed = key[:, 0] ^ (key[:, 0] >> 29)
@@ -139,6 +148,8 @@ class CodeMemory(Remembers):
         if not self.used:
             return torch.full((len(key),), -1, device=key.device)
         cell = self._cell(key)
+        if not on_host(key):
+            return self._find_at_once(key, cell)
         row = self._cells[cell].long()
         left = self._other(row, key)
         while len(left):  # somebody else sits there: look into the next cell
@@ -146,6 +157,14 @@ class CodeMemory(Remembers):
             row[left] = self._cells[cell[left]].long()
             left = left[self._other(row[left], key[left])]
         return row
+
+    def _find_at_once(self, key: Tensor, cell: Tensor) -> Tensor:
+        """:meth:`_find` that looks into all cells where a key can be: nothing is waited for."""
+        ahead = torch.arange(self._farthest + 1, device=cell.device)
+        row = self._cells[(cell[:, None] + ahead) & (len(self._cells) - 1)].long()
+        mine = (row >= 0) & (self._keys[row.clamp(min=0)] == key[:, None]).all(2)
+        found = row.gather(1, mine.long().argmax(1, keepdim=True))[:, 0]
+        return torch.where(mine.any(1), found, -1)
 
     def _other(self, row: Tensor, key: Tensor) -> Tensor:
         """Which rows are taken and have another key."""
@@ -199,12 +218,14 @@ class CodeMemory(Remembers):
         keys = self._keys.to(like[0].device)
         self._keys = larger(keys, keys)
         self._cells = torch.full((LOAD * size,), -1, dtype=torch.int32, device=keys.device)
+        self._farthest = 0
         if self.used:
             self._insert(torch.arange(self.used, device=keys.device))
 
     def _insert(self, rows: Tensor) -> None:
-        cell = self._cell(self._keys[rows])
+        cell, steps = self._cell(self._keys[rows]), 0
         while len(rows):
+            self._farthest, steps = max(self._farthest, steps), steps + 1
             free = self._cells[cell] < 0
             self._cells[cell[free]] = rows[free].int()  # of several one stays
             left = self._cells[cell] != rows

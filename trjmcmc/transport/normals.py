@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..draws import Pool
+from ..rng import weighted
 from ..space.base import Space, check_enumerable
 from ..target.resolution import resolved
 from .mixture import Mixture
@@ -102,7 +103,7 @@ class NormalMixture:
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         """Shape (n, d)."""
         like = self.mean
-        which = torch.multinomial(self.weight, n, True, generator=generator)
+        which = weighted(self.weight, n, generator)
         noise = torch.randn(
             n, like.shape[1], generator=generator, device=like.device, dtype=like.dtype
         )

@@ -98,6 +98,11 @@ class OrderedComponents(Choosing):
 
     # ---- places and gaps ----------------------------------------------------------------------
 
+    @property
+    def _key_slots(self) -> Tensor:
+        """Slots of the key, (K,); its number stays on the device."""
+        return self.slots.index_select(1, self.key.view(1))[:, 0]
+
     def _order(self, x: Tensor, code: Tensor) -> Tensor:
         """Components by increasing x, (C, K) -> (C, K); those that are absent stay behind."""
         return torch.where(self.space.items(code), x, math.inf).argsort(dim=1, stable=True)
@@ -109,11 +114,11 @@ class OrderedComponents(Choosing):
         return theta.scatter(1, self.slots.flatten().expand(len(theta), -1), rows.flatten(1))
 
     def _with_keys(self, theta: Tensor, keys: Tensor) -> Tensor:
-        return theta.scatter(1, self.slots[:, self.key].expand_as(keys), keys)
+        return theta.scatter(1, self._key_slots.expand_as(keys), keys)
 
     def _apart(self, u: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
         """Increasing keys from what gaps are made of, and log|det|, -inf where it has none."""
-        on, keys = self.space.items(code), u[:, self.slots[:, self.key]]
+        on, keys = self.space.items(code), u[:, self._key_slots]
         steps = torch.cat([keys[:, :1], self.unit * softplus(keys[:, 1:])], 1)
         x = torch.where(on, steps, 0.0).cumsum(1)
         # no ties: pull could not tell which of them was the first
@@ -133,9 +138,9 @@ class OrderedComponents(Choosing):
     def _ordered(self, theta: Tensor, code: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Base coordinates, log|det du/dtheta| and the order of the components."""
         on = self.space.items(code)
-        order = self._order(theta[:, self.slots[:, self.key]], code)
+        order = self._order(theta[:, self._key_slots], code)
         x = self._arranged(theta, order)
-        keys = x[:, self.slots[:, self.key]]
+        keys = x[:, self._key_slots]
         gap, least = keys.diff(dim=1), _rounding(keys)
         near = torch.nn.functional.pad(gap < least, (1, 0))
         gap = torch.maximum(gap, least) / self.unit
@@ -155,7 +160,7 @@ class OrderedComponents(Choosing):
         u, log_q = self.base.push(z[:, : self._inner], code)
         x, ladj = self._apart(u, code)
         log_q = log_q - ladj - self._log_orders(code, z)
-        keys = x[:, self.slots[:, self.key]]
+        keys = x[:, self._key_slots]
         near = (keys.diff(dim=1) < BLURRED * _rounding(keys)) & self.space.items(code)[:, 1:]
         rows = near.any(1) & ladj.isfinite()
         if not on_host(x):  # all rows: to pick some would wait for the device
@@ -207,7 +212,7 @@ class OrderedComponents(Choosing):
         if self.by is None and self.slots.shape[1] > 1:
             spreads = [self._spread(code, theta, i) for i in range(self.slots.shape[1])]
             self.key.fill_(min(range(len(spreads)), key=spreads.__getitem__))
-        slots = self.slots[:, self.key]
+        slots = self._key_slots
         keys = self._arranged(theta, self._order(theta[:, slots], code))[:, slots]
         gaps = keys.diff(dim=1)[self.space.items(code)[:, 1:]]
         if len(gaps) and float(gaps.mean()) > 0:

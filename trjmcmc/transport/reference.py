@@ -93,9 +93,16 @@ class Gaussian(Reference):
         return -0.5 / self.scale**2 * squares - constant * used.sum(-1, dtype=z.dtype)
 
     def refresh(self, z: Tensor, rho: Tensor | float, generator: torch.Generator) -> Tensor:
-        rho = torch.as_tensor(rho, dtype=z.dtype, device=z.device)
+        rho = as_rho(rho, z)
         noise = self.sample(tuple(z.shape), generator, z.dtype)
         return rho * z + (1 - rho * rho).clamp(min=0).sqrt() * noise
+
+
+def as_rho(rho: Tensor | float, like: Tensor) -> Tensor:
+    """The correlation of a refreshment, in the precision and on the device of points."""
+    if isinstance(rho, Tensor):
+        return rho.to(like)
+    return torch.full((), rho, dtype=like.dtype, device=like.device)  # nothing is copied there
 
 
 class StudentT(Reference):
@@ -140,7 +147,7 @@ class StudentT(Reference):
         shape = tuple(z.shape)
         chi_square = self._chi_square(self.df + 1, shape, generator, z.dtype)
         precision = chi_square / (self.df + z * z)
-        rho = torch.as_tensor(rho, dtype=z.dtype, device=z.device)
+        rho = as_rho(rho, z)
         noise = torch.randn(shape, generator=generator, device=generator.device, dtype=z.dtype)
         return rho * z + (1 - rho * rho).clamp(min=0).sqrt() * noise / precision.sqrt()
 

@@ -79,8 +79,9 @@ class NormalInverseGamma(Independent):
     def sample(self, code: Tensor, seed: int) -> Tensor:
         i = self.space.index(code)
         with seeded(seed, code.device):
-            noise = torch.randn(len(i), self.loc.shape[1]).to(self.loc)
-            precision = torch.distributions.Gamma(self.shape[i], self.rate[i]).sample()
+            noise = torch.randn(len(i), self.loc.shape[1], device=code.device).to(self.loc)
+            gamma = torch.distributions.Gamma(self.shape[i], self.rate[i], validate_args=False)
+            precision = gamma.sample()
         x = (
             self.loc[i]
             + (self.tril[i] @ torch.where(self.normal[i], noise, 0.0)[..., None])[..., 0]

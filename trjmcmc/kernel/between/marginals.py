@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from ...rng import weighted
 from ...space.base import Space
 from ...target.target import Target
 from ...transport.normals import NormalMixture
@@ -73,7 +74,7 @@ class Marginals:
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         """Shape (n, D), float64."""
-        pick = torch.multinomial(self.weight, n, True, generator=generator)  # (D, n)
+        pick = weighted(self.weight, n, generator)  # (D, n)
         mean, sd = self.mean.gather(1, pick).T, self.sd.gather(1, pick).T
         noise = torch.randn(mean.shape, generator=generator, device=mean.device, dtype=mean.dtype)
         return mean + sd * noise

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ...errors import ConfigurationError
+from ...rng import host_order
 from ...target.target import Target
 from ...transport.laplace import Laplace
 from ..base import Info, Kernel, State, accept
@@ -37,12 +38,14 @@ class _Scan(NamedTuple):
         log_odds: Of being in, beside half the explained square, nats, shape (B,): infinite of
             slots always in use, without p(model) where that depends on the other units.
         density: What each unit adds to the log density beside the quadratic, nats, shape (U,).
+        slots: Of each, shape (k,).
     """
 
     terms: Terms
     factors: list[Tensor]
     log_odds: Tensor
     density: Tensor
+    slots: list[Tensor]
 
 
 class UnitGibbs(Kernel):
@@ -157,12 +160,12 @@ class UnitGibbs(Kernel):
             prior = self.space.flip_log_odds(none)[0].to(prior)
         odds = torch.nn.functional.pad(terms.gain + prior, (0, 1), value=math.inf)
         odds, factors = odds[: len(self._sets)].clone(), []
-        for i, which in enumerate(self._sets):
-            own = list(which)
+        sets = [torch.tensor(which, device=none.device) for which in self._sets]
+        for i, own in enumerate(sets):
             factors.append(torch.linalg.cholesky(terms.precision[own][:, own]))
             odds[i] -= factors[-1].diagonal().log().sum()
         density = terms.gain - slots.double() @ (terms.unit.log() + LOG_ROOT_TWO_PI)
-        return _Scan(terms, factors, odds, density)
+        return _Scan(terms, factors, odds, density, sets)
 
     def _look(self, code: Tensor, theta: Tensor, scan: _Scan) -> tuple[Tensor, Tensor, Tensor]:
         """Coordinates x (D, C), the gradient of the quadratic there, and its log density (C,)."""
@@ -181,8 +184,7 @@ class UnitGibbs(Kernel):
         terms, n, left = scan.terms, len(self._sets), self.updates
         new = code.T.contiguous()
         while left > 0:
-            order = torch.randperm(n, generator=generator, device=x.device)[:left].tolist()
-            self._pass(new, x, rest, scan, order, generator)
+            self._pass(new, x, rest, scan, host_order(n, generator)[:left], generator)
             left -= n
         after = new.T.contiguous()
         theta = terms.centre + terms.unit * x.T
@@ -220,7 +222,7 @@ class UnitGibbs(Kernel):
                 rest.addr_(column, change, alpha=-1)
                 here += change
             else:
-                own, factor = list(slots), scan.factors[i]
+                own, factor = scan.slots[i], scan.factors[i]
                 slope = rest[own] + factor @ (factor.T @ x[own])
                 white = torch.linalg.solve_triangular(factor, slope, upper=False)
                 on = white.square().sum(0).gt(square)

@@ -41,6 +41,7 @@ class Amplitudes:
         columns: Their coordinates, shape (P,), bool.
         points: Numbers in a signal.
         mean, covariance: Of the vector a priori, shape (L,) and (L, L), float64.
+        precision, factor: Inverse of the covariance and its Cholesky factor, (L, L), float64.
 
     Example:
         >>> from trjmcmc import problems
@@ -78,6 +79,8 @@ class Amplitudes:
             many = self.vector(single.values(theta[:MOMENTS], x[:MOMENTS]))
             self.mean = many.mean(0)
             self.covariance = torch.atleast_2d(many.T.cov(correction=0))
+            self.precision = torch.linalg.inv(self.covariance)
+            self.factor = torch.linalg.cholesky(self.precision)
 
     # ---- what is linear -----------------------------------------------------------------------
 

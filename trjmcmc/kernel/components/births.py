@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ...errors import ConfigurationError
+from ...grouping import on_host
 from ...rng import categorical, host_number
 from ...target.exchangeable import Components, components
 from ...target.target import Target
@@ -169,9 +170,14 @@ class ComponentBirthDeath(Kernel):
         """Log of how readily each component dies, -inf where there is none, (C, K)."""
         items = self.components.items(code)
         weight = torch.where(items, torch.zeros_like(items, dtype=theta.dtype), -math.inf)
-        if self._born is not None:
-            weight[items] = self._compared(self.components.of(theta)[items])[1]
-        return weight
+        if self._born is None:
+            return weight
+        every = self.components.of(theta)
+        if on_host(theta):
+            weight[items] = self._compared(every[items])[1]
+            return weight
+        compared = self._compared(every.flatten(0, 1))[1].view(items.shape)
+        return torch.where(items, compared.to(weight), -math.inf)
 
     # ---- warm-up ----------------------------------------------------------------------------
 

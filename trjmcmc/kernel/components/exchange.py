@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ...errors import ConfigurationError
+from ...grouping import on_host
 from ...rng import host_number
 from ...target.exchangeable import Components, components
 from ...target.target import Target
@@ -209,13 +210,21 @@ class ComponentExchange(Kernel):
         parts, found, signals = self.components, [], []
         for i in range(most):
             x = parts.one(theta, (k - 1 - i).clamp(min=0))
-            rows = (number > i).nonzero()[:, 0]
-            signal = theta.new_zeros(len(theta), self.newborns.amplitudes.points).double()
-            if len(rows):
-                signal[rows] = parts.contribution(theta[rows], x[rows]).reshape(len(rows), -1)
             found.append(x)
-            signals.append(signal)
+            signals.append(self._signal(theta, x, number > i))
         return found, signals
+
+    def _signal(self, theta: Tensor, x: Tensor, dies: Tensor) -> Tensor:
+        """What components (C, P) that die add, zero elsewhere, (C, points)."""
+        parts = self.components
+        if not on_host(theta):  # which is not asked how many die
+            signal = parts.contribution(theta, x).reshape(len(theta), -1)
+            return torch.where(dies[:, None], signal, 0.0)
+        rows = dies.nonzero()[:, 0]
+        signal = theta.new_zeros(len(theta), self.newborns.amplitudes.points).double()
+        if len(rows):
+            signal[rows] = parts.contribution(theta[rows], x[rows]).reshape(len(rows), -1)
+        return signal
 
     # ---- who is born --------------------------------------------------------------------------
 
@@ -236,7 +245,6 @@ class ComponentExchange(Kernel):
         go on where there are more of them (``up``), those that die elsewhere.
         """
         less, more = pair
-        every, none = torch.ones_like(up), torch.zeros_like(up)
         log_old = log_new = torch.zeros_like(rest[:, 0])
         new: list[Tensor] = []
         come: list[Tensor] = []
@@ -255,14 +263,12 @@ class ComponentExchange(Kernel):
                 at = first if not i else self.newborns.residual(theta, rest + sum(gone[:i]))
                 last = torch.where(up, less, more) == i + 1
                 counted = torch.where(last, 1.0, share)
-                log_q = self.newborns.placed(theta, at, counted, old[i], none, generator)[2]
+                log_q = self.newborns.placed(theta, at, counted, old[i], False, generator)[2]
                 log_old = log_old + log_q
                 at = first if not i else self.newborns.residual(theta, rest + sum(come))
                 last = torch.where(up, more, less) == i + 1
                 counted = torch.where(last, 1.0, share)
-                x, signal, log_q = self.newborns.placed(
-                    theta, at, counted, old[i], every, generator
-                )
+                x, signal, log_q = self.newborns.placed(theta, at, counted, old[i], True, generator)
                 log_new = log_new + log_q
             new.append(x)
             come.append(signal)

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from ...errors import ConfigurationError, TargetError
+from ...grouping import on_host
 from ...rng import host_number, seeded
 from ...target.exchangeable import Components, components_of
 from ...target.support import cast_to, unchecked
@@ -107,6 +108,7 @@ class Newborns:
         self.cells = Cells(self.amplitudes, theta, x)
         self._given = self._births(theta, x)
         self.columns = (~self.amplitudes.columns).nonzero()[:, 0]
+        self._cut = torch.tensor(self.cells.columns, dtype=torch.long, device=x.device)
         self._learned: NormalMixture | None = None
         self._filter: MatchedFilter | None = None
         self._data = single.contribution(theta[:1], x[:1]).shape[1:]
@@ -223,7 +225,7 @@ class Newborns:
         residual: Residual,
         share: Tensor,
         x: Tensor,
-        born: Tensor,
+        born: Tensor | bool,
         generator: torch.Generator,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Newborns of some chains, and how probable they and the components of others are.
@@ -233,7 +235,7 @@ class Newborns:
             residual: What the component is to explain.
             share: Of the cells' gains, that count, shape (C,).
             x: Components of the chains that have no newborn, shape (C, P).
-            born: Which have one, shape (C,).
+            born: Which have one, shape (C,); or whether all have.
             generator: Source of randomness.
 
         Returns:
@@ -241,7 +243,10 @@ class Newborns:
             float64; log densities (C,), float64.
         """
         places = self._places(residual, share)
-        births = bool(born.any())
+        if isinstance(born, bool):
+            births, born = born, torch.full_like(x[:, 0], born, dtype=torch.bool)
+        else:
+            births = not on_host(born) or bool(born.any())
         if births:
             drawn = self._drawn(theta, places, generator)
             x = torch.where(born[:, None], drawn, x)
@@ -308,7 +313,7 @@ class Newborns:
             cell = torch.searchsorted(whole, v * whole[:, -1:])[:, 0]
             moved = x.clone()
             cell = cell.clamp(max=self.cells.number - 1)
-            moved[:, self.cells.columns] = self.cells.draw(cell, generator).to(x)
+            moved[:, self._cut] = self.cells.draw(cell, generator).to(x)
             x = torch.where((u >= prior) & (u < prior + by_cells), moved, x)
         if self._learned is not None:
             moved = x.clone()
@@ -335,7 +340,7 @@ class Newborns:
             cell, inside = self.cells.of(x)
             log_q = places.log_weight.gather(1, cell[:, None])[:, 0] - places.log_total
             log_q = log_q.double() - self.cells.log_size[cell]
-            log_q = log_q + log_prior - by_slot[:, self.cells.columns].sum(1)
+            log_q = log_q + log_prior - by_slot[:, self._cut].sum(1)
             log_q = torch.where(inside, math.log(by_cells) + log_q, -math.inf)
             found = torch.logaddexp(found, log_q)
         if self._learned is not None:
@@ -358,12 +363,12 @@ class Newborns:
         As if the likelihood were normal in them and so were their prior.
         """
         mean, covariance = self.amplitudes.mean, self.amplitudes.covariance
-        prior, power = torch.linalg.inv(covariance), residual.power[:, None]
+        prior, power = self.amplitudes.precision, residual.power[:, None]
         curvature = residual.curvature(basis, covariance.diagonal().sqrt())
         precision = prior + power[..., None] * curvature.nan_to_num(0.0, 0.0, 0.0)
         factor, failed = torch.linalg.cholesky_ex(precision)
         sound = (failed == 0) & factor.isfinite().all(2).all(1)
-        factor = torch.where(sound[:, None, None], factor, torch.linalg.cholesky(prior))
+        factor = torch.where(sound[:, None, None], factor, self.amplitudes.factor)
         slope = (basis @ residual.slope[..., None])[..., 0].nan_to_num(0.0, 0.0, 0.0)
         right = power * slope + prior @ mean
         return torch.cholesky_solve(right[..., None], factor)[..., 0], factor

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ...rng import categorical
 from ...space.paths import ancestors
 from ...target.target import Target
 from ..base import Info, Kernel, State, accept
@@ -81,11 +82,10 @@ class BlockGibbs(Kernel):
         taken = torch.zeros(chains, d, dtype=torch.bool, device=device)
         taken.scatter_(1, first[:, None], True)
         for _ in range(self.size - 1):
-            weight = near.masked_fill(taken, 0.0)
-            pick = torch.multinomial(weight, 1, generator=generator)
-            found.append(pick[:, 0])
-            taken.scatter_(1, pick, True)
-            near = near + self._near[pick[:, 0]]
+            pick = categorical(near.log().masked_fill(taken, -torch.inf), generator)
+            found.append(pick)
+            taken.scatter_(1, pick[:, None], True)
+            near = near + self._near[pick]
         node = torch.stack(found, 1)
         return node.gather(1, self._parents[node].argsort(dim=1, stable=True))
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ...errors import ConfigurationError
+from ...grouping import on_host
 from ...rng import categorical
 from ...target.nodes import Nodes
 from ...target.scores import LocalScores
@@ -89,8 +90,9 @@ class Families:
     def _alike(self, row: Tensor) -> Iterator[tuple[Tensor, int | None]]:
         """Rows of (n,), those of a family together where families have many normals."""
         k, m = self.mean.shape[1:]
-        if k == 1:
-            for rows in torch.arange(len(row), device=row.device).split(max(1, CELLS // m**2)):
+        if k == 1 or not on_host(row):
+            size = max(1, CELLS // (k * m**2))
+            for rows in torch.arange(len(row), device=row.device).split(size):
                 yield rows, None
             return
         order, counts = row.argsort(), torch.bincount(row, minlength=len(self.mean))
@@ -107,7 +109,13 @@ class Families:
         return (self._inverse[row] @ (value[:, None] - self.mean[row])[..., None])[..., 0]
 
     def log_weight(
-        self, node: Tensor, place: Tensor, value: Tensor, *, row: Tensor | None = None
+        self,
+        node: Tensor,
+        place: Tensor,
+        value: Tensor,
+        *,
+        row: Tensor | None = None,
+        each: int | None = None,
     ) -> Tensor:
         """Log joint of equations given their parents over the mixtures' density, float64, (n,).
 
@@ -115,27 +123,41 @@ class Families:
             node, place: Families, shape (n,).
             value: Coordinates, shape (n, m).
             row: Of the families, where that is known.
+            each: Where all nodes follow each other, again and again: each so many times.
 
         -inf where the log joint is not finite, +inf of families without a mixture.
         """
         row = self.rows(node, place) if row is None else row
         found = torch.empty(len(value), dtype=torch.float64, device=value.device)
-        for j in range(len(self.nodes.targets)):
-            rows = (node == j).nonzero()[:, 0]
+        d = len(self.nodes.targets)
+        for j in range(d):
+            if each is None:
+                rows = (node == j).nonzero()[:, 0]
+            else:
+                rows = torch.arange(len(node), device=node.device).view(-1, d, each)[:, j].flatten()
             if len(rows):
                 found[rows] = self.nodes.log_joint(j, place[rows], value[rows]).double()
         found = torch.where(found.abs() < math.inf, found, -math.inf)
         return found - self.log_prob(row, self.active(node, place), value)
 
     def tried(
-        self, node: Tensor, place: Tensor, tries: int, generator: torch.Generator
+        self,
+        node: Tensor,
+        place: Tensor,
+        tries: int,
+        generator: torch.Generator,
+        in_turn: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """Draws of families and their log weights, (n, tries, m) and (n, tries)."""
+        """Draws of families and their log weights, (n, tries, m) and (n, tries).
+
+        Where all nodes follow each other, again and again, they are ``in_turn``.
+        """
         n = len(node)
         node, place = node.repeat_interleave(tries), place.repeat_interleave(tries)
         row = self.rows(node, place)
         value = self.sample(row, self.active(node, place), generator)
-        weight = self.log_weight(node, place, value, row=row)
+        each = tries if in_turn else None
+        weight = self.log_weight(node, place, value, row=row, each=each)
         return value.view(n, tries, value.shape[1]), weight.view(n, tries)
 
 
@@ -179,19 +201,26 @@ class FamilyJump(Kernel):
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         families, nodes = self.families, self.families.nodes
         code, log_ratio = self.proposal.propose(state.code, generator)
-        row, node = (code != state.code).nonzero().unbind(1)
+        changed, in_turn = code != state.code, not on_host(code)
+        if in_turn:  # a device is not asked which nodes change
+            every, d = torch.arange(code.numel(), device=code.device), code.shape[1]
+            row, node = every // d, every % d
+        else:
+            row, node = changed.nonzero().unbind(1)
         at = row[:, None], nodes.slots[node]
         before, after = (nodes.places(masks)[row, node] for masks in (state.code, code))
+        here, fresh = state.theta[at], changed[row, node]
         value, new, old = _several(
-            families, node, before, after, state.theta[at], self.tries, generator
+            families, node, before, after, here, self.tries, generator, in_turn
         )
         theta = state.theta.clone()
-        theta[at] = value
+        theta[at] = torch.where(fresh[:, None], value, here)
         log_joint = self.target.log_joint(code, theta)
         prior = self.target.space.log_prior
         log_ratio = log_ratio.double() + (prior(code) - prior(state.code)).double()
         # what has no mixture is neither gone to nor left
         change = (new - old).nan_to_num(-math.inf, -math.inf, -math.inf)
+        change = torch.where(fresh, change, 0.0)
         log_ratio = log_ratio.index_add(0, row, change)
         return accept(self.name, state, State(code, theta, log_joint), log_ratio, generator)
 
@@ -223,7 +252,7 @@ class FamilyRefresh(Kernel):
         place = nodes.places(code).flatten()
         rows, slots = torch.arange(c, device=code.device)[:, None], nodes.slots.flatten()
         here = state.theta[rows, slots].view(c * d, -1)
-        there, new, old = _several(families, node, place, place, here, self.tries, generator)
+        there, new, old = _several(families, node, place, place, here, self.tries, generator, True)
         log_ratio = (new - old).nan_to_num(-math.inf, -math.inf, -math.inf)
         u = torch.rand(c * d, generator=generator, device=code.device, dtype=torch.float64)
         taken = u.log() < log_ratio
@@ -242,6 +271,7 @@ def _several(
     here: Tensor,
     tries: int,
     generator: torch.Generator,
+    in_turn: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """One of several draws for new parents, and log sums of the weights there and here.
 
@@ -252,12 +282,13 @@ def _several(
         here: Coordinates so far, shape (n, m).
         tries: Number of draws.
         generator: Source of randomness.
+        in_turn: Whether nodes are all, again and again.
     """
-    value, new = families.tried(node, after, tries, generator)
+    value, new = families.tried(node, after, tries, generator, in_turn)
     pick = categorical(new, generator)
     value = value[torch.arange(len(value), device=pick.device), pick]
-    old = families.log_weight(node, before, here)[:, None]
+    old = families.log_weight(node, before, here, each=1 if in_turn else None)[:, None]
     if tries > 1:
-        _, others = families.tried(node, before, tries - 1, generator)
+        _, others = families.tried(node, before, tries - 1, generator, in_turn)
         old = torch.cat([old, others], 1)
     return value, new.logsumexp(1), old.logsumexp(1)

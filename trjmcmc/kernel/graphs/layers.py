@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from ...grouping import on_host
 from ...rng import categorical
 from ...target.target import Target
 from ..base import Info, Kernel, State, accept
@@ -110,7 +111,7 @@ class LayerGibbs(Kernel):
         rest = rest.gather(1, (rest == 0).long().argsort(dim=1, stable=True))
         c, d = rest.shape
         number = (rest != 0).sum(1, keepdim=True)
-        most = int(number.max()) + 1  # layers that there may be with the node
+        most = int(number.max()) + 1 if on_host(number) else d  # layers that may be with the node
         rest_of = rest[:, :most]
         before = torch.nn.functional.pad(rest_of.cumsum(1), (1, 0))  # each layer, (C, most + 1)
         last = torch.nn.functional.pad(rest_of, (1, 0))

@@ -10,6 +10,8 @@ Nodes go by ranks 0 .. w - 1, sets of them by masks; sums are of n problems at o
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
@@ -32,17 +34,16 @@ def ways(inside: Tensor, *, normal: bool = True) -> Tensor:
             second case is as the first.
     """
     w = len(inside)
-    of_size = sizes(w, inside.device)
     found = torch.full_like(inside, LEAST)
     for j in range(w):
         found[j, 1 << j] = inside[j, 0]
     for m in range(1, w):
-        sets = (of_size == m).nonzero()[:, 0]
+        sets, without = _sets(w, m, inside.device)
         each = found[:, sets]
         top = each.amax(0)
         each = each.sub_(top).exp_()
         for j in range(w):
-            absent = ((sets >> j) & 1 == 0).nonzero()[:, 0]
+            absent = without[j]
             base, weight = sets[absent], each[:, absent]
             here = inside[j, base]
             if normal and j + 1 < w:
@@ -50,6 +51,14 @@ def ways(inside: Tensor, *, normal: bool = True) -> Tensor:
                 weight[j + 1 :] *= share(inside[j, base & ~higher], here)
             found[j, base | 1 << j] = top[absent] + weight.sum(0).log_() + here
     return found.clamp_(min=LEAST)
+
+
+@lru_cache(maxsize=256)
+def _sets(w: int, m: int, device: torch.device) -> tuple[Tensor, list[Tensor]]:
+    """Sets of m of w nodes, and for each node which of them are without it."""
+    sets = (sizes(w, torch.device("cpu")) == m).nonzero()[:, 0]
+    without = [((sets >> j) & 1 == 0).nonzero()[:, 0] for j in range(w)]
+    return sets.to(device), [rows.to(device) for rows in without]
 
 
 def share(fewer: Tensor, every: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from ...grouping import on_host
 from ...rng import categorical
 from .local import LocalWeights
 
@@ -108,7 +109,7 @@ class ParentSums:
     ) -> Tensor:
         """Log sums of a level, less those without any of ``need`` where one is still needed."""
         every = self._levels[i][row, node, place]
-        if not bool(still.any()):
+        if on_host(still) and not bool(still.any()):
             return every
         others = self._levels[i][row, node, place & ~need]
         gap = (others - every).nan_to_num(0.0, -math.inf, -math.inf).clamp(max=0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -109,9 +110,14 @@ class Stretch(Kernel):
 
 def _key(code: Tensor) -> Tensor:
     """A number for each model, (C, L) -> (C,). Two models with one number would do no harm."""
+    return (code * _odd(code.shape[1], code.device)).sum(-1)
+
+
+@lru_cache(maxsize=16)
+def _odd(n: int, device: torch.device) -> Tensor:
+    """Random odd numbers, (n,)."""
     generator = torch.Generator().manual_seed(0)
-    odd = 2 * torch.randint(2**61, (code.shape[1],), generator=generator) + 1
-    return (code * odd.to(code.device)).sum(-1)
+    return (2 * torch.randint(2**61, (n,), generator=generator) + 1).to(device)
 
 
 def _rows(state: State, rows: slice) -> State:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ...errors import ConfigurationError
+from ...grouping import on_host
 from ...transport.laplace import Laplace
 from .quadratic import Quadratic
 from .walk import Walk, n_swaps, scan, units_of
@@ -151,7 +152,10 @@ class SweepWalk(Walk):
         both = active[:, :, None] & active[:, None, :]
         eye = torch.eye(active.shape[1], dtype=torch.float64, device=code.device)
         matrix = self._bordered
-        factor = torch.linalg.cholesky(torch.where(both, matrix, eye))
+        factor, failed = torch.linalg.cholesky_ex(
+            torch.where(both, matrix, eye), check_errors=on_host(code)
+        )
+        factor = torch.where(failed[:, None, None] > 0, math.nan, factor)  # no pivot is sound
         inverse = torch.where(both, torch.cholesky_inverse(factor), 0.0)
         regression = inverse @ matrix  # on active rows: inverse times the other columns
         rest = matrix - matrix @ regression

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ...errors import ConfigurationError
+from ...rng import host_order
 from ...space.base import Space
 from .base import IndexProposal
 from .informed import Score
@@ -112,8 +113,7 @@ def scan(units: int, steps: int, generator: torch.Generator) -> list[int | None]
     """
     each = torch.cat([torch.arange(units), torch.full((n_swaps(units),), -1)])
     moves = each.repeat(-(-steps // max(1, len(each))))
-    order = torch.randperm(len(moves), generator=generator, device=generator.device)[:steps]
-    return moves[order.cpu()].tolist()
+    return moves[host_order(len(moves), generator)[:steps]].tolist()
 
 
 def units_of(move: int | None, code: Tensor, generator: torch.Generator) -> list[Tensor]:
