@@ -45,7 +45,7 @@ class Called:
             return self._call(params) if active is None else self._call(params, active)
         except BlackBoxError as error:
             raise BlackBoxError(f"{self.what} of {self.owner}: {error}") from error
-        except TRJError:
+        except (TRJError, torch.OutOfMemoryError):
             raise
         except Exception as error:
             shapes = ", ".join(f"{k}: {tuple(v.shape)} {v.dtype}" for k, v in params.items())
@@ -83,7 +83,7 @@ class Likelihood(Called):
         assert isinstance(self.function, Additive)
         try:
             value = self.function.combine(total, self.function.shared(params))
-        except TRJError:
+        except (TRJError, torch.OutOfMemoryError):
             raise
         except Exception as error:
             raise self.failure(f"{self.what} of {self.owner}: combine failed: {error}") from error

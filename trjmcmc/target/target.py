@@ -23,6 +23,7 @@ from .equations import Equations
 from .likelihood import Array, LogLikelihood
 from .model import Model, Truth, stated_dtype
 from .parameters import Parameters
+from .pieces import in_pieces
 from .prior import PriorSpec
 from .probe import probe
 from .scores import LocalScores
@@ -172,6 +173,7 @@ class Target(InWords, Counted):
 
     # ---- evaluation -------------------------------------------------------------------------
 
+    @in_pieces
     def log_prior_and_likelihood(
         self,
         code: Tensor,
@@ -208,11 +210,10 @@ class Target(InWords, Counted):
             self.account.add(evaluations=found.calls)
             return found.log_prior, found.log_likelihood, found.forgiven
 
-        log_model = self.space.log_prior(code)
         with unchecked():
             log_prior, log_likelihood, far = self._densities.by_row(evaluated, code, theta)
         self.account.add(overflows=far.sum())
-        return log_model + log_prior, log_likelihood
+        return self.space.log_prior(code) + log_prior, log_likelihood
 
     def with_presence(self, bits: Tensor, items: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
         """Log prior and log likelihood of subsets whose items are present by degrees.
@@ -270,6 +271,7 @@ class Target(InWords, Counted):
             shown = density.shown(theta, items)
             return density.likelihood(shown, 1, density.by_kind(items)).dtype
 
+    @in_pieces
     def log_joint_and_grad(
         self,
         code: Tensor,
@@ -292,9 +294,8 @@ class Target(InWords, Counted):
         self.account.add(gradients=len(theta))
         with torch.enable_grad():
             leaf = theta.detach().requires_grad_()
-            log_prior, log_likelihood = self.log_prior_and_likelihood(
-                code, leaf, surrogate=surrogate
-            )
+            found = self.log_prior_and_likelihood(code, leaf, surrogate=surrogate)
+            log_prior, log_likelihood = found
             value = log_prior + temper * log_likelihood
             if not value.requires_grad:  # no parameters
                 return value, torch.zeros_like(theta)
