@@ -13,6 +13,8 @@ STORED = 100_000_000  # numbers set aside for an open number of draws
 
 LEAST_DRAWS_STORED = 200  # draws a chain that are set aside in any case
 
+BLOCK_DRAWS, BLOCK_NUMBERS = 64, 2**24  # that a device keeps at most, of draws and in all
+
 INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64)
 
 
@@ -81,12 +83,52 @@ class Draws:
         return Pool(code.to(device), theta.to(device), log_joint.double().to(device))
 
 
+def draws_a_block(numbers: int) -> int:
+    """Draws of all chains that a device keeps before they leave it.
+
+    Arguments:
+        numbers: In one draw of all chains.
+
+    Example:
+        >>> draws_a_block(1000), draws_a_block(10_000_000)
+        (64, 1)
+    """
+    return max(1, min(BLOCK_DRAWS, BLOCK_NUMBERS // max(1, numbers)))
+
+
+class Departure:
+    """Some draws on their way from a device to the host.
+
+    Arguments:
+        states: Codes, coordinates and log joint densities of each draw.
+        first: Number of the first draw.
+    """
+
+    def __init__(self, states: list[tuple[Tensor, ...]], first: int) -> None:
+        self.first, self._done = first, None
+        on_device = [torch.stack(column) for column in zip(*states, strict=True)]
+        self._found = on_device
+        if on_device[0].device.type == "cuda":
+            self._found = [torch.empty(x.shape, dtype=x.dtype, pin_memory=True) for x in on_device]
+            for here, there in zip(self._found, on_device, strict=True):
+                here.copy_(there, non_blocking=True)
+            self._done = torch.cuda.Event()
+            self._done.record()
+
+    def arrived(self) -> list[Tensor]:
+        """Codes, coordinates and log joint densities on the CPU, shapes (draw, chain, ...)."""
+        if self._done is not None:
+            self._done.synchronize()
+        return [x.cpu() for x in self._found]
+
+
 class Recorder:
     """Collects states into :class:`Draws`, of a fixed number or of as many as come.
 
     Where their number is open, and the memory set aside is full, every other draw is dropped
     and only every other of those to come is kept. Codes are held in the smallest integers that they
-    fit in.
+    fit in. States on a device are kept there until there is a block of them; it is copied while
+    chains go on, and waited for when the next one is, or when somebody reads the record.
 
     Arguments:
         draws: Most draws a chain; None for an open number.
@@ -107,7 +149,10 @@ class Recorder:
         c = len(code)
         each = c * (code.shape[1] + theta.shape[1] + 1)
         size = draws if draws is not None else max(LEAST_DRAWS_STORED, 2 * (STORED // (2 * each)))
-        self.open, self.ancestor = draws is None, None if ancestor is None else ancestor.cpu()
+        self.open, self._ancestor = draws is None, ancestor
+        self.block = draws_a_block(each)
+        self._on_device: list[tuple[Tensor, ...]] = []
+        self._on_the_way: list[Departure] = []
         self._code = torch.empty(size, c, code.shape[1], dtype=INTEGERS[0])
         self._theta = torch.empty(size, c, theta.shape[1], dtype=theta.dtype)
         self._log_joint = torch.empty(size, c, dtype=theta.dtype)
@@ -151,23 +196,63 @@ class Recorder:
         return self._code.shape[1]
 
     @property
+    def ancestor(self) -> Tensor | None:
+        """Of each chain, as of :class:`Draws`, on the CPU."""
+        return None if self._ancestor is None else self._ancestor.cpu()
+
+    @property
+    def pending(self) -> int:
+        """Draws that are on a device and not on their way."""
+        return len(self._on_device)
+
+    @property
     def code(self) -> Tensor:
         """A copy of the codes so far, shape (draw, chain, L), int64."""
+        self._arrive()
         return self._code[: self.kept].long()
 
     @property
     def log_joint(self) -> Tensor:
         """Log joint densities so far, shape (draw, chain), nats."""
+        self._arrive()
         return self._log_joint[: self.kept]
 
     def keep(self, code: Tensor, theta: Tensor, log_joint: Tensor) -> None:
-        """Copy one state."""
+        """Copy one state; of a device no earlier than a block of them."""
         self.make_room()
+        if code.device.type != "cpu":
+            self._on_device.append((code, theta, log_joint))
+            self.kept += 1
+            if self.pending >= self.block:
+                self._leave()
+            return
         self._hold(code)
         self._code[self.kept].copy_(code)
         self._theta[self.kept].copy_(theta)
         self._log_joint[self.kept].copy_(log_joint)
         self.kept += 1
+
+    def _leave(self) -> None:
+        """Send the draws on the device on their way; those before have arrived by now."""
+        self._store()
+        if self._on_device:
+            self._on_the_way.append(Departure(self._on_device, self.kept - self.pending))
+            self._on_device = []
+
+    def _store(self) -> None:
+        """Store the draws that were on their way."""
+        for block in self._on_the_way:
+            code, theta, log_joint = block.arrived()
+            self._hold(code)
+            some = slice(block.first, block.first + len(code))
+            self._code[some], self._theta[some], self._log_joint[some] = code, theta, log_joint
+        self._on_the_way = []
+
+    def _arrive(self) -> None:
+        """Wait for all draws that are not stored yet."""
+        if self._on_device or self._on_the_way:
+            self._leave()
+            self._store()
 
     def make_room(self) -> None:
         """Drop every other draw where there is no room for another."""
@@ -200,20 +285,23 @@ class Recorder:
 
     def since(self, first: int) -> tuple[Tensor, Tensor, Tensor]:
         """Codes, coordinates and log joint densities from a draw on, shapes (draw, chain, ...)."""
+        self._arrive()
         some = slice(first, self.kept)
         return self._code[some].long(), self._theta[some], self._log_joint[some]
 
     def descend_from(self, ancestor: Tensor) -> None:
         """Let chains descend from others than was known when the record began, shape (C,)."""
-        self.ancestor = ancestor.cpu()
+        self._ancestor = ancestor
 
     def so_far(self) -> Draws:
         """The draws so far; all but the codes share memory with the record."""
+        self._arrive()
         theta = self._theta[: self.kept].transpose(0, 1)
         code = self.code.transpose(0, 1)
         return Draws(code, theta, self.log_joint.T, self.thin, ancestor=self.ancestor)
 
     def _halve(self) -> None:
+        self._arrive()
         half = self.kept // 2
         for stored in (self._code, self._theta, self._log_joint):
             stored[:half] = stored[1 : 2 * half : 2].clone()
@@ -221,6 +309,7 @@ class Recorder:
 
     def draws(self) -> Draws:
         """What was kept so far."""
+        self._arrive()
         n = self.kept
         return Draws(
             self._code[:n].transpose(0, 1).long().contiguous(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -13,10 +14,10 @@ from ..target.exchangeable import components_of
 from ..target.target import Target
 from .choice import Choice
 from .crew import Grid
-from .decide import may_have_more_chains, number_of_chains
+from .decide import chains_of_memory, may_have_more_chains, number_of_chains
 from .knowledge import Knowledge
 from .loop import first_of, joined
-from .policy import Policy
+from .policy import ChainPolicy, Policy
 from .request import Request
 from .start import new_chains, starting_models
 
@@ -61,7 +62,8 @@ def chains_for(
     def steps(n: int) -> float:
         return max(request.times * found.memory, wanted / n)
 
-    step = pace(choice.kernel, state)
+    step, most = in_memory(state, lambda: pace(choice.kernel, state), policy.chains)
+    more = more and 2 * chains <= most
     if policy.chains.steps_to_try * step > left:
         return chains
     wanted = chains * ahead / step  # steps of chains
@@ -73,7 +75,7 @@ def chains_for(
         if ends[n] > min(ends.values()):
             break
     begin = max(choice.steps, burn_in_times * found.time)  # before the first draw
-    while more and 2 * len(state.code) <= request.most_chains:
+    while more and 2 * len(state.code) <= min(request.most_chains, most):
         state = joined(state, state)
         try:
             step = pace(choice.kernel, state)
@@ -83,6 +85,29 @@ def chains_for(
         ends[n] = step * (begin + steps(n))
         more = step <= policy.chains.busy_step_seconds and ends[n] <= 2 * min(ends.values())
     return number_of_chains(chains, ends, policy.chains)
+
+
+def in_memory(state: State, step: Callable[[], float], policy: ChainPolicy) -> tuple[float, float]:
+    """What a step gives, and how many chains the memory of their GPU holds by what it took.
+
+    Arguments:
+        state: The chains that are moved.
+        step: Moves them.
+        policy: The policy.
+
+    Returns:
+        Infinitely many chains on the CPU, whose memory is not measured.
+    """
+    device = state.theta.device
+    if device.type != "cuda":
+        return step(), math.inf
+    torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device)
+    found = step()
+    taken = torch.cuda.max_memory_allocated(device) - before
+    free, _ = torch.cuda.mem_get_info(device)  # beside what torch has set aside
+    free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return found, chains_of_memory(free, taken, len(state.code), policy)
 
 
 def of_number(

@@ -193,6 +193,23 @@ def may_have_more_chains(
     return is_trusted(found, segments)
 
 
+def chains_of_memory(free: int, taken: int, chains: int, policy: ChainPolicy) -> int:
+    """Chains that the memory of a device holds.
+
+    Arguments:
+        free: Bytes that are free beside what a step takes.
+        taken: Bytes that a step of some chains took at its peak.
+        chains: How many these were.
+        policy: The policy.
+
+    Example:
+        >>> chains_of_memory(70 * 2**30, taken=2**20, chains=256, policy=ChainPolicy())
+        14680064
+    """
+    each = max(1, taken // chains)
+    return max(1, int(policy.memory_share * free) // each)
+
+
 def number_of_chains(now: int, ends: Mapping[int, float], chains: ChainPolicy) -> int:
     """As many as there are if these end nearly as soon as the soonest; else the nearest that do.
 

@@ -152,6 +152,8 @@ def run_chains(
                 if on_draw is not None:
                     on_draw(recorder)
                 listen()
+            if recorder.pending:
+                walk.tally.check()
             if done:
                 stopped = "enough"
     except KeyboardInterrupt:

@@ -50,6 +50,7 @@ class ChainPolicy(Checked):
             limited; there are fewer chains then.
         evaluations_a_step: Likelihood calls of a step of the kernel of a trained map.
         warm_up_steps: Steps of a warm-up at least, where neither the user nor the choice says.
+        memory_share: Share of a GPU's free memory that a step of all chains may take.
     """
 
     of_given_draws: int = 256
@@ -64,6 +65,7 @@ class ChainPolicy(Checked):
     steps_of_limited_evaluations: int = 100
     evaluations_a_step: int = 7
     warm_up_steps: int = 200
+    memory_share: float = 0.8
 
 
 @dataclass(frozen=True)

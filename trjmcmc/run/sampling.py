@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ..draws import Recorder
+from ..grouping import on_host
 from ..kernel.base import Kernel, State
 from ..rng import stream
 from ..target.target import Target
@@ -125,7 +126,7 @@ class Walk:
         """Advance all chains by some steps, and record where they are.
 
         Raises:
-            NonFiniteError: A density was NaN or +inf.
+            NonFiniteError: A density was NaN or +inf; on a device, in a draw of this block.
         """
         self.whole = False
         for _ in range(thin):
@@ -135,8 +136,12 @@ class Walk:
                 self.crossings.add(infos)
             if self.visits is not None:
                 self.visits.add(self.state.code)
-        self.tally.check()
+        on_device = not on_host(self.state.code)
+        if not on_device:
+            self.tally.check()
         recorder.keep(self.state.code, self.state.theta, self.state.log_joint)
+        if on_device and not recorder.pending:  # a block of draws has left: a good time to wait
+            self.tally.check()
         if self.renewals is not None:
             recorder.descend_from(self.renewals.starts(self.state))
         self.whole = True
@@ -226,6 +231,8 @@ def advance(plan: SamplingPlan, shard: Shard, draws: int, thin: int = 1) -> tupl
     recorder = Recorder(draws, shard.code, shard.theta, thin, walk.ancestor)
     for _ in range(draws):
         walk.draw(thin, recorder)
+    if recorder.pending:
+        walk.tally.check()
     after = walk.shard()
     if shard.remembered is None:
         after = after._replace(remembered=None)
