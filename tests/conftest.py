@@ -3,16 +3,37 @@ import signal
 import pytest
 import torch
 
+from tests.emulated import DEVICE, Emulated
+
 torch.set_num_threads(1)  # no barriers to wait at on a busy machine
 
 
 def pytest_addoption(parser):
-    parser.addoption("--device", default="cpu", help="where the device-aware tests compute")
+    where = "cpu, cuda (or another device of torch), or emulated: a device that is none"
+    parser.addoption("--device", default="cpu", help=f"of tests that take a device: {where}")
 
 
-@pytest.fixture(scope="session")
+def pytest_configure(config):
+    name = config.getoption("--device")
+    if name != "emulated":
+        try:
+            torch.ones(1, device=name).sum().item()
+        except (RuntimeError, AssertionError) as error:
+            raise pytest.UsageError(
+                f"--device {name}: torch {torch.__version__} can't compute there ({error}); leave "
+                "it out for the CPU, or say --device emulated"
+            ) from None
+
+
+@pytest.fixture
 def device(request):
-    return torch.device(request.config.getoption("--device"))
+    """Where the test computes; what it makes has to go there."""
+    name = request.config.getoption("--device")
+    if name != "emulated":
+        yield torch.device(name)
+        return
+    with Emulated():
+        yield DEVICE
 
 
 @pytest.fixture

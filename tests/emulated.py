@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch.optim import adam
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -139,6 +140,8 @@ class Emulated:
     def __enter__(self) -> Emulated:
         self._modes = [_Functions(self), _Operations(self)]
         torch.Generator = _Generator
+        self._fused = adam._device_dtype_check_for_fused  # it knows the devices that there are
+        adam._device_dtype_check_for_fused = lambda *args, **options: None
         for mode in self._modes:
             mode.__enter__()
         return self
@@ -147,6 +150,7 @@ class Emulated:
         for mode in reversed(self._modes):
             mode.__exit__(*failure)
         torch.Generator = _REAL
+        adam._device_dtype_check_for_fused = self._fused
 
     def clear(self) -> None:
         """Forget what was recorded."""

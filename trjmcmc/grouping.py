@@ -75,10 +75,16 @@ def _apply_dense(
     return result
 
 
-def group_means(x: Tensor, group: Tensor, counted: Tensor | None = None) -> Tensor:
-    """For each row the mean of x over the (counted) rows of its group, (C,) -> (C,)."""
+def group_means(
+    x: Tensor, group: Tensor, counted: Tensor | None = None, groups: int | None = None
+) -> Tensor:
+    """For each row the mean of x over the (counted) rows of its group, (C,) -> (C,).
+
+    The number of groups is looked up where it is not given, for which a device is waited for.
+    """
     counted = torch.ones_like(group, dtype=torch.bool) if counted is None else counted
-    groups = int(group.max()) + 1 if len(group) else 0
+    if groups is None:
+        groups = int(group.max()) + 1 if len(group) else 0
     total = x.new_zeros(groups).index_add(0, group, torch.where(counted, x, 0.0))
     number = x.new_zeros(groups).index_add(0, group, counted.to(x.dtype))
     return (total / number.clamp(min=1))[group]

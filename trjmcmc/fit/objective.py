@@ -125,6 +125,7 @@ class ForwardKL(Objective):
             )
         self.order = order
         models, self.model, _ = distinct(code)
+        self._models = len(models)
         log_w = torch.zeros(len(code), device=code.device) if log_weight is None else log_weight
         log_w = log_w.double()
         log_w = log_w - group_logsumexp(log_w, self.model, len(models))[self.model]
@@ -170,9 +171,10 @@ class ForwardKL(Objective):
         assert self.log_joint is not None
         model, a = self.model[rows], self.order - 1
         log_ratio = self.log_joint[rows].double() + value
-        log_ratio = a * torch.minimum(log_ratio, group_means(log_ratio, model) + CAP)
-        groups = int(self.model.max()) + 1
-        count = torch.bincount(model, minlength=groups).clamp(min=1)
+        groups = self._models
+        log_ratio = a * torch.minimum(log_ratio, group_means(log_ratio, model, None, groups) + CAP)
+        count = torch.zeros(groups, dtype=torch.long, device=model.device)
+        count = count.index_add(0, model, torch.ones_like(model)).clamp(min=1)
         total = group_logsumexp(log_ratio, model, groups)
         return log_ratio, (total - count.log())[model]
 

@@ -162,7 +162,6 @@ def reverse_kl(
     gradient = torch.where(finite[:, None], gradient, 0.0)
     log_joint = torch.where(finite, value, 0.0) + ((theta - theta.detach()) * gradient).sum(-1)
     loss = torch.where(finite, log_q - log_joint, 0.0)
-    usual = loss.detach()[finite].mean()
     if isinstance(transport, Choosing):
         _, which, _ = distinct(code)
         worse = torch.where(finite, loss.detach() - group_means(loss.detach(), which, finite), 0.0)
@@ -170,6 +169,7 @@ def reverse_kl(
         loss = loss + worse * (choice - choice.detach())
     lost = ~finite & theta.detach().isfinite().all(-1)
     if bool(lost.any()):
+        usual = (log_q - log_joint).detach()[finite].mean()
         score = transport.log_prob(theta[lost].detach(), code[lost])
         worse = log_q[lost].detach() - value[lost] - usual
         worse = worse.nan_to_num(OUTSIDE, OUTSIDE, -OUTSIDE).clamp(-OUTSIDE, OUTSIDE)
