@@ -16,6 +16,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch.__future__ import (
+    get_overwrite_module_params_on_conversion,
+    set_overwrite_module_params_on_conversion,
+)
 from torch.optim import adam
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -142,6 +146,8 @@ class Emulated:
         torch.Generator = _Generator
         self._fused = adam._device_dtype_check_for_fused  # it knows the devices that there are
         adam._device_dtype_check_for_fused = lambda *args, **options: None
+        self._overwrite = get_overwrite_module_params_on_conversion()  # else numbers stay behind
+        set_overwrite_module_params_on_conversion(True)
         for mode in self._modes:
             mode.__enter__()
         return self
@@ -151,6 +157,7 @@ class Emulated:
             mode.__exit__(*failure)
         torch.Generator = _REAL
         adam._device_dtype_check_for_fused = self._fused
+        set_overwrite_module_params_on_conversion(self._overwrite)
 
     def clear(self) -> None:
         """Forget what was recorded."""
