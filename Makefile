@@ -4,7 +4,9 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 LANGUAGES := .venv/.languages
 
-.PHONY: demo demo-quick test test-whole lint types bench clean
+WHEELS := wheels
+
+.PHONY: demo demo-quick test test-whole lint types bench wheels clean
 
 demo: $(STAMP)
 	$(BIN)/python examples/coal_mining.py
@@ -28,6 +30,12 @@ types: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
 
+# for a machine without an index that has torch, NumPy, SciPy, pandas and Matplotlib
+wheels: $(STAMP)
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w $(WHEELS) .
+	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
+		--platform any -c constraints.txt -d $(WHEELS) zuko emcee arviz xarray xarray-einstats tqdm packaging
+
 # torch is installed by its exact version first: a plain `torch` would fetch gigabytes of CUDA
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -41,4 +49,4 @@ $(LANGUAGES): $(STAMP)
 	touch $(LANGUAGES)
 
 clean:
-	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv build $(WHEELS) *.egg-info .pytest_cache .mypy_cache .ruff_cache

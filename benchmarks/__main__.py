@@ -4,6 +4,7 @@
     python -m benchmarks --quick                   # small budgets, about ten minutes
     python -m benchmarks --case coal --budget 120
     python -m benchmarks --case chains --case overhead --threads 2
+    python -m benchmarks --case device             # a GPU beside the CPU, eight minutes at most
     python -m benchmarks --case peers              # needs pip install '.[peers]'
 
 Calibration, training and moves inside a model have scripts of their own; see README.md here.
@@ -29,7 +30,7 @@ import torch
 import trjmcmc as trj
 from trjmcmc.compare.classical import METHODS
 
-from . import alarms, bridge_spread, figures, honesty, samplers, scaling
+from . import alarms, bridge_spread, device, figures, honesty, samplers, scaling
 from .peers import run
 
 Rows = list[dict[str, Any]]
@@ -183,6 +184,7 @@ OTHERS: dict[str, Callable[[argparse.Namespace], Rows]] = {
     "peers": beside_peers,
     "honesty": honesty.rows_of,
     "alarms": alarms.rows_of,
+    "device": device.rows_of,
 }
 
 
