@@ -133,8 +133,8 @@ def test_without_the_densities_of_the_mixtures(generator, monkeypatch):
 def test_without_the_other_draws_at_the_old_place(generator, monkeypatch):
     problem, honest = Problem(generator), module._several
 
-    def alone(families, node, before, after, here, tries, generator):
-        value, new, _ = honest(families, node, before, after, here, tries, generator)
+    def alone(families, node, before, after, here, tries, generator, in_turn):
+        value, new, _ = honest(families, node, before, after, here, tries, generator, in_turn)
         return value, new - math.log(tries), families.log_weight(node, before, here)
 
     monkeypatch.setattr(module, "_several", alone)
