@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", FutureWarning)  # 0.2x announces 1.x at import
-    import arviz
 
-MODERN = int(arviz.__version__.split(".")[0]) >= 1
+@cache
+def _arviz() -> tuple[Any, bool]:
+    """ArviZ, which takes seconds to import, and whether it is 1.x."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # 0.2x announces 1.x at import
+        import arviz
+    return arviz, int(arviz.__version__.split(".")[0]) >= 1
 
 
 def effective_sample_size(x: NDArray[np.floating]) -> float:
@@ -44,7 +48,8 @@ def pareto_smooth(log_w: NDArray[np.floating]) -> tuple[NDArray[np.floating], fl
     """Pareto-smoothed log weights, of any sum, and the shape of their tail."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # we flag a heavy tail ourselves
-        if MODERN:
+        arviz, modern = _arviz()
+        if modern:
             from arviz_stats.base import array_stats
 
             smooth, k = array_stats.psislw(log_w, r_eff=1.0)
@@ -55,7 +60,8 @@ def pareto_smooth(log_w: NDArray[np.floating]) -> tuple[NDArray[np.floating], fl
 
 def _statistic(name: str, x: NDArray[np.floating], method: str) -> Any:
     x = np.ascontiguousarray(x, dtype=float)
-    if MODERN:
+    arviz, modern = _arviz()
+    if modern:
         function = getattr(arviz, name)
         return function(x, chain_axis=0, draw_axis=1, method=method)
     return getattr(arviz, name)(x, method=method)
@@ -90,7 +96,8 @@ def to_arviz(
     for name, places in (axes or {}).items():
         dims[name] = list(places)
         coords |= {axis: np.asarray(x) for axis, x in places.items()}
-    if MODERN:
+    arviz, modern = _arviz()
+    if modern:
         tree = arviz.from_dict(groups, coords=coords, dims=dims)
         tree["posterior"].attrs.update(attributes)
         return tree
@@ -113,6 +120,7 @@ def predictions(
     fitting = {
         k: v for k, v in named.items() if len(v) == whole[k].ndim - 2 and not set(v) & set(whole)
     }
-    if MODERN:
+    arviz, modern = _arviz()
+    if modern:
         return arviz.from_dict({"posterior_predictive": whole}, dims=fitting)
     return arviz.from_dict(posterior_predictive=whole, dims=fitting)

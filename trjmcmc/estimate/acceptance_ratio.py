@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import expit
 
 Array = NDArray[np.floating]
 
@@ -53,13 +52,13 @@ def acceptance_ratio(up: Array, down: Array, guess: float = 0.0) -> float:
         high += 2 * (high - guess)
     if balance(up, down, low).sum() < 0 or balance(up, down, high).sum() > 0:
         return math.nan
-    return float(brentq(lambda c: balance(up, down, c).sum(), low, high, xtol=1e-6))
+    return float(scipy.optimize.brentq(lambda c: balance(up, down, c).sum(), low, high, xtol=1e-6))
 
 
 def balance(up: Array, down: Array, c: float) -> Array:
     """Terms whose sum is zero at the log ratio, of moves up and of moves down, (n + m,)."""
     shift = c + math.log(len(up) / len(down))
-    return np.concatenate([expit(up - shift), -expit(down + shift)])
+    return np.concatenate([scipy.special.expit(up - shift), -scipy.special.expit(down + shift)])
 
 
 def influence(up: Array, down: Array, c: float) -> Array:

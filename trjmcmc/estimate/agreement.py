@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import softmax
-from scipy.stats import t as student_t
 
 from .estimate import Estimate
 from .importance import probabilities
@@ -84,7 +83,7 @@ def clashes(
     """
     routes = {**absolute, **relative}
     pairs = [(a, b) for a, b in combinations(routes, 2) if frozenset({a, b}) not in ONE_SOURCE]
-    limit = float(student_t.isf(ALPHA / 2 / max(1, len(pairs) * len(labels)), DEGREES))
+    limit = float(scipy.stats.t.isf(ALPHA / 2 / max(1, len(pairs) * len(labels)), DEGREES))
     found, compared = [], set()
     for a, b in pairs:
         known = [i for i in range(len(labels)) if usable(routes[a][i]) and usable(routes[b][i])]
@@ -223,7 +222,7 @@ def shares_of_sets(
     value = [e.value if math.isfinite(e.value) else -math.inf for e in log_mass]
     if max(value) == -math.inf:
         return [Estimate(math.nan, math.nan, 0.0, "no estimate") for _ in member]
-    p = softmax(value)
+    p = scipy.special.softmax(value)
     slope = member @ (np.diag(p) - np.outer(p, p))
     error = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", slope, covariance, slope), 0.0))
     return [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+import scipy
 import torch
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from .estimate import Estimate
@@ -95,7 +95,7 @@ def bartolucci(crossings: Tensor, stays: Tensor) -> list[Estimate]:
 
 def _linked(total: Tensor, stays: Tensor) -> Tensor:
     """Positions of the models that lead to the most visited one and back, all of them."""
-    _, label = connected_components(total.numpy() > 0, connection="strong")
+    _, label = scipy.sparse.csgraph.connected_components(total.numpy() > 0, connection="strong")
     return torch.as_tensor(label == label[int(stays.argmax())]).nonzero()[:, 0]
 
 

@@ -6,8 +6,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import f as f_distribution
 
 from .convergence import normal_scores
 
@@ -93,7 +93,7 @@ def _gaps(scores: Array, run: NDArray[np.integer], ancestor: NDArray[np.integer]
         doubt = ((1 - weight / total) ** 2 / np.maximum(number - 1, 1)).sum(0)
         ratio = (weight * (mean - centre) ** 2).sum(0) / (k - 1)
         ratio /= 1 + 2 * (k - 2) / (k**2 - 1) * doubt
-        p = f_distribution.sf(ratio, k - 1, (k**2 - 1) / (3 * doubt))
+        p = scipy.stats.f.sf(ratio, k - 1, (k**2 - 1) / (3 * doubt))
         apart = np.abs(mean - mean.mean(0)).max(0) / sd
     return RunGaps(p, apart)
 

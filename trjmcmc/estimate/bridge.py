@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import logsumexp
 
 from .estimate import Estimate
 from .mean import BATCHES, Ancestors, batch_sums, mean_error_where
@@ -92,13 +91,17 @@ def _solve(here: NDArray[np.float64], there: NDArray[np.float64], effective: flo
     shift = math.log(effective / len(there))  # log s_1 / s_2
 
     def imbalance(log_r: float) -> float:
-        up = logsumexp(_log_expit(there - log_r + shift)) - math.log(len(there)) - shift
-        down = logsumexp(_log_expit(log_r - here - shift)) - math.log(len(here))
+        up = (
+            scipy.special.logsumexp(_log_expit(there - log_r + shift))
+            - math.log(len(there))
+            - shift
+        )
+        down = scipy.special.logsumexp(_log_expit(log_r - here - shift)) - math.log(len(here))
         return float(up - down)
 
     fine = np.concatenate([here[np.isfinite(here)], there[np.isfinite(there)]])
     low, high = fine.min() - WIDE, fine.max() + WIDE
-    return float(brentq(imbalance, low, high, xtol=1e-10))
+    return float(scipy.optimize.brentq(imbalance, low, high, xtol=1e-10))
 
 
 def _log_expit(x: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -6,9 +6,8 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtri
-from scipy.stats import rankdata
 
 from ..promises import RHAT_NO_ERROR
 from .mean import Ancestors, mean_error
@@ -83,7 +82,9 @@ def normal_scores(x: Array, inside: NDArray[np.bool_]) -> Array:
     """
     scores = np.zeros(x.shape)
     here = x[inside]
-    scores[inside] = ndtri((rankdata(here, axis=0) - 0.375) / (len(here) + 0.25))
+    scores[inside] = scipy.special.ndtri(
+        (scipy.stats.rankdata(here, axis=0) - 0.375) / (len(here) + 0.25)
+    )
     return scores
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from typing import cast
 
-import emcee
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import f as f_distribution
 
 from ..arviz_bridge import effective_sample_size
 
@@ -97,7 +96,7 @@ def _clustered_errors(
     within = ((means - centre[group]) ** 2).sum(0) / (n - g)
     squares = float(np.square(count, dtype=float).sum())
     component = (between - within) / ((n - squares / n) / (g - 1))
-    differ = between > within * float(f_distribution.isf(ALIKE, g - 1, n - g))
+    differ = between > within * float(scipy.stats.f.isf(ALIKE, g - 1, n - g))
     error = np.sqrt(np.where(differ, component * squares / n**2 + within / n, 0.0))
     return cast("NDArray[np.float64]", error)
 
@@ -184,6 +183,8 @@ def autocorrelation_time(x: NDArray[np.floating]) -> float:
         return math.inf if constant.all() else x.size / mean_error(x)[1]
     if constant.any():
         return math.inf
+    import emcee  # with scipy.stats, which takes a second
+
     return float(emcee.autocorr.integrated_time(x.T[:, :, None], tol=0, quiet=True).item())
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from ..errors import ConfigurationError
 
@@ -79,7 +79,7 @@ def auroc(score: Array, truth: Array) -> float:
     n, m = int(truth.sum()), int((1 - truth).sum())
     if not n or not m:
         return float("nan")
-    return float((rankdata(score)[truth > 0].sum() - n * (n + 1) / 2) / (n * m))
+    return float((scipy.stats.rankdata(score)[truth > 0].sum() - n * (n + 1) / 2) / (n * m))
 
 
 def _by_draws(p: Array, truth: Array) -> float:

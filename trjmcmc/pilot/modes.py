@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 import torch
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import connected_components
-from scipy.spatial import cKDTree
 from torch import Tensor
 
 from ..space.base import Space
@@ -117,10 +115,10 @@ def _groups(x: np.ndarray) -> np.ndarray:
     k = min(NEIGHBOURS_IN_A_LINE if x.shape[1] == 1 else NEIGHBOURS, n - 1)
     if k < 1:
         return np.zeros(n, dtype=int)
-    _, index = cKDTree(x).query(x, k + 1)
+    _, index = scipy.spatial.cKDTree(x).query(x, k + 1)
     rows = np.repeat(np.arange(n), k)
-    graph = csr_matrix((np.ones(n * k), (rows, index[:, 1:].ravel())), shape=(n, n))
-    label: np.ndarray = connected_components(graph, directed=False)[1]
+    graph = scipy.sparse.csr_matrix((np.ones(n * k), (rows, index[:, 1:].ravel())), shape=(n, n))
+    label: np.ndarray = scipy.sparse.csgraph.connected_components(graph, directed=False)[1]
     return label
 
 

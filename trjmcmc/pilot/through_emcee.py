@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import emcee
 import numpy as np
 import torch
 from torch import Tensor
@@ -82,6 +81,8 @@ def _one_model(
             value = target.log_joint(many, theta)
         target.check_finite(many, theta, value)
         return value
+
+    import emcee  # with scipy.stats, which takes a second
 
     if not d:
         nothing = torch.zeros(1, target.dim, dtype=target.dtype, device=target.device)

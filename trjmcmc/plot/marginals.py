@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import gaussian_kde
 
 from ..errors import TRJError
 from .style import GREY, PALETTE
@@ -89,12 +89,14 @@ def _panel(
     some = slice(MOST_DRAWS)
     if exact is not None and np.ptp(exact) > 0:
         every = -(-len(exact) // MOST_DRAWS)
-        ax.fill_between(grid, gaussian_kde(exact[::every])(grid), color=GREY, alpha=0.4, lw=0)
+        ax.fill_between(
+            grid, scipy.stats.gaussian_kde(exact[::every])(grid), color=GREY, alpha=0.4, lw=0
+        )
         ax.plot([], [], color=GREY, lw=6, alpha=0.4, label="reference")
     if np.ptp(x) > 0:
-        ax.plot(grid, gaussian_kde(x[some])(grid), color=PALETTE[0], label="q")
+        ax.plot(grid, scipy.stats.gaussian_kde(x[some])(grid), color=PALETTE[0], label="q")
         if weights is not None and weights[some].sum() > 0:
-            corrected = gaussian_kde(x[some], weights=weights[some])(grid)
+            corrected = scipy.stats.gaussian_kde(x[some], weights=weights[some])(grid)
             ax.plot(grid, corrected, color=PALETTE[1], ls="--", label="q, importance weights")
     ax.set_xlabel(name)
     ax.set_yticks([])

@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import scipy
 import torch
-from scipy.special import gammaln, logsumexp
 from torch import Tensor
 from torch.distributions import Dirichlet, Gamma
 
@@ -162,7 +162,7 @@ def _log_evidence(k_max: int, nodes: int = 6, widest: float = 300.0) -> tuple[fl
     weight = (half[:, None] * w).ravel()
     count = np.searchsorted(days, time, side="right")
     cell = np.repeat(np.arange(len(half)), nodes)
-    log_step = gammaln(1.0 + np.arange(len(days) + 1)) + math.log(GAMMA_RATE)
+    log_step = scipy.special.gammaln(1.0 + np.arange(len(days) + 1)) + math.log(GAMMA_RATE)
 
     def log_g(length: Any, m: Any) -> Any:
         return np.log(length) + log_step[m] - (1.0 + m) * np.log(GAMMA_RATE + length)
@@ -184,7 +184,7 @@ def _log_evidence(k_max: int, nodes: int = 6, widest: float = 300.0) -> tuple[fl
     for k in range(1, k_max + 1):
         terms = log_f + step_to_end
         normaliser = math.lgamma(2 * k + 2) - (2 * k + 1) * math.log(LENGTH)
-        result.append(float(logsumexp(terms, b=weight)) + normaliser)
+        result.append(float(scipy.special.logsumexp(terms, b=weight)) + normaliser)
         column = log_f[:, None] + log_kernel
         in_cell = np.repeat(log_f.reshape(-1, nodes).max(1), nodes)
         top = np.maximum(column.max(0), in_cell)  # each column has its own scale

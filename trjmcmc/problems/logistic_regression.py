@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy
 import torch
-from scipy.special import expit
 from torch import Tensor
 from torch.distributions import Normal
 
@@ -72,7 +72,7 @@ def logistic_regression(
         rng = np.random.default_rng(seed)
         x = exchangeable_columns(rng, n, p, rho)
         beta = torch.tensor(mostly_zero(rng, p))
-        y = rng.random(n) < expit(x @ beta.numpy())
+        y = rng.random(n) < scipy.special.expit(x @ beta.numpy())
     columns, response = regression_data(x, y)
     yes_and_no(response)
     return LogisticTarget(columns, response, prior_sd, beta)

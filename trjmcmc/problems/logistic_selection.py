@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy
 import torch
-from scipy.special import expit
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
@@ -82,7 +82,7 @@ def logistic_selection(
         rng = np.random.default_rng(seed)
         x = correlated_columns(rng, n, p, rho)
         beta = torch.tensor(np.concatenate([[INTERCEPT], alternating(EFFECTS, p)]))
-        y = rng.random(n) < expit(INTERCEPT + x @ beta[1:].numpy())
+        y = rng.random(n) < scipy.special.expit(INTERCEPT + x @ beta[1:].numpy())
     columns, response = regression_data(x, y)
     yes_and_no(response)
     design = torch.cat([torch.ones(len(columns), 1, dtype=columns.dtype), columns], 1)

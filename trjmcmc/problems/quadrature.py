@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import scipy
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from torch import Tensor
 
 
@@ -94,5 +94,8 @@ def _modes(
         (gradient,) = torch.autograd.grad(value, point)
         return value.item(), gradient.numpy()
 
-    found = [minimize(negative, s.double().numpy(), jac=True, method="BFGS") for s in starts]
+    found = [
+        scipy.optimize.minimize(negative, s.double().numpy(), jac=True, method="BFGS")
+        for s in starts
+    ]
     return np.stack([f.x for f in found]), int(np.argmin([f.fun for f in found]))

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
+import scipy
 import torch
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from ..errors import ConfigurationError, TargetError
 from ..space.subsets import Subsets
@@ -161,7 +161,9 @@ def gibbs_robust_selection(
     log_odds = math.log(WEIGHTS[1] / SDS[1]) - math.log(WEIGHTS[0] / SDS[0])
     for t in range(-burn_in, draws):
         square = residuals**2
-        outlier = rng.random(square.shape) < expit(log_odds + 0.5 * (narrow - wide) * square)
+        outlier = rng.random(square.shape) < scipy.special.expit(
+            log_odds + 0.5 * (narrow - wide) * square
+        )
         precision = np.where(outlier, wide, narrow)
         variances = 1 / (precision @ design**2 + prior_sd**-2)
         uniform, normal = rng.random(beta.shape), rng.standard_normal(beta.shape)
@@ -169,7 +171,9 @@ def gibbs_robust_selection(
             column, variance = design[:, j], variances[:, j]
             residuals += np.outer(beta[:, j], column)
             mean = variance * ((precision * residuals) @ column)
-            chance = expit(0.5 * np.log(variance / prior_sd**2) + 0.5 * mean**2 / variance)
+            chance = scipy.special.expit(
+                0.5 * np.log(variance / prior_sd**2) + 0.5 * mean**2 / variance
+            )
             if j == 0:
                 chance = np.ones(chains)
             slab = uniform[:, j] < chance

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from ..errors import ConfigurationError, TargetError
 from .conjugate_selection import ConjugateSelection, check_spike_and_slab
@@ -170,7 +170,7 @@ def gibbs_spike_and_slab(
         for j in range(len(beta)):
             beta[j] = 0.0
             mean = variance[j] * (moment[j] - gram[j] @ beta)
-            slab = uniform[j] < expit(log_odds[j] + 0.5 * mean**2 / variance[j])
+            slab = uniform[j] < scipy.special.expit(log_odds[j] + 0.5 * mean**2 / variance[j])
             beta[j] = mean + math.sqrt(variance[j]) * normal[j] if slab else 0.0
         if t >= 0:
             result[t] = beta

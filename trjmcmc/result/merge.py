@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import reduce
 
 import numpy as np
+import scipy
 import torch
 from numpy.typing import NDArray
-from scipy.stats import chi2
 from torch import Tensor
 
 from ..draws import Draws
@@ -261,7 +261,7 @@ def pooled(each: Sequence[Estimate], related: bool = False) -> Estimate:
     square, degrees = float((weights * gaps**2).sum()), len(usable) - 1
     error = math.sqrt(variance * max(1.0, square / degrees))
     warning = sound[0].warning
-    if chi2.sf(square, degrees) < ALPHA:
+    if scipy.stats.chi2.sf(square, degrees) < ALPHA:
         low, high = min(e.value for e in usable), max(e.value for e in usable)
         warning = f"runs disagree: {low:.4g} to {high:.4g}"
         error = max(error, float(np.abs(gaps).max()))

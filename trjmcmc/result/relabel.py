@@ -8,10 +8,8 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
-from scipy.spatial import KDTree
-from scipy.special import xlogy
 
 from ..errors import ConfigurationError, ShapeError
 
@@ -277,7 +275,7 @@ def _named(entries: _Entries, x: Array, draw: Index, draws: int) -> Index:
     bounds = zip(np.searchsorted(draw, torn), np.searchsorted(draw, torn + 1), strict=True)
     for begin, end in bounds:
         value = gain[begin:end]
-        i, j = linear_sum_assignment(value, maximize=True)
+        i, j = scipy.optimize.linear_sum_assignment(value, maximize=True)
         name[begin:end] = -1
         name[begin + i] = np.where(value[i, j] > 0, j, -1)
     return name
@@ -337,13 +335,13 @@ def _self_information(share: Array, covariance: Array) -> Array:
     """Log likelihood a draw of entries that their components were fitted to, (J,)."""
     p = covariance.shape[-1]
     log_det = np.linalg.slogdet(covariance)[1]
-    there = xlogy(share, share) + xlogy(1 - share, 1 - share)
+    there = scipy.special.xlogy(share, share) + scipy.special.xlogy(1 - share, 1 - share)
     found: Array = there - 0.5 * share * (log_det + p * (1 + math.log(2 * math.pi)))
     return found
 
 
 def _poisson(rate: float | Array) -> Array:
-    found: Array = xlogy(rate, rate) - rate
+    found: Array = scipy.special.xlogy(rate, rate) - rate
     return found
 
 
@@ -428,7 +426,7 @@ def _dense(clutter: _Cloud, entries: _Entries, least: float) -> _Entries:
         few = max(int(0.5 * least * clutter.draws), p + 2)
         if len(clutter.x) < max(least * clutter.draws, few + 1):
             break
-        tree = KDTree(clutter.x)
+        tree = scipy.spatial.KDTree(clutter.x)
         asked = clutter.x[:: -(-len(clutter.x) // DENSITY_POINTS)]
         radius, near = tree.query(asked, k=few)
         x = clutter.x[near[radius[:, -1].argmin()]]
