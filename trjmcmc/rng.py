@@ -10,6 +10,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from .tape import NUMBER, tape_now
+
 _GLOBAL = threading.RLock()  # whoever seeds the global generator; threads share it
 
 
@@ -19,6 +21,10 @@ def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
 
     Other threads that want to wait until then: they would draw each other's numbers.
     """
+    if (tape := tape_now()) is not None:
+        with tape.section(seed, host_number):
+            yield
+        return
     cuda = device is not None and device.type == "cuda"
     with _GLOBAL, torch.random.fork_rng(devices=[device] if cuda else []):
         torch.default_generator.manual_seed(seed)
@@ -50,6 +56,8 @@ def host_number(generator: torch.Generator) -> int:
         >>> host_number(g) == host_number(g), host_number(g.manual_seed(0)) < 2**62
         (False, True)
     """
+    if tape_now() is not None:
+        return NUMBER
     if generator.device.type == "cpu":
         return int(torch.randint(2**62, (), generator=generator))
     state = generator.get_state().numpy().tobytes()

@@ -303,4 +303,6 @@ def accept(
 
 def _chosen(accepted: Tensor, new: Tensor, old: Tensor) -> Tensor:
     """Chain by chain the new or the old, (C,) and (C, ...)."""
+    if new is old:
+        return old
     return torch.where(accepted.view(-1, *[1] * (new.ndim - 1)), new, old)

@@ -134,19 +134,19 @@ class MixtureKernel(Kernel):
         return [part for kernel in self.kernels for part in kernel.parts()]
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
-        return self.kernels[self._chosen(generator)].step(state, generator)
+        return self.kernels[self.drawn(generator)].step(state, generator)
 
     def adapt(
         self, state: State, generator: torch.Generator
     ) -> tuple[MixtureKernel, State, list[Info]]:
-        i = self._chosen(generator)
+        i = self.drawn(generator)
         kernel, state, infos = self.kernels[i].adapt(state, generator)
         return self._of([*self.kernels[:i], kernel, *self.kernels[i + 1 :]]), state, infos
 
     def frozen(self) -> MixtureKernel:
         return self._of([kernel.frozen() for kernel in self.kernels])
 
-    def _chosen(self, generator: torch.Generator) -> int:
+    def drawn(self, generator: torch.Generator) -> int:
         """The place of the kernel that moves all chains now."""
         edges = list(accumulate(self.weights))
         drawn = bisect(edges, host_number(generator) * 2.0**-62 * edges[-1])

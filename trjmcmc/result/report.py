@@ -117,6 +117,8 @@ class RunReport:
         start: How far off the points were that chains were started at; None of others.
         reached_error: The one that the draws have; infinite where they are too few.
         thinned: Why fewer steps were kept than asked for, in words; empty if they were not.
+        captured: By kernel, whether its steps were traced or compiled and what that gained, or
+            why not; empty where it was not tried.
     """
 
     acceptance: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -142,6 +144,7 @@ class RunReport:
     reached_error: float = math.inf
     start: Started | None = None
     thinned: str = ""
+    captured: tuple[str, ...] = ()
 
     @property
     def falls_short(self) -> bool:
@@ -195,6 +198,7 @@ class RunReport:
             known = {where: rate[where] for where in ("between", "within") if rate[where] >= 0}
             moves = ", ".join(f"{r:.2%} {where} models" for where, r in known.items())
             lines.append(f"  {name}: accepted {moves}")
+        lines += [f"  {line}" for line in self.captured]
         lines += [f"thinned: {self.thinned}"] if self.thinned else []
         lines += [f"in float64: {self.precision}"] if self.precision else []
         lines += [str(self.start)] if self.start is not None else []

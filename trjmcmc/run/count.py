@@ -4,14 +4,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..estimate.mean import BATCHES
+from ..grouping import surely
 from ..kernel.base import Info
 from ..target.target import Target
+
+Pair = tuple[Tensor, Tensor, Tensor]  # of a jump: places in two tables, and its chance
+
+
+class Rows(NamedTuple):
+    """What one accept/reject step of all chains adds to a tally.
+
+    Attributes:
+        kernel: Name of the kernel.
+        chains: Number of chains.
+        sums: Proposals between models, acceptances, acceptances between models, shape (3,).
+        bad: Where densities were not defined, (C,), and code and coordinates of the first such
+            proposal; None where there is none.
+    """
+
+    kernel: str
+    chains: int
+    sums: Tensor
+    bad: tuple[Tensor, Tensor, Tensor] | None
 
 
 class Tally:
@@ -28,25 +48,33 @@ class Tally:
 
     def add(self, infos: list[Info]) -> None:
         """Count one step of all chains; no copy to the host."""
-        for info in infos:
-            between = (info.proposed.code != info.before.code).any(-1)
-            rows = torch.stack(
-                [~between, info.accepted & ~between, between, info.accepted & between]
-            ).sum(-1)
-            self._counts[info.kernel] = self._counts.get(info.kernel, 0) + rows
-            log_joint = info.proposed.log_joint
-            bad = log_joint.isnan() | (log_joint == math.inf)
-            first = bad.int().argmax(0, keepdim=True)  # a 0-dim index would be copied to the host
-            here = info.proposed.code[first], info.proposed.theta[first]
+        self.take(self.rows(infos))
+
+    @staticmethod
+    def rows(infos: list[Info]) -> list[Rows]:
+        """What a step adds, a function of its argument."""
+        return [_rows(info) for info in infos]
+
+    def take(self, rows: list[Rows]) -> None:
+        """Add what a step adds."""
+        for kernel, chains, sums, bad in rows:
+            known = self._counts.get(kernel)
+            if known is None:
+                known = self._counts[kernel] = sums.new_zeros(4)
+            known[0] += chains
+            known[1:] += sums
+            if bad is None:
+                continue
+            undefined, *here = bad
             if self._bad is None:
-                self._bad = here
+                self._bad = here[0], here[1]
             else:
-                known = self._undefined > 0
+                before = self._undefined > 0
                 self._bad = (
-                    torch.where(known, self._bad[0], here[0]),
-                    torch.where(known, self._bad[1], here[1]),
+                    torch.where(before, self._bad[0], here[0]),
+                    torch.where(before, self._bad[1], here[1]),
                 )
-            self._undefined = self._undefined + bad.sum()
+            self._undefined = self._undefined + undefined.sum()
 
     def check(self) -> None:
         """Raise if any proposal so far had a NaN or infinite density."""
@@ -54,10 +82,17 @@ class Tally:
             code, theta = self._bad
             raise self.target.non_finite(code[0], theta[0], int(self._undefined))
 
+    def _table(self) -> dict[str, Tensor]:
+        """By kernel, proposals and acceptances within a model, then between models, (4,)."""
+        table = {}
+        for name, (steps, across, taken, crossed) in self._counts.items():
+            table[name] = torch.stack([steps - across, taken - crossed, across, crossed])
+        return table
+
     def rates(self) -> dict[str, dict[str, float]]:
         """Acceptance rates by kernel; NaN where nothing was proposed."""
         table = {}
-        for name, counts in self._counts.items():
+        for name, counts in self._table().items():
             inside, inside_ok, across, across_ok = counts.tolist()
             table[name] = {
                 "within": inside_ok / inside if inside else math.nan,
@@ -68,12 +103,31 @@ class Tally:
 
     def held(self) -> dict[str, Any]:
         """What was counted so far; it stays as it is."""
-        return {"counts": dict(self._counts), "undefined": self._undefined, "bad": self._bad}
+        return {"counts": self._table(), "undefined": self._undefined, "bad": self._bad}
 
     def take_up(self, held: Mapping[str, Any]) -> None:
         """Go on counting from what was held."""
-        self._counts, self._undefined = dict(held["counts"]), held["undefined"]
-        self._bad = held["bad"]
+        self._counts = {
+            name: torch.stack([inside + across, across, inside_ok + crossed, crossed])
+            for name, (inside, inside_ok, across, crossed) in held["counts"].items()
+        }
+        self._undefined, self._bad = held["undefined"], held["bad"]
+
+
+def _rows(info: Info) -> Rows:
+    before, proposed, accepted = info.before, info.proposed, info.accepted
+    if proposed.code is before.code:
+        taken = accepted.sum()
+        sums = torch.stack([torch.zeros_like(taken), taken, torch.zeros_like(taken)])
+    else:
+        between = (proposed.code != before.code).any(-1)
+        sums = torch.stack([between, accepted, between & accepted]).sum(-1)
+    fine = proposed.log_joint < math.inf  # false for NaN too
+    bad = None
+    if not surely(fine):
+        first = (~fine).int().argmax(0, keepdim=True)  # a 0-dim index would be copied to the host
+        bad = ~fine, proposed.code[first], proposed.theta[first]
+    return Rows(info.kernel, len(accepted), sums, bad)
 
 
 class Crossings:
@@ -95,25 +149,35 @@ class Crossings:
         self._most = 2 * -(-BATCHES // self._groups) if self._groups < BATCHES else 1
         device = target.device
         self._group = torch.arange(chains, device=device) % self._groups
+        self._one = torch.ones(chains, dtype=torch.float64, device=device)
         self._span, self._steps = 1, 0
         zeros = torch.zeros(self._most, self._groups, m, m, dtype=torch.float64, device=device)
         self._crossed, self._stays = zeros, zeros.sum(-1)
 
     def add(self, infos: list[Info]) -> None:
         """Count one step of all chains; no copy to the host."""
+        self.take(self.pairs(infos))
+
+    def pairs(self, infos: list[Info]) -> list[Pair]:
+        """By jump, place in the table of its model, of its model and the next, and its chance."""
+        found, m = [], self._models
+        for info in infos:
+            if info.kernel in self.names:
+                here = self._group * m + self.space.index(info.before.code)
+                to = here * m + self.space.index(info.proposed.code)
+                found.append((here, to, info.chance))
+        return found
+
+    def take(self, pairs: list[Pair]) -> None:
+        """Add what :meth:`pairs` says of a step."""
         part = self._steps // self._span
         if part == self._most > 1:
             self._merge()
             part = self._steps // self._span
-        part, m = min(part, self._most - 1), self._models
-        for info in infos:
-            if info.kernel not in self.names:
-                continue
-            here = self._group * m + self.space.index(info.before.code)
-            to = self.space.index(info.proposed.code)
-            chance = info.chance
-            self._crossed[part].view(-1).index_add_(0, here * m + to, chance)
-            self._stays[part].view(-1).index_add_(0, here, torch.ones_like(chance))
+        part = min(part, self._most - 1)
+        for here, to, chance in pairs:
+            self._crossed[part].view(-1).index_add_(0, to, chance)
+            self._stays[part].view(-1).index_add_(0, here, self._one)
         self._steps += 1
 
     def _merge(self) -> None:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 
 from .policy import ChainPolicy, ChoicePolicy, Policy, RoundPolicy, SegmentPolicy
+from .policy_of_capture import CapturePolicy
 from .segment import Segment
 
 Names = tuple[str, ...]  # of moves between models that take turns
@@ -227,3 +228,29 @@ def number_of_chains(now: int, ends: Mapping[int, float], chains: ChainPolicy) -
     soonest = min(ends.values())
     near = [n for n, end in ends.items() if chains.relative_wait * end <= soonest]
     return min((n for n in near if n >= now), default=max(near))
+
+
+def capture_pays(way: str, step: float, traced: float, ahead: float, policy: CapturePolicy) -> bool:
+    """Whether to capture steps takes a small part of the time ahead at most.
+
+    Arguments:
+        way: ``"traced"``, ``"compiled"`` or ``"replayed"``.
+        step: Seconds of a step that is not captured.
+        traced: Seconds that the trace has taken, if there was one.
+        ahead: Seconds of such steps ahead.
+        policy: Prices and shares.
+
+    Example:
+        >>> from .policy_of_capture import CapturePolicy
+        >>> policy = CapturePolicy(traced_price=800.0, traced_share=0.1)
+        >>> [capture_pays("traced", 0.003, 0.0, ahead, policy) for ahead in (10.0, 30.0)]
+        [False, True]
+    """
+    if way == "compiled":
+        return policy.compiled_price * traced <= policy.compiled_share * ahead
+    return policy.traced_price * step <= policy.traced_share * ahead
+
+
+def worth_having(now: float, before: float, policy: CapturePolicy) -> bool:
+    """Whether steps that take so many seconds are to be preferred to those before."""
+    return now <= policy.gain * before

@@ -21,6 +21,7 @@ from ..estimate.convergence import FEW_STARTS
 from ..estimate.importance import FIRST_DRAWS, MOST_DRAWS
 from ..fit.policy import TrainerPolicy
 from ..pilot.policy import FewCallsPolicy
+from .policy_of_capture import CapturePolicy
 from .policy_of_components import ChainTemperingPolicy, CountedPolicy
 from .policy_of_graphs import GraphPolicy
 from .policy_of_screening import ScreeningBudget
@@ -455,6 +456,7 @@ class Policy(Checked):
         threads: How many threads are tried.
         few_calls: How importance sampling goes on where calls are few.
         fit: What a fit spends where, pilot runs and audits included.
+        capture: When steps are captured and compiled.
 
     Example:
         >>> policy = Policy(training=RoundPolicy(first_round_steps=200, rounds=1))
@@ -483,6 +485,7 @@ class Policy(Checked):
     threads: ThreadPolicy = field(default_factory=ThreadPolicy)
     few_calls: FewCallsPolicy = field(default_factory=FewCallsPolicy)
     fit: TrainerPolicy = field(default_factory=TrainerPolicy)
+    capture: CapturePolicy = field(default_factory=CapturePolicy)
 
     def table(self) -> pd.DataFrame:
         """Every number of the policy.

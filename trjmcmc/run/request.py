@@ -29,6 +29,7 @@ class Request:
         until: Standard errors that are asked for, by kind.
         error: Standard error of a probability by which training is judged.
         times: Autocorrelation times that the run has to be long.
+        compile: Whether steps are captured: ``"auto"``, True or False.
         begun, deadline: When the run began, and when it has to be over, by
             :func:`trjmcmc.clock.now`.
         max_evaluations: Most likelihood calls, or None.
@@ -55,6 +56,7 @@ class Request:
     refines: bool = False
     start: Pool | None = None
     times: float = FORGOTTEN
+    compile: bool | str = False
 
     @property
     def limited(self) -> bool:
@@ -122,3 +124,14 @@ def check_seconds(max_seconds: float | None) -> None:
     """
     if max_seconds is not None and not (isinstance(max_seconds, Real) and max_seconds > 0):
         raise ConfigurationError(f"max_seconds: expected a positive number, got {max_seconds!r}")
+
+
+def checked_mode(mode: bool | str) -> bool | str:
+    """Whether steps are captured, refused if it is none of the three.
+
+    Raises:
+        ConfigurationError: It is another.
+    """
+    if mode is not True and mode is not False and mode != "auto":
+        raise ConfigurationError(f'compile: expected "auto", True or False, got {mode!r}')
+    return mode

@@ -287,8 +287,21 @@ class Runner(Preparation):
             )
         else:
             begun.again(self.request, self.stop)
-        assert begun.walk is not None and begun.record is not None
-        return begun.walk, begun.record
+        walk, record = begun.walk, begun.record
+        assert walk is not None and record is not None
+        walk.capture(self._captures, self._ahead, self.policy.capture)
+        return walk, record
+
+    @property
+    def _captures(self) -> bool | str:
+        """How steps are captured; by measured times only in runs that rest on these anyway."""
+        asked, measured = self.request.compile, self.chooser is not None and self.saver is None
+        return asked if asked != "auto" or measured else False
+
+    def _ahead(self) -> float:
+        """Seconds of sampling ahead, as far as is known."""
+        record = self.begun.record
+        return 0.0 if record is None else self.stop.ahead(record, self.request.draws)
 
     def left(self) -> Resumed | None:
         """What a later call may go on from; None where there is nothing whole."""
@@ -400,6 +413,7 @@ class Runner(Preparation):
             unresolved=self.numbers.unresolved,
             expected_error=expected_error(chosen, record),
             reached_error=reached_error(self.stop.space, record),
+            captured=walk.captured,
             thinned=self.begun.thinned(self.request.thin),
         )
         spare = 0.0

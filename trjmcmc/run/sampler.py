@@ -38,7 +38,7 @@ from .maps import default_map, matching
 from .onward import Onward, adopted, check_asked
 from .policy import Policy
 from .precision import TooCoarse
-from .request import Request, check_counts, check_seconds
+from .request import Request, check_counts, check_seconds, checked_mode
 from .resumed import Resumed
 from .saving import ASKED, Place, place_of
 from .sharded import runner_of
@@ -74,6 +74,8 @@ class TRJSampler:
             who write another kind of sampler.
         policy: How runs are planned, a :class:`~trjmcmc.run.policy.Policy`; for experts. No
             setting changes what is right, only what is spent on it.
+        compile: Whether steps are traced and compiled: True, False, or ``"auto"``, where a run
+            with ``fit="auto"`` is sure to gain by it. To rounding draws are the same.
 
     Attributes:
         target, transport: As used, in the precision and on the device asked for.
@@ -109,6 +111,7 @@ class TRJSampler:
         dtype: torch.dtype | None = None,
         strategy: Strategy | None = None,
         policy: Policy | None = None,
+        compile: bool | str = "auto",  # noqa: A002
     ) -> None:
         check_given(target, dtype, device, seed)
         if strategy is not None and kernel is not None:
@@ -120,7 +123,7 @@ class TRJSampler:
         self._left: Onward | None = None  # of the last run, to go on from
         self._given_seed = seed is not None
         self.seed = secrets.randbits(31) if seed is None else int(seed)
-        self._make = transport, strategy, models, policy
+        self._make, self._compile = (transport, strategy, models, policy), checked_mode(compile)
         self._know(target.to(dtype=dtype, device=device))
 
     def _know(self, target: Target, precision: str = "", spending: Spending | None = None) -> None:
@@ -275,13 +278,12 @@ class TRJSampler:
     ) -> Result:
         """Sample, with as much training as pays.
 
-        By default chains start at once with classical moves and with jumps through normals
-        fitted to a small pilot run. Warm-up measures how fast the model indicator forgets under
-        each kind of move, per second; trains the map in rounds while another round costs less
-        time than it saves for the precision asked for; then mixes the moves by what it measured
-        and freezes everything. ``result.report.plan`` says what came of it. The choice rests on
-        times, so two such runs differ; ``fit=True`` and ``fit=False`` give identical draws for
-        identical seeds.
+        By default chains start at once with classical moves and with jumps through normals fitted
+        to a small pilot run. Warm-up measures how fast the model indicator forgets under each kind
+        of move, per second; trains the map in rounds while another round costs less time than it
+        saves; then mixes the moves by what it measured and freezes everything;
+        ``result.report.plan`` says how. The choice rests on times, so two such runs differ;
+        ``fit=True`` and ``fit=False`` give identical draws for identical seeds.
 
         Arguments:
             draws: Kept draws a chain. If omitted as many as ``until`` or ``max_seconds`` allow
@@ -290,11 +292,10 @@ class TRJSampler:
                 autocorrelation times, R-hat of models, log joint and parameters below 1.01; or
                 ten minutes. Beside ``until`` the most that are made.
             chains: Chains, advanced together. If omitted 256, or 512 if the number of draws is
-                open, and then more where ``fit="auto"`` finds that a step of many costs little
-                more than one of few.
-            warmup: Steps left out at the start; half as many as are kept, and at least
-                200, if omitted. With ``fit="auto"`` those that the choice takes, and a burn-in
-                of three autocorrelation times (ten where components are counted).
+                open, then more where ``fit="auto"`` finds that a step of many costs little more.
+            warmup: Steps left out at the start; half as many as are kept, at least 200, if omitted.
+                With ``fit="auto"`` those that the choice takes, and a burn-in of three
+                autocorrelation times (ten where components are counted).
             thin: Steps a kept draw; doubled where draws are open and memory is short.
             fit: ``"auto"``; True, train the map in full first if it was not trained here, and
                 use the standard kernel; False, take the map as it is.
@@ -311,23 +312,22 @@ class TRJSampler:
                 models); ``{"rhat": 1.01}``: rank-normalised split R-hat of models, log joint and
                 parameters. Of several, when all are reached. Or a function, see
                 :class:`~trjmcmc.run.stop.Stop`.
-            max_seconds: Wall time after which to stop, all stages included, pilot run, audit and
-                summing up too; kept within the larger of a second and a tenth where a step of
-                all chains takes less. A third at least is left for sampling, a quarter where
-                ``fit=True``.
-            max_evaluations: Most likelihood calls of this run, its fit included. Three
-                quarters go to a fit, the rest to as many chains and steps as they pay for. With
-                ``fit="auto"`` and few models mixtures of t distributions are refined by
-                importance sampling instead, and a flow is trained only where these fail.
+            max_seconds: Wall time after which to stop, all stages included, summing up too; kept
+                within the larger of a second and a tenth where a step of all chains takes less. A
+                third at least is left for sampling, a quarter where ``fit=True``.
+            max_evaluations: Most likelihood calls of this run, its fit included. Three quarters go
+                to a fit, the rest to as many chains and steps as they pay for. With ``fit="auto"``
+                and few models mixtures of t distributions are refined by importance sampling
+                instead, and a flow is trained only where these fail.
             checkpoint: A folder that the run is saved in, every 30 seconds while it samples. The
                 same line, in a new process, goes on from there, and with ``fit=True`` or
                 ``fit=False`` gives the draws that it would have given: target and sampler are made
                 anew by the script, nothing of the user's is written. ``draws``, ``until``,
-                ``max_seconds`` and ``max_evaluations`` count what was there and spent before.
+                ``max_seconds``, ``max_evaluations`` count what was there and spent before.
                 :func:`trjmcmc.load` shows the result so far.
             shards: So many batches of ``chains`` chains, each with random numbers of its own, are
-                sampled after warm-up wherever ``executor`` says; with given ``draws`` the result is
-                the same bit by bit whoever does it. See docs/long-runs.md.
+                sampled after warm-up wherever ``executor`` says; with given ``draws`` bit by bit
+                the same whoever does it. See docs/long-runs.md.
             executor: A Dask client, or anything else with ``submit(function, *args)``; or a
                 function that makes one, called again where it breaks. Here if omitted.
             progress: Show a progress bar.
@@ -491,6 +491,7 @@ class TRJSampler:
             start=start,
             refines=self._refines,
             times=stop.times,
+            compile=self._compile,
         )
         saver = None
         if place is not None:

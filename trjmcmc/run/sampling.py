@@ -15,12 +15,14 @@ from torch import Tensor
 
 from ..draws import Recorder
 from ..grouping import on_host
-from ..kernel.base import Kernel, State
+from ..kernel.base import Info, Kernel, State
 from ..rng import stream
 from ..target.target import Target
-from .count import Crossings, StepsInModels, Tally
+from .count import Crossings, Pair, Rows, StepsInModels, Tally
 from .memories import Held, Memories
+from .policy_of_capture import CapturePolicy
 from .renewals import Renewals
+from .stepper import Ahead, Stepper
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,22 @@ class Walk:
         self.visits = StepsInModels(target, chains) if plan.visits else None
         self.renewals = None if ancestor is None else Renewals(kernel, state, ancestor)
         self._memories = Memories(kernel, target)
+        self._stepper = Stepper(kernel, self._counts, generator)
+
+    def capture(self, mode: bool | str, ahead: Ahead, policy: CapturePolicy) -> None:
+        """Capture steps from now on, as of :class:`~trjmcmc.run.stepper.Stepper`."""
+        kernel, counts = self.plan.kernel, self._counts
+        self._stepper = Stepper(kernel, counts, self.generator, mode, ahead, policy)
+
+    @property
+    def captured(self) -> tuple[str, ...]:
+        """What came of capturing steps, in words."""
+        return tuple(self._stepper.said)
+
+    def _counts(self, infos: list[Info]) -> tuple[list[Rows], list[Pair]]:
+        """What is counted of a step, a function of its argument."""
+        pairs = [] if self.crossings is None else self.crossings.pairs(infos)
+        return self.tally.rows(infos), pairs
 
     @classmethod
     def of(cls, plan: SamplingPlan, shard: Shard, generator: torch.Generator) -> Walk:
@@ -130,10 +148,10 @@ class Walk:
         """
         self.whole = False
         for _ in range(thin):
-            self.state, infos = self.plan.kernel.step(self.state, self.generator)
-            self.tally.add(infos)
+            self.state, (rows, pairs) = self._stepper(self.state)
+            self.tally.take(rows)
             if self.crossings is not None:
-                self.crossings.add(infos)
+                self.crossings.take(pairs)
             if self.visits is not None:
                 self.visits.add(self.state.code)
         on_device = not on_host(self.state.code)

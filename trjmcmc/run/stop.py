@@ -192,6 +192,25 @@ class Stop:
             return Verdict.PRECISE
         return Verdict.LATE if clock.now() >= self.deadline else Verdict.GO_ON
 
+    def ahead(self, recorder: Recorder, draws: int | None) -> float:
+        """Seconds of sampling ahead as far as is known; 0 where nothing is.
+
+        Arguments:
+            recorder: The draws so far.
+            draws: Kept draws that are asked for at most, or None.
+        """
+        now = clock.now()
+        spent, lengths = now - self._begun, []
+        if math.isfinite(self._length_to_go):
+            lengths.append(spent * max(0.0, self._length_to_go - 1))
+        elif self.until or self.rule is not None:
+            return 0.0
+        if draws is not None and recorder.kept:
+            lengths.append(spent * max(0.0, draws / recorder.kept - 1))
+        if math.isfinite(self.deadline):
+            lengths.append(max(0.0, self.deadline - now))
+        return min(lengths, default=0.0)
+
     def _look(self, recorder: Recorder) -> float:
         """Seconds until the precision, or the deadline, from the record so far."""
         assert self._look_back is not None

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import BudgetError
+from ..tape import tape_now
 
 
 class Account:
@@ -73,6 +74,9 @@ class Account:
         self, *, evaluations: int = 0, gradients: int = 0, overflows: Tensor | None = None
     ) -> None:
         """Count what was done, here and in the accounts beside this one."""
+        if (tape := tape_now()) is not None:
+            tape.count(self, evaluations, gradients, overflows)
+            return
         for account in self._all():
             account.evaluations += evaluations
             account.gradients += gradients

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..errors import TargetError
-from ..grouping import on_host
+from ..grouping import surely
 from ..space.base import Space
 from .additive import Additive
 from .equations import Equations
@@ -306,7 +306,10 @@ class Density:
         log_prior = torch.where(log_slope > -math.inf, log_prior + log_slope, -math.inf)
         log_likelihood = torch.where(log_prior > -math.inf, log_likelihood, 0.0)
         forgiven = torch.zeros_like(log_prior, dtype=torch.bool)
-        rows = undefined_values(log_prior + log_likelihood).nonzero()[:, 0]
+        undefined = undefined_values(log_prior + log_likelihood)
+        if surely(~undefined):
+            return Evaluation(log_prior, log_likelihood, forgiven, len(theta))
+        rows = undefined.nonzero()[:, 0]
         if not len(rows):
             return Evaluation(log_prior, log_likelihood, forgiven, len(theta))
         with torch.no_grad():  # impossible, or an error: without slopes
@@ -341,7 +344,7 @@ class Density:
             log_likelihood = torch.where(
                 log_prior.isfinite(), log_likelihood - log_prior, log_likelihood
             )
-        if on_host(theta) and bool((log_prior + log_likelihood < math.inf).all()):  # the usual case
+        if surely(log_prior + log_likelihood < math.inf):  # the usual case
             none = torch.zeros_like(log_prior, dtype=torch.bool)
             return Evaluation(log_prior, log_likelihood, none, calls)
         sound, typical = self._soundness(log_densities, items, theta)

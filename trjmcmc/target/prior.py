@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.distributions import Distribution, Transform, constraints
 
 from ..errors import ShapeError, TargetError, TRJError
-from ..grouping import on_host
+from ..grouping import surely
 from ..priors.fields import Circle
 from ..priors.foreign import from_elsewhere, is_frozen
 from .support import (
@@ -240,7 +240,7 @@ class Prior:
         y = transform(u)
         ends = self._ends if fixed else ends_of(support_of(dist), y.dtype)
         inside = interior_point(support_of(dist), ends, u, y)
-        if on_host(x) and bool(inside.all()):
+        if surely(inside):
             return y, u, dist, transform, None
         return y, u, dist, transform, each_entry(support_of(dist), inside)
 

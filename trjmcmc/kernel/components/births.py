@@ -113,7 +113,7 @@ class ComponentBirthDeath(Kernel):
         index = torch.where(up, k, k - 1).clamp(0, parts.kind.max - 1)
         born = self._newborn(theta, u[1] < self.share, generator)
         x = torch.where(up[:, None], born, parts.one(theta, index))
-        possible &= x.isfinite().all(-1)
+        possible = possible & x.isfinite().all(-1)
         x = torch.where(possible[:, None], x, 0.0)
         larger = parts.put(theta, index, x)
         sign = torch.where(up, 1, -1)

@@ -1,0 +1,326 @@
+"""Captured steps are the steps themselves, to rounding; what can not be captured works without."""
+
+import numpy as np
+import pytest
+import torch
+from torch.distributions import Gamma, Normal
+
+import trjmcmc as trj
+from tests.clock import simulated
+from tests.toys import conjugate_subsets, gaussians
+from trjmcmc.errors import ConfigurationError
+from trjmcmc.kernel import (
+    BirthDeath,
+    ComponentBirthDeath,
+    ComponentWalk,
+    Cycle,
+    Fixed,
+    Jump,
+    Kernel,
+    MixtureKernel,
+    Neighbours,
+    RandomWalk,
+    accept,
+    start,
+)
+from trjmcmc.run import stepper
+from trjmcmc.run.capture import CapturedStep, compiled, traced
+from trjmcmc.run.count import Tally
+from trjmcmc.run.decide import capture_pays, worth_having
+from trjmcmc.run.policy_of_capture import CapturePolicy
+from trjmcmc.run.stepper import Stepper
+from trjmcmc.tape import NotCapturable, tape_now
+
+CHAINS = 12
+
+
+def counts(infos):
+    return Tally.rows(infos), []
+
+
+def jump_and_walk(target):
+    flow = trj.CosmicFlow(target.space, layers=2, hidden=(4,), seed=1)
+    to = Fixed(target.space, other=True)
+    return Cycle([Jump(target, flow, to, rho=0.9, fresh=0.1), RandomWalk(target, flow)])
+
+
+def neighbours(target):
+    return Cycle([BirthDeath(target, Neighbours(target.space, swap=0.3)), RandomWalk(target)])
+
+
+def of_components(target):
+    return Cycle([ComponentBirthDeath(target), ComponentWalk(target)])
+
+
+def gammas():
+    """Whose prior draws are rejection samples, of numbers that never change."""
+    space = trj.Subsets(["a", "b"], of="x")
+    priors = {"x": Gamma(2.0, 1.0)}
+    return trj.Target(space, priors, lambda p, active: -(p["x"].sum(-1) - 3.0).square())
+
+
+def over_the_edge():
+    """A likelihood that is NaN where its parameter is large: the usual case is often missed."""
+
+    def log_likelihood(p):
+        a = p["a"].sum(-1)
+        return torch.where(a.abs() > 1e4, torch.nan, -0.5 * (a / 1e5).square())
+
+    wide = {"a": Normal(torch.zeros(1), 1e3)}
+    return trj.Target(
+        [trj.Model("one", wide, log_likelihood), trj.Model("none", {}, lambda p: -1.0)]
+    )
+
+
+def begun(target, chains=CHAINS, steps=3, kernel=None):
+    generator = torch.Generator().manual_seed(3)
+    code = target.space.sample_prior(chains, generator)
+    with torch.no_grad():
+        state = start(target, code, target.sample_prior(code, generator))
+        for _ in range(steps if kernel is not None else 0):
+            state, _ = kernel.step(state, generator)
+    return state, generator
+
+
+CASES = {
+    "list": (gaussians, lambda t: RandomWalk(t)),
+    "list, jumps": (trj.problems.sinh_arcsinh, jump_and_walk),
+    "subsets": (conjugate_subsets, neighbours),
+    "components": (lambda: trj.problems.pulses(points=20), of_components),
+    "rejection samples": (gammas, neighbours),
+    "over the edge": (over_the_edge, lambda t: RandomWalk(t, scale=1e3, name="long walk")),
+}
+
+
+def same_steps(target, kernel, way, steps=6):
+    """Steps of both kinds from the same numbers; how many captured ones missed the usual case."""
+    state, generator = begun(target, kernel=kernel)
+    with torch.no_grad():
+        captured = CapturedStep(kernel, counts, state, generator, way)
+        mine, twin = state, torch.Generator()
+        twin.set_state(generator.get_state())
+        for _ in range(steps):
+            before = target.evaluations
+            state, infos = kernel.step(state, generator)
+            asked, before = target.evaluations - before, target.evaluations
+            mine, (rows, _) = captured(mine, twin)
+            dense = len(target.models) or 1  # each model sees the whole batch
+            assert asked <= target.evaluations - before <= dense * asked + CHAINS * dense
+            assert torch.equal(mine.code, state.code)
+            torch.testing.assert_close(mine.theta, state.theta)
+            torch.testing.assert_close(mine.log_joint, state.log_joint, rtol=1e-4, atol=1e-3)
+            for row, expected in zip(rows, Tally.rows(infos), strict=True):
+                assert row[:2] == expected[:2]
+                assert torch.equal(row.sums, expected.sums)
+            assert torch.equal(generator.get_state(), twin.get_state())
+    return captured.missed
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_traced_steps_are_the_steps(case):
+    make, moves = CASES[case]
+    target = make()
+    same_steps(target, moves(target), traced)
+
+
+def test_steps_that_miss_the_usual_case_are_made_again():
+    make, moves = CASES["over the edge"]
+    target = make()
+    assert same_steps(target, moves(target), traced, steps=20)
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("case", ["list, jumps", "components"])
+def test_compiled_steps_are_the_steps(case):
+    make, moves = CASES[case]
+    target = make()
+    same_steps(target, moves(target), compiled)
+
+
+def test_a_wrong_capture_would_be_seen():
+    """The negative control: steps a thousandth longer are other steps."""
+    target = gaussians()
+    kernel = RandomWalk(target)
+    state, generator = begun(target, kernel=kernel)
+    captured = CapturedStep(RandomWalk(target, scale=1.001), counts, state, generator, traced)
+    twin = torch.Generator()
+    twin.set_state(generator.get_state())
+    with torch.no_grad():
+        after, _ = kernel.step(state, generator)
+        mine, _ = captured(state, twin)
+    with pytest.raises(AssertionError):
+        torch.testing.assert_close(mine.theta, after.theta)
+
+
+# ---- what can't be captured -----------------------------------------------------------------
+
+
+class NumPyWalk(Kernel):
+    """Looks at values, and draws from NumPy."""
+
+    name, within = "numpy walk", True
+
+    def __init__(self, target):
+        self.target, self.rng = target, np.random.default_rng(1)
+
+    def step(self, state, generator):
+        noise = torch.as_tensor(self.rng.normal(size=state.theta.shape)).to(state.theta)
+        theta = torch.where(self.target.space.active(state.code), state.theta + noise, 0.0)
+        theta = torch.as_tensor(theta.numpy())
+        proposed = state._replace(theta=theta, log_joint=self.target.log_joint(state.code, theta))
+        log_ratio = proposed.log_joint - state.log_joint
+        return accept(self.name, state, proposed, log_ratio, generator)
+
+
+class DataDrawn(NumPyWalk):
+    """Draws numbers whose distribution depends on where the chains are."""
+
+    name = "data drawn"
+
+    def step(self, state, generator):
+        weight = 1 + state.theta.abs()
+        length = torch.multinomial(weight, 1, True, generator=generator).to(state.theta)
+        theta = torch.where(self.target.space.active(state.code), state.theta + length, 0.0)
+        proposed = state._replace(theta=theta, log_joint=self.target.log_joint(state.code, theta))
+        return accept(self.name, state, proposed, proposed.log_joint - state.log_joint, generator)
+
+
+def births_of_a_list(target):
+    return BirthDeath(target, Fixed(target.space, other=True))  # draws by model
+
+
+@pytest.mark.parametrize("kind", [NumPyWalk, DataDrawn, births_of_a_list])
+def test_what_looks_at_values_is_refused(kind):
+    target = gaussians()
+    state, generator = begun(target)
+    before = generator.get_state()
+    with pytest.raises(NotCapturable):
+        CapturedStep(kind(target), counts, state, generator, traced)
+    assert torch.equal(generator.get_state(), before)
+
+
+def test_kernels_of_a_cycle_are_captured_one_by_one(monkeypatch):
+    monkeypatch.setattr(stepper, "_ways", lambda state: [("traced", traced)])
+    target = gaussians()
+    walk = Cycle([RandomWalk(target), RandomWalk(target)])
+    kernel = Cycle([walk, (NumPyWalk(target), 2)])
+    state, generator = begun(target)
+    steps = Stepper(kernel, counts, generator, True)
+    with torch.no_grad():
+        for _ in range(4):
+            state, (rows, _) = steps(state)
+    assert [row.kernel for row in rows] == ["walk", "walk", "numpy walk", "numpy walk"]
+    told = " / ".join(steps.said)
+    assert "cycle: steps traced" in told and "numpy walk: steps not traced" in told
+
+
+# ---- whether it pays ------------------------------------------------------------------------
+
+
+def test_a_capture_takes_a_small_part_of_the_time_ahead():
+    policy = CapturePolicy()
+    price = policy.traced_price * 0.004
+    enough = price / policy.traced_share
+    assert capture_pays("traced", 0.004, 0.0, 1.01 * enough, policy)
+    assert not capture_pays("traced", 0.004, 0.0, 0.99 * enough, policy)
+    enough = policy.compiled_price * 3.0 / policy.compiled_share
+    assert capture_pays("compiled", 0.004, 3.0, 1.01 * enough, policy)
+    assert not capture_pays("compiled", 0.004, 3.0, 0.99 * enough, policy)
+    assert not capture_pays("traced", 0.004, 0.0, 0.0, policy)  # nothing is known
+    assert worth_having(0.5, 1.0, policy) and not worth_having(0.99, 1.0, policy)
+
+
+class Timed:
+    """A way to execute a graph that takes seconds of a simulated clock."""
+
+    def __init__(self, time, capture, step):
+        self.time, self.capture, self.step = time, capture, step
+
+    def __call__(self, graph, given):
+        self.time.seconds += self.capture
+
+        def run(*now):
+            self.time.seconds += self.step
+            return graph(*now)
+
+        return run
+
+
+@pytest.mark.parametrize(
+    ("step", "ahead", "kept"),
+    [(0.001, 1e3, "walk: steps traced, 1"), (0.02, 1e3, "not faster"), (0.001, 1.0, "")],
+)
+def test_the_faster_way_is_kept(monkeypatch, step, ahead, kept):
+    """A step takes ten milliseconds; a traced one less, or more; or there is no time for it."""
+    target = gaussians()
+    plain = RandomWalk.step
+
+    with simulated() as time:
+
+        def slow(self, state, generator):
+            time.seconds += 0.01 if tape_now() is None else 0.0
+            return plain(self, state, generator)
+
+        monkeypatch.setattr(RandomWalk, "step", slow)
+        monkeypatch.setattr(stepper, "_ways", lambda state: [("traced", Timed(time, 1.0, step))])
+        state, generator = begun(target)
+        steps = Stepper(RandomWalk(target), counts, generator, "auto", lambda: ahead)
+        with torch.no_grad():
+            for _ in range(60):
+                state, _ = steps(state)
+            then = time.seconds
+            steps(state)
+        assert time.seconds - then == pytest.approx(step if "traced, 1" in kept else 0.01)
+    assert kept in " / ".join(steps.said) if kept else not steps.said
+
+
+def test_rare_kernels_of_a_mixture_are_left_alone(monkeypatch):
+    monkeypatch.setattr(stepper, "_ways", lambda state: [("traced", traced)])
+    target = gaussians()
+    rare = RandomWalk(target, name="rare walk")
+    often = Cycle([RandomWalk(target), RandomWalk(target)])
+    kernel = MixtureKernel([often, rare], [0.95, 0.05])
+    state, generator = begun(target)
+    steps = Stepper(kernel, counts, generator, True)
+    with torch.no_grad():
+        for _ in range(60):
+            state, _ = steps(state)
+    assert len(steps.said) == 1 and steps.said[0].startswith("cycle: steps traced")
+
+
+# ---- runs -----------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore")  # of runs that are far too short
+def test_a_run_gives_the_same_draws(monkeypatch):
+    monkeypatch.setattr(stepper, "_ways", lambda state: [("traced", traced)])
+    asked = {"draws": 20, "chains": 8, "warmup": 10, "fit": False, "progress": False}
+    found = [
+        trj.TRJSampler(gaussians(), seed=4, compile=mode).run(**asked) for mode in (False, True)
+    ]
+    assert torch.equal(found[0].raw.code, found[1].raw.code)
+    torch.testing.assert_close(found[0].raw.theta, found[1].raw.theta)
+    assert found[0].report.acceptance == found[1].report.acceptance
+    assert not found[0].report.captured and "steps traced" in found[1].report.captured[0]
+    assert "steps traced" in str(found[1].report)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_likelihood_that_can_not_be_captured_works(monkeypatch):
+    monkeypatch.setattr(stepper, "_ways", lambda state: [("traced", traced)])
+
+    def log_likelihood(p):
+        return torch.as_tensor(-0.5 * p["a"].detach().numpy().sum(-1) ** 2)
+
+    models = [
+        trj.Model("one", {"a": Normal(torch.zeros(1), 1.0)}, log_likelihood),
+        trj.Model("none", {}, lambda p: -0.3),
+    ]
+    sampler = trj.TRJSampler(trj.Target(models), seed=4, compile=True)
+    result = sampler.run(draws=20, chains=8, warmup=10, fit=False, progress=False)
+    assert any("steps not traced" in line for line in result.report.captured)
+
+
+def test_compile_is_one_of_three():
+    with pytest.raises(ConfigurationError, match="compile"):
+        trj.TRJSampler(gaussians(), compile="always")

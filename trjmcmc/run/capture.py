@@ -1,0 +1,222 @@
+"""Steps that are captured: a kernel's step and its counting as one function of tensors.
+
+What a step draws is drawn outside, by the same generator in the same order, so that a captured
+step gives what the step itself would, to rounding. Where the step took the usual case for granted
+(all densities finite) and finds another, it is made again without the capture, from the same
+numbers.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as tree
+
+from ..kernel.base import Info, Kernel, Memo, State
+from ..tape import NotCapturable, Tape
+
+Counts = Callable[[list[Info]], Any]  # a tree of tensors: what is counted of a step
+Tensors = list[Tensor]
+Way = Callable[[Callable[..., Tensors], Tensors], Callable[..., Any]]  # how a graph is executed
+
+DRAWS_ONLY = "random numbers depend on where the chains are"
+
+
+class CapturedStep:
+    """A kernel's step at states of one shape, captured.
+
+    Arguments:
+        kernel: The kernel.
+        counts: What is counted of a step; a function of its argument.
+        state: Chains; they stay where they are.
+        generator: The one that steps will be given; it stays as it is.
+        way: How the captured function is executed: :func:`traced` or :func:`compiled`.
+        trusting: Whether the usual case is taken for granted where it is at hand now.
+
+    Attributes:
+        trusting: As above.
+        missed: Steps so far where the usual case was not at hand.
+        nodes: Operations that were captured.
+
+    Raises:
+        NotCapturable: The step looks at values, or draws in a way that can't be told apart.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        counts: Counts,
+        state: State,
+        generator: torch.Generator,
+        way: Way,
+        *,
+        trusting: bool = True,
+    ) -> None:
+        self.kernel, self.counts, self.trusting = kernel, counts, trusting
+        self.missed = self.nodes = 0
+        before = generator.get_state()
+        self._tape = tape = Tape(generator, trusting=trusting)
+        try:
+            with torch.no_grad():
+                with tape.recording():
+                    counts(kernel.step(state, generator)[1])
+                self._run = way(self._graph(state, generator), [*_tensors(state), *tape.noise])
+        except NotCapturable:
+            raise
+        except Exception as error:  # whatever torch says of a step that it can not trace
+            raise NotCapturable(_in_a_line(error)) from error
+        finally:
+            generator.set_state(before)
+
+    def _graph(self, state: State, generator: torch.Generator) -> Any:
+        """The step as a graph of tensor operations: of tensors to tensors."""
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        tape, inputs = self._tape, _tensors(state)
+        chains, width = len(inputs), len(inputs) + len(tape.noise)
+        owner = None if state.memo is None else state.memo.owner
+
+        def function(*given: Tensor) -> Tensors:
+            with tape.tracing(list(given[chains:])):
+                after, infos = self.kernel.step(_state(given[:chains], owner), generator)
+                counted, self._shape = tree.tree_flatten(self.counts(infos))
+            self._owner = None if after.memo is None else after.memo.owner
+            self._plain = [(isinstance(x, Tensor), x) for x in counted]
+            self._plain = [
+                (True, None) if is_tensor else (False, x) for is_tensor, x in self._plain
+            ]
+            there = _tensors(after)
+            self._width = len(there)
+            far = [sum(x[1:], x[0]) for _, _, x in tape.counts.values() if x]
+            self._asked = [
+                (account, *numbers, bool(x)) for account, numbers, x in tape.counts.values()
+            ]
+            fine = torch.stack(tape.assumed).all() if tape.assumed else torch.ones(()) > 0
+            marks = [x * 1 for x in tape.constants]
+            self._marks = len(marks)
+            return [*there, *(x for x in counted if isinstance(x, Tensor)), *far, fine, *marks]
+
+        given = [*inputs, *tape.noise]
+        graph = make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(*given)
+        _cut_marks(graph, self._marks, chains, width)
+        graph.graph.eliminate_dead_code()
+        graph.recompile()
+        self.nodes = len(graph.graph.nodes)
+        return graph
+
+    def __call__(self, state: State, generator: torch.Generator) -> tuple[State, Any]:
+        """The next state, and what is counted of the step."""
+        noise = self._tape.played(generator)
+        *found, fine = self._run(*_tensors(state), *noise)
+        if not bool(fine):
+            return self._again(state, noise, generator)
+        n = self._width
+        numbers = iter(found[n:])
+        counted = [next(numbers) if is_tensor else x for is_tensor, x in self._plain]
+        for account, evaluations, gradients, far in self._asked:
+            overflows = next(numbers) if far else None
+            account.check(evaluations)
+            account.add(evaluations=evaluations, gradients=gradients, overflows=overflows)
+        return _state(found[:n], self._owner), tree.tree_unflatten(counted, self._shape)
+
+    def _again(self, state: State, noise: Tensors, generator: torch.Generator) -> tuple[State, Any]:
+        """The step by the kernel itself, from the same random numbers."""
+        self.missed += 1
+        tape = self._tape
+        with tape.tracing(noise, looks=True):
+            after, infos = self.kernel.step(state, generator)
+            counted = self.counts(infos)
+        for account, numbers, far in tape.counts.values():
+            total = sum(far[1:], far[0]) if far else None
+            account.add(evaluations=numbers[0], gradients=numbers[1], overflows=total)
+        return after, counted
+
+
+def shape_of(state: State) -> tuple[Any, ...]:
+    """What states have in common at which one captured step works."""
+    memo = state.memo
+    if memo is None:
+        return state.theta.shape, None
+    return state.theta.shape, id(memo.owner), *(x.shape for x in memo.values)
+
+
+def traced(graph: Any, given: Tensors) -> Callable[..., Any]:
+    """Executed without Python: within seconds, two to four times as fast where chains are few."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = torch.jit.trace(graph.eval(), tuple(given), check_trace=False)
+        frozen: Callable[..., Any] = torch.jit.freeze(found.eval())
+    return frozen
+
+
+def compiled(graph: Any, given: Tensors) -> Callable[..., Any]:
+    """Compiled to machine code by torch: within a minute or more; the fastest."""
+    from torch._inductor.compile_fx import compile_fx
+
+    found: Any = compile_fx(graph, list(given))
+    run: Callable[..., Any] = found
+    return run
+
+
+def replayed(graph: Any, given: Tensors) -> Callable[..., Any]:
+    """One launch on a CUDA device: a CUDA graph, with inputs and outputs of its own."""
+    held = [x.clone() for x in given]
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):  # torch makes up its plans before a capture
+        for _ in range(3):
+            graph(*held)
+    torch.cuda.current_stream().wait_stream(side)
+    whole = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(whole):
+        found = graph(*held)
+
+    def run(*now: Tensor) -> Tensors:
+        for mine, x in zip(held, now, strict=True):
+            mine.copy_(x)
+        whole.replay()
+        return [x.clone() for x in found]
+
+    return run
+
+
+def _tensors(state: State) -> Tensors:
+    memo = () if state.memo is None else state.memo.values
+    return [state.code, state.theta, state.log_joint, *memo]
+
+
+def _state(tensors: Any, owner: object) -> State:
+    code, theta, log_joint, *values = tensors
+    return State(code, theta, log_joint, Memo(owner, tuple(values)) if owner is not None else None)
+
+
+def _cut_marks(graph: Any, marks: int, chains: int, width: int) -> None:
+    """Refuse draws whose parameters depend on an input of the graph, and drop their marks."""
+    (output,) = (node for node in graph.graph.nodes if node.op == "output")
+    outputs = list(output.args[0])
+    kept = outputs[: len(outputs) - marks]
+    inputs = set(next_of(graph, width))
+    for mark in outputs[len(kept) :]:
+        seen, ahead = set(), [mark]
+        while ahead:
+            node = ahead.pop()
+            if node in inputs:
+                raise NotCapturable(DRAWS_ONLY)
+            if node not in seen:
+                seen.add(node)
+                ahead += node.all_input_nodes
+    output.update_arg(0, kept)
+
+
+def next_of(graph: Any, width: int) -> list[Any]:
+    """The inputs of a graph."""
+    return [node for node in graph.graph.nodes if node.op == "placeholder"][:width]
+
+
+def _in_a_line(error: Exception) -> str:
+    text = str(error).strip().split("\n")[0]
+    return f"{type(error).__name__}: {text[:200]}"

@@ -1,0 +1,216 @@
+"""Steps of a kernel and what is counted of them, captured where that pays."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .. import clock
+from ..kernel.base import Kernel, State
+from ..kernel.compose import Cycle, MixtureKernel
+from ..tape import NotCapturable
+from .capture import CapturedStep, Counts, Way, compiled, replayed, shape_of, traced
+from .decide import capture_pays, worth_having
+from .policy_of_capture import CapturePolicy
+
+Ahead = Callable[[], float]  # seconds of sampling ahead
+
+Step = Callable[[State, torch.Generator], tuple[State, Any]]
+
+
+def nothing_ahead() -> float:
+    """For runs whose steps are not captured."""
+    return 0.0
+
+
+class Stepper:
+    """Advances chains by a kernel.
+
+    With ``"auto"`` steps are timed; they are traced, and then compiled, where that is sure to take
+    a small part of the time ahead, and the fastest way is kept. With True they are compiled at
+    once, or where that fails traced. A kernel of a cycle that can not be captured is left as it
+    is, the others are captured one by one.
+
+    Arguments:
+        kernel: The kernel.
+        counts: What is counted of a step: a tuple of lists.
+        generator: The only source of randomness.
+        mode: ``"auto"``, True or False.
+        ahead: Gives the seconds of sampling ahead.
+        policy: When to capture.
+
+    Attributes:
+        said: What came of it, in words.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        counts: Counts,
+        generator: torch.Generator,
+        mode: bool | str = False,
+        ahead: Ahead = nothing_ahead,
+        policy: CapturePolicy | None = None,
+    ) -> None:
+        self.kernel, self.counts, self.generator = kernel, counts, generator
+        self.mode, self.ahead = mode, ahead
+        self.said: list[str] = []
+        self.policy = CapturePolicy() if policy is None else policy
+        self._leaves: dict[Any, _Leaf] = {}
+
+    def __call__(self, state: State) -> tuple[State, Any]:
+        """The next state, and what is counted of the step."""
+        if not self.mode:
+            after, infos = self.kernel.step(state, self.generator)
+            return after, self.counts(infos)
+        return self._step(self.kernel, state, 1.0)
+
+    def _step(self, kernel: Kernel, state: State, share: float) -> tuple[State, Any]:
+        while isinstance(kernel, MixtureKernel):
+            i = kernel.drawn(self.generator)
+            share *= kernel.weights[i]
+            kernel = kernel.kernels[i]
+        key = id(kernel), shape_of(state)
+        leaf = self._leaves.get(key)
+        if leaf is None:
+            leaf = self._leaves[key] = _Leaf(kernel, self, share)
+        if leaf.apart:
+            assert isinstance(kernel, Cycle)
+            return self._in_turn(kernel, state, share)
+        return leaf.step(state)
+
+    def _in_turn(self, cycle: Cycle, state: State, share: float) -> tuple[State, Any]:
+        """The kernels of a cycle, each captured or not."""
+        counted: Any = None
+        for kernel, repeats in cycle.kernels:
+            for _ in range(repeats):
+                state, found = self._step(kernel, state, share)
+                counted = (
+                    found
+                    if counted is None
+                    else tuple(a + b for a, b in zip(counted, found, strict=True))
+                )
+        return state, counted
+
+
+class _Leaf:
+    """Steps of one kernel at states of one shape.
+
+    Arguments:
+        kernel: The kernel.
+        of: What it belongs to.
+        share: Of the steps, that are its own.
+    """
+
+    def __init__(self, kernel: Kernel, of: Stepper, share: float) -> None:
+        self.kernel, self.of, self.share, self.apart = kernel, of, share, False
+        self._run: Step = self._plain
+        self._way = "plain"
+        self._captured: CapturedStep | None = None
+        self._before: tuple[str, Step, CapturedStep | None] = "plain", self._plain, None
+        self._times: list[float] = []
+        self._seconds = {"plain": math.inf}  # of a step, by way
+        self._price = 0.0  # seconds of the trace
+        self._steps = 0
+        self._open = share >= of.policy.least_share  # whether a faster way may be found
+
+    def step(self, state: State) -> tuple[State, Any]:
+        generator = self.of.generator
+        if not self._open:
+            found = self._run(state, generator)
+            if self._captured is not None:
+                self._watch(state)
+            return found
+        if self.of.mode is True:
+            if self._steps == 0:  # shapes come back, or not at all
+                self._steps += 1
+                return self._run(state, generator)
+            self._open = False
+            self._capture_now(state)
+            return self.of._step(self.kernel, state, self.share) if self.apart else self.step(state)
+        begun = clock.now()
+        found = self._run(state, generator)
+        self._times.append(clock.now() - begun)
+        policy = self.of.policy
+        idle = 0 if self._captured is None else policy.idle_steps
+        if len(self._times) >= idle + policy.measured_steps:
+            self._seconds[self._way] = statistics.median(self._times[idle:])
+            self._times = []
+            self._decide(state)
+        return found
+
+    def _plain(self, state: State, generator: torch.Generator) -> tuple[State, Any]:
+        after, infos = self.kernel.step(state, generator)
+        return after, self.of.counts(infos)
+
+    # ---- which way --------------------------------------------------------------------------
+
+    def _capture_now(self, state: State) -> None:
+        """Compiled, or traced where that fails."""
+        for name, way in _ways(state)[::-1]:
+            if self._taken(name, way, state):
+                return
+
+    def _decide(self, state: State) -> None:
+        """Keep the faster of two ways, and try the next where that is sure to pay."""
+        policy, plain = self.of.policy, self._seconds["plain"]
+        if self._way != "plain" and not worth_having(
+            self._seconds[self._way], self._seconds[self._before[0]], policy
+        ):
+            self.of.said.append(
+                f"{self.kernel.name}: {self._way} steps were not faster "
+                f"({1e3 * self._seconds[self._way]:.2g} ms), so they are made as before"
+            )
+            self._way, self._run, self._captured = self._before
+            self._open = False
+            return
+        if self._way != "plain":
+            gain = plain / self._seconds[self._way]
+            self.of.said.append(f"{self.kernel.name}: steps {self._way}, {gain:.1f} times as fast")
+        names = [name for name, _ in _ways(state)]
+        untried = names[names.index(self._way) + 1 :] if self._way in names else names
+        if not untried:
+            self._open = False
+            return
+        ahead = self.of.ahead() * self.share
+        if capture_pays(untried[0], plain, self._price, ahead, policy):
+            self._before = self._way, self._run, self._captured
+            self._open = self._taken(untried[0], dict(_ways(state))[untried[0]], state)
+
+    def _taken(self, name: str, way: Way, state: State, *, trusting: bool = True) -> bool:
+        """Whether steps are captured from now on."""
+        begun = clock.now()
+        try:
+            captured = CapturedStep(
+                self.kernel, self.of.counts, state, self.of.generator, way, trusting=trusting
+            )
+        except NotCapturable as error:
+            self.apart = isinstance(self.kernel, Cycle) and self._captured is None
+            if not self.apart:
+                self.of.said.append(f"{self.kernel.name}: steps not {name} ({error})")
+            return False
+        self._price = clock.now() - begun
+        self._run, self._captured, self._way, self._steps = captured, captured, name, 0
+        if self.of.mode is True:
+            self.of.said.append(f"{self.kernel.name}: steps {name} in {self._price:.1f} s")
+        return True
+
+    def _watch(self, state: State) -> None:
+        """Take nothing for granted any more where the usual case is often not at hand."""
+        policy, captured = self.of.policy, self._captured
+        self._steps += 1
+        if captured is None or not captured.trusting or self._steps != policy.missed_steps:
+            return
+        if captured.missed > policy.missed_share * self._steps:
+            self._taken(self._way, dict(_ways(state))[self._way], state, trusting=False)
+
+
+def _ways(state: State) -> list[tuple[str, Way]]:
+    """How steps are captured where the chains are, the cheapest first."""
+    if state.theta.device.type == "cuda":
+        return [("replayed", replayed)]
+    return [("traced", traced), ("compiled", compiled)]
