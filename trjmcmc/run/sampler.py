@@ -334,8 +334,7 @@ class TRJSampler:
 
         Returns:
             The result. Ctrl-C gives the draws so far, after a second of sampling where there are
-            none yet; a warning says what they rest on, and ``report.interrupted`` is True. A second
-            Ctrl-C ends the call.
+            none yet, and a warning (``report.interrupted``); a second Ctrl-C ends the call.
 
         Raises:
             ConfigurationError: A count below 1, a precision that is not known.

@@ -112,6 +112,7 @@ class _Leaf:
         self._way = "plain"
         self._captured: CapturedStep | None = None
         self._before: tuple[str, Step, CapturedStep | None] = "plain", self._plain, None
+        self._judged = True  # whether the way of now has been held against the one before
         self._times: list[float] = []
         self._seconds = {"plain": math.inf}  # of a step, by way
         self._price = 0.0  # seconds of the trace
@@ -122,8 +123,7 @@ class _Leaf:
         generator = self.of.generator
         if not self._open:
             found = self._run(state, generator)
-            if self._captured is not None:
-                self._watch(state)
+            self._watch(state)
             return found
         if self.of.mode is True:
             if self._steps == 0:  # shapes come back, or not at all
@@ -141,6 +141,7 @@ class _Leaf:
             self._seconds[self._way] = statistics.median(self._times[idle:])
             self._times = []
             self._decide(state)
+        self._watch(state)
         return found
 
     def _plain(self, state: State, generator: torch.Generator) -> tuple[State, Any]:
@@ -152,24 +153,23 @@ class _Leaf:
     def _capture_now(self, state: State) -> None:
         """Compiled, or traced where that fails."""
         for name, way in _ways(state)[::-1]:
-            if self._taken(name, way, state):
+            if self._taken(name, way, state) or self.apart:
                 return
 
     def _decide(self, state: State) -> None:
         """Keep the faster of two ways, and try the next where that is sure to pay."""
         policy, plain = self.of.policy, self._seconds["plain"]
-        if self._way != "plain" and not worth_having(
-            self._seconds[self._way], self._seconds[self._before[0]], policy
-        ):
-            self.of.said.append(
-                f"{self.kernel.name}: {self._way} steps were not faster "
-                f"({1e3 * self._seconds[self._way]:.2g} ms), so they are made as before"
-            )
-            self._way, self._run, self._captured = self._before
-            self._open = False
-            return
-        if self._way != "plain":
-            gain = plain / self._seconds[self._way]
+        if not self._judged:
+            self._judged, now, before = True, self._seconds[self._way], self._before[0]
+            if not worth_having(now, self._seconds[before], policy):
+                self.of.said.append(
+                    f"{self.kernel.name}: {self._way} steps were not faster "
+                    f"({1e3 * now:.2g} ms), so they are made as before"
+                )
+                self._way, self._run, self._captured = self._before
+                self._open = False
+                return
+            gain = plain / now
             self.of.said.append(f"{self.kernel.name}: steps {self._way}, {gain:.1f} times as fast")
         names = [name for name, _ in _ways(state)]
         untried = names[names.index(self._way) + 1 :] if self._way in names else names
@@ -195,6 +195,7 @@ class _Leaf:
             return False
         self._price = clock.now() - begun
         self._run, self._captured, self._way, self._steps = captured, captured, name, 0
+        self._judged = not trusting
         if self.of.mode is True:
             self.of.said.append(f"{self.kernel.name}: steps {name} in {self._price:.1f} s")
         return True
