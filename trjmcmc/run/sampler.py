@@ -74,7 +74,7 @@ class TRJSampler:
             who write another kind of sampler.
         policy: How runs are planned, a :class:`~trjmcmc.run.policy.Policy`; for experts. No
             setting changes what is right, only what is spent on it.
-        compile: Whether steps are traced and compiled: True, False, or ``"auto"``, where a run
+        compile: Whether steps are traced and compiled: False, True, or ``"auto"``, where a run
             with ``fit="auto"`` is sure to gain by it. To rounding draws are the same.
 
     Attributes:
@@ -111,7 +111,7 @@ class TRJSampler:
         dtype: torch.dtype | None = None,
         strategy: Strategy | None = None,
         policy: Policy | None = None,
-        compile: bool | str = "auto",  # noqa: A002
+        compile: bool | str = False,  # noqa: A002
     ) -> None:
         check_given(target, dtype, device, seed)
         if strategy is not None and kernel is not None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..errors import TargetError
-from ..grouping import surely
+from ..grouping import on_host, surely
 from ..space.base import Space
 from .additive import Additive
 from .equations import Equations
