@@ -9,7 +9,7 @@ A model list goes in, p(model | data) comes out, exact however poor the maps are
     result.model_probabilities()
 """
 
-from . import errors, estimate, fit, graphs, kernel, priors, problems, transport
+from . import errors, estimate, fit, graphs, kernel, priors, problems, simulate, transport
 from .approximate.variational import variational
 from .compare.classical import ClassicalSampler
 from .compare.compare import Comparison, compare_samplers
@@ -38,6 +38,7 @@ from .space.subsets import Subsets
 from .target.additive import Additive
 from .target.blackbox import BlackBox, with_gradient
 from .target.model import Model, Truth
+from .target.observed import Observed
 from .target.ordered import Ordered
 from .target.target import Target
 from .transport.affine import Affine
@@ -81,6 +82,7 @@ __all__ = [
     "Mixture",
     "Model",
     "ModelWeights",
+    "Observed",
     "Ordered",
     "OrderedDags",
     "PerModel",
@@ -113,6 +115,7 @@ __all__ = [
     "priors",
     "problems",
     "pymc_joint",
+    "simulate",
     "stan_joint",
     "transport",
     "variational",

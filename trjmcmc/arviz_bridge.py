@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 
@@ -104,6 +105,54 @@ def to_arviz(
     data = arviz.from_dict(posterior=posterior, sample_stats=sample_stats, coords=coords, dims=dims)
     data.posterior.attrs.update(attributes)
     return data
+
+
+def leave_one_out(pointwise: Mapping[str, NDArray[Any]]) -> pd.DataFrame:
+    """Pareto-smoothed leave-one-out of each model, and the weights of stacking.
+
+    Arguments:
+        pointwise: By model, log density of each observation at independent draws, shape
+            (draw, observation), nats.
+
+    Returns:
+        By model ``elpd_loo``, ``se``, ``p_loo``, the largest Pareto shape ``pareto_k``, and
+        ``stacking``, ArviZ's weight.
+    """
+    found = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pareto shapes are in the table
+        for name, each in pointwise.items():
+            loglik = {"data": np.asarray(each, dtype=float)[None]}
+            posterior = {"draw_number": np.arange(len(each), dtype=float)[None]}
+            if MODERN:
+                data = arviz.from_dict({"posterior": posterior, "log_likelihood": loglik})
+            else:
+                data = arviz.from_dict(posterior=posterior, log_likelihood=loglik)
+            found[name] = arviz.loo(data, pointwise=True, reff=1.0)
+        if len(found) > 1:
+            weights = dict(arviz.compare(found, method="stacking")["weight"])
+        else:
+            weights = dict.fromkeys(found, 1.0)
+    rows = {}
+    for name, one in found.items():
+        value = one.elpd if MODERN else one.elpd_loo
+        rows[name] = {
+            "elpd_loo": _number(value),
+            "se": _number(one.se),
+            "p_loo": _number(one.p if MODERN else one.p_loo),
+            "pareto_k": float(np.max(np.asarray(one.pareto_k))),
+            "stacking": _number(weights[name]),
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("model")
+
+
+def groups(found: Mapping[str, Mapping[str, NDArray[Any]]]) -> Any:
+    """Groups of arrays, each of shape (draw, ...), as InferenceData or DataTree with one chain."""
+    whole = {
+        group: {name: np.asarray(x)[None] for name, x in arrays.items()}
+        for group, arrays in found.items()
+    }
+    return arviz.from_dict(whole) if MODERN else arviz.from_dict(**whole)
 
 
 def predictions(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -84,6 +86,16 @@ class Densities(ABC):
         """The same of a bound space with the same items and slots."""
         new = copy.copy(self)
         new.space = space
+        return new
+
+    def given(self, data: Any) -> Densities:
+        """The same over other data, where every likelihood is :class:`Observed`."""
+        new = copy.copy(self)
+        new.each = [density.given(data) for density in self.each]
+        new.models = [
+            replace(m, log_likelihood=d.likelihood.function, surrogate=None, fused=None)
+            for m, d in zip(self.models, new.each, strict=False)
+        ]
         return new
 
     def to(self, dtype: torch.dtype, device: torch.device) -> Densities:

@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ from .likelihood import (
     LogPriorAndLikelihood,
     each_kind,
 )
+from .observed import Observed
 from .prior import Prior, PriorSpec
 from .scores import LocalScores
 from .support import log_density_of, unchecked, within_support
@@ -389,6 +390,23 @@ class Density:
             replace(b, prior=b.prior.to(dtype, device), typical=b.typical.to(device, dtype))
             for b in self.blocks
         ]
+        return new
+
+    def given(self, data: Any) -> Density:
+        """A copy over other data, of a likelihood that is :class:`Observed`.
+
+        Raises:
+            TargetError: It is another.
+        """
+        known = self.likelihood.function
+        if not isinstance(known, Observed):
+            raise TargetError(
+                f"{self.owner}: its likelihood is a function, which holds its data itself; state "
+                "it as trj.Observed(distribution, data), or give a function make(data) -> Target"
+            )
+        new = copy.copy(self)
+        new.likelihood = Likelihood(known.given(data), True, self.owner, self.likelihood.what)
+        new.surrogate = new.fused = None
         return new
 
     def of_one(self, items: slice) -> Density:

@@ -26,6 +26,7 @@ from .parameters import Parameters
 from .pieces import in_pieces
 from .prior import PriorSpec
 from .probe import probe
+from .remade import Remade
 from .scores import LocalScores
 from .support import unchecked
 from .words import InWords
@@ -33,7 +34,7 @@ from .words import InWords
 Found = TypeVar("Found")
 
 
-class Target(InWords, Counted):
+class Target(InWords, Remade, Counted):
     """The posterior over models and parameters, up to its normalising constant.
 
     Nothing that a run does changes it, so that many may share one. Two forms: a list of models,
@@ -55,8 +56,7 @@ class Target(InWords, Counted):
         log_likelihood: Large form only: function of (params, active).
         model_prior: List form only: probabilities, :class:`LogWeights`, or a distribution over
             the index; None is uniform. Spaces carry their own prior.
-        surrogate: Large form only, as in :class:`Model`.
-        vectorized: Large form only, as in :class:`Model`.
+        surrogate, vectorized: Large form only, as in :class:`Model`.
         truth: Known answers, if any.
         dtype: Precision that parameters reach the likelihood in; state it where that holds data.
             If omitted that which models state, or torch's default, which is open to runs.
