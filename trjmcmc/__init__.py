@@ -49,6 +49,8 @@ from .transport.laplace import Laplace
 from .transport.mixture import Mixture, mixture_flow
 from .transport.per_model import PerModel
 from .transport.realnvp import ConditionalRealNVP
+from .validation.report import Validation
+from .validation.validate import validate
 from .weights.base import ModelWeights, UniformWeights
 from .weights.belief import GaussianProcess, GaussianSurrogate
 from .weights.made import Made
@@ -95,6 +97,7 @@ __all__ = [
     "Transport",
     "Truth",
     "UniformWeights",
+    "Validation",
     "Variational",
     "compare_samplers",
     "errors",
@@ -118,6 +121,7 @@ __all__ = [
     "simulate",
     "stan_joint",
     "transport",
+    "validate",
     "variational",
     "with_gradient",
 ]

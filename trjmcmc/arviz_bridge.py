@@ -148,7 +148,7 @@ def leave_one_out(pointwise: Mapping[str, NDArray[Any]]) -> pd.DataFrame:
 
 def groups(found: Mapping[str, Mapping[str, NDArray[Any]]]) -> Any:
     """Groups of arrays, each of shape (draw, ...), as InferenceData or DataTree with one chain."""
-    whole = {
+    whole: dict[str, Any] = {
         group: {name: np.asarray(x)[None] for name, x in arrays.items()}
         for group, arrays in found.items()
     }

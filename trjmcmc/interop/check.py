@@ -53,7 +53,7 @@ def checked_alone(prior: Distribution, language: str) -> Distribution:
     with seeded(0), torch.no_grad(), unchecked():
         owner = f"a distribution of {language}"
         density = Density(owner, {"value": prior}, lambda p: torch.zeros(()), True, None)
-        _check_priors(density, language)
+        check_priors(density, language)
     return prior
 
 
@@ -79,7 +79,7 @@ def checked(model: ForeignModel, *, normalised: bool = True) -> ForeignModel:
         if not density.blocks:
             return model
         if normalised:
-            _check_priors(density, model.language)
+            check_priors(density, model.language)
         draws = density.sample(POINTS, None)
         theta = density.unconstrain(draws, None, density.width).to(dtype)
     theta = theta[theta.isfinite().all(-1)]
@@ -138,7 +138,7 @@ def _density(model: Model, dtype: torch.dtype, **how: Any) -> Density:
     return made.to(dtype, torch.device("cpu"))
 
 
-def _check_priors(density: Density, language: str) -> None:
+def check_priors(density: Density, language: str) -> None:
     """Refuse priors whose densities do not integrate to 1 over their own draws."""
     parents = density.sample(DRAWS, None)
     for block in density.blocks:

@@ -59,10 +59,13 @@ def check_points(density: Density, theta: Tensor, language: str) -> None:
                 )
 
 
-def check_slopes(density: Density, theta: Tensor, language: str) -> None:
+def check_slopes(
+    density: Density, theta: Tensor, language: str, items: Tensor | None = None
+) -> None:
     """Refuse gradients that differ from central differences along a random direction.
 
-    Arguments are those of :func:`check_points`.
+    Arguments are those of :func:`check_points`; ``items`` (n, n_items) are those in use, where
+    there are any.
 
     Raises:
         TargetError: More than half of them do.
@@ -72,7 +75,7 @@ def check_slopes(density: Density, theta: Tensor, language: str) -> None:
     along = along / along.norm(dim=-1, keepdim=True)
 
     def parts(x: Tensor) -> Mapping[str, Tensor]:
-        return parts_of(density, density.evaluate(x, None, False))
+        return parts_of(density, density.evaluate(x, items, False))
 
     with torch.enable_grad():
         leaf = theta.detach().requires_grad_()

@@ -75,11 +75,11 @@ def leave_one_out(
         raise ConfigurationError("target: a loaded result has none; pass target=")
     if pointwise is None and not target.is_observed:
         raise ConfigurationError(
-            "pointwise: the likelihood is a function that tells only the sum: give pointwise(params) "
-            "-> (n, data), or state the likelihood as trj.Observed(distribution, data)"
+            "pointwise: the likelihood is a function that tells only the sum: give "
+            "pointwise(params) -> (n, data), or state it as trj.Observed(distribution, data)"
         )
     code, theta = result.raw.flat()
-    codes, which, count = distinct(code)
+    codes, which, _ = distinct(code)
     each = {}
     for m, label in enumerate(target.space.label(codes)):
         rows = (which == m).nonzero()[:, 0]

@@ -1,4 +1,4 @@
-"""Data as they are expected after the data were seen, averaged over models, and held against them."""
+"""Data as the posterior expects them, averaged over models, and held against those at hand."""
 
 from __future__ import annotations
 
@@ -143,9 +143,7 @@ def posterior_predictive(
         observed = known.data
     arrays = not isinstance(drawn[0], list | tuple | dict | str)
     of = statistics if statistics is not None else (USUAL if arrays else {})
-    values = {
-        name: np.array([_number(name, f, data) for data in drawn]) for name, f in of.items()
-    }
+    values = {name: np.array([_number(name, f, data) for data in drawn]) for name, f in of.items()}
     seen = {} if observed is None else {k: _number(k, f, observed) for k, f in of.items()}
     return PosteriorPredictive(target.space.label(code), stacked(drawn), values, seen)
 

@@ -28,8 +28,9 @@ class Simulator:
             ``params`` hold points: an array of shape (n, *data), a dict of such arrays, or a list
             of n of anything. ``model`` is the name of the model; in a space of items it is
             ``active``, as the likelihood has it. ``params`` are as the likelihood has them; of a
-            model without any, one data set a call. Torch's global generator and NumPy's are
-            seeded meanwhile. If omitted, likelihoods that are ``trj.Observed`` draw themselves.
+            model without any, one data set a call. Torch's global generator is seeded meanwhile;
+            for NumPy seed one by ``torch.randint(2**31, (), generator=generator)``. If omitted,
+            likelihoods that are ``trj.Observed`` draw themselves.
 
     Raises:
         ConfigurationError: Neither is there.
@@ -62,31 +63,24 @@ class Simulator:
         """
         found: list[Any] = [None] * len(code)
         densities, numbers = self.target._densities, torch.arange(len(code))
-        seed = host_number(generator)
-        before = np.random.get_state()  # noqa: NPY002: what the user's function may draw from
-        try:
-            np.random.seed(seed % 2**32)  # noqa: NPY002
-            with seeded(seed, self.target.device), torch.no_grad(), unchecked():
-                for place, (density, rows) in enumerate(densities.rows(code)):
-                    which = numbers[rows]
-                    if not len(which):
-                        continue
-                    items = densities.items(code[rows])
-                    own = dict(density.shown(theta[rows], items))
-                    active = density.by_kind(items)
-                    which_model: Any = active
-                    if active is None:
-                        which_model = densities.models[place].name
-                    one = own or active is not None
-                    calls = 1 if one else len(which)  # without parameters nothing tells how many
-                    parts: list[Any] = []
-                    for _ in range(calls):
-                        batch = self._batch(density, which_model, own, active, generator)
-                        parts += self._split(batch, len(which) if one else 1, density)
-                    for i, data in zip(which.tolist(), parts, strict=True):
-                        found[i] = data
-        finally:
-            np.random.set_state(before)  # noqa: NPY002
+        with seeded(host_number(generator), self.target.device), torch.no_grad(), unchecked():
+            for place, (density, rows) in enumerate(densities.rows(code)):
+                which = numbers[rows]
+                if not len(which):
+                    continue
+                items = densities.items(code[rows])
+                own = dict(density.shown(theta[rows], items))
+                active = density.by_kind(items)
+                model = densities.models[place].name if active is None else active
+                batched = bool(own) or active is not None
+                # without parameters nothing tells how many data sets are wanted
+                calls, each = (1, len(which)) if batched else (len(which), 1)
+                parts: list[Any] = []
+                for _ in range(calls):
+                    batch = self._batch(density, model, own, active, generator)
+                    parts += self._split(batch, each, density)
+                for i, data in zip(which.tolist(), parts, strict=True):
+                    found[i] = data
         return found
 
     def _batch(
@@ -113,11 +107,12 @@ class Simulator:
             parts = {k: self._split(v, n, density) for k, v in batch.items()}
             return [{k: v[i] for k, v in parts.items()} for i in range(n)]
         got = type(batch).__name__
-        if isinstance(batch, Tensor | np.ndarray | Sequence) and not isinstance(batch, str):
-            if np.ndim(batch) if isinstance(batch, Tensor | np.ndarray) else True:
-                if len(batch) == n:
-                    return [batch[i] for i in range(n)]
-                got = f"{len(batch)}"
+        if isinstance(batch, list | tuple) or (
+            isinstance(batch, Tensor | np.ndarray) and batch.ndim
+        ):
+            if len(batch) == n:
+                return [batch[i] for i in range(n)]
+            got = f"{len(batch)}"
         raise ConfigurationError(
             f"simulate of {density.owner}: expected {n} data sets for {n} points, an array of "
             f"shape ({n}, *data), a dict of them or a list, got {got}"

@@ -1,0 +1,156 @@
+"""Parameters given data and data given parameters, drawn in turn: the prior must stay.
+
+Chains start at draws of the prior with data of their own. A few steps of a kernel that leaves the
+posterior invariant, then new data at the new parameters, and so on: models and parameters remain
+draws of the prior if prior, likelihood and simulator are of one joint distribution. Where they are
+not, errors add up from turn to turn. No chain needs to converge.
+
+Source:
+    Geweke (2004), https://doi.org/10.1198/016214504000001132
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.stats import norm
+from torch import Tensor
+
+from ..kernel.base import Kernel, start
+from ..kernel.between.birth_death import BirthDeath
+from ..kernel.compose import Cycle
+from ..kernel.inside.random_walk import RandomWalk
+from ..kernel.proposal.fixed import Fixed
+from ..kernel.proposal.neighbours import Neighbours
+from ..simulate.prior import drawn_from_prior
+from ..simulate.simulator import Simulator
+from ..target.target import Target
+from .finding import Finding, verdict_of
+
+CHAINS = 24
+
+TURNS = 6  # of each chain
+
+STEPS = 3  # of the kernel a turn
+
+WALKS = 3  # of a step
+
+AGAINST = 4000  # draws of the prior that chains are compared with
+
+MOST_QUANTITIES = 40
+
+Make = Callable[[Any], Target]
+
+
+def check_joint(
+    target: Target,
+    simulator: Simulator,
+    make: Make,
+    generator: torch.Generator,
+    over: Callable[[], bool] = lambda: False,
+) -> list[Finding]:
+    """Where chains end that draw parameters and data in turn, against the prior.
+
+    Arguments:
+        target: The models.
+        simulator: Draws data.
+        make: Gives a target over other data.
+        generator: Source of randomness.
+        over: Whether there is no time left.
+    """
+    code, theta = drawn_from_prior(target, CHAINS, generator)
+    turns = 0
+    for _ in range(TURNS):
+        data = simulator.draw(code, theta, generator)
+        moved = []
+        for i, one in enumerate(data):
+            if over():
+                break
+            moved.append(_turn(make(one), code[i : i + 1], theta[i : i + 1], generator))
+        if len(moved) < len(data):
+            break
+        code = torch.cat([c for c, _ in moved])
+        theta = torch.cat([t.to(theta) for _, t in moved])
+        turns += 1
+    if not turns:
+        return [Finding("joint", "not checked", "the joint test: no time was left")]
+    prior_code, prior_theta = drawn_from_prior(target, AGAINST, generator)
+    names, before = _quantities(target, prior_code, prior_theta)
+    _, after = _quantities(target, code, theta)
+    p = {name: _compared(before[name], after[name]) for name in names}
+    worst = min(p, key=lambda name: p[name][0])
+    chance = min(1.0, p[worst][0] * len(p))
+    verdict = verdict_of(10 * chance)  # normal tails of few chains: ten times as careful
+    if verdict == "fine":
+        words = (
+            f"{CHAINS} chains that drew parameters and data in turn {turns} times kept the prior"
+        )
+        return [Finding("joint", "fine", words, "", chance)]
+    higher = p[worst][1] > 0
+    words = (
+        f"where parameters and data are drawn in turn, {worst} drifts {'up' if higher else 'down'} "
+        f"from its prior: its mean is {p[worst][1]:+.2g} of the prior's standard deviations off "
+        f"after {turns} turns of {CHAINS} chains. Prior, likelihood and simulator are not of one "
+        "joint distribution: a prior used twice, a missing Jacobian or constant, other noise"
+    )
+    return [Finding("joint", verdict, words, worst, chance)]
+
+
+def _turn(
+    target: Target, code: Tensor, theta: Tensor, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    state = start(target, code, theta.to(target.dtype))
+    if not bool(state.log_joint.isfinite().all()):
+        return code, theta  # impossible data: likelihood ratios say so
+    kernel = _kernel(target)
+    with torch.no_grad():
+        for _ in range(STEPS):
+            state, _infos = kernel.step(state, generator)
+    return state.code, state.theta
+
+
+def _kernel(target: Target) -> Kernel:
+    space = target.space
+    moves: list[Any] = [(RandomWalk(target), WALKS)] if target.dim else []
+    if space.several:
+        proposal = Neighbours(space) if space.has_items else Fixed(space, other=True)
+        moves.insert(0, BirthDeath(target, proposal))
+    return Cycle(moves)
+
+
+def _quantities(target: Target, code: Tensor, theta: Tensor) -> tuple[list[str], dict[str, Any]]:
+    """Indicators of models or items, and unconstrained coordinates where a model has them."""
+    space = target.space
+    found: dict[str, Any] = {}
+    if space.few and space.several:
+        place = space.index(code)
+        for i, label in enumerate(space.label(space.enumerate())):
+            found[f"model {label!r}"] = (place == i).double().numpy()
+    elif space.has_items:
+        found["size"] = space.items(code).sum(1).double().numpy()
+    active = space.active(code)
+    for j, name in enumerate(target.slot_names[:MOST_QUANTITIES]):
+        x = torch.where(active[:, j], theta[:, j].double(), math.nan)
+        found[name] = x.numpy()
+    return list(found), found
+
+
+def _compared(before: Any, after: Any) -> tuple[float, float]:
+    """p-value of equal means of the ranks among prior draws, and the shift in sd; 1 without any."""
+    before, after = before[~np.isnan(before)], after[~np.isnan(after)]
+    if len(after) < 10 or len(before) < 100 or before.std() == 0:
+        return 1.0, 0.0
+    pooled = np.sort(before)
+    rank = (np.searchsorted(pooled, after, "left") + np.searchsorted(pooled, after, "right")) / (
+        2 * len(pooled)
+    )
+    of_prior = (
+        np.searchsorted(pooled, before, "left") + np.searchsorted(pooled, before, "right")
+    ) / (2 * len(pooled))
+    error = of_prior.std() * math.sqrt(1 / len(after) + 1 / len(before))
+    z = (rank.mean() - of_prior.mean()) / error
+    return float(2 * norm.sf(abs(z))), float((after.mean() - before.mean()) / before.std())

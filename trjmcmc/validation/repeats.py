@@ -1,0 +1,184 @@
+"""Repeats, here or on workers, within a budget, kept in a folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..checkpoint.lock import Lock
+from ..errors import CheckpointError, ConfigurationError, PoolError
+from .repeat import Given, one_repeat
+
+FILE = "repeats.jsonl"
+
+AHEAD = 2  # repeats a worker that are on their way, so that none waits
+
+WORKERS = 4  # supposed, where an executor does not say how many it has
+
+
+class Kept:
+    """Finished repeats in a folder, a line of JSON each, so that a new process goes on.
+
+    Arguments:
+        folder: The folder, made if it is not there; None keeps them in memory.
+        spec: What repeats depend on; a folder of others is refused.
+
+    Raises:
+        CheckpointError: The folder holds repeats of something else, or another process writes.
+    """
+
+    def __init__(self, folder: str | Path | None, spec: dict[str, Any]) -> None:
+        self.found: dict[int, dict[str, Any]] = {}
+        self._path, self._lock = None, None
+        if folder is None:
+            return
+        place = Path(folder)
+        place.mkdir(parents=True, exist_ok=True)
+        self._lock = Lock(place)
+        self._path = place / FILE
+        head = json.dumps({"validate": spec}, sort_keys=True)
+        if not self._path.exists():
+            self._path.write_text(head + "\n")
+            return
+        lines = self._path.read_text().split("\n")
+        if lines[0] != head:
+            self.close()
+            raise CheckpointError(
+                f"{self._path}: holds repeats of other models or settings ({lines[0]}, now "
+                f"{head}); give this validation a folder of its own"
+            )
+        whole = [lines[0]]
+        for line in lines[1:]:
+            try:
+                row = json.loads(line)
+            except ValueError:  # cut off when its writer was killed
+                continue
+            self.found[row["repeat"]] = row
+            whole.append(line)
+        self._path.write_text("\n".join(whole) + "\n")
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Keep one more."""
+        self.found[row["repeat"]] = row
+        if self._path is not None:
+            with self._path.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+                file.flush()
+
+    def close(self) -> None:
+        """Let others write."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+
+def spec_of(given: Given) -> dict[str, Any]:
+    """What tells repeats of one validation from those of another, as plain data."""
+    target = given.target
+    return {
+        "seed": given.seed,
+        "slots": hashlib.blake2b("/".join(target.slot_names).encode(), digest_size=6).hexdigest(),
+        "models": str(target.space.size),
+        "run": {k: repr(v) for k, v in sorted(given.run.items())},
+        "quantities": sorted(given.quantities),
+    }
+
+
+def finished(
+    given: Given, numbers: list[int], executor: Any, over: Callable[[], bool]
+) -> Iterator[dict[str, Any]]:
+    """Repeats of those numbers as they come, until time is over.
+
+    Arguments:
+        given: What they are made of.
+        numbers: Which.
+        executor: Anything with ``submit(function, *args)``, or a function that makes it; None
+            does all here.
+        over: Whether there is no time left.
+
+    Raises:
+        ConfigurationError: An executor that takes no tasks, or a model that can't be sent.
+        PoolError: A worker died.
+    """
+    if executor is None:
+        for number in numbers:
+            if over():
+                return
+            yield one_repeat(given, number)
+        return
+    if callable(executor) and not hasattr(executor, "submit"):
+        executor = executor()
+    if not callable(getattr(executor, "submit", None)):
+        raise ConfigurationError(
+            "executor: expected a Dask client, an executor of concurrent.futures, or anything "
+            f"else with submit(function, *args), got {executor!r}"
+        )
+    packed = _packed(given)
+    most = AHEAD * (getattr(executor, "_max_workers", None) or WORKERS)
+    left, on_the_way = list(numbers), list[Any]()
+    try:
+        while on_the_way or (left and not over()):
+            while left and len(on_the_way) < most and not over():
+                on_the_way.append(executor.submit(_on_worker, packed, left.pop(0)))
+            if over():
+                return
+            yield _first(on_the_way)
+    finally:
+        for future in on_the_way:
+            future.cancel()
+
+
+def _first(futures: list[Any]) -> dict[str, Any]:
+    """The first that is done, taken from the list."""
+    pause = 0.001
+    while True:
+        for future in futures:
+            if future.done():
+                futures.remove(future)
+                return _result(future)
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)
+
+
+def _result(future: Future[dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return future.result()
+    except Exception as error:
+        raise PoolError(
+            f"executor: a repeat was lost ({type(error).__name__}: {error}); with folder= the same "
+            "line goes on from those that are done"
+        ) from error
+
+
+def _packed(given: Given) -> bytes:
+    """What is sent to workers: functions by value where cloudpickle is there."""
+    try:
+        import cloudpickle
+
+        return bytes(cloudpickle.dumps(given))
+    except ImportError:
+        pass
+    try:
+        return pickle.dumps(given)
+    except Exception as error:
+        raise ConfigurationError(
+            f"executor: the models can't be sent to workers ({error}); pip install cloudpickle, "
+            "or define make, simulate and likelihoods at the top of a module"
+        ) from error
+
+
+def _on_worker(packed: bytes, number: int) -> dict[str, Any]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return one_repeat(pickle.loads(packed), number)
+    finally:
+        torch.set_num_threads(threads)
