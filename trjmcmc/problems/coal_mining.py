@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -45,7 +46,9 @@ DAYS = (
 # fmt: on
 
 
-def coal_mining(k_min: int = 1, k_max: int = 6) -> Target:
+def coal_mining(
+    k_min: int = 1, k_max: int = 6, *, days: Sequence[float] | Tensor | None = None
+) -> Target:
     """Green's change-point model of the 191 coal-mining disasters, 1851 to 1962.
 
     The rate is a step function with k change points; k is Poisson(3), truncated to the range;
@@ -55,6 +58,7 @@ def coal_mining(k_min: int = 1, k_max: int = 6) -> Target:
     Arguments:
         k_min: Fewest change points, 0 or more.
         k_max: Most change points.
+        days: Days of other events between 0 and 40907, simulated ones say; no truth then.
 
     Returns:
         A target with models ``"k=1"``, ``"k=2"``, ... and parameters ``spacing`` (k + 1
@@ -63,7 +67,7 @@ def coal_mining(k_min: int = 1, k_max: int = 6) -> Target:
         piecewise Gauss-Legendre quadrature.
 
     Raises:
-        TargetError: Not 0 <= k_min <= k_max.
+        TargetError: Not 0 <= k_min <= k_max, or days outside the period.
 
     Source:
         Green (1995), https://doi.org/10.1093/biomet/82.4.711, section 4
@@ -80,8 +84,13 @@ def coal_mining(k_min: int = 1, k_max: int = 6) -> Target:
     counts = range(k_min, k_max + 1)
     log_prior = torch.tensor([k * math.log(POISSON_MEAN) - math.lgamma(k + 1) for k in counts])
     prior = log_prior.double().softmax(0)
-    exact, smooth = _StepRate(smooth=False), _StepRate(smooth=True)
+    events = torch.as_tensor(DAYS if days is None else days, dtype=torch.float64).sort().values
+    if len(events) and (float(events[0]) <= 0 or float(events[-1]) >= LENGTH):
+        raise TargetError(f"days: expected days between 0 and {LENGTH:.0f}")
+    exact, smooth = _StepRate(events, smooth=False), _StepRate(events, smooth=True)
     models = [_model(k, exact, smooth) for k in counts]
+    if days is not None:
+        return Target(models, model_prior=prior)
     log_evidence = dict(zip([m.name for m in models], _log_evidence(k_max)[k_min:], strict=True))
     log_z = torch.tensor(list(log_evidence.values()), dtype=torch.float64)
     posterior = (log_z + prior.log()).softmax(0).tolist()
@@ -106,16 +115,16 @@ class _StepRate:
     so that it has a gradient with respect to the change points.
     """
 
-    def __init__(self, *, smooth: bool) -> None:
-        self.smooth = smooth
-        days = torch.tensor(DAYS, dtype=torch.float64)
+    def __init__(self, days: Tensor | None = None, *, smooth: bool) -> None:
+        days = torch.tensor(DAYS, dtype=torch.float64) if days is None else days
+        self.smooth, self._number = smooth, float(len(days))
         knots, counts = torch.unique(days, return_counts=True)
         total = counts.cumsum(0)
         ends = torch.tensor([0.0, LENGTH], dtype=torch.float64)
         if smooth:
             self.knots = torch.cat([ends[:1], knots, ends[1:]])
             middle = total - counts / 2
-            self.heights = torch.cat([ends[:1], middle, total[-1:].double()])
+            self.heights = torch.cat([ends[:1], middle, ends[:1] + len(days)])
         else:
             self.knots, self.heights = knots, torch.cat([ends[:1], total.double()])
         self._cast: dict[Any, tuple[Tensor, Tensor]] = {}
@@ -138,7 +147,7 @@ class _StepRate:
         spacing = params.get("spacing", torch.ones_like(height))
         days = LENGTH * spacing
         edges = torch.nn.functional.pad(self._count(days[:, :-1].cumsum(-1)), (1, 0))
-        counts = torch.diff(edges, append=torch.full_like(edges[:, :1], len(DAYS)))
+        counts = torch.diff(edges, append=torch.full_like(edges[:, :1], self._number))
         return (counts * height.log() - height * days).sum(-1)
 
 
