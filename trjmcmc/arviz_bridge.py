@@ -118,13 +118,14 @@ def leave_one_out(pointwise: Mapping[str, NDArray[Any]]) -> pd.DataFrame:
         By model ``elpd_loo``, ``se``, ``p_loo``, the largest Pareto shape ``pareto_k``, and
         ``stacking``, ArviZ's weight.
     """
+    arviz, modern = _arviz()
     found = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pareto shapes are in the table
         for name, each in pointwise.items():
             loglik = {"data": np.asarray(each, dtype=float)[None]}
             posterior = {"draw_number": np.arange(len(each), dtype=float)[None]}
-            if MODERN:
+            if modern:
                 data = arviz.from_dict({"posterior": posterior, "log_likelihood": loglik})
             else:
                 data = arviz.from_dict(posterior=posterior, log_likelihood=loglik)
@@ -135,11 +136,11 @@ def leave_one_out(pointwise: Mapping[str, NDArray[Any]]) -> pd.DataFrame:
             weights = dict.fromkeys(found, 1.0)
     rows = {}
     for name, one in found.items():
-        value = one.elpd if MODERN else one.elpd_loo
+        value = one.elpd if modern else one.elpd_loo
         rows[name] = {
             "elpd_loo": _number(value),
             "se": _number(one.se),
-            "p_loo": _number(one.p if MODERN else one.p_loo),
+            "p_loo": _number(one.p if modern else one.p_loo),
             "pareto_k": float(np.max(np.asarray(one.pareto_k))),
             "stacking": _number(weights[name]),
         }
@@ -152,7 +153,8 @@ def groups(found: Mapping[str, Mapping[str, NDArray[Any]]]) -> Any:
         group: {name: np.asarray(x)[None] for name, x in arrays.items()}
         for group, arrays in found.items()
     }
-    return arviz.from_dict(whole) if MODERN else arviz.from_dict(**whole)
+    arviz, modern = _arviz()
+    return arviz.from_dict(whole) if modern else arviz.from_dict(**whole)
 
 
 def predictions(

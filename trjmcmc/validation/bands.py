@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
-from scipy.stats import binom
 
 MOST_POINTS = 100  # of the grid
 
@@ -67,6 +65,8 @@ def band(n: int, chance: float = 0.05) -> tuple[Array, Array, Array]:
 @cache
 def _levels(n: int) -> Array:
     """Two-sided p-value of each count at each point of the grid alone, (K, n + 1)."""
+    from scipy.stats import binom  # seconds to import
+
     z, c = grid_of(n)[:, None], np.arange(n + 1)[None]
     both = np.minimum(binom.cdf(c, n, z), binom.sf(c - 1, n, z))
     return np.minimum(1.0, 2 * both)
@@ -74,6 +74,8 @@ def _levels(n: int) -> Array:
 
 def _inside(n: int, level: float) -> float:
     """Chance that at every point the p-value is at least that level."""
+    from scipy.special import gammaln
+
     z, allowed = grid_of(n), _levels(n) >= level
     ends = np.append(z, 1.0)
     steps = np.diff(ends, prepend=0.0)

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import norm
 from torch import Tensor
 
 from ..kernel.base import Kernel, start
@@ -141,6 +140,8 @@ def _quantities(target: Target, code: Tensor, theta: Tensor) -> tuple[list[str],
 
 def _compared(before: Any, after: Any) -> tuple[float, float]:
     """p-value of equal means of the ranks among prior draws, and the shift in sd; 1 without any."""
+    from scipy.stats import norm  # seconds to import
+
     before, after = before[~np.isnan(before)], after[~np.isnan(after)]
     if len(after) < 10 or len(before) < 100 or before.std() == 0:
         return 1.0, 0.0

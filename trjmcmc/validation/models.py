@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from .finding import Finding, verdict_of
 
@@ -101,6 +100,8 @@ class Calibration:
         That is the constant by which probabilities would have to be changed to be calibrated; a
         weak normal prior (10 nats) holds it where nothing tells.
         """
+        from scipy.optimize import minimize  # seconds to import
+
         log_p, hit = np.log(self.p), self.true
 
         def loss(delta: Array) -> float:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import norm
 
 from . import bands
 from .finding import Finding, verdict_of
@@ -31,6 +30,8 @@ def rank_table(ranks: Mapping[str, Sequence[float]]) -> pd.DataFrame:
         ``p_bands``, ``p_mean``, ``p_spread`` of the tests; ``p``, of all three together; and the
         share of truths within central intervals of 50, 80, 90 and 95 %.
     """
+    from scipy.stats import norm  # seconds to import
+
     rows = {}
     for name, values in ranks.items():
         u = np.asarray(values, dtype=float)
