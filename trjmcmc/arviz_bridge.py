@@ -1,4 +1,4 @@
-"""The only file that imports ArviZ: effective sample sizes, R-hat, and export.
+"""The only file that imports ArviZ: effective sample sizes, R-hat, export, and its pictures.
 
 Works with ArviZ 0.2x (InferenceData) and with ArviZ 1.x (DataTree).
 """
@@ -175,3 +175,48 @@ def predictions(
     if modern:
         return arviz.from_dict({"posterior_predictive": whole}, dims=fitting)
     return arviz.from_dict(posterior_predictive=whole, dims=fitting)
+
+
+def picture(kind: str, series: Mapping[str, NDArray[Any]]) -> Any:
+    """A picture by ArviZ, ``plot_trace``, ``plot_rank`` or ``plot_pair``.
+
+    Arguments:
+        kind: ``"trace"``, ``"rank"`` or ``"pair"``.
+        series: Numbers by name, shape (chain, draw).
+
+    Returns:
+        What ArviZ returns: axes (0.2x) or a PlotCollection (1.x).
+    """
+    arviz, modern = _arviz()
+    draw = getattr(arviz, f"plot_{kind}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what ArviZ 0.2x says of matplotlib's changes
+        if modern:
+            return draw(arviz.from_dict({"posterior": dict(series)}), backend="matplotlib")
+        drawn = draw(arviz.from_dict(posterior=dict(series)), **_options(kind, len(series)))
+    figure_of(drawn).set_layout_engine("constrained")  # else titles lie on the numbers above
+    return drawn
+
+
+def _options(kind: str, n: int) -> dict[str, Any]:
+    """What ArviZ 0.2x is told of a picture of n numbers."""
+    if kind == "rank":
+        columns = min(n, 3)
+        rows = -(-n // columns)
+        return {"grid": (rows, columns), "figsize": (3.2 * columns, 2.6 * rows)}
+    if kind == "trace":
+        return {"compact": False, "figsize": (9.0, 1.7 * n)}
+    return {
+        "kind": "scatter",
+        "marginals": True,
+        "textsize": 10,
+        "scatter_kwargs": {"s": 4, "alpha": 0.3},
+        "figsize": (1.2 + 1.5 * n, 1.0 + 1.4 * n),
+    }
+
+
+def figure_of(drawn: Any) -> Any:
+    """The matplotlib figure of axes, of an array of axes, or of a PlotCollection."""
+    if hasattr(drawn, "viz"):
+        return drawn.viz["figure"].item()
+    return np.asarray(drawn, dtype=object).ravel()[0].figure

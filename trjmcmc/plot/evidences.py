@@ -75,7 +75,8 @@ def plot_evidence(
     ax.set_xlabel("model")
     ax.set_xlim(-0.6, len(table) - 0.4)
     ax.set_ylim(low, high)
-    ax.legend(frameon=False, fontsize=8, ncols=4, loc="upper center", columnspacing=1.2)
+    if ax.get_legend_handles_labels()[1]:  # else no route tells anything
+        ax.legend(frameon=False, fontsize=8, ncols=4, loc="upper center", columnspacing=1.2)
     return ax
 
 

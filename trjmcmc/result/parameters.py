@@ -66,17 +66,24 @@ class Parameters:
             found[name] = value
         return found
 
+    def numbers(self, label: str) -> dict[str, NDArray[np.floating]]:
+        """Draws of one model number by number, called as in a summary, shape (n,) each."""
+        found = {}
+        for name, value in self.draws(label).items():
+            for position in np.ndindex(value.shape[1:]):
+                suffix = f"[{', '.join(self._position(label, name, position))}]"
+                x = laid_out(value[(slice(None), *position)], self.turns.get(name))
+                found[name + (suffix if position else "")] = x
+        return found
+
     def summary(self) -> pd.DataFrame:
         """One row a parameter and model shown; see :meth:`trjmcmc.Result.summary`."""
         rows, index = [], []
         for label in self.indicator.models:
             inside = self.indicator.inside(label)
-            for name, value in self.draws(label).items():
-                for position in np.ndindex(value.shape[1:]):
-                    x = laid_out(value[(slice(None), *position)], self.turns.get(name))
-                    rows.append(self._describe(x, inside))
-                    suffix = f"[{', '.join(self._position(label, name, position))}]"
-                    index.append((label, name + (suffix if position else "")))
+            for name, x in self.numbers(label).items():
+                rows.append(self._describe(x, inside))
+                index.append((label, name))
         columns = ["mean", "sd", "mcse", "q5", "median", "q95", "ess", "note"]
         multi = pd.MultiIndex.from_tuples(index, names=["model", "parameter"])
         return pd.DataFrame(rows, columns=columns, index=multi)

@@ -13,6 +13,8 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from ..arviz_bridge import picture
+from ..atomic import replace_file
 from ..draws import Draws
 from ..errors import ConfigurationError, TRJError, warn_user
 from ..estimate.agreement import Clash
@@ -38,7 +40,9 @@ from .predict import Prediction, predict
 from .probabilities import Probabilities
 from .relabel import LEAST_SHARE
 from .report import RunReport
+from .report_page import page_of
 from .reweight import Reweighted, reweighted
+from .series import POINTS, chosen, cut, series_of_model, series_of_run, spaced
 from .to_arviz import check_chains, of_all, of_model
 from .variational import Variational
 from .visits import Visits
@@ -835,6 +839,103 @@ class Result:
         """
         found = self.predict(f, most=most, target=target)
         return plot_averaged(grid, found.mean, found.lower, found.upper, data, ax)
+
+    def plot_trace(
+        self, model: Any = None, var_names: str | Sequence[str] | None = None, *, chains: int = 4
+    ) -> Any:
+        """Densities and traces by ``arviz.plot_trace``.
+
+        Arguments:
+            model: Label of a model: its parameters and the log joint at the draws in it, put one
+                after the other and cut into four. If omitted, what every model has, of single
+                chains: the model (``model``, or the number of components ``k`` or of items
+                ``size``), the log joint, shared parameters.
+            var_names: Names of :meth:`summary`; the first six numbers if omitted.
+            chains: How many chains, evenly picked; of all models only.
+
+        Returns:
+            What ArviZ returns: axes (0.2x), or a PlotCollection (1.x).
+
+        Raises:
+            UnknownModelError, TRJError: No such model; it was never visited.
+            ConfigurationError: No such name, or fewer than one chain.
+        """
+        if chains < 1:
+            raise ConfigurationError(f"plot_trace: chains: expected 1 or more, got {chains}")
+        series = self._series(model, var_names)
+        return picture("trace", spaced(series, chains) if model is None else series)
+
+    def plot_rank(self, model: Any = None, var_names: str | Sequence[str] | None = None) -> Any:
+        """Rank plots by ``arviz.plot_rank``: flat where the chains sample the same.
+
+        Arguments:
+            model: Label of a model; if omitted, what every model has (see :meth:`plot_trace`).
+            var_names: Names of :meth:`summary`; the first six numbers if omitted.
+
+        Returns:
+            What ArviZ returns. Each row of bars is a quarter of the chains.
+
+        Raises:
+            UnknownModelError, TRJError, ConfigurationError: As of :meth:`plot_trace`.
+
+        Source:
+            Vehtari et al. (2021), https://doi.org/10.1214/20-BA1221
+        """
+        series = self._series(model, var_names)
+        flat = {k: x.reshape(-1) for k, x in series.items()}
+        return picture("rank", cut(flat))
+
+    def plot_corner(self, model: Any, var_names: str | Sequence[str] | None = None) -> Any:
+        """Pairs of one model's parameters by ``arviz.plot_pair``, 2000 draws at most.
+
+        Arguments:
+            model: Label of a model.
+            var_names: Names of :meth:`summary`; the first six numbers if omitted.
+
+        Returns:
+            What ArviZ returns.
+
+        Raises:
+            UnknownModelError, TRJError: No such model; it was never visited, or has fewer than
+                two numbers.
+            ConfigurationError: No such name.
+
+        Example:
+            >>> import trjmcmc as trj
+            >>> result = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1).run(
+            ...     draws=200, progress=False)
+            >>> result.plot_corner("2d").shape
+            (2, 2)
+        """
+        label = self._indicator.label(model)
+        numbers = series_of_model(self._indicator, self._parameters, label)
+        if var_names is None:
+            numbers.pop("log joint")
+        shown = chosen(numbers, var_names)
+        if len(shown) < 2:
+            raise TRJError(f"plot_corner: expected two numbers or more, got {list(shown)}")
+        return picture("pair", {k: x[None] for k, x in spaced(shown, POINTS).items()})
+
+    def _series(self, model: Any, var_names: str | Sequence[str] | None) -> Mapping[str, Any]:
+        if model is None:
+            return chosen(series_of_run(self._indicator, self._parameters), var_names)
+        label = self._indicator.label(model)
+        return cut(chosen(series_of_model(self._indicator, self._parameters, label), var_names))
+
+    def report_html(self, path: str | Path) -> Path:
+        """Write one page that opens offline: tables, pictures, warnings, plan, versions, citation.
+
+        It loads nothing from elsewhere and holds no script; pictures are in the file.
+
+        Arguments:
+            path: Of the page; an existing file is replaced.
+
+        Returns:
+            The path.
+        """
+        said = [m for m, _ in alarms(self._probabilities, self._doubts, self.report)]
+        replace_file(Path(path), page_of(self, said).encode())
+        return Path(path)
 
     def warn(self) -> None:
         """Say aloud what is doubtful, and what would help.

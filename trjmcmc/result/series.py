@@ -1,0 +1,101 @@
+"""Numbers that chains pass through, by name, for pictures of convergence and of corners."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ConfigurationError, TRJError
+from ..promises import MODELS_ONE_BY_ONE
+from .circle import laid_out
+from .indicator import ModelIndicator
+from .numbers import numbers_of
+from .parameters import Parameters
+
+Series = dict[str, NDArray[Any]]
+
+SHOWN = 6  # numbers in a picture if the user names none
+
+PIECES = 4  # that the draws in one model are cut into, since chains are in it unequally often
+
+POINTS = 2000  # of a corner plot at most
+
+
+def series_of_run(indicator: ModelIndicator, parameters: Parameters) -> Series:
+    """What exists in every model, shape (chain, draw) each: the model first, then the log joint.
+
+    The model is its position in the space (``model``) up to 64 models, the number of components
+    (``k``) over counts, of items (``size``) over more subsets than that.
+    """
+    space, code = indicator.space, indicator.draws.code
+    found: Series = {}
+    if space.counts:
+        several = len(space.kinds) > 1
+        for at, kind in enumerate(space.kinds):
+            found[f"k_{kind.name}" if several else "k"] = code[..., at].numpy()
+    elif space.has_items and (space.size is None or space.size > MODELS_ONE_BY_ONE):
+        found["size"] = indicator.items()[1].sum(-1)
+    else:
+        found["model"] = indicator.position()
+    found["log joint"] = indicator.draws.log_joint.numpy()
+    for name, value in parameters.values.items():
+        if space.counts and space.items_of(name):  # positions of components mean nothing
+            continue
+        x = value.numpy()
+        for label, place in zip(
+            numbers_of(name, x.shape[2:]), np.ndindex(x.shape[2:]), strict=True
+        ):
+            series = x[(slice(None), slice(None), *place)]
+            if not np.isnan(series).any():
+                found[label] = laid_out(series, parameters.turns.get(name))
+    return found
+
+
+def series_of_model(indicator: ModelIndicator, parameters: Parameters, label: str) -> Series:
+    """The numbers of one model at the draws in it, shape (n,) each, the log joint last.
+
+    Raises:
+        TRJError: The model was never visited.
+    """
+    inside = indicator.inside(label)
+    if not inside.any():
+        raise TRJError(f"model {label!r} was never visited; run longer")
+    return {**parameters.numbers(label), "log joint": indicator.draws.log_joint.numpy()[inside]}
+
+
+def cut(series: Mapping[str, NDArray[Any]]) -> Series:
+    """Draws in one model as four chains, one after the other, (n,) -> (4, n // 4)."""
+    n = len(next(iter(series.values())))
+    pieces = PIECES if n >= PIECES else 1
+    return {k: x[: n // pieces * pieces].reshape(pieces, -1) for k, x in series.items()}
+
+
+def spaced(series: Mapping[str, NDArray[Any]], most: int) -> Series:
+    """At most so many entries of the first axis, evenly spaced."""
+    n = len(next(iter(series.values())))
+    some = np.unique(np.linspace(0, n - 1, min(n, most)).astype(int))
+    return {k: x[some] for k, x in series.items()}
+
+
+def chosen(series: Mapping[str, NDArray[Any]], names: Sequence[str] | None) -> Series:
+    """The numbers that are named (``beta`` stands for all of its entries), else the first six.
+
+    Raises:
+        ConfigurationError: There is none of such a name.
+
+    Example:
+        >>> list(chosen({"a": np.zeros(2), "b[0]": np.zeros(2), "b[1]": np.ones(2)}, ["b"]))
+        ['b[0]', 'b[1]']
+    """
+    if names is None:
+        return dict(list(series.items())[:SHOWN])
+    found: Series = {}
+    for name in [names] if isinstance(names, str) else names:
+        these = {k: x for k, x in series.items() if k == name or k.startswith(f"{name}[")}
+        if not these:
+            raise ConfigurationError(f"var_names: no {name!r}; there are {list(series)}")
+        found |= these
+    return found
