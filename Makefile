@@ -3,10 +3,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 LANGUAGES := .venv/.languages
+SITE := .venv/.site
 
 WHEELS := wheels
 
-.PHONY: demo demo-quick test test-whole lint types bench wheels clean
+.PHONY: demo demo-quick test test-whole lint types bench wheels docs clean
 
 demo: $(STAMP)
 	$(BIN)/python examples/coal_mining.py
@@ -35,6 +36,10 @@ wheels: $(STAMP)
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w $(WHEELS) .
 	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
 		--platform any -c constraints.txt -d $(WHEELS) zuko emcee arviz xarray xarray-einstats tqdm packaging
+# the site in build/site: pages of docs/, the gallery executed, the API; warnings are errors
+docs: $(SITE)
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -q -W --keep-going -c docs/site -b html . build/site
+	$(BIN)/python docs/site/check.py build/site
 
 # torch is installed by its exact version first: a plain `torch` would fetch gigabytes of CUDA
 $(STAMP): pyproject.toml constraints.txt
@@ -47,6 +52,11 @@ $(STAMP): pyproject.toml constraints.txt
 $(LANGUAGES): $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,pymc,numpyro,pyro,dask]'
 	touch $(LANGUAGES)
+
+# generator of the site, and what executes the gallery
+$(SITE): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs,examples]'
+	touch $(SITE)
 
 clean:
 	rm -rf .venv build $(WHEELS) *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -16,6 +16,7 @@ import itertools
 import math
 import operator
 import re
+import runpy
 import warnings
 from pathlib import Path
 
@@ -173,10 +174,10 @@ def test_promises_are_kept_to_the_letter():
     assert {name: float(value) for name, value in stated.items()} == kept
 
 
-def test_the_readme_leads_to_every_page():
-    text = (ROOT / "README.md").read_text()
-    assert len(text.splitlines()) <= 200
-    missing = [p.name for p in PAGES[1:] if f"(docs/{p.name})" not in text]
+def test_the_readme_leads_to_every_page_through_the_page_of_pages():
+    text, pages = (ROOT / "README.md").read_text(), (ROOT / "docs" / "index.md").read_text()
+    assert len(text.splitlines()) <= 200 and "(docs/index.md)" in text
+    missing = [p.name for p in PAGES[1:] if p.stem != "index" and f"({p.name})" not in pages]
     assert not missing
 
 
@@ -184,3 +185,30 @@ def test_the_readme_names_commands_that_are_there():
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     commands = set(re.findall(r"\bmake ([\w-]+)", (ROOT / "README.md").read_text()))
     assert {"demo", "test"} <= commands <= targets
+
+
+GALLERY = sorted((ROOT / "docs" / "gallery").glob("*.py"))
+
+
+def test_the_gallery_shows_every_script():
+    """Cells between the lines `# %%`, the first of which is the title."""
+    text = (ROOT / "docs" / "gallery.md").read_text()
+    assert len(GALLERY) == 10 and all(f"(gallery/{p.name})" in text for p in GALLERY)
+    for path in GALLERY:
+        assert path.read_text().startswith("# %% [markdown]\n# # "), path.name
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("path", GALLERY, ids=lambda path: path.stem)
+def test_gallery_runs(path, monkeypatch):
+    matplotlib.use("Agg")
+    if "sklearn" in path.read_text():
+        pytest.importorskip("sklearn")
+    monkeypatch.setenv("SECONDS", "3")
+    monkeypatch.setenv("CALLS", "3000")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", trj.errors.TRJWarning)  # it is a short run
+        warnings.filterwarnings("ignore", "FigureCanvasAgg is non-interactive")
+        runpy.run_path(str(path))
+    assert matplotlib.pyplot.get_fignums()
+    matplotlib.pyplot.close("all")

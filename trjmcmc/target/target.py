@@ -233,7 +233,7 @@ class Target(InWords, Remade, Counted):
         return self.space.graded_log_prior(bits) + log_prior, log_likelihood
 
     def log_joint(self, code: Tensor, theta: Tensor, total: Tensor | None = None) -> Tensor:
-        """log p(model) p(theta | model) p(data | theta, model) |d params / d theta|.
+        """log p(model) p(theta | model) p(data | theta, model) abs(d params / d theta).
 
         Arguments:
             code: Models, shape (C, L), int64.

@@ -40,7 +40,7 @@ class ComponentSplitMerge(Kernel):
 
     .. math:: \frac{\pi(\theta')}{\pi(\theta)} \, \frac{k N |J|}{2 q(e)},
 
-    where |J| is 2 to the number of coordinates that are not shared out.
+    where ``|J|`` is 2 to the number of coordinates that are not shared out.
 
     Arguments:
         target: A target over :class:`~trjmcmc.Counts` whose components are exchangeable.
