@@ -17,8 +17,9 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 os.environ["PYTHONPATH"] = str(ROOT)  # of the kernels that execute the gallery
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("SECONDS", "20")  # of each run of the gallery
+os.environ.setdefault("SECONDS", "30")  # of each run of the gallery: more on a busy machine
 os.environ.setdefault("CALLS", "4000")
+os.environ.setdefault("PYTHONWARNINGS", "ignore:IProgress not found")  # by tqdm, in kernels
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -36,7 +37,17 @@ include_patterns = [
     "docs/api/*.rst",
     "docs/gallery/*.py",
 ]
-exclude_patterns = [".*", "build", "shared", "output", "tests", "trjmcmc", "examples", "**/conf.py"]
+exclude_patterns = [
+    ".*",
+    "build",
+    "wheels",
+    "shared",
+    "output",
+    "tests",
+    "trjmcmc",
+    "examples",
+    "**/conf.py",
+]
 
 html_theme, html_title = "furo", f"trjmcmc {release}"
 html_extra_path = ["index.html"]  # leads from the root of the site to docs/index.html
