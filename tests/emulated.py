@@ -169,7 +169,8 @@ class Emulated:
         frame = sys._getframe(1)
         while frame is not None:
             name = frame.f_code.co_filename
-            if name.startswith(str(ROOT)) and not name.endswith("emulated.py"):
+            ours = name.startswith(str(ROOT)) and "site-packages" not in name
+            if ours and not name.endswith("emulated.py"):
                 where = Path(name).relative_to(ROOT)
                 lines.append(f"{where}:{frame.f_lineno} {frame.f_code.co_name}")
             frame = frame.f_back

@@ -64,14 +64,15 @@ def two_models():
 # ---- families -----------------------------------------------------------------------------------
 
 
-def families():
-    for name in NAMES:
-        if name != "mean-field":
-            slow = [pytest.mark.whole] if name in {"ddsf", "naf", "spline"} else []
-            yield pytest.param(name, marks=slow)
+SLOW = {"ddsf", "naf", "spline"}
+FAMILIES = [
+    pytest.param(name, marks=[pytest.mark.whole] if name in SLOW else [])
+    for name in NAMES
+    if name != "mean-field"
+]
 
 
-@pytest.mark.parametrize("family", families())
+@pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_finds_a_correlated_normal(family):
     answer = trj.variational(correlated(0.6), family, steps=60, batch=64, **QUICK)
     kl = answer.kl()

@@ -223,7 +223,7 @@ def test_nothing_is_copied_to_the_host_inside_a_step():
         generator = torch.Generator().manual_seed(1)
         code = target.space.sample_prior(32, generator)
         with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
-            for module in ("grouping", "target.density", "target.prior"):
+            for module in ("grouping", "target.density"):
                 patch.setattr(f"trjmcmc.{module}.on_host", lambda x: False)
             state = trj.kernel.start(target, code, target.sample_prior(code, generator))
             tally = Tally(target)

@@ -38,6 +38,7 @@ MODULES = {  # of other rooms, whose classes may be named
     "trjmcmc.run.budget",
     "trjmcmc.run.knowledge",
     "trjmcmc.run.policy",
+    "trjmcmc.run.policy_of_capture",
     "trjmcmc.run.policy_of_components",
     "trjmcmc.run.policy_of_graphs",
     "trjmcmc.run.policy_of_screening",

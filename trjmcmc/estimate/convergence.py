@@ -50,7 +50,7 @@ def split_rhats(x: NDArray[Any]) -> Array:
             still = (y == y[:, :1]).all(1)  # else rounding would make a variance of it
             means[side, some] = y.mean(1)
             within[side, some] = np.where(still, 0.0, y.var(1, ddof=1))
-    between = means.reshape(-1, quantities).var(0, ddof=1)
+    between = means.reshape(2 * chains, quantities).var(0, ddof=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         found: Array = np.sqrt((half - 1) / half + between / within.mean((0, 1)))
     return found
