@@ -92,7 +92,17 @@ def visit_math(translator, node):
 
 # ---- the API, a page a room --------------------------------------------------------------------
 
-FACES = ("kernel", "transport", "priors", "problems", "graphs", "fit", "estimate", "errors")
+FACES = (
+    "simulate",
+    "kernel",
+    "transport",
+    "priors",
+    "problems",
+    "graphs",
+    "fit",
+    "estimate",
+    "errors",
+)
 
 TITLES = {
     "target": "Targets: models, priors, likelihoods",
@@ -100,6 +110,8 @@ TITLES = {
     "run": "Runs",
     "result": "Results",
     "approximate": "Variational answers",
+    "validation": "Checks of a user's own model",
+    "simulate": "Simulated data",
     "posthoc": "Evidences of draws",
     "compare": "Samplers side by side",
     "interop": "Models of other languages",
