@@ -77,7 +77,7 @@ class CapturedStep:
         from torch.fx.experimental.proxy_tensor import make_fx
 
         tape, inputs = self._tape, _tensors(state)
-        chains, width = len(inputs), len(inputs) + len(tape.noise)
+        chains = len(inputs)
         owner = None if state.memo is None else state.memo.owner
 
         def function(*given: Tensor) -> Tensors:
@@ -85,10 +85,7 @@ class CapturedStep:
                 after, infos = self.kernel.step(_state(given[:chains], owner), generator)
                 counted, self._shape = tree.tree_flatten(self.counts(infos))
             self._owner = None if after.memo is None else after.memo.owner
-            self._plain = [(isinstance(x, Tensor), x) for x in counted]
-            self._plain = [
-                (True, None) if is_tensor else (False, x) for is_tensor, x in self._plain
-            ]
+            self._plain = [(True, None) if isinstance(x, Tensor) else (False, x) for x in counted]
             there = _tensors(after)
             self._width = len(there)
             far = [sum(x[1:], x[0]) for _, _, x in tape.counts.values() if x]
@@ -102,7 +99,7 @@ class CapturedStep:
 
         given = [*inputs, *tape.noise]
         graph = make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(*given)
-        _cut_marks(graph, self._marks, chains, width)
+        _cut_marks(graph, self._marks)
         graph.graph.eliminate_dead_code()
         graph.recompile()
         self.nodes = len(graph.graph.nodes)
@@ -194,12 +191,12 @@ def _state(tensors: Any, owner: object) -> State:
     return State(code, theta, log_joint, Memo(owner, tuple(values)) if owner is not None else None)
 
 
-def _cut_marks(graph: Any, marks: int, chains: int, width: int) -> None:
+def _cut_marks(graph: Any, marks: int) -> None:
     """Refuse draws whose parameters depend on an input of the graph, and drop their marks."""
     (output,) = (node for node in graph.graph.nodes if node.op == "output")
     outputs = list(output.args[0])
     kept = outputs[: len(outputs) - marks]
-    inputs = set(next_of(graph, width))
+    inputs = {node for node in graph.graph.nodes if node.op == "placeholder"}
     for mark in outputs[len(kept) :]:
         seen, ahead = set(), [mark]
         while ahead:
@@ -210,11 +207,6 @@ def _cut_marks(graph: Any, marks: int, chains: int, width: int) -> None:
                 seen.add(node)
                 ahead += node.all_input_nodes
     output.update_arg(0, kept)
-
-
-def next_of(graph: Any, width: int) -> list[Any]:
-    """The inputs of a graph."""
-    return [node for node in graph.graph.nodes if node.op == "placeholder"][:width]
 
 
 def _in_a_line(error: Exception) -> str:
