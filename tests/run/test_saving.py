@@ -794,6 +794,15 @@ def test_a_result_goes_on_as_if_it_had_not_ended(problem, tmp_path):
 OPEN = {"chains": None, "warmup": None, "fit": "auto"}  # as the result has them
 
 
+def test_points_that_overflowed_before_sampling_are_no_part_of_what_goes_on(tmp_path):
+    sampler = sampler_of()
+    sampler.account.add(overflows=torch.tensor(302))  # as of a pilot run
+    first = run(sampler, draws=12)
+    first.save(tmp_path / "first.trj")
+    found = run(sampler_of(), draws=20, start=trj.load(tmp_path / "first.trj"), **OPEN)
+    assert first.report.overflows == found.report.overflows == 0
+
+
 def test_a_result_that_goes_on_may_be_saved_in_a_folder(tmp_path):
     whole, first = run(sampler_of(), draws=20), run(sampler_of(), draws=8)
     with pytest.raises(Killed):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
@@ -103,7 +104,8 @@ def adopted(
     shard = Shard(**{**held["shard"], "remembered": remembered})
     raw = result.raw
     draws = raw.code.transpose(0, 1), raw.theta.transpose(0, 1), raw.log_joint.T
-    planned = thaw(held["planned"], roots_of(known, made))
+    counted = int(known.spending.account.overflows) - result.report.overflows
+    planned = replace(thaw(held["planned"], roots_of(known, made)), overflows=counted)
     known.hear(result.routes, result.report.audit)
     return Resumed(planned, shard, *draws, held["thin"], held["ancestor"]), held["seed"]
 
