@@ -112,6 +112,6 @@ def _of(target: Target, pointwise: Any, label: str, code: torch.Tensor) -> Point
         return pointwise[label]
     if pointwise is not None:
         return pointwise
-    known = target._densities.of(code).likelihood.function
+    known = target.densities.of(code).likelihood.function
     assert isinstance(known, Observed)
     return known.pointwise

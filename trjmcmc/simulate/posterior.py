@@ -21,12 +21,7 @@ from .simulator import Simulate, Simulator, stacked
 
 Statistic = Callable[[Any], Any]
 
-USUAL: dict[str, Statistic] = {
-    "mean": lambda y: np.mean(y),
-    "sd": lambda y: np.std(y),
-    "smallest": lambda y: np.min(y),
-    "largest": lambda y: np.max(y),
-}
+USUAL: dict[str, Statistic] = {"mean": np.mean, "sd": np.std, "smallest": np.min, "largest": np.max}
 
 
 @dataclass(frozen=True, repr=False)
@@ -138,7 +133,7 @@ def posterior_predictive(
     code, theta = code[spaced].to(target.device), theta[spaced].to(target.device)
     drawn = simulator.draw(code, theta.to(target.dtype), generator)
     if observed is None and target.is_observed:
-        known = target._densities.each[0].likelihood.function
+        known = target.densities.each[0].likelihood.function
         assert isinstance(known, Observed)
         observed = known.data
     arrays = not isinstance(drawn[0], list | tuple | dict | str)

@@ -62,7 +62,7 @@ class Simulator:
             ConfigurationError: The user's function fails, or returns another number of them.
         """
         found: list[Any] = [None] * len(code)
-        densities, numbers = self.target._densities, torch.arange(len(code))
+        densities, numbers = self.target.densities, torch.arange(len(code))
         with seeded(host_number(generator), self.target.device), torch.no_grad(), unchecked():
             for place, (density, rows) in enumerate(densities.rows(code)):
                 which = numbers[rows]

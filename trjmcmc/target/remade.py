@@ -44,6 +44,11 @@ class Remade:
         raise NotImplementedError
 
     @property
+    def densities(self) -> Densities:
+        """Priors and likelihood of each model."""
+        return self._densities
+
+    @property
     def is_observed(self) -> bool:
         """Whether every likelihood is a distribution over given data."""
         return all(isinstance(d.likelihood.function, Observed) for d in self._densities.each)

@@ -29,6 +29,7 @@ from ..simulate.prior import drawn_from_prior
 from ..simulate.simulator import Simulator
 from ..target.target import Target
 from .finding import Finding, verdict_of
+from .remake import Make
 
 CHAINS = 24
 
@@ -41,8 +42,6 @@ WALKS = 3  # of a step
 AGAINST = 4000  # draws of the prior that chains are compared with
 
 MOST_QUANTITIES = 40
-
-Make = Callable[[Any], Target]
 
 
 def check_joint(

@@ -41,7 +41,7 @@ class Place:
 
     def of(self, target: Target) -> Place:
         """The same points of the same models in a target of another precision."""
-        density = target._densities.of(self.code[0])
+        density = target.densities.of(self.code[0])
         theta = self.theta.to(target.dtype)
         return Place(density, target.space, self.label, self.code, theta, self.items, self.seen)
 
@@ -56,7 +56,7 @@ def places(target: Target, result: Result | None, generator: torch.Generator) ->
     """
     space, found = target.space, []
     raw = None if result is None else result.raw.flat()
-    for place, (density, _) in enumerate(target._densities.examples(1, target.device)):
+    for place, (density, _) in enumerate(target.densities.examples(1, target.device)):
         if space.has_items:
             half = PRIOR_POINTS // 2
             code = space.sample_prior(half, generator)
@@ -80,6 +80,6 @@ def places(target: Target, result: Result | None, generator: torch.Generator) ->
         fine = theta.isfinite().all(-1)
         code, theta, seen = code[fine], theta[fine], seen[fine.cpu()]
         if len(code):
-            items = target._densities.items(code)
+            items = target.densities.items(code)
             found.append(Place(density, space, label, code, theta, items, seen))
     return found

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,6 +24,7 @@ from ..target.density import Density
 from ..target.support import unchecked
 from ..target.target import Target
 from .finding import Finding
+from .remake import Make
 
 POINTS = 4  # prior draws around which data are simulated, at least one a model up to twice as many
 
@@ -43,8 +43,6 @@ SPREAD = 0.4  # standard deviation of log ratios that a step should give
 ERRORS = 5.0  # standard errors beyond which a mean ratio is too large, or several together, and
 
 LEAST = 0.02  # the least excess that is reported
-
-Make = Callable[[Any], Target]
 
 
 @dataclass(frozen=True)
@@ -241,8 +239,8 @@ def _causes(
     """What the log of a mean ratio would be by cause, (2 K,) each."""
     points = _stepped(theta, moves, size)
     codes = code.expand(len(points), -1)
-    density: Density = target._densities.of(code)
-    items = target._densities.items(codes)
+    density: Density = target.densities.of(code)
+    items = target.densities.items(codes)
     with torch.no_grad(), unchecked():
         prior = density.evaluate(points, items, False).log_prior
         values = density.constrain(points, items)

@@ -9,6 +9,8 @@ from typing import Any
 from ..errors import ConfigurationError, TRJError
 from ..target.target import Target
 
+Make = Callable[[Any], Target]  # gives the target over other data
+
 
 @dataclass(frozen=True)
 class Again:
@@ -19,7 +21,7 @@ class Again:
         slots: Names of the coordinates that it must have.
     """
 
-    make: Callable[[Any], Target]
+    make: Make
     slots: tuple[str, ...]
 
     def __call__(self, data: Any) -> Target:

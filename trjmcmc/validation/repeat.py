@@ -22,6 +22,7 @@ from ..simulate.prior import drawn_from_prior
 from ..simulate.simulator import Simulate, Simulator
 from ..space.codes import distinct
 from ..target.target import Target
+from .remake import Make
 
 DRAWS = 1000  # of a run among which the truth is ranked, evenly spaced
 
@@ -30,8 +31,6 @@ FEWEST = 20  # draws that have a parameter, below which it is not ranked
 MOST_QUANTITIES = 40  # entries of parameters that are ranked at most
 
 SECONDS = 2.0  # of a run, where nothing else is asked for
-
-Make = Callable[[Any], Target]
 
 Array = NDArray[np.float64]
 
