@@ -197,13 +197,13 @@ def reference(cell: Cell, gold: dict[str, Any]) -> dict[str, float]:
     return {"sd": known, "best_mean_field": float(sd.mean()), "best_mean_field_elbo": elbo}
 
 
-def answer(cell: Cell, family: str, draws: int, **settings: Any) -> dict[str, Any]:
+def answer(cell: Cell, family: str, draws: int, seed: int, **settings: Any) -> dict[str, Any]:
     """One family's answer."""
     begun = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", trj.errors.TRJWarning)  # its doubts are in the table
         found = trj.variational(
-            cell.target, family, draws=draws, seed=1, progress=False, **settings
+            cell.target, family, draws=draws, seed=seed, progress=False, **settings
         )
     seconds = time.process_time() - begun
     values = found.draws()
@@ -229,7 +229,7 @@ def answer(cell: Cell, family: str, draws: int, **settings: Any) -> dict[str, An
     return row
 
 
-def exact_run(cell: Cell, seconds: float) -> dict[str, float]:
+def exact_run(cell: Cell, seconds: float, seed: int) -> dict[str, float]:
     """The exact sampler; its seconds are those of the processor, as all others here."""
     begun = time.process_time()
     with (
@@ -237,7 +237,7 @@ def exact_run(cell: Cell, seconds: float) -> dict[str, float]:
         warnings.catch_warnings(record=True, category=trj.errors.TRJWarning) as caught,
     ):
         warnings.simplefilter("always")
-        sampler = trj.TRJSampler(cell.target, seed=1)
+        sampler = trj.TRJSampler(cell.target, seed=seed)
         result = sampler.run(max_seconds=seconds, progress=False)
     values = result.draws("regression")
     beta = values["beta"]
@@ -260,7 +260,7 @@ def exact_run(cell: Cell, seconds: float) -> dict[str, float]:
 # ---- tables --------------------------------------------------------------------------------------
 
 
-def toys(families: Sequence[str], draws: int, **settings: Any) -> pd.DataFrame:
+def toys(families: Sequence[str], draws: int, seed: int, **settings: Any) -> pd.DataFrame:
     """KL(q | p), means and standard deviations of the conjugate toys."""
     rng = np.random.default_rng(0)
     normal = trj.problems.normal_unknown_variance(0.5488 + rng.standard_normal(40))
@@ -280,7 +280,7 @@ def toys(families: Sequence[str], draws: int, **settings: Any) -> pd.DataFrame:
                     target,
                     family,
                     draws=draws,
-                    seed=1,
+                    seed=seed,
                     progress=False,
                     **settings,
                 )
@@ -494,6 +494,7 @@ def main() -> None:
     parser.add_argument("--gold", type=Path, help="JSON of reference values")
     parser.add_argument("--draws", type=int, default=40_000)
     parser.add_argument("--steps", type=int, help="of reverse KL, at most")
+    parser.add_argument("--seed", type=int, default=1, help="of the answers; the data stay")
     parser.add_argument("--figures", type=Path, default=Path("output/variational_regressions"))
     parser.add_argument("--threads", type=int, default=1, help="of torch")
     options = parser.parse_args()
@@ -506,7 +507,9 @@ def main() -> None:
 
     kept = options.figures / "toys.json"
     if not kept.exists():
-        toys(options.families, options.draws, **settings).to_json(kept, orient="index")
+        toys(options.families, options.draws, options.seed, **settings).to_json(
+            kept, orient="index"
+        )
     print("Conjugate toys, nats and natural units")
     print(pd.read_json(kept, orient="index").round(4).to_string(), "\n")
 
@@ -520,10 +523,10 @@ def main() -> None:
         wanted = options.families if name in names else ()
         for family in wanted:
             if family not in cells[name]:
-                cells[name][family] = answer(cell, family, options.draws, **settings)
+                cells[name][family] = answer(cell, family, options.draws, options.seed, **settings)
                 kept.write_text(json.dumps(cells))
         if name in options.run and "run" not in cells[name]:
-            cells[name]["run"] = exact_run(cell, options.run_seconds)
+            cells[name]["run"] = exact_run(cell, options.run_seconds, options.seed)
             kept.write_text(json.dumps(cells))
     cells = {name: cells[name] for name in [*every, *cells] if name in cells}
     linear = {n: f for n, f in cells.items() if n.startswith("lin")}
