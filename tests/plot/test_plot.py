@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import matplotlib
+import matplotlib.pyplot
 import numpy as np
 import pandas as pd
 import pytest
@@ -116,3 +117,12 @@ def test_matplotlib_waits_for_the_first_picture():
     code += "print('matplotlib.pyplot' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "False", said.stderr
+
+
+@pytest.mark.parametrize("panel", [0, 1])
+def test_evidences_leave_room_for_the_panel_beside_them(panel):
+    figure, axes = matplotlib.pyplot.subplots(1, 2, layout="constrained", figsize=(9, 3.5))
+    plot.plot_evidence(EVIDENCES, None, axes[panel])
+    figure.canvas.draw()
+    assert min(ax.get_position().width for ax in axes) > 0.3
+    matplotlib.pyplot.close(figure)

@@ -58,8 +58,10 @@ def plot_evidence(
             error = 2 * table[f"{route}_se"][rows]
             ax.errorbar(place[rows], y, error, mfc=fill, lw=1, **style)
             for out, edge, mark in ((y + error > high, high, "^"), (y - error < low, low, "v")):
-                x_out = place[rows][out.to_numpy()]
-                ax.plot(x_out, np.full(len(x_out), edge), mark, color=colour, ms=5, clip_on=False)
+                if out.any():  # an empty line that is not clipped takes part in layouts
+                    beyond = place[rows][out.to_numpy()]
+                    at = np.full(len(beyond), edge)
+                    ax.plot(beyond, at, mark, color=colour, ms=5, clip_on=False)
         doubted |= bool((known & flagged).any())
         ax.plot([], [], "D" if route == "combined" else "o", color=colour, ms=4.5, label=route)
     if gap.notna().any():
