@@ -31,7 +31,7 @@ from trjmcmc.checkpoint.events import EVENTS, read_events
 from trjmcmc.checkpoint.folder import BEFORE, HEAD, read_folder
 from trjmcmc.checkpoint.frozen import Roots, freeze, thaw
 from trjmcmc.checkpoint.lock import FOREIGN_SECONDS, Lock
-from trjmcmc.errors import CheckpointError, CheckpointWarning, InterruptedWarning
+from trjmcmc.errors import CheckpointError, CheckpointWarning, InterruptedWarning, TRJError
 from trjmcmc.fit.train import Training
 from trjmcmc.result import packed
 from trjmcmc.run import saving
@@ -144,6 +144,21 @@ def test_a_record_that_is_thinned_on_the_way(tmp_path, monkeypatch):
     assert same(whole, found) and found.raw.thin == 8
     assert "thinned: one step in 8 is kept" in str(found.report)
     assert [e["thin"] for e in read_events(tmp_path) if e["event"] == "thinned"] == [2, 4, 8]
+
+
+def test_a_run_without_draws_yet_says_at_which_stage_it_is(tmp_path, monkeypatch):
+    def dies(*_, **__):
+        raise Killed
+
+    monkeypatch.setattr("trjmcmc.run.runner.Runner._record", dies)
+    with pytest.raises(Killed):
+        run(sampler_of(), tmp_path)
+    stage = [e["stage"] for e in read_events(tmp_path) if e["event"] == "stage"][-1]
+    with pytest.raises(TRJError, match=f"no draws yet; its latest stage is '{stage}'"):
+        trj.load(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(TRJError, match="no run is saved there"):
+        trj.load(tmp_path / "empty")
 
 
 def test_a_choice_by_times_is_kept_from_the_plan_on(tmp_path):

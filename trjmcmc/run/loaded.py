@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ..checkpoint.events import read_events
 from ..checkpoint.folder import Found, read_folder
 from ..draws import Draws
 from ..errors import TRJError
@@ -32,11 +33,17 @@ def load(path: str | Path) -> Result:
     if not Path(path).is_dir():
         return of_result.load(path)
     found = read_folder(path, plan=False)
-    if found is None:
-        raise TRJError(f"{path}: no run is saved there")
-    if not found.head["kept"]:
-        raise TRJError(f"{path}: the run there has not begun to sample")
+    if found is None or not found.head["kept"]:
+        raise TRJError(f"{path}: {_without_draws(path)}")
     return _so_far(found)
+
+
+def _without_draws(folder: str | Path) -> str:
+    """What a run does that has kept no draw yet."""
+    stages = [e["stage"] for e in read_events(folder) if e["event"] == "stage"]
+    if not stages:
+        return "no run is saved there"
+    return f"the run there has no draws yet; its latest stage is {stages[-1]!r}"
 
 
 def _so_far(found: Found) -> Result:
