@@ -40,14 +40,16 @@ def rooms_import():
     return graph_of([(a, b) for a, b in pairs if a and b], known)
 
 
+HOUSE = runpy.run_path(str(ROOT / "docs" / "site" / "house.py"))
+
+
 def documented_floors():
-    """Floor of each room by the table of docs/internals.md."""
-    text = (ROOT / "docs" / "internals.md").read_text()
-    found = {}
-    for floor, names in re.findall(r"^\| (\d+) \| (.+?) \|", text, re.MULTILINE):
-        for name in re.findall(r"`(?:trjmcmc/)?(\w+)/?`", names):
-            found[name] = int(floor)
-    return found
+    return HOUSE["table"]((ROOT / "docs" / "internals.md").read_text())
+
+
+def test_the_picture_of_the_house_is_that_of_the_source():
+    said = "python docs/site/house.py draws it anew"
+    assert (ROOT / "docs" / "house.svg").read_text() == HOUSE["picture"](ROOT), said
 
 
 def test_every_import_points_to_a_lower_floor():
