@@ -839,7 +839,7 @@ def test_inclusion_probabilities_by_the_evidences():
     target = toys.conjugate_subsets(p=3, n=30)
     result = trj.TRJSampler(target, seed=1).run(draws=200, progress=False)
     found, table = result.inclusion_probabilities(), result.model_probabilities()
-    columns = ["probability", "se", "ess", "combined", "combined_se", "note"]
+    columns = ["probability", "se", "ess", "rhat", "combined", "combined_se", "note"]
     assert list(found.columns) == columns
     for name, row in found.iterrows():
         having = [m for m in table.index if name in m.split("+")]

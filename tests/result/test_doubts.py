@@ -397,6 +397,29 @@ def test_inclusion_probabilities_say_what_chains_remember(rng):
     assert {"log joint", "includes a", "includes b"} <= quantities
 
 
+def test_what_was_weighed_makes_inclusion_probabilities_more_precise(rng):
+    """Whether few of the models that were not weighed have an item, or almost all."""
+    space = trj.Subsets(["rare", "even", "common"], of="w").bind(torch.tensor([0, 1, 2]))
+    chance, noise = np.array([0.03, 0.5, 0.97]), 0.01
+    weighed = torch.tensor([[0, 0, 1], [0, 1, 1], [1, 1, 1], [0, 1, 0]])
+    mass = np.where(weighed.numpy() == 1, chance, 1 - chance).prod(1)
+    scores = []
+    for _ in range(40):
+        code = torch.as_tensor(rng.random((32, 200, 3)) < chance).long()
+        log_mass = np.log(mass) + noise * rng.normal(size=4)
+        routes = {
+            label: Estimate(float(x), noise)
+            for label, x in zip(space.label(weighed), log_mass, strict=True)
+        }
+        draws = Draws(code, torch.randn(32, 200, 3), torch.randn(32, 200))
+        table = Result(space, draws, {}, {"importance": routes}, RunReport())
+        table = table.inclusion_probabilities()
+        assert (table["combined_se"] < table["se"]).all()
+        scores.append((table["combined"] - chance) / table["combined_se"])
+    spread = np.sqrt(np.square(scores).mean(0))
+    assert (spread > 0.5).all() and (spread < 1.5).all()  # standard error .11
+
+
 @pytest.mark.parametrize("slow", ["nothing", "log joint", "models", "w"])
 def test_what_chains_never_met_counts_the_draws_that_have_forgotten(slow, rng):
     """Its bound is that of draws which are worth as much as R-hat leaves of all."""

@@ -250,8 +250,10 @@ class Evidences:
     def shares_of_sets(self, sets: Callable[[Tensor], Tensor], on: Mask) -> list[Estimate]:
         """Probabilities of sets of models by the combined evidences, NaN where there are none.
 
-        Models that were not weighed count by their visits; the others are scaled to theirs, and
-        the errors of both visits are added.
+        Models that were not weighed count by their visits, and the others are scaled to theirs: a
+        set has a share e W + R of the probability, with e among the models weighed, which have W,
+        and R of the rest. As W is what the rest leaves, that is e + (1 - e) R - e R', with R' of
+        the rest that is not in the set. Errors of R and R' are added, for they are of the same draws.
 
         Arguments:
             sets: Codes, (N, L), to which of S sets hold them, (N, S) bool.
@@ -272,8 +274,8 @@ class Evidences:
         left, whole = ~self.indicator.inside_any(self.weighed), self.whole
         sums = []
         for i, e in enumerate(found):
-            rest = self.visits.share(on[..., i] & left)
-            visits = e.value * whole.std_error + rest.std_error
+            rest, others = (self.visits.share(left & x) for x in (on[..., i], ~on[..., i]))
+            visits = (1 - e.value) * rest.std_error + e.value * others.std_error
             error = math.hypot(whole.value * e.std_error, visits)
             sums.append(Estimate(whole.value * e.value + rest.value, error))
         return sums
