@@ -5,6 +5,7 @@ import warnings
 
 import arviz
 import matplotlib
+import matplotlib.pyplot
 import numpy as np
 import pytest
 import torch
@@ -108,6 +109,33 @@ def test_errors_know_that_entries_stay():
     assert abs(row["probability"] - 0.5) < 5 * row["se"]
     row = result_of(nothing_seen(), x[:6400], active[:6400], 64).catalogue().loc[2]
     assert math.isnan(row["se"]) and row["note"].startswith("R-hat")  # two changes a chain
+
+
+def overlapping(seed, apart):
+    """A run of two components that are often there, and one that may be anywhere."""
+    rng, n = np.random.default_rng(seed), 3200
+    place, sd = np.array([0.0, apart, apart / 2]), np.array([0.5, 0.5, 3.0])
+    active = rng.random((n, 6)) < [0.98, 0.7, 0.4, 0.0, 0.0, 0.0]
+    x = rng.standard_normal((n, 6, 2))
+    x[:, :3] = np.stack([place, [0.0, 0.3, 0.1]], 1) + np.stack([sd, [0.3] * 3], 1) * x[:, :3]
+    return result_of(nothing_seen(), x, active, 64)
+
+
+def test_entries_are_found_whichever_draw_is_the_most_probable():
+    """Here the sum of the coordinates says so: odd draws, far out."""
+    for seed in range(3):
+        assert len(overlapping(seed, 4.0).catalogue(least=0.5)) == 2
+
+
+@pytest.mark.whole
+def test_errors_of_probabilities_know_that_names_may_differ():
+    """Entries that overlap so much that their borders move from run to run."""
+    tables = [overlapping(seed, 1.0).catalogue(least=0.5) for seed in range(12)]
+    first = np.array([t.loc[1, ["probability", "se"]].astype(float) for t in tables])
+    spread, error = first[:, 0].std(ddof=1), np.sqrt(np.square(first[:, 1]).mean())
+    assert 0.4 < spread / error < 2.1  # chance alone: 1 +- .21
+    binomial = math.sqrt(0.99 * 0.01 / 3200)
+    assert error > 1.3 * binomial
 
 
 def test_none_always_and_one():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,6 +129,8 @@ class Catalogue:
         if not 0 < interval < 1:
             raise ConfigurationError(f"interval: expected a probability in (0, 1), got {interval}")
         rows = [self._row(drawn, found.entry == e, interval) for e in range(len(found.probability))]
+        for row, gap in zip(rows, self._gaps_of_names(drawn, found, least), strict=True):
+            row["se"] = math.hypot(row["se"], gap)
         columns = [f"{name}_{part}" for name in drawn.numbers for part in PARTS]
         index = pd.RangeIndex(1, len(rows) + 1, name="entry")
         table = pd.DataFrame(
@@ -137,6 +139,25 @@ class Catalogue:
         spare = drawn.active & (found.entry < 0)
         table.attrs["unassigned"] = float(spare.sum(-1).mean())
         return table
+
+    def _gaps_of_names(self, drawn: Drawn, found: Relabelling, least: float) -> Sequence[float]:
+        """How far the share of each entry moves where half of the draws give the names, (J,)."""
+        log_joint = self.indicator.draws.log_joint.numpy()
+        along = 0 if len(log_joint) > 1 else 1  # chains, or the draws of one
+        halves = np.array_split(np.arange(log_joint.shape[along]), 2)
+        squares = np.zeros(len(found.probability))
+        for half in halves if len(found.probability) > 1 else ():
+            x, active, score, mine = (
+                np.take(a, half, along) for a in (drawn.x, drawn.active, log_joint, found.entry)
+            )
+            theirs = relabel(x, active, score, least=least).entry
+            common = np.zeros((len(squares) + 1, theirs.max(initial=0) + 2))
+            np.add.at(common, (mine[active], theirs[active]), 1)
+            for e, other in enumerate(common[:-1, :-1].argmax(1)):
+                gap = (theirs == other).any(-1).mean() - (mine == e).any(-1).mean()
+                squares[e] += gap**2 / len(halves)
+        gaps: list[float] = np.sqrt(squares).tolist()
+        return gaps
 
     def _row(self, drawn: Drawn, mine: Mask, interval: float) -> dict[str, Any]:
         """The row of an entry whose components are where ``mine`` (chain, draw, K) is True."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import NamedTuple
@@ -26,6 +27,8 @@ LEAST_SHARE = 0.05  # share of the draws that must hold an entry
 EFFECTIVE_DRAWS = 100  # independent draws that Schwarz's price of an entry takes a run to be worth
 
 STARTS = ((0.5, 0.01), (0.1, 0.1))  # spread of first entries over that of all; rate of clutter
+
+OTHER_DRAWS = 3  # whose components are first entries, beside those of the best draw
 
 MOST_ASSIGNMENTS = 20  # rounds of names and entries in turn at most
 
@@ -86,10 +89,10 @@ def relabel(
     over the pairs of components i and entries j; a component may stay without an entry, which
     adds 0. Names and entries are found in turn, from a few thousand draws; then all draws get
     their names. It begins with the components of the most probable draw among those of the
-    most common number, and once more with none; more entries are looked for where clutter is
-    dense, those that say no more than clutter are dropped, two that are as well described as one
-    are joined, and the likeliest description is kept, where each entry has its price by Schwarz's
-    criterion for 100 independent draws.
+    most common number, with those of a few other draws, and with none; more entries are looked
+    for where clutter is dense, those that say no more than clutter are dropped, two that are as
+    well described as one are joined, and the likeliest description is kept, where each entry has
+    its price by Schwarz's criterion for 100 independent draws.
 
     Arguments:
         x: Components of each draw, in coordinates in which a normal may do, shape (..., K, P);
@@ -148,7 +151,7 @@ def relabel(
         centre, spread = fitted.x.mean(0), fitted.x.std(0)
         spread = np.where(spread > 0, spread, 1.0)
         fitted = replace(fitted, x=(fitted.x - centre) / spread)
-        entries = _fitted(fitted, _good_draw(on[some], score[some]), least)
+        entries = _fitted(fitted, _good_draws(on[some], score[some]), least)
         found = _names(entries, replace(cloud, x=(cloud.x - centre) / spread))
     n = int(found.max(initial=-1)) + 1
     share = np.bincount(found[found >= 0], minlength=n) / len(on)
@@ -222,11 +225,13 @@ def _some(on: NDArray[np.bool_]) -> Index:
     return rows if occupied[rows].any() else occupied.nonzero()[0][:FITTED_DRAWS]
 
 
-def _good_draw(on: NDArray[np.bool_], score: Array) -> int:
-    """The draw of the highest score among those of the most common number, 0 left out."""
+def _good_draws(on: NDArray[np.bool_], score: Array) -> list[int]:
+    """Draws of the most common number, 0 left out: that of the highest score, and others."""
     number = on.sum(1)
     common = int(np.bincount(number)[1:].argmax()) + 1
-    return int(np.where(number == common, score, -np.inf).argmax())
+    rows = np.flatnonzero(number == common)
+    others = rows[:: -(-len(rows) // OTHER_DRAWS)]  # the best one may be an odd one
+    return [int(rows[score[rows].argmax()]), *others.tolist()]
 
 
 def _log_normal(x: Array, mean: Array, covariance: Array) -> Array:
@@ -443,21 +448,16 @@ def _dense(clutter: _Cloud, entries: _Entries, least: float) -> _Entries:
     return new
 
 
-def _fitted(cloud: _Cloud, good: int, least: float) -> _Entries:
+def _fitted(cloud: _Cloud, good: Sequence[int], least: float) -> _Entries:
     """Entries by the likeliest description among those that several starts lead to."""
     p = cloud.x.shape[1]
     clutter = np.cov(cloud.x.T, ddof=0).reshape(p, p) + 1e-6 * np.eye(p)
-    first = cloud.x[cloud.draw == good]
-    starts = [
-        _Entries(
-            np.full(len(first), 0.5),
-            first,
-            np.repeat(spread**2 * clutter[None], len(first), 0),
-            rate,
-            clutter,
-        )
-        for spread, rate in STARTS
-    ]
+    asked = [(good[0], *start) for start in STARTS] + [(draw, *STARTS[0]) for draw in good[1:]]
+    starts = []
+    for draw, spread, rate in asked:
+        first = cloud.x[cloud.draw == draw]
+        wide = np.repeat(spread**2 * clutter[None], len(first), 0)
+        starts.append(_Entries(np.full(len(first), 0.5), first, wide, rate, clutter))
     every = len(cloud.x) / cloud.draws
     starts.append(starts[0].only(np.zeros(len(first), dtype=bool))._replace(rate=every))
     return max((_grown(s, cloud, least) for s in starts), key=lambda f: f.score).entries
