@@ -21,6 +21,7 @@ import warnings
 from pathlib import Path
 
 import matplotlib
+import matplotlib.pyplot
 import pytest
 
 import trjmcmc as trj

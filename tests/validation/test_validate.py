@@ -4,6 +4,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 import matplotlib
+import matplotlib.pyplot
 import pytest
 import torch
 
