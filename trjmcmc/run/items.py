@@ -50,7 +50,12 @@ class Block(NamedTuple):
 
 
 def screen_items(
-    known: Knowledge, seconds: float, seen: Pool | None, seed: int, draws: Mapping[str, int]
+    known: Knowledge,
+    seconds: float,
+    seen: Pool | None,
+    seed: int,
+    draws: Mapping[str, int],
+    most: float = 0.0,
 ) -> tuple[tuple[Screening, list[Find]], ...]:
     """What prior draws of one item's parameters say, all else as chains have it.
 
@@ -59,10 +64,11 @@ def screen_items(
 
     Arguments:
         known: What is known of the target.
-        seconds: That it may take, about.
+        seconds: That it should take, about.
         seen: Points that chains have passed.
         seed: Of a source of randomness of its own.
         draws: Prior draws of earlier looks, by name: what had fewest is looked at first.
+        most: Seconds that it may take, so that what comes last is looked at as well.
 
     Returns:
         What was found of each, where there was no time for it of no draws, and what was lost.
@@ -78,11 +84,11 @@ def screen_items(
     order = sorted(shuffled, key=lambda place: draws.get(blocks[place].name, 0))
     found: list[tuple[Screening, list[Find]]] = []
     for looked, place in enumerate(order):
-        left, block = begun + seconds - clock.now(), blocks[place]
+        spent, block = clock.now() - begun, blocks[place]
         said = Screening(block.name, 0, 0, 0.0, visited=True), list[Find]()
-        if left > 0:
+        if spent < max(seconds, most):
             with suppress(TRJError):  # the likelihood fails out there
-                share = left / (len(order) - looked)
+                share = max((seconds - spent) / (len(order) - looked), 0.0)
                 said = _screen_block(known, block, seen, share, generator) or said
         found.append(said)
     known.spending.spend("screening", clock.now() - begun)

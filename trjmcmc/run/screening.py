@@ -160,7 +160,7 @@ class Discovery:
         left = known.policy.screening.left_share * self.request.left()
         enough = min(known.policy.screening.seconds_alone * known.target.space.units, left)
         spell = max(share * seconds, enough)
-        alone = screen_items(known, spell, seen, self._next_seed(), draws)
+        alone = screen_items(known, spell, seen, self._next_seed(), draws, left)
         self.finds = [find for _, finds in alone for find in finds]
         found += tuple((said, list[Part]()) for said, _ in alone)
         before = {s.model: s for s in self.said if s.by != BY_CHAINS}
