@@ -109,7 +109,7 @@ def test_parameters_of_a_model_leave_out_what_it_does_not_use(indicator, doubts,
     parameters = Parameters(indicator, doubts, lambda: {"a": padded})
     assert parameters.draws("one")["a"].shape == (int(indicator.inside("one").sum()), 1)
     assert parameters.draws("none") == {}
-    assert list(parameters.summary().index) == [
+    assert list(parameters.summary(indicator.models).index) == [
         ("one", "a[0]"),
         *(("three", f"a[{i}]") for i in range(3)),
     ]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import arviz
 import matplotlib
+import matplotlib.pyplot
 import numpy as np
 import pytest
 import torch
@@ -18,7 +19,7 @@ from torch.distributions import Normal
 import trjmcmc as trj
 from tests import toys
 from trjmcmc import arviz_bridge as export
-from trjmcmc.errors import TRJError
+from trjmcmc.errors import TRJError, UnknownModelError
 from trjmcmc.estimate import (
     Estimate,
     autocorrelation_time,
@@ -98,6 +99,10 @@ def test_never_visited_is_a_bound_and_not_zero():
     assert never.warning == "never visited"
     always = visit_probability(np.ones((4, 100), dtype=bool), 0.0)
     assert (always.value, always.std_error) == (1.0, 1.0)
+    inside = np.zeros((4, 100), dtype=bool)
+    inside[0, 50:52] = inside[1, 70:72] = True
+    assert visit_probability(inside, 150.0).warning == "entered only 2 times"
+    assert visit_probability(~inside, 150.0).warning == "left only 2 times"
     odds = log_odds(np.zeros((4, 100), dtype=bool), np.ones((4, 100), dtype=bool))
     assert odds.value == -math.inf
     assert odds.std_error == math.inf
@@ -164,6 +169,9 @@ def test_summary(result):
     assert abs(row["mean"] - 0.75) < 5 * row["mcse"]
     assert row["sd"] == pytest.approx(0.5**0.5, rel=0.1)
     assert row["q5"] < row["median"] < row["q95"]
+    assert result.summary("three").equals(table.loc["three"])
+    with pytest.raises(UnknownModelError, match="four"):
+        result.summary("four")
 
 
 def test_save_and_load_without_code(result, tmp_path):

@@ -131,7 +131,7 @@ def _judged(
     spread = p * (1 - p)
     if not math.isfinite(ess):  # too few draws for an autocorrelation: count the chains
         error, ess = math.sqrt(spread / chains), float(chains)
-    warning = _few(returns)
+    warning = _few(returns, p)
     if warning and fallback_ess > 0:  # a model seldom seen: one effective draw more or less
         error = max(error, 1 / fallback_ess)
     if moved != 0:  # the starts are not forgotten: the error is larger
@@ -230,12 +230,13 @@ def _returns(inside: NDArray[np.bool_]) -> NDArray[np.intp]:
     return found
 
 
-def _few(returns: int) -> str:
+def _few(returns: int, p: float) -> str:
+    """What to say of a share of p into which chains have come back so often."""
     if returns >= FEW_RETURNS:
         return ""
-    rarely = {0: "never entered", 1: "entered only once"}
-    return rarely.get(returns, f"entered only {returns} times")
+    verb = "entered" if p <= 0.5 else "left"
+    return {0: f"never {verb}", 1: f"{verb} only once"}.get(returns, f"{verb} only {returns} times")
 
 
 def _few_returns(indicator: NDArray[np.bool_]) -> str:
-    return _few(int(_returns(indicator[..., None])[0]))
+    return _few(int(_returns(indicator[..., None])[0]), float(indicator.mean()))

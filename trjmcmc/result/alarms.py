@@ -117,7 +117,8 @@ def _few_calls(report: RunReport) -> Iterator[Alarm]:
         yield (
             f"so few likelihood calls leave {widest.draws} prior draws to look for modes of "
             f"{widest.model!r}: one that holds less than {widest.limit:.2g} of the prior may have "
-            "been missed. Give more max_evaluations or max_seconds if there may be several.",
+            "been missed. If there may be several modes, give more max_evaluations or max_seconds: "
+            "twice as many calls halve that share.",
             CoverageWarning,
         )
 
@@ -188,7 +189,8 @@ def _limits(probabilities: Probabilities, doubts: Doubts) -> Iterator[Alarm]:
             yield (
                 f"{table['probability'].iloc[-1]:.0%} of the draws have {kind.max} components, "
                 f"the largest number there may be: raise max of Counts({kind.max}, "
-                f"of={list(kind.of)}), or choose a prior under which many are less probable",
+                f"of={list(kind.of)}), or choose a prior under which many are less probable; where "
+                "no more can exist, it stands",
                 LimitWarning,
             )
 

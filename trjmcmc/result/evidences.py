@@ -253,7 +253,7 @@ class Evidences:
         Models that were not weighed count by their visits, and the others are scaled to theirs: a
         set has a share e W + R of the probability, with e among the models weighed, which have W,
         and R of the rest. As W is what the rest leaves, that is e + (1 - e) R - e R', with R' of
-        the rest that is not in the set. Errors of R and R' are added, for they are of the same draws.
+        the rest that is not in the set. Errors of R and R' are added: they are of the same draws.
 
         Arguments:
             sets: Codes, (N, L), to which of S sets hold them, (N, S) bool.

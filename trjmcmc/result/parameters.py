@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -76,10 +76,10 @@ class Parameters:
                 found[name + (suffix if position else "")] = x
         return found
 
-    def summary(self) -> pd.DataFrame:
-        """One row a parameter and model shown; see :meth:`trjmcmc.Result.summary`."""
+    def summary(self, labels: Sequence[str]) -> pd.DataFrame:
+        """One row a parameter of each model; see :meth:`trjmcmc.Result.summary`."""
         rows, index = [], []
-        for label in self.indicator.models:
+        for label in labels:
             inside = self.indicator.inside(label)
             for name, x in self.numbers(label).items():
                 rows.append(self._describe(x, inside))

@@ -179,9 +179,9 @@ class RunReport:
             )
             if any(s.visited for s in self.screening):
                 models = ", ".join(s.model for s in self.screening if s.draws)
-                lines.append(f"  by a search in {models} alone, which chains visit most")
+                lines.append(f"  by a search in each of {models}, which chains visit most")
             if left := ", ".join(s.model for s in self.screening if not s.draws):
-                lines.append(f"  no time to look at {left}: any mode may have been missed there")
+                lines.append(f"  no time to search {left}: a mode there would not have been met")
         if counted := [s for s in self.screening if s.ends >= FEWEST_CLIMBS]:
             worst = max(counted, key=lambda s: s.unseen)
             lines.append(
@@ -191,7 +191,7 @@ class RunReport:
         if math.isfinite(self.expected_error + self.reached_error) and not self.interrupted:
             short = ", less precise than the moves had promised" if self.falls_short else ""
             lines.append(
-                f"  probabilities ± {self.reached_error:.2g}, expected ± "
+                f"  probabilities by visits ± {self.reached_error:.2g}, expected ± "
                 f"{self.expected_error:.2g}{short}"
             )
         for name, rate in self.acceptance.items():

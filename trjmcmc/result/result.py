@@ -508,16 +508,24 @@ class Result:
         """
         return self._parameters.draws(self._indicator.label(model))
 
-    def summary(self) -> pd.DataFrame:
+    def summary(self, model: Any = None) -> pd.DataFrame:
         """Posterior mean, spread and quantiles of every parameter in every model shown.
 
+        Arguments:
+            model: A label; all models shown if omitted.
+
         Returns:
-            Indexed by (model, parameter). ``mean``, ``sd``, ``mcse`` (standard error of the
-            mean, autocorrelation-aware, NaN where chains remember too much of their start),
-            ``q5``, ``median``, ``q95``, ``ess``, in the user's units; ``note``, what makes
-            the error doubtful.
+            Indexed by (model, parameter), or by the parameters of the model given. ``mean``,
+            ``sd``, ``mcse`` (standard error of the mean, autocorrelation-aware, NaN where chains
+            remember too much of their start), ``q5``, ``median``, ``q95``, ``ess``, in the user's
+            units; ``note``, what makes the error doubtful.
+
+        Raises:
+            UnknownModelError: There is no such model.
         """
-        return self._parameters.summary()
+        if model is None:
+            return self._parameters.summary(self._indicator.models)
+        return self._parameters.summary([self._indicator.label(model)]).droplevel("model")
 
     def catalogue(
         self,
@@ -529,7 +537,7 @@ class Result:
         """The components that were found, the most probable first; spaces of counts only.
 
         Components have no names of their own: which is which in each draw is told by where they
-        are, see :func:`trjmcmc.relabel.relabel`.
+        are: names and entries in turn, each draw's names being the likeliest (Stephens 2000).
 
         Arguments:
             kind: Which components, where there are several kinds: a name, or a position.
@@ -552,8 +560,10 @@ class Result:
                 none named of several.
 
         Error:
-            Of the names: see :func:`trjmcmc.relabel.relabel`. Chains that have not mixed may
-            show one component as several entries, or several as one.
+            ``se`` holds how far a probability moves where half of the draws give the names. A name
+            is the likeliest one, not the only possible one: where entries overlap, or lie among
+            clutter, their tails are cut off at the border. Chains that have not mixed may show one
+            component as several entries, or several as one.
 
         Example:
             >>> import warnings
