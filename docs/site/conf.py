@@ -6,6 +6,7 @@ each, from docstrings; the gallery, from the scripts of docs/gallery/, which are
 
 import inspect
 import os
+import pydoc
 import re
 import sys
 import warnings
@@ -17,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 os.environ["PYTHONPATH"] = str(ROOT)  # of the kernels that execute the gallery
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("SECONDS", "30")  # of each run of the gallery: more on a busy machine
-os.environ.setdefault("CALLS", "4000")
+os.environ.setdefault("SECONDS", "60")  # of each run of the gallery
+os.environ.setdefault("CALLS", "20000")
 os.environ.setdefault("PYTHONWARNINGS", "ignore:IProgress not found")  # by tqdm, in kernels
 
 with warnings.catch_warnings():
@@ -104,6 +105,12 @@ FACES = (
     "errors",
 )
 
+GIVEN = (  # what functions return, though it has no name at the top
+    "trjmcmc.result.predict.Prediction",
+    "trjmcmc.result.report.RunReport",
+    "trjmcmc.interop.foreign.ForeignModel",
+)
+
 TITLES = {
     "target": "Targets: models, priors, likelihoods",
     "space": "Spaces of models",
@@ -136,6 +143,9 @@ def write_api():
         thing = getattr(trj, name)
         if not inspect.ismodule(thing):
             rooms[thing.__module__.split(".")[1]][f"trjmcmc.{name}"] = thing
+    for path in GIVEN:
+        thing = pydoc.locate(path)
+        rooms[thing.__module__.split(".")[1]][path] = thing
     for face in FACES:
         module = getattr(trj, face)
         for name in getattr(module, "__all__", None) or dir(module):
@@ -182,7 +192,11 @@ def menu(text, title, extra=""):
 
 
 def add_navigation(app, name, source):
-    """Behind the page of pages, and behind the gallery, what they link to as the site's menu."""
+    """Behind the page of pages, and behind the gallery, what they link to as the site's menu.
+
+    What tests shorten in a page's code is a comment of the page, and left out.
+    """
+    source[0] = re.sub(r"(?m)^<!-- test: .*-->\n", "", source[0])
     if name == "docs/gallery":
         source[0] += menu(re.search(r"(?s)\n\| example .*", source[0])[0], "Gallery")
     elif name == root_doc:
