@@ -1,16 +1,87 @@
 """What the import of the package costs: nothing that only some calls need."""
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
 
-SLOW = ("arviz", "emcee", "matplotlib", "scipy.optimize", "scipy.special", "scipy.stats", "xarray")
+import pytest
+
+import trjmcmc as trj
+
+ROOT = Path(__file__).parent.parent
+
+# beside torch's two seconds they took as long again; each is imported by the calls that need it
+SLOW = {
+    "arviz",
+    "emcee",
+    "matplotlib",
+    "pandas",
+    "scipy.integrate",
+    "scipy.optimize",
+    "scipy.special",
+    "scipy.stats",
+    "sympy",
+    "torch._dynamo",
+    "torch._inductor",
+    "xarray",
+}
+ROOMS = {f"trjmcmc.{name}" for name in ("graphs", "interop", "problems", "simulate", "validation")}
+
+SAMPLER = """
+import torch
+before = set(sys.modules)
+import trjmcmc as trj
+prior = torch.distributions.Normal(0.0, 1.0)
+models = [trj.Model("a", {"x": prior}, lambda p: -p["x"]), trj.Model("b", {}, lambda p: -1.0)]
+trj.TRJSampler(trj.Target(models))
+"""
 
 
-def test_import_leaves_slow_packages_alone():
-    # beside torch they took three of five seconds; each is imported by the calls that need it
-    code = f"import sys, trjmcmc; print([m for m in {SLOW} if m in sys.modules])"
-    root = Path(__file__).parent.parent
+def loaded(code):
+    """Modules that lines of Python import, beside those of before."""
+    code = f"import sys\nbefore = set()\n{code}\nprint(*set(sys.modules) - before)"
     command = [sys.executable, "-c", code]
-    found = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(found.stdout.split())
+
+
+def test_import_loads_no_other_package():
+    found = loaded("import trjmcmc")
+    assert "trjmcmc" in found
+    assert not found & (SLOW | {"numpy", "scipy", "torch", "zuko"})
+    assert {name for name in found if name.startswith("trjmcmc.")} == set()
+
+
+def test_a_sampler_of_a_model_list_leaves_slow_packages_alone():
+    found = loaded(SAMPLER)
+    assert "trjmcmc.run.runner" in found
+    assert not found & (SLOW | ROOMS)
+
+
+def test_what_is_loaded_would_be_seen():
+    assert {"pandas", "trjmcmc.graphs"} <= loaded(
+        "import trjmcmc\ntrjmcmc.graphs.exact\nimport pandas"
+    )
+
+
+def test_names_come_from_where_type_checkers_find_them():
+    (block,) = (
+        n
+        for n in ast.parse((ROOT / "trjmcmc/__init__.py").read_text()).body
+        if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"
+    )
+    shown = {alias.name: line.module for line in block.body for alias in line.names}
+    assert set(shown) == set(trj.__all__)
+    assert {name: place for name, place in shown.items() if place} == trj._MODULE_OF
+
+
+def test_all_names_are_there():
+    assert all(getattr(trj, name).__name__.endswith(name) for name in trj.__all__)
+    assert trj.plot.plot_models.__module__ == "trjmcmc.plot.models"  # folders too
+
+
+@pytest.mark.parametrize("name", ["nothing", "_nothing", "test"])
+def test_other_names_are_refused(name):
+    with pytest.raises(AttributeError, match=f"module 'trjmcmc' has no attribute '{name}'"):
+        getattr(trj, name)

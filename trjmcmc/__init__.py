@@ -9,53 +9,59 @@ A model list goes in, p(model | data) comes out, exact however poor the maps are
     result.model_probabilities()
 """
 
-from . import errors, estimate, fit, graphs, kernel, priors, problems, simulate, transport
-from .approximate.variational import variational
-from .compare.classical import ClassicalSampler
-from .compare.compare import Comparison, compare_samplers
-from .errors import renamed as _renamed
-from .estimate.estimate import Estimate
-from .interop.from_jax import from_jax
-from .interop.from_numpyro import from_numpyro
-from .interop.from_pymc import from_pymc
-from .interop.from_pyro import from_pyro
-from .interop.from_stan import from_stan, stan_joint
-from .interop.joint import Joint
-from .interop.pymc_joint import pymc_joint
-from .posthoc.evidence import Evidence, evidence
-from .result.result import Result, merge
-from .result.variational import Variational
-from .run.even_counts import evidences_of_counts
-from .run.loaded import load
-from .run.policy import Policy
-from .run.sampler import TRJSampler
-from .space.base import Space
-from .space.counts import Counts
-from .space.dags import Dags
-from .space.ordered_dags import OrderedDags
-from .space.prior import LogWeights
-from .space.subsets import Subsets
-from .target.additive import Additive
-from .target.blackbox import BlackBox, with_gradient
-from .target.model import Model, Truth
-from .target.observed import Observed
-from .target.ordered import Ordered
-from .target.target import Target
-from .transport.affine import Affine
-from .transport.autoregressive import CosmicAutoregressive
-from .transport.base import Bijection, Transport
-from .transport.cosmic import CosmicFlow
-from .transport.laplace import Laplace
-from .transport.mixture import Mixture, mixture_flow
-from .transport.per_model import PerModel
-from .transport.realnvp import ConditionalRealNVP
-from .validation.report import Validation
-from .validation.validate import validate
-from .weights.base import ModelWeights, UniformWeights
-from .weights.belief import GaussianProcess, GaussianSurrogate
-from .weights.made import Made
-from .weights.mean_field import MeanField
-from .weights.score_gradient import CategoricalWeights
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # what type checkers and editors read; at run time names come when asked for
+    from . import errors, estimate, fit, graphs, kernel, priors, problems, simulate, transport
+    from .approximate.variational import variational
+    from .compare.classical import ClassicalSampler
+    from .compare.compare import Comparison, compare_samplers
+    from .estimate.estimate import Estimate
+    from .interop.from_jax import from_jax
+    from .interop.from_numpyro import from_numpyro
+    from .interop.from_pymc import from_pymc
+    from .interop.from_pyro import from_pyro
+    from .interop.from_stan import from_stan, stan_joint
+    from .interop.joint import Joint
+    from .interop.pymc_joint import pymc_joint
+    from .posthoc.evidence import Evidence, evidence
+    from .result.result import Result, merge
+    from .result.variational import Variational
+    from .run.even_counts import evidences_of_counts
+    from .run.loaded import load
+    from .run.policy import Policy
+    from .run.sampler import TRJSampler
+    from .space.base import Space
+    from .space.counts import Counts
+    from .space.dags import Dags
+    from .space.ordered_dags import OrderedDags
+    from .space.prior import LogWeights
+    from .space.subsets import Subsets
+    from .target.additive import Additive
+    from .target.blackbox import BlackBox, with_gradient
+    from .target.model import Model, Truth
+    from .target.observed import Observed
+    from .target.ordered import Ordered
+    from .target.target import Target
+    from .transport.affine import Affine
+    from .transport.autoregressive import CosmicAutoregressive
+    from .transport.base import Bijection, Transport
+    from .transport.cosmic import CosmicFlow
+    from .transport.laplace import Laplace
+    from .transport.mixture import Mixture, mixture_flow
+    from .transport.per_model import PerModel
+    from .transport.realnvp import ConditionalRealNVP
+    from .validation.report import Validation
+    from .validation.validate import validate
+    from .weights.base import ModelWeights, UniformWeights
+    from .weights.belief import GaussianProcess, GaussianSurrogate
+    from .weights.made import Made
+    from .weights.mean_field import MeanField
+    from .weights.score_gradient import CategoricalWeights
 
 __version__ = "0.12.0"
 
@@ -126,7 +132,88 @@ __all__ = [
     "with_gradient",
 ]
 
-__getattr__ = _renamed(__name__, {"Categorical": "CategoricalWeights", "Uniform": "UniformWeights"})
+_MODULE_OF = {  # where the names above are defined; the others are folders
+    "Additive": "target.additive",
+    "Affine": "transport.affine",
+    "Bijection": "transport.base",
+    "BlackBox": "target.blackbox",
+    "CategoricalWeights": "weights.score_gradient",
+    "ClassicalSampler": "compare.classical",
+    "Comparison": "compare.compare",
+    "ConditionalRealNVP": "transport.realnvp",
+    "CosmicAutoregressive": "transport.autoregressive",
+    "CosmicFlow": "transport.cosmic",
+    "Counts": "space.counts",
+    "Dags": "space.dags",
+    "Estimate": "estimate.estimate",
+    "Evidence": "posthoc.evidence",
+    "GaussianProcess": "weights.belief",
+    "GaussianSurrogate": "weights.belief",
+    "Joint": "interop.joint",
+    "Laplace": "transport.laplace",
+    "LogWeights": "space.prior",
+    "Made": "weights.made",
+    "MeanField": "weights.mean_field",
+    "Mixture": "transport.mixture",
+    "Model": "target.model",
+    "ModelWeights": "weights.base",
+    "Observed": "target.observed",
+    "Ordered": "target.ordered",
+    "OrderedDags": "space.ordered_dags",
+    "PerModel": "transport.per_model",
+    "Policy": "run.policy",
+    "Result": "result.result",
+    "Space": "space.base",
+    "Subsets": "space.subsets",
+    "TRJSampler": "run.sampler",
+    "Target": "target.target",
+    "Transport": "transport.base",
+    "Truth": "target.model",
+    "UniformWeights": "weights.base",
+    "Validation": "validation.report",
+    "Variational": "result.variational",
+    "compare_samplers": "compare.compare",
+    "evidence": "posthoc.evidence",
+    "evidences_of_counts": "run.even_counts",
+    "from_jax": "interop.from_jax",
+    "from_numpyro": "interop.from_numpyro",
+    "from_pymc": "interop.from_pymc",
+    "from_pyro": "interop.from_pyro",
+    "from_stan": "interop.from_stan",
+    "load": "run.loaded",
+    "merge": "result.result",
+    "mixture_flow": "transport.mixture",
+    "pymc_joint": "interop.pymc_joint",
+    "stan_joint": "interop.from_stan",
+    "validate": "validation.validate",
+    "variational": "approximate.variational",
+    "with_gradient": "target.blackbox",
+}
+
+
+@cache
+def _old_names() -> Callable[[str], Any]:
+    from .errors import renamed
+
+    return renamed(__name__, {"Categorical": "CategoricalWeights", "Uniform": "UniformWeights"})
+
+
+def _look_up(name: str) -> Any:
+    """A public name or a folder of the package, imported when it is first asked for (PEP 562)."""
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in _MODULE_OF:
+        found = getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
+    elif find_spec(f"{__name__}.{name}"):
+        found = import_module(f".{name}", __name__)
+    else:
+        return _old_names()(name)
+    globals()[name] = found
+    return found
+
+
+if not TYPE_CHECKING:  # else type checkers would take any name for one of the package
+    __getattr__ = _look_up
 
 
 def __dir__() -> list[str]:

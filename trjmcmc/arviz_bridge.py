@@ -8,11 +8,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @cache
@@ -118,6 +120,8 @@ def leave_one_out(pointwise: Mapping[str, NDArray[Any]]) -> pd.DataFrame:
         By model ``elpd_loo``, ``se``, ``p_loo``, the largest Pareto shape ``pareto_k``, and
         ``stacking``, ArviZ's weight.
     """
+    import pandas as pd
+
     arviz, modern = _arviz()
     found = {}
     with warnings.catch_warnings():

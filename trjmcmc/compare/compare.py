@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from .. import clock
 from ..arviz_bridge import split_rhat
@@ -22,6 +21,7 @@ from ..target.target import Target
 from .classical import METHODS, ClassicalSampler
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
 
 
@@ -90,6 +90,8 @@ def compare_samplers(
         >>> bool((found.table["ess"] > 0).all())
         True
     """
+    import pandas as pd
+
     if not budget > 0:
         raise ConfigurationError(f"budget: expected seconds above 0, got {budget}")
     if samplers is None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -23,6 +22,9 @@ from ..target.target import Target
 from .posterior import GraphPosterior
 from .tables import by_pair
 from .target import target
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MOST_NODES = 20  # 3^20 terms take minutes and gigabytes less than a table of them would
 
@@ -64,6 +66,8 @@ class ExactGraphs:
             node: Its name.
             least: Sets below it are left out.
         """
+        import pandas as pd
+
         j, p = self.names.index(node), self._families[self.names.index(node)].exp()
         found = {
             ", ".join(n for i, n in enumerate(self.names) if place >> i & 1) or "(none)": value

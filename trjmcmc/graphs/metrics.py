@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import scipy
 from numpy.typing import NDArray
 
 from ..errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Array = NDArray[np.float64]
 
@@ -45,6 +47,8 @@ def metrics(edges: Any, truth: Any) -> pd.Series:
         >>> found[["expected_shd", "auroc"]].round(3).tolist()
         [0.1, 1.0]
     """
+    import pandas as pd
+
     a, p = np.asarray(truth, dtype=float), np.asarray(edges, dtype=float)
     draws = p if p.ndim == 3 else None
     p = p.mean(0) if draws is not None else p

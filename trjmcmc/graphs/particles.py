@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -18,6 +17,9 @@ from ..target.target import Target
 from .metrics import metrics
 from .scores import checked
 from .tables import by_pair
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class GraphParticles:
@@ -94,6 +96,8 @@ class GraphParticles:
 
     def graphs(self, *, plus: bool = True, prior: bool = True) -> pd.Series:
         """The different graphs by weight, largest first."""
+        import pandas as pd
+
         weight = pd.Series(self.weights(plus=plus, prior=prior).tolist(), name="weight")
         labels = pd.Index(self.target.space.label(self.masks), name="graph")
         return weight.groupby(labels).sum().sort_values(ascending=False)

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -39,6 +38,7 @@ from .tables import (
 )
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
 
 MOST_SHOWN = 20  # graphs or classes of a table, unless more are asked for
@@ -314,6 +314,8 @@ class GraphPosterior:
     # ---- shares -------------------------------------------------------------------------------
 
     def _index(self, names: tuple[str, str]) -> pd.MultiIndex:
+        import pandas as pd
+
         i, j = pairs_of(len(self.names))
         pairs = [(self.names[a], self.names[b]) for a, b in zip(i, j, strict=True)]
         return pd.MultiIndex.from_tuples(pairs, names=names)
@@ -332,6 +334,8 @@ class GraphPosterior:
         most: int,
     ) -> pd.DataFrame:
         """The most frequent of what graphs with the same key are, by its label."""
+        import pandas as pd
+
         code, which, counts = self._graphs
         _, group, number = distinct(key(code))
         total = torch.zeros(len(number), dtype=torch.long).index_add_(0, group, counts)

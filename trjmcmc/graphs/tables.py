@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 
@@ -19,6 +18,9 @@ from ..promises import RHAT_CONVERGED
 from ..result.convergence import EVERY
 from ..result.result import Result
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 Array = NDArray[np.float64]
 
 LEAST_DRAWS = 20  # a chain, where draws are thinned
@@ -26,6 +28,8 @@ LEAST_DRAWS = 20  # a chain, where draws are thinned
 
 def by_pair(value: Array, names: Sequence[str]) -> pd.DataFrame:
     """Numbers of edges, shape (d, d), with parents in rows and children in columns."""
+    import pandas as pd
+
     return pd.DataFrame(value, pd.Index(names, name="parent"), pd.Index(names, name="child"))
 
 
@@ -56,6 +60,8 @@ class Independent:
     """Of independent draws."""
 
     def shares(self, has: NDArray[np.bool_]) -> pd.DataFrame:
+        import pandas as pd
+
         n = has.shape[0] * has.shape[1]
         p: Array = has.mean((0, 1))
         bound = np.where((p == 0) | (p == 1), rule_of_three(n), np.sqrt(p * (1 - p) / n))
@@ -64,6 +70,8 @@ class Independent:
         return pd.DataFrame(found, index=range(len(p)))
 
     def means(self, x: Array, some: Some) -> pd.DataFrame:
+        import pandas as pd
+
         n = x.shape[0] * x.shape[1]
         error = x.std((0, 1)) / math.sqrt(n)
         found = {"mean": x.mean((0, 1)), "se": error, "ess": float(n), "rhat": 1.0, "note": ""}
@@ -80,6 +88,8 @@ class OfRun:
         return self.result.shares(has)
 
     def means(self, x: Array, some: Some) -> pd.DataFrame:
+        import pandas as pd
+
         whole = self.result.raw.ancestor
         ancestor = None if whole is None else whole.numpy()[some.chains]
         error, ess = _mean_errors(x, ancestor)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import pandas as pd
 from torch import Tensor
 
 from ..estimate.convergence import FEW_STARTS
@@ -14,6 +13,9 @@ from ..estimate.estimate import Estimate
 from ..estimate.routes import MORE
 from ..promises import LOG_EVIDENCES_AGREE, POSTERIOR_COVERED
 from ..space.base import Space
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COVERED_NATS = 5.0  # of log pi - log q up to which a draw counts as covered
 
@@ -145,6 +147,8 @@ class AuditReport:
         """Columns ``log_evidence``, ``se``, ``halves_differ``, ``ancestors``, ``map_log_evidence``,
         ``map_se``, ``difference``, ``difference_se``, ``covered``, ``lost``, ``modes``,
         ``verdict``; indexed by model."""
+        import pandas as pd
+
         rows = {
             m.model: {
                 "log_evidence": m.log_evidence,

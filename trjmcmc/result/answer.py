@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -37,6 +36,9 @@ from .moments_of_q import wrong_moments
 from .variational import Variational
 from .variational_draws import VariationalDraws
 from .variational_files import inclusion_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Q_DRAWS = 8192  # from q that its answer is made of
 
@@ -124,6 +126,8 @@ def variational(
     Raises:
         NonFiniteError: No draw of q lies where the posterior has a density.
     """
+    import pandas as pd
+
     space = target.space
     kind = type(weights).__name__ if weights is not None else ""
     models = None
@@ -218,6 +222,8 @@ def best_weights(
     Returns:
         The table of :attr:`Variational.models`, and q(m).
     """
+    import pandas as pd
+
     space = target.space
     codes = space.enumerate()
     log_prior = space.log_prior(codes).double()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import torch
 
 from ..draws import Draws
@@ -14,6 +13,9 @@ from ..estimate.mean import mean_error
 from ..transport.base import Transport
 from ..weights.base import ModelWeights
 from .variational_draws import VariationalDraws
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MOST_DRAWS = 8192  # of the run that are looked at, about
 

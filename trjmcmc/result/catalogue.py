@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from ..draws import Draws
@@ -22,6 +21,9 @@ from .indicator import Mask
 from .numbers import numbers_of
 from .parameters import Parameters
 from .relabel import LEAST_SHARE, Relabelling, relabel
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 INTERVAL = 0.9  # probability of credible intervals
 
@@ -124,6 +126,8 @@ class Catalogue:
 
     def table(self, kind: str | int | None, interval: float, least: float) -> pd.DataFrame:
         """One row an entry; see :meth:`trjmcmc.Result.catalogue`."""
+        import pandas as pd
+
         drawn = self.drawn("catalogue", kind)
         found = self.entries(drawn, least)
         if not 0 < interval < 1:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 
@@ -16,6 +16,9 @@ from ..estimate.between import run_gaps
 from ..estimate.convergence import effective_draws, rank_rhats, slow_tails
 from ..space.base import Space
 from .indicator import Mask, ModelIndicator
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 EVERY = "(all models)"  # label of quantities that belong to no single model
 
@@ -135,6 +138,8 @@ class Convergence:
         Arguments:
             quick: Take fewer draws, and R-hat alone.
         """
+        import pandas as pd
+
         rows, index = [], []
         for part in self.parts(self._few() if quick else slice(None), self._step(quick)):
             chains = slice(None) if quick else self.indicator.first
@@ -157,6 +162,8 @@ class Convergence:
             ``p``, the probability of gaps as large between runs that sample the same; ``apart``,
             how far the run that is furthest off is from the mean of all, in standard deviations.
         """
+        import pandas as pd
+
         rows, index, run = [], [], self.draws.run
         numbers = self.draws.n_chains * self.draws.n_draws * self._quantities
         step = min(max(self._step(True), numbers // BETWEEN_NUMBERS), self.draws.n_draws)

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -21,6 +21,9 @@ from ..estimate.mean import BATCHES, batch_shares, batch_sums, share_covariance
 from .doubts import COMMON_PROBABILITY, Doubts, Routes
 from .indicator import Mask
 from .visits import Visits
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NOTHING = Estimate(math.nan, math.inf, 0.0)
 
@@ -310,6 +313,8 @@ class Evidences:
         Raises:
             TRJError: There was no map to weigh models by.
         """
+        import pandas as pd
+
         labels = self.weighed
         if not labels:
             raise TRJError(

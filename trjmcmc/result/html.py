@@ -6,11 +6,12 @@ import base64
 import io
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from ..arviz_bridge import figure_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DOTS = 130  # an inch, of pictures
 

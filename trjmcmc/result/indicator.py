@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -21,6 +20,9 @@ from ..estimate.visits import second_eigenvalue, transition_matrix
 from ..promises import MODELS_ONE_BY_ONE
 from ..space.base import Space
 from ..space.codes import distinct
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Mask = NDArray[np.bool_]
 
@@ -173,6 +175,8 @@ class ModelIndicator:
         Raises:
             TRJError: There are more than 64 models.
         """
+        import pandas as pd
+
         labels = self.space.label(self._few_models("transitions"))
         return pd.DataFrame(
             transition_matrix(self.position(), len(labels)),
@@ -182,6 +186,8 @@ class ModelIndicator:
 
     def mixing(self) -> pd.Series:
         """Effective draws, R-hat, autocorrelation time and second eigenvalue of the indicator."""
+        import pandas as pd
+
         rhat = [self.rhat_of(self.inside(m)) for m in self.most_visited]
         found = {
             "ess": self.ess,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import pandas as pd
 
 from ..space.base import Kind
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LIMIT_PROBABILITY = 0.05  # p(k = max) from which counts may have run into their limit
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from torch import Tensor
 
 from .circle import Turn, laid_out
 from .doubts import Doubts
 from .indicator import Mask, ModelIndicator
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Values = dict[str, Tensor]
 
@@ -78,6 +80,8 @@ class Parameters:
 
     def summary(self, labels: Sequence[str]) -> pd.DataFrame:
         """One row a parameter of each model; see :meth:`trjmcmc.Result.summary`."""
+        import pandas as pd
+
         rows, index = [], []
         for label in labels:
             inside = self.indicator.inside(label)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -14,6 +14,9 @@ from torch import Tensor
 from ..errors import TRJError
 from ..estimate.estimate import Estimate
 from .evidences import Evidences
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 OTHERS = "(other models)"  # label of the row of models that a table does not show
 
@@ -33,6 +36,8 @@ class Probabilities:
 
     def of_models(self) -> pd.DataFrame:
         """One row a model; see :meth:`trjmcmc.Result.model_probabilities`."""
+        import pandas as pd
+
         labels, space = self.indicator.models, self.indicator.space
         visits = [self.visits.of(label) for label in labels]
         importance, combined = self.evidences.importance(labels), self.evidences.shares(labels)
@@ -66,6 +71,8 @@ class Probabilities:
         Raises:
             TRJError: The space is a list of models.
         """
+        import pandas as pd
+
         names, _ = self.indicator.items()
         always, never = self.indicator.space.certain()
         index = pd.Index(names, name="item")
@@ -77,6 +84,8 @@ class Probabilities:
         Raises:
             TRJError: The space has no counts.
         """
+        import pandas as pd
+
         space = self.indicator.space
         if not space.counts:
             raise TRJError(f"counts: expected a space of Counts, got {type(space).__name__}")
@@ -95,6 +104,8 @@ class Probabilities:
 
     def of_features(self, has: NDArray[np.bool_]) -> pd.DataFrame:
         """One row a feature; see :meth:`trjmcmc.Result.shares`."""
+        import pandas as pd
+
         found, rhat = self.visits.shares(has)
         columns = {"probability": "value", "se": "std_error", "ess": "ess"}
         table = {name: [getattr(e, of) for e in found] for name, of in columns.items()}
@@ -122,6 +133,8 @@ class Probabilities:
             always, never: Sets that hold all models, and none, shape (S,) bool.
             index: Of the table, S.
         """
+        import pandas as pd
+
         code = self.indicator.draws.code
         on = sets(code.flatten(0, 1)).reshape(*code.shape[:2], -1).numpy()
         known = (always | never).tolist()

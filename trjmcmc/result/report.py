@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from ..fit.trace import FitTrace
 from ..pilot.report import AuditReport
 from ..pilot.screening import Screening
 from .variational import Variational
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PROPOSALS = "proposals"  # stage of a run of few likelihood calls
 

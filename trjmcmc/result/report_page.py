@@ -9,8 +9,6 @@ from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-import pandas as pd
-
 from ..errors import TRJError
 from .html import figure, listing, page, prose, table
 
@@ -135,6 +133,8 @@ def _audit(result: Any) -> Iterator[str]:
 
 
 def _plan(result: Any) -> Iterator[str]:
+    import pandas as pd
+
     yield listing(str(result.report.plan))
     yield listing(str(result.report))
     seconds = pd.DataFrame({"seconds": result.report.seconds})
@@ -142,6 +142,8 @@ def _plan(result: Any) -> Iterator[str]:
 
 
 def _versions(result: Any) -> Iterator[str]:
+    import pandas as pd
+
     own = str(sys.modules[__name__.partition(".")[0]].__version__)
     found = {"trjmcmc": own, "Python": platform.python_version()}
     found |= {name: _version(name) for name in PACKAGES}

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -23,6 +22,9 @@ from ..target.target import Target
 from .evidences import Evidences
 from .indicator import Mask
 from .predict import Array, Function, Prediction, predict, weighted_mean
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 JUDGED_SHARE = 0.01  # share of the draws from which the weights of a model's draws are judged
 
@@ -123,6 +125,8 @@ class Reweighted:
             Where p(model) alone has changed and all models were weighed, from the combined
             evidences; else by weighing the draws, with NaN for models never visited.
         """
+        import pandas as pd
+
         labels, odds = self._indicator.models, self._log_odds
         shares = None if odds is None else self._evidences.shares_under(odds)
         rows = []
@@ -146,6 +150,8 @@ class Reweighted:
         Returns:
             Indexed by item; ``probability``, ``se`` and ``note``, what makes a row doubtful.
         """
+        import pandas as pd
+
         names, on = self._indicator.items()
         rows = [self._share(on[..., i]) for i in range(on.shape[-1])]
         columns = ["probability", "se", "note"]

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from ..draws import Draws
@@ -23,6 +22,7 @@ from .variational_draws import VariationalDraws
 from .variational_files import from_data, read_answer, to_data, write_answer
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
 
 
@@ -204,6 +204,8 @@ class Variational:
             ``mean``, its Monte Carlo error ``mcse``, ``sd``, ``q5``, ``median`` and ``q95``, in
             the parameters' units.
         """
+        import pandas as pd
+
         sample = self._sample
         if model is not None or len(sample.models) == 1:
             return sample.summary(model, corrected)

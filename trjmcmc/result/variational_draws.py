@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -24,6 +23,7 @@ from .numbers import numbers_of
 from .reference import Reference, reference_of
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
 
 QUANTILES = (0.05, 0.5, 0.95)
@@ -119,6 +119,8 @@ class VariationalDraws:
 
     def summary(self, model: str | None, corrected: bool) -> pd.DataFrame:
         """See :meth:`trjmcmc.Variational.summary`."""
+        import pandas as pd
+
         rows, numbers = self.columns(model)
         w = self.weights(corrected, rows)
         table = {name: _described(x, w) for name, x in numbers.items()}
@@ -130,6 +132,8 @@ class VariationalDraws:
         self, levels: Sequence[float], model: str | None, corrected: bool
     ) -> pd.DataFrame:
         """See :meth:`trjmcmc.Variational.quantiles`."""
+        import pandas as pd
+
         levels = [float(p) for p in levels]
         if not levels or not all(0 < p < 1 for p in levels):
             raise ConfigurationError(f"levels: expected probabilities in (0, 1), got {levels}")
@@ -143,6 +147,8 @@ class VariationalDraws:
         self, reference: Reference, level: float, model: str | None, corrected: bool
     ) -> pd.DataFrame:
         """See :meth:`trjmcmc.Variational.coverage`."""
+        import pandas as pd
+
         if not 0 < level < 1:
             raise ConfigurationError(f"level: expected a probability in (0, 1), got {level}")
         tails = (1 - level) / 2, (1 + level) / 2

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from ..errors import TRJError
 from ..estimate.estimate import Estimate
 from .packed import pack, unpack
 from .variational_draws import VariationalDraws
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FORMAT = 1
 
@@ -37,6 +39,8 @@ def to_data(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def from_data(data: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of an answer that was turned into plain data, by name."""
+    import pandas as pd
+
     found = dict(data)
     for name in ESTIMATES:
         if found.get(name):
@@ -56,6 +60,8 @@ def from_data(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def inclusion_of(share: Mapping[str, float]) -> pd.Series:
     """Probabilities by item."""
+    import pandas as pd
+
     return pd.Series(dict(share), name="probability", dtype=float).rename_axis("item")
 
 

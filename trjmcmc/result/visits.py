@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -18,6 +18,9 @@ from ..estimate.mean import MANY_CHAINS
 from ..estimate.visits import VisitShares, log_odds, visit_probabilities, visit_probability
 from .doubts import Doubts
 from .indicator import Mask, ModelIndicator
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Visits:
@@ -134,6 +137,8 @@ class Visits:
         Raises:
             TRJError: There are more than 64 models, or only one.
         """
+        import pandas as pd
+
         if self.crossings is None:
             raise TRJError("jumps: none were recorded; that is done for 2 to 64 models")
         crossed, stays = (t.sum(0).numpy() for t in self.crossings)

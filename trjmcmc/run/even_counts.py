@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -30,6 +29,9 @@ from .moves import component_births, component_exchanges, component_walks
 from .policy import StartPolicy
 from .start import prior_draws
 from .weighing import Weighing
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 CHAINS = 256
 
@@ -405,6 +407,8 @@ def _anchor(target: Target, low: int, pool: Pool, generator: torch.Generator) ->
 
 
 def _table(target: Target, even: Evened, seen: Seen, anchor: Estimate) -> pd.DataFrame:
+    import pandas as pd
+
     low, high = even.space.kinds[0].min, even.space.kinds[0].max
     counts = np.arange(low, high + 1)
     odds, parts, halves = _by_moves(even, seen, low, high)

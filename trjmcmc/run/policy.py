@@ -12,9 +12,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from ..checks import Checked
 from ..estimate.convergence import FEW_STARTS
@@ -25,6 +23,9 @@ from .policy_of_capture import CapturePolicy
 from .policy_of_components import ChainTemperingPolicy, CountedPolicy
 from .policy_of_graphs import GraphPolicy
 from .policy_of_screening import ScreeningBudget
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -494,6 +495,8 @@ class Policy(Checked):
             Indexed by name, such as ``"training.rounds"``, with the columns ``value`` and
             ``meaning``.
         """
+        import pandas as pd
+
         rows = {name: (value, text) for name, value, text in _numbers(self, "")}
         return pd.DataFrame.from_dict(rows, orient="index", columns=["value", "meaning"])
 

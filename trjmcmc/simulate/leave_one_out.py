@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import torch
 
 from .. import arviz_bridge
@@ -16,6 +15,9 @@ from ..result.result import Result
 from ..space.codes import distinct
 from ..target.observed import Observed
 from ..target.target import Target
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FEWEST = 100  # draws in a model from which it is judged
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 
@@ -18,6 +17,9 @@ from ..rng import stream
 from ..target.observed import Observed
 from ..target.target import Target
 from .simulator import Simulate, Simulator, stacked
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Statistic = Callable[[Any], Any]
 
@@ -58,6 +60,8 @@ class PosteriorPredictive:
         Raises:
             ConfigurationError: No data set was drawn from that model.
         """
+        import pandas as pd
+
         inside = np.array([model is None or m == model for m in self.models])
         if not inside.any():
             raise ConfigurationError(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -16,6 +15,9 @@ from ..errors import ConfigurationError, TargetError
 from ..rng import stream
 from ..target.target import Target
 from .simulator import Simulate, Simulator, stacked
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 TRIES = 100  # times that draws on the boundary of the support are drawn again
 
@@ -48,6 +50,8 @@ class Simulated:
 
     def summary(self) -> pd.DataFrame:
         """Mean, standard deviation and 5, 50, 95 % quantiles of each number, NaN left out."""
+        import pandas as pd
+
         rows = {}
         for name, x in self.parameters.items():
             flat = x.reshape(len(x), -1)

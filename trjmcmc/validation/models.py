@@ -6,13 +6,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from .finding import Finding, verdict_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SIMULATED = 40_000  # repeats of the truth by which a score is judged
 
@@ -39,6 +41,8 @@ class Calibration:
 
     def table(self) -> pd.DataFrame:
         """By name ``true``, how often; ``expected``; ``p``, exact and two-sided."""
+        import pandas as pd
+
         rows = {}
         for i, name in enumerate(self.names):
             count = int(self.true[:, i].sum())
@@ -52,6 +56,8 @@ class Calibration:
 
     def reliability(self) -> pd.DataFrame:
         """Probabilities of all names in bins: ``p`` mean, ``true`` share, ``n``, 95 % of it."""
+        import pandas as pd
+
         p, x = self.p.ravel(), self.true.ravel()
         edges = np.linspace(0, 1, BINS + 1)
         rows = []

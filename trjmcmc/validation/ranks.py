@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from . import bands
 from .finding import Finding, verdict_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FEWEST = 20  # ranks from which they are judged
 
@@ -30,6 +32,7 @@ def rank_table(ranks: Mapping[str, Sequence[float]]) -> pd.DataFrame:
         ``p_bands``, ``p_mean``, ``p_spread`` of the tests; ``p``, of all three together; and the
         share of truths within central intervals of 50, 80, 90 and 95 %.
     """
+    import pandas as pd
     from scipy.stats import norm  # seconds to import
 
     rows = {}

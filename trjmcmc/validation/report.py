@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from ..arviz_bridge import groups
 from ..errors import ConfigurationError
@@ -19,6 +18,7 @@ from .models import Calibration
 from .ranks import FEWEST, rank_table
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
 CHECKS = {
@@ -74,6 +74,8 @@ class Validation:
 
     def table(self) -> pd.DataFrame:
         """Findings: ``check``, ``verdict``, ``subject``, ``p_value``, ``words``."""
+        import pandas as pd
+
         columns = ["check", "verdict", "subject", "p_value", "words"]
         rows = [[getattr(f, c) for c in columns] for f in self.findings]
         return pd.DataFrame(rows, columns=columns)
