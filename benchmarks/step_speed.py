@@ -1,14 +1,17 @@
-"""Steps a second of the moves that default runs make, beside another version of the package.
+"""Steps a second of the moves that default runs make: plain, captured, and of another version.
 
-    python -m benchmarks.step_speed                                   # this version alone
-    python -m benchmarks.step_speed --against folder                  # of a checkout of another one
+    python -m benchmarks.step_speed                                # plain steps
+    python -m benchmarks.step_speed --way traced --way compiled    # captured ones beside them
+    python -m benchmarks.step_speed --against folder               # a checkout of another version
 
 A step is what a run's loop does: the kernel's step, the counting, the record. Kernels are composed
-alike in both versions from moves that version 0.9.0 had: jumps through normals fitted to draws and
+alike in all versions from moves that version 0.9.0 had: jumps through normals fitted to draws and
 walks (coal mining, robust regression), the moves through Laplace's normals (selection among ten
-columns), births, deaths and walks of pulses, and the standard kernel of a flow (coal mining). The
-versions take turns, each in a process of its own; one thread, processor time, the median over all
-blocks with the slowest and the fastest beside it.
+columns), births, deaths and walks of pulses, and the standard kernel of a flow (coal mining).
+Each way has a process of its own; they take turns block by block, in another order each round, so
+that what else the machine does slows all of them. One thread, processor time; medians over blocks
+with the slowest and the fastest beside them, and ratios to the base (the other version, or plain
+steps) as medians over rounds.
 """
 
 from __future__ import annotations
@@ -30,9 +33,9 @@ import trjmcmc as trj
 
 CHAINS = (1, 16, 256, 4096)
 SECONDS = 0.4  # of processor time a block
-BLOCKS = 3
 WARM = 30  # steps before the first block
 DRAWS = 4000  # prior draws that normals are fitted to
+BASE = "before"  # the other version
 
 
 def _fitted_normals(target: Any, generator: torch.Generator) -> Any:
@@ -90,60 +93,139 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[Any, torch.Generator], Any]]
 }
 
 
-def blocks(case: str, chains: int, compiled: bool = False) -> list[float]:
-    """Steps a second of processor time, a block each."""
-    try:
-        from trjmcmc.run.count import Crossings, Tally
-    except ImportError:  # version 0.9.0
-        from trjmcmc.sample import Crossings, Tally  # type: ignore[import-not-found, no-redef]
+def _drawing(target: Any, kernel: Any, state: Any, generator: torch.Generator, way: str) -> Any:
+    """A function that makes one draw as a run does, and what was said of the capture."""
     from trjmcmc.draws import Recorder
 
-    make, compose = CASES[case]
-    target, generator = make(), torch.Generator().manual_seed(1)
-    kernel = compose(target, generator)
-    code = target.space.sample_prior(chains, generator)
-    tally, found = Tally(target), []
     few = target.space.size is not None and target.space.size <= 64
+    recorder = Recorder(None, state.code, state.theta, 1)
+    try:
+        from trjmcmc.run.policy_of_capture import CapturePolicy
+        from trjmcmc.run.sampling import SamplingPlan, Walk
+        from trjmcmc.run.stepper import nothing_ahead
+    except ImportError:
+        return _drawing_of_old(target, kernel, state, generator, recorder, few)
+    walk = Walk(SamplingPlan(target, kernel, crosses=few), state, generator)
+    if way != "plain":
+        walk.capture(way, nothing_ahead, CapturePolicy())
+    return lambda: walk.draw(1, recorder), walk
+
+
+def _drawing_of_old(
+    target: Any, kernel: Any, state: Any, generator: torch.Generator, recorder: Any, few: bool
+) -> Any:
+    """What the loop of version 0.9.0 does."""
+    from trjmcmc.sample import Crossings, Tally  # type: ignore[import-not-found]
+
+    tally = Tally(target)
     names = {k.name for k in kernel.parts() if k.between}
-    crossings = Crossings(target, chains, names) if few else None
-    with torch.no_grad():
-        state = trj.kernel.start(target, code, target.sample_prior(code, generator))
-        recorder = Recorder(None, state.code, state.theta, 1)
-        if compiled:
-            from trjmcmc.run.capture import captured
+    crossings = Crossings(target, len(state.code), names) if few else None
 
-            kernel = captured(kernel, state, generator)
+    def draw() -> None:
+        nonlocal state
+        state, infos = kernel.step(state, generator)
+        tally.add(infos)
+        if crossings is not None:
+            crossings.add(infos)
+        tally.check()
+        recorder.keep(state.code, state.theta, state.log_joint)
 
-        def step() -> None:
-            nonlocal state
-            state, infos = kernel.step(state, generator)
-            tally.add(infos)
-            if crossings is not None:
-                crossings.add(infos)
-            tally.check()
-            recorder.keep(state.code, state.theta, state.log_joint)
+    return draw, None
 
-        for _ in range(WARM):
-            step()
-        for _ in range(BLOCKS):
-            begun, steps = time.process_time(), 0
+
+class Bench:
+    """Steps of one case in one way."""
+
+    def __init__(self, case: str, chains: int, way: str) -> None:
+        make, compose = CASES[case]
+        target, generator = make(), torch.Generator().manual_seed(1)
+        kernel = compose(target, generator)
+        code = target.space.sample_prior(chains, generator)
+        with torch.no_grad():
+            state = trj.kernel.start(target, code, target.sample_prior(code, generator))
+            self.draw, self._walk = _drawing(target, kernel, state, generator, way)
+            for _ in range(WARM):
+                self.draw()
+
+    def rate(self) -> float:
+        """Steps a second of processor time, of one block."""
+        begun, steps = time.process_time(), 0
+        with torch.no_grad():
             while (gone := time.process_time() - begun) < SECONDS or not steps:
-                step()
+                self.draw()
                 steps += 1
-            found.append(steps / gone)
-    return found
+        return steps / gone
+
+    @property
+    def said(self) -> list[str]:
+        return list(getattr(self._walk, "captured", ()))
 
 
-def _asked(tree: Path, options: argparse.Namespace, compiled: bool) -> dict[str, list[float]]:
-    """What a process of its own measures in a checkout."""
-    command = [sys.executable, __file__, "--worker"]
-    command += [f"--case={case}" for case in options.case or ()]
-    command += [f"--chains={chains}" for chains in options.chains or ()]
-    command += ["--compiled"] if compiled else []
-    command += [f"--threads={options.threads}"]
-    environment = os.environ | {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": str(options.threads)}
-    out = subprocess.run(command, env=environment, cwd=tree, check=True, capture_output=True)
-    return json.loads(out.stdout.splitlines()[-1])
+def work(way: str, threads: int) -> None:
+    """Answer lines of standard input: a case and a number of chains, or a request for a block."""
+    torch.set_num_threads(threads)
+    bench: Bench | None = None
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if asked:
+            bench = None
+            begun = time.process_time()
+            bench = Bench(*asked, way)
+            answer: Any = {"prepared": time.process_time() - begun, "said": bench.said}
+        else:
+            assert bench is not None
+            answer = bench.rate()
+        print("answer", json.dumps(answer), flush=True)
+
+
+class Worker:
+    """A process of its own that makes steps of a checkout in one way."""
+
+    def __init__(self, tree: Path, way: str, threads: int) -> None:
+        command = [sys.executable, __file__, "--worker", way, f"--threads={threads}"]
+        numbers = {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": str(threads)}
+        self._process = subprocess.Popen(
+            command,
+            env=os.environ | numbers,
+            cwd=tree,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def ask(self, what: Any) -> Any:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        print(json.dumps(what), file=self._process.stdin, flush=True)
+        for line in self._process.stdout:
+            if line.startswith("answer "):
+                return json.loads(line[7:])
+        raise RuntimeError(f"a worker ended: {self._process.args}")
+
+    def end(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def _ratios(rates: dict[str, list[float]], base: str) -> dict[str, float]:
+    """Of each way to the base, the median over rounds."""
+    return {
+        way: statistics.median(a / b for a, b in zip(found, rates[base], strict=True))
+        for way, found in rates.items()
+        if way != base
+    }
+
+
+def measured(workers: dict[str, Worker], case: str, chains: int, rounds: int) -> dict[str, Any]:
+    """Rates of all ways, in turns."""
+    told = {way: worker.ask([case, chains]) for way, worker in workers.items()}
+    rates: dict[str, list[float]] = {way: [] for way in workers}
+    names = list(workers)
+    for i in range(rounds):
+        for way in names[i % len(names) :] + names[: i % len(names)]:
+            rates[way].append(workers[way].ask(None))
+    return {"rates": rates, "told": told}
 
 
 def main() -> None:
@@ -154,43 +236,48 @@ def main() -> None:
     )
     parser.add_argument("--case", choices=list(CASES), action="append", help="all if omitted")
     parser.add_argument("--chains", type=int, action="append", help="1, 16, 256, 4096 if omitted")
+    parser.add_argument("--way", choices=("traced", "compiled"), action="append", default=[])
     parser.add_argument("--against", type=Path, help="checkout of another version")
-    parser.add_argument("--rounds", type=int, default=3, help="of each version")
-    parser.add_argument("--compiled", action="store_true", help="with captured steps too")
+    parser.add_argument("--rounds", type=int, default=7, help="blocks of each way")
     parser.add_argument("--threads", type=int, default=1, help="of torch")
     parser.add_argument("--output", type=Path, help="a JSON file")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        torch.set_num_threads(options.threads)
-        found = {
-            f"{case}, {chains}": blocks(case, chains, options.compiled)
-            for case in options.case or CASES
-            for chains in options.chains or CHAINS
-        }
-        print(json.dumps(found))
+        work(options.worker, options.threads)
         return
-    versions = {"now": (Path(__file__).resolve().parent.parent, False)}
-    if options.compiled:
-        versions["captured"] = (versions["now"][0], True)
+    here = Path(__file__).resolve().parent.parent
+    trees = dict.fromkeys(("plain", *options.way), here)
     if options.against:
-        versions["before"] = (options.against.resolve(), False)
-    seen: dict[str, dict[str, list[float]]] = {name: {} for name in versions}
-    for _ in range(options.rounds):
-        for name, (tree, compiled) in versions.items():
-            for key, rates in _asked(tree, options, compiled).items():
-                seen[name].setdefault(key, []).extend(rates)
-    if options.output:
-        options.output.write_text(json.dumps(seen, indent=1))
-    for key in next(iter(seen.values())):
-        median = {name: statistics.median(rates[key]) for name, rates in seen.items()}
-        row = [
-            f"{name} {median[name]:.4g} ({min(rates[key]):.4g} to {max(rates[key]):.4g})"
-            for name, rates in seen.items()
-        ]
-        base = median.get("before")
-        gains = [f"{name} x{m / base:.2f}" for name, m in median.items() if base and m != base]
-        print(f"{key} chains: steps/s " + "; ".join(row + gains), flush=True)
+        trees[BASE] = options.against.resolve()
+    base = BASE if options.against else "plain"
+    workers = {
+        name: Worker(tree, "plain" if name == BASE else name, options.threads)
+        for name, tree in trees.items()
+    }
+    seen: dict[str, Any] = {}
+    gains: dict[int, dict[str, list[float]]] = {}
+    for chains in options.chains or CHAINS:
+        for case in options.case or CASES:
+            found = measured(workers, case, chains, options.rounds)
+            rates, ratios = found["rates"], _ratios(found["rates"], base)
+            seen[f"{case}, {chains}"] = found | {"ratios": ratios}
+            row = [
+                f"{way} {statistics.median(x):.4g} ({min(x):.4g} to {max(x):.4g})"
+                + (f" x{ratios[way]:.2f}" if way in ratios else "")
+                for way, x in rates.items()
+            ]
+            print(f"{case}, {chains} chains: steps/s " + "; ".join(row), flush=True)
+            for way, ratio in ratios.items():
+                gains.setdefault(chains, {}).setdefault(way, []).append(ratio)
+            if options.output:
+                options.output.write_text(json.dumps(seen, indent=1))
+        for way, x in gains.get(chains, {}).items():
+            print(
+                f"{chains} chains, {way}: median x{statistics.median(x):.2f}, worst x{min(x):.2f}"
+            )
+    for worker in workers.values():
+        worker.end()
 
 
 if __name__ == "__main__":

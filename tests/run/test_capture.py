@@ -27,6 +27,7 @@ from trjmcmc.run import stepper
 from trjmcmc.run.capture import CapturedStep, compiled, traced
 from trjmcmc.run.count import Tally
 from trjmcmc.run.decide import capture_pays, worth_having
+from trjmcmc.run.lowering import SHORT, short_cumsum
 from trjmcmc.run.policy_of_capture import CapturePolicy
 from trjmcmc.run.stepper import Stepper
 from trjmcmc.tape import NotCapturable, tape_now
@@ -135,6 +136,22 @@ def test_compiled_steps_are_the_steps(case):
     make, moves = CASES[case]
     target = make()
     same_steps(target, moves(target), compiled)
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.long, torch.bool])
+def test_short_running_sums_are_those_of_torch(dim, dtype, generator):
+    x = torch.randn(5, 4, 7, generator=generator).mul(3).to(dtype)
+    if dtype.is_floating_point:
+        x[2, 1, 3], x[4, 0, 2] = torch.inf, torch.nan
+    mine, known = short_cumsum(x, dim), x.cumsum(dim)
+    assert mine.dtype == known.dtype
+    torch.testing.assert_close(mine, known, equal_nan=True)
+
+
+def test_long_running_sums_are_left_to_torch():
+    assert short_cumsum(torch.zeros(3, SHORT + 1), 1) is NotImplemented
+    assert short_cumsum(torch.tensor(1.0), 0) is NotImplemented
 
 
 def test_a_wrong_capture_would_be_seen():

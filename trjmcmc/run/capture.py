@@ -18,6 +18,7 @@ from torch.utils import _pytree as tree
 
 from ..kernel.base import Info, Kernel, Memo, State
 from ..tape import NotCapturable, Tape
+from .lowering import decompositions
 
 Counts = Callable[[list[Info]], Any]  # a tree of tensors: what is counted of a step
 Tensors = list[Tensor]
@@ -154,7 +155,7 @@ def compiled(graph: Any, given: Tensors) -> Callable[..., Any]:
     """Compiled to machine code by torch: within a minute or more; the fastest."""
     from torch._inductor.compile_fx import compile_fx
 
-    found: Any = compile_fx(graph, list(given))
+    found: Any = compile_fx(graph, list(given), decompositions=decompositions())
     run: Callable[..., Any] = found
     return run
 

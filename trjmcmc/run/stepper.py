@@ -32,14 +32,15 @@ class Stepper:
 
     With ``"auto"`` steps are timed; they are traced, and then compiled, where that is sure to take
     a small part of the time ahead, and the fastest way is kept. With True they are compiled at
-    once, or where that fails traced. A kernel of a cycle that can not be captured is left as it
+    once, or where that fails traced; with the name of a way they are made in that way or plainly. A
+    kernel of a cycle that can not be captured is left as it
     is, the others are captured one by one.
 
     Arguments:
         kernel: The kernel.
         counts: What is counted of a step: a tuple of lists.
         generator: The only source of randomness.
-        mode: ``"auto"``, True or False.
+        mode: ``"auto"``, True, False, or the name of a way.
         ahead: Gives the seconds of sampling ahead.
         policy: When to capture.
 
@@ -125,7 +126,7 @@ class _Leaf:
             found = self._run(state, generator)
             self._watch(state)
             return found
-        if self.of.mode is True:
+        if self.of.mode != "auto":
             if self._steps == 0:  # shapes come back, or not at all
                 self._steps += 1
                 return self._run(state, generator)
@@ -151,9 +152,10 @@ class _Leaf:
     # ---- which way --------------------------------------------------------------------------
 
     def _capture_now(self, state: State) -> None:
-        """Compiled, or traced where that fails."""
+        """Compiled, or traced where that fails, or in the way that was asked for."""
+        mode = self.of.mode
         for name, way in _ways(state)[::-1]:
-            if self._taken(name, way, state) or self.apart:
+            if mode in (True, name) and (self._taken(name, way, state) or self.apart):
                 return
 
     def _decide(self, state: State) -> None:
@@ -196,7 +198,7 @@ class _Leaf:
         self._price = clock.now() - begun
         self._run, self._captured, self._way, self._steps = captured, captured, name, 0
         self._judged = not trusting
-        if self.of.mode is True:
+        if self.of.mode != "auto":
             self.of.said.append(f"{self.kernel.name}: steps {name} in {self._price:.1f} s")
         return True
 
