@@ -106,6 +106,8 @@ def _drawing(target: Any, kernel: Any, state: Any, generator: torch.Generator, w
     except ImportError:
         return _drawing_of_old(target, kernel, state, generator, recorder, few)
     walk = Walk(SamplingPlan(target, kernel, crosses=few), state, generator)
+    for _ in range(WARM):  # a map that remembers models knows most of them by then
+        walk.draw(1, recorder)
     if way != "plain":
         walk.capture(way, nothing_ahead, CapturePolicy())
     return lambda: walk.draw(1, recorder), walk

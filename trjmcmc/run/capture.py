@@ -8,6 +8,7 @@ numbers.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +19,9 @@ from torch.utils import _pytree as tree
 
 from ..kernel.base import Info, Kernel, Memo, State
 from ..tape import NotCapturable, Tape
+from ..transport.memory import Remembers
 from .lowering import decompositions
+from .memories import inside
 
 Counts = Callable[[list[Info]], Any]  # a tree of tensors: what is counted of a step
 Tensors = list[Tensor]
@@ -37,6 +40,7 @@ class CapturedStep:
         generator: The one that steps will be given; it stays as it is.
         way: How the captured function is executed: :func:`traced` or :func:`compiled`.
         trusting: Whether the usual case is taken for granted where it is at hand now.
+        seconds: That maps which remember models may take to learn all of them.
 
     Attributes:
         trusting: As above.
@@ -56,12 +60,16 @@ class CapturedStep:
         way: Way,
         *,
         trusting: bool = True,
+        seconds: float = math.inf,
     ) -> None:
         self.kernel, self.counts, self.trusting = kernel, counts, trusting
         self.missed = self.nodes = 0
         before = generator.get_state()
         self._tape = tape = Tape(generator, trusting=trusting)
         try:
+            for map_of_models in inside(kernel):
+                if isinstance(map_of_models, Remembers):
+                    map_of_models.complete(seconds)
             with torch.no_grad():
                 with tape.recording():
                     counts(kernel.step(state, generator)[1])

@@ -230,25 +230,28 @@ def number_of_chains(now: int, ends: Mapping[int, float], chains: ChainPolicy) -
     return min((n for n in near if n >= now), default=max(near))
 
 
-def capture_pays(way: str, step: float, traced: float, ahead: float, policy: CapturePolicy) -> bool:
-    """Whether to capture steps takes a small part of the time ahead at most.
+def capture_pays(
+    price: float, hoped: float, now: float, ahead: float, policy: CapturePolicy
+) -> bool:
+    """Whether another way to make steps is sure to give more of them in the time ahead.
+
+    Of the seconds ahead the price is lost, and each of the others makes ``now / hoped`` times the
+    steps: together more, if the price is less than the share ``1 - hoped / now`` of them.
 
     Arguments:
-        way: ``"traced"``, ``"compiled"`` or ``"replayed"``.
-        step: Seconds of a step that is not captured.
-        traced: Seconds that the trace has taken, if there was one.
-        ahead: Seconds of such steps ahead.
-        policy: Prices and shares.
+        price: Seconds until steps are made so.
+        hoped: Seconds of such a step, as they are counted on.
+        now: Seconds of a step as it is made now.
+        ahead: Seconds of steps ahead.
+        policy: How many times the price has to be saved.
 
     Example:
         >>> from .policy_of_capture import CapturePolicy
-        >>> policy = CapturePolicy(traced_price=800.0, traced_share=0.1)
-        >>> [capture_pays("traced", 0.003, 0.0, ahead, policy) for ahead in (10.0, 30.0)]
+        >>> policy = CapturePolicy(margin=1.5)
+        >>> [capture_pays(2.0, 0.001, 0.002, ahead, policy) for ahead in (5.0, 7.0)]
         [False, True]
     """
-    if way == "compiled":
-        return policy.compiled_price * traced <= policy.compiled_share * ahead
-    return policy.traced_price * step <= policy.traced_share * ahead
+    return policy.margin * price <= (1 - hoped / now) * ahead
 
 
 def worth_having(now: float, before: float, policy: CapturePolicy) -> bool:

@@ -17,10 +17,14 @@ class CapturePolicy(Checked):
             not count.
         traced_price: Seconds of a trace in those of a step without one: coal mining, robust
             regression and pulses took 430 to 620 with 16 chains, fewer with more.
-        traced_share: Of the time ahead, that a trace may take by that price.
-        compiled_price: Seconds of a compilation in those of the trace: the robust regression took
-            five to seven times as long, coal mining twenty.
-        compiled_share: Of the time ahead, that a compilation may take by that price.
+        traced_hope: Time of a traced step in that of a plain one, as it is counted on: .33 to .48
+            where chains are few, .97 for coal mining with one chain.
+        compiled_price: Seconds of a compilation, the C++ compiler's included, in those of the
+            trace: the robust regression and coal mining took five to ten times as long.
+        compiled_hope: Time of a compiled step in that of a traced one, as it is counted on: .24 to
+            .48 for the same two.
+        margin: Times that a capture has to save what it costs by these numbers.
+        learning_seconds: That maps which remember models may take to learn all of them at most.
         gain: Time of a step in that of another way, from which the other is worth having.
         least_share: Of the steps, that a kernel of a mixture makes at least to be captured.
         missed_share: Of the steps, at which the usual case may not be at hand.
@@ -30,9 +34,11 @@ class CapturePolicy(Checked):
     measured_steps: int = 20
     idle_steps: int = 4
     traced_price: float = 600.0
-    traced_share: float = 0.2
-    compiled_price: float = 20.0
-    compiled_share: float = 0.2
+    traced_hope: float = 0.7
+    compiled_price: float = 8.0
+    compiled_hope: float = 0.5
+    margin: float = 1.5
+    learning_seconds: float = 10.0
     gain: float = 0.95
     least_share: float = 0.1
     missed_share: float = 0.05

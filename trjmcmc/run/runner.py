@@ -295,9 +295,9 @@ class Runner(Preparation):
 
     @property
     def _captures(self) -> bool | str:
-        """How steps are captured; by measured times only in runs that rest on these anyway."""
-        asked, measured = self.request.compile, self.chooser is not None and self.saver is None
-        return asked if asked != "auto" or measured else False
+        """How steps are captured; by measured times only where no file promises the same bits."""
+        asked = self.request.compile
+        return False if asked == "auto" and self.saver is not None else asked
 
     def _ahead(self) -> float:
         """Seconds of sampling ahead, as far as is known."""

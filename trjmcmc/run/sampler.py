@@ -75,7 +75,8 @@ class TRJSampler:
         policy: How runs are planned, a :class:`~trjmcmc.run.policy.Policy`; for experts. No
             setting changes what is right, only what is spent on it.
         compile: Whether steps are traced and compiled: False, True, or ``"auto"``, where a run
-            with ``fit="auto"`` is sure to gain by it. To rounding draws are the same.
+            is sure to gain by it, by measured times; never where it is saved. To rounding draws
+            are the same.
 
     Attributes:
         target, transport: As used, in the precision and on the device asked for.

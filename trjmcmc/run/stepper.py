@@ -160,35 +160,58 @@ class _Leaf:
 
     def _decide(self, state: State) -> None:
         """Keep the faster of two ways, and try the next where that is sure to pay."""
-        policy, plain = self.of.policy, self._seconds["plain"]
+        policy = self.of.policy
         if not self._judged:
-            self._judged, now, before = True, self._seconds[self._way], self._before[0]
-            if not worth_having(now, self._seconds[before], policy):
-                self.of.said.append(
-                    f"{self.kernel.name}: {self._way} steps were not faster "
-                    f"({1e3 * now:.2g} ms), so they are made as before"
-                )
-                self._way, self._run, self._captured = self._before
-                self._open = False
-                return
-            gain = plain / now
-            self.of.said.append(f"{self.kernel.name}: steps {self._way}, {gain:.1f} times as fast")
+            self._judge()
         names = [name for name, _ in _ways(state)]
-        untried = names[names.index(self._way) + 1 :] if self._way in names else names
+        untried = [name for name in names if name not in self._seconds]
         if not untried:
             self._open = False
             return
-        ahead = self.of.ahead() * self.share
-        if capture_pays(untried[0], plain, self._price, ahead, policy):
+        now, ahead = self._seconds[self._way], self.of.ahead() * self.share
+        price, hoped = self._counted_on(untried[0])
+        if capture_pays(price, hoped, now, ahead, policy):
             self._before = self._way, self._run, self._captured
             self._open = self._taken(untried[0], dict(_ways(state))[untried[0]], state)
 
+    def _judge(self) -> None:
+        """Go back to the way before where that was as fast."""
+        policy, plain = self.of.policy, self._seconds["plain"]
+        self._judged, now, before = True, self._seconds[self._way], self._before[0]
+        if worth_having(now, self._seconds[before], policy):
+            gain = plain / now
+            self.of.said.append(f"{self.kernel.name}: steps {self._way}, {gain:.1f} times as fast")
+            return
+        self.of.said.append(
+            f"{self.kernel.name}: {self._way} steps were not faster "
+            f"({1e3 * now:.2g} ms), so they are made as before"
+        )
+        self._way, self._run, self._captured = self._before
+
+    def _counted_on(self, name: str) -> tuple[float, float]:
+        """Seconds until steps are made in a way, and of such a step."""
+        policy, plain = self.of.policy, self._seconds["plain"]
+        if name == "compiled":
+            return policy.compiled_price * self._price, policy.compiled_hope * self._seconds[
+                "traced"
+            ]
+        return policy.traced_price * plain, policy.traced_hope * plain
+
     def _taken(self, name: str, way: Way, state: State, *, trusting: bool = True) -> bool:
         """Whether steps are captured from now on."""
-        begun = clock.now()
+        begun, policy = clock.now(), self.of.policy
+        learning = policy.learning_seconds
+        if self.of.mode == "auto":
+            learning = min(learning, (1 - policy.traced_hope) * self.of.ahead() / policy.margin)
         try:
             captured = CapturedStep(
-                self.kernel, self.of.counts, state, self.of.generator, way, trusting=trusting
+                self.kernel,
+                self.of.counts,
+                state,
+                self.of.generator,
+                way,
+                trusting=trusting,
+                seconds=learning,
             )
         except NotCapturable as error:
             self.apart = isinstance(self.kernel, Cycle) and self._captured is None

@@ -47,6 +47,11 @@ class Account:
         """Evaluations that the limit leaves, 0 or more; infinite where there is none."""
         return max(0, self.limit - self.evaluations)
 
+    @property
+    def unlimited(self) -> bool:
+        """Whether neither this account nor one beside it has a limit."""
+        return all(account.limit == math.inf for account in self._all())
+
     @contextmanager
     def held_to(self, evaluations: float) -> Iterator[None]:
         """Allow so many evaluations more in the block, if that is less than before."""

@@ -39,6 +39,8 @@ SMALL = 64  # coordinates up to which neighbours' modes are found in one batch
 
 STIFFEST = 1e10  # largest precision of a coordinate in its unit
 
+PRICED = 16  # models by which it is found out what all of them would take
+
 BATCH = 2**22  # entries of all Hessians of a batch, at most
 
 
@@ -157,6 +159,15 @@ class Laplace(Bijection, Remembers):
 
     def take_up(self, held: Mapping[str, Any]) -> None:
         self._twice = held["twice"]
+
+    def complete(self, seconds: float) -> None:
+        unknown = self._memory.unknown
+        if not unknown or not self.space.enumerable or not self.target.account.unlimited:
+            return
+        everything = self.space.enumerate()
+        if seconds == math.inf or unknown * self.price(everything[:PRICED]) <= seconds:
+            self._memory(everything, LOG_EVIDENCE)
+            self._scores(everything)
 
     # ---- the transport ------------------------------------------------------------------------
 

@@ -36,6 +36,9 @@ class Remembers(ABC):
     def take_up(self, held: Mapping[str, Any]) -> None:
         """Remember what was held, and that alone."""
 
+    def complete(self, seconds: float) -> None:  # noqa: B027
+        """Compute all that can be asked for if that takes no longer: nothing is new then."""
+
 
 class CodeMemory(Remembers):
     """A function of model codes that remembers what it has computed.
@@ -114,6 +117,12 @@ class CodeMemory(Remembers):
         """What is held now, in MiB."""
         held = (self._keys, self._cells, *self._values)
         return sum(t.numel() * t.element_size() for t in held) / 2**20
+
+    @property
+    def unknown(self) -> int | None:
+        """How many codes are not known; None where their number is not, or they do not fit."""
+        fits = self.number is not None and self.number <= self.most
+        return self.number - self.used if fits and self.number is not None else None
 
     def __call__(self, code: Tensor, *columns: int) -> tuple[Tensor, ...]:
         """The values at each code, (C, L) -> tensors of leading size C; all, or some columns."""
