@@ -135,7 +135,7 @@ def jump_cost(target: trj.Target, chains: int, repeats: int) -> dict[str, Any]:
 
         def step(warm: bool) -> None:
             nonlocal state
-            state, infos = jump.step(state if warm else state._replace(point=None), generator)
+            state, infos = jump.step(state if warm else state._replace(memo=None), generator)
             tally.add(infos)
 
         t = median_seconds(

@@ -140,12 +140,13 @@ class Bench:
 
     def __init__(self, case: str, chains: int, way: str) -> None:
         make, compose = CASES[case]
-        target, generator = make(), torch.Generator().manual_seed(1)
-        kernel = compose(target, generator)
+        self.target, self.generator = make(), torch.Generator().manual_seed(1)
+        target, generator = self.target, self.generator
+        self.kernel = compose(target, generator)
         code = target.space.sample_prior(chains, generator)
         with torch.no_grad():
-            state = trj.kernel.start(target, code, target.sample_prior(code, generator))
-            self.draw, self._walk = _drawing(target, kernel, state, generator, way)
+            self.state = trj.kernel.start(target, code, target.sample_prior(code, generator))
+            self.draw, self._walk = _drawing(target, self.kernel, self.state, generator, way)
             for _ in range(WARM):
                 self.draw()
 
