@@ -207,6 +207,8 @@ class ByModel(Densities):
             anchors = torch.cat([anchors, *(torch.ones_like(anchors) for _ in columns[1:])], -1)
 
         def called(density: Density, packed: Tensor) -> tuple[Tensor, ...]:
+            if len(columns) == 1:
+                return function(density, packed, None)
             each = packed.reshape(len(packed), len(columns), self.dim).unbind(1)
             return function(density, *each, None)
 

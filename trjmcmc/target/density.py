@@ -178,9 +178,10 @@ class Density:
         shown: dict[str, Tensor] = {}
         log_densities = []
         for block in self.blocks:
-            prior = block.prior
-            own = [b.prior.name for b in self.blocks if b.items == block.items]
-            given = {k: (values if k in own else shown)[k] for k in values}
+            prior, given = block.prior, values
+            if items is not None:
+                own = [b.prior.name for b in self.blocks if b.items == block.items]
+                given = {k: (values if k in own else shown)[k] for k in values}
             here = theta[:, block.slots]
             value, *log_density = (
                 prior.evaluate(here, given) if dense else (prior.value(here, given),)
@@ -328,17 +329,18 @@ class Density:
         """Prior by prior, then the likelihood; arguments as of :meth:`evaluate`."""
         values, shown, log_densities = self._entries(theta, items)
         items = None if items is None else items.bool()  # from here on present is present
-        sums = [x.reshape(len(theta), -1).sum(-1) for x in log_densities]
-        log_prior = sum(sums[1:], sums[0]) if sums else theta.new_zeros(len(theta))
+        n = len(theta)
+        sums = [x if x.dim() == 1 else x.reshape(n, -1).sum(-1) for x in log_densities]
+        log_prior = sum(sums[1:], sums[0]) if sums else theta.new_zeros(n)
         function = self.surrogate if surrogate and self.surrogate else self.likelihood
-        calls = len(theta)
+        calls = n
         if total is not None:
-            log_likelihood = function.of_total(total, shown, len(theta)).to(theta.dtype)
+            log_likelihood = function.of_total(total, shown, n).to(theta.dtype)
         elif function.foreign:
             active = self.by_kind(items)
             log_likelihood, calls = _where_possible(function, shown, active, log_prior)
         else:
-            value = function(shown, len(theta), self.by_kind(items))
+            value = function(shown, n, self.by_kind(items))
             log_likelihood = value.to(theta.dtype) if shown else _constant(value, theta)
         calls *= function is self.likelihood
         if self.on_reference:

@@ -15,6 +15,7 @@ from ..errors import ShapeError, TargetError, TRJError
 from ..grouping import surely
 from ..priors.fields import Circle
 from ..priors.foreign import from_elsewhere, is_frozen
+from .constants import log_prob_of
 from .support import (
     bijection_onto,
     bijector_of,
@@ -27,6 +28,7 @@ from .support import (
     some_tensor,
     support_of,
     unchecked,
+    with_slope,
 )
 
 TRIED_AT = (-4.0, -1.0, 1.0, 4.0)  # unconstrained values at which a new prior is evaluated
@@ -138,6 +140,7 @@ class Prior:
         self._transform = bijection_onto(support_of(self._fixed))
         self._ends = ends_of(support_of(self._fixed), some_tensor(self._fixed).dtype)
         self._centre = self._transform(self._origin(1))
+        self._log_prob = log_prob_of(self._fixed)
 
     def _origin(self, n: int) -> Tensor:
         like = some_tensor(self._fixed)
@@ -202,47 +205,48 @@ class Prior:
             the density is -inf and the value is replaced by an interior one: there would be a
             ridge without end else.
         """
-        y, u, dist, transform, inside = self._reached(x, given)
-        if inside is None:
-            return y, dist.log_prob(y) + transform.log_abs_det_jacobian(u, y)
-        value = self._interior(y, u, dist, transform, inside)
-        log_density = dist.log_prob(value) + transform.log_abs_det_jacobian(u, y)
-        return value, torch.where(inside, log_density, -math.inf)
+        y, slope, u, dist, transform, inside = self._reached(x, given)
+        value = y if inside is None else self._interior(y, u, dist, transform, inside)
+        log_density = dist.log_prob(value) if self._fixed is None else self._log_prob(value)
+        if slope is not None:
+            log_density = log_density + slope
+        return value, log_density if inside is None else torch.where(inside, log_density, -math.inf)
 
     def placed(self, x: Tensor, given: Params) -> tuple[Tensor, Tensor]:
         """:meth:`evaluate` without the density of the value: what is left is the log-Jacobian.
 
         Shapes (C, *shape) and (C,), nats; -inf where the value was replaced.
         """
-        y, u, dist, transform, inside = self._reached(x, given)
+        y, slope, u, dist, transform, inside = self._reached(x, given)
         value = y if inside is None else self._interior(y, u, dist, transform, inside)
-        slope = transform.log_abs_det_jacobian(u, y)
+        slope = torch.zeros_like(u) if slope is None else slope
         if inside is not None:
             slope = torch.where(inside, slope, -math.inf)
         return value, slope.reshape(len(x), -1).sum(-1)
 
     def value(self, x: Tensor, given: Params) -> Tensor:
         """The value alone of :meth:`evaluate`, which costs less, shape (C, *shape)."""
-        y, u, dist, transform, inside = self._reached(x, given)
+        y, _, u, dist, transform, inside = self._reached(x, given)
         return y if inside is None else self._interior(y, u, dist, transform, inside)
 
     def _reached(
         self, x: Tensor, given: Params
-    ) -> tuple[Tensor, Tensor, Distribution, Transform, Tensor | None]:
-        """Where slots lead: value, shaped slots, prior, bijection, and which entries are inside.
+    ) -> tuple[Tensor, Tensor | None, Tensor, Distribution, Transform, Tensor | None]:
+        """Where slots lead: value, log-Jacobian, shaped slots, prior, bijection, what is inside.
 
-        The last is None where all are known to be.
+        The log-Jacobian is None where it is zero, the entries inside where all are known to be.
         """
         u = x.reshape(len(x), *self.u_shape)
         dist = self.distribution(given, len(x))
         fixed = self._fixed is not None
-        transform = self._transform if fixed else bijection_onto(support_of(dist))
-        y = transform(u)
-        ends = self._ends if fixed else ends_of(support_of(dist), y.dtype)
-        inside = interior_point(support_of(dist), ends, u, y)
+        support = support_of(dist)
+        transform = self._transform if fixed else bijection_onto(support)
+        y, slope = with_slope(transform, u)
+        ends = self._ends if fixed else ends_of(support, y.dtype)
+        inside = interior_point(support, ends, u, y)
         if surely(inside):
-            return y, u, dist, transform, None
-        return y, u, dist, transform, each_entry(support_of(dist), inside)
+            return y, slope, u, dist, transform, None
+        return y, slope, u, dist, transform, each_entry(support, inside)
 
     def _interior(
         self, y: Tensor, u: Tensor, dist: Distribution, transform: Transform, inside: Tensor

@@ -76,6 +76,12 @@ class _StickBreaking(StickBreakingTransform):
         rest = pad(logsigmoid(-x).cumsum(-1), (1, 0))
         return logsigmoid(x), rest
 
+    def with_slope(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The value, and the log-determinant there, of the same pieces."""
+        log_share, log_rest = self._pieces(x)
+        slope = (log_share + log_rest[..., 1:]).sum(-1)
+        return (pad(log_share, (0, 1)) + log_rest).exp(), slope
+
     def _call(self, x: Tensor) -> Tensor:
         log_share, log_rest = self._pieces(x)
         return (pad(log_share, (0, 1)) + log_rest).exp()
@@ -283,6 +289,24 @@ def bijection_onto(support: Any) -> Transform:
     if half_line and isinstance(support.lower_bound, float | int) and support.lower_bound == 0:
         return ExpTransform()
     return biject_to(support)
+
+
+def with_slope(transform: Transform, u: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Value of a bijection, and its log-determinant there; None where that is zero.
+
+    Example:
+        >>> value, slope = with_slope(bijection_onto(constraints.positive), torch.tensor([2.0]))
+        >>> bool(slope == value.log())
+        True
+    """
+    if isinstance(transform, _StickBreaking):
+        return transform.with_slope(u)
+    if type(transform) is ExpTransform:
+        return u.exp(), u
+    if type(transform) is ComposeTransform and not transform.parts:
+        return u, None
+    y = transform(u)
+    return y, transform.log_abs_det_jacobian(u, y)
 
 
 def repaired(dist: Distribution) -> Distribution:
