@@ -163,11 +163,11 @@ def test_no_segment_decides_where_nothing_else_is_to_be_had(
 @pytest.mark.parametrize(
     ("quick", "other", "room", "made"),
     [
-        ((10.0, 200.0), 5.0, 30.0, 3),
-        ((10.0, 200.0), 50.0, 30.0, 2),  # another move is better than they may become
-        ((10.0, 200.0), 5.0, 0.15, 2),  # no time
-        ((10.0, 200.0), 5.0, 0.001, 1),  # not even for a second quick fit
-        ((10.0, 1.0), 5.0, 30.0, 2),  # they forget at once already
+        ((10.0, 200.0), 5.0, 30.0, ["quick", "fine"]),
+        ((10.0, 200.0), 50.0, 30.0, ["quick", "quick"]),  # another move is better than they become
+        ((10.0, 200.0), 5.0, 0.15, ["quick", "quick"]),  # no time
+        ((10.0, 200.0), 5.0, 0.001, ["quick"]),  # not even for a second quick fit
+        ((10.0, 1.0), 5.0, 30.0, ["quick", "quick"]),  # they forget at once already
     ],
 )
 def test_normals_are_fitted_finely_where_that_may_pay(
@@ -187,7 +187,31 @@ def test_normals_are_fitted_finely_where_that_may_pay(
     monkeypatch.setattr(found, "_offer_better", lambda flow: segment(*quick))
     found._offer_normals()
     normals = Policy().normals
-    assert fits == [*normals.quick_components, normals.fine_components][:made]
+    quickly = dict.fromkeys(normals.quick_components, "quick")
+    assert [{**quickly, normals.fine_components: "fine"}[k] for k in fits] == made
+
+
+@pytest.mark.parametrize(("pace", "priced"), [(0.001, True), (0.05, False)])
+def test_a_training_step_is_priced_only_where_the_cheapest_could_save_time(
+    pace, priced, sampler, time, monkeypatch
+):
+    """Twenty seconds ahead until chains forget; through a map .5 s of them at best, or 25 s."""
+    found = chooser(sampler, request(until={"probability": 0.01}, times=50.0), chains=32)
+    found.bench.found = {("a",): segment(1e5, memory=40.0)}
+    asked = []
+    monkeypatch.setattr(found, "_step_with_map", lambda: pace)
+    monkeypatch.setattr(found, "_round_price", lambda steps: asked.append(steps) or 1e9)
+    assert found._train(("a",)) == ("a",)
+    assert bool(asked) is priced
+
+
+def test_the_pace_through_a_map_is_measured_once_for_so_many_chains(sampler, time, monkeypatch):
+    found = chooser(sampler, request(), chains=32)
+    asked = []
+    monkeypatch.setattr(found.bench, "pace", lambda kernel, state, left: asked.append(state) or 2.0)
+    assert [found._step_with_map() for _ in range(3)] == [2.0] * 3 and len(asked) == 1
+    found.bench.move_to(State(*(x[:16] for x in found.bench.state[:3])))
+    assert found._step_with_map() == 2.0 and len(asked) == 2
 
 
 def test_an_expensive_newcomer_does_not_drive_out_what_was_better_without_it(monkeypatch):

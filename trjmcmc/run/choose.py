@@ -44,13 +44,7 @@ from .laplace_walks import laplace_walks
 from .loop import first_of
 from .maps import laplace_fits
 from .marginals import marginals_fit, offer_marginals
-from .moves import (
-    between_modes,
-    birth_death,
-    informed_moves,
-    laplace_moves,
-    proposal,
-)
+from .moves import between_modes, birth_death, informed_moves, laplace_moves, proposal
 from .normals import FittedNormals
 from .race_inside import InsideRace
 from .request import Request
@@ -109,6 +103,7 @@ class Chooser:
         self._reconsidered = 0
         self._model_price = 0.0  # seconds that a model costs the map when it is new to it
         self._step_price: float | None = None  # seconds of a training step
+        self._paces_with_map: dict[int, float] = {}  # seconds of a step through it, by chains
 
     @property
     def _states_kept(self) -> int:
@@ -310,7 +305,8 @@ class Chooser:
         if not clearly_best(found, best, combined, segments):
             return False
         wait = segments.overstatement * self._wait(found[best])
-        return self.ready or sampling_ends_first(wait, training) or wait < self.training_price()
+        least = self._least_price(training.first_round_steps)
+        return self.ready or wait < least or wait < self.training_price()
 
     def _chosen(self, best: Names) -> Choice:
         kernel, shares = self.bench.mixed(best)
@@ -395,14 +391,15 @@ class Chooser:
             fitted = self.normals.fitted(components=components)
             quick = clock.now() - begun
             now = self._offer_better(fitted)
+            best = max(self.bench.found.values(), key=lambda f: f.efficiency)
+            hoped = now.efficiency * min(normals.fine_gain, now.time)
+            most = min(self._saving(best, hoped), self.policy.training.round_share * self._room)
+            if normals.fine_price * quick < most:
+                sizes = {"components": normals.fine_components, "draws": normals.fine_draws}
+                self._offer_better(self.normals.fitted(**sizes))
+                break
             if quick > normals.quick_share * self._room:
                 break
-        best = max(self.bench.found.values(), key=lambda f: f.efficiency)
-        hoped = now.efficiency * min(normals.fine_gain, now.time)
-        most = min(self._saving(best, hoped), self.policy.training.round_share * self._room)
-        if normals.fine_price * quick < most:
-            sizes = {"components": normals.fine_components, "draws": normals.fine_draws}
-            self._offer_better(self.normals.fitted(**sizes))
 
     def _offer_better(self, normals: Transport) -> Segment:
         """Jumps through these normals if they are better than those before."""
@@ -470,9 +467,10 @@ class Chooser:
             training.hoped_efficiency * len(self.bench.state.code) / self._step_with_map()
         )
         while len(self.plan.rounds) < training.rounds:
-            price = self._round_price(steps)
-            saves = self._saving(self.bench.found[best], hoped) > price
-            if not (saves or doubtful) or price > training.round_share * self._room:
+            saving = self._saving(self.bench.found[best], hoped)
+            pays = doubtful or saving > self._least_price(steps)
+            price = self._round_price(steps) if pays else math.inf
+            if not (doubtful or saving > price) or price > training.round_share * self._room:
                 return best
             now = self._round(steps, self.bench.seen())
             best, doubtful = self._race(), False
@@ -509,32 +507,32 @@ class Chooser:
 
     def _pilot_contradicts_itself(self) -> bool:
         """Whether the halves of the small pilot run are apart, so that modes may have been lost."""
-        audit = self.trainer.fitted.audit
-        if audit is None:
-            return False
-        gap = audit.gap[audit.matters]
-        return bool((gap > self.policy.choice.contradiction_nats).any())
+        audit, most = self.trainer.fitted.audit, self.policy.choice.contradiction_nats
+        return audit is not None and bool((audit.gap[audit.matters] > most).any())
 
     def _step_with_map(self) -> float:
-        """Seconds of a step through the map, trained or not."""
-        return self._pace(self._jump(), self.bench.state)
+        """Seconds of a step through the map, trained or not, measured once by number of chains."""
+        state, paces = self.bench.state, self._paces_with_map
+        if len(state.code) not in paces:
+            paces[len(state.code)] = self._pace(self._jump(), state)
+        return paces[len(state.code)]
 
     def _no_room(self) -> bool:
         """Whether a first round of training would take too much of the time left."""
-        training = self.policy.training
-        room = training.round_share * self._room
+        training, room = self.policy.training, self.policy.training.round_share * self._room
         if math.isinf(room):
             return False
         if no_time_to_train(self._room, self._step_price is not None, training):
             return True
-        steps = training.first_round_steps
-        return (
-            seconds_to_meet_models(self._model_price, steps, training) > room
-            or self.training_price() > room
-        )
+        meeting = seconds_to_meet_models(self._model_price, training.first_round_steps, training)
+        return meeting > room or self.training_price() > room
 
     def _round_price(self, steps: int) -> float:
         """Seconds that a round of training takes, and the audit that belongs to it."""
         if self._step_price is None:
             self._step_price = self.trainer.training_step(self.bench.seen())
         return steps * self._step_price + self.trainer.audit_cost(steps)
+
+    def _least_price(self, steps: int) -> float:
+        """The same of the cheapest steps: to find the price of one takes a second or two."""
+        return steps * self.policy.training.least_step_seconds + self.trainer.audit_cost(steps)
