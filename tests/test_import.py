@@ -37,6 +37,18 @@ models = [trj.Model("a", {"x": prior}, lambda p: -p["x"]), trj.Model("b", {}, la
 trj.TRJSampler(trj.Target(models))
 """
 
+# what default runs end with: importance weights with a tail, R-hat, errors by chains
+SUMMING_UP = """
+import numpy, torch
+from trjmcmc.estimate.convergence import rank_rhats
+from trjmcmc.estimate.importance import smoothed
+from trjmcmc.estimate.mean import mean_error, spread_errors
+assert smoothed(2 * torch.randn(4000, generator=torch.Generator().manual_seed(0))).warning
+x = numpy.random.default_rng(0).normal(size=(64, 50, 2))
+assert rank_rhats(x, numpy.ones((64, 50), bool)).max() < 1.1 and mean_error(x[..., 0])[0] > 0
+assert (spread_errors(x.mean(1), numpy.arange(64) // 4) > 0).all()
+"""
+
 
 def loaded(code):
     """Modules that lines of Python import, beside those of before."""
@@ -57,6 +69,13 @@ def test_a_sampler_of_a_model_list_leaves_slow_packages_alone():
     found = loaded(SAMPLER)
     assert "trjmcmc.run.runner" in found
     assert not found & (SLOW | ROOMS)
+
+
+def test_runs_sum_up_without_the_slowest_packages():
+    # ArviZ and scipy.stats took three seconds of a first run, a third of one of two small models
+    found = loaded(SUMMING_UP)
+    assert "trjmcmc.estimate.importance" in found
+    assert not found & {"arviz", "scipy.stats", "xarray"}
 
 
 def test_what_is_loaded_would_be_seen():

@@ -47,20 +47,6 @@ def split_rhat(x: NDArray[np.floating]) -> float:
         return _number(_statistic("rhat", x, "split"))
 
 
-def pareto_smooth(log_w: NDArray[np.floating]) -> tuple[NDArray[np.floating], float]:
-    """Pareto-smoothed log weights, of any sum, and the shape of their tail."""
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # we flag a heavy tail ourselves
-        arviz, modern = _arviz()
-        if modern:
-            from arviz_stats.base import array_stats
-
-            smooth, k = array_stats.psislw(log_w, r_eff=1.0)
-        else:
-            smooth, k = arviz.psislw(log_w)
-    return np.asarray(smooth), _number(k)
-
-
 def _statistic(name: str, x: NDArray[np.floating], method: str) -> Any:
     x = np.ascontiguousarray(x, dtype=float)
     arviz, modern = _arviz()

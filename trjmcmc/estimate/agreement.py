@@ -83,7 +83,7 @@ def clashes(
     """
     routes = {**absolute, **relative}
     pairs = [(a, b) for a, b in combinations(routes, 2) if frozenset({a, b}) not in ONE_SOURCE]
-    limit = float(scipy.stats.t.isf(ALPHA / 2 / max(1, len(pairs) * len(labels)), DEGREES))
+    limit = -float(scipy.special.stdtrit(DEGREES, ALPHA / 2 / max(1, len(pairs) * len(labels))))
     found, compared = [], set()
     for a, b in pairs:
         known = [i for i in range(len(labels)) if usable(routes[a][i]) and usable(routes[b][i])]

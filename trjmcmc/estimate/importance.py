@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .. import arviz_bridge as export
 from ..promises import PARETO_K_FINITE_VARIANCE, PARETO_K_RELIABLE
 from ..target.target import Target
 from ..transport.base import Transport
 from .estimate import Estimate
+from .pareto import pareto_smooth
 
 CHUNK = 8192  # points evaluated at once
 
@@ -161,7 +161,8 @@ def pareto_smoothed(log_w: Tensor) -> tuple[Tensor, float]:
     largest = float(inside.max() - inside.logsumexp(0)) + math.log(len(inside))
     if even or largest < LARGE or len(inside) < LEAST_WEIGHTS:  # no tail to speak of
         return log_w, -math.inf
-    smooth, k = export.pareto_smooth(inside.cpu().numpy())
+    with np.errstate(all="ignore"):  # we flag a heavy tail ourselves
+        smooth, k = pareto_smooth(inside.cpu().numpy())
     if not (math.isfinite(k) and np.isfinite(smooth).all()):  # ties: a flat tail, or next to none
         top = inside.topk(math.ceil(min(0.2 * len(inside), 3 * len(inside) ** 0.5))).values
         return log_w, -math.inf if float(top[0] - top[-1]) < 1 else math.inf

@@ -96,7 +96,7 @@ def _clustered_errors(
     within = ((means - centre[group]) ** 2).sum(0) / (n - g)
     squares = float(np.square(count, dtype=float).sum())
     component = (between - within) / ((n - squares / n) / (g - 1))
-    differ = between > within * float(scipy.stats.f.isf(ALIKE, g - 1, n - g))
+    differ = between > within * float(scipy.special.fdtri(g - 1, n - g, 1 - ALIKE))
     error = np.sqrt(np.where(differ, component * squares / n**2 + within / n, 0.0))
     return cast("NDArray[np.float64]", error)
 
