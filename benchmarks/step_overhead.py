@@ -27,13 +27,12 @@ import torch
 from torch import Tensor
 
 import trjmcmc as trj
+from benchmarks.step_speed import CASES, Bench
 from trjmcmc.kernel import Info, Kernel, State
 from trjmcmc.kernel.base import Memo
 from trjmcmc.run.capture import CapturedStep, compiled, traced
 from trjmcmc.run.memories import inside
 from trjmcmc.tape import NotCapturable, Tape, tape_now
-
-from .step_speed import CASES, Bench
 
 CHAINS = (1, 64, 512, 4096)
 SECONDS = 0.2  # of processor time a block

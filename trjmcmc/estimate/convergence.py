@@ -6,7 +6,6 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import scipy
 from numpy.typing import NDArray
 
@@ -81,6 +80,8 @@ def normal_scores(x: Array, inside: NDArray[np.bool_]) -> Array:
     Source:
         Vehtari et al. (2021), https://doi.org/10.1214/20-BA1221, eq. 14
     """
+    import pandas as pd
+
     scores = np.zeros(x.shape)
     here = x[inside]
     rank = pd.DataFrame(here).rank().to_numpy()  # that of scipy.stats takes a second to import

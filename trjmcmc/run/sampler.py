@@ -74,9 +74,8 @@ class TRJSampler:
             who write another kind of sampler.
         policy: How runs are planned, a :class:`~trjmcmc.run.policy.Policy`; for experts. No
             setting changes what is right, only what is spent on it.
-        compile: Whether steps are traced and compiled: False, True, or ``"auto"``, where a run
-            is sure to gain by it, by measured times; never where it is saved. To rounding draws
-            are the same.
+        compile: Whether steps are traced and compiled: False, True, or ``"auto"``, where measured
+            times say that a run gains, never where it is saved. To rounding draws are the same.
 
     Attributes:
         target, transport: As used, in the precision and on the device asked for.
