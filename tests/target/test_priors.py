@@ -7,23 +7,13 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
-from torch.distributions import (
-    Dirichlet,
-    Exponential,
-    Gamma,
-    HalfNormal,
-    Independent,
-    LKJCholesky,
-    Normal,
-    Uniform,
-)
+from torch.distributions import HalfNormal, Independent, LKJCholesky, Normal, Uniform
 
 import trjmcmc as trj
 from trjmcmc import priors
 from trjmcmc.errors import TargetError
 from trjmcmc.priors.foreign import from_scipy
 from trjmcmc.rng import seeded
-from trjmcmc.target.constants import QUICK, log_prob_of
 
 JEFFREYS = 1 / math.log(1 + 999.0)
 
@@ -309,28 +299,3 @@ def test_a_horseshoe_is_normal_given_its_scales():
     exact = exact + scipy.stats.norm.logpdf(beta, 0, tau[:, None] * local).sum(1)
     got = target.log_joint(torch.zeros(2, 1, dtype=torch.long), theta)
     assert np.allclose(got.numpy(), exact, atol=1e-8)
-
-
-@pytest.mark.parametrize(
-    "dist",
-    [
-        Normal(torch.tensor([0.3, -2.0]), torch.tensor([1.7, 0.01]), validate_args=False),
-        Gamma(torch.tensor([1.0, 0.4]), torch.tensor([200.0, 3.0]), validate_args=False),
-        Exponential(torch.tensor([0.1, 9.0]), validate_args=False),
-        Dirichlet(torch.tensor([2.0, 2.0, 0.5]), validate_args=False),
-    ],
-    ids=lambda dist: type(dist).__name__,
-)
-def test_a_density_whose_constants_are_computed_once_is_the_same_to_the_last_bit(dist):
-    with seeded(0, torch.device("cpu")):
-        value = dist.sample((50,))
-    found = log_prob_of(dist)
-    assert type(dist) in QUICK and found != dist.log_prob
-    assert torch.equal(found(value), dist.log_prob(value))
-
-
-def test_constants_of_parameters_that_may_change_are_not_kept():
-    """A prior that is learnt, and one that checks its arguments, are asked as they are."""
-    scale = torch.tensor(2.0, requires_grad=True)
-    for dist in (Normal(0.0, scale, validate_args=False), Normal(0.0, 1.0, validate_args=True)):
-        assert log_prob_of(dist) == dist.log_prob

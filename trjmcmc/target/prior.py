@@ -15,7 +15,6 @@ from ..errors import ShapeError, TargetError, TRJError
 from ..grouping import surely
 from ..priors.fields import Circle
 from ..priors.foreign import from_elsewhere, is_frozen
-from .constants import log_prob_of
 from .support import (
     bijection_onto,
     bijector_of,
@@ -140,7 +139,6 @@ class Prior:
         self._transform = bijection_onto(support_of(self._fixed))
         self._ends = ends_of(support_of(self._fixed), some_tensor(self._fixed).dtype)
         self._centre = self._transform(self._origin(1))
-        self._log_prob = log_prob_of(self._fixed)
 
     def _origin(self, n: int) -> Tensor:
         like = some_tensor(self._fixed)
@@ -207,7 +205,7 @@ class Prior:
         """
         y, slope, u, dist, transform, inside = self._reached(x, given)
         value = y if inside is None else self._interior(y, u, dist, transform, inside)
-        log_density = dist.log_prob(value) if self._fixed is None else self._log_prob(value)
+        log_density = dist.log_prob(value)
         if slope is not None:
             log_density = log_density + slope
         return value, log_density if inside is None else torch.where(inside, log_density, -math.inf)
