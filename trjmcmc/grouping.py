@@ -58,12 +58,12 @@ def apply_by_group(
         dense = not on_host(x)
     if dense:
         return _apply_dense(group, functions, x, anchors)
-    order = torch.argsort(group, stable=True)
     sizes = torch.bincount(group, minlength=len(functions)).tolist()
+    if max(sizes) == len(x):  # all of one group, or no rows
+        return functions[sizes.index(len(x))](x)
+    order = torch.argsort(group, stable=True)
     parts = x[order].split(sizes)
     outputs = [f(part) for f, part in zip(functions, parts, strict=True) if len(part)]
-    if not outputs:
-        return functions[0](x)
     back = torch.argsort(order)
     return tuple(torch.cat(columns)[back] for columns in zip(*outputs, strict=True))
 

@@ -308,6 +308,22 @@ def test_both_ways_of_grouping_give_the_same_values_and_gradients(dense, generat
     assert torch.allclose(gradient, gradient_0)
 
 
+def test_rows_of_one_group_are_given_to_its_function_as_they_are():
+    """All of one, none at all, and a mixture, which is sorted."""
+    seen = []
+
+    def function(k):
+        return lambda rows: (seen.append((k, rows)) or rows.sum(-1) + 10 * k,)
+
+    functions, x = [function(0), function(1)], torch.arange(6.0).view(3, 2)
+    (found,) = grouping.apply_by_group(torch.tensor([1, 1, 1]), functions, x, x[:2])
+    assert found.tolist() == [11.0, 15.0, 19.0]
+    assert len(seen) == 1 and seen[0][0] == 1 and seen[0][1] is x
+    assert len(grouping.apply_by_group(torch.zeros(0).long(), functions, x[:0], x[:2])[0]) == 0
+    (found,) = grouping.apply_by_group(torch.tensor([1, 0, 1]), functions, x, x[:2])
+    assert found.tolist() == [11.0, 5.0, 19.0]
+
+
 def test_float64_and_copies(generator):
     target = trj.problems.coal_mining(1, 3)
     double = target.to(dtype=torch.float64)
