@@ -47,7 +47,7 @@ def test_normals_of_a_regression_beside_exact_answers(regressions):
     assert cell.target.posterior.n == 40 and len(cell.x) == 10
     known = regressions.reference(cell, {})
     found = regressions.answer(
-        cell, "full-rank", 20_000, steps=150, learning_rate=3e-3, audit=False
+        cell, "full-rank", 20_000, 1, steps=150, learning_rate=3e-3, audit=False
     )
     gap = known["log_evidence"] - found["elbo"]
     assert -5 * found["elbo_se"] < gap < 0.2
