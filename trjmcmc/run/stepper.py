@@ -30,11 +30,11 @@ def nothing_ahead() -> float:
 class Stepper:
     """Advances chains by a kernel.
 
-    With ``"auto"`` steps are timed; they are traced, and then compiled, where that is sure to take
-    a small part of the time ahead, and the fastest way is kept. With True they are compiled at
-    once, or where that fails traced; with the name of a way they are made in that way or plainly. A
-    kernel of a cycle that can not be captured is left as it
-    is, the others are captured one by one.
+    With ``"auto"`` steps are timed; they are traced, and then compiled, where that is counted on to
+    save more than it costs in the time ahead, and the fastest way is kept. With True they are
+    compiled at once, or where that fails traced; with the name of a way they are made in that way
+    or plainly. A kernel of a cycle that can not be captured is left as it is, the others are
+    captured one by one.
 
     Arguments:
         kernel: The kernel.
