@@ -74,7 +74,7 @@ python_use_unqualified_type_names = True
 nb_custom_formats = {".py": "percent.read"}
 nb_execution_mode = os.environ.get("GALLERY", "cache")  # "off" leaves the gallery unexecuted
 nb_execution_cache_path = str(ROOT / "build" / "gallery")
-nb_execution_timeout = 300
+nb_execution_timeout = 1200
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 
