@@ -224,22 +224,23 @@ class Prior:
 
     def value(self, x: Tensor, given: Params) -> Tensor:
         """The value alone of :meth:`evaluate`, which costs less, shape (C, *shape)."""
-        y, _, u, dist, transform, inside = self._reached(x, given)
+        y, _, u, dist, transform, inside = self._reached(x, given, sloped=False)
         return y if inside is None else self._interior(y, u, dist, transform, inside)
 
     def _reached(
-        self, x: Tensor, given: Params
+        self, x: Tensor, given: Params, *, sloped: bool = True
     ) -> tuple[Tensor, Tensor | None, Tensor, Distribution, Transform, Tensor | None]:
         """Where slots lead: value, log-Jacobian, shaped slots, prior, bijection, what is inside.
 
-        The log-Jacobian is None where it is zero, the entries inside where all are known to be.
+        The log-Jacobian is None where it is zero or not asked for, the entries inside where all are
+        known to be.
         """
         u = x.reshape(len(x), *self.u_shape)
         dist = self.distribution(given, len(x))
         fixed = self._fixed is not None
         support = support_of(dist)
         transform = self._transform if fixed else bijection_onto(support)
-        y, slope = with_slope(transform, u)
+        y, slope = with_slope(transform, u) if sloped else (transform(u), None)
         ends = self._ends if fixed else ends_of(support, y.dtype)
         inside = interior_point(support, ends, u, y)
         if surely(inside):
