@@ -345,6 +345,10 @@ def bad(log_likelihood, prior=None, **options):
     return trj.Target([trj.Model("m", {"mu": prior}, log_likelihood, **options)])
 
 
+def some(log_likelihood):
+    return trj.Target(trj.Subsets(["x"], of="b"), {"b": Normal(0.0, 1.0)}, log_likelihood)
+
+
 def fine(p):
     return -p["mu"].square()
 
@@ -362,6 +366,8 @@ def fine(p):
             r"'m' failed at mu: .*KeyError: 'nu'; its parameters are \['mu'\]",
         ),
         (lambda: bad(lambda p: p["mu"].numpy()), ShapeError, "got ndarray; .*trj.BlackBox"),
+        (lambda: some(lambda p: p["b"].sum(-1)), TargetError, r"two: f\(params, active\)"),
+        (lambda: bad(lambda: 0.0), TargetError, "but 1 was given; make tensors"),
         (lambda: trj.Target(trj.Model("m", {}, lambda p: 0.0)), TargetError, "a list of models"),
         (lambda: bad(lambda p: p["mu"] * math.nan), NonFiniteError, "model 'm' with mu="),
         (lambda: bad(lambda p: p["mu"] + math.inf), NonFiniteError, r"NaN or \+inf at 5 point"),

@@ -94,7 +94,7 @@ class Likelihood(Called):
     def _remedy(self, error: Exception, params: dict[str, Tensor]) -> str:
         if known := super()._remedy(error, params):
             return known
-        if isinstance(error, TypeError) and "positional argument" in str(error):
+        if "takes 1 positional argument but 2 were given" in str(error):
             return "; over items and components it is called with two: f(params, active)"
         if isinstance(error, TypeError) or "numpy" in str(error).lower():
             return (
