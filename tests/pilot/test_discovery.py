@@ -23,6 +23,8 @@ from trjmcmc.pilot.screening import (
     theta_of_none,
 )
 from trjmcmc.result.report import RunReport
+from trjmcmc.run.choose import Chooser
+from trjmcmc.run.policy import Policy
 from trjmcmc.run.policy_of_screening import ScreeningBudget
 from trjmcmc.run.screening import Discovery
 from trjmcmc.run.visited import is_familiar, visited
@@ -187,8 +189,42 @@ def test_chains_that_visit_a_find_duly_know_it(generator):
         found = Discovery(sampler._known, None, seed=1)
         found.said, found._met = (met,), {met.model: [part]}
         points = torch.cat([theta, narrow[:visits]])
-        passed = Pool(code.expand(len(points), -1), points, torch.zeros(len(points)))
+        codes = code.expand(len(points), -1)
+        passed = Pool(codes, points, problem.log_joint(codes, points).double())
         assert found._visited_duly(met, passed) is not lost
+
+
+@pytest.mark.parametrize(("log_mass", "looks"), [(math.log(NARROW[0]), 2), (-9.0, 1)])
+def test_a_part_that_is_taken_up_costs_no_new_choice(generator, monkeypatch, log_mass, looks):
+    """Moves go on through normals that know of it; after crumbs there is no further look."""
+    problem = target()
+    theta, normals, known = wide_alone(problem, generator)
+    narrow = NARROW[1] + NARROW[2] * torch.randn(20, 3, generator=generator)
+    seen = torch.cat([theta, narrow])
+    _, part = missed(problem, code_of(problem), known, normals, seen, generator)
+    part, said, maps = replace(part, log_mass=log_mass), [], []
+
+    def look(self):
+        said.append(self)
+        return [part] if len(said) == 1 else []
+
+    def again(self, *starts):
+        before, choice = self._map, go_on(self, *starts)
+        maps.append((before, choice.map, [k for k in choice.kernel.parts() if k.name == "normals"]))
+        return choice
+
+    choose, go_on, chosen = Chooser.choose, Chooser.again, []
+    monkeypatch.setattr(Discovery, "before_sampling", look)
+    monkeypatch.setattr(Chooser, "choose", lambda self: chosen.append(self) or choose(self))
+    monkeypatch.setattr(Chooser, "again", again)
+    policy = Policy(screening=ScreeningBudget(late_reopenings=0))
+    sampler = trj.TRJSampler(problem, seed=1, policy=policy)
+    result = sampler.run(draws=50, chains=32, progress=False)
+    assert len(said) == looks and len(chosen) == 1
+    ((before, after, jumps),) = maps
+    assert before is not after and jumps
+    assert all(jump.transport is after for jump in jumps)
+    assert result.report.seconds["warmup"] > 0
 
 
 def test_finds_of_chains_are_not_weighed_once_time_is_up(generator):

@@ -401,12 +401,7 @@ class _Search:
         """Points that matter to the posterior and that no map would ever propose, shape (n,)."""
         codes = self.codes(len(theta))
         log_pi = self.target.log_joint(codes, theta).double() - self.level
-        lost = log_pi > -math.inf
-        for transport in self.transports:
-            if bool(lost.any()):
-                log_q = transport().log_prob(theta, codes).double().nan_to_num(-math.inf)
-                lost &= log_pi - log_q > LOST_NATS
-        return lost
+        return unknown_to(self.transports, theta, codes, log_pi)
 
     def part_about(
         self, summit: Tensor, scale: Tensor, seen: Tensor, others: Sequence[Part] = ()
@@ -452,6 +447,24 @@ class _Search:
             some = [f"{x:.3g}" for x in entries[:most]] + ["..."] * (len(entries) > most)
             words.append(f"{name} = {', '.join(some)}")
         return "; ".join([*words[:most], *["..."] * (len(words) > most)])
+
+
+def unknown_to(transports: Maps, theta: Tensor, codes: Tensor, log_pi: Tensor) -> Tensor:
+    """Points that matter to a posterior and that no map would ever propose, shape (n,).
+
+    Arguments:
+        transports: Functions that give maps; later ones are asked only for what the ones before
+            do not know.
+        theta: Points, shape (n, D).
+        codes: Their models, shape (n, L).
+        log_pi: Their log posterior densities within their model, shape (n,), float64, nats.
+    """
+    lost = log_pi > -math.inf
+    for transport in transports:
+        if bool(lost.any()):
+            log_q = transport().log_prob(theta, codes).double().nan_to_num(-math.inf)
+            lost &= log_pi - log_q > LOST_NATS
+    return lost
 
 
 def theta_of_none(target: Target) -> Tensor:

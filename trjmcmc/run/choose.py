@@ -15,7 +15,6 @@ from .. import clock
 from ..draws import Pool
 from ..errors import ConfigurationError
 from ..kernel.base import Kernel, State
-from ..kernel.between.jump import Jump
 from ..kernel.between.split import SplitMerge
 from ..kernel.compose import Cycle, MixtureKernel
 from ..kernel.inside.random_walk import RandomWalk
@@ -44,7 +43,7 @@ from .laplace_walks import laplace_walks
 from .loop import first_of
 from .maps import laplace_fits
 from .marginals import marginals_fit, offer_marginals
-from .moves import between_modes, birth_death, informed_moves, laplace_moves, proposal
+from .moves import between_modes, birth_death, informed_moves, laplace_moves
 from .normals import FittedNormals
 from .race_inside import InsideRace
 from .request import Request
@@ -98,6 +97,7 @@ class Chooser:
         )
         self._bar: Any = None
         self._map: Transport | None = None  # normals that were fitted to draws
+        self._best: Names | None = None  # the moves that were chosen
         self.normals = FittedNormals(self.trainer, self.bench, self.policy)
         self._exact = False  # whether the log joint is quadratic: nothing is left to learn
         self._reconsidered = 0
@@ -135,6 +135,24 @@ class Chooser:
         """Measure, train while it pays, and give the kernel to sample with."""
         with self._with_bar():
             return self._choose()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether what was chosen is as good where its maps learn of further parts."""
+        return self._best is not None and not self.ready and not self.plan.rounds
+
+    def again(self, state: State, ancestor: Tensor) -> Choice:
+        """What was chosen, through maps that know of further parts; arguments as of the class."""
+        bench, chains = self.bench, len(self.bench.state.code)
+        assert self._best is not None
+        self._survey_more()
+        bench.move_to(first_of(state, chains), ancestor[:chains])
+        bench.forget_seen()
+        if self.normals.kept is not None:
+            self._map = self.normals.fit_again(self.guess)
+        with self._with_bar():
+            bench.measure_named(self._best, *self._first())
+        return self._chosen(self._best)
 
     def so_far(self) -> Kernel | None:
         """The best kernel that was measured, where the user has interrupted; None if none was."""
@@ -204,13 +222,7 @@ class Chooser:
             known = self.guess(), self.policy.kernels, self.trainer.fitted.weights
             measured = self.bench.measure(birth_death(self.target, *known), *self._first())
             return self._choice(measured[1], None)
-        if self._pilot_contradicts_itself():
-            choice = self.policy.choice
-            self.trainer.survey_again(
-                choice.contradiction_nats,
-                most_seconds=min(choice.survey_share * self._room, choice.survey_seconds),
-                progress=self.request.progress,
-            )
+        self._survey_more()
         if not self.target.space.several:
             return self._choose_alone()
         if self.trainer.fitted.audit is None:
@@ -226,6 +238,16 @@ class Chooser:
             best = self._race()
             best = best if self.ready else self._train(best)
         return self._chosen(best)
+
+    def _survey_more(self) -> None:
+        """Enlarge a pilot run that contradicts itself."""
+        if self._pilot_contradicts_itself():
+            choice = self.policy.choice
+            self.trainer.survey_again(
+                choice.contradiction_nats,
+                most_seconds=min(choice.survey_share * self._room, choice.survey_seconds),
+                progress=self.request.progress,
+            )
 
     def _offer_all(self) -> None:
         """Every move between models that fits."""
@@ -244,7 +266,7 @@ class Chooser:
     def _choose_alone(self) -> Choice:
         """The kernel of a single model: what is slowest in it decides."""
         if self.trainer.fitted.audit is not None:
-            self._map = self.normals.fitted(components=self.policy.normals.quick_components[0])
+            self._map = self.normals.quick()
         if self.ready:
             self._offer("jump", self._jump())
         best = self._leader()
@@ -311,7 +333,7 @@ class Chooser:
     def _chosen(self, best: Names) -> Choice:
         kernel, shares = self.bench.mixed(best)
         self.plan = replace(self.plan, weights=shares, efficiency=self.bench.efficiencies())
-        self.chosen = self.bench.found[best]
+        self._best, self.chosen = best, self.bench.found[best]
         return self._choice(kernel, self.chosen)
 
     def _choice(self, kernel: Kernel, found: Segment | None) -> Choice:
@@ -385,32 +407,8 @@ class Chooser:
 
     def _offer_normals(self) -> None:
         """Jumps through fitted normals, fitted again to better draws while that helps."""
-        normals = self.policy.normals
-        for components in normals.quick_components:
-            begun = clock.now()
-            fitted = self.normals.fitted(components=components)
-            quick = clock.now() - begun
-            now = self._offer_better(fitted)
-            best = max(self.bench.found.values(), key=lambda f: f.efficiency)
-            hoped = now.efficiency * min(normals.fine_gain, now.time)
-            most = min(self._saving(best, hoped), self.policy.training.round_share * self._room)
-            if normals.fine_price * quick < most:
-                sizes = {"components": normals.fine_components, "draws": normals.fine_draws}
-                self._offer_better(self.normals.fitted(**sizes))
-                break
-            if quick > normals.quick_share * self._room:
-                break
-
-    def _offer_better(self, normals: Transport) -> Segment:
-        """Jumps through these normals if they are better than those before."""
-        before, last = self.bench.moves.get("normals"), self.bench.found.get(("normals",))
-        to = proposal(self.target.space, self.trainer.fitted.few, self.guess())
-        now = self._offer("normals", Jump(self.target, normals, to, name="normals"))
-        if before is not None and last is not None and now.efficiency < last.efficiency:
-            self.bench.withdraw("normals", before, last)
-            return last
-        self._map = normals
-        return now
+        self.normals.offer(self._offer, self._saving, lambda: self._room, self.guess)
+        self._map = self.normals.kept
 
     def _offer_laplace(self) -> None:
         """Jumps through Laplace's normals, to models found by cheap walks: nothing is trained."""

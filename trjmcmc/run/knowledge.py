@@ -109,6 +109,11 @@ class Knowledge:
         return self.trainer.fitted
 
     @property
+    def seconds(self) -> float:
+        """Seconds that all stages have taken so far."""
+        return sum(self.fitted.seconds.values()) + self.spending.total
+
+    @property
     def trace(self) -> FitTrace | None:
         """Trace of the training, once there was one."""
         return self.fitted.trace

@@ -36,7 +36,9 @@ class ScreeningBudget(Checked):
             dimensions.
         most_without_gradients: Most prior draws a model where they can't climb.
         crowd_share: Of that time, for a tempered population; the rest for prior draws.
-        reopenings: Times that a run takes up what they have found, and chooses its moves anew.
+        reopenings: Times that a run takes up what they have found, and looks again.
+        look_again_share: Share of all the posterior, as it was weighed, that has to be found for
+            another look before sampling; behind crumbs there are only crumbs, and chains are there.
         late_reopenings: Times that it does so once it samples, for what is met meanwhile.
         late_share: Share of all the posterior, by the run's draws, from which a part is worth it.
         climbs: How they climb.
@@ -70,6 +72,7 @@ class ScreeningBudget(Checked):
     most_without_gradients: int = 2048
     crowd_share: float = 0.6
     reopenings: int = 4
+    look_again_share: float = 0.02
     late_reopenings: int = 2
     late_share: float = 0.05
     climbs: ScreeningPolicy = field(default_factory=ScreeningPolicy)

@@ -85,11 +85,12 @@ class Preparation:
         if self.saver is not None:
             self.saver.learnt(self.known)
 
-    def _choose(self, given: State | None = None) -> Choice:
+    def _choose(self, given: State | None = None, again: bool = False) -> Choice:
         """Find the kernel by measurement, training while that pays; warm chains up by it.
 
         Arguments:
             given: Chains to begin with; else new ones.
+            again: Go on with what was chosen before where that is to be had.
         """
         known, request, policy = self.known, self.request, self.policy
         make = chooser_of(self.target, self.policy)
@@ -100,7 +101,7 @@ class Preparation:
             if self.saver is not None and known.fitted.audit is not before:
                 self.saver.learnt(known)
         self.stage = "the search for starts"
-        begun = clock.now()
+        begun, before_it = clock.now(), known.seconds
         if given is not None:
             assert self.ancestor is not None
             state, ancestor = given, self.ancestor
@@ -116,14 +117,17 @@ class Preparation:
             code = starting_models(known, max(request.chains, policy.chains.of_given_draws))
             through = known.transport if known.ready else None
             state, ancestor = new_chains(known, code, through, request.deadline)
-        self.chooser = make(request, known, state, ancestor)
         self.stage = "the choice of the moves"
-        choice = self.chooser.choose()
+        if again and self.chooser is not None and self.chooser.goes_on:
+            choice = self.chooser.again(state, ancestor)
+        else:
+            self.chooser = make(request, known, state, ancestor)
+            choice = self.chooser.choose()
         self.state = first_of(choice.state, request.chains)
         self.ancestor = choice.ancestor[: request.chains]
         self._warm_up_chosen(choice, request.warmup)
-        trained = known.fitted.seconds.get("fit", 0.0) if choice.plan.rounds else 0.0
-        known.spending.seconds["warmup"] = clock.now() - begun - trained
+        elsewhere = known.seconds - before_it  # training, and the weighing of models
+        known.spending.spend("warmup", clock.now() - begun - elsewhere)
         return choice
 
     def _warm_up_chosen(self, choice: Choice, warmup: int | None) -> None:

@@ -120,15 +120,23 @@ class Runner(Preparation):
             choice = self._choose()
         else:
             self._warm_up(left)
-        for again in range(self.policy.screening.reopenings + 1):
+        self._until_done(self._screened(choice))
+
+    def _screened(self, choice: Choice | None) -> Choice | None:
+        """Take up what looks for lost modes meet, until they meet little; what was chosen then."""
+        known, policy = self.known, self.policy.screening
+        met, looks = math.inf, policy.reopenings
+        while True:
             assert self.state is not None  # rounding would be taken for modes
-            self.numbers = examined(known, self.state, request).also(self.numbers.rounding)
+            self.numbers = examined(known, self.state, self.request).also(self.numbers.rounding)
+            if met < policy.look_again_share:
+                return choice
             self.stage = "the screening"
             parts = self._examined(self.discovery.before_sampling())
-            if not parts or again == self.policy.screening.reopenings or not self._may_reopen():
-                break
+            if not parts or not looks or not self._may_reopen():
+                return choice
+            met, looks = self.discovery.share_of_all(parts), looks - 1
             choice = self._reopen(parts)
-        self._until_done(choice)
 
     def _go_on(self, before: Resumed) -> None:
         """Sample on, without a pilot run, a choice or a warm-up."""
@@ -184,10 +192,10 @@ class Runner(Preparation):
         return found is not None
 
     def _reopen(self, parts: list[Part]) -> Choice:
-        """Take up parts that were lost, and choose anew."""
+        """Take up parts that were lost, in starts and maps; choose anew if these are trained."""
         self.known.trainer.take_up(parts)
         self.discovery.taken_up()
-        return self._choose()
+        return self._choose(again=True)
 
     def _plant(self, state: State) -> Choice:
         """Move some chains to where they have not been, and choose anew from there."""
@@ -223,7 +231,7 @@ class Runner(Preparation):
         self._bridge_seconds = self.known.bridge_seconds(end, 3 * MIRRORED)
         kept = self._bridge_seconds if math.isfinite(self._bridge_seconds) else 0.0
         walk, record = self._begin()
-        begun, before = clock.now(), self.known.spending.total
+        begun, before = clock.now(), self.known.seconds
         verdict = Verdict.GO_ON
         self.discovery.sampling_begins()
 
@@ -265,7 +273,7 @@ class Runner(Preparation):
             )
         if self.saver is not None and walk.whole:
             self.saver.save(self.known, walk, record, stop)
-        elsewhere = self.known.spending.total - before  # looks for lost modes meanwhile
+        elsewhere = self.known.seconds - before  # looks for lost modes meanwhile, and training
         self.known.spending.spend("sample", clock.now() - begun - elsewhere)
         self._late = clock.now() >= stop.deadline
         stop.set_deadline(end)

@@ -13,7 +13,16 @@ from .. import clock
 from ..draws import Pool
 from ..errors import TRJError
 from ..pilot.parts import Part
-from ..pilot.screening import BY_CHAINS, CHUNK, Screening, missed, screen, theta_of_none
+from ..pilot.screening import (
+    BY_CHAINS,
+    CHUNK,
+    LARGEST,
+    Screening,
+    missed,
+    screen,
+    theta_of_none,
+    unknown_to,
+)
 from ..pilot.survey import PilotRuns
 from ..transport.base import Transport
 from ..transport.normals import gaussian_mixture
@@ -61,6 +70,12 @@ class Discovery:
         made -= {space.label(part.code[None])[0] for part in sound}
         self.said = tuple(s.settled() if s.model in made else s for s in self.said)
         return sound
+
+    def share_of_all(self, parts: list[Part]) -> float:
+        """Mass of parts over that of all models as they were weighed."""
+        masses = [m.value for m in self.known.weighing().log_mass.values()]
+        total = float(torch.tensor(masses, dtype=torch.float64).logsumexp(0))
+        return sum(math.exp(min(part.log_mass - total, LARGEST)) for part in parts)
 
     def note(self, said: tuple[Screening, ...]) -> None:
         """Keep what something else has to say of modes that may be lost."""
@@ -124,15 +139,29 @@ class Discovery:
         return [part for said, parts in found if said.lost for part in parts]
 
     def _visited_duly(self, said: Screening, passed: Pool) -> bool:
-        """Whether chains were where a look had met something, in proportion to its mass."""
+        """Whether chains were where a look had met something, in proportion to its mass.
+
+        Points nearby that the map knows are no visits; mass is as well known as it was weighed.
+        """
         parts = self._met.get(said.model, []) if said.lost else []
         if not parts:
             return False
-        mine = passed.theta[(passed.code == parts[0].code.to(passed.code.device)).all(-1)]
-        inside = torch.stack([part.place.holds(mine.to(part.code.device)) for part in parts]).any(0)
-        factor = self.known.policy.screening.climbs.fair_factor
+        known, code = self.known, parts[0].code
+        there = (passed.code == code.to(passed.code.device)).all(-1)
+        codes, theta = passed.code[there].to(code.device), passed.theta[there].to(code.device)
+        if not len(theta):
+            return False
+        inside = torch.stack([part.place.holds(theta) for part in parts]).any(0)
+        if (mass := known.weighing().log_mass.get(said.model)) is not None:
+            height = passed.log_joint[there].to(code.device).double() - mass.value
+            inside &= unknown_to([lambda: known.map], theta, codes, height)
         visited, expected = float(inside.double().mean()), said.share / (1 + said.share)
-        return len(mine) > 0 and expected / factor < visited < expected * factor
+        if not visited:
+            return False
+        masses = torch.tensor([p.log_mass for p in parts]).softmax(0)
+        error = float((masses * torch.tensor([p.error for p in parts])).norm())
+        factor = math.log(known.policy.screening.climbs.fair_factor) + 2 * error
+        return abs(math.log(visited / expected)) < factor
 
     @property
     def _weighed(self) -> bool:
