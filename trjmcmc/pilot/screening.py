@@ -259,9 +259,11 @@ def missed(
     scale = theta.std(0).nan_to_num(1.0).clamp(min=LEAST_SCALE)
     part = search.part_about(summit, scale, theta)
     share = 0.0 if part is None else math.exp(min(part.log_mass - level, LARGEST))
-    met = int(lost.sum())
+    there = lost if part is None else lost & part.place.holds(theta)
+    met = int(there.sum())  # a poor map has other gaps too, which are not what was weighed
     expected = share / (1 + share)
-    if abs(math.log(met / len(theta) / max(expected, 1e-12))) < math.log(policy.fair_factor):
+    gap = math.log(max(met, 0.5) / len(theta) / max(expected, 1e-12))
+    if part is None or abs(gap) < math.log(policy.fair_factor) + 2 * part.error:
         return Screening(label, len(theta), 0, 0.0, by=BY_CHAINS), None
     return Screening(label, len(theta), met, share, search.words(summit), BY_CHAINS), part
 

@@ -147,12 +147,12 @@ class Chooser:
         assert self._best is not None
         self._survey_more()
         bench.move_to(first_of(state, chains), ancestor[:chains])
-        bench.forget_seen()
         if self.normals.kept is not None:
             self._map = self.normals.fit_again(self.guess)
         with self._with_bar():
             bench.measure_named(self._best, *self._first())
-        return self._chosen(self._best)
+            again = self._pilot_contradicts_itself()
+            return self._chosen(self._train(self._best) if again else self._best)
 
     def so_far(self) -> Kernel | None:
         """The best kernel that was measured, where the user has interrupted; None if none was."""
