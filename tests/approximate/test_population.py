@@ -54,6 +54,31 @@ def test_rounds_lower_the_divergence():
     assert population.evaluations == 8000 + 24_000
 
 
+def test_a_normal_is_one_normal_and_two_modes_are_not():
+    """Four normals of one creep; the single one takes their place, but not that of two modes."""
+    g = torch.Generator().manual_seed(0)
+    target = trj.problems.beta_bernoulli()
+    audit = Audit(target, target.space.enumerate(), particles=50, moves=5, generator=g)
+    audit.grow(0)
+    population = Population(target, audit, g, ApproximationPolicy(first_round=4000, rounds=1))
+    for apart, normals in ((0.0, 1), (6.0, 2)):
+        x = torch.randn(40_000, 1, generator=g).double()
+        x[::2] += apart
+        mean = torch.tensor([[-0.4], [0.4 + apart]]).double()
+        population.normals[0] = NormalMixture(
+            torch.full((2,), 0.5).double(), mean, torch.full((2, 1, 1), 0.8).double()
+        )
+        found = population._refitted(0, x, torch.ones(len(x)).double())
+        assert len(found.weight) >= normals and (len(found.weight) == 1) is (normals == 1)
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+def test_a_nearly_normal_posterior_is_met_closely(seed):
+    found = trj.variational(trj.problems.beta_bernoulli(), seed=seed, progress=False)
+    kl = found.kl()
+    assert kl.value < 0.001 + 3 * kl.std_error and kl.std_error < 0.001
+
+
 class Given(ModelWeights):
     """Independent units of stated probabilities, drawn with others."""
 
