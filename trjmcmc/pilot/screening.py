@@ -262,7 +262,7 @@ def missed(
     there = lost if part is None else lost & part.place.holds(theta)
     met = int(there.sum())  # a poor map has other gaps too, which are not what was weighed
     expected = share / (1 + share)
-    gap = math.log(max(met, 0.5) / len(theta) / max(expected, 1e-12))
+    gap = math.log(max(met, 1) / len(theta) / max(expected, 1e-12))
     if part is None or abs(gap) < math.log(policy.fair_factor) + 2 * part.error:
         return Screening(label, len(theta), 0, 0.0, by=BY_CHAINS), None
     return Screening(label, len(theta), met, share, search.words(summit), BY_CHAINS), part

@@ -109,11 +109,6 @@ class Knowledge:
         return self.trainer.fitted
 
     @property
-    def seconds(self) -> float:
-        """Seconds that all stages have taken so far."""
-        return sum(self.fitted.seconds.values()) + self.spending.total
-
-    @property
     def trace(self) -> FitTrace | None:
         """Trace of the training, once there was one."""
         return self.fitted.trace
@@ -259,7 +254,7 @@ class Knowledge:
             return
         for code, label in zip(codes, labels, strict=True):
             weighing.weigh(code, label, each)
-        self.spending.seconds["importance"] = clock.now() - begun
+        self.spending.spend("importance", clock.now() - begun)
         if self.fitted.score is not None:
             self.audit_report = self._report()
 

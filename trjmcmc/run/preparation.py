@@ -101,7 +101,7 @@ class Preparation:
             if self.saver is not None and known.fitted.audit is not before:
                 self.saver.learnt(known)
         self.stage = "the search for starts"
-        begun, before_it = clock.now(), known.seconds
+        begun, before_it = clock.now(), known.spending.total
         if given is not None:
             assert self.ancestor is not None
             state, ancestor = given, self.ancestor
@@ -126,8 +126,9 @@ class Preparation:
         self.state = first_of(choice.state, request.chains)
         self.ancestor = choice.ancestor[: request.chains]
         self._warm_up_chosen(choice, request.warmup)
-        elsewhere = known.seconds - before_it  # training, and the weighing of models
-        known.spending.spend("warmup", clock.now() - begun - elsewhere)
+        trained = known.fitted.seconds.get("fit", 0.0) if choice.plan.rounds else 0.0
+        elsewhere = trained + known.spending.total - before_it  # the weighing of models
+        known.spending.spend("warmup", max(0.0, clock.now() - begun - elsewhere))
         return choice
 
     def _warm_up_chosen(self, choice: Choice, warmup: int | None) -> None:

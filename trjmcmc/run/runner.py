@@ -231,7 +231,7 @@ class Runner(Preparation):
         self._bridge_seconds = self.known.bridge_seconds(end, 3 * MIRRORED)
         kept = self._bridge_seconds if math.isfinite(self._bridge_seconds) else 0.0
         walk, record = self._begin()
-        begun, before = clock.now(), self.known.seconds
+        begun, before = clock.now(), self.known.spending.total
         verdict = Verdict.GO_ON
         self.discovery.sampling_begins()
 
@@ -273,7 +273,7 @@ class Runner(Preparation):
             )
         if self.saver is not None and walk.whole:
             self.saver.save(self.known, walk, record, stop)
-        elsewhere = self.known.seconds - before  # looks for lost modes meanwhile, and training
+        elsewhere = self.known.spending.total - before  # looks for lost modes meanwhile
         self.known.spending.spend("sample", clock.now() - begun - elsewhere)
         self._late = clock.now() >= stop.deadline
         stop.set_deadline(end)
