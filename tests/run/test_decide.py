@@ -184,7 +184,7 @@ def test_normals_are_fitted_finely_where_that_may_pay(
         time.seconds += 5e-3
 
     monkeypatch.setattr(found.normals, "fitted", fitted)
-    monkeypatch.setattr(found, "_offer_better", lambda flow: segment(*quick))
+    monkeypatch.setattr(found.normals, "_offer_better", lambda *_, **__: segment(*quick))
     found._offer_normals()
     normals = Policy().normals
     quickly = dict.fromkeys(normals.quick_components, "quick")
