@@ -49,6 +49,8 @@ POINTS_OF = {BY_PRIOR: "points from", BY_CHAINS: "of"}
 
 UNKNOWN_TO = {BY_PRIOR: "neither map nor chains know", BY_CHAINS: "the map does not know"}
 
+LEAST_EXPECTED = 1e-12  # of a share that is divided by
+
 LARGEST = 700.0  # log of a share that is still a number
 
 LOG_2PI = math.log(2 * math.pi)
@@ -259,11 +261,9 @@ def missed(
     scale = theta.std(0).nan_to_num(1.0).clamp(min=LEAST_SCALE)
     part = search.part_about(summit, scale, theta)
     share = 0.0 if part is None else math.exp(min(part.log_mass - level, LARGEST))
-    there = lost if part is None else lost & part.place.holds(theta)
-    met = int(there.sum())  # a poor map has other gaps too, which are not what was weighed
-    expected = share / (1 + share)
-    gap = math.log(max(met, 1) / len(theta) / max(expected, 1e-12))
-    if part is None or abs(gap) < math.log(policy.fair_factor) + 2 * part.error:
+    # a poor map has other gaps too, which are not what was weighed
+    met = 0 if part is None else max(1, int((lost & part.place.holds(theta)).sum()))
+    if part is None or is_fair(met / len(theta), share, part.error, policy.fair_factor):
         return Screening(label, len(theta), 0, 0.0, by=BY_CHAINS), None
     return Screening(label, len(theta), met, share, search.words(summit), BY_CHAINS), part
 
@@ -449,6 +449,23 @@ class _Search:
             some = [f"{x:.3g}" for x in entries[:most]] + ["..."] * (len(entries) > most)
             words.append(f"{name} = {', '.join(some)}")
         return "; ".join([*words[:most], *["..."] * (len(words) > most)])
+
+
+def is_fair(visited: float, share: float, error: float, factor: float) -> bool:
+    """Whether chains were in a part as often as its mass says.
+
+    Arguments:
+        visited: Share of their points that lie in it.
+        share: Its mass over what is known beside it.
+        error: Standard error of the log of that, twice which is allowed for.
+        factor: By which it may be off besides.
+
+    Example:
+        >>> is_fair(0.1, share=0.11, error=0.1, factor=1.5), is_fair(0.01, 0.11, 0.1, 1.5)
+        (True, False)
+    """
+    expected = max(share / (1 + share), LEAST_EXPECTED)
+    return visited > 0 and abs(math.log(visited / expected)) < math.log(factor) + 2 * error
 
 
 def unknown_to(transports: Maps, theta: Tensor, codes: Tensor, log_pi: Tensor) -> Tensor:

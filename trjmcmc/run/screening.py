@@ -18,6 +18,7 @@ from ..pilot.screening import (
     CHUNK,
     LARGEST,
     Screening,
+    is_fair,
     missed,
     screen,
     theta_of_none,
@@ -155,13 +156,10 @@ class Discovery:
         if (mass := known.weighing().log_mass.get(said.model)) is not None:
             height = passed.log_joint[there].to(code.device).double() - mass.value
             inside &= unknown_to([lambda: known.map], theta, codes, height)
-        visited, expected = float(inside.double().mean()), said.share / (1 + said.share)
-        if not visited:
-            return False
         masses = torch.tensor([p.log_mass for p in parts]).softmax(0)
         error = float((masses * torch.tensor([p.error for p in parts])).norm())
-        factor = math.log(known.policy.screening.climbs.fair_factor) + 2 * error
-        return abs(math.log(visited / expected)) < factor
+        factor = known.policy.screening.climbs.fair_factor
+        return is_fair(float(inside.double().mean()), said.share, error, factor)
 
     @property
     def _weighed(self) -> bool:
