@@ -171,6 +171,7 @@ def test_chains_give_the_part_that_the_map_does_not_know(generator):
     assert said.by == BY_CHAINS and said.met == 20 and said.lost
     assert "20 of 4020 draws of the chains" in said.note and "the map does not know" in said.note
     assert part is not None and said.share == pytest.approx(NARROW[0] / WIDE[0], rel=0.2)
+    assert f"holds {said.share / (1 + said.share):.2g} of it" in said.note
     said, part = missed(problem, code, known, normals, theta, generator)
     assert part is None and not said.lost  # the control: nothing is missing there
 

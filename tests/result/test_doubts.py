@@ -18,7 +18,7 @@ from trjmcmc.estimate.convergence import normal_scores, rank_rhats, split_rhats,
 from trjmcmc.estimate.mean import spread_error
 from trjmcmc.fit import Audit, AuditReport, ModelAudit, Pool, gaussian_mixture, screen
 from trjmcmc.pilot.report import by_audit
-from trjmcmc.pilot.screening import Screening
+from trjmcmc.pilot.screening import BY_CHAINS, Screening
 from trjmcmc.result.convergence import EVERY, Convergence
 from trjmcmc.result.evidences import NOTHING
 from trjmcmc.result.indicator import ModelIndicator
@@ -491,6 +491,15 @@ def test_a_lost_mode_is_said_aloud_and_leaves_no_error(rng):
         and ConvergenceWarning not in said
     )
     assert math.isnan(result.widened(0.1, rng.normal(size=(64, 200)))[0])
+
+
+def test_a_part_where_chains_have_been_is_not_said_to_be_left_out(rng):
+    result = chains_of(rng.normal(size=(64, 200, 1)))
+    met = Screening("only", 3000, 150, 0.25, by=BY_CHAINS)
+    result.report.screening = (met,)
+    said = said_by(result)[CoverageWarning]
+    assert "150 of 3000 draws of the chains" in said and "holds 0.2 of it" in said
+    assert "No number here counts it" not in said and "prior" not in said
 
 
 # ---- whole runs -----------------------------------------------------------------------------

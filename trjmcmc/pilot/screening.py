@@ -127,10 +127,13 @@ class Screening:
     @property
     def note(self) -> str:
         """What was met, in words."""
-        return (
+        words = (
             f"{self.met} {POINTS_OF[self.by]} {self.draws} {self.by} met a part of the posterior "
             f"of {self.model!r} that {UNKNOWN_TO[self.by]}{self.place and f', near {self.place}'}"
         )
+        if self.by == BY_CHAINS:
+            words += f", and that holds {expected_share(self.share):.2g} of it as it was weighed"
+        return words
 
 
 @torch.no_grad()
@@ -464,8 +467,18 @@ def is_fair(visited: float, share: float, error: float, factor: float) -> bool:
         >>> is_fair(0.1, share=0.11, error=0.1, factor=1.5), is_fair(0.01, 0.11, 0.1, 1.5)
         (True, False)
     """
-    expected = max(share / (1 + share), LEAST_EXPECTED)
+    expected = max(expected_share(share), LEAST_EXPECTED)
     return visited > 0 and abs(math.log(visited / expected)) < math.log(factor) + 2 * error
+
+
+def expected_share(share: float) -> float:
+    """Share of the draws that lie in a part, of its mass over what is known beside it.
+
+    Example:
+        >>> expected_share(1.0), expected_share(math.inf)
+        (0.5, 1.0)
+    """
+    return share / (1 + share) if math.isfinite(share) else 1.0
 
 
 def unknown_to(transports: Maps, theta: Tensor, codes: Tensor, log_pi: Tensor) -> Tensor:

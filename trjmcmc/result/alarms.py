@@ -17,7 +17,7 @@ from ..errors import (
     warn_user,
 )
 from ..pilot.report import AuditReport
-from ..pilot.screening import Screening
+from ..pilot.screening import BY_CHAINS, Screening
 from ..promises import ROUNDING_ERROR
 from .doubts import COMMON_PROBABILITY, Doubts
 from .limit import runs_into_limit
@@ -97,14 +97,23 @@ def _convergence(listed: Sequence[str], doubts: Doubts, report: RunReport) -> It
 
 
 def _lost(screening: Sequence[Screening]) -> Iterator[Alarm]:
-    """Parts of a posterior that climbs of prior draws have met and nothing else."""
-    lost = [s.note for s in screening if s.lost]
+    """Parts of a posterior that climbs of prior draws have met, or chains, and no map knows."""
+    lost = [s.note for s in screening if s.lost and s.by != BY_CHAINS]
     if lost:
         yield (
             "; ".join(lost[:MODELS_NAMED])
             + ". No number here counts it. A prior with more of its mass there lets the pilot run "
             "find it; or train on draws of your own of all parts (fit(pilot={model: {name: "
             "draws}})).",
+            CoverageWarning,
+        )
+    met = [s.note for s in screening if s.lost and s.by == BY_CHAINS]
+    if met:
+        yield (
+            "; ".join(met[:MODELS_NAMED])
+            + ". Evidences through the map leave it out, and the chains were not there as often as "
+            "that says. Run longer, or train on draws of your own of all parts (fit(pilot={model: "
+            "{name: draws}})).",
             CoverageWarning,
         )
 
