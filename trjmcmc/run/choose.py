@@ -532,5 +532,7 @@ class Chooser:
         return steps * self._step_price + self.trainer.audit_cost(steps)
 
     def _least_price(self, steps: int) -> float:
-        """The same of the cheapest steps: to find the price of one takes a second or two."""
-        return steps * self.policy.training.least_step_seconds + self.trainer.audit_cost(steps)
+        """The same of the cheapest steps, with what it takes to price one if that is not done."""
+        training = self.policy.training
+        pricing = 0.0 if self._step_price is not None else training.pricing_seconds
+        return steps * training.least_step_seconds + pricing + self.trainer.audit_cost(steps)
