@@ -28,7 +28,7 @@ from trjmcmc.run import stepper
 from trjmcmc.run.capture import CapturedStep, compiled, traced
 from trjmcmc.run.count import Tally
 from trjmcmc.run.decide import capture_pays, worth_having
-from trjmcmc.run.lowering import SHORT, short_cumsum
+from trjmcmc.run.lowering import SHORT, short_cumsum, short_fill, short_scatter
 from trjmcmc.run.policy_of_capture import CapturePolicy
 from trjmcmc.run.stepper import Stepper
 from trjmcmc.tape import NotCapturable, tape_now
@@ -140,7 +140,7 @@ def test_steps_that_miss_the_usual_case_are_made_again():
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("case", ["list, jumps", "components"])
+@pytest.mark.parametrize("case", CASES)
 def test_compiled_steps_are_the_steps(case):
     make, moves = CASES[case]
     target = make()
@@ -161,6 +161,90 @@ def test_short_running_sums_are_those_of_torch(dim, dtype, generator):
 def test_long_running_sums_are_left_to_torch():
     assert short_cumsum(torch.zeros(3, SHORT + 1), 1) is NotImplemented
     assert short_cumsum(torch.tensor(1.0), 0) is NotImplemented
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.long, torch.bool])
+def test_entries_put_in_place_are_where_torch_puts_them(dim, dtype, generator):
+    x = torch.randn(5, 4, generator=generator).mul(3).to(dtype)
+    size = [5, 4]
+    size[dim] = 3
+    index = torch.randint(0, x.shape[dim], size, generator=generator)  # some of them twice
+    source = torch.randn(*size, generator=generator).mul(3).to(dtype)
+    assert torch.equal(short_scatter(x, dim, index, source), x.scatter(dim, index, source))
+    assert torch.equal(short_fill(x, dim, index, 1), x.scatter(dim, index, 1))
+
+
+def test_other_entries_are_left_to_torch():
+    x = torch.zeros(3, SHORT + 1)
+    many = torch.zeros(3, SHORT + 1, dtype=torch.long)
+    for index in (many, many[:2, :2], many[:, :0]):  # many, not of all rows, none
+        source = torch.ones(index.shape)
+        assert short_scatter(x, 1, index, source) is NotImplemented
+        assert short_fill(x, 1, index, 1.0) is NotImplemented
+    assert short_scatter(x, 1, many[:, :2], torch.ones(3, 5)) is NotImplemented
+
+
+class Spoilt:
+    """A way to execute a graph that changes one of its outputs in some of the chains."""
+
+    def __init__(self, output, chains, by):
+        self.output, self.chains, self.by = output, chains, by
+
+    def __call__(self, graph, given):
+        def run(*now):
+            found = list(graph(*now))
+            found[self.output] = found[self.output].clone()
+            found[self.output][: self.chains] += self.by
+            return found
+
+        return run
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "said"),
+    [
+        (Spoilt(0, 2, 1), "draws differ"),  # models
+        (Spoilt(1, 2, 0.01), "draws differ"),  # parameters
+        (Spoilt(2, 2, 0.1), "draws differ"),  # log joints
+        (Spoilt(3, 1, 1), "count otherwise"),
+    ],
+)
+def test_steps_that_are_others_are_not_taken(monkeypatch, spoilt, said):
+    """Compilers make mistakes: what they give is held against the kernel itself."""
+    target, (state, generator) = gaussians(), begun(gaussians())
+    monkeypatch.setattr(stepper, "_ways", lambda state: [("traced", spoilt)])
+    steps = Stepper(RandomWalk(target), counts, generator, True)
+    twin = torch.Generator()
+    twin.set_state(generator.get_state())
+    with torch.no_grad():
+        for _ in range(4):
+            after, _ = RandomWalk(target).step(state, twin)
+            state, _ = steps(state)
+            assert torch.equal(state.theta, after.theta)
+    assert said in " / ".join(steps.said)
+
+
+def test_an_acceptance_at_the_edge_may_fall_the_other_way(monkeypatch):
+    """One chain of three hundred; rounding of a compiled likelihood does that."""
+    target, (state, generator) = gaussians(), begun(gaussians(), chains=300)
+    monkeypatch.setattr(stepper, "_ways", lambda state: [("traced", Spoilt(1, 1, 1.0))])
+    steps = Stepper(RandomWalk(target), counts, generator, True)
+    with torch.no_grad():
+        for _ in range(3):
+            state, _ = steps(state)
+    assert "steps traced in" in " / ".join(steps.said)
+
+
+def test_steps_that_nothing_is_left_to_check_by_are_not_taken(monkeypatch):
+    target, (state, generator) = gaussians(), begun(gaussians())
+    monkeypatch.setattr(stepper, "_ways", lambda state: [("traced", traced)])
+    steps = Stepper(RandomWalk(target), counts, generator, True)
+    with torch.no_grad():
+        state, _ = steps(state)
+        with target.account.held_to(2 * CHAINS):
+            state, _ = steps(state)
+    assert "too few evaluations" in " / ".join(steps.said)
 
 
 def test_a_wrong_capture_would_be_seen():
@@ -323,7 +407,9 @@ PLANTED = {
 def planted(monkeypatch, traced_step, compiled_step, ahead, way="auto"):
     """Steps of simulated time until it is over, and what was said."""
     target, plain = gaussians(), RandomWalk.step
-    policy = CapturePolicy(traced_price=10.0, measured_steps=5, idle_steps=1)
+    policy = CapturePolicy(
+        traced_price=10.0, measured_steps=5, idle_steps=1, checked_steps=1, most_checked_steps=1
+    )
 
     with simulated() as time, monkeypatch.context() as patch:
 

@@ -17,15 +17,20 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as tree
 
+from ..errors import BudgetError
 from ..kernel.base import Info, Kernel, Memo, State
 from ..tape import NotCapturable, Tape
 from ..transport.memory import Remembers
 from .lowering import decompositions
 from .memories import inside
+from .policy_of_capture import CapturePolicy
 
 Counts = Callable[[list[Info]], Any]  # a tree of tensors: what is counted of a step
 Tensors = list[Tensor]
 Way = Callable[[Callable[..., Tensors], Tensors], Callable[..., Any]]  # how a graph is executed
+
+SAME_PLACE = 1e-3  # absolute and relative difference of coordinates that rounding makes
+SAME_NATS, SAME_SHARE = 1e-2, 1e-5  # the same of log joints, absolute and relative
 
 DRAWS_ONLY = "random numbers depend on where the chains are"
 
@@ -129,6 +134,43 @@ class CapturedStep:
             account.add(evaluations=evaluations, gradients=gradients, overflows=overflows)
         return _state(found[:n], self._owner), tree.tree_unflatten(counted, self._shape)
 
+    def check(self, state: State, generator: torch.Generator, policy: CapturePolicy) -> None:
+        """Hold captured steps against the kernel's own, from the same states and numbers.
+
+        A compiler makes mistakes, and a wrong step would be a wrong answer without a warning. The
+        compiler of torch 2.13 read parameters before a scatter had written them.
+
+        Arguments:
+            state: Chains; they stay where they are.
+            generator: The one that steps will be given; it stays as it is.
+            policy: How many steps, and how many of the draws may differ by rounding.
+
+        Raises:
+            NotCapturable: More differ, or what is counted of them does.
+        """
+        chains, apart = len(state.code), 0
+        steps = max(policy.checked_steps, -(-policy.checked_draws // max(chains, 1)))
+        steps = min(steps, policy.most_checked_steps)
+        own, twin = (torch.Generator(generator.device) for _ in range(2))
+        own.set_state(generator.get_state())
+        with torch.no_grad():
+            for _ in range(steps):
+                twin.set_state(own.get_state())
+                try:
+                    found, counted = self(state, twin)
+                    state, infos = self.kernel.step(state, own)
+                except BudgetError as error:
+                    raise NotCapturable("too few evaluations are left to check them") from error
+                differ = int(_differ(found, state).sum())
+                apart += differ
+                if not differ and not _same_counts(counted, self.counts(infos)):
+                    raise NotCapturable("they count otherwise than the kernel itself")
+        if apart > policy.checked_share * steps * chains:
+            raise NotCapturable(
+                f"{apart} of {steps * chains} draws differ from those of the kernel itself"
+            )
+        self.missed = 0
+
     def _again(self, state: State, noise: Tensors, generator: torch.Generator) -> tuple[State, Any]:
         """The step by the kernel itself, from the same random numbers."""
         self.missed += 1
@@ -161,9 +203,11 @@ def traced(graph: Any, given: Tensors) -> Callable[..., Any]:
 
 def compiled(graph: Any, given: Tensors) -> Callable[..., Any]:
     """Compiled to machine code by torch: within a minute or more; the fastest."""
-    from torch._inductor.compile_fx import compile_fx
+    with warnings.catch_warnings():  # of torch about itself
+        warnings.simplefilter("ignore")
+        from torch._inductor.compile_fx import compile_fx
 
-    found: Any = compile_fx(graph, list(given), decompositions=decompositions())
+        found: Any = compile_fx(graph, list(given), decompositions=decompositions())
     run: Callable[..., Any] = found
     return run
 
@@ -198,6 +242,29 @@ def _tensors(state: State) -> Tensors:
 def _state(tensors: Any, owner: object) -> State:
     code, theta, log_joint, *values = tensors
     return State(code, theta, log_joint, Memo(owner, tuple(values)) if owner is not None else None)
+
+
+def _differ(one: State, other: State) -> Tensor:
+    """Chains that are elsewhere by more than rounding, (C,)."""
+    apart = (one.code != other.code).reshape(len(one.code), -1).any(1)
+    for x, y, absolute, relative in (
+        (one.theta, other.theta, SAME_PLACE, SAME_PLACE),
+        (one.log_joint[:, None], other.log_joint[:, None], SAME_NATS, SAME_SHARE),
+    ):
+        near = torch.isclose(x, y, rtol=relative, atol=absolute, equal_nan=True)
+        apart |= ~near.reshape(len(near), -1).all(1)
+    return apart
+
+
+def _same_counts(one: Any, other: Any) -> bool:
+    """Whether what was counted of two steps is the same but for rounding."""
+    ours, theirs = tree.tree_flatten(one)[0], tree.tree_flatten(other)[0]
+    return all(
+        torch.allclose(x.double(), y.double(), rtol=SAME_PLACE, atol=SAME_PLACE, equal_nan=True)
+        if isinstance(x, Tensor)
+        else x == y
+        for x, y in zip(ours, theirs, strict=True)
+    )
 
 
 def _cut_marks(graph: Any, marks: int) -> None:

@@ -27,6 +27,11 @@ class CapturePolicy(Checked):
         learning_seconds: That maps which remember models may take to learn all of them at most.
         gain: Time of a step in that of another way, from which the other is worth having.
         least_share: Of the steps, that a kernel of a mixture makes at least to be captured.
+        checked_draws: Draws that a captured step is held against the kernel's own by, at least.
+        checked_steps: Steps of all chains that these are at least.
+        most_checked_steps: The same at most.
+        checked_share: Of these draws, that may differ: an acceptance at the edge falls the other
+            way by rounding.
         missed_share: Of the steps, at which the usual case may not be at hand.
         missed_steps: Steps after which that is looked at.
     """
@@ -41,5 +46,9 @@ class CapturePolicy(Checked):
     learning_seconds: float = 10.0
     gain: float = 0.95
     least_share: float = 0.1
+    checked_draws: int = 64
+    checked_steps: int = 3
+    most_checked_steps: int = 20
+    checked_share: float = 0.01
     missed_share: float = 0.05
     missed_steps: int = 100

@@ -213,6 +213,7 @@ class _Leaf:
                 trusting=trusting,
                 seconds=learning,
             )
+            captured.check(state, self.of.generator, policy)
         except NotCapturable as error:
             self.apart = isinstance(self.kernel, Cycle) and self._captured is None
             if not self.apart:
