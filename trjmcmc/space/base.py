@@ -117,7 +117,7 @@ class Space(nn.Module, ABC):
 
     @abstractmethod
     def code_of(self, model: Any) -> Tensor:
-        """The code of a model given by its label, shape (L,).
+        """The code of a model given by its label, shape (L,), on the device of the space.
 
         Raises:
             UnknownModelError: There is no such model.

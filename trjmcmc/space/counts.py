@@ -166,7 +166,8 @@ class Counts(Space):
             str(k) not in known for k, known in zip(given, counts, strict=True)
         ):
             raise UnknownModelError(f"no model {model!r}: expected {self._expected()}")
-        return torch.tensor([known[str(k)] for k, known in zip(given, counts, strict=True)])
+        code = [known[str(k)] for k, known in zip(given, counts, strict=True)]
+        return torch.tensor(code, device=self.log_prior_table.device)
 
     def _expected(self) -> str:
         if len(self.kinds) == 1:

@@ -309,10 +309,10 @@ class Dags(Space):
                 f"no graph {model!r}: expected a label such as 'a->b, c->b', pairs of names, a "
                 f"matrix or a networkx graph over {listing(self.nodes)} ({error})"
             ) from error
-        code = masks_of(edges[None])
+        code = masks_of(edges[None]).to(self.must.device)
         if not bool(acyclic(code)[0]):
             raise UnknownModelError(f"no graph {model!r}: it has a cycle")
-        if not bool((self.log_weight(code.to(self.must.device)) > -math.inf)[0]):
+        if not bool((self.log_weight(code) > -math.inf)[0]):
             raise UnknownModelError(
                 f"no graph {model!r}: it lacks required edges, has forbidden ones, or a node has "
                 "too many parents"

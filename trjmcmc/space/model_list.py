@@ -58,7 +58,7 @@ class ModelList(Space):
     def code_of(self, model: Any) -> Tensor:
         if model not in self.names:
             raise UnknownModelError(f"no model {model!r}; the models are {listing(self.names)}")
-        return torch.tensor([self.names.index(model)])
+        return torch.tensor([self.names.index(model)], device=self.table.device)
 
     def enumerate(self) -> Tensor:
         return torch.arange(len(self.names), device=self.table.device)[:, None]

@@ -134,11 +134,11 @@ class Subsets(Space):
     def code_of(self, model: Any) -> Tensor:
         text = model if isinstance(model, str) else "+".join(model)
         wanted = {part.strip() for part in text.split("+")} - {"", "(none)"}
-        on = torch.tensor([name in wanted for name in self.names])
-        unit_items = self.unit_items.cpu()
-        code = (unit_items & on).any(-1).long()
+        device = self.unit_items.device
+        on = torch.tensor([name in wanted for name in self.names], device=device)
+        code = (self.unit_items & on).any(-1).long()
         known = wanted <= set(self.names)
-        if not known or not torch.equal(self.items(code[None].to(unit_items.device))[0].cpu(), on):
+        if not known or not torch.equal(self.items(code[None])[0], on):
             raise UnknownModelError(
                 f"no model {model!r}: join item names by '+', from {listing(self.names)}"
                 + (f"; {self.always} are always on" if self.always else "")
