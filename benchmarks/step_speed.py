@@ -206,9 +206,8 @@ class Worker:
         raise RuntimeError(f"a worker ended: {self._process.args}")
 
     def end(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+        with self._process:  # closes its pipes and waits for it
+            pass
 
 
 def _ratios(rates: dict[str, list[float]], base: str) -> dict[str, float]:

@@ -16,12 +16,14 @@ from benchmarks.limits import many_models
 from tests import toys
 from trjmcmc.draws import Recorder
 from trjmcmc.errors import InterruptedWarning
+from trjmcmc.estimate.convergence import LEAST_DRAWS
 from trjmcmc.pilot.audit import Audit
 from trjmcmc.pilot.policy import TemperingPolicy
 from trjmcmc.pilot.smc import TemperedSMC
 from trjmcmc.run.choose import Chooser
 from trjmcmc.run.interrupts import import_whole, uninterrupted
 from trjmcmc.run.runner import Runner
+from trjmcmc.run.start import with_climbs
 
 pytestmark = pytest.mark.planned
 
@@ -46,9 +48,23 @@ def timed(target, budget, now=time.monotonic, **settings):
 def test_a_small_budget_is_kept_and_brings_an_answer(make, clock):
     result, over = timed(make(), 6.0, clock)
     assert over < 0.5
-    assert result.raw.n_draws >= 5
+    assert result.raw.n_draws >= LEAST_DRAWS
     table = result.model_probabilities()
     assert (table["visits_se"].notna() | (table["note"] != "")).all()
+
+
+def test_climbs_to_starts_end_with_their_time(clock):
+    """A climb of six models took nineteen of six seconds where a likelihood takes its time."""
+    target = toys.gaussians()
+    code = target.space.sample_prior(64, torch.Generator().manual_seed(0))
+    theta, ancestor = torch.zeros(64, target.dim), torch.arange(64)
+    took = []
+    for seconds in (0.0, 0.05, math.inf):
+        begun = clock.seconds
+        generator = torch.Generator().manual_seed(1)
+        with_climbs(target, code, theta, ancestor, generator, begun + seconds)
+        took.append(clock.seconds - begun)
+    assert took[0] < 0.01 and took[1] < 0.1 < took[2], took
 
 
 @pytest.mark.whole

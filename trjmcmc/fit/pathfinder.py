@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .. import clock
 from ..errors import ConfigurationError
 from ..pilot.modes import Modes, mode_map
 from ..space.base import Space
@@ -85,6 +86,7 @@ def pathfinder(
     max_iterations: int = 200,
     history: int = 10,
     refine: int = 5,
+    deadline: float = math.inf,
 ) -> Pathfinder:
     r"""Normals that approximate the posterior of one model, from several starts.
 
@@ -115,6 +117,8 @@ def pathfinder(
         history: Steps that a normal is made of; 6 in the publication. Memory and work of the linear
             algebra are those of D x D matrices in any case.
         refine: Most refinements of a path; those that gain less than 0.01 nats are the last.
+        deadline: Time by :func:`trjmcmc.clock.now` after which no further step or refinement
+            begins: each path then has the best normal of its way so far.
 
     Returns:
         One normal a path. :func:`pathfinder_map` makes a map of them, and
@@ -157,7 +161,7 @@ def pathfinder(
     loc, tril = climbs.x.clone(), torch.eye(posterior.dim).to(climbs.x).repeat(paths, 1, 1)
     elbo = posterior.elbo(loc, tril, draws)
     failed = dict.fromkeys(climbs.nowhere, "no draw of a start has a density and a gradient")
-    while bool(climbs.going.any()):
+    while bool(climbs.going.any()) and clock.now() < deadline:
         rows, mean, factor = climbs.advance(max_iterations)
         if not len(rows):
             continue
@@ -177,7 +181,7 @@ def pathfinder(
     loc, tril = loc[kept], tril[kept]
     rows = torch.arange(len(loc) if posterior.dim else 0, device=loc.device)
     for _ in range(refine):
-        if not len(rows):
+        if not len(rows) or clock.now() >= deadline:
             break
         loc[rows], tril[rows], gain = posterior.refined(loc[rows], tril[rows])
         rows = rows[gain > ENOUGH]

@@ -231,6 +231,10 @@ class Chooser:
         if self.ready:
             self._offer("jump", self._jump())
         best = self._leader()
+        slow = self.request.takes_long(self.bench.found[best], self.policy.choice)
+        if self._exact and slow and self._has_marginals:  # to sets that share no items
+            self._offer_marginals()
+            best = self._leader()
         self._race_inside(best)
         if not self.ready:  # short segments overstate, so that what pays beside them does pay
             best = self._train(best)
@@ -394,11 +398,9 @@ class Chooser:
         """Effective draws a second, as far as they shorten the run."""
         if not self.request.until and found.varied:
             return found.efficiency
-        return (
-            0.0
-            if found.cut_short
-            else 0.25 / self.request.error**2 / self.request.until_done(found)
-        )
+        if found.cut_short:
+            return 0.0
+        return 0.25 / self.request.error**2 / self.request.until_done(found)
 
     def _pace(self, kernel: Kernel, state: State) -> float:
         return self.bench.pace(kernel, state, self.request.left())

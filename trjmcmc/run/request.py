@@ -12,6 +12,7 @@ from ..draws import Pool
 from ..errors import ConfigurationError
 from ..estimate.precision import FORGOTTEN
 from .decide import seconds_to_precision, seconds_until_done
+from .policy import ChoicePolicy
 from .segment import Segment
 
 
@@ -89,6 +90,11 @@ class Request:
     def until_done(self, found: Segment) -> float:
         """Seconds of sampling until all that is wanted is reached."""
         return seconds_until_done(found, self.error, self.times)
+
+    def takes_long(self, found: Segment, policy: ChoicePolicy) -> bool:
+        """Whether that is much of the time left, or long, so that other moves are worth a try."""
+        soon = min(policy.forgotten_share * self.left(), policy.seconds_to_reconsider)
+        return self.until_done(found) > soon
 
     def ahead_of(self, found: Segment) -> float:
         """Seconds of sampling ahead."""

@@ -207,7 +207,7 @@ def with_climbs(
         theta: Starts, shape (C, D).
         ancestor: The draw that each descends from, shape (C,), zero or more.
         generator: Source of randomness.
-        deadline: Time by :func:`trjmcmc.clock.now` from which no further model is climbed.
+        deadline: Time by :func:`trjmcmc.clock.now` from which no further step is climbed.
 
     Returns:
         Starts and ancestors; those of climbs have negative numbers below -C.
@@ -219,7 +219,9 @@ def with_climbs(
             break
         rows = (index == m).nonzero()[::2, 0]
         try:
-            found = pathfinder(target, model, generator, paths=len(rows), refine=0)
+            found = pathfinder(
+                target, model, generator, paths=len(rows), refine=0, deadline=deadline
+            )
         except TRJError:  # the prior's draws are no place to climb from
             continue
         path = torch.arange(len(rows), device=theta.device) % len(found)
