@@ -166,8 +166,8 @@ ADVICE = {
         lambda: run(narrow(), **MOVES),
     ),
     "run longer": (
-        r"has not converged: .*run longer \(draws=200 with as many chains, and a longer warmup",
-        lambda: run(sinh(), draws=30, chains=64),
+        r"has not converged: .*run longer \(draws=\d+ with as many chains, and a longer warmup",
+        lambda: run(sinh(), draws=5, chains=64, warmup=5),
         lambda: run(sinh(), draws=200, chains=64, warmup=400),
     ),
     "until": (

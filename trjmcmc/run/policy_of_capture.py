@@ -49,6 +49,6 @@ class CapturePolicy(Checked):
     checked_draws: int = 64
     checked_steps: int = 3
     most_checked_steps: int = 20
-    checked_share: float = 0.01
+    checked_share: float = 0.005
     missed_share: float = 0.05
     missed_steps: int = 100
