@@ -121,7 +121,12 @@ class CapturedStep:
 
     def __call__(self, state: State, generator: torch.Generator) -> tuple[State, Any]:
         """The next state, and what is counted of the step."""
-        noise = self._tape.played(generator)
+        return self._captured(state, self._tape.played(generator), generator)
+
+    def _captured(
+        self, state: State, noise: Tensors, generator: torch.Generator
+    ) -> tuple[State, Any]:
+        """The same, from these random numbers."""
         *found, fine = self._run(*_tensors(state), *noise)
         if not bool(fine):
             return self._again(state, noise, generator)
@@ -151,19 +156,19 @@ class CapturedStep:
         chains, apart = len(state.code), 0
         steps = max(policy.checked_steps, -(-policy.checked_draws // max(chains, 1)))
         steps = min(steps, policy.most_checked_steps)
-        own, twin = (torch.Generator(generator.device) for _ in range(2))
-        own.set_state(generator.get_state())
+        twin = torch.Generator(generator.device)
+        twin.set_state(generator.get_state())
         with torch.no_grad():
             for _ in range(steps):
-                twin.set_state(own.get_state())
+                noise = self._tape.played(twin)
                 try:
-                    found, counted = self(state, twin)
-                    state, infos = self.kernel.step(state, own)
+                    found, counted = self._captured(state, noise, twin)
+                    state, expected = self._again(state, noise, twin)
                 except BudgetError as error:
                     raise NotCapturable("too few evaluations are left to check them") from error
                 differ = int(_differ(found, state).sum())
                 apart += differ
-                if not differ and not _same_counts(counted, self.counts(infos)):
+                if not differ and not _same_counts(counted, expected):
                     raise NotCapturable("they count otherwise than the kernel itself")
         if apart > policy.checked_share * steps * chains:
             raise NotCapturable(
