@@ -232,8 +232,8 @@ class Chooser:
             self._offer("jump", self._jump())
         best = self._leader()
         slow = self.request.takes_long(self.bench.found[best], self.policy.choice)
-        if self._exact and slow and self._has_marginals:  # to sets that share no items
-            self._offer_marginals()
+        if self._exact and slow and self._has_marginals:
+            self._offer_marginals()  # sweeps hardly lead to sets without common items
             best = self._leader()
         self._race_inside(best)
         if not self.ready:  # short segments overstate, so that what pays beside them does pay
