@@ -25,7 +25,7 @@ from trjmcmc.kernel import (
     start,
 )
 from trjmcmc.run import stepper
-from trjmcmc.run.capture import CapturedStep, compiled, traced
+from trjmcmc.run.capture import CapturedStep, NotTheSame, compiled, traced
 from trjmcmc.run.count import Tally
 from trjmcmc.run.decide import capture_pays, worth_having
 from trjmcmc.run.lowering import SHORT, short_cumsum, short_fill, short_scatter
@@ -234,6 +234,50 @@ def test_an_acceptance_at_the_edge_may_fall_the_other_way(monkeypatch):
         for _ in range(3):
             state, _ = steps(state)
     assert "steps traced in" in " / ".join(steps.said)
+
+
+def test_kernels_of_a_mixture_leave_each_other_what_they_remember(monkeypatch):
+    """A jump through a map hands on its noise; a walk that knows no map hands on none."""
+    monkeypatch.setattr(stepper, "_ways", lambda state: [("traced", traced)])
+    target = trj.problems.sinh_arcsinh()
+    flow = trj.CosmicFlow(target.space, layers=2, hidden=(4,), seed=1)
+    kernels = [RandomWalk(target, flow), RandomWalk(target, name="plain walk")]
+    kernel = MixtureKernel(kernels, [0.5, 0.5])
+    state, generator = begun(target, kernel=kernel)
+    twin = torch.Generator()
+    twin.set_state(generator.get_state())
+    steps, own = Stepper(kernel, counts, generator, True), Stepper(kernel, counts, twin)
+    after = state
+    with torch.no_grad():
+        for _ in range(30):
+            state, _ = steps(state)
+            after, _ = own(after)
+            torch.testing.assert_close(state.theta, after.theta)
+    assert len(steps.said) >= 2 and all("steps traced in" in line for line in steps.said)
+
+
+def test_a_cycle_that_is_not_the_same_is_said_and_left_whole(monkeypatch):
+    target, (state, generator) = gaussians(), begun(gaussians())
+    ways = [("traced", traced), ("compiled", Spoilt(1, 5, 1.0))]
+    monkeypatch.setattr(stepper, "_ways", lambda state: ways)
+    kernel = Cycle([RandomWalk(target), RandomWalk(target)])
+    steps = Stepper(kernel, counts, generator, True)
+    with torch.no_grad():
+        for _ in range(3):
+            state, _ = steps(state)
+    assert "cycle: steps not compiled" in steps.said[0] and "draws differ" in steps.said[0]
+    assert "cycle: steps traced in" in steps.said[1]
+
+
+def test_steps_that_are_never_the_usual_case_are_not_taken(monkeypatch):
+    """What is made again by the kernel itself says nothing of the captured step."""
+    monkeypatch.setattr(stepper, "_ways", lambda state: [("traced", traced)])
+    target, (state, generator) = gaussians(), begun(gaussians())
+    made = CapturedStep(RandomWalk(target), counts, state, generator, traced)
+    run = made._run
+    made._run = lambda *given: [*run(*given)[:-1], torch.tensor(False)]
+    with pytest.raises(NotTheSame, match="usual case"):
+        made.check(state, generator, CapturePolicy())
 
 
 def test_steps_that_nothing_is_left_to_check_by_are_not_taken(monkeypatch):

@@ -118,7 +118,8 @@ def pathfinder(
             algebra are those of D x D matrices in any case.
         refine: Most refinements of a path; those that gain less than 0.01 nats are the last.
         deadline: Time by :func:`trjmcmc.clock.now` after which no further step or refinement
-            begins: each path then has the best normal of its way so far.
+            begins: each path then has the best normal of its way so far, at first a standard
+            normal about its start.
 
     Returns:
         One normal a path. :func:`pathfinder_map` makes a map of them, and

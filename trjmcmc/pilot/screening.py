@@ -478,7 +478,7 @@ def expected_share(share: float) -> float:
         >>> expected_share(1.0), expected_share(math.inf)
         (0.5, 1.0)
     """
-    return share / (1 + share) if math.isfinite(share) else 1.0
+    return 1.0 if share == math.inf else share / (1 + share)
 
 
 def unknown_to(transports: Maps, theta: Tensor, codes: Tensor, log_pi: Tensor) -> Tensor:

@@ -33,15 +33,16 @@ def short_cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> An
 def short_scatter(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
     """Entries put in place along a dimension, few at a time; NotImplemented of many.
 
-    The compiler of torch 2.13 fuses a scatter with loops that read from it before it has written
-    there: pulses' births with a walk after them, each right alone, were wrong together.
+    Places have to exist: one beyond the end would be ignored. The compiler of torch 2.13 fuses a
+    scatter with loops that read from it before it has written there: pulses' births with a walk
+    after them, each right alone, were wrong together.
 
     Example:
         >>> x, index = torch.zeros(1, 3), torch.tensor([[2, 0]])
         >>> short_scatter(x, 1, index, torch.tensor([[5.0, 7.0]]))
         tensor([[7., 0., 5.]])
     """
-    if not x.dim() or not _is_short(x, dim, index) or source.shape != index.shape:
+    if not _is_short(x, dim, index) or (source.shape, source.dtype) != (index.shape, x.dtype):
         return NotImplemented
     last, where, new = (y.movedim(dim, -1) for y in (x, index, source))
     places = torch.arange(x.shape[dim], device=x.device)
@@ -57,13 +58,15 @@ def short_fill(x: Tensor, dim: int, index: Tensor, value: float) -> Any:
         >>> short_fill(torch.zeros(1, 3), 1, torch.tensor([[2, 0]]), 4.0)
         tensor([[4., 0., 4.]])
     """
-    if not x.dim() or not _is_short(x, dim, index):
+    if not _is_short(x, dim, index):
         return NotImplemented
     return short_scatter(x, dim, index, torch.full_like(index, value, dtype=x.dtype))
 
 
 def _is_short(x: Tensor, dim: int, index: Tensor) -> bool:
     """Whether few places of whole rows are named."""
+    if not x.dim() or x.dim() != index.dim():
+        return False
     rows = list(zip(x.shape, index.shape, strict=True))
     rows.pop(dim)
     return 0 < index.shape[dim] <= SHORT and all(m == n for m, n in rows)

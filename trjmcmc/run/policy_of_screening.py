@@ -14,7 +14,7 @@ class ScreeningBudget(Checked):
 
     Attributes:
         spent_share: Of the time spent so far.
-        left_share: Of the time left, if that is more; and for weighing what chains have met.
+        left_share: Of the time left, if that is more.
         seconds_a_dimension: Seconds at least, a coordinate of the largest model: with two seconds a
             mode in ten dimensions was lost by one run of ten.
         least_seconds: Seconds at least.

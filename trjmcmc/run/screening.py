@@ -130,9 +130,7 @@ class Discovery:
         """
         if not self._weighed and not self.said:
             self._look(min(self._first_spell, self.request.left()), passed)
-        share = self.known.policy.screening.left_share
-        until = clock.part_of_the_time_left(share, self.request.deadline)
-        found = late_finds(self.known, passed, self._next_seed(), until)
+        found = late_finds(self.known, passed, self._next_seed(), self.request.deadline)
         known_before = tuple(
             s.settled() if self._visited_duly(s, passed) else s
             for s in self.said

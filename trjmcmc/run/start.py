@@ -224,6 +224,8 @@ def with_climbs(
             )
         except TRJError:  # the prior's draws are no place to climb from
             continue
+        if clock.now() > deadline:  # climbs that have hardly begun are worse than what there is
+            break
         path = torch.arange(len(rows), device=theta.device) % len(found)
         white = torch.randn(
             len(rows), target.dim, 1, generator=generator, device=theta.device, dtype=theta.dtype

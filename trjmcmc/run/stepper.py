@@ -13,7 +13,7 @@ from .. import clock
 from ..kernel.base import Kernel, State
 from ..kernel.compose import Cycle, MixtureKernel
 from ..tape import NotCapturable
-from .capture import CapturedStep, Counts, Way, compiled, replayed, shape_of, traced
+from .capture import CapturedStep, Counts, NotTheSame, Way, compiled, replayed, shape_of, traced
 from .decide import capture_pays, worth_having
 from .policy_of_capture import CapturePolicy
 
@@ -215,7 +215,8 @@ class _Leaf:
             )
             captured.check(state, self.of.generator, policy)
         except NotCapturable as error:
-            self.apart = isinstance(self.kernel, Cycle) and self._captured is None
+            whole = isinstance(error, NotTheSame) or not isinstance(self.kernel, Cycle)
+            self.apart = self._captured is None and not whole
             if not self.apart:
                 self.of.said.append(f"{self.kernel.name}: steps not {name} ({error})")
             return False
