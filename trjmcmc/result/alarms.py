@@ -112,8 +112,8 @@ def _lost(screening: Sequence[Screening]) -> Iterator[Alarm]:
         yield (
             "; ".join(met[:MODELS_NAMED])
             + ". Evidences through the map leave it out, and the chains were there more or less "
-            "often than that. Run longer, or train on draws of your own of all parts (fit(pilot={model: "
-            "{name: draws}})).",
+            "often than that. Run longer, or train on draws of your own of all parts "
+            "(fit(pilot={model: {name: draws}})).",
             CoverageWarning,
         )
 
