@@ -14,6 +14,7 @@ from torch.distributions import Normal
 import trjmcmc as trj
 from tests import toys
 from trjmcmc.compare.classical import METHODS
+from trjmcmc.compare.compare import _row
 from trjmcmc.errors import ConfigurationError, CoverageWarning, TRJWarning
 from trjmcmc.estimate import progress_of
 from trjmcmc.estimate.short_runs import indicator_times
@@ -225,7 +226,7 @@ def test_thinning_costs_no_precision_of_the_models(tmp_path):
         found = result.model_probabilities()
         for column in ("visits", "visits_se", "visits_ess"):
             np.testing.assert_allclose(found[column], expected[column], rtol=1e-9)
-    ess = [trj.compare.compare._row(r, 1.0)["ess"] for r in (all_kept, few_kept)]
+    ess = [_row(r, 1.0)["ess"] for r in (all_kept, few_kept)]
     assert ess[0] == pytest.approx(ess[1], rel=0.05)  # but for the variance of what was kept
     a, b = expected.index[:2]
     odds = [r.bayes_factor(a, b, log=True, route="visits") for r in (all_kept, few_kept)]
