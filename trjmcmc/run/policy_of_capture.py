@@ -27,7 +27,8 @@ class CapturePolicy(Checked):
         learning_seconds: That maps which remember models may take to learn all of them at most.
         gain: Time of a step in that of another way, from which the other is worth having.
         least_share: Of the steps, that a kernel of a mixture makes at least to be captured.
-        checked_draws: Draws that a captured step is held against the kernel's own by, at least.
+        checked_draws: Draws by which a captured step is held against the kernel's own, where the
+            next two allow it.
         checked_steps: Steps of all chains that these are at least.
         most_checked_steps: The same at most.
         checked_share: Of these draws, that may differ: an acceptance at the edge falls the other
