@@ -98,24 +98,25 @@ def _convergence(listed: Sequence[str], doubts: Doubts, report: RunReport) -> It
 
 def _lost(screening: Sequence[Screening]) -> Iterator[Alarm]:
     """Parts of a posterior that climbs of prior draws have met, or chains, and no map knows."""
-    lost = [s.note for s in screening if s.lost and s.by != BY_CHAINS]
-    if lost:
-        yield (
-            "; ".join(lost[:MODELS_NAMED])
-            + ". No number here counts it. A prior with more of its mass there lets the pilot run "
-            "find it; or train on draws of your own of all parts (fit(pilot={model: {name: "
-            "draws}})).",
-            CoverageWarning,
-        )
-    met = [s.note for s in screening if s.lost and s.by == BY_CHAINS]
-    if met:
-        yield (
-            "; ".join(met[:MODELS_NAMED])
-            + ". Evidences through the map leave it out, and the chains were there more or less "
-            "often than that. Run longer, or train on draws of your own of all parts "
-            "(fit(pilot={model: {name: draws}})).",
-            CoverageWarning,
-        )
+    for by_chains, advice in (
+        (
+            False,
+            "No number here counts it. A prior with more of its mass there lets the pilot run find "
+            "it; or",
+        ),
+        (
+            True,
+            "Evidences through the map leave it out, and the chains were there more or less often "
+            "than that. Run longer, or",
+        ),
+    ):
+        notes = [s.note for s in screening if s.lost and (s.by == BY_CHAINS) == by_chains]
+        if notes:
+            yield (
+                f"{'; '.join(notes[:MODELS_NAMED])}. {advice} train on draws of your own of all "
+                "parts (fit(pilot={model: {name: draws}})).",
+                CoverageWarning,
+            )
 
 
 def _few_calls(report: RunReport) -> Iterator[Alarm]:

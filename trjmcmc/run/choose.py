@@ -30,6 +30,7 @@ from .decide import (
     burn_in,
     clearly_best,
     hope_after_a_round,
+    least_seconds_of_a_round,
     longer_segment,
     no_time_to_train,
     rivals,
@@ -535,6 +536,5 @@ class Chooser:
 
     def _least_price(self, steps: int) -> float:
         """The same of the cheapest steps, with what it takes to price one if that is not done."""
-        training = self.policy.training
-        pricing = 0.0 if self._step_price is not None else training.pricing_seconds
-        return steps * training.least_step_seconds + pricing + self.trainer.audit_cost(steps)
+        priced, training = self._step_price is not None, self.policy.training
+        return least_seconds_of_a_round(steps, priced, training) + self.trainer.audit_cost(steps)

@@ -157,11 +157,14 @@ def step_shares(rest: int, moves: ChoicePolicy) -> list[float]:
 
 def no_time_to_train(room: float, priced: bool, training: RoundPolicy) -> bool:
     """Whether a first round of the cheapest steps, and their pricing, would take too much time."""
+    least = least_seconds_of_a_round(training.first_round_steps, priced, training)
+    return training.round_share * room < least
+
+
+def least_seconds_of_a_round(steps: int, priced: bool, training: RoundPolicy) -> float:
+    """Seconds of so many of the cheapest training steps, and of pricing one if that is not done."""
     pricing = 0.0 if priced else training.pricing_seconds
-    return (
-        training.round_share * room
-        < training.first_round_steps * training.least_step_seconds + pricing
-    )
+    return steps * training.least_step_seconds + pricing
 
 
 def seconds_to_meet_models(price: float, steps: int, training: RoundPolicy) -> float:
