@@ -4,6 +4,7 @@ import math
 import time
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -25,6 +26,7 @@ from trjmcmc.pilot.screening import (
     theta_of_none,
 )
 from trjmcmc.result.report import RunReport
+from trjmcmc.run import screening
 from trjmcmc.run.choose import Chooser
 from trjmcmc.run.policy import Policy
 from trjmcmc.run.policy_of_screening import ScreeningBudget
@@ -190,7 +192,7 @@ def test_chains_that_visit_a_find_duly_know_it(generator):
     due = int(met.share * len(theta))
     for visits, lost in ((0, True), (due // 20, True), (due, False)):
         found = Discovery(sampler._known, None, seed=1)
-        found.said, found._met = (met,), {met.model: [part]}
+        found.said, found._met = (met,), {(met.model, met.by): [part]}
         points = torch.cat([theta, narrow[:visits]])
         codes = code.expand(len(points), -1)
         passed = Pool(codes, points, problem.log_joint(codes, points).double())
@@ -237,9 +239,37 @@ def test_finds_of_chains_are_not_weighed_once_time_is_up(generator):
     theta, normals, known = wide_alone(problem, generator)
     narrow = NARROW[1] + NARROW[2] * torch.randn(20, 3, generator=generator)
     seen, code, before = torch.cat([theta, narrow]), code_of(problem), problem.evaluations
-    said, part = missed(problem, code, known, normals, seen, generator, deadline=0.0)
-    assert part is None and not said.lost
+    assert missed(problem, code, known, normals, seen, generator, deadline=0.0) is None
     assert problem.evaluations - before <= 2 * len(seen)
+
+
+def test_finds_of_chains_stay_where_there_is_no_time_to_weigh_them_again(generator, monkeypatch):
+    """They go once they are weighed and chains have their share, or chains were there duly."""
+    problem = target()
+    theta, normals, known = wide_alone(problem, generator)
+    narrow = NARROW[1] + NARROW[2] * torch.randn(len(theta), 3, generator=generator)
+    code = code_of(problem)
+    seen = torch.cat([theta, narrow[:20]])
+    said, part = missed(problem, code, known, normals, seen, generator)
+    monkeypatch.setattr(Discovery, "_weighed", True)
+
+    def passed(visits):
+        points = torch.cat([theta, narrow[:visits]])
+        codes = code.expand(len(points), -1)
+        return Pool(codes, points, problem.log_joint(codes, points).double())
+
+    def after(found, visits):
+        known_to_run, request = trj.TRJSampler(problem, seed=1)._known, SimpleNamespace(deadline=0)
+        search = Discovery(known_to_run, request, seed=1)
+        monkeypatch.setattr(screening, "late_finds", lambda *_: ((said, [part]),))
+        assert search.among(passed(20)) == [part] and search.said == (said,)
+        monkeypatch.setattr(screening, "late_finds", lambda *_: found)
+        assert search.among(passed(visits)) == []
+        return [finding for finding in search.said if finding.lost]
+
+    assert after((), 20) == [said]
+    assert after(((said.settled(), []),), 20) == []
+    assert after((), int(said.share * len(theta))) == []
 
 
 def test_an_audit_takes_up_a_part(generator):

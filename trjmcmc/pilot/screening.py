@@ -233,11 +233,11 @@ def missed(
     generator: torch.Generator,
     policy: ScreeningPolicy = ScreeningPolicy(),
     deadline: float = math.inf,
-) -> tuple[Screening, Part | None]:
+) -> tuple[Screening, Part | None] | None:
     """Posterior mass that chains have met in a run and that its map does not know.
 
-    Chains that have their share of it know it: a poor map costs time alone. Where there is no time
-    to weigh it their share is taken for right.
+    Chains that have their share of it know it: a poor map costs time alone. None where there is no
+    time to weigh it.
 
     Arguments:
         target: The target.
@@ -260,7 +260,7 @@ def missed(
     height = target.log_joint(search.codes(len(theta)), theta)
     summit = theta[torch.where(lost, height, -math.inf).argmax()]
     if clock.now() + policy.walk.steps * (clock.now() - begun) > deadline:
-        return Screening(label, len(theta), 0, 0.0, by=BY_CHAINS), None
+        return None
     scale = theta.std(0).nan_to_num(1.0).clamp(min=LEAST_SCALE)
     part = search.part_about(summit, scale, theta)
     share = 0.0 if part is None else math.exp(min(part.log_mass - level, LARGEST))

@@ -33,6 +33,8 @@ from .policy_of_screening import ScreeningBudget
 from .request import Request
 from .visited import screen_visited
 
+Found = tuple[tuple[Screening, list[Part]], ...]  # by models: what is said of it, and lost parts
+
 
 class Discovery:
     """What a run looks for that its map may have lost.
@@ -51,7 +53,7 @@ class Discovery:
         self.known, self.request, self._seed = known, request, seed
         self.said: tuple[Screening, ...] = ()
         self.finds: list[Find] = []
-        self._met: dict[str, list[Part]] = {}  # of models, by looks of its own
+        self._met: dict[tuple[str, str], list[Part]] = {}  # of models, and by what
         self._due = math.inf
 
     def taken_up(self) -> None:
@@ -125,26 +127,29 @@ class Discovery:
     def among(self, passed: Pool) -> list[Part]:
         """What chains have met and the map does not know; the parts that matter.
 
-        What was met before, and chains have visited meanwhile as often as they should, is known.
-        Where none were weighed, those that chains visit most are looked at once at least.
+        What was met before, and chains have visited meanwhile as often as they should, is known;
+        what there is no time to weigh again stays as it was. Where no models were weighed, those
+        that chains visit most are looked at once at least.
         """
         if not self._weighed and not self.said:
             self._look(min(self._first_spell, self.request.left()), passed)
         found = late_finds(self.known, passed, self._next_seed(), self.request.deadline)
+        anew = {(said.model, said.by) for said, _ in found}
         known_before = tuple(
             s.settled() if self._visited_duly(s, passed) else s
             for s in self.said
-            if s.by != BY_CHAINS
+            if (s.model, s.by) not in anew
         )
+        self._note_met(found)
         self.said = known_before + tuple(said for said, _ in found if said.lost)
         return [part for said, parts in found if said.lost for part in parts]
 
     def _visited_duly(self, said: Screening, passed: Pool) -> bool:
-        """Whether chains were where a look had met something, in proportion to its mass.
+        """Whether chains were where something had been met, in proportion to its mass.
 
         Points nearby that the map knows are no visits; mass is as well known as it was weighed.
         """
-        parts = self._met.get(said.model, []) if said.lost else []
+        parts = self._met.get((said.model, said.by), []) if said.lost else []
         if not parts:
             return False
         known, code = self.known, parts[0].code
@@ -192,11 +197,14 @@ class Discovery:
         found += tuple((said, list[Part]()) for said, _ in alone)
         before = {s.model: s for s in self.said if s.by != BY_CHAINS}
         now = {said.model: said for said, _ in found}
-        self._met |= {said.model: parts for said, parts in found if said.lost}
+        self._note_met(found)
         merged = {m: s.after(before[m]) if m in before else s for m, s in now.items()}
         by_chains = tuple(s for s in self.said if s.by == BY_CHAINS)
         self.said = (*(before | merged).values(), *by_chains)
         return [part for said, parts in found if said.lost for part in parts]
+
+    def _note_met(self, found: Found) -> None:
+        self._met |= {(said.model, said.by): parts for said, parts in found if said.lost}
 
     def fresh_generator(self) -> torch.Generator:
         """Random numbers that no chain has: looks come by the clock, and draws must not."""
@@ -207,9 +215,7 @@ class Discovery:
         return self._seed
 
 
-def screen_models(
-    known: Knowledge, seconds: float, seen: Pool | None, seed: int
-) -> tuple[tuple[Screening, list[Part]], ...]:
+def screen_models(known: Knowledge, seconds: float, seen: Pool | None, seed: int) -> Found:
     """What prior draws say of each model that was weighed, and the parts that were lost.
 
     Arguments:
@@ -271,10 +277,10 @@ def screen_models(
     return tuple(found)
 
 
-def late_finds(
-    known: Knowledge, passed: Pool, seed: int, deadline: float
-) -> tuple[tuple[Screening, list[Part]], ...]:
+def late_finds(known: Knowledge, passed: Pool, seed: int, deadline: float) -> Found:
     """What chains have met, and what that says of the map of each model that was weighed.
+
+    Nothing of models whose parts there was no time to weigh.
 
     Arguments:
         known: What is known of the target.
@@ -297,7 +303,7 @@ def late_finds(
         mine = mine[:: -(-len(mine) // policy.climbs.crowd.looked_at)].to(target.device)
         log_evidence = mass.value - float(target.space.log_prior(model[None])[0])
         with suppress(TRJError):
-            said, part = missed(
+            weighed = missed(
                 target,
                 model.to(target.device),
                 log_evidence,
@@ -307,8 +313,10 @@ def late_finds(
                 policy.climbs,
                 deadline,
             )
-            if said.share * probability >= policy.late_share:
-                found.append((said, [] if part is None else [part]))
+            if weighed is not None:
+                said, part = weighed
+                matters = said.share * probability >= policy.late_share
+                found.append((said, [part]) if part and matters else (said.settled(), []))
     return tuple(found)
 
 
