@@ -42,7 +42,8 @@ class Tally:
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self._counts: dict[str, Tensor] = {}
+        self._steps: dict[str, int] = {}  # of all chains, by kernel
+        self._sums: dict[str, Tensor] = {}
         self._undefined = torch.zeros((), dtype=torch.long, device=target.device)
         self._bad: tuple[Tensor, Tensor] | None = None
 
@@ -58,11 +59,10 @@ class Tally:
     def take(self, rows: list[Rows]) -> None:
         """Add what a step adds."""
         for kernel, chains, sums, bad in rows:
-            known = self._counts.get(kernel)
-            if known is None:
-                known = self._counts[kernel] = sums.new_zeros(4)
-            known[0] += chains
-            known[1:] += sums
+            if kernel not in self._sums:
+                self._steps[kernel], self._sums[kernel] = 0, torch.zeros_like(sums)
+            self._steps[kernel] += chains
+            self._sums[kernel] += sums
             if bad is None:
                 continue
             undefined, *here = bad
@@ -85,8 +85,9 @@ class Tally:
     def _table(self) -> dict[str, Tensor]:
         """By kernel, proposals and acceptances within a model, then between models, (4,)."""
         table = {}
-        for name, (steps, across, taken, crossed) in self._counts.items():
-            table[name] = torch.stack([steps - across, taken - crossed, across, crossed])
+        for name, (across, taken, crossed) in self._sums.items():
+            inside = self._steps[name] - across
+            table[name] = torch.stack([inside, taken - crossed, across, crossed])
         return table
 
     def rates(self) -> dict[str, dict[str, float]]:
@@ -107,10 +108,10 @@ class Tally:
 
     def take_up(self, held: Mapping[str, Any]) -> None:
         """Go on counting from what was held."""
-        self._counts = {
-            name: torch.stack([inside + across, across, inside_ok + crossed, crossed])
-            for name, (inside, inside_ok, across, crossed) in held["counts"].items()
-        }
+        self._steps, self._sums = {}, {}
+        for name, (inside, inside_ok, across, crossed) in held["counts"].items():
+            self._steps[name] = int(inside + across)
+            self._sums[name] = torch.stack([across, inside_ok + crossed, crossed])
         self._undefined, self._bad = held["undefined"], held["bad"]
 
 
