@@ -48,19 +48,28 @@ class Fixed(IndexProposal):
         self.other = other and len(self.codes) > 1
         p = self.log_p.exp()
         self._p, self._log_rest = p, torch.log1p(-p)
+        self._log_score = self.log_p + self._log_rest if self.other else self.log_p
         self._below = torch.cat([p.new_zeros(1), p.cumsum(0)])  # of each model, then 1
 
+    def propose(self, code: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        old = self.space.index(code)
+        new = self._drawn(old, generator)
+        return self.codes[new], self._log_score[old] - self._log_score[new]
+
     def sample(self, code: Tensor, generator: torch.Generator) -> Tensor:
+        return self.codes[self._drawn(self.space.index(code), generator)]
+
+    def _drawn(self, old: Tensor, generator: torch.Generator) -> Tensor:
+        """Places of the next models among all, by those of the current ones, (C,)."""
         below = self._below
-        u = torch.rand(len(code), generator=generator, device=code.device, dtype=below.dtype)
+        u = torch.rand(len(old), generator=generator, device=old.device, dtype=below.dtype)
         if self.other:  # inverse distribution function with the current model cut out
-            old = self.space.index(code)
-            u = u * (1 - self._p[old])
-            u = u + torch.where(u >= below[old], self._p[old], 0.0)
+            p = self._p[old]
+            u = u * (1 - p)
+            u = u + torch.where(u >= below[old], p, 0.0)
         else:
             u = u * below[-1]
-        new = (torch.searchsorted(below, u, right=True) - 1).clamp(0, len(self.codes) - 1)
-        return self.codes[new]
+        return (torch.searchsorted(below, u, right=True) - 1).clamp(0, len(self.codes) - 1)
 
     def log_prob(self, new: Tensor, code: Tensor) -> Tensor:
         to, old = self.space.index(new), self.space.index(code)
