@@ -122,7 +122,7 @@ def test_a_wrong_ratio_fails_the_same_check(name, generator, monkeypatch):
     case = cases.gaussians()
     make, change = WRONG[name]
     kernel = broken(make(case.target), monkeypatch, change)
-    is_caught(kernel, case, generator, chains=CHAINS, steps=STEPS)
+    is_caught(kernel, case, generator, chains=2 * CHAINS, steps=STEPS)
 
 
 @pytest.mark.parametrize("name", ["TRJ, rough affine", "pCN"])

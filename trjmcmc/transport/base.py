@@ -286,7 +286,7 @@ def log_weight(log_joint: Tensor, log_q: Tensor, unknown: float) -> Tensor:
 
     Rounding would make a ratio of such densities up: no move may lead to them, nor from them.
     """
-    vague = log_q.abs() * torch.finfo(log_q.dtype).eps > VAGUE
+    vague = log_q.abs() > VAGUE / torch.finfo(log_q.dtype).eps
     return torch.where(vague, unknown, log_joint - log_q)
 
 

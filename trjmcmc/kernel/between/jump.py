@@ -83,8 +83,10 @@ class Jump(Proposing):
         low, high = self.rho
         if low == 1 and not self.fresh and not self.transport.reference.auxiliary:
             return z
-        u, v = torch.rand(2, len(z), 1, generator=generator, device=z.device, dtype=z.dtype)
-        rho = torch.where(v < self.fresh, 0.0, low + (high - low) * u)
+        rho: Tensor | float = low
+        if low < high or self.fresh:
+            u, v = torch.rand(2, len(z), 1, generator=generator, device=z.device, dtype=z.dtype)
+            rho = torch.where(v < self.fresh, 0.0, low + (high - low) * u)
         return self.transport.reference.refresh(z, rho, generator)
 
     def locate(self, state: State, generator: torch.Generator) -> State:
