@@ -94,6 +94,7 @@ class Space(nn.Module, ABC):
     graphs: bool = False
     orders: bool = False
     slot_item: Tensor
+    all_of_items: bool = False  # whether no slot is always on
 
     @abstractmethod
     def items(self, code: Tensor) -> Tensor:
@@ -327,11 +328,14 @@ class Space(nn.Module, ABC):
         """A copy that knows which item each slot belongs to."""
         bound = copy.deepcopy(self)
         bound.register_buffer("slot_item", slot_item)
+        bound.all_of_items = bool((slot_item < self.n_items).all())
         return bound
 
     def active(self, code: Tensor) -> Tensor:
         """Padded coordinates in use, (C, L) -> (C, D) bool."""
         items = self.items(code)
+        if self.all_of_items:
+            return items[:, self.slot_item]
         always = torch.ones(len(items), 1, dtype=torch.bool, device=items.device)
         return torch.cat([items, always], dim=1)[:, self.slot_item]
 

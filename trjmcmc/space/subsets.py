@@ -37,6 +37,8 @@ class Subsets(Space):
     """
 
     unit_items: Tensor
+    _unit_of: Tensor | None  # of each item; any for those that are always there
+    _place_value: Tensor  # of each unit in the number of a model
     fixed_items: Tensor
     log_on_off: Tensor
     log_size_weight: Tensor
@@ -75,14 +77,18 @@ class Subsets(Space):
         rows = [[name in unit for name in self.names] for unit in units]
         unit_items = torch.tensor(rows, dtype=torch.bool).reshape(n_units, self.n_items)
         self.register_buffer("unit_items", unit_items)
+        self.register_buffer("_unit_of", unit_items.int().argmax(0) if units else None)
+        self.register_buffer("_place_value", 1 << torch.arange(n_units))
         self.register_buffer("fixed_items", torch.tensor([n in self.always for n in self.names]))
         log_on_off, by_size = subset_prior(prior, n_units)
         self.register_buffer("log_on_off", log_on_off)
         self.register_buffer("log_size_weight", by_size)
 
     def items(self, code: Tensor) -> Tensor:
-        dtype = self.log_on_off.dtype
-        return (code.to(dtype) @ self.unit_items.to(dtype) > 0) | self.fixed_items
+        if self._unit_of is None:
+            return self.fixed_items.expand(*code.shape[:-1], -1)
+        on = code.bool()[..., self._unit_of]
+        return on | self.fixed_items if self.always else on
 
     def presence(self, bits: Tensor) -> Tensor:
         return bits @ self.unit_items.to(bits) + self.fixed_items.to(bits)
@@ -152,7 +158,7 @@ class Subsets(Space):
         return (torch.arange(int(self.size or 0), device=shifts.device)[:, None] >> shifts) & 1
 
     def index(self, code: Tensor) -> Tensor:
-        return (code << torch.arange(self.code_width, device=code.device)).sum(-1)
+        return (code * self._place_value.to(code.device)).sum(-1)
 
     def neighbours(self, code: Tensor) -> tuple[Tensor, Tensor]:
         eye = torch.eye(code.shape[1], dtype=code.dtype, device=code.device)
