@@ -23,6 +23,7 @@ from .support import (
     each_entry,
     ends_of,
     interior_point,
+    log_density_inside,
     repaired,
     some_tensor,
     support_of,
@@ -205,7 +206,7 @@ class Prior:
         """
         y, slope, u, dist, transform, inside = self._reached(x, given)
         value = y if inside is None else self._interior(y, u, dist, transform, inside)
-        log_density = dist.log_prob(value)
+        log_density = log_density_inside(dist, value)
         if slope is not None:
             log_density = log_density + slope
         return value, log_density if inside is None else torch.where(inside, log_density, -math.inf)
