@@ -14,6 +14,7 @@ from torch.distributions import Normal
 import trjmcmc as trj
 from benchmarks.limits import many_models
 from tests import toys
+from trjmcmc.clock import read_from
 from trjmcmc.draws import Recorder
 from trjmcmc.errors import InterruptedWarning
 from trjmcmc.estimate.convergence import LEAST_DRAWS
@@ -216,11 +217,11 @@ def assert_there_is_something(result, said):
 @pytest.mark.parametrize("at", [1, 2, 3, 9, 60, 400, pytest.param(1500, marks=pytest.mark.whole)])
 def test_ctrl_c_in_a_likelihood_returns_what_there_is(at, settings):
     sampler, calls = interrupting(at)
-    begun = time.monotonic()
-    with warnings.catch_warnings(record=True) as said:
+    begun = time.process_time()
+    with warnings.catch_warnings(record=True) as said, read_from(time.process_time):
         warnings.simplefilter("always")
         result = sampler.run(chains=32, progress=False, max_seconds=20, **settings)
-    assert calls[0] >= at and time.monotonic() - begun < 20
+    assert calls[0] >= at and time.process_time() - begun < 20
     assert_there_is_something(result, said)
 
 

@@ -847,7 +847,7 @@ def test_a_run_keeps_the_normals_of_the_one_before_and_reports_itself_alone():
 
 @pytest.mark.whole
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
-def test_a_report_speaks_of_the_fit_just_before_alone():
+def test_a_report_speaks_of_the_fit_just_before_alone(clock):
     sampler = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1)
     sampler.fit(steps=50, audit=False, pilot=False, progress=False)
     first, second = (
