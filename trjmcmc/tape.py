@@ -40,6 +40,22 @@ class Draw:
     def made(self, generator: torch.Generator) -> Tensor:
         return self.function(*self.args, **self.kwargs, generator=generator)
 
+    def is_of(
+        self, function: Callable[..., Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> bool:
+        """Whether a call has the same arguments, a generator left out."""
+        ours = [*self.args, *(x for _, x in sorted(self.kwargs.items()))]
+        theirs = [*args, *(x for _, x in sorted(kwargs.items()))]
+        return (
+            self.function is function and len(ours) == len(theirs) and all(map(_same, ours, theirs))
+        )
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return one.shape == other.shape and bool(torch.equal(one, other))
+    return bool(one == other)
+
 
 @dataclass(frozen=True)
 class Section:
@@ -101,6 +117,8 @@ class Tape(TorchFunctionMode):
         assumed: What was taken for granted while it traced, bool.
         constants: Tensors that draws depend on, as seen while it traced.
         counts: By account, evaluations, gradients and overflows.
+        strict: Whether draws that it gives are refused where they have other arguments than those
+            that it has recorded.
 
     Example:
         >>> generator = torch.Generator().manual_seed(0)
@@ -123,6 +141,8 @@ class Tape(TorchFunctionMode):
         self.assumed: list[Tensor] = []
         self.constants: list[Tensor] = []
         self.counts: dict[int, tuple[Any, list[int], list[Tensor]]] = {}
+        self.strict = False
+        self._draws: list[Draw] = []  # of all parts, in order
         self._answers: list[bool] = []  # of `surely`, in order
         self._asked = self._next = 0
         self._given: list[Tensor] | None = None
@@ -263,6 +283,8 @@ class Tape(TorchFunctionMode):
             self._next += 1
             if self._next > len(self._given):
                 raise NotCapturable("it draws more numbers at another time")
+            if self.strict and not self._draws[self._next - 1].is_of(func, args, kwargs):
+                raise NotCapturable("it draws other numbers at another time")
             return self._given[self._next - 1]
         if mine is not self.generator and not (mine is None and self._section is not None):
             raise NotCapturable("it draws from another generator than a step is given")
@@ -271,6 +293,7 @@ class Tape(TorchFunctionMode):
         (self.parts if mine is not None or self._section is None else self._section.draws).append(
             draw
         )
+        self._draws.append(draw)
         self.noise.append(found)
         return found
 

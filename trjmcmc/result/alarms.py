@@ -40,6 +40,12 @@ def alarms(probabilities: Probabilities, doubts: Doubts, report: RunReport) -> I
         report: How the run went.
     """
     draws = doubts.indicator.draws
+    if report.off_target:
+        yield (
+            "captured steps have gone wrong, and every number may be: the log joints that they kept "
+            f"are not the target's in {report.off_target}. Run with compile=False",
+            DisagreementWarning,
+        )
     yield from _convergence(flags(probabilities, doubts), doubts, report)
     yield from _lost(report.screening)
     yield from _few_calls(report)
@@ -137,9 +143,12 @@ def _length(report: RunReport, draws: int) -> Iterator[Alarm]:
     if report.interrupted:  # which has been said
         return
     if report.out_of_time and draws < SHORT_CHAIN:
+        seconds = report.seconds.get("capture", 0.0)
+        before = "pilot, fit and warm-up" if not seconds else "all else"
+        compiling = f", of which capturing steps took {seconds:.0f} s" if seconds else ""
         yield (
-            f"max_seconds left time for {draws} draws a chain after pilot, fit and warm-up "
-            f"({sum(report.seconds.values()):.0f} s in all): give it more",
+            f"max_seconds left time for {draws} draws a chain after {before} "
+            f"({sum(report.seconds.values()):.0f} s in all{compiling}): give it more",
             ConvergenceWarning,
         )
     elif report.missed:

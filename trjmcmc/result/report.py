@@ -95,7 +95,7 @@ class RunReport:
             ``fit`` just before.
         seconds: Wall time by stage of the run and of such a fit: ``survey`` (a small pilot
             run), ``pilot`` (a full one), ``fit``, ``audit``, ``importance``, ``warmup``,
-            ``sample``.
+            ``sample``, ``capture`` (traces and compilations of steps).
         steps: Kernel steps of each chain, warm-up left out.
         seed: The sampler's seed.
         interrupted: Whether the user stopped the run.
@@ -118,6 +118,8 @@ class RunReport:
         start: How far off the points were that chains were started at; None of others.
         reached_error: The one that the draws have; infinite where they are too few.
         thinned: Why fewer steps were kept than asked for, in words; empty if they were not.
+        off_target: Of captured steps, how many draws have other log joints than the target gives
+            them; empty if none has.
         captured: By kernel, whether its steps were traced or compiled and what that gained, or
             why not; empty where it was not tried.
     """
@@ -145,6 +147,7 @@ class RunReport:
     reached_error: float = math.inf
     start: Started | None = None
     thinned: str = ""
+    off_target: str = ""
     captured: tuple[str, ...] = ()
 
     @property

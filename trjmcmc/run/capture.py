@@ -11,15 +11,19 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from operator import getitem
+from textwrap import shorten
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils import _pytree as tree
 
-from ..errors import BudgetError
+from ..draws import Draws
+from ..errors import BudgetError, TRJError
 from ..kernel.base import Info, Kernel, Memo, State
 from ..tape import NotCapturable, Tape
+from ..target.target import Target
 from ..transport.memory import Remembers
 from .lowering import decompositions
 from .memories import inside
@@ -33,6 +37,21 @@ SAME_PLACE = 1e-3  # absolute and relative difference of coordinates that roundi
 SAME_NATS, SAME_SHARE = 1e-2, 1e-5  # the same of log joints, absolute and relative
 
 DRAWS_ONLY = "random numbers depend on where the chains are"
+
+READS = (
+    "the likelihood, a prior or the move itself reads values in Python: by item(), a branch, "
+    "a mask that picks rows, or NumPy"
+)
+
+READING = {"GuardOnDataDependentSymNode", "DataDependentOutputException"}  # torch's errors of that
+
+NO_NUMPY = ".numpy() is not supported"  # the same of NumPy
+
+LONGEST = 160  # characters of another error
+
+
+class NotTraceable(NotCapturable):
+    """A step of which no graph can be made, however that would be executed."""
 
 
 class NotTheSame(NotCapturable):
@@ -57,7 +76,8 @@ class CapturedStep:
         nodes: Operations that were captured.
 
     Raises:
-        NotCapturable: The step looks at values, or draws in a way that can't be told apart.
+        NotTraceable: The step looks at values, or draws in a way that can't be told apart.
+        NotCapturable: Its graph can't be executed in this way.
     """
 
     def __init__(
@@ -80,12 +100,16 @@ class CapturedStep:
                 if isinstance(map_of_models, Remembers):
                     map_of_models.complete(seconds)
             with torch.no_grad():
-                with tape.recording():
-                    counts(kernel.step(state, generator)[1])
-                self._run = way(self._graph(state, generator), [*_tensors(state), *tape.noise])
+                try:
+                    with tape.recording():
+                        counts(kernel.step(state, generator)[1])
+                    graph = self._graph(state, generator)
+                except Exception as error:  # whatever torch says of a step that it can not trace
+                    raise NotTraceable(_in_a_line(error)) from error
+                self._run = way(graph, [*_tensors(state), *tape.noise])
         except NotCapturable:
             raise
-        except Exception as error:  # whatever torch says of a step that it can not trace
+        except Exception as error:  # the same of a graph
             raise NotCapturable(_in_a_line(error)) from error
         finally:
             generator.set_state(before)
@@ -117,6 +141,7 @@ class CapturedStep:
 
         given = [*inputs, *tape.noise]
         graph = make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(*given)
+        _refuse_values(graph, self._marks)
         _cut_marks(graph, self._marks)
         graph.graph.eliminate_dead_code()
         graph.recompile()
@@ -159,7 +184,7 @@ class CapturedStep:
         """
         first, chains, apart, compared = state, len(state.code), 0, 0
         steps = max(policy.checked_steps, -(-policy.checked_draws // max(chains, 1)))
-        steps = min(steps, policy.most_checked_steps)
+        steps, self._tape.strict = min(steps, policy.most_checked_steps), True
         twin = torch.Generator(generator.device)
         twin.set_state(generator.get_state())
         with torch.no_grad():
@@ -186,7 +211,7 @@ class CapturedStep:
             raise NotTheSame("the usual case was not at hand in any of the first steps")
         if apart > policy.checked_share * compared:
             raise NotTheSame(f"{apart} of {compared} draws differ from those of the kernel itself")
-        self.missed = 0
+        self.missed, self._tape.strict = 0, False
 
     def _again(self, state: State, noise: Tensors, generator: torch.Generator) -> tuple[State, Any]:
         """The step by the kernel itself, from the same random numbers."""
@@ -199,6 +224,33 @@ class CapturedStep:
             total = sum(far[1:], far[0]) if far else None
             account.add(evaluations=numbers[0], gradients=numbers[1], overflows=total)
         return after, counted
+
+
+def off_target(target: Target, draws: Draws, most: int) -> str:
+    """How far draws of captured steps are from the target, in words; empty where they are of it.
+
+    Their log joints are held against the target's own. :meth:`CapturedStep.check` sees the first
+    steps alone, and a compiler may be wrong where chains come later.
+
+    Arguments:
+        target: The target.
+        draws: Kept draws.
+        most: Draws that are looked at; they are spread over the run.
+    """
+    code, theta = (x.flatten(0, 1) for x in (draws.code, draws.theta))
+    some = torch.arange(0, len(code), -(-len(code) // most) or 1)
+    known = draws.log_joint.flatten()[some]
+    try:
+        with torch.no_grad():
+            found = target.log_joint(code[some].to(target.device), theta[some].to(target.device))
+    except TRJError:  # no evaluations are left
+        return ""
+    found = found.to(known)
+    same = torch.isclose(known, found, rtol=SAME_SHARE, atol=SAME_NATS, equal_nan=True)
+    if bool(same.all()):
+        return ""
+    far = float((known - found)[~same].abs().max())
+    return f"{int((~same).sum())} of {len(some)} draws, by up to {far:.2g} nats"
 
 
 def shape_of(state: State) -> tuple[Any, ...]:
@@ -270,6 +322,12 @@ def _differ(one: State, other: State) -> Tensor:
     ):
         near = torch.isclose(x, y, rtol=relative, atol=absolute, equal_nan=True)
         apart |= ~near.reshape(len(near), -1).all(1)
+    ours, theirs = (() if x.memo is None else x.memo.values for x in (one, other))
+    if len(ours) != len(theirs):
+        return torch.ones_like(apart)
+    for x, y in zip(ours, theirs, strict=True):
+        near = torch.isclose(x, y, rtol=SAME_PLACE, atol=SAME_PLACE, equal_nan=True)
+        apart |= ~(near.reshape(len(near), -1).all(1) if len(near) == len(apart) else near.all())
     return apart
 
 
@@ -285,23 +343,65 @@ def _same_counts(one: Any, other: Any) -> bool:
 
 
 def _cut_marks(graph: Any, marks: int) -> None:
-    """Refuse draws whose parameters depend on an input of the graph, and drop their marks."""
+    """Drop the outputs that mark what draws depend on."""
     (output,) = (node for node in graph.graph.nodes if node.op == "output")
     outputs = list(output.args[0])
-    kept = outputs[: len(outputs) - marks]
-    inputs = {node for node in graph.graph.nodes if node.op == "placeholder"}
-    for mark in outputs[len(kept) :]:
-        seen, ahead = set(), [mark]
-        while ahead:
-            node = ahead.pop()
-            if node in inputs:
+    output.update_arg(0, outputs[: len(outputs) - marks])
+
+
+def _refuse_values(graph: Any, marks: int) -> None:
+    """Refuse what a captured step would keep for good, and follows from the values of its inputs.
+
+    That are parameters of draws, the last outputs; numbers that ``item()`` gives; and shapes where
+    a mask picks rows. What follows from constants alone may be kept.
+
+    Arguments:
+        graph: Its nodes in the order in which they are executed, not functionalised.
+        marks: Outputs that say what draws depend on.
+    """
+    memory: dict[Any, Any] = {}  # of each node, the first that has the same memory
+    given: set[Any] = set()  # memory that depends on an input
+    for node in graph.graph.nodes:
+        written = _written(node)
+        is_view = getattr(node.target, "is_view", False) or node.target is getitem
+        shared = written or (node.all_input_nodes[:1] if is_view else [])
+        memory[node] = memory[shared[0]] if shared else node
+        depends = any(memory[x] in given for x in node.all_input_nodes)
+        if node.op == "output":
+            last = node.args[0][len(node.args[0]) - marks :] if marks else ()
+            if any(memory[x] in given for x in last):
                 raise NotCapturable(DRAWS_ONLY)
-            if node not in seen:
-                seen.add(node)
-                ahead += node.all_input_nodes
-    output.update_arg(0, kept)
+        elif node.op == "placeholder" or depends:
+            given.update(memory[x] for x in (node, *written))
+            if _is_symbolic(node.meta.get("val")):
+                raise NotCapturable(READS)
 
 
-def _in_a_line(error: Exception) -> str:
-    text = str(error).strip().split("\n")[0]
-    return f"{type(error).__name__}: {text[:200]}"
+def _written(node: Any) -> list[Any]:
+    """Nodes whose memory an operation writes into."""
+    found: list[Any] = []
+    schema = getattr(node.target, "_schema", None)
+    for place, argument in enumerate(() if schema is None else schema.arguments):
+        value = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            found += [x for x in tree.tree_leaves(value) if hasattr(x, "all_input_nodes")]
+    return found
+
+
+def _is_symbolic(value: Any) -> bool:
+    """Whether a number, or an extent of a tensor, is not known before values are."""
+    numbers = value.shape if isinstance(value, Tensor) else (value,)
+    return any(isinstance(x, torch.SymInt | torch.SymFloat | torch.SymBool) for x in numbers)
+
+
+def _in_a_line(error: BaseException) -> str:
+    """Why something can not be captured, in words."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, NotCapturable):
+            return str(cause)
+        if type(cause).__name__ in READING or NO_NUMPY in str(cause):
+            return READS
+        cause = cause.__cause__ or cause.__context__
+    first = str(error).strip().split("\n")[0]
+    return f"{type(error).__name__}: {shorten(first, LONGEST, placeholder=' ...')}"

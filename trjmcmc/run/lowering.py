@@ -8,7 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-SHORT = 16  # entries of a running sum, or that a scatter puts in place, which are taken apart
+from ..tape import NotCapturable
+
+SHORT = 16  # entries of a running sum that is taken apart
+
+FEW = 64  # that a scatter puts in place, likewise
+
+LONG_SCATTER = "torch's compiler has read memory before a scatter into it, and this one is long"
 
 
 def short_cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:
@@ -69,16 +75,40 @@ def _is_short(x: Tensor, dim: int, index: Tensor) -> bool:
         return False
     rows = list(zip(x.shape, index.shape, strict=True))
     rows.pop(dim)
-    return 0 < index.shape[dim] <= SHORT and all(m == n for m, n in rows)
+    return 0 < index.shape[dim] <= FEW and all(m == n for m, n in rows)
+
+
+def _or_refused(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same where it takes an operation apart; else the compilation is refused."""
+
+    def taken_apart(*args: Any, **kwargs: Any) -> Any:
+        found = function(*args, **kwargs)
+        if found is NotImplemented:
+            raise NotCapturable(LONG_SCATTER)
+        return found
+
+    return taken_apart
+
+
+def _refused(*args: Any, **kwargs: Any) -> Any:
+    raise NotCapturable(LONG_SCATTER)
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """What the compiler is to take operations apart into: its own table and the above."""
     from torch._inductor.decomposition import select_decomp_table
 
+    aten = torch.ops.aten
+    others = (
+        aten.scatter_add.default,
+        aten.scatter_reduce.two,
+        aten.index_put.default,
+        aten._unsafe_index_put.default,
+    )
     return {
         **select_decomp_table(),
-        torch.ops.aten.cumsum.default: short_cumsum,
-        torch.ops.aten.scatter.src: short_scatter,
-        torch.ops.aten.scatter.value: short_fill,
+        aten.cumsum.default: short_cumsum,
+        aten.scatter.src: _or_refused(short_scatter),
+        aten.scatter.value: _or_refused(short_fill),
+        **dict.fromkeys(others, _refused),
     }

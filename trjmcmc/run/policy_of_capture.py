@@ -33,6 +33,7 @@ class CapturePolicy(Checked):
         most_checked_steps: The same at most.
         checked_share: Of these draws, that may differ: an acceptance at the edge falls the other
             way by rounding.
+        kept_draws: That are held against the target at the end of a run.
         missed_share: Of the steps, at which the usual case may not be at hand.
         missed_steps: Steps after which that is looked at.
     """
@@ -51,5 +52,6 @@ class CapturePolicy(Checked):
     checked_steps: int = 3
     most_checked_steps: int = 20
     checked_share: float = 0.005
+    kept_draws: int = 2000
     missed_share: float = 0.05
     missed_steps: int = 100

@@ -21,6 +21,7 @@ from ..result.report import Plan, RunReport
 from ..result.result import Result
 from .begun import Begun
 from .budget import SummingUpInTime, limited
+from .capture import off_target
 from .choice import Choice
 from .few_calls import propose, saving_calls
 from .hurry import hurried_kernel, hurried_state
@@ -39,6 +40,8 @@ from .saving import Saver
 from .screening import Discovery
 from .stop import Stop, Verdict
 from .threads import threads_of_a_run
+
+PLAIN = "steps not captured: runs that are saved, or in shards, make plain ones"
 
 
 class Runner(Preparation):
@@ -273,7 +276,9 @@ class Runner(Preparation):
             )
         if self.saver is not None and walk.whole:
             self.saver.save(self.known, walk, record, stop)
-        elsewhere = self.known.spending.total - before  # looks for lost modes meanwhile
+        if walk.capturing:
+            self.known.spending.spend("capture", walk.capturing)
+        elsewhere = self.known.spending.total - before  # looks for lost modes meanwhile, captures
         self.known.spending.spend("sample", clock.now() - begun - elsewhere)
         self._late = clock.now() >= stop.deadline
         stop.set_deadline(end)
@@ -422,7 +427,8 @@ class Runner(Preparation):
             unresolved=self.numbers.unresolved,
             expected_error=expected_error(chosen, record),
             reached_error=reached_error(self.stop.space, record),
-            captured=walk.captured,
+            off_target=self._off_target(walk, record),
+            captured=walk.captured or ((PLAIN,) if self.request.compile else ()),
             thinned=self.begun.thinned(self.request.thin),
         )
         spare = 0.0
@@ -441,6 +447,11 @@ class Runner(Preparation):
             raise chain.error.carrying(result)
         result.warn()
         return result
+
+    def _off_target(self, walk: Walk, record: Draws) -> str:
+        """How far draws are from the target, in words; of plain steps none are."""
+        most = self.policy.capture.kept_draws
+        return off_target(self.known.target, record, most) if walk.capturing else ""
 
     def _sum_up(self, chain: Chains, report: RunReport, spare: float) -> Result:
         return summed_up(self.known, chain, report, weighs=not self.interrupted, spare=spare)

@@ -112,6 +112,11 @@ class Walk:
         """What came of capturing steps, in words."""
         return tuple(self._stepper.said)
 
+    @property
+    def capturing(self) -> float:
+        """Seconds that captures have taken."""
+        return self._stepper.seconds
+
     def _counts(self, infos: list[Info]) -> tuple[list[Rows], list[Pair]]:
         """What is counted of a step, a function of its argument."""
         pairs = [] if self.crossings is None else self.crossings.pairs(infos)

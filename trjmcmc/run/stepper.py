@@ -13,11 +13,25 @@ from .. import clock
 from ..kernel.base import Kernel, State
 from ..kernel.compose import Cycle, MixtureKernel
 from ..tape import NotCapturable
-from .capture import CapturedStep, Counts, NotTheSame, Way, compiled, replayed, shape_of, traced
+from .capture import (
+    CapturedStep,
+    Counts,
+    NotTheSame,
+    NotTraceable,
+    Way,
+    compiled,
+    replayed,
+    shape_of,
+    traced,
+)
 from .decide import capture_pays, worth_having
 from .policy_of_capture import CapturePolicy
 
 Ahead = Callable[[], float]  # seconds of sampling ahead
+
+NOT_BEGUN = "steps not captured: that was not counted on to pay in the time ahead"
+
+NO_TIME = "steps not captured: the run ended before"
 
 Step = Callable[[State, torch.Generator], tuple[State, Any]]
 
@@ -45,7 +59,7 @@ class Stepper:
         policy: When to capture.
 
     Attributes:
-        said: What came of it, in words.
+        seconds: That captures have taken.
     """
 
     def __init__(
@@ -59,7 +73,8 @@ class Stepper:
     ) -> None:
         self.kernel, self.counts, self.generator = kernel, counts, generator
         self.mode, self.ahead = mode, ahead
-        self.said: list[str] = []
+        self.seconds = 0.0
+        self._came: dict[str, list[str]] = {}  # what came of captures, and of which kernels
         self.policy = CapturePolicy() if policy is None else policy
         self._leaves: dict[Any, _Leaf] = {}
 
@@ -69,6 +84,19 @@ class Stepper:
             after, infos = self.kernel.step(state, self.generator)
             return after, self.counts(infos)
         return self._step(self.kernel, state, 1.0)
+
+    @property
+    def said(self) -> list[str]:
+        """What came of captures, in words; empty where none was asked for."""
+        if self.mode and not self._came:
+            return [NOT_BEGUN if self.mode == "auto" else NO_TIME]
+        return [f"{', '.join(names)}: {words}" for words, names in self._came.items()]
+
+    def say(self, name: str, words: str) -> None:
+        """Note what came of the capture of a kernel."""
+        names = self._came.setdefault(words, [])
+        if name not in names:
+            names.append(name)
 
     def _step(self, kernel: Kernel, state: State, share: float) -> tuple[State, Any]:
         while isinstance(kernel, MixtureKernel):
@@ -119,6 +147,7 @@ class _Leaf:
         self._price = 0.0  # seconds of the trace
         self._steps = 0
         self._open = share >= of.policy.least_share  # whether a faster way may be found
+        self._hopeless = False  # whether none can be
 
     def step(self, state: State) -> tuple[State, Any]:
         generator = self.of.generator
@@ -155,7 +184,9 @@ class _Leaf:
         """Compiled, or traced where that fails, or in the way that was asked for."""
         mode = self.of.mode
         for name, way in _ways(state)[::-1]:
-            if mode in (True, name) and (self._taken(name, way, state) or self.apart):
+            if mode in (True, name) and self._taken(name, way, state):
+                return
+            if self.apart or self._hopeless:
                 return
 
     def _decide(self, state: State) -> None:
@@ -180,11 +211,12 @@ class _Leaf:
         self._judged, now, before = True, self._seconds[self._way], self._before[0]
         if worth_having(now, self._seconds[before], policy):
             gain = plain / now
-            self.of.said.append(f"{self.kernel.name}: steps {self._way}, {gain:.1f} times as fast")
+            words = f"steps {self._way} in {self._price:.1f} s, {gain:.1f} times as fast"
+            self.of.say(self.kernel.name, words)
             return
-        self.of.said.append(
-            f"{self.kernel.name}: {self._way} steps were not faster "
-            f"({1e3 * now:.2g} ms), so they are made as before"
+        self.of.say(
+            self.kernel.name,
+            f"{self._way} steps were not faster ({1e3 * now:.2g} ms), so they are made as before",
         )
         self._way, self._run, self._captured = self._before
 
@@ -217,14 +249,19 @@ class _Leaf:
         except NotCapturable as error:
             whole = isinstance(error, NotTheSame) or not isinstance(self.kernel, Cycle)
             self.apart = self._captured is None and not whole
+            self._hopeless = isinstance(error, NotTraceable)
             if not self.apart:
-                self.of.said.append(f"{self.kernel.name}: steps not {name} ({error})")
+                how = "captured" if self._hopeless else name
+                self.of.say(self.kernel.name, f"steps not {how} ({error})")
             return False
-        self._price = clock.now() - begun
+        finally:
+            taken = clock.now() - begun
+            self.of.seconds += taken
+        self._price = taken
         self._run, self._captured, self._way, self._steps = captured, captured, name, 0
         self._judged = not trusting
         if self.of.mode != "auto":
-            self.of.said.append(f"{self.kernel.name}: steps {name} in {self._price:.1f} s")
+            self.of.say(self.kernel.name, f"steps {name} in {self._price:.1f} s")
         return True
 
     def _watch(self, state: State) -> None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigurationError
+from ..grouping import on_host, surely
 from ..space.prior import gap_in
 from .single import Single
 from .target import Target
@@ -331,14 +332,19 @@ class Components:
         log_joint = self.target.log_joint(code, theta, at_most)
         total = torch.stack([total, size.maximum(most)], 1)
         hopeless = log_joint - now < HOPELESS
-        again = (lost.reshape(len(lost), -1).any(1) & ~hopeless).nonzero()[:, 0]
-        if len(again):
-            code, theta = code[again], theta[again]
+        again = lost.reshape(len(lost), -1).any(1) & ~hopeless
+        if surely(~again):
+            return log_joint, total
+        if on_host(again):
+            rows = again.nonzero()[:, 0]
+            code, theta = code[rows], theta[rows]
             fresh = self._added_up(code, theta)
-            right = self.target.at(again).log_joint(code, theta, fresh[:, 0])
-            total = total.index_copy(0, again, fresh)
-            log_joint = log_joint.index_copy(0, again, right)
-        return log_joint, total
+            right = self.target.at(rows).log_joint(code, theta, fresh[:, 0])
+            return log_joint.index_copy(0, rows, right), total.index_copy(0, rows, fresh)
+        fresh = self._added_up(code, theta)
+        right = self.target.log_joint(code, theta, fresh[:, 0])
+        anew = again.view(-1, *[1] * (total.ndim - 1))
+        return torch.where(again, right, log_joint), torch.where(anew, fresh, total)
 
     def named(self, name: str) -> str:
         """A name for tables, with the kind where there are several."""
