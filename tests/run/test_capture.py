@@ -30,7 +30,7 @@ from trjmcmc.run import stepper
 from trjmcmc.run.capture import CapturedStep, NotTheSame, NotTraceable, compiled, traced
 from trjmcmc.run.count import Tally
 from trjmcmc.run.decide import capture_pays, worth_having
-from trjmcmc.run.lowering import FEW, SHORT, short_cumsum, short_fill, short_scatter
+from trjmcmc.run.lowering import FEW, SHORT, short_cumsum, short_fill, short_put, short_scatter
 from trjmcmc.run.policy_of_capture import CapturePolicy
 from trjmcmc.run.stepper import Stepper
 from trjmcmc.tape import NotCapturable, tape_now
@@ -201,6 +201,41 @@ def test_other_entries_are_left_to_torch():
         assert short_scatter(x, 1, index, source) is NotImplemented
         assert short_fill(x, 1, index, 1.0) is NotImplemented
     assert short_scatter(x, 1, many[:, :2], torch.ones(3, 5)) is NotImplemented
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_entries_put_along_one_dimension_are_those_of_torch(dim, generator):
+    x = torch.randn(4, 5, 6, generator=generator)
+    index = torch.tensor([2, -1, 0, 2])  # one of them twice, one from the end
+    size = [4, 5, 6]
+    size[dim] = len(index)
+    values = torch.randn(size, generator=generator)
+    for given in (values, torch.tensor(3.0)):
+        expected = x.clone()
+        expected[(slice(None),) * dim + (index,)] = given
+        assert torch.equal(short_put(x, [None] * dim + [index], given), expected)
+
+
+def test_entries_put_by_a_mask_are_those_of_torch(generator):
+    x = torch.randn(4, 5, 6, generator=generator)
+    for mask in (x[..., 0] > 0, x > 0, x[:, 0, 0] > 0):
+        assert torch.equal(
+            short_put(x, [mask], torch.tensor(7.0)), x.index_put((mask,), torch.tensor(7.0))
+        )
+        rows = torch.zeros(int(mask.sum()), *x.shape[mask.dim() :])
+        assert rows.numel() == 1 or short_put(x, [mask], rows) is NotImplemented
+
+
+def test_entries_put_otherwise_are_left_to_torch():
+    x, two = torch.zeros(4, 5), torch.tensor([0, 1])
+    others = (
+        ([two, two], torch.ones(2), False),
+        ([None, two], torch.ones(4, 2), True),
+        ([torch.zeros(FEW + 1, dtype=torch.long)], torch.ones(FEW + 1, 5), False),
+        ([two[None]], torch.ones(1, 2, 5), False),
+    )
+    for indices, values, accumulate in others:
+        assert short_put(x, indices, values, accumulate) is NotImplemented
 
 
 class Spoilt:

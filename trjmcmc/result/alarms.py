@@ -42,7 +42,7 @@ def alarms(probabilities: Probabilities, doubts: Doubts, report: RunReport) -> I
     draws = doubts.indicator.draws
     if report.off_target:
         yield (
-            "captured steps have gone wrong, and every number may be: the log joints that they kept "
+            "captured steps have gone wrong, and every number may be: log joints that they kept "
             f"are not the target's in {report.off_target}. Run with compile=False",
             DisagreementWarning,
         )

@@ -399,7 +399,7 @@ def _in_a_line(error: BaseException) -> str:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, NotCapturable):
-            return str(cause)
+            return str(cause).split("\n")[0]
         if type(cause).__name__ in READING or NO_NUMPY in str(cause):
             return READS
         cause = cause.__cause__ or cause.__context__

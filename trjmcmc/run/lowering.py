@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -69,6 +69,41 @@ def short_fill(x: Tensor, dim: int, index: Tensor, value: float) -> Any:
     return short_scatter(x, dim, index, torch.full_like(index, value, dtype=x.dtype))
 
 
+def short_put(
+    x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
+) -> Any:
+    """Entries put in place by a mask, or few along one dimension; NotImplemented of others.
+
+    Example:
+        >>> x, index = torch.zeros(2, 3), torch.tensor([2, 0])
+        >>> short_put(x, [None, index], torch.tensor([[5.0, 7.0], [1.0, 2.0]]))
+        tensor([[7., 0., 5.],
+                [2., 0., 1.]])
+        >>> short_put(x, [torch.tensor([True, False])], torch.tensor(4.0))
+        tensor([[4., 4., 4.],
+                [0., 0., 0.]])
+    """
+    named = [(dim, index) for dim, index in enumerate(indices) if index is not None]
+    if accumulate or len(named) != 1 or values.dtype != x.dtype:
+        return NotImplemented
+    ((dim, index),) = named
+    if index.dtype == torch.bool:
+        if dim or values.numel() != 1:
+            return NotImplemented
+        mask = index.reshape(*index.shape, *[1] * (x.dim() - index.dim()))
+        return torch.where(mask, values.reshape(()), x)
+    if index.dim() != 1 or not 0 < len(index) <= FEW:
+        return NotImplemented
+    size = list(x.shape)
+    size[dim] = len(index)
+    last, new = x.movedim(dim, -1), values.expand(size).movedim(dim, -1)
+    places = torch.arange(x.shape[dim], device=x.device)
+    index = torch.where(index < 0, index + x.shape[dim], index)
+    for k in range(len(index)):
+        last = torch.where(places == index[k], new[..., k : k + 1], last)
+    return last.movedim(-1, dim)
+
+
 def _is_short(x: Tensor, dim: int, index: Tensor) -> bool:
     """Whether few places of whole rows are named."""
     if not x.dim() or x.dim() != index.dim():
@@ -99,16 +134,13 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     from torch._inductor.decomposition import select_decomp_table
 
     aten = torch.ops.aten
-    others = (
-        aten.scatter_add.default,
-        aten.scatter_reduce.two,
-        aten.index_put.default,
-        aten._unsafe_index_put.default,
-    )
+    others = aten.scatter_add.default, aten.scatter_reduce.two
     return {
         **select_decomp_table(),
         aten.cumsum.default: short_cumsum,
         aten.scatter.src: _or_refused(short_scatter),
         aten.scatter.value: _or_refused(short_fill),
+        aten.index_put.default: _or_refused(short_put),
+        aten._unsafe_index_put.default: _or_refused(short_put),
         **dict.fromkeys(others, _refused),
     }
