@@ -337,3 +337,13 @@ def test_a_signal_at_any_time_returns_what_there_is(after, fit):
         finally:
             alarm.cancel()
     assert_there_is_something(result, said)
+
+
+@quiet
+def test_a_report_says_where_time_was_up_before_the_draws(clock):
+    """Silent where there was time, and where the number of draws was left open."""
+    short, _ = timed(toys.gaussians(), 6.0, clock, draws=10**6)
+    enough, _ = timed(toys.gaussians(), 1e3, clock, draws=20)
+    free, _ = timed(toys.gaussians(), 6.0, clock)
+    assert "were up before 1000000 draws" in str(short.report) and short.raw.n_draws < 10**6
+    assert not any("were up before" in str(r.report) for r in (enough, free))

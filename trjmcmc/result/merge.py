@@ -311,6 +311,9 @@ def _report(reports: Sequence[RunReport], steps: int) -> RunReport:
         rounding=told("rounding"),
         unresolved=told("unresolved"),
         thinned=told("thinned"),
+        off_target=told("off_target"),
+        captured=tuple(dict.fromkeys(x for r in reports for x in r.captured)),
+        draws_asked=None,
         expected_error=math.inf,
         reached_error=math.inf,
     )

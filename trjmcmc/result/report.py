@@ -121,7 +121,8 @@ class RunReport:
         off_target: Of captured steps, how many draws have other log joints than the target gives
             them; empty if none has.
         captured: By kernel, whether its steps were traced or compiled and what that gained, or
-            why not; empty where it was not tried.
+            why not; empty where it was not asked for.
+        draws_asked: Kept draws a chain that were asked for; None for as many as come.
     """
 
     acceptance: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -149,6 +150,7 @@ class RunReport:
     thinned: str = ""
     off_target: str = ""
     captured: tuple[str, ...] = ()
+    draws_asked: int | None = None
 
     @property
     def falls_short(self) -> bool:
@@ -203,6 +205,8 @@ class RunReport:
             moves = ", ".join(f"{r:.2%} {where} models" for where, r in known.items())
             lines.append(f"  {name}: accepted {moves}")
         lines += [f"  {line}" for line in self.captured]
+        if self.out_of_time and self.draws_asked is not None:
+            lines.append(f"max_seconds were up before {self.draws_asked} draws a chain were there")
         lines += [f"thinned: {self.thinned}"] if self.thinned else []
         lines += [f"in float64: {self.precision}"] if self.precision else []
         lines += [str(self.start)] if self.start is not None else []

@@ -420,6 +420,7 @@ class Runner(Preparation):
             audit=known.audit_report,
             plan=replace(plan, settings=settings),
             out_of_time=chain.stopped == "enough" and self._late,
+            draws_asked=self.request.draws,
             missed=self.missed,
             screening=self.discovery.said,
             precision=self.known.precision,
