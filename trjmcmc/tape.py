@@ -7,6 +7,7 @@ a device whose values cost a wait. Where they would look whether the usual case 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -44,8 +45,8 @@ class Draw:
         self, function: Callable[..., Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> bool:
         """Whether a call has the same arguments, a generator left out."""
-        ours = [*self.args, *(x for _, x in sorted(self.kwargs.items()))]
-        theirs = [*args, *(x for _, x in sorted(kwargs.items()))]
+        ours = [*self.args, *itertools.chain(*sorted(self.kwargs.items()))]
+        theirs = [*args, *itertools.chain(*sorted(kwargs.items()))]
         return (
             self.function is function and len(ours) == len(theirs) and all(map(_same, ours, theirs))
         )
@@ -117,8 +118,6 @@ class Tape(TorchFunctionMode):
         assumed: What was taken for granted while it traced, bool.
         constants: Tensors that draws depend on, as seen while it traced.
         counts: By account, evaluations, gradients and overflows.
-        strict: Whether draws that it gives are refused where they have other arguments than those
-            that it has recorded.
 
     Example:
         >>> generator = torch.Generator().manual_seed(0)
@@ -141,7 +140,6 @@ class Tape(TorchFunctionMode):
         self.assumed: list[Tensor] = []
         self.constants: list[Tensor] = []
         self.counts: dict[int, tuple[Any, list[int], list[Tensor]]] = {}
-        self.strict = False
         self._draws: list[Draw] = []  # of all parts, in order
         self._answers: list[bool] = []  # of `surely`, in order
         self._asked = self._next = 0
@@ -283,12 +281,13 @@ class Tape(TorchFunctionMode):
             self._next += 1
             if self._next > len(self._given):
                 raise NotCapturable("it draws more numbers at another time")
-            if self.strict and not self._draws[self._next - 1].is_of(func, args, kwargs):
+            if self._looks and not self._draws[self._next - 1].is_of(func, args, kwargs):
                 raise NotCapturable("it draws other numbers at another time")
             return self._given[self._next - 1]
         if mine is not self.generator and not (mine is None and self._section is not None):
             raise NotCapturable("it draws from another generator than a step is given")
-        draw = Draw(func, args, kwargs)
+        held = tuple(x.clone() if isinstance(x, Tensor) else x for x in args)  # it may be changed
+        draw = Draw(func, held, kwargs)
         found = draw.made(self.generator)
         (self.parts if mine is not None or self._section is None else self._section.draws).append(
             draw

@@ -1,6 +1,7 @@
 """Captured steps are the steps themselves, to rounding; what can not be captured works without."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from torch.distributions import Gamma, LogNormal, Normal
 import trjmcmc as trj
 from tests.clock import simulated
 from tests.toys import conjugate_subsets, gaussians
-from trjmcmc.errors import ConfigurationError, DisagreementWarning
+from trjmcmc.draws import Draws
+from trjmcmc.errors import ConfigurationError, DisagreementWarning, TRJError
 from trjmcmc.kernel import (
     BirthDeath,
     ComponentBirthDeath,
@@ -26,8 +28,15 @@ from trjmcmc.kernel import (
     accept,
     start,
 )
-from trjmcmc.run import stepper
-from trjmcmc.run.capture import CapturedStep, NotTheSame, NotTraceable, compiled, traced
+from trjmcmc.run import runner, stepper
+from trjmcmc.run.capture import (
+    CapturedStep,
+    NotTheSame,
+    NotTraceable,
+    compiled,
+    off_target,
+    traced,
+)
 from trjmcmc.run.count import Tally
 from trjmcmc.run.decide import capture_pays, worth_having
 from trjmcmc.run.lowering import FEW, SHORT, short_cumsum, short_fill, short_put, short_scatter
@@ -433,6 +442,20 @@ class OutDrawn(FilledDrawn):
         return weight
 
 
+class BufferDrawn(FilledDrawn):
+    """The same by weights in a tensor that outlives the step, written by a view of it."""
+
+    name = "buffer drawn"
+
+    def __init__(self, target):
+        super().__init__(target)
+        self.buffer = torch.ones(CHAINS, target.dim)
+
+    def weights(self, theta):
+        self.buffer.view(-1).copy_(theta.abs().flatten())
+        return self.buffer.add_(1)
+
+
 class Restless(NumPyWalk):
     """Draws from more and more numbers."""
 
@@ -460,7 +483,9 @@ def test_a_map_that_does_not_know_all_models_is_left_alone():
     CapturedStep(*settings)
 
 
-@pytest.mark.parametrize("kind", [NumPyWalk, DataDrawn, FilledDrawn, OutDrawn, births_of_a_list])
+@pytest.mark.parametrize(
+    "kind", [NumPyWalk, DataDrawn, FilledDrawn, OutDrawn, BufferDrawn, births_of_a_list]
+)
 def test_what_looks_at_values_is_refused(kind):
     target = gaussians()
     state, generator = begun(target)
@@ -681,7 +706,8 @@ def test_rare_kernels_of_a_mixture_are_left_alone(monkeypatch):
     with torch.no_grad():
         for _ in range(60):
             state, _ = steps(state)
-    assert len(steps.said) == 1 and steps.said[0].startswith("cycle: steps traced")
+    assert len(steps.said) == 2 and steps.said[0].startswith("cycle: steps traced")
+    assert steps.said[1] == "rare walk: steps not captured: a small share of all"
 
 
 # ---- runs -----------------------------------------------------------------------------------
@@ -731,19 +757,58 @@ def late(graph, given):
     return run
 
 
-@pytest.mark.parametrize(("way", "wrong"), [(late, True), (traced, False)])
-def test_steps_that_go_wrong_later_are_said_aloud(monkeypatch, way, wrong):
-    """Log joints that draws have kept are held against the target at the end."""
+@pytest.mark.parametrize(
+    ("way", "chains", "wrong"), [(late, 8, True), (late, 2500, True), (traced, 8, False)]
+)
+def test_steps_that_go_wrong_later_are_said_aloud(monkeypatch, way, chains, wrong):
+    """Log joints that draws have kept are held against the target at the end, later ones too."""
     monkeypatch.setattr(stepper, "_ways", lambda state: [("traced", way)])
     sampler = trj.TRJSampler(gaussians(), seed=4, compile=True)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        result = sampler.run(draws=60, chains=8, warmup=10, fit=False, progress=False)
+        result = sampler.run(draws=60, chains=chains, warmup=10, fit=False, progress=False)
     alarms = [str(w.message) for w in said if issubclass(w.category, DisagreementWarning)]
     assert any("captured steps have gone wrong" in words for words in alarms) == wrong
     assert bool(result.report.off_target) == wrong
     if wrong:
         assert "nats" in result.report.off_target and "compile=False" in alarms[0]
+        monkeypatch.setattr(stepper, "_ways", lambda state: [("traced", traced)])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert sampler.more(draws=5, progress=False).report.off_target  # they are still there
+
+
+def test_draws_of_plain_steps_are_not_looked_at(monkeypatch):
+    """Nor where no step could be captured: whatever is wrong there, no capture has done it."""
+    looked = []
+    monkeypatch.setattr(runner, "off_target", lambda *given: looked.append(1) or "")
+    asked = {"draws": 20, "chains": 8, "warmup": 10, "fit": False, "progress": False}
+    for target, compile_ in (
+        (reading(lambda a: 0.0 * a.sum().item() + torch.tensor((-0.5 * a**2).tolist())), True),
+        (gaussians(), False),
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            trj.TRJSampler(target, seed=4, compile=compile_).run(**asked)
+    assert not looked
+
+
+def test_a_target_that_fails_at_kept_draws_is_told(generator):
+    target = gaussians()
+    code = target.space.sample_prior(200, generator)
+    theta = target.sample_prior(code, generator)
+    log_joint = target.log_joint(code, theta)
+    draws = Draws(code[:, None], theta[:, None], log_joint[:, None], 1)
+    assert off_target(target, draws, 50) == "" == off_target(target, draws, 1000, deadline=0.0)
+    assert "200 of 200 draws, by up to 1 nats" in off_target(
+        target, replace(draws, log_joint=draws.log_joint + 1), 1000
+    )
+
+    def fails(*given):
+        raise TRJError("it fails")
+
+    target.log_joint = fails
+    assert "it fails" in off_target(target, draws, 50)
 
 
 def test_compile_is_one_of_three():

@@ -82,6 +82,14 @@ def test_blocks_move_together():
         space.code_of("b+c")
 
 
+@pytest.mark.parametrize("slots", [[0, 0, 2], [3, 1], [2], []])
+def test_slots_are_on_with_their_item_or_always(slots):
+    bound = trj.Subsets(list("abc"), of="w").bind(torch.tensor(slots, dtype=torch.long))
+    code = bound.enumerate()
+    on = [[slot == 3 or bool(row[slot]) for slot in slots] for row in bound.items(code)]
+    assert bound.active(code).tolist() == on
+
+
 def test_a_space_of_2_to_the_40_stays_cheap(generator):
     space = trj.Subsets([f"x{i}" for i in range(40)], of="w", prior=0.1)
     code = space.sample_prior(1000, generator)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from operator import getitem
 from textwrap import shorten
 from typing import Any
 
@@ -19,12 +18,14 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as tree
 
+from .. import clock
 from ..draws import Draws
 from ..errors import BudgetError, TRJError
 from ..kernel.base import Info, Kernel, Memo, State
 from ..tape import NotCapturable, Tape
 from ..target.target import Target
 from ..transport.memory import Remembers
+from .frozen import READS, cut_marks, refuse_frozen
 from .lowering import decompositions
 from .memories import inside
 from .policy_of_capture import CapturePolicy
@@ -36,16 +37,11 @@ Way = Callable[[Callable[..., Tensors], Tensors], Callable[..., Any]]  # how a g
 SAME_PLACE = 1e-3  # absolute and relative difference of coordinates that rounding makes
 SAME_NATS, SAME_SHARE = 1e-2, 1e-5  # the same of log joints, absolute and relative
 
-DRAWS_ONLY = "random numbers depend on where the chains are"
-
-READS = (
-    "the likelihood, a prior or the move itself reads values in Python: by item(), a branch, "
-    "a mask that picks rows, or NumPy"
-)
-
 READING = {"GuardOnDataDependentSymNode", "DataDependentOutputException"}  # torch's errors of that
 
 NO_NUMPY = ".numpy() is not supported"  # the same of NumPy
+
+LEAST_ROWS = 64  # of draws that are evaluated together
 
 LONGEST = 160  # characters of another error
 
@@ -109,7 +105,7 @@ class CapturedStep:
                 self._run = way(graph, [*_tensors(state), *tape.noise])
         except NotCapturable:
             raise
-        except Exception as error:  # the same of a graph
+        except Exception as error:  # whatever torch says of a graph that it can not execute so
             raise NotCapturable(_in_a_line(error)) from error
         finally:
             generator.set_state(before)
@@ -141,8 +137,8 @@ class CapturedStep:
 
         given = [*inputs, *tape.noise]
         graph = make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(*given)
-        _refuse_values(graph, self._marks)
-        _cut_marks(graph, self._marks)
+        refuse_frozen(graph, self._marks)
+        cut_marks(graph, self._marks)
         graph.graph.eliminate_dead_code()
         graph.recompile()
         self.nodes = len(graph.graph.nodes)
@@ -150,7 +146,11 @@ class CapturedStep:
 
     def __call__(self, state: State, generator: torch.Generator) -> tuple[State, Any]:
         """The next state, and what is counted of the step."""
-        return self._captured(state, self._tape.played(generator), generator)
+        try:
+            return self._captured(state, self._tape.played(generator), generator)
+        except NotCapturable:  # off the usual path it draws other numbers
+            after, infos = self.kernel.step(state, generator)
+            return after, self.counts(infos)
 
     def _captured(
         self, state: State, noise: Tensors, generator: torch.Generator
@@ -184,7 +184,7 @@ class CapturedStep:
         """
         first, chains, apart, compared = state, len(state.code), 0, 0
         steps = max(policy.checked_steps, -(-policy.checked_draws // max(chains, 1)))
-        steps, self._tape.strict = min(steps, policy.most_checked_steps), True
+        steps = min(steps, policy.most_checked_steps)
         twin = torch.Generator(generator.device)
         twin.set_state(generator.get_state())
         with torch.no_grad():
@@ -211,7 +211,7 @@ class CapturedStep:
             raise NotTheSame("the usual case was not at hand in any of the first steps")
         if apart > policy.checked_share * compared:
             raise NotTheSame(f"{apart} of {compared} draws differ from those of the kernel itself")
-        self.missed, self._tape.strict = 0, False
+        self.missed = 0
 
     def _again(self, state: State, noise: Tensors, generator: torch.Generator) -> tuple[State, Any]:
         """The step by the kernel itself, from the same random numbers."""
@@ -226,7 +226,7 @@ class CapturedStep:
         return after, counted
 
 
-def off_target(target: Target, draws: Draws, most: int) -> str:
+def off_target(target: Target, draws: Draws, most: int, deadline: float = math.inf) -> str:
     """How far draws of captured steps are from the target, in words; empty where they are of it.
 
     Their log joints are held against the target's own. :meth:`CapturedStep.check` sees the first
@@ -235,22 +235,31 @@ def off_target(target: Target, draws: Draws, most: int) -> str:
     Arguments:
         target: The target.
         draws: Kept draws.
-        most: Draws that are looked at; they are spread over the run.
+        most: Draws that are looked at, which are spread over chains and time.
+        deadline: Time by :func:`trjmcmc.clock.now` after which no further ones are.
     """
-    code, theta = (x.flatten(0, 1) for x in (draws.code, draws.theta))
-    some = torch.arange(0, len(code), -(-len(code) // most) or 1)
-    known = draws.log_joint.flatten()[some]
-    try:
-        with torch.no_grad():
-            found = target.log_joint(code[some].to(target.device), theta[some].to(target.device))
-    except TRJError:  # no evaluations are left
-        return ""
-    found = found.to(known)
-    same = torch.isclose(known, found, rtol=SAME_SHARE, atol=SAME_NATS, equal_nan=True)
-    if bool(same.all()):
-        return ""
-    far = float((known - found)[~same].abs().max())
-    return f"{int((~same).sum())} of {len(some)} draws, by up to {far:.2g} nats"
+    log_joint = draws.log_joint.flatten()
+    some = torch.arange(len(log_joint))
+    if len(some) > most:
+        spread = torch.Generator().manual_seed(0)
+        some = torch.randint(len(log_joint), (most,), generator=spread)
+    wrong, looked_at, far = 0, 0, 0.0
+    for rows in some.split(max(LEAST_ROWS, draws.code.shape[0])):
+        if looked_at and clock.now() > deadline:
+            break
+        code, theta = (x.flatten(0, 1)[rows].to(target.device) for x in (draws.code, draws.theta))
+        known = log_joint[rows]
+        try:
+            with torch.no_grad():
+                found = target.log_joint(code, theta).to(known)
+        except BudgetError:
+            break
+        except TRJError as error:
+            return f"draws where the target fails ({_in_a_line(error)})"
+        near = torch.isclose(known, found, rtol=SAME_SHARE, atol=SAME_NATS, equal_nan=True)
+        looked_at, wrong = looked_at + len(rows), wrong + int((~near).sum())
+        far = max([far, *(known - found)[~near].abs().tolist()])
+    return f"{wrong} of {looked_at} draws, by up to {far:.2g} nats" if wrong else ""
 
 
 def shape_of(state: State) -> tuple[Any, ...]:
@@ -340,58 +349,6 @@ def _same_counts(one: Any, other: Any) -> bool:
         else x == y
         for x, y in zip(ours, theirs, strict=True)
     )
-
-
-def _cut_marks(graph: Any, marks: int) -> None:
-    """Drop the outputs that mark what draws depend on."""
-    (output,) = (node for node in graph.graph.nodes if node.op == "output")
-    outputs = list(output.args[0])
-    output.update_arg(0, outputs[: len(outputs) - marks])
-
-
-def _refuse_values(graph: Any, marks: int) -> None:
-    """Refuse what a captured step would keep for good, and follows from the values of its inputs.
-
-    That are parameters of draws, the last outputs; numbers that ``item()`` gives; and shapes where
-    a mask picks rows. What follows from constants alone may be kept.
-
-    Arguments:
-        graph: Its nodes in the order in which they are executed, not functionalised.
-        marks: Outputs that say what draws depend on.
-    """
-    memory: dict[Any, Any] = {}  # of each node, the first that has the same memory
-    given: set[Any] = set()  # memory that depends on an input
-    for node in graph.graph.nodes:
-        written = _written(node)
-        is_view = getattr(node.target, "is_view", False) or node.target is getitem
-        shared = written or (node.all_input_nodes[:1] if is_view else [])
-        memory[node] = memory[shared[0]] if shared else node
-        depends = any(memory[x] in given for x in node.all_input_nodes)
-        if node.op == "output":
-            last = node.args[0][len(node.args[0]) - marks :] if marks else ()
-            if any(memory[x] in given for x in last):
-                raise NotCapturable(DRAWS_ONLY)
-        elif node.op == "placeholder" or depends:
-            given.update(memory[x] for x in (node, *written))
-            if _is_symbolic(node.meta.get("val")):
-                raise NotCapturable(READS)
-
-
-def _written(node: Any) -> list[Any]:
-    """Nodes whose memory an operation writes into."""
-    found: list[Any] = []
-    schema = getattr(node.target, "_schema", None)
-    for place, argument in enumerate(() if schema is None else schema.arguments):
-        value = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            found += [x for x in tree.tree_leaves(value) if hasattr(x, "all_input_nodes")]
-    return found
-
-
-def _is_symbolic(value: Any) -> bool:
-    """Whether a number, or an extent of a tensor, is not known before values are."""
-    numbers = value.shape if isinstance(value, Tensor) else (value,)
-    return any(isinstance(x, torch.SymInt | torch.SymFloat | torch.SymBool) for x in numbers)
 
 
 def _in_a_line(error: BaseException) -> str:

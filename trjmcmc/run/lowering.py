@@ -14,7 +14,9 @@ SHORT = 16  # entries of a running sum that is taken apart
 
 FEW = 64  # that a scatter puts in place, likewise
 
-LONG_SCATTER = "torch's compiler has read memory before a scatter into it, and this one is long"
+WHOLE_SCATTER = (
+    "torch's compiler has read memory before a scatter into it, and one can't be taken apart here"
+)
 
 
 def short_cumsum(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:
@@ -119,14 +121,14 @@ def _or_refused(function: Callable[..., Any]) -> Callable[..., Any]:
     def taken_apart(*args: Any, **kwargs: Any) -> Any:
         found = function(*args, **kwargs)
         if found is NotImplemented:
-            raise NotCapturable(LONG_SCATTER)
+            raise NotCapturable(WHOLE_SCATTER)
         return found
 
     return taken_apart
 
 
 def _refused(*args: Any, **kwargs: Any) -> Any:
-    raise NotCapturable(LONG_SCATTER)
+    raise NotCapturable(WHOLE_SCATTER)
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
@@ -134,7 +136,13 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     from torch._inductor.decomposition import select_decomp_table
 
     aten = torch.ops.aten
-    others = aten.scatter_add.default, aten.scatter_reduce.two
+    others = (
+        aten.scatter.reduce,
+        aten.scatter.value_reduce,
+        aten.scatter_add.default,
+        aten.scatter_reduce.two,
+        aten._unsafe_masked_index_put_accumulate.default,
+    )
     return {
         **select_decomp_table(),
         aten.cumsum.default: short_cumsum,

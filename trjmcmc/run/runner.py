@@ -74,6 +74,7 @@ class Runner(Preparation):
         self._parts: list[Part] = []  # that were met while sampling
         self._sooner: Choice | None = None  # what sampling is to go on with instead
         self._may_stop = False  # whether sampling may be set aside for them
+        self._goes_on = False  # with the draws of an earlier call
         self.interrupted = False  # whether the user has stopped it before it had sampled
         self._bridge_seconds = 0.0  # kept for the symmetrised bridge; infinite: it is left out
         self._late = False  # whether sampling was ended by its time
@@ -287,6 +288,7 @@ class Runner(Preparation):
     def _begin(self) -> tuple[Walk, Recorder]:
         """Chains and their record: new ones, or those to go on with."""
         begun, chooser = self.begun, self.chooser
+        self._goes_on |= begun.resumed is not None
         if begun.resumed is None:
             assert self.kernel is not None and self.state is not None
             found = None if chooser is None else (chooser.plan, chooser.chosen)
@@ -450,9 +452,11 @@ class Runner(Preparation):
         return result
 
     def _off_target(self, walk: Walk, record: Draws) -> str:
-        """How far draws are from the target, in words; of plain steps none are."""
+        """How far draws of captured steps are from the target, in words, earlier calls' too."""
+        if not walk.has_captured and not (self.request.compile and self._goes_on):
+            return ""
         most = self.policy.capture.kept_draws
-        return off_target(self.known.target, record, most) if walk.capturing else ""
+        return off_target(self.known.target, record, most, self.request.deadline)
 
     def _sum_up(self, chain: Chains, report: RunReport, spare: float) -> Result:
         return summed_up(self.known, chain, report, weighs=not self.interrupted, spare=spare)

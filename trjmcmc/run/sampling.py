@@ -117,6 +117,11 @@ class Walk:
         """Seconds that captures have taken."""
         return self._stepper.seconds
 
+    @property
+    def has_captured(self) -> bool:
+        """Whether any step was captured."""
+        return self._stepper.captured
+
     def _counts(self, infos: list[Info]) -> tuple[list[Rows], list[Pair]]:
         """What is counted of a step, a function of its argument."""
         pairs = [] if self.crossings is None else self.crossings.pairs(infos)

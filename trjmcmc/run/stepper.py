@@ -59,7 +59,8 @@ class Stepper:
         policy: When to capture.
 
     Attributes:
-        seconds: That captures have taken.
+        seconds: That captures have taken, refused ones too.
+        captured: Whether any step was captured.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Stepper:
     ) -> None:
         self.kernel, self.counts, self.generator = kernel, counts, generator
         self.mode, self.ahead = mode, ahead
-        self.seconds = 0.0
+        self.seconds, self.captured = 0.0, False
         self._came: dict[str, list[str]] = {}  # what came of captures, and of which kernels
         self.policy = CapturePolicy() if policy is None else policy
         self._leaves: dict[Any, _Leaf] = {}
@@ -148,6 +149,8 @@ class _Leaf:
         self._steps = 0
         self._open = share >= of.policy.least_share  # whether a faster way may be found
         self._hopeless = False  # whether none can be
+        if of.mode and not self._open:
+            of.say(kernel.name, "steps not captured: a small share of all")
 
     def step(self, state: State) -> tuple[State, Any]:
         generator = self.of.generator
@@ -250,14 +253,14 @@ class _Leaf:
             whole = isinstance(error, NotTheSame) or not isinstance(self.kernel, Cycle)
             self.apart = self._captured is None and not whole
             self._hopeless = isinstance(error, NotTraceable)
-            if not self.apart:
+            if not self.apart and trusting:
                 how = "captured" if self._hopeless else name
                 self.of.say(self.kernel.name, f"steps not {how} ({error})")
             return False
         finally:
             taken = clock.now() - begun
             self.of.seconds += taken
-        self._price = taken
+        self._price, self.of.captured = taken, True
         self._run, self._captured, self._way, self._steps = captured, captured, name, 0
         self._judged = not trusting
         if self.of.mode != "auto":

@@ -327,9 +327,12 @@ class Space(nn.Module, ABC):
     def bind(self, slot_item: Tensor) -> Space:
         """A copy that knows which item each slot belongs to."""
         bound = copy.deepcopy(self)
-        bound.register_buffer("slot_item", slot_item)
-        bound.all_of_items = bool((slot_item < self.n_items).all())
+        bound._set_slots(slot_item)
         return bound
+
+    def _set_slots(self, slot_item: Tensor) -> None:
+        self.register_buffer("slot_item", slot_item)
+        self.all_of_items = bool((slot_item < self.n_items).all())
 
     def active(self, code: Tensor) -> Tensor:
         """Padded coordinates in use, (C, L) -> (C, D) bool."""

@@ -77,8 +77,9 @@ class Subsets(Space):
         rows = [[name in unit for name in self.names] for unit in units]
         unit_items = torch.tensor(rows, dtype=torch.bool).reshape(n_units, self.n_items)
         self.register_buffer("unit_items", unit_items)
-        self.register_buffer("_unit_of", unit_items.int().argmax(0) if units else None)
-        self.register_buffer("_place_value", 1 << torch.arange(n_units))
+        unit_of = unit_items.int().argmax(0) if units else None
+        self.register_buffer("_unit_of", unit_of, persistent=False)
+        self.register_buffer("_place_value", 1 << torch.arange(n_units), persistent=False)
         self.register_buffer("fixed_items", torch.tensor([n in self.always for n in self.names]))
         log_on_off, by_size = subset_prior(prior, n_units)
         self.register_buffer("log_on_off", log_on_off)

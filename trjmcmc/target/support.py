@@ -309,8 +309,8 @@ def with_slope(transform: Transform, u: Tensor) -> tuple[Tensor, Tensor | None]:
     if type(transform) is ComposeTransform and not transform.parts:
         return u, None
     y = transform(u)
-    if (log_width := _log_width_of(transform)) is not None:  # a third of torch's operations
-        return y, torch.add(log_width - u, logsigmoid(u), alpha=2)
+    if (log_width := _log_width_of(transform)) is not None:  # half of torch's operations
+        return y, logsigmoid(u) + logsigmoid(-u) + log_width
     return y, transform.log_abs_det_jacobian(u, y)
 
 
@@ -324,7 +324,7 @@ def _log_width_of(transform: Transform) -> Tensor | float | None:
     if type(first) is not SigmoidTransform or type(second) is not AffineTransform:
         return None
     width: Tensor | float = second.scale
-    return width.log() if isinstance(width, Tensor) else math.log(width)
+    return width.abs().log() if isinstance(width, Tensor) else math.log(abs(width))
 
 
 def log_density_inside(dist: Distribution, value: Tensor) -> Tensor:

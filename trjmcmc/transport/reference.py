@@ -93,7 +93,7 @@ class Gaussian(Reference):
         return -0.5 / self.scale**2 * squares - constant * used.sum(-1, dtype=z.dtype)
 
     def refresh(self, z: Tensor, rho: Tensor | float, generator: torch.Generator) -> Tensor:
-        if isinstance(rho, float) and rho == 1:
+        if not isinstance(rho, Tensor) and rho == 1:
             return z
         rho = as_rho(rho, z)
         noise = self.sample(tuple(z.shape), generator, z.dtype)
@@ -146,7 +146,7 @@ class StudentT(Reference):
         return constant - (v + 1) / 2 * torch.log1p(z * z / v)
 
     def refresh(self, z: Tensor, rho: Tensor | float, generator: torch.Generator) -> Tensor:
-        if isinstance(rho, float) and rho == 1:
+        if not isinstance(rho, Tensor) and rho == 1:
             return z
         shape = tuple(z.shape)
         chi_square = self._chi_square(self.df + 1, shape, generator, z.dtype)

@@ -52,6 +52,8 @@ class Fixed(IndexProposal):
         self._below = torch.cat([p.new_zeros(1), p.cumsum(0)])  # of each model, then 1
 
     def propose(self, code: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        if type(self) is not Fixed:  # which may draw otherwise
+            return super().propose(code, generator)
         old = self.space.index(code)
         new = self._drawn(old, generator)
         return self.codes[new], self._log_score[old] - self._log_score[new]
