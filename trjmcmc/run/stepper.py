@@ -93,6 +93,11 @@ class Stepper:
             return [NOT_BEGUN if self.mode == "auto" else NO_TIME]
         return [f"{', '.join(names)}: {words}" for words, names in self._came.items()]
 
+    def tried(self, seconds: float, taken: bool) -> None:
+        """Count a capture that took so long, and was taken or refused."""
+        self.seconds += seconds
+        self.captured |= taken
+
     def say(self, name: str, words: str) -> None:
         """Note what came of the capture of a kernel."""
         names = self._came.setdefault(words, [])
@@ -256,11 +261,10 @@ class _Leaf:
             if not self.apart and trusting:
                 how = "captured" if self._hopeless else name
                 self.of.say(self.kernel.name, f"steps not {how} ({error})")
+            self.of.tried(clock.now() - begun, False)
             return False
-        finally:
-            taken = clock.now() - begun
-            self.of.seconds += taken
-        self._price, self.of.captured = taken, True
+        self._price = clock.now() - begun
+        self.of.tried(self._price, True)
         self._run, self._captured, self._way, self._steps = captured, captured, name, 0
         self._judged = not trusting
         if self.of.mode != "auto":
