@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from .tape import NUMBER, tape_now
+from .tape import NUMBER, NotCapturable, tape_now
 
 _GLOBAL = threading.RLock()  # whoever seeds the global generator; threads share it
 
@@ -46,7 +46,7 @@ def stream(seed: int, number: int, device: torch.device | None = None) -> torch.
 
 
 def host_number(generator: torch.Generator) -> int:
-    """A number below 2^62 from a generator, on the host: a seed, or a choice for all chains.
+    """A number below 2^62 from a generator, on the host: a seed.
 
     A device is not waited for: its generator keeps seed and counter on the host. These are hashed,
     and a draw that nobody reads moves the counter on.
@@ -63,6 +63,21 @@ def host_number(generator: torch.Generator) -> int:
     state = generator.get_state().numpy().tobytes()
     torch.rand((), generator=generator, device=generator.device)
     return int.from_bytes(hashlib.blake2b(state, digest_size=8).digest(), "little") >> 2
+
+
+def host_choice(generator: torch.Generator) -> int:
+    """:func:`host_number`, by which something is decided for all chains.
+
+    Raises:
+        NotCapturable: A tape is on: what is traced would be decided so for good.
+
+    Example:
+        >>> 0 <= host_choice(torch.Generator().manual_seed(0)) < 2**62
+        True
+    """
+    if tape_now() is not None:
+        raise NotCapturable("it decides something for all chains by a random number")
+    return host_number(generator)
 
 
 def host_order(n: int, generator: torch.Generator) -> list[int]:

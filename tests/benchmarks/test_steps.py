@@ -16,7 +16,7 @@ def short(monkeypatch):
 
 
 def test_what_is_bare_of_a_step_makes_its_calls_and_draws_its_numbers():
-    bench = step_speed.Bench("robust regression", 3, "plain")
+    bench = step_speed.Bench("robust regression", 16, "plain")
     bare = step_overhead.Bare(bench)
     names = [function.__name__ for function, _, _ in bare._calls]
     assert sorted(names) == ["log_joint", "log_joint", "pull", "push"]

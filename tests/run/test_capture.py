@@ -1,12 +1,14 @@
 """Captured steps are the steps themselves, to rounding; what can not be captured works without."""
 
 import warnings
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from torch.distributions import Gamma, LogNormal, Normal
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import trjmcmc as trj
 from tests.clock import simulated
@@ -39,7 +41,15 @@ from trjmcmc.run.capture import (
 )
 from trjmcmc.run.count import Tally
 from trjmcmc.run.decide import capture_pays, worth_having
-from trjmcmc.run.lowering import FEW, SHORT, short_cumsum, short_fill, short_put, short_scatter
+from trjmcmc.run.lowering import (
+    FEW,
+    SHORT,
+    assume_factorised,
+    short_cumsum,
+    short_fill,
+    short_put,
+    short_scatter,
+)
 from trjmcmc.run.policy_of_capture import CapturePolicy
 from trjmcmc.run.stepper import Stepper
 from trjmcmc.tape import NotCapturable, tape_now
@@ -499,7 +509,7 @@ def test_draws_that_change_from_step_to_step_are_refused():
     target = gaussians()
     state, generator = begun(target)
     captured = CapturedStep(Restless(target), counts, state, generator, traced)
-    with pytest.raises(NotTheSame, match="other numbers"):
+    with pytest.raises(NotTheSame, match=r"otherwise|other numbers|draws differ"):
         captured.check(state, generator, CapturePolicy())
 
 
@@ -555,8 +565,9 @@ def test_a_likelihood_that_reads_values_is_refused(f):
         lambda a: -0.5 * a.square() * torch.tensor(2.0).item(),
         lambda a: (-0.5 * a.square()).masked_fill(a > 0.5, -1.0),
         lambda a: torch.where(a > 0.5, -1.0, -0.5 * a.square()) * len(a) / a.shape[0],
+        lambda a: -0.5 * a.square() * (a > -9).masked_fill(a > 0.5, True),
     ],
-    ids=["a constant", "a mask", "a shape"],
+    ids=["a constant", "a mask", "a shape", "truth values"],
 )
 def test_a_likelihood_that_reads_no_values_is_captured(f):
     target = reading(f)
@@ -576,6 +587,53 @@ def test_kernels_of_a_cycle_are_captured_one_by_one(monkeypatch):
     assert [row.kernel for row in rows] == ["walk", "walk", "numpy walk", "numpy walk"]
     told = " / ".join(steps.said)
     assert "cycle: steps traced" in told and "numpy walk: steps not captured" in told
+
+
+def test_a_mixture_in_a_cycle_draws_its_kernel_each_time(monkeypatch):
+    """A trace would have drawn it for good: the first, and no log joint would tell."""
+    monkeypatch.setattr(stepper, "_ways", lambda state: [("traced", traced)])
+    target = gaussians()
+    walks = [RandomWalk(target, name=name) for name in ("a", "b")]
+    kernel = Cycle([RandomWalk(target), MixtureKernel(walks)])
+    state, generator = begun(target)
+    with pytest.raises(NotTraceable, match="decides something for all chains"):
+        CapturedStep(kernel, counts, state, generator, traced)
+    steps, twin, own = Stepper(kernel, counts, generator, True), state, torch.Generator()
+    own.set_state(generator.get_state())
+    with torch.no_grad():
+        for _ in range(40):
+            twin, infos = kernel.step(twin, own)
+            state, (rows, _) = steps(state)
+            assert [row.kernel for row in rows] == [info.kernel for info in infos]
+            torch.testing.assert_close(state.theta, twin.theta)
+    assert all("steps traced" in line for line in steps.said)
+
+
+def test_a_failing_factorisation_is_no_usual_case():
+    def function(x):
+        return [torch.linalg.cholesky(x), torch.ones(()) > 0]
+
+    good, bad = torch.eye(2), -torch.eye(2)
+    graph = make_fx(function)(good)
+    assume_factorised(graph)
+    graph.recompile()
+    run = traced(graph, [good])
+    assert bool(run(good)[-1]) and not bool(run(bad)[-1])
+
+
+def test_what_a_likelihood_remembers_of_a_trace_is_not_left_to_it():
+    held = {}
+
+    def f(a):
+        held["a"] = a
+        return -0.5 * a.square()
+
+    for function in (f, lambda a: f(a) + 0.0 * a.sum().item()):
+        target = reading(function)
+        state, generator = begun(target)
+        with suppress(NotTraceable):
+            CapturedStep(RandomWalk(target), counts, state, generator, traced)
+        assert type(held["a"]) is torch.Tensor
 
 
 # ---- whether it pays ------------------------------------------------------------------------

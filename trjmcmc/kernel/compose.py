@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigurationError
-from ..rng import host_number
+from ..rng import host_choice
 from .base import Info, Kernel, State, accept
 from .between.jump import Jump
 from .proposal.base import check_weights
@@ -149,7 +149,7 @@ class MixtureKernel(Kernel):
     def drawn(self, generator: torch.Generator) -> int:
         """The place of the kernel that moves all chains now."""
         edges = list(accumulate(self.weights))
-        drawn = bisect(edges, host_number(generator) * 2.0**-62 * edges[-1])
+        drawn = bisect(edges, host_choice(generator) * 2.0**-62 * edges[-1])
         return min(drawn, len(edges) - 1)  # the largest numbers are rounded to 1
 
     def _of(self, kernels: list[Kernel]) -> MixtureKernel:

@@ -573,7 +573,7 @@ class Result:
             ...     [trj.kernel.ComponentBirthDeath(target), trj.kernel.ComponentWalk(target)])
             >>> with warnings.catch_warnings(action="ignore"):  # it is a short run
             ...     result = trj.TRJSampler(target, kernel=kernel, seed=1).run(
-            ...         40, chains=128, warmup=120, fit=False, progress=False)
+            ...         100, chains=128, warmup=300, fit=False, progress=False)
             >>> sorted(result.catalogue()["x_mean"].round(0))
             [1.0, 13.0]
         """

@@ -26,7 +26,7 @@ from ..tape import NotCapturable, Tape
 from ..target.target import Target
 from ..transport.memory import Remembers
 from .frozen import READS, cut_marks, refuse_frozen
-from .lowering import decompositions
+from .lowering import assume_factorised, decompositions, without_bools
 from .memories import inside
 from .policy_of_capture import CapturePolicy
 
@@ -102,6 +102,8 @@ class CapturedStep:
                     graph = self._graph(state, generator)
                 except Exception as error:  # whatever torch says of a step that it can not trace
                     raise NotTraceable(_in_a_line(error)) from error
+                finally:  # what a likelihood remembers of a trace are no numbers
+                    kernel.step(state, generator)
                 self._run = way(graph, [*_tensors(state), *tape.noise])
         except NotCapturable:
             raise
@@ -139,6 +141,8 @@ class CapturedStep:
         graph = make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)(*given)
         refuse_frozen(graph, self._marks)
         cut_marks(graph, self._marks)
+        assume_factorised(graph)
+        without_bools(graph)
         graph.graph.eliminate_dead_code()
         graph.recompile()
         self.nodes = len(graph.graph.nodes)
@@ -156,7 +160,10 @@ class CapturedStep:
         self, state: State, noise: Tensors, generator: torch.Generator
     ) -> tuple[State, Any]:
         """The same, from these random numbers."""
-        *found, fine = self._run(*_tensors(state), *noise)
+        try:
+            *found, fine = self._run(*_tensors(state), *noise)
+        except RuntimeError:  # a factorisation fails, of which the likelihood may make something
+            return self._again(state, noise, generator)
         if not bool(fine):
             return self._again(state, noise, generator)
         n = self._width
@@ -185,21 +192,24 @@ class CapturedStep:
         first, chains, apart, compared = state, len(state.code), 0, 0
         steps = max(policy.checked_steps, -(-policy.checked_draws // max(chains, 1)))
         steps = min(steps, policy.most_checked_steps)
-        twin = torch.Generator(generator.device)
+        twin, own = (torch.Generator(generator.device) for _ in range(2))
         twin.set_state(generator.get_state())
         with torch.no_grad():
             for _ in range(steps):
+                own.set_state(twin.get_state())
                 noise = self._tape.played(twin)
                 try:
                     missed = self.missed
                     found, counted = self._captured(state, noise, twin)
                     by_itself = self.missed > missed  # the usual case was not at hand
-                    after, expected = self._again(state, noise, twin)
-                    same = _same_counts(counted, expected)
+                    after, infos = self.kernel.step(state, own)
+                    same = _same_counts(counted, self.counts(infos))
                 except BudgetError as error:
                     raise NotTheSame("too few evaluations are left to check them") from error
                 except Exception as error:  # whatever a compiler has made of it
                     raise NotTheSame(_in_a_line(error)) from error
+                if not torch.equal(own.get_state(), twin.get_state()):
+                    raise NotTheSame("they draw other random numbers than the kernel itself")
                 if not by_itself:
                     differ = int(_differ(found, after).sum())
                     apart, compared = apart + differ, compared + chains

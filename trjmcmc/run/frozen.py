@@ -16,7 +16,7 @@ DRAWS_ONLY = "random numbers depend on where the chains are"
 
 READS = (
     "the likelihood, a prior or the move itself reads values in Python: by item(), a branch, "
-    "a mask that picks rows, or NumPy"
+    "a mask that picks rows (of one that never changes take nonzero() beforehand), or NumPy"
 )
 
 WRITES = "the likelihood, a prior or the move itself writes into a tensor that outlives the step"

@@ -131,6 +131,34 @@ def _refused(*args: Any, **kwargs: Any) -> Any:
     raise NotCapturable(WHOLE_SCATTER)
 
 
+def assume_factorised(graph: Any) -> None:
+    """Let the last output hold only where all factorisations succeed, and check them nowhere else.
+
+    A trace drops the checks, and would go on with what there is of a factor.
+    """
+    aten, inner = torch.ops.aten, graph.graph
+    (output,) = (node for node in inner.nodes if node.op == "output")
+    *outputs, fine = output.args[0]
+    for node in list(inner.nodes):
+        if node.target is aten._linalg_check_errors.default:
+            with inner.inserting_before(output):
+                done = inner.call_function(aten.eq.Scalar, (node.args[0], 0))
+                done = inner.call_function(aten.all.default, (done,))
+                fine = inner.call_function(aten.logical_and.default, (fine, done))
+            inner.erase_node(node)
+    output.update_arg(0, [*outputs, fine])
+
+
+def without_bools(graph: Any) -> None:
+    """Write truth values that stand for numbers as numbers: torch's tracer refuses them."""
+    for node in graph.graph.nodes:
+        if (schema := getattr(node.target, "_schema", None)) is not None:
+            node.args = tuple(
+                int(x) if isinstance(x, bool) and str(place.type) in ("number", "Scalar") else x
+                for x, place in zip(node.args, schema.arguments, strict=False)
+            )
+
+
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """What the compiler is to take operations apart into: its own table and the above."""
     from torch._inductor.decomposition import select_decomp_table
