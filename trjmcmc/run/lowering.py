@@ -152,11 +152,10 @@ def assume_factorised(graph: Any) -> None:
 def without_bools(graph: Any) -> None:
     """Write truth values that stand for numbers as numbers: torch's tracer refuses them."""
     for node in graph.graph.nodes:
-        if (schema := getattr(node.target, "_schema", None)) is not None:
-            node.args = tuple(
-                int(x) if isinstance(x, bool) and str(place.type) in ("number", "Scalar") else x
-                for x, place in zip(node.args, schema.arguments, strict=False)
-            )
+        schema = getattr(node.target, "_schema", None)
+        for k, place in enumerate([] if schema is None else schema.arguments[: len(node.args)]):
+            if isinstance(node.args[k], bool) and str(place.type) in ("number", "Scalar"):
+                node.update_arg(k, int(node.args[k]))
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
