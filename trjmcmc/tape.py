@@ -58,6 +58,11 @@ def _same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
+def _held(x: Any) -> Any:
+    """An argument as it is now: a tensor may be written into later."""
+    return x.clone() if isinstance(x, Tensor) else x
+
+
 @dataclass(frozen=True)
 class Section:
     """Draws of a generator of their own, seeded by a number of the main one.
@@ -286,8 +291,7 @@ class Tape(TorchFunctionMode):
             return self._given[self._next - 1]
         if mine is not self.generator and not (mine is None and self._section is not None):
             raise NotCapturable("it draws from another generator than a step is given")
-        held = tuple(x.clone() if isinstance(x, Tensor) else x for x in args)  # it may be changed
-        draw = Draw(func, held, kwargs)
+        draw = Draw(func, tuple(map(_held, args)), {k: _held(x) for k, x in kwargs.items()})
         found = draw.made(self.generator)
         (self.parts if mine is not None or self._section is None else self._section.draws).append(
             draw

@@ -127,10 +127,6 @@ def _or_refused(function: Callable[..., Any]) -> Callable[..., Any]:
     return taken_apart
 
 
-def _refused(*args: Any, **kwargs: Any) -> Any:
-    raise NotCapturable(WHOLE_SCATTER)
-
-
 def assume_factorised(graph: Any) -> None:
     """Let the last output hold only where all factorisations succeed, and check them nowhere else.
 
@@ -177,5 +173,5 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         aten.scatter.value: _or_refused(short_fill),
         aten.index_put.default: _or_refused(short_put),
         aten._unsafe_index_put.default: _or_refused(short_put),
-        **dict.fromkeys(others, _refused),
+        **dict.fromkeys(others, _or_refused(lambda *_, **__: NotImplemented)),
     }
