@@ -11,7 +11,8 @@ from trjmcmc.draws import Pool
 from trjmcmc.pilot.audit import Audit
 from trjmcmc.pilot.generation import systematic
 
-POLICY = ApproximationPolicy(first_round=4000, rounds=2, most_normals=16)
+# four normals can't follow the wave: nothing but the weights makes their draws the posterior's
+POLICY = ApproximationPolicy(first_round=8000, rounds=1, most_normals=4, fewest_effective=1000)
 
 
 def wave(seed=0):
@@ -33,14 +34,14 @@ def off(theta, effective):
 def test_draws_to_cover_are_nearly_the_posteriors(monkeypatch):
     target, audit, g = wave()
     pool, near = nearly_exact(target, audit, g, POLICY, 1e6)
-    assert near and len(pool.theta) == 16_000
-    assert off(pool.theta, 5000) < 5
+    assert near and len(pool.theta) == 8000
+    assert off(pool.theta, 3000) < 5  # the weights are worth 3800 to 4900 draws
     log_joint = target.log_joint(pool.code[:50], pool.theta[:50])
     torch.testing.assert_close(pool.log_joint[:50], log_joint)
-    # control: without their weights they are those of normals, which are too wide for the wave
+    # control: without their weights; 87 errors or more with each of fifty seeds
     monkeypatch.setattr(covering, "systematic", lambda p, n, g: torch.arange(n)[None])
     plain, _ = nearly_exact(target, audit, g, POLICY, 1e6)
-    assert off(plain.theta, 5000) > 5
+    assert off(plain.theta, 3000) > 50
 
 
 @pytest.mark.parametrize(
