@@ -1,10 +1,10 @@
 """Every seed of a test moved: what a statistical test says has to hold for any of them.
 
-``pytest --other-seeds 1`` adds a number to the seed of each generator of torch and NumPy that a test,
-or the package under it, makes. Other rounding sends a chain another way just as another seed does, so
-that this finds on any machine what would fail on another processor. Seeds of simulated data stay
-(``DATA``): these problems have their answers written beside them. The mark ``one_seed(why)`` keeps a
-test's own.
+``pytest --other-seeds 1`` adds a number to the seed of each generator of torch and NumPy that a
+test, or the package under it, makes. Other rounding sends a chain another way just as another
+seed does, so that this finds on any machine what would fail on another processor. Seeds of
+simulated data stay (``DATA``): these problems have their answers written beside them. The mark
+``one_seed(why)`` keeps a test's own.
 """
 
 import sys
@@ -12,7 +12,8 @@ import sys
 import numpy as np
 import torch
 
-DATA = ("trjmcmc.problems", "trjmcmc.graphs.simulate")  # whose answers belong to their seeds
+# whose answers belong to their seeds
+DATA = ("trjmcmc.problems", "trjmcmc.graphs.simulate", "benchmarks.")
 APART = 1_000_003  # how far seeds move: farther than those of one test lie apart
 
 _real, _rng, _moved = torch.Generator, np.random.default_rng, 0

@@ -108,4 +108,5 @@ def test_rounding_of_single_precision_is_in_the_errors():
         )
         rounding = 1e4 * torch.finfo(dtype).eps
         for error in (answer.log_evidence.std_error, answer.models["log_evidence_se"].iloc[0]):
-            assert rounding * 0.99 < error < rounding * 10 + 1e-6
+            # the mode is found to a hundredth of a standard deviation, by 10 000 draws
+            assert rounding * 0.99 < error < rounding * 10 + 1e-4

@@ -454,13 +454,17 @@ def test_priors_without_draws_are_refused():
         small(write)
 
 
+# the root of 2 pi, to two percent
+NO_CONSTANT = r"does not integrate to 1 by its own draws: 2\.[3-7]"
+
+
 def test_priors_without_their_constant_are_refused():
     def write():
         pm.CustomDist(
             "x", logp=lambda value: -(value**2) / 2, random=lambda rng, size: rng.normal(size=size)
         )
 
-    with pytest.raises(TargetError, match=r"'x' .* does not integrate to 1 by its own draws: 2\.5"):
+    with pytest.raises(TargetError, match=f"'x' .*{NO_CONSTANT}"):
         small(write)
 
 
@@ -529,7 +533,7 @@ NOT_ALONE = {
             random=lambda rng=None, size=None: rng.normal(size=size),
             class_name="bare",
         ),
-        r"of PyMC does not integrate to 1 by its own draws: 2\.5",
+        f"of PyMC {NO_CONSTANT}",
     ),
 }
 

@@ -25,6 +25,7 @@ from trjmcmc.run.choose import Chooser
 from trjmcmc.run.interrupts import import_whole, uninterrupted
 from trjmcmc.run.runner import Runner
 from trjmcmc.run.start import with_climbs
+from trjmcmc.run.weighing import Weighing
 
 pytestmark = pytest.mark.planned
 
@@ -222,6 +223,22 @@ def test_ctrl_c_in_a_likelihood_returns_what_there_is(at, settings):
         warnings.simplefilter("always")
         result = sampler.run(chains=32, progress=False, max_seconds=20, **settings)
     assert calls[0] >= at and time.process_time() - begun < 20
+    assert_there_is_something(result, said)
+
+
+def test_ctrl_c_between_the_weighings_of_two_models(monkeypatch):
+    sampler, _ = interrupting(math.inf)
+    weigh = Weighing.weigh
+
+    def once(self, code, label, draws=None):
+        if self.log_mass:
+            raise KeyboardInterrupt
+        weigh(self, code, label, draws)
+
+    monkeypatch.setattr(Weighing, "weigh", once)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        result = sampler.run(chains=32, draws=20, fit=False, progress=False)
     assert_there_is_something(result, said)
 
 

@@ -219,6 +219,8 @@ class Knowledge:
     def guess(self) -> Tensor | None:
         """Log-probabilities of the models of a small space as far as they are known, (M,)."""
         known = {} if self._weighing is None else self._weighing.log_mass
+        if len(known) < len(self._labels()):  # the weighing was interrupted
+            known = {}
         return log_guess(self.fitted, known, self.target.device, self.policy.kernels)
 
     def weigh(self, evaluations: int | None = None, until: float = math.inf) -> None:
