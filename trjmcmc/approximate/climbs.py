@@ -117,7 +117,8 @@ class Climbs:
             loc = climbs.loc.to(self.target.dtype)
             with torch.no_grad():
                 short = self.target.log_joint(code, loc).double() - log_evidence[m]
-                short = short - transport.log_prob(loc, code).double()
+                filled = transport.with_spares(loc, code)
+                short = short - transport.log_prob(filled, code).double()
             mass = climbs.elbo.double() - log_evidence[m]
             lost = (short > LOST_NATS) & (mass > math.log(LIGHT))
             if bool(lost.any()):

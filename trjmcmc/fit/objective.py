@@ -153,7 +153,7 @@ class ForwardKL(Objective):
     ) -> Losses:
         u = torch.rand(n, generator=generator, dtype=torch.float64, device=self._edges.device)
         rows = self.draw_rows(u)
-        value = forward_kl(transport, self.code[rows], self.theta[rows])
+        value = forward_kl(transport, self.code[rows], self.theta[rows], generator)
         finite = value.isfinite()
         value = torch.where(finite, value, value.detach().nan_to_num(0.0, 0.0).mean())
         if self.order == 1:
@@ -191,6 +191,16 @@ class ForwardKL(Objective):
         return float((log_mean / (self.order - 1) - self.log_joint[self._held]).mean())
 
 
-def forward_kl(transport: Transport, code: Tensor, theta: Tensor) -> Tensor:
-    """Minus the log density of given posterior draws under the map, shape (C,), nats."""
-    return -transport.log_prob(theta, code)
+def forward_kl(
+    transport: Transport, code: Tensor, theta: Tensor, generator: torch.Generator | None = None
+) -> Tensor:
+    """Minus the log density of given posterior draws under the map, shape (C,), nats.
+
+    Arguments:
+        transport: The map.
+        code: Models, shape (C, L).
+        theta: Draws, shape (C, D).
+        generator: Of spare coordinates, if the map moves them; see
+            :meth:`Transport.with_spares`.
+    """
+    return -transport.log_prob(transport.with_spares(theta, code, generator), code)

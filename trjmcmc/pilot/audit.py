@@ -385,7 +385,8 @@ class Audit:
         theta, log_joint, _ = self.draw(model, [REPLICATES - 1])
         with torch.no_grad():
             rows = zip(theta.split(AT_ONCE), self.code[model].split(AT_ONCE), strict=True)
-            log_q = torch.cat([transport.log_prob(*some).double() for some in rows])
+            filled = ((transport.with_spares(x, c), c) for x, c in rows)
+            log_q = torch.cat([transport.log_prob(*some).double() for some in filled])
         log_pi = log_joint - self.log_mass.to(log_joint.device)[model]
         return (log_pi - log_q).nan_to_num(math.inf).view(m, each)
 

@@ -494,8 +494,9 @@ def unknown_to(transports: Maps, theta: Tensor, codes: Tensor, log_pi: Tensor) -
     lost = log_pi > -math.inf
     for transport in transports:
         if bool(lost.any()):
-            log_q = transport().log_prob(theta, codes).double().nan_to_num(-math.inf)
-            lost &= log_pi - log_q > LOST_NATS
+            known = transport()
+            log_q = known.log_prob(known.with_spares(theta, codes), codes).double()
+            lost &= log_pi - log_q.nan_to_num(-math.inf) > LOST_NATS
     return lost
 
 

@@ -149,7 +149,37 @@ class Transport(_FormerNames, nn.Module, ABC):
 
     @abstractmethod
     def log_prob(self, theta: Tensor, code: Tensor) -> Tensor:
-        """Log density of the active coordinates under the map, shape (C,), nats."""
+        """Log density of the active coordinates under the map, shape (C,), nats.
+
+        Where the map moves spare coordinates those of ``theta`` count: it is the log of a factor
+        whose mean over reference draws of them is the density. See :meth:`with_spares`.
+        """
+
+    def with_spares(
+        self, theta: Tensor, code: Tensor, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Points with reference draws in their spare coordinates, if the map moves these.
+
+        Recorded draws have zeros there, which such a map knows nothing of.
+
+        Arguments:
+            theta: Padded unconstrained coordinates, shape (C, D).
+            code: Models, shape (C, L).
+            generator: Source of randomness; the same numbers each time if omitted.
+
+        Returns:
+            Shape (C, D); ``theta`` itself where spare coordinates pass through.
+
+        Source:
+            The saturated space of Davies et al. (2023), https://arxiv.org/abs/2210.12572; Yin &
+            Jiao, https://arxiv.org/abs/2512.12742, eq. 7
+        """
+        if self.spares_pass:
+            return theta
+        if generator is None:
+            generator = torch.Generator(theta.device).manual_seed(0)
+        spare = self.reference.sample(tuple(theta.shape), generator, theta.dtype)
+        return torch.where(self.space.active(code), theta, spare[:, : theta.shape[1]])
 
 
 class Choosing(Transport):
@@ -274,9 +304,7 @@ def pulled(
         log_joint: Shape (C,), nats.
         generator: Source of randomness.
     """
-    if not transport.spares_pass:
-        spare = transport.reference.sample(tuple(theta.shape), generator, theta.dtype)
-        theta = torch.where(transport.space.active(code), theta, spare[:, : theta.shape[1]])
+    theta = transport.with_spares(theta, code, generator)
     z, log_q = transport.pull(theta, code, generator)
     return Point(transport, z, log_weight(log_joint, log_q, math.inf))
 
