@@ -54,7 +54,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; at run time names come
     from .transport.laplace import Laplace
     from .transport.mixture import Mixture, mixture_flow
     from .transport.per_model import PerModel
-    from .transport.realnvp import ConditionalRealNVP
+    from .transport.realnvp import ConditionalRealNVP, RealNVP
     from .validation.report import Validation
     from .validation.validate import validate
     from .weights.base import ModelWeights, UniformWeights
@@ -95,6 +95,7 @@ __all__ = [
     "OrderedDags",
     "PerModel",
     "Policy",
+    "RealNVP",
     "Result",
     "Space",
     "Subsets",
@@ -162,6 +163,7 @@ _MODULE_OF = {  # where the names above are defined; the others are folders
     "OrderedDags": "space.ordered_dags",
     "PerModel": "transport.per_model",
     "Policy": "run.policy",
+    "RealNVP": "transport.realnvp",
     "Result": "result.result",
     "Space": "space.base",
     "Subsets": "space.subsets",

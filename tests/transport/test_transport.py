@@ -13,10 +13,17 @@ import trjmcmc as trj
 from tests import toys
 from tests.maps import MovesSpares, shaken_mixture
 from trjmcmc.errors import ConfigurationError, ShapeError
-from trjmcmc.fit import ReverseKL, calibrate
+from trjmcmc.fit import ForwardKL, ReverseKL, calibrate
 from trjmcmc.fit.train import train
 from trjmcmc.problems import SinhArcsinhMap
-from trjmcmc.transport import Gaussian, Gaussians, Identity, Mixture, StudentT
+from trjmcmc.transport import (
+    Gaussian,
+    Gaussians,
+    Identity,
+    Mixture,
+    StudentT,
+    TrainableStudentT,
+)
 from trjmcmc.transport.autoregressive import Step, left_aligned, reversal
 from trjmcmc.transport.sigmoidal import sigmoidal
 
@@ -84,6 +91,9 @@ TRANSPORTS = {
         s, lambda d: zuko.flows.NSF(d, transforms=2, hidden_features=(8,)), inverse=True
     ),
     "conditional RealNVP": lambda s: trj.ConditionalRealNVP(s, layers=3, hidden=(16,)),
+    "conditional RealNVP, bent": lambda s: trj.ConditionalRealNVP(s, layers=1, loft=0.5),
+    "RealNVP": lambda s: trj.RealNVP(s, layers=3, hidden=(16,)),
+    "RealNVP, bent": lambda s: trj.RealNVP(s, layers=2, hidden=(8,), loft=0.5),
 }
 
 
@@ -148,6 +158,7 @@ def test_a_mixture_normalises_and_its_choices_have_their_weights(generator):
 
 
 SPACES = {"mixed": mixed_space, "subsets": subset_space}
+SHAPED = ("cosmic", "autoregressive", "one flow", "conditional", "RealNVP")  # with units
 
 
 def build(name, space, dtype=torch.float64):
@@ -155,9 +166,9 @@ def build(name, space, dtype=torch.float64):
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():  # away from the identity, where mistakes hide
         for p in transport.parameters():
-            if name.startswith(("cosmic", "autoregressive", "one flow", "conditional")):
+            if name.startswith(SHAPED):
                 p.add_(0.15 * torch.randn(p.shape, generator=generator, dtype=dtype))
-    if name.startswith(("cosmic", "autoregressive", "one flow")):
+    if name.startswith(SHAPED):
         codes = space.enumerate()
         loc = torch.randn(len(codes), space.n_slots, generator=generator, dtype=dtype)
         calibrate(transport, codes, loc, loc.exp())
@@ -245,7 +256,7 @@ def autoregressive(space, transform, **options):
 
 @pytest.mark.parametrize(
     "flow",
-    [trj.CosmicFlow, trj.ConditionalRealNVP]
+    [trj.CosmicFlow, trj.ConditionalRealNVP, trj.RealNVP]
     + [partial(trj.CosmicAutoregressive, transform=kind) for kind in KINDS],
     ids=str,
 )
@@ -276,6 +287,8 @@ def test_a_conditional_realnvp_moves_all_coordinates_in_turn(generator):
     assert bool((~space.active(code)).any())
     with pytest.raises(ConfigurationError, match="layers"):
         trj.ConditionalRealNVP(space, layers=-1)
+    with pytest.raises(ConfigurationError, match="loft > 0"):
+        trj.RealNVP(space, loft=0.0)
 
 
 def seen(flow, code):
@@ -471,14 +484,17 @@ def test_the_sinh_arcsinh_map_is_exact(generator):
     assert torch.allclose(log_w.exp(), torch.tensor([0.25, 0.75]).double().repeat(50), atol=1e-6)
 
 
-@pytest.mark.parametrize("reference", [Gaussian(), StudentT(3), StudentT(7)])
+@pytest.mark.parametrize(
+    "reference", [Gaussian(), StudentT(3), StudentT(7), TrainableStudentT(1, df=2.5)], ids=str
+)
+@torch.no_grad()
 @pytest.mark.parametrize("rho", [0.0, 0.6, 1.0])
 def test_references_are_normalised_and_their_refresh_is_reversible(reference, rho, generator):
     grid = torch.linspace(-400, 400, 800_001, dtype=torch.float64)
-    total = reference.log_prob(grid).exp().sum() * 0.001
+    total = reference.log_prob(grid[:, None]).exp().sum() * 0.001
     assert float(total) == pytest.approx(1, abs=2e-4)
     n = 200_000
-    z = reference.sample((n,), generator, torch.float64)
+    z = reference.sample((n, 1), generator, torch.float64)
     new = reference.refresh(z, rho, generator)
     if rho == 1:
         assert torch.equal(new, z)
@@ -489,6 +505,29 @@ def test_references_are_normalised_and_their_refresh_is_reversible(reference, rh
         )
     odd = torch.tanh(z) * (new > 1) - torch.tanh(new) * (z > 1)
     assert abs(float(odd.mean())) < 5 * float(odd.std()) / n**0.5 + 1e-12
+
+
+def test_degrees_of_freedom_are_learned_from_draws_and_by_reverse_kl(generator):
+    """Coordinates with 2 and 20 degrees of freedom, through a map that can only learn these."""
+    exact = torch.tensor([2.0, 20.0])
+    prior = torch.distributions.Independent(torch.distributions.StudentT(exact), 1)
+    target = trj.Target([trj.Model("t", {"x": prior}, lambda p: 0 * p["x"].sum(-1))])
+    normal = torch.randn(20_000, 2, generator=generator)
+    x = normal * (exact / 2 / torch._standard_gamma(exact.expand(20_000, 2) / 2, generator)).sqrt()
+    code = torch.zeros(len(x), 1).long()
+    for objective in (ForwardKL(code, x, generator=generator), ReverseKL(target)):
+        flow = Identity(target.space, TrainableStudentT(2))
+        train(
+            flow,
+            objective,
+            steps=300,
+            batch=1000,
+            learning_rate=0.05,
+            generator=generator,
+            progress=False,
+        )
+        heavy, light = flow.reference.df.tolist()
+        assert 1.5 < heavy < 2.7 < 8 < light
 
 
 def test_a_student_map_counts_its_density_right(generator):
@@ -536,6 +575,7 @@ def test_a_student_map_counts_its_density_right(generator):
         (lambda s: trj.Affine(s, torch.zeros(2, 2)), ShapeError, r"loc: expected shape \(4, 6\)"),
         (lambda s: trj.PerModel(s, lambda d: torch.nn.Linear(d, d)), ConfigurationError, "turn"),
         (lambda s: StudentT(0), ConfigurationError, "df: expected a positive integer, got 0"),
+        (lambda s: TrainableStudentT(2, 1.0), ConfigurationError, "df: expected more than 1"),
     ],
 )
 def test_wrong_settings_say_what_is_wrong(make, error, message):

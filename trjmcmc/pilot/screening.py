@@ -495,7 +495,8 @@ def unknown_to(transports: Maps, theta: Tensor, codes: Tensor, log_pi: Tensor) -
     for transport in transports:
         if bool(lost.any()):
             known = transport()
-            log_q = known.log_prob(known.with_spares(theta, codes), codes).double()
+            filled = known.with_spares(theta, codes) if isinstance(known, Transport) else theta
+            log_q = known.log_prob(filled, codes).double()
             lost &= log_pi - log_q.nan_to_num(-math.inf) > LOST_NATS
     return lost
 

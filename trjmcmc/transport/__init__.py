@@ -14,8 +14,8 @@ from .mixture import Mixture, mixture_flow  # noqa: E402
 from .ordered import OrderedComponents  # noqa: E402
 from .parts import Gaussians  # noqa: E402
 from .per_model import PerModel  # noqa: E402
-from .realnvp import ConditionalRealNVP  # noqa: E402
-from .reference import Gaussian, Reference, StudentT  # noqa: E402
+from .realnvp import ConditionalRealNVP, RealNVP  # noqa: E402
+from .reference import Gaussian, Reference, StudentT, TrainableStudentT  # noqa: E402
 
 _Distribution.set_default_validate_args(_validate)
 
@@ -32,8 +32,10 @@ __all__ = [
     "Mixture",
     "OrderedComponents",
     "PerModel",
+    "RealNVP",
     "Reference",
     "StudentT",
+    "TrainableStudentT",
     "Transport",
     "mixture_flow",
 ]

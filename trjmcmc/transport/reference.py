@@ -156,6 +156,69 @@ class StudentT(Reference):
         return rho * z + (1 - rho * rho).clamp(min=0).sqrt() * noise / precision.sqrt()
 
 
+class TrainableStudentT(Reference):
+    """Student-t coordinates, each with degrees of freedom of its own that training learns.
+
+    Tails of the coordinates are then part of what a fit finds. All models share them: what a jump
+    adds or leaves out is drawn from the same reference.
+
+    Arguments:
+        dim: Number of padded coordinates, D.
+        df: Degrees of freedom at the start, above 1.
+
+    Attributes:
+        df: Degrees of freedom, shape (D,), above 1; learned by any objective.
+
+    Source:
+        Andrade (2024), https://arxiv.org/abs/2402.16408
+
+    Example:
+        >>> reference = TrainableStudentT(3, df=5.0)
+        >>> [round(x, 3) for x in reference.df.tolist()]
+        [5.0, 5.0, 5.0]
+        >>> reference.sample((4, 3), torch.Generator().manual_seed(0), torch.float32).shape
+        torch.Size([4, 3])
+    """
+
+    def __init__(self, dim: int, df: float = 5.0) -> None:
+        super().__init__()
+        if not df > 1:
+            raise ConfigurationError(f"df: expected more than 1, got {df}")
+        self.log_excess = nn.Parameter(torch.full((dim,), math.log(df - 1)))
+
+    @property
+    def df(self) -> Tensor:
+        return 1 + self.log_excess.exp()
+
+    def _precision(self, half: Tensor, generator: torch.Generator) -> Tensor:
+        """Gamma draws of unit rate and of these shapes, differentiable in them."""
+        return torch._standard_gamma(half, generator=generator)
+
+    def sample(
+        self, shape: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype
+    ) -> Tensor:
+        normal = torch.randn(shape, generator=generator, device=generator.device, dtype=dtype)
+        half = (self.df / 2).to(dtype)
+        return normal * (half / self._precision(half.expand(shape), generator)).sqrt()
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        v = self.df.to(z.dtype)
+        constant = torch.lgamma((v + 1) / 2) - torch.lgamma(v / 2) - 0.5 * (v * math.pi).log()
+        return constant - (v + 1) / 2 * torch.log1p(z * z / v)
+
+    def refresh(self, z: Tensor, rho: Tensor | float, generator: torch.Generator) -> Tensor:
+        if not isinstance(rho, Tensor) and rho == 1:
+            return z
+        v = self.df.to(z.dtype)
+        precision = self._precision(((v + 1) / 2).expand(z.shape), generator)
+        precision = precision / ((v + z * z) / 2)
+        rho = as_rho(rho, z)
+        noise = torch.randn(
+            tuple(z.shape), generator=generator, device=generator.device, dtype=z.dtype
+        )
+        return rho * z + (1 - rho * rho).clamp(min=0).sqrt() * noise / precision.sqrt()
+
+
 class Extended(Reference):
     """A reference with standard normal coordinates added, by which a map chooses.
 
