@@ -6,17 +6,18 @@ import torch
 from tests import other_seeds
 from tests.emulated import DEVICE, Emulated
 
-torch.set_num_threads(1)  # no barriers to wait at on a busy machine
-
 
 def pytest_addoption(parser):
     where = "cpu, cuda (or another device of torch), or emulated: a device that is none"
     parser.addoption("--device", default="cpu", help=f"of tests that take a device: {where}")
     moved = "move the seeds of all tests so many times: what they say has to hold for any"
     parser.addoption("--other-seeds", type=int, default=0, help=moved)
+    threads = "of torch; one has no barriers to wait at on a busy machine"
+    parser.addoption("--threads", type=int, default=1, help=threads)
 
 
 def pytest_configure(config):
+    torch.set_num_threads(config.getoption("--threads"))
     if config.getoption("--other-seeds"):
         other_seeds.install()
     name = config.getoption("--device")
