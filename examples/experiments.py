@@ -9,8 +9,9 @@ draws, of the largest size, for every size of the evaluation set. "Spline CTP" i
 
 import argparse
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ import torch
 from matplotlib import pyplot as plt
 
 import trjmcmc as trj
-from trjmcmc.compare.classical import METHODS, real_nvp, uniform_proposal
+from trjmcmc.compare.classical import METHODS, on_itself, uniform_proposal
 from trjmcmc.compare.jumps import repeated_bartolucci
 from trjmcmc.fit import Pool
 from trjmcmc.kernel import Cycle, Jump, Kernel, RandomWalk, start
@@ -63,6 +64,7 @@ class Size:
         repeats: Bartolucci estimates of each.
         depths: Couplings of the maps in the ablation.
         fit: Settings of our own fit beyond the number of steps.
+        seconds: Of the default run at the end.
     """
 
     particles: int
@@ -73,6 +75,7 @@ class Size:
     repeats: int
     depths: Sequence[int] = ()
     fit: Mapping[str, int] = field(default_factory=dict)
+    seconds: float = 600.0
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ def train_all(
     for name in names:
         begun = time.perf_counter()
         pilot = pool.some(size.pilot, generator)
-        jump = METHODS[name].make(target, pilot, generator, size.steps)
+        jump = METHODS[name].make(target, pilot, generator, {"steps": size.steps})
         found[name] = Trained(jump, time.perf_counter() - begun)
         print(f"trained {name:<14} {found[name].seconds:7.1f} s", flush=True)
     begun = time.perf_counter()
@@ -252,13 +255,18 @@ def violin_figure(
     return figure
 
 
-def real_nvp_of_depth(layers: int) -> Callable[[trj.Space], trj.Transport]:
-    """One RealNVP a model, for the ablations."""
-
-    def flow(d: int) -> torch.nn.Module:
-        return real_nvp(d, layers=layers)
-
-    return lambda space: trj.PerModel(space, flow)
+def by_depth(
+    target: trj.Target, pool: Pool, model: int, size: Size, generator: torch.Generator
+) -> dict[str, np.ndarray]:
+    """Running estimates through RealNVPs of several depths, trained without pilot draws."""
+    found = {}
+    for layers in size.depths:
+        make = on_itself(partial(trj.RealNVP, layers=layers), couplings(layers))
+        jump = make(target, None, generator, {"steps": size.steps})
+        found[couplings(layers)] = running_estimates(
+            target, jump, pool, model, size.running, generator
+        )
+    return found
 
 
 def save(figure: plt.Figure, folder: Path, name: str) -> None:

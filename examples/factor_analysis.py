@@ -32,9 +32,8 @@ from experiments import (
     Size,
     Trained,
     bridge_estimates,
-    couplings,
+    by_depth,
     parser,
-    real_nvp_of_depth,
     running_estimates,
     running_figure,
     save,
@@ -47,13 +46,12 @@ from experiments import (
 from matplotlib import pyplot as plt
 
 import trjmcmc as trj
-from trjmcmc.compare.classical import on_itself
 from trjmcmc.fit import Pool, tempered_draws
 from trjmcmc.kernel import start
 
 FULL = Size(12_500, 16_000, 10_000, 100_000, (2_000, 16_000), 1000, (2, 4, 8, 16))
 SMALL_FIT = {"particles": 200, "moves": 10, "audit": 1_000_000}
-QUICK = Size(300, 1_000, 150, 150, (500,), 8, (2, 4), SMALL_FIT)
+QUICK = Size(300, 1_000, 150, 150, (500,), 8, (2, 4), SMALL_FIT, seconds=15)
 TWO, THREE = 0, 1  # models in order
 PAIRS = (("diagonal[2]", "uniqueness[4]"), ("loading[9]", "loading[10]"))  # unconstrained
 
@@ -73,7 +71,7 @@ def draw_proposals(
     """Proposals from draws of two factors, over draws of three factors in grey."""
     rows = (pool.code[:, 0] == TWO).nonzero()[:1000, 0]
     state = start(target, pool.code[rows], pool.theta[rows])
-    posterior = pool.theta[pool.code[:, 0] == THREE]
+    posterior = pool.theta[pool.code[:, 0] == THREE].numpy()
     figure, axes = plt.subplots(
         len(PAIRS),
         len(trained),
@@ -90,12 +88,12 @@ def draw_proposals(
         for ax, pair in zip(column, PAIRS, strict=True):
             x, y = (target.slot_names.index(slot) for slot in pair)
             ax.scatter(posterior[:, x], posterior[:, y], s=1, color="0.8", rasterized=True)
-            theta = info.proposed.theta
+            theta = info.proposed.theta.numpy()
             ax.scatter(theta[:, x], theta[:, y], s=1.5, color=COLOURS[name], rasterized=True)
-            low, high = posterior[:, [x, y]].quantile(torch.tensor([0.001, 0.999]), 0)
+            low, high = np.quantile(posterior[:, [x, y]], [0.001, 0.999], axis=0)
             edge = 0.3 * (high - low)
-            ax.set_xlim(float(low[0] - edge[0]), float(high[0] + edge[0]))
-            ax.set_ylim(float(low[1] - edge[1]), float(high[1] + edge[1]))
+            ax.set_xlim(low[0] - edge[0], high[0] + edge[0])
+            ax.set_ylim(low[1] - edge[1], high[1] + edge[1])
             ax.set_xlabel(pair[0], fontsize=9)
             ax.set_ylabel("" if i else pair[1], fontsize=9)
     return figure
@@ -138,9 +136,8 @@ def main() -> None:
     )
     print(table.to_string(float_format=two_digits))
 
-    result = trj.TRJSampler(target, seed=arguments.seed).run(
-        max_seconds=15 if arguments.quick else 600, progress=False
-    )
+    sampler = trj.TRJSampler(target, seed=arguments.seed)
+    result = sampler.run(max_seconds=size.seconds, progress=False)
     say("TRJSampler(target).run(), the default", "Probabilities by the visits, standard errors.")
     print(result.model_probabilities()[["visits", "visits_se"]].round(4).to_string(), "\n")
 
@@ -149,13 +146,7 @@ def main() -> None:
     upper = {n: {k: v[:, [TWO]] for k, v in each.items()} for n, each in found.items()}
     save(violin_figure(upper, ["2 factors"], truth), folder, "violins.png")
     save(draw_proposals(target, trained, pool, generator), folder, "proposals.png")
-    depth = {}
-    for layers in size.depths:
-        make = on_itself(real_nvp_of_depth(layers), couplings(layers))
-        jump = make(target, None, generator, size.steps)
-        depth[couplings(layers)] = running_estimates(
-            target, jump, pool, TWO, size.running, generator
-        )
+    depth = by_depth(target, pool, TWO, size, generator)
     save(running_figure(depth, two, "2 factors"), folder, "depth.png")
     print(f"total {time.perf_counter() - begun:.0f} s")
 

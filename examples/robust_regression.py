@@ -41,7 +41,7 @@ import trjmcmc as trj
 from trjmcmc.fit import tempered_draws
 
 FULL = Size(12_500, 4_000, 10_000, 100_000, (500, 1000, 2000, 4000), 80)
-QUICK = Size(2_000, 500, 200, 250, (500,), 10)
+QUICK = Size(2_000, 500, 200, 250, (500,), 10, seconds=10)
 FULL_MODEL = 3
 
 
@@ -84,7 +84,8 @@ def main() -> None:
         for name, each in trained.items()
     }
     print_seconds(trained)
-    result = trj.TRJSampler(target, seed=arguments.seed).run(draws=500, progress=False)
+    sampler = trj.TRJSampler(target, seed=arguments.seed)
+    result = sampler.run(max_seconds=size.seconds, progress=False)
     table = result.model_probabilities()[["visits", "visits_se"]]
     table.insert(0, "exact", pd.Series(truth))
     say("TRJSampler(target).run(), the default", "Probabilities by the visits; standard errors.")

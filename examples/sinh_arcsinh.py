@@ -26,9 +26,8 @@ from experiments import (
     Size,
     Trained,
     bridge_estimates,
-    couplings,
+    by_depth,
     parser,
-    real_nvp_of_depth,
     running_estimates,
     running_figure,
     save,
@@ -41,13 +40,13 @@ from experiments import (
 from matplotlib import pyplot as plt
 
 import trjmcmc as trj
-from trjmcmc.compare.classical import on_itself, uniform_proposal
+from trjmcmc.compare.classical import uniform_proposal
 from trjmcmc.fit import Pool
 from trjmcmc.kernel import Jump
 from trjmcmc.problems import SinhArcsinhMap
 
 FULL = Size(0, 50_000, 10_000, 100_000, (500, 4000), 80, (1, 2, 4, 8, 16))
-QUICK = Size(0, 5_000, 250, 500, (500,), 20, (1, 4))
+QUICK = Size(0, 5_000, 250, 500, (500,), 20, (1, 4), seconds=10)
 GRID = 40  # lattice points a coordinate
 MODEL = 1  # the two-dimensional one
 
@@ -159,7 +158,8 @@ def main() -> None:
     print(table.to_string(float_format=two_digits))
     print(conclusion(found[max(found)], table["seconds of training"]))
 
-    result = trj.TRJSampler(target, seed=arguments.seed).run(draws=500, progress=False)
+    sampler = trj.TRJSampler(target, seed=arguments.seed)
+    result = sampler.run(max_seconds=size.seconds, progress=False)
     say("TRJSampler(target).run(), the default", "Probabilities by the visits; exact: .25 and .75.")
     print(result.model_probabilities()[["visits", "visits_se"]].round(4).to_string(), "\n")
 
@@ -169,13 +169,7 @@ def main() -> None:
     upper = {n: {k: v[:, [MODEL]] for k, v in each.items()} for n, each in found.items()}
     save(violin_figure(upper, ["2d"], truth), folder, "spread.png")
 
-    depth = {}
-    for layers in size.depths:
-        make = on_itself(real_nvp_of_depth(layers), couplings(layers))
-        jump = make(target, None, generator, size.steps)
-        depth[couplings(layers)] = running_estimates(
-            target, jump, pool, MODEL, size.running, generator
-        )
+    depth = by_depth(target, pool, MODEL, size, generator)
     save(running_figure(depth, truth["2d"], "2d"), folder, "depth.png")
     print(f"total {time.perf_counter() - begun:.0f} s")
 

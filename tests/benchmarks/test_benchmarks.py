@@ -1,7 +1,6 @@
 """What the benchmarks compare with must be the same problems; the examples must run."""
 
 import importlib
-import runpy
 import sys
 import warnings
 
@@ -14,6 +13,7 @@ from torch.distributions import Dirichlet, Gamma
 import trjmcmc as trj
 from tests.places import ROOT, SHARED, shared_only
 from trjmcmc.errors import TRJWarning
+from trjmcmc.fit import Audit
 from trjmcmc.problems.coal_mining import GAMMA_RATE
 
 sys.path.insert(0, str(ROOT))  # benchmarks are not installed
@@ -166,13 +166,26 @@ def test_the_cost_of_a_jump_has_a_legend():
     assert all(f"`{name}`" in text for name in row if name != "case")
 
 
-@pytest.mark.slow
+def rough_draws(target, particles, generator):
+    """Tempered draws after two moves at each temperature."""
+    codes = target.space.enumerate()
+    audit = Audit(target, codes, particles=particles, moves=2, generator=generator)
+    audit.grow(0)
+    return audit.pool()
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_published_experiments_run(name, tmp_path, capsys, monkeypatch):
+def test_published_experiments_run(name, tmp_path, capsys, monkeypatch, clock):
+    """With all samplers of the papers, and two steps of every training."""
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     monkeypatch.setattr(sys, "argv", [name, "--quick", "--output", str(tmp_path)])
+    script = importlib.import_module(name)
+    fit = {"particles": 20, "moves": 2, "audit": 1000}
+    tiny = script.Size(20, 60, 2, 3, (20,), 2, (1,), fit, seconds=2)
+    monkeypatch.setattr(script, "QUICK", tiny)
+    monkeypatch.setattr(script, "tempered_draws", rough_draws, raising=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TRJWarning)  # short runs say that they are short
-        runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name="__main__")
+        script.main()
     assert {p.stem for p in tmp_path.glob("*.png")} == set(EXAMPLES[name])
     assert "TRJSampler(target).run()" in capsys.readouterr().out

@@ -41,7 +41,7 @@ from ..transport.base import Transport
 from ..transport.cosmic import CosmicFlow
 from ..transport.normals import gaussian_mixture
 from ..transport.per_model import PerModel
-from ..transport.realnvp import ConditionalRealNVP
+from ..transport.realnvp import ConditionalRealNVP, RealNVP
 
 WALKS = 4  # random walks between two jumps of a classical sampler
 
@@ -219,19 +219,6 @@ def _spline(d: int) -> torch.nn.Module:
     return zuko.flows.NSF(d, transforms=2, hidden_features=(32,))
 
 
-def real_nvp(d: int, *, layers: int | None = None) -> torch.nn.Module:
-    """Couplings with one hidden layer of 256, as Yin & Jiao; for one coordinate a spline.
-
-    They take planar flows there, since a coupling of one coordinate is affine; planar flows have
-    no inverse in closed form.
-    """
-    if d == 1:
-        return zuko.flows.NSF(1, transforms=1)
-    return zuko.flows.RealNVP(
-        d, transforms=layers or DEPTH, hidden_features=(WIDTH,), activation=torch.nn.LeakyReLU
-    )
-
-
 def _conditional(space: Space) -> Transport:
     return ConditionalRealNVP(space, layers=DEPTH, hidden=(WIDTH,))
 
@@ -252,7 +239,9 @@ METHODS: dict[str, Method] = {
     "affine CTP": Method(on_draws(lambda s: CosmicFlow(s, bins=0), "affine CTP")),
     "spline CTP": Method(on_draws(CosmicFlow, "spline CTP")),
     "VI TRJ": Method(
-        on_itself(lambda s: PerModel(s, real_nvp), "VI TRJ"), pilot=False, gradient=True
+        on_itself(lambda s: RealNVP(s, layers=DEPTH, hidden=(WIDTH,)), "VI TRJ"),
+        pilot=False,
+        gradient=True,
     ),
     "VI CTP": Method(on_itself(_conditional, "VI CTP"), pilot=False, each=False, gradient=True),
 }

@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 from .policy import TrainingPolicy
 
 
-class Rate:
+class Schedule(Protocol):
+    """A factor of the learning rate by step, which hears of plateaus of the objective."""
+
+    def __call__(self, step: int) -> float:
+        """The factor at a step, counted from 1."""
+        ...
+
+    def plateau(self, step: int) -> bool:
+        """The objective no longer improves: whether that changes what is planned."""
+        ...
+
+    def done(self, step: int) -> bool:
+        """Whether the rate has fallen to its end."""
+        ...
+
+
+class Cosine:
     """Learning rate factor: rises, stays at 1, falls to 0 along a half cosine.
 
     Arguments:
@@ -24,7 +41,7 @@ class Rate:
         fallen = min(1.0, max(0.0, (step - self.start) / self.length))
         return min(1.0, step / self.rise) * 0.5 * (1 + math.cos(math.pi * fallen))
 
-    def cool_from(self, step: int) -> bool:
+    def plateau(self, step: int) -> bool:
         """Begin to fall now, if that is earlier than planned."""
         if step >= self.start:
             return False
@@ -34,3 +51,40 @@ class Rate:
     def done(self, step: int) -> bool:
         """Whether the rate has fallen to 0."""
         return step >= self.start + self.length
+
+
+class Halving:
+    """Learning rate factor: 1, and half as large after each plateau; the last one ends it.
+
+    Arguments:
+        steps: Steps of the whole run.
+        policy: Not used.
+
+    Source:
+        Yin & Jiao, https://arxiv.org/abs/2512.12742, Appendix A, with a rate of 1e-4
+
+    Example:
+        >>> rate = Halving(1000)
+        >>> [rate(10), rate.plateau(10), rate(11), rate.done(11)]
+        [1.0, True, 0.5, False]
+    """
+
+    LEAST = 2**-6  # of the first rate, below which nothing moves any more
+
+    def __init__(self, steps: int, policy: TrainingPolicy = TrainingPolicy()) -> None:
+        self.steps, self.factor = steps, 1.0
+
+    def __call__(self, step: int) -> float:
+        return self.factor
+
+    def plateau(self, step: int) -> bool:
+        """Halve the rate."""
+        self.factor /= 2
+        return True
+
+    def done(self, step: int) -> bool:
+        """Whether the rate is too small, or the last step is made."""
+        return self.factor < self.LEAST or step >= self.steps
+
+
+SCHEDULES: dict[str, type[Cosine] | type[Halving]] = {"cosine": Cosine, "plateau": Halving}

@@ -26,7 +26,7 @@ from ..progress import progress_bar
 from ..transport.base import Transport
 from .objective import Losses, Objective
 from .policy import TrainingPolicy
-from .schedule import Rate
+from .schedule import SCHEDULES, Schedule
 from .trace import FitTrace
 
 
@@ -39,6 +39,7 @@ def train(
     learning_rate: float = 2e-3,
     clip: float = 5.0,
     patience: int = 8,
+    schedule: str = "cosine",
     deadline: float = math.inf,
     generator: torch.Generator,
     progress: bool = True,
@@ -51,8 +52,8 @@ def train(
 
     Gradients are clipped by their norm; the learning rate rises, stays and falls. When the
     objective, averaged over a window or measured on held-out draws, has not improved by its own
-    standard error for ``patience`` windows, the fall begins early. The map of the best window
-    (at full likelihood) is kept.
+    standard error for ``patience`` windows, the fall begins early, or the rate is halved. The map
+    of the best window (at full likelihood) is kept.
 
     Arguments:
         transport: A map, changed in place.
@@ -61,7 +62,9 @@ def train(
         batch: Draws a step, over all models; 512 if omitted.
         learning_rate: Peak learning rate of Adam.
         clip: Largest gradient norm.
-        patience: Windows of 50 steps without improvement before the fall begins.
+        patience: Windows of 50 steps without improvement that are a plateau.
+        schedule: ``"cosine"``: the rate rises, stays, and falls along a cosine from the first
+            plateau on; ``"plateau"``: it is halved at each, and six end the training.
         deadline: Time by :func:`trjmcmc.clock.now` after which no step begins.
         generator: The only source of randomness.
         progress: Show a bar with the objective and the time left.
@@ -79,7 +82,8 @@ def train(
         ConfigurationError: A setting out of range, or no finite draw in a whole window.
 
     Source:
-        Adam: Kingma & Ba (2015), https://arxiv.org/abs/1412.6980
+        Adam: Kingma & Ba (2015), https://arxiv.org/abs/1412.6980; halved rates: Yin & Jiao,
+        https://arxiv.org/abs/2512.12742, who take 1e-4 and batches of 256
     """
     steps = policy.steps if steps is None else steps
     batch = policy.batch if batch is None else batch
@@ -89,10 +93,12 @@ def train(
             f"steps={steps}, batch={batch}, patience={patience}, learning_rate={learning_rate}, "
             f"clip={clip}"
         )
+    if schedule not in SCHEDULES:
+        raise ConfigurationError(f"schedule: expected one of {[*SCHEDULES]}, got {schedule!r}")
     shaped = transport.space.n_slots and any(p.requires_grad for p in transport.parameters())
     if not steps or not (objective.learns or shaped):
         return FitTrace()
-    settings = _Settings(steps, batch, learning_rate, clip, patience, deadline, policy)
+    settings = _Settings(steps, batch, learning_rate, clip, patience, schedule, deadline, policy)
     run = before or Training(transport, objective, settings, generator)
     begun = clock.now() - run.seconds
     with progress_bar(progress, total=run.settings.steps, desc=label, unit="step") as bar:
@@ -113,6 +119,7 @@ class _Settings:
     learning_rate: float
     clip: float
     patience: int
+    schedule: str
     deadline: float
     policy: TrainingPolicy
 
@@ -135,7 +142,7 @@ class Training:
     ) -> None:
         self.transport, self.objective = transport, objective
         self.settings, self.generator = settings, generator
-        self.rate = Rate(settings.steps, settings.policy)
+        self.rate: Schedule = SCHEDULES[settings.schedule](settings.steps, settings.policy)
         self.descent = _Descent(transport, settings.learning_rate, settings.clip)
         self.best = _Best(transport)
         self.window: list[Tensor] = []  # of each step, the mean of finite losses and the rest
@@ -194,8 +201,8 @@ class Training:
         if not math.isfinite(window.objective) or window.lost == size * s.policy.window_steps:
             return "diverged"
         self.best.offer(window)
-        if self.best.stale >= s.patience and self.rate.cool_from(i):
-            self._levels = True
+        if self.best.stale >= s.patience and self.rate.plateau(i):
+            self.best.stale, self._levels = 0, True
         if self.rate.done(i):
             return self._last
         return "out of time" if late else ""
