@@ -25,6 +25,8 @@ class FitTrace:
         skipped: Steps left out because their gradient was not finite.
         seconds: Wall time.
         best_step: The step whose map was kept.
+        by: What the map was trained by: ``"pilot"``, draws of tempered runs; ``"vi"``, variational
+            inference; ``"objective"`` or ``"draws"`` of the user; empty without a training.
         stopped: What ended it: ``"steps"``, all were made; ``"plateau"``, the objective did not
             improve any more; ``"budget"``, evaluations ran out; ``"out of time"``, the deadline
             passed; ``"interrupted"``, by Ctrl-C.
@@ -39,6 +41,7 @@ class FitTrace:
     seconds: float = 0.0
     best_step: int = 0
     stopped: str = "steps"
+    by: str = ""
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Objective against step; the part with a tempered likelihood is dashed."""

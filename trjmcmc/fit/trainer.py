@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from ..pilot.through_emcee import emcee_pool
 from ..promises import MODELS_ONE_BY_ONE
 from ..space.codes import distinct
 from ..target.target import Target
-from ..transport.base import Transport
+from ..transport.base import Standardisable, Transport
 from ..transport.laplace import Laplace
 from ..weights.base import ModelWeights
 from .fitted import Fitted
@@ -33,11 +33,14 @@ from .objective import ForwardKL, Objective
 from .policy import TrainerPolicy
 from .reverse import ReverseKL
 from .standardise import moments, standardise, typical_scale
+from .starts import keep_better, lower_bounds
 from .trace import FitTrace
 from .train import Training, train
 from .under_way import UnderWay, unhurried
 
 Pilot = bool | str | Mapping[Any, Mapping[str, Any]] | Pool | None
+
+BY = ("pilot", "vi")  # draws of tempered runs that owe nothing to the map, or variational inference
 
 
 class Trainer:
@@ -147,6 +150,7 @@ class Trainer:
     def fit(
         self,
         *,
+        by: str | None = None,
         steps: int | None = None,
         batch: int | None = None,
         objective: Objective | None = None,
@@ -188,6 +192,7 @@ class Trainer:
         if max_evaluations is not None and max_evaluations < 1:
             raise ConfigurationError(f"max_evaluations: expected 1 or more, got {max_evaluations}")
         few = self._fitted.few
+        pilot = self._source(by, pilot, objective)
         own = objective is None and pilot in (None, True)
         own = own and (few or not self.target.differentiable)
         check_pilot(self.target, pilot, otherwise=objective is not None)
@@ -212,17 +217,40 @@ class Trainer:
             )
         auditing = auditing and unhurried(draft)
         pool = self._pool(draft, pilot, extra, progress, own)
-        self._place(codes, pool, steps * batch)
+        settings = {"steps": steps, "batch": batch, **options}
+        self._place(codes, pool, settings, by)
+        name = "objective"
         if objective is None:
-            objective = self._objective(pool)
+            objective = self._objective(pool, by)
+            name = "vi" if pool is None else "pilot" if own else "draws"
         if objective is None:
             return self._learn(trace=FitTrace())
         shaped = int(self.target.space.active(codes).any(-1).sum())  # models with parameters
         if own and pool is not None and pool.distinct < self.policy.fewest_training_draws * shaped:
-            steps = 0  # too few to learn a shape from: location and scale must do
-        settings = {"steps": steps, "batch": batch, **options}
-        self._under_way = UnderWay(draft, auditing, limit is None, extra, objective, settings)
+            settings["steps"] = 0  # too few to learn a shape from: location and scale must do
+        self._under_way = UnderWay(
+            draft, auditing, limit is None, extra, objective, settings, name, by != "vi"
+        )
         return self._go_on(self._under_way, mend_until, deadline, progress)
+
+    def _source(self, by: str | None, pilot: Pilot, objective: Objective | None) -> Pilot:
+        """Where draws come from that a fit learns from, refused where arguments contradict."""
+        if by not in (None, *BY):
+            raise ConfigurationError(f"by: expected one of {BY}, got {by!r}")
+        if by is not None and objective is not None:
+            raise ConfigurationError("by, objective: give one of them")
+        if by == "vi":
+            if pilot not in (None, False):
+                raise ConfigurationError('by="vi": it takes no pilot draws; leave pilot out')
+            if not self.target.differentiable:
+                raise ConfigurationError(
+                    'by="vi": variational inference needs the gradient of the likelihood; write it '
+                    "in torch or wrap it by trj.with_gradient"
+                )
+            return False
+        if by == "pilot" and pilot is False:
+            raise ConfigurationError('by="pilot": it needs pilot draws; leave pilot out')
+        return True if by == "pilot" and pilot is None else pilot
 
     def _go_on(self, going: UnderWay, mend_until: float, deadline: float, progress: bool) -> Fitted:
         """The training, and what follows; arguments as of :meth:`fit`."""
@@ -231,7 +259,7 @@ class Trainer:
         try:
             if not going.mends:
                 trace = self._train(going.objective, settings, going=going)
-                self._learn(trace=trace, audit=None)
+                self._learn(trace=replace(trace, by=going.by), audit=None)
                 self._spend("fit", trace.seconds)
                 if self._fitted.few and going.audit.rounds:
                     self._adopt(going.audit)
@@ -279,17 +307,20 @@ class Trainer:
 
     # ---- training ---------------------------------------------------------------------------
 
-    def _place(self, codes: Tensor, pool: Pool | None, draws: int) -> None:
+    def _place(
+        self, codes: Tensor, pool: Pool | None, settings: Mapping[str, Any], by: str | None
+    ) -> None:
         """Standardise the map's coordinates; later fits go on from the map as it is.
 
         Arguments:
             codes: Models to do so by.
             pool: Posterior draws, or None.
-            draws: Those of the training ahead: locating models costs no more than a share.
+            settings: Of the training ahead: locating models costs no more than a share of it.
+            by: What the map is trained by, as of :meth:`fit`.
         """
         if pool is None and not self._fitted.few:
             each = self.policy.locating.draws_per_model * self.policy.locating.iterations
-            most = int(self.policy.locating_share * draws / each)
+            most = int(self.policy.locating_share * settings["steps"] * settings["batch"] / each)
             codes = codes[: max(self.policy.fewest_located, most)]
         active = self.target.space.active(codes)
         if pool is not None:
@@ -297,15 +328,47 @@ class Trainer:
         else:
             loc, scale = located(self.target, codes, self.generator, self.policy.locating)
         self._learn(scale=typical_scale(scale, active))
-        if self._fitted.trace is None:
+        if self._fitted.trace is not None:
+            return
+        if by == "vi" and self._fitted.few and isinstance(self.transport, Standardisable):
+            self._start_better(codes, loc, scale, settings)
+        else:
             standardise(self.transport, codes, loc, scale, pool)
 
-    def _objective(self, pool: Pool | None) -> Objective | None:
+    def _start_better(
+        self, codes: Tensor, loc: Tensor, scale: Tensor, settings: Mapping[str, Any]
+    ) -> None:
+        """Go on from the better of two short trainings: in standard units, and located ones.
+
+        Arguments:
+            codes: All models.
+            loc, scale: Where they were located, each (M, D).
+            settings: Of the training ahead.
+        """
+        steps = max(self.policy.fewest_tried, int(self.policy.tried_share * settings["steps"]))
+        tried = []
+        for place in (None, (loc, scale)):
+            trial = copy.deepcopy(self.transport)
+            if place is not None:
+                standardise(trial, codes, *place)
+            with suppress(ConfigurationError):  # the posterior can't be reached from there
+                self._train(
+                    self._reverse(learnt=False, anneal=0.0),
+                    {**settings, "steps": steps, "progress": False},
+                    transport=trial,
+                )
+                tried.append(trial)
+        if not tried:
+            return
+        bounds = [lower_bounds(self.target, t, codes, self.generator) for t in tried]
+        keep_better(self.transport, tried, torch.stack(bounds))
+
+    def _objective(self, pool: Pool | None, by: str | None = None) -> Objective | None:
         """By draws where there are any, else by gradients; None, with a warning, without both."""
         if pool is not None:
             return self._covering(pool)
         if self.target.differentiable:
-            return self._reverse(learnt=True)
+            return self._reverse(learnt=True, anneal=0.0 if by == "vi" else None)
         warn_user(
             "the map was not trained: there are neither pilot draws nor gradients. Sampling "
             'goes on with random walks; fit(pilot="emcee") or your own draws would help',
@@ -313,9 +376,9 @@ class Trainer:
         )
         return None
 
-    def _reverse(self, learnt: bool) -> ReverseKL:
+    def _reverse(self, learnt: bool, anneal: float | None = None) -> ReverseKL:
         """Reverse KL, beside which q(m) is learnt if that was asked for."""
-        settings: dict[str, Any] = {}
+        settings: dict[str, Any] = {} if anneal is None else {"anneal": anneal}
         if isinstance(self.transport, Laplace):  # near the posterior from the start
             settings["anneal"] = 0.0
         if self._make_weights is not None and learnt:
@@ -367,7 +430,7 @@ class Trainer:
             going: The fit.
             until: Time by :func:`trjmcmc.clock.now` after which no mending begins.
         """
-        steps = int(going.settings["steps"] * self.policy.mending_share)
+        steps = int(going.settings["steps"] * self.policy.mending_share) if going.repairs else 0
         score = self.scored(self.transport) if going.training is None else None
         while steps and (going.training is not None or self._may_mend(going, score, until)):
             again = self._train(

@@ -18,11 +18,13 @@ class UnderWay:
 
     Attributes:
         audit: Of the fit, as far as it has grown.
-        judges: Whether that audit scores the map, which is trained again where it falls short.
+        judges: Whether that audit scores the map.
         enlarges: Whether it grows before the map is trained again.
         extra: Draws beside those of the audit, or None.
         objective: What is trained on.
         settings: Of the training, as of :func:`~trjmcmc.fit.train.train`.
+        by: What the map is trained by, as of :class:`FitTrace`.
+        repairs: Whether a map that falls short may learn from the audit's draws.
         mends: Whether the map has been trained once, and is being trained again.
         training: That was broken off, or None.
     """
@@ -33,6 +35,8 @@ class UnderWay:
     extra: Pool | None
     objective: Objective
     settings: dict[str, Any]
+    by: str = ""
+    repairs: bool = True
     mends: bool = False
     training: Training | None = None
 

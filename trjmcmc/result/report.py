@@ -19,6 +19,13 @@ PROPOSALS = "proposals"  # stage of a run of few likelihood calls
 
 FEWEST_CLIMBS = 20  # climbs under which summits met once tell nothing of those that are left
 
+TRAINED_BY = {
+    "vi": "variational inference, without draws",
+    "pilot": "draws of tempered runs",
+    "draws": "given draws",
+    "objective": "an objective of the user's",
+}
+
 SHORT = 1.5  # error that was reached over the one that was expected, from which it is said
 
 
@@ -40,6 +47,15 @@ class Plan:
     rounds: list[int] = field(default_factory=list)
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     automatic: bool = False
+
+    def moved(self) -> str:
+        """What moved chains between models, and why, in a line; empty if nothing was chosen."""
+        each = []
+        for name, share in self.weights.items():
+            pace = self.efficiency.get(name, math.nan)
+            measured = f" ({pace:.3g} effective draws per second)" if pace == pace else ""
+            each.append(f"{name} in {share:.0%} of the steps{measured}")
+        return f"moved by {', '.join(each)}, as measured in warm-up" if each else ""
 
     def __str__(self) -> str:
         steps = ", ".join(f"{name} {share:.0%}" for name, share in self.weights.items())
@@ -169,6 +185,10 @@ class RunReport:
         spent = ", ".join(f"{stage} {s:.1f} s" for stage, s in self.seconds.items())
         lines = ["interrupted"] if self.interrupted else []
         lines += [f"ended early: {self.missed}"] if self.missed else []
+        lines += [moved] if (moved := self.plan.moved()) else []
+        if self.fit is not None and self.fit.step:
+            learned = TRAINED_BY.get(self.fit.by, self.fit.by or "a fit")
+            lines.append(f"map trained in {self.fit.best_step} steps by {learned}")
         lines += [
             f"{self.steps} steps, {self.evaluations:,} likelihoods, {self.gradients:,} of them "
             f"with gradients; {spent}"

@@ -208,13 +208,27 @@ class Bench:
         known = {n: f for n, f in self.found.items() if set(n) <= set(self.moves)}
         return leader(known, self.combined, self.policy.choice, self.worth) if known else None
 
-    def mixed(self, best: Names) -> tuple[Kernel, dict[str, float]]:
+    def mixed(self, best: Names, trained: str | None = None) -> tuple[Kernel, dict[str, float]]:
         """The best, and now and then each of the rest: a kernel, and shares of the steps.
 
         Not what would take too much of the time even so.
+
+        Arguments:
+            best: Names of the moves that were chosen.
+            trained: Name of jumps through a map that the user has had trained: beside the best
+                they take turns in proportion to their efficiency.
         """
-        rest = [n for n in self.moves if n not in best and not self._too_dear(n, best)]
+        rest = [
+            n
+            for n in self.moves
+            if n not in best and (n == trained or not self._too_dear(n, best))
+        ]
         shares = step_shares(len(rest), self.policy.choice)
+        if trained in rest and best in self.found and (trained,) in self.found:
+            mine, theirs = (self.found[n].efficiency for n in ((trained,), best))
+            more = shares[0] * mine / (mine + theirs) if mine else 0.0
+            shares[0] -= more
+            shares[1 + rest.index(trained)] += more
         kernels = [self.kernel_of(self.named(best))]
         kernels += [self.kernel_of([self.moves[n]]) for n in rest]
         return MixtureKernel(kernels, shares), dict(

@@ -226,11 +226,11 @@ class Chooser:
         self._survey_more()
         if not self.target.space.several:
             return self._choose_alone()
+        if self.ready:  # first, for what is measured first stays where time is short
+            self._offer("jump", self._jump())
         if self.trainer.fitted.audit is None:
             self._exact = offer_gibbs(self.bench, self.policy.kernels, self._offer)
         (self._offer_laplace if self._exact else self._offer_all)()
-        if self.ready:
-            self._offer("jump", self._jump())
         best = self._leader()
         slow = self.request.takes_long(self.bench.found[best], self.policy.choice)
         if self._exact and slow and self._has_marginals:
@@ -336,7 +336,7 @@ class Chooser:
         return self.ready or wait < least or wait < self.training_price()
 
     def _chosen(self, best: Names) -> Choice:
-        kernel, shares = self.bench.mixed(best)
+        kernel, shares = self.bench.mixed(best, "jump" if self.ready else None)
         self.plan = replace(self.plan, weights=shares, efficiency=self.bench.efficiencies())
         self._best, self.chosen = best, self.bench.found[best]
         return self._choice(kernel, self.chosen)

@@ -89,7 +89,7 @@ def calls_in_time(known: Knowledge, seconds: float) -> int | None:
 
 def saving_calls(known: Knowledge, request: Request) -> Request:
     """The request; where calls are expensive, one that saves them."""
-    if request.fit != "auto" or known.ready:
+    if request.fit != "auto" or request.by or known.ready:
         return request
     calls = calls_in_time(known, request.left())
     if calls is None or not are_few(known, calls):

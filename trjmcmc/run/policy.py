@@ -108,6 +108,7 @@ class SharePolicy(Checked):
 
     Attributes:
         fit: Of the time, or the evaluations, of a run with ``fit=True``, for the fit.
+        fit_before_choice: The same of the time where moves are chosen after it, by ``fit="vi"``.
         sampling: Of the time, that pilot run, choice and warm-up leave for sampling.
         warm_up: Of the time left, for the warm-up by a standard or the user's kernel, and for
             weighing models before it.
@@ -119,6 +120,7 @@ class SharePolicy(Checked):
     """
 
     fit: float = 0.75
+    fit_before_choice: float = 0.4
     sampling: float = 0.35
     warm_up: float = 0.1
     settling: float = 0.5

@@ -69,12 +69,15 @@ class Preparation:
         request, shares = self.request, self.policy.shares
         self.stage = "the fit"
         share = self.known.strategy.fit_share(shares)
+        if request.fit == "auto":
+            share = min(share, shares.fit_before_choice)
         late = request.begun + share * request.seconds
         known, saver = self.known, self.saver
         grown = None if saver is None else lambda: saver.learnt(known)
         between = None if saver is None else lambda: saver.passing(known)
         with known.trainer.telling(grown, between):
             trace = known.fit(
+                by=request.by,
                 max_evaluations=None if most is None else int(share * most),
                 deadline=late,
                 mend_until=late,

@@ -27,6 +27,7 @@ class Request:
         thin: Steps a kept draw.
         warmup: Steps left out at the start; None where that is open.
         fit: ``"auto"``, True or False.
+        by: What a map is trained by before anything else, as of :meth:`TRJSampler.fit`, or None.
         until: Standard errors that are asked for, by kind.
         error: Standard error of a probability by which training is judged.
         times: Autocorrelation times that the run has to be long.
@@ -58,6 +59,7 @@ class Request:
     start: Pool | None = None
     times: float = FORGOTTEN
     compile: bool | str = False
+    by: str | None = None
 
     @property
     def limited(self) -> bool:

@@ -116,7 +116,7 @@ class Runner(Preparation):
         request, known = self.request, self.known
         proposed = request.calls_are_few and self._propose(left)
         fitted = known.trace is not None and known.trainer.step is None
-        if request.fit is True and not fitted and not proposed:
+        if (request.fit is True or request.by) and not fitted and not proposed:
             self._fit(left())
         check_round_trip(known.target, known.transport, self.generator)
         choice = None

@@ -192,6 +192,7 @@ class TRJSampler:
     def fit(
         self,
         *,
+        by: str | None = None,
         steps: int | None = None,
         batch: int | None = None,
         objective: Objective | None = None,
@@ -205,19 +206,23 @@ class TRJSampler:
     ) -> FitTrace:
         """Train the map, and audit what it has learnt.
 
-        With few models an audit comes first: independent runs of tempered sequential Monte
-        Carlo from the prior, grown until their evidences agree. It finds modes that a map
-        trained by reverse KL drops; the map is fitted to its draws by a mass-covering
-        divergence, and scored on draws that were kept back. Where the map misses a part of a
-        posterior it is trained again; if that fails, a warning names the models. Without a
-        pilot (``pilot=False``, or more than 64 models) the map is trained by reverse KL, from
-        the log joint's gradients alone, and with few models audited afterwards. Either way the
-        sampler's answer is exact; training buys speed.
+        ``by="pilot"``, the default with few models: an audit comes first, independent runs of
+        tempered sequential Monte Carlo from the prior, grown until their evidences agree. It
+        finds modes that variational inference drops; the map is fitted to its draws by a
+        mass-covering divergence, and scored on draws that were kept back. Where the map misses a
+        part of a posterior it is trained again; if that fails, a warning names the models.
+
+        ``by="vi"``, the default with more than 64 models: variational inference as in Yin & Jiao,
+        by the reverse KL divergence, from draws of the map and gradients of the log joint alone.
+        With few models the better of two starts goes on, and the audit afterwards judges the map
+        and teaches it nothing. (``pilot=False`` does let it learn from draws where it falls
+        short.) Either way the sampler's answer is exact; training buys speed.
 
         Where the likelihood fails on the way, calling ``fit`` again goes on. A second fit trains
         on: the audit is kept (unless its size is changed), and draws of the last warm-up join in.
 
         Arguments:
+            by: ``"pilot"`` or ``"vi"``; see above. ``trace.by`` says which it was.
             steps: Most training steps, 2000 if omitted; it stops earlier on a plateau.
             batch: Draws a step, 512 if omitted.
             objective: Train on this objective instead.
@@ -233,7 +238,8 @@ class TRJSampler:
             moves: Moves of each particle at each temperature, 30 if omitted.
             max_evaluations: Most likelihood calls, those of the importance sampling included.
             progress: Show progress bars.
-            options: ``learning_rate``, ``clip``, ``patience`` of :func:`trjmcmc.fit.train`.
+            options: ``learning_rate``, ``clip``, ``patience``, ``schedule`` of
+                :func:`trjmcmc.fit.train`.
 
         Returns:
             The trace; ``trace.plot()`` draws it.
@@ -244,6 +250,7 @@ class TRJSampler:
             BlackBoxError, PoolError: A black box or its pool failed.
         """
         trace = self._known.fit(
+            by=by,
             steps=steps,
             batch=batch,
             objective=objective,
@@ -292,13 +299,15 @@ class TRJSampler:
                 autocorrelation times, R-hat of models, log joint and parameters below 1.01; or
                 ten minutes. Beside ``until`` the most that are made.
             chains: Chains, advanced together. If omitted 256, or 512 if the number of draws is
-                open, then more where ``fit="auto"`` finds that a step of many costs little more.
+                open, then more where a step of many is measured to cost little more.
             warmup: Steps left out at the start; half as many as are kept, at least 200, if omitted.
                 With ``fit="auto"`` those that the choice takes, and a burn-in of three
                 autocorrelation times (ten where components are counted).
             thin: Steps a kept draw; doubled where draws are open and memory is short.
-            fit: ``"auto"``; True, train the map in full first if it was not trained here, and
-                use the standard kernel; False, take the map as it is.
+            fit: ``"auto"``; ``"vi"``, train the map first by variational inference if it was not
+                trained here, and choose the moves as ever, with a share for jumps through the map
+                in proportion to what was measured of them; True, train the map in full first and
+                use the standard kernel through it; False, take the map as it is.
             start: A result, of a file too, to go on from without a pilot run: its chains, moves and
                 draws, which ``draws`` counts; seconds and evaluations count from here. Or points
                 at which chains start: particles of ``trj.graphs.dibs`` or ``trj.fit.svgd``, a
@@ -461,14 +470,15 @@ class TRJSampler:
             draws = 1000
         chains, fewest, most = chains_asked(self._known, chains, open_length, grid)
         check_counts(draws, chains, thin, warmup)
-        if fit not in {"auto", True, False}:
-            raise ConfigurationError(f'fit: expected "auto", True or False, got {fit!r}')
-        if fit is True and not self._may_train:
+        if fit not in {"auto", "vi", True, False}:
+            raise ConfigurationError(f'fit: expected "auto", "vi", True or False, got {fit!r}')
+        if fit in {True, "vi"} and not self._may_train:
             raise ConfigurationError(
-                'fit=True: no map is trained over so many graphs; run(fit="auto") samples them'
+                f"fit={fit!r}: no map is trained over so many graphs; run() samples them"
             )
-        fit = fit if isinstance(fit, str) else bool(fit)
-        free = fit == "auto" and self._known.strategy.chooses and not self._known.ready
+        by = "vi" if fit == "vi" else None
+        fit = "auto" if isinstance(fit, str) else bool(fit)
+        free = fit == "auto" and not by and self._known.strategy.chooses and not self._known.ready
         calls_are_few = free and few_calls.are_few(self._known, max_evaluations)
         if fit == "auto" and (not self._known.strategy.chooses or max_evaluations is not None):
             fit = self._may_train
@@ -480,6 +490,7 @@ class TRJSampler:
             thin=thin,
             warmup=warmup,
             fit=fit,
+            by=by,
             until=stop.until,
             error=stop.error or policy.choice.proposed_precision,
             begun=begun,

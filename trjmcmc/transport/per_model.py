@@ -129,6 +129,17 @@ class PerModel(Bijection):
         index = self.space.index(code)
         self.loc[index], self.scale[index] = loc, scale
 
+    @torch.no_grad()
+    def take(self, model: int, other: PerModel) -> None:
+        """Take the map of one model from another of the same shape.
+
+        Arguments:
+            model: The model's number.
+            other: A map over the same space, of the same flows.
+        """
+        self.flows[model].load_state_dict(other.flows[model].state_dict())
+        self.loc[model], self.scale[model] = other.loc[model], other.scale[model]
+
     def to_reference(self, theta: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
         return self._all(theta, code, out=False)
 

@@ -1,0 +1,54 @@
+"""Which of several starts of a training goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..estimate.importance import log_weights
+from ..target.target import Target
+from ..transport.base import Transport
+from ..transport.per_model import PerModel
+
+DRAWS = 512  # by which a bound is estimated: to a tenth of a nat where the map is far off
+
+
+def lower_bounds(
+    target: Target, transport: Transport, codes: Tensor, generator: torch.Generator
+) -> Tensor:
+    """Evidence lower bounds of models through a map, p(model) included, (M,), nats.
+
+    -inf where the map has draws outside the support.
+
+    Arguments:
+        target: The target.
+        transport: The map.
+        codes: Models, shape (M, L).
+        generator: Source of randomness.
+
+    Source:
+        Yin & Jiao, https://arxiv.org/abs/2512.12742, eq. 9
+    """
+    with torch.no_grad():
+        found = [log_weights(target, transport, code, DRAWS, generator).mean() for code in codes]
+    return torch.stack(found).double().nan_to_num(-torch.inf)
+
+
+@torch.no_grad()
+def keep_better(transport: Transport, tried: Sequence[Transport], bounds: Tensor) -> None:
+    """Give a map the parameters of the best of several: of each model, where it has its own.
+
+    Arguments:
+        transport: The map, changed in place.
+        tried: Copies of it that were trained.
+        bounds: Evidence lower bounds of the models through each, shape (len(tried), M), nats.
+    """
+    best = int(bounds.nan_to_num(neginf=torch.finfo(bounds.dtype).min / 1e6).sum(1).argmax())
+    transport.load_state_dict(tried[best].state_dict())
+    if isinstance(transport, PerModel):
+        for model, k in enumerate(bounds.argmax(0).tolist()):
+            each = tried[k]
+            assert isinstance(each, PerModel)
+            transport.take(model, each)
