@@ -8,6 +8,7 @@ import torch
 import trjmcmc as trj
 from tests import toys
 from trjmcmc.draws import Pool
+from trjmcmc.fit import trainer as trainer_module
 from trjmcmc.fit.policy import TrainerPolicy, TrainingPolicy
 from trjmcmc.fit.standardise import moments
 from trjmcmc.fit.trainer import Trainer
@@ -57,9 +58,12 @@ def test_numbers_of_a_fit_are_those_of_its_policy(trainer):
 
 
 def test_draws_from_elsewhere_join_in(trainer, generator, monkeypatch):
-    seen = []
-    covering = trainer._covering
-    monkeypatch.setattr(trainer, "_covering", lambda pool: (seen.append(pool), covering(pool))[1])
+    seen, covering = [], trainer_module.covering
+    monkeypatch.setattr(
+        trainer_module,
+        "covering",
+        lambda pool, *rest: (seen.append(pool), covering(pool, *rest))[1],
+    )
     quick(trainer)
     alone = len(seen[0].code)
     code = torch.arange(3).repeat(50)[:, None]

@@ -16,7 +16,7 @@ from trjmcmc.draws import Pool
 from trjmcmc.pilot.audit import Audit
 from trjmcmc.pilot.census import Census, census
 from trjmcmc.pilot.crowd import crowd, next_step, systematic
-from trjmcmc.pilot.parts import Ellipsoid, weighed
+from trjmcmc.pilot.parts import Ellipsoid, share_inside, told_apart, weighed
 from trjmcmc.pilot.screening import (
     BY_CHAINS,
     BY_PRIOR,
@@ -133,6 +133,43 @@ def test_a_part_has_its_mass_and_its_error(generator):
     assert abs(float(z.std()) - 1) < 4.5 / 400**0.5
     nothing = theta[:, 0] > 99
     assert weighed(code, theta, log_joint[:, 0], log_q[:, 0], nothing, everywhere) is None
+
+
+def test_parts_that_overlap_count_each_point_once(generator):
+    """The right tail of a standard normal, by three normals that reach over each other."""
+    code, one = torch.zeros(1, dtype=torch.long), torch.ones(1, dtype=torch.float64)
+    lost, parts = (lambda x: x[:, 0] > 0.5), []
+    for centre, sd in ((1.0, 0.5), (2.0, 0.5), (1.5, 2.0)):
+        place = Ellipsoid(centre * one, sd * one[:, None], one.bool(), 3.0)
+        theta = centre + sd * torch.randn(20_000, 1, generator=generator, dtype=torch.float64)
+        log_joint = Normal(0.0, 1.0).log_prob(theta[:, 0])
+        made = weighed(code, theta, log_joint, place.log_density(theta), lost(theta), place)
+        parts.append(made)
+    exact = float(1 - Normal(0.0, 1.0).cdf(torch.tensor(0.5)))
+    apart = told_apart(parts, lost)
+    mass = sum(math.exp(p.log_mass) for p in apart)
+    error = math.hypot(*(math.exp(p.log_mass) * p.error for p in apart))
+    assert abs(mass - exact) < 5 * error < 0.02
+    assert sum(math.exp(p.log_mass) for p in parts) > 2 * exact  # the control
+    assert 0.9 < share_inside(apart) <= 1
+    near = Ellipsoid(one, 0.25 * one[:, None], one.bool(), 0.0)  # half a unit about 1, and less
+    inside = Normal(0.0, 1.0).cdf(torch.tensor([0.75, 1.25])).diff()
+    held = share_inside([replace(parts[0], place=near)])
+    assert held == pytest.approx(float(inside) / math.exp(parts[0].log_mass), rel=0.1)
+
+
+def test_a_tail_that_chains_visit_is_never_called_unknown():
+    """Tails of a t distribution, of which a normal map knows nothing; a search meets them."""
+    prior = StudentT(torch.tensor(1.5), 0.0, 1.0)
+    models = [trj.Model(n, {"x": prior}, lambda p: 0 * p["x"]) for n in "ab"]
+    problem = trj.Target(models)
+    sampler = trj.TRJSampler(problem, lambda s: trj.Affine(s).requires_grad_(False), seed=1)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        result = sampler.run(draws=400, chains=256, fit=False, progress=False)
+    table = result.model_probabilities()
+    assert not [w for w in said if "met a part" in str(w.message)]
+    assert abs(table.loc["a", "visits"] - 0.5) < 5 * table.loc["a", "visits_se"]
 
 
 def test_the_screening_gives_the_part_that_a_map_has_lost(generator):

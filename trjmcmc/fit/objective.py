@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..draws import Pool
 from ..errors import ConfigurationError
 from ..grouping import group_logsumexp, group_means, same_rows
 from ..space.codes import distinct
@@ -204,3 +205,9 @@ def forward_kl(
             :meth:`Transport.with_spares`.
     """
     return -transport.log_prob(transport.with_spares(theta, code, generator), code)
+
+
+def covering(pool: Pool, generator: torch.Generator, policy: CoveringPolicy) -> ForwardKL:
+    """The divergence from draws whose log joints are known, of the order of the policy."""
+    joint = pool.log_joint
+    return ForwardKL(pool.code, pool.theta, log_joint=joint, generator=generator, policy=policy)

@@ -202,7 +202,8 @@ class Training:
             return "diverged"
         self.best.offer(window)
         if self.best.stale >= s.patience and self.rate.plateau(i):
-            self.best.stale, self._levels = 0, True
+            self._levels = True
+            self.best.count_anew()
         if self.rate.done(i):
             return self._last
         return "out of time" if late else ""
@@ -315,6 +316,10 @@ class _Best:
             self._objective, self._error = window.objective, window.error
             self._state = copy.deepcopy(self._transport.state_dict())
             self.step = window.step
+
+    def count_anew(self) -> None:
+        """Count windows without improvement from here."""
+        self.stale = 0
 
     def restore(self) -> None:
         """Give the map the parameters of the best window."""

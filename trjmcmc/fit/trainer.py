@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from .. import clock
 from ..draws import Pool
 from ..errors import ConfigurationError, ConvergenceWarning, warn_user
 from ..pilot.audit import Audit
-from ..pilot.given import check_pilot, user_pool
+from ..pilot.given import user_pool
 from ..pilot.parts import Part
 from ..pilot.report import Score
 from ..pilot.survey import PilotRuns, seconds_to_agree
@@ -29,18 +29,15 @@ from ..transport.laplace import Laplace
 from ..weights.base import ModelWeights
 from .fitted import Fitted
 from .locate import located
-from .objective import ForwardKL, Objective
+from .objective import Objective, covering
 from .policy import TrainerPolicy
 from .reverse import ReverseKL
+from .source import Pilot, source
 from .standardise import moments, standardise, typical_scale
-from .starts import keep_better, lower_bounds
+from .starts import start_better
 from .trace import FitTrace
 from .train import Training, train
 from .under_way import UnderWay, unhurried
-
-Pilot = bool | str | Mapping[Any, Mapping[str, Any]] | Pool | None
-
-BY = ("pilot", "vi")  # draws of tempered runs that owe nothing to the map, or variational inference
 
 
 class Trainer:
@@ -142,8 +139,8 @@ class Trainer:
     @property
     def step(self) -> int | None:
         """Steps of the training that is under way, or None."""
-        training = None if self._under_way is None else self._under_way.training
-        return None if training is None else training.step
+        going = self._under_way
+        return None if going is None or going.training is None else going.training.step
 
     # ---- a fit ------------------------------------------------------------------------------
 
@@ -165,9 +162,9 @@ class Trainer:
         progress: bool = True,
         **options: Any,
     ) -> Fitted:
-        """Train; see :meth:`trjmcmc.TRJSampler.fit` for the arguments not named here.
+        """Train, or go on where another process was broken off in its training.
 
-        A fit that was broken off in its training, in another process, is gone on with.
+        See :meth:`trjmcmc.TRJSampler.fit` for the arguments not named here.
 
         Arguments:
             extra: Draws from elsewhere to train on beside the audit's, such as those that chains
@@ -192,23 +189,21 @@ class Trainer:
         if max_evaluations is not None and max_evaluations < 1:
             raise ConfigurationError(f"max_evaluations: expected 1 or more, got {max_evaluations}")
         few = self._fitted.few
-        pilot = self._source(by, pilot, objective)
+        pilot = source(self.target, by, pilot, otherwise=objective is not None)
         own = objective is None and pilot in (None, True)
-        own = own and (few or not self.target.differentiable)
-        check_pilot(self.target, pilot, otherwise=objective is not None)
+        own = own and (few or by == "pilot" or not self.target.differentiable)
         codes = self._models(own)
         until = clock.part_of_the_time_left(self.policy.audit_time, deadline)
         limit = None if max_evaluations is None else int(self.policy.audit_share * max_evaluations)
+        end = until if few else math.inf
         draft = self.pilot.planned(
-            codes,
-            particles=particles,
-            moves=moves,
-            evaluations=limit,
-            deadline=until if few else math.inf,
+            codes, particles=particles, moves=moves, evaluations=limit, deadline=end
         )
-        steps = self.policy.training.steps if steps is None else steps
-        batch = self.policy.training.batch if batch is None else batch
-        each = self.policy.evaluations_a_training_draw
+        usual, each = self.policy.training, self.policy.evaluations_a_training_draw
+        steps, batch = (
+            usual.steps if steps is None else steps,
+            usual.batch if batch is None else batch,
+        )
         budget = each * steps * batch if isinstance(audit, bool) else audit
         auditing = few and audit is not False
         if own or auditing:
@@ -221,8 +216,8 @@ class Trainer:
         self._place(codes, pool, settings, by)
         name = "objective"
         if objective is None:
-            objective = self._objective(pool, by)
             name = "vi" if pool is None else "pilot" if own else "draws"
+            objective = self._objective(pool, by)
         if objective is None:
             return self._learn(trace=FitTrace())
         shaped = int(self.target.space.active(codes).any(-1).sum())  # models with parameters
@@ -232,25 +227,6 @@ class Trainer:
             draft, auditing, limit is None, extra, objective, settings, name, by != "vi"
         )
         return self._go_on(self._under_way, mend_until, deadline, progress)
-
-    def _source(self, by: str | None, pilot: Pilot, objective: Objective | None) -> Pilot:
-        """Where draws come from that a fit learns from, refused where arguments contradict."""
-        if by not in (None, *BY):
-            raise ConfigurationError(f"by: expected one of {BY}, got {by!r}")
-        if by is not None and objective is not None:
-            raise ConfigurationError("by, objective: give one of them")
-        if by == "vi":
-            if pilot not in (None, False):
-                raise ConfigurationError('by="vi": it takes no pilot draws; leave pilot out')
-            if not self.target.differentiable:
-                raise ConfigurationError(
-                    'by="vi": variational inference needs the gradient of the likelihood; write it '
-                    "in torch or wrap it by trj.with_gradient"
-                )
-            return False
-        if by == "pilot" and pilot is False:
-            raise ConfigurationError('by="pilot": it needs pilot draws; leave pilot out')
-        return True if by == "pilot" and pilot is None else pilot
 
     def _go_on(self, going: UnderWay, mend_until: float, deadline: float, progress: bool) -> Fitted:
         """The training, and what follows; arguments as of :meth:`fit`."""
@@ -331,42 +307,20 @@ class Trainer:
         if self._fitted.trace is not None:
             return
         if by == "vi" and self._fitted.few and isinstance(self.transport, Standardisable):
-            self._start_better(codes, loc, scale, settings)
+            steps = max(self.policy.fewest_tried, int(self.policy.tried_share * settings["steps"]))
+            shortly = {**settings, "steps": steps, "progress": False}
+
+            def trained(trial: Transport) -> None:
+                self._train(self._reverse(learnt=False, anneal=0.0), shortly, transport=trial)
+
+            start_better(self.transport, self.target, codes, loc, scale, trained, self.generator)
         else:
             standardise(self.transport, codes, loc, scale, pool)
-
-    def _start_better(
-        self, codes: Tensor, loc: Tensor, scale: Tensor, settings: Mapping[str, Any]
-    ) -> None:
-        """Go on from the better of two short trainings: in standard units, and located ones.
-
-        Arguments:
-            codes: All models.
-            loc, scale: Where they were located, each (M, D).
-            settings: Of the training ahead.
-        """
-        steps = max(self.policy.fewest_tried, int(self.policy.tried_share * settings["steps"]))
-        tried = []
-        for place in (None, (loc, scale)):
-            trial = copy.deepcopy(self.transport)
-            if place is not None:
-                standardise(trial, codes, *place)
-            with suppress(ConfigurationError):  # the posterior can't be reached from there
-                self._train(
-                    self._reverse(learnt=False, anneal=0.0),
-                    {**settings, "steps": steps, "progress": False},
-                    transport=trial,
-                )
-                tried.append(trial)
-        if not tried:
-            return
-        bounds = [lower_bounds(self.target, t, codes, self.generator) for t in tried]
-        keep_better(self.transport, tried, torch.stack(bounds))
 
     def _objective(self, pool: Pool | None, by: str | None = None) -> Objective | None:
         """By draws where there are any, else by gradients; None, with a warning, without both."""
         if pool is not None:
-            return self._covering(pool)
+            return covering(pool, self.generator, self.policy.covering)
         if self.target.differentiable:
             return self._reverse(learnt=True, anneal=0.0 if by == "vi" else None)
         warn_user(
@@ -386,15 +340,6 @@ class Trainer:
             self._learn(weights=weights)
             settings["weights"] = weights
         return ReverseKL(self.target, **settings)
-
-    def _covering(self, pool: Pool) -> ForwardKL:
-        return ForwardKL(
-            pool.code,
-            pool.theta,
-            log_joint=pool.log_joint,
-            generator=self.generator,
-            policy=self.policy.covering,
-        )
 
     def _train(
         self,
@@ -456,7 +401,8 @@ class Trainer:
         if going.enlarges:
             rows, progress = short.nonzero()[:, 0], going.settings["progress"]
             going.audit.enlarge(rows, deadline=until, progress=progress)
-        going.again(self._covering(self._joined(going.audit, going.extra)))
+        pool = self._joined(going.audit, going.extra)
+        going.again(covering(pool, self.generator, self.policy.covering))
         return True
 
     # ---- pilot runs -------------------------------------------------------------------------
@@ -576,7 +522,8 @@ class Trainer:
         trial = copy.deepcopy(self.transport)
         objective: Objective
         if self._fitted.audit is not None:
-            objective = self._covering(self._joined(self._fitted.audit, extra))
+            pool = self._joined(self._fitted.audit, extra)
+            objective = covering(pool, self.generator, self.policy.covering)
         else:
             objective = self._reverse(learnt=False)
         steps = self.policy.priced_steps
@@ -587,11 +534,7 @@ class Trainer:
         return (clock.now() - begun) / steps
 
     def audit_cost(self, steps: int) -> float:
-        """Seconds until the halves of the audit agree, or its budget is spent, by guess.
-
-        Arguments:
-            steps: Training steps of the fit that it belongs to.
-        """
+        """Seconds, by guess, until the halves of the audit of a fit of so many steps agree."""
         audit, policy = self._fitted.audit, self.policy
         budget = policy.evaluations_a_training_draw * steps * policy.training.batch
         return 0.0 if audit is None else seconds_to_agree(audit, budget)

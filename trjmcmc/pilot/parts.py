@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+LOG_2PI = math.log(2 * math.pi)
 
 
 @dataclass(frozen=True)
@@ -27,10 +30,18 @@ class Ellipsoid:
 
     def holds(self, theta: Tensor) -> Tensor:
         """Whether points (n, D) are inside, shape (n,)."""
-        gap = (theta[:, self.used].double() - self.centre).mT
-        distance = torch.linalg.solve_triangular(self.factor, gap, upper=False).square().sum(0)
         d = len(self.centre)
-        return distance < d + self.sds * (2 * d) ** 0.5
+        return self._distance(theta) < d + self.sds * (2 * d) ** 0.5
+
+    def log_density(self, theta: Tensor) -> Tensor:
+        """Of the normal with its centre and covariance, at points (n, D), shape (n,), nats."""
+        log_det = self.factor.diagonal().log().sum()
+        return -0.5 * self._distance(theta) - log_det - 0.5 * LOG_2PI * len(self.centre)
+
+    def _distance(self, theta: Tensor) -> Tensor:
+        """Squared distance from the centre in units of the covariance, shape (n,)."""
+        gap = (theta[:, self.used].double() - self.centre).mT
+        return torch.linalg.solve_triangular(self.factor, gap, upper=False).square().sum(0)
 
 
 @dataclass(frozen=True)
@@ -91,3 +102,36 @@ def weighed(
     spread = math.exp(float((2 * log_weight).logsumexp(0))) - 1 / n  # relative variance of the mean
     error = math.sqrt(max(spread, 0.0))
     return Part(code, theta, log_joint.double(), log_weight, total - math.log(n), error, place)
+
+
+def told_apart(parts: Sequence[Part], lost: Callable[[Tensor], Tensor]) -> list[Part]:
+    """Parts that overlap, weighed again so that no point counts twice.
+
+    A point is of the first part whose place holds it, outside them all of the one whose normal is
+    densest there.
+
+    Arguments:
+        parts: Parts that were each weighed by draws of the normal of its own place.
+        lost: Which of some points, (n, D), lie in any of them, shape (n,).
+    """
+    found = []
+    for k, part in enumerate(parts):
+        near = torch.stack([other.place.log_density(part.theta) for other in parts])
+        held = torch.stack([other.place.holds(part.theta) for other in parts])
+        owner = torch.where(held.any(0), held.long().argmax(0), near.argmax(0))
+        counts = (owner == k) & lost(part.theta)
+        again = weighed(part.code, part.theta, part.log_joint, near[k], counts, part.place)
+        found += [] if again is None else [again]
+    return found
+
+
+def share_inside(parts: Sequence[Part]) -> float:
+    """Share of the mass of some parts that lies in their places, where chains are looked for."""
+    inside, every = 0.0, 0.0
+    top = max(part.log_mass for part in parts)
+    for part in parts:
+        held = torch.stack([other.place.holds(part.theta) for other in parts]).any(0)
+        mass = math.exp(part.log_mass - top)
+        every += mass
+        inside += mass * float(part.log_weight.exp()[held].sum())
+    return inside / every

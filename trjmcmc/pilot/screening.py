@@ -15,7 +15,7 @@ from ..target.target import Target
 from ..transport.base import Transport
 from .census import Census, census
 from .crowd import affordable, crowd
-from .parts import Ellipsoid, Part, weighed
+from .parts import Ellipsoid, Part, share_inside, told_apart, weighed
 from .policy import ScreeningPolicy
 from .report import LOST_NATS
 from .walk import walked
@@ -53,8 +53,6 @@ LEAST_EXPECTED = 1e-12  # of a share that is divided by
 
 LARGEST = 700.0  # log of a share that is still a number
 
-LOG_2PI = math.log(2 * math.pi)
-
 
 @dataclass(frozen=True)
 class Screening:
@@ -76,6 +74,7 @@ class Screening:
         ends: Climbs that were followed to their end, however low that lies.
         summits: Summits at which they ended.
         once: Summits at which one of them ended alone.
+        visits: Share of the chains' draws of the model that lie there, where prior draws met it.
     """
 
     model: str
@@ -89,6 +88,7 @@ class Screening:
     ends: int = 0
     summits: int = 0
     once: int = 0
+    visits: float = 0.0
 
     @property
     def limit(self) -> float:
@@ -127,12 +127,15 @@ class Screening:
     @property
     def note(self) -> str:
         """What was met, in words."""
+        unknown = UNKNOWN_TO[BY_CHAINS if self.visits else self.by]
         words = (
             f"{self.met} {POINTS_OF[self.by]} {self.draws} {self.by} met a part of the posterior "
-            f"of {self.model!r} that {UNKNOWN_TO[self.by]}{self.place and f', near {self.place}'}"
+            f"of {self.model!r} that {unknown}{self.place and f', near {self.place}'}"
         )
-        if self.by == BY_CHAINS:
+        if self.by == BY_CHAINS or self.visits:
             words += f", and that holds {expected_share(self.share):.2g} of it as it was weighed"
+        if self.visits:
+            words += f", {self.visits:.2g} of the draws of chains"
         return words
 
 
@@ -217,6 +220,7 @@ def screen(
             break
         parts.append(part)
         left &= ~part.place.holds(candidates)
+    parts = told_apart(parts, search.lost)
     share = sum(math.exp(min(part.log_mass - level, LARGEST)) for part in parts)
     if share < min(FEW_SEEN_SHARE, SEEN_IN_A_PART / max(len(seen), 1)):  # missed by chance
         return said, []
@@ -266,7 +270,8 @@ def missed(
     share = 0.0 if part is None else math.exp(min(part.log_mass - level, LARGEST))
     # a poor map has other gaps too, which are not what was weighed
     met = 0 if part is None else max(1, int((lost & part.place.holds(theta)).sum()))
-    if part is None or is_fair(met / len(theta), share, part.error, policy.fair_factor):
+    visited = 0.0 if part is None else met / len(theta) / max(share_inside([part]), LEAST_EXPECTED)
+    if part is None or is_fair(visited, share, part.error, policy.fair_factor):
         return Screening(label, len(theta), 0, 0.0, by=BY_CHAINS), None
     return Screening(label, len(theta), met, share, search.words(summit), BY_CHAINS), part
 
@@ -428,14 +433,13 @@ class _Search:
         place = Ellipsoid(centre, factor, used, policy.neighbourhood_sds)
         d, n = len(centre), policy.weighing_draws
         z = torch.randn(n, d, generator=self.generator, device=summit.device).double()
-        log_near = -0.5 * z.square().sum(1) - factor.diagonal().log().sum() - LOG_2PI / 2 * d
         theta = torch.zeros(n, target.dim, dtype=summit.dtype, device=summit.device)
         theta[:, used] = (centre + z @ factor.mT).to(summit.dtype)
         log_joint = target.log_joint(self.codes(n), theta)
         counts = self.lost(theta)
         for other in others:
             counts &= ~other.place.holds(theta)
-        part = weighed(self.code, theta, log_joint, log_near, counts, place)
+        part = weighed(self.code, theta, log_joint, place.log_density(theta), counts, place)
         if part is None:
             return None
         share = math.exp(min(part.log_mass - self.level, LARGEST))
@@ -458,7 +462,8 @@ def is_fair(visited: float, share: float, error: float, factor: float) -> bool:
     """Whether chains were in a part as often as its mass says.
 
     Arguments:
-        visited: Share of their points that lie in it.
+        visited: Share of their points that lie in it: where they were looked for, over the share
+            of its mass that lies there.
         share: Its mass over what is known beside it.
         error: Standard error of the log of that, twice which is allowed for.
         factor: By which it may be off besides.

@@ -116,7 +116,9 @@ def _lost(screening: Sequence[Screening]) -> Iterator[Alarm]:
             "than that. Run longer, or",
         ),
     ):
-        notes = [s.note for s in screening if s.lost and (s.by == BY_CHAINS) == by_chains]
+        notes = [
+            s.note for s in screening if s.lost and (s.by == BY_CHAINS or s.visits > 0) == by_chains
+        ]
         if notes:
             yield (
                 f"{'; '.join(notes[:MODELS_NAMED])}. {advice} train on draws of your own of all "

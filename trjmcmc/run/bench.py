@@ -219,9 +219,7 @@ class Bench:
                 they take turns in proportion to their efficiency.
         """
         rest = [
-            n
-            for n in self.moves
-            if n not in best and (n == trained or not self._too_dear(n, best))
+            n for n in self.moves if n not in best and (n == trained or not self._too_dear(n, best))
         ]
         shares = step_shares(len(rest), self.policy.choice)
         if trained in rest and best in self.found and (trained,) in self.found:

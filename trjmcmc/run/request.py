@@ -134,6 +134,25 @@ def check_seconds(max_seconds: float | None) -> None:
         raise ConfigurationError(f"max_seconds: expected a positive number, got {max_seconds!r}")
 
 
+def checked_fit(fit: bool | str, may_train: bool) -> tuple[bool | str, str | None]:
+    """Whether a map is trained in full, or the run chooses, and by what before it does.
+
+    Arguments:
+        fit: As of :meth:`trjmcmc.TRJSampler.run`.
+        may_train: Whether a map may be trained over the models.
+
+    Raises:
+        ConfigurationError: Something else was asked for, or no map may be trained.
+    """
+    if fit not in {"auto", "vi", True, False}:
+        raise ConfigurationError(f'fit: expected "auto", "vi", True or False, got {fit!r}')
+    if fit in {True, "vi"} and not may_train:
+        raise ConfigurationError(
+            f"fit={fit!r}: no map is trained over so many graphs; run() samples them"
+        )
+    return ("auto", "vi") if fit == "vi" else (fit if fit == "auto" else bool(fit), None)
+
+
 def checked_mode(mode: bool | str) -> bool | str:
     """Whether steps are captured, refused if it is none of the three.
 

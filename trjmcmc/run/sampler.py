@@ -38,7 +38,7 @@ from .maps import default_map, matching
 from .onward import Onward, adopted, check_asked
 from .policy import Policy
 from .precision import TooCoarse
-from .request import Request, check_counts, check_seconds, checked_mode
+from .request import Request, check_counts, check_seconds, checked_fit, checked_mode
 from .resumed import Resumed
 from .saving import ASKED, Place, place_of
 from .sharded import runner_of
@@ -213,19 +213,18 @@ class TRJSampler:
         part of a posterior it is trained again; if that fails, a warning names the models.
 
         ``by="vi"``, the default with more than 64 models: variational inference as in Yin & Jiao,
-        by the reverse KL divergence, from draws of the map and gradients of the log joint alone.
-        With few models the better of two starts goes on, and the audit afterwards judges the map
-        and teaches it nothing. (``pilot=False`` does let it learn from draws where it falls
-        short.) Either way the sampler's answer is exact; training buys speed.
+        by reverse KL, from draws of the map and gradients alone. With few models the better of two
+        starts goes on, and an audit judges the map (which learns from it with ``pilot=False``).
+        The sampler's answer is exact either way.
 
         Where the likelihood fails on the way, calling ``fit`` again goes on. A second fit trains
         on: the audit is kept (unless its size is changed), and draws of the last warm-up join in.
 
         Arguments:
-            by: ``"pilot"`` or ``"vi"``; see above. ``trace.by`` says which it was.
+            by: ``"pilot"`` or ``"vi"``, see above; ``trace.by`` says which it was.
             steps: Most training steps, 2000 if omitted; it stops earlier on a plateau.
             batch: Draws a step, 512 if omitted.
-            objective: Train on this objective instead.
+            objective: What to train on instead.
             pilot: Draws to train on: True, those of the audit; ``"emcee"``; a
                 :class:`~trjmcmc.Result`; your own, a dict by model label of parameters by name,
                 shape (n, ...); False, none. None takes the audit's where the models are few or
@@ -238,8 +237,7 @@ class TRJSampler:
             moves: Moves of each particle at each temperature, 30 if omitted.
             max_evaluations: Most likelihood calls, those of the importance sampling included.
             progress: Show progress bars.
-            options: ``learning_rate``, ``clip``, ``patience``, ``schedule`` of
-                :func:`trjmcmc.fit.train`.
+            options: ``learning_rate``, ``clip``, ``patience``, ``schedule`` of ``trj.fit.train``.
 
         Returns:
             The trace; ``trace.plot()`` draws it.
@@ -304,10 +302,8 @@ class TRJSampler:
                 With ``fit="auto"`` those that the choice takes, and a burn-in of three
                 autocorrelation times (ten where components are counted).
             thin: Steps a kept draw; doubled where draws are open and memory is short.
-            fit: ``"auto"``; ``"vi"``, train the map first by variational inference if it was not
-                trained here, and choose the moves as ever, with a share for jumps through the map
-                in proportion to what was measured of them; True, train the map in full first and
-                use the standard kernel through it; False, take the map as it is.
+            fit: ``"auto"``; ``"vi"``, train the map by variational inference, then choose moves
+                and jumps through it; True, train it and use the kernel through it; False, neither.
             start: A result, of a file too, to go on from without a pilot run: its chains, moves and
                 draws, which ``draws`` counts; seconds and evaluations count from here. Or points
                 at which chains start: particles of ``trj.graphs.dibs`` or ``trj.fit.svgd``, a
@@ -470,14 +466,7 @@ class TRJSampler:
             draws = 1000
         chains, fewest, most = chains_asked(self._known, chains, open_length, grid)
         check_counts(draws, chains, thin, warmup)
-        if fit not in {"auto", "vi", True, False}:
-            raise ConfigurationError(f'fit: expected "auto", "vi", True or False, got {fit!r}')
-        if fit in {True, "vi"} and not self._may_train:
-            raise ConfigurationError(
-                f"fit={fit!r}: no map is trained over so many graphs; run() samples them"
-            )
-        by = "vi" if fit == "vi" else None
-        fit = "auto" if isinstance(fit, str) else bool(fit)
+        fit, by = checked_fit(fit, self._may_train)
         free = fit == "auto" and not by and self._known.strategy.chooses and not self._known.ready
         calls_are_few = free and few_calls.are_few(self._known, max_evaluations)
         if fit == "auto" and (not self._known.strategy.chooses or max_evaluations is not None):

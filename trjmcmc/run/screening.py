@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 
 import torch
@@ -12,12 +13,15 @@ import torch
 from .. import clock
 from ..draws import Pool
 from ..errors import TRJError
-from ..pilot.parts import Part
+from ..pilot.parts import Part, share_inside
 from ..pilot.screening import (
     BY_CHAINS,
+    BY_PRIOR,
     CHUNK,
     LARGEST,
+    LEAST_EXPECTED,
     Screening,
+    expected_share,
     is_fair,
     missed,
     screen,
@@ -136,7 +140,7 @@ class Discovery:
         found = late_finds(self.known, passed, self._next_seed(), self.request.deadline)
         anew = {(said.model, said.by) for said, _ in found}
         known_before = tuple(
-            s.settled() if self._visited_duly(s, passed) else s
+            s.settled() if self._visited_duly(s, passed) else self._with_visits(s, passed)
             for s in self.said
             if (s.model, s.by) not in anew
         )
@@ -147,24 +151,42 @@ class Discovery:
     def _visited_duly(self, said: Screening, passed: Pool) -> bool:
         """Whether chains were where something had been met, in proportion to its mass.
 
-        Points nearby that the map knows are no visits; mass is as well known as it was weighed.
+        That is as well known as it was weighed.
         """
         parts = self._met.get((said.model, said.by), []) if said.lost else []
         if not parts:
             return False
+        masses = torch.tensor([p.log_mass for p in parts]).softmax(0)
+        error = float((masses * torch.tensor([p.error for p in parts])).norm())
+        factor = self.known.policy.screening.climbs.fair_factor
+        visits = self._visits(said, passed)
+        if said.by == BY_PRIOR:  # chains that are there more often have not lost it
+            visits = min(visits, expected_share(said.share))
+        return is_fair(visits, said.share, error, factor)
+
+    def _with_visits(self, said: Screening, passed: Pool) -> Screening:
+        """The same, with how often chains are there, where prior draws had met it."""
+        return replace(said, visits=self._visits(said, passed)) if said.by == BY_PRIOR else said
+
+    def _visits(self, said: Screening, passed: Pool) -> float:
+        """Share of a model's points of chains that lie where something had been met.
+
+        Points nearby that the map knows are no visits. Mass that lies outside the places where
+        chains are looked for is taken to be visited like that inside.
+        """
+        parts = self._met.get((said.model, said.by), []) if said.lost else []
+        if not parts:
+            return 0.0
         known, code = self.known, parts[0].code
         there = (passed.code == code.to(passed.code.device)).all(-1)
         codes, theta = passed.code[there].to(code.device), passed.theta[there].to(code.device)
         if not len(theta):
-            return False
+            return 0.0
         inside = torch.stack([part.place.holds(theta) for part in parts]).any(0)
         if (mass := known.weighing().log_mass.get(said.model)) is not None:
             height = passed.log_joint[there].to(code.device).double() - mass.value
             inside &= unknown_to([lambda: known.map], theta, codes, height)
-        masses = torch.tensor([p.log_mass for p in parts]).softmax(0)
-        error = float((masses * torch.tensor([p.error for p in parts])).norm())
-        factor = known.policy.screening.climbs.fair_factor
-        return is_fair(float(inside.double().mean()), said.share, error, factor)
+        return float(inside.double().mean()) / max(share_inside(parts), LEAST_EXPECTED)
 
     @property
     def _weighed(self) -> bool:
