@@ -16,15 +16,9 @@ from trjmcmc.draws import Pool
 from trjmcmc.pilot.audit import Audit
 from trjmcmc.pilot.census import Census, census
 from trjmcmc.pilot.crowd import crowd, next_step, systematic
+from trjmcmc.pilot.lost import BY_CHAINS, BY_PRIOR, Screening
 from trjmcmc.pilot.parts import Ellipsoid, share_inside, told_apart, weighed
-from trjmcmc.pilot.screening import (
-    BY_CHAINS,
-    BY_PRIOR,
-    Screening,
-    missed,
-    screen,
-    theta_of_none,
-)
+from trjmcmc.pilot.screening import missed, screen, theta_of_none
 from trjmcmc.result.report import RunReport
 from trjmcmc.run import screening
 from trjmcmc.run.choose import Chooser

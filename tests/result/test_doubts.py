@@ -18,8 +18,8 @@ from trjmcmc.estimate import Estimate, mean_error, visit_probability
 from trjmcmc.estimate.convergence import normal_scores, rank_rhats, split_rhats, start_error
 from trjmcmc.estimate.mean import spread_error
 from trjmcmc.fit import Audit, AuditReport, ModelAudit, Pool, gaussian_mixture, screen
+from trjmcmc.pilot.lost import BY_CHAINS, Screening
 from trjmcmc.pilot.report import by_audit
-from trjmcmc.pilot.screening import BY_CHAINS, Screening
 from trjmcmc.result.convergence import EVERY, Convergence
 from trjmcmc.result.evidences import NOTHING
 from trjmcmc.result.indicator import ModelIndicator

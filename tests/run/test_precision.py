@@ -10,8 +10,8 @@ import trjmcmc as trj
 from tests import toys
 from tests.run.test_decide import request
 from trjmcmc.errors import PrecisionWarning
+from trjmcmc.pilot.lost import Screening
 from trjmcmc.pilot.parts import Ellipsoid, Part
-from trjmcmc.pilot.screening import Screening
 from trjmcmc.run.precision import TooCoarse, roundings
 from trjmcmc.run.screening import Discovery
 

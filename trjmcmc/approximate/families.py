@@ -27,8 +27,6 @@ RECOMMENDED = "recommended"
 
 FOUND = ("laplace", "pathfinder", "normals")  # without a training by gradients
 
-MOST_AHEAD = 8  # coordinates up to which a way back of a pass a coordinate is cheap
-
 
 @dataclass(frozen=True)
 class Start:
@@ -170,13 +168,3 @@ def _of_zuko(flow: type[nn.Module], start: Start, options: Mapping[str, Any]) ->
     except TypeError as error:
         raise ConfigurationError(f"family {flow.__name__}: {error}") from None
     return start.around(made)
-
-
-def goes_back_cheaply(transport: Transport) -> bool:
-    """Whether densities of points cost about what draws cost, so that path gradients are cheap."""
-    for m in transport.modules():
-        if isinstance(m, CosmicAutoregressive) and m.numeric:
-            return False
-        if isinstance(m, PerModel) or getattr(m, "sequential", False):
-            return transport.space.n_slots <= MOST_AHEAD
-    return True

@@ -17,13 +17,13 @@ from ..errors import ConfigurationError, ConvergenceWarning, TRJError
 from ..estimate.importance import log_mean_weight, log_weights
 from ..fit.objective import Objective
 from ..fit.pathfinder import pathfinder, pathfinder_map
-from ..fit.reverse import ReverseKL
+from ..fit.reverse import ReverseKL, goes_back_cheaply
 from ..fit.trace import FitTrace
 from ..fit.train import train
 from ..pilot.audit import REPLICATES, Audit
 from ..pilot.parts import Part
 from ..pilot.report import Score
-from ..pilot.screening import screen
+from ..pilot.screening import draws_within, screen
 from ..pilot.survey import PilotRuns
 from ..target.target import Target
 from ..transport.base import Transport
@@ -31,7 +31,7 @@ from ..transport.mixture import Mixture
 from ..transport.whitened import Whitened
 from .climbs import Climbs
 from .covering import cover, nearly_exact
-from .families import FOUND, RECOMMENDED, Family, Start, goes_back_cheaply, map_of
+from .families import FOUND, RECOMMENDED, Family, Start, map_of
 from .fixed_draws import climbed
 from .flow_over import flow_over
 from .judged import TRIED, Judged, judged
@@ -48,7 +48,7 @@ MOST_OF_MANY = 4000  # prior draws that are searched in each of many models
 
 SIMPLE = ("mean-field", "full-rank")  # whose best is far from posteriors that they can't follow
 
-OF_A_CLIMB = 18  # evaluations of a draw that climbs, about
+OF_A_CLIMB = 18  # evaluations of a draw of a whole search, about
 
 FEWEST_SEARCHED = 50  # draws of a model from which climbs are worth their while
 
@@ -127,22 +127,23 @@ class Recipe:
             self._pilot()
         self._check_objective()
         made = self._fit()
-        if not self.audits or not (lost := self._lost(made)):
-            return made
-        self.parts += lost
-        if self.audit is not None:
-            for part in lost:
-                self.audit.take_up(part)
-        name = self.name
-        again = self._better(made, self._fit(), name)
-        for part in self._lost(again):
+        lost = self._lost(made) if self.audits else []
+        if lost and self.left >= self.policy.batch:
+            self.parts += lost
+            if self.audit is not None:
+                for part in lost:
+                    self.audit.take_up(part)
+            name = self.name
+            made = self._better(made, self._fit(), name)
+            lost = self._lost(made)
+        for part in lost:
             (label,) = self.target.space.label(part.code[None])
-            times = math.exp(min(50.0, part.log_mass - self._log_mass(again, part.code)))
+            times = math.exp(min(50.0, part.log_mass - self._log_mass(made, part.code)))
             self.notes.append(
                 f"climbs of prior draws found a part of the posterior of {label} that q lacks, "
                 f"{times:.2g} times as heavy as what q has"
             )
-        return again
+        return made
 
     def _fit(self) -> Transport:
         if self.family == "pathfinder":
@@ -169,7 +170,8 @@ class Recipe:
     def _lost(self, transport: Transport) -> list[Part]:
         """Parts of posteriors that climbs of prior draws meet and a map lacks."""
         found: list[Part] = []
-        n = int(self._for_climbs / OF_A_CLIMB / len(self.codes))
+        each = self._for_climbs / len(self.codes)
+        n = draws_within(each)
         for m in self._that_matter if n >= FEWEST_SEARCHED else ():
             code = self.codes[m]
             try:
@@ -184,6 +186,7 @@ class Recipe:
                     seen,
                     n,
                     self.generator,
+                    evaluations=each,
                 )
             except TRJError:  # the likelihood fails out there
                 continue
@@ -213,10 +216,12 @@ class Recipe:
 
     @property
     def _for_climbs(self) -> float:
-        """Evaluations of one search by climbs, about."""
-        p = self.policy
-        draws = max(MOST_OF_MANY * len(self.codes), p.searched_draws)
-        return min(OF_A_CLIMB * draws, p.searched_share * self.most) if self.audits else 0
+        """Evaluations of one search by climbs, about; none where they are too few for any."""
+        p, models = self.policy, len(self.codes)
+        wanted = OF_A_CLIMB * max(MOST_OF_MANY * models, p.searched_draws)
+        most = min(wanted, p.searched_share * self.most)
+        few = draws_within(most / models) < FEWEST_SEARCHED
+        return 0 if few or not self.audits else most
 
     # ---- the pilot run ------------------------------------------------------------------------
 
@@ -522,17 +527,13 @@ class Recipe:
         first, second = self.scored(before), self.scored(after)
         if first is None or second is None or self.audit is None:
             return after
-        matters = self.audit.matters
-        if not bool((second.short & ~first.short & matters).any()):
+        if not bool((second.short & ~first.short & self.audit.matters).any()):
             return after
-        self.name = name
-        self.notes.append(
-            "reverse KL lost a part of a posterior; the map is the one before, which covers it"
-        )
+        said = "reverse KL lost a part of a posterior; the map is the one before, which covers it"
+        self.name, self.notes = name, [*self.notes, said]
         return before
 
     def _judged(self, transport: Transport) -> Judged:
         """How near a map is to the posteriors of models with a share of them."""
-        return judged(
-            self.target, transport, [self.codes[m] for m in self._that_matter], self.generator
-        )
+        those = [self.codes[m] for m in self._that_matter]
+        return judged(self.target, transport, those, self.generator)

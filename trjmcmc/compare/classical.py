@@ -80,8 +80,8 @@ class ClassicalSampler(TRJSampler):
     Example:
         >>> from trjmcmc import problems
         >>> sampler = ClassicalSampler(problems.sinh_arcsinh(), "automix", seed=1)
-        >>> sampler.run(200, chains=64, progress=False).raw.n_draws
-        200
+        >>> sampler.run(400, chains=64, progress=False).raw.n_draws
+        400
     """
 
     def __init__(self, target: Target, method: str, **options: Any) -> None:

@@ -4,10 +4,11 @@ from ..draws import Pool
 from ..errors import renamed as _renamed
 from ..pilot.audit import Audit, tempered_draws
 from ..pilot.given import user_pool
+from ..pilot.lost import Screening
 from ..pilot.modes import Modes, find_modes, mode_map
 from ..pilot.particles import Particles
 from ..pilot.report import AuditReport, ModelAudit
-from ..pilot.screening import Screening, screen
+from ..pilot.screening import screen
 from ..pilot.smc import TemperedSMC
 from ..pilot.through_emcee import emcee_pool
 from ..promises import MODELS_ONE_BY_ONE as FEW_MODELS

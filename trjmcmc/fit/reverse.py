@@ -12,6 +12,7 @@ from ..errors import ConfigurationError
 from ..grouping import group_means
 from ..space.codes import distinct
 from ..target.target import Target
+from ..transport.autoregressive import CosmicAutoregressive
 from ..transport.base import Choosing, Transport
 from ..weights.base import ModelWeights
 from ..weights.mean_field import MeanField
@@ -21,7 +22,19 @@ ModelDraws = Callable[[int, torch.Generator], Tensor]
 
 GRADIENTS = ("total", "path")
 
+MOST_AHEAD = 8  # coordinates up to which a way back of a pass a coordinate is cheap
+
 OUTSIDE = 5.0  # excess loss of a draw outside the support, over the mean of the others, nats
+
+
+def goes_back_cheaply(transport: Transport) -> bool:
+    """Whether densities of points cost about what draws cost, so that path gradients are cheap."""
+    for m in transport.modules():
+        if isinstance(m, CosmicAutoregressive) and m.numeric:
+            return False
+        if getattr(m, "sequential", False):
+            return transport.space.n_slots <= MOST_AHEAD
+    return True
 
 
 class ReverseKL(Objective):
@@ -43,8 +56,9 @@ class ReverseKL(Objective):
             gradient.
 
     Source:
-        Yin & Jiao, eqs. 12 and 18, Algorithm 2; annealing: Rezende & Mohamed (2015), eq. 20;
-        weights: Davies et al., "Variational transdimensional inference", eq. 9; path gradients:
+        Yin & Jiao, https://arxiv.org/abs/2512.12742, eqs. 13, 14 and 20, Algorithms 1 and 2;
+        annealing: Rezende & Mohamed (2015), eq. 20; weights: Davies et al., "Variational
+        transdimensional inference", https://arxiv.org/abs/2506.04749, eq. 9; path gradients:
         Roeder et al. (2017), https://arxiv.org/abs/1703.09194
     """
 

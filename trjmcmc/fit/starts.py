@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +15,8 @@ from ..estimate.importance import log_weights
 from ..target.target import Target
 from ..transport.base import Transport
 from ..transport.per_model import PerModel
+from .locate import located
+from .policy import TrainerPolicy
 from .standardise import standardise
 
 DRAWS = 512  # by which a bound is estimated: to a tenth of a nat where the map is far off
@@ -23,30 +26,35 @@ def start_better(
     transport: Transport,
     target: Target,
     codes: Tensor,
-    loc: Tensor,
-    scale: Tensor,
-    train: Callable[[Transport], object],
+    place: tuple[Tensor, Tensor],
+    train: Callable[..., object],
+    settings: Mapping[str, Any],
     generator: torch.Generator,
+    policy: TrainerPolicy,
 ) -> None:
-    """Give a map the better of two short trainings: from standard units, and from located ones.
+    """Give a map the best of three short trainings: from standard units, and from located ones.
 
-    Reverse KL stays with the modes that it begins at. Of a map per model each takes its own better.
+    Reverse KL stays with the modes that it begins at, and one search for them may end at a lesser
+    one. Of a map per model each takes its own best.
 
     Arguments:
         transport: The map, changed in place.
         target: The target.
         codes: All models, shape (M, L).
-        loc, scale: Where they were located, each (M, D).
-        train: Trains a map shortly.
+        place: Locations and scales that one search has found, each (M, D).
+        train: Trains a map: a function of settings, and of the map by the name ``transport``.
+        settings: Of the training ahead.
         generator: Source of randomness.
+        policy: How short these are.
     """
-    tried = []
-    for place in (None, (loc, scale)):
+    steps = max(policy.fewest_tried, int(policy.tried_share * settings["steps"]))
+    tried, again = [], located(target, codes, generator, policy.locating)
+    for start in (None, place, again):
         trial = copy.deepcopy(transport)
-        if place is not None:
-            standardise(trial, codes, *place)
+        if start is not None:
+            standardise(trial, codes, *start)
         with suppress(ConfigurationError):  # no draw has a density: it can't be reached from there
-            train(trial)
+            train({**settings, "steps": steps, "progress": False}, transport=trial)
             tried.append(trial)
     if tried:
         bounds = [lower_bounds(target, trial, codes, generator) for trial in tried]

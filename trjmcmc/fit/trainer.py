@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,7 +32,7 @@ from .fitted import Fitted
 from .locate import located
 from .objective import Objective, covering
 from .policy import TrainerPolicy
-from .reverse import ReverseKL
+from .reverse import ReverseKL, goes_back_cheaply
 from .source import Pilot, source
 from .standardise import moments, standardise, typical_scale
 from .starts import start_better
@@ -294,26 +295,25 @@ class Trainer:
             settings: Of the training ahead: locating models costs no more than a share of it.
             by: What the map is trained by, as of :meth:`fit`.
         """
+        locating = self.policy.locating
         if pool is None and not self._fitted.few:
-            each = self.policy.locating.draws_per_model * self.policy.locating.iterations
+            each = locating.draws_per_model * locating.iterations
             most = int(self.policy.locating_share * settings["steps"] * settings["batch"] / each)
             codes = codes[: max(self.policy.fewest_located, most)]
         active = self.target.space.active(codes)
         if pool is not None:
             loc, scale = moments(pool, codes, active)
         else:
-            loc, scale = located(self.target, codes, self.generator, self.policy.locating)
+            loc, scale = located(self.target, codes, self.generator, locating)
         self._learn(scale=typical_scale(scale, active))
         if self._fitted.trace is not None:
             return
         if by == "vi" and self._fitted.few and isinstance(self.transport, Standardisable):
-            steps = max(self.policy.fewest_tried, int(self.policy.tried_share * settings["steps"]))
-            shortly = {**settings, "steps": steps, "progress": False}
-
-            def trained(trial: Transport) -> None:
-                self._train(self._reverse(learnt=False, anneal=0.0), shortly, transport=trial)
-
-            start_better(self.transport, self.target, codes, loc, scale, trained, self.generator)
+            shortly = partial(self._train, self._reverse(learnt=False, by=by))
+            place, g = (loc, scale), self.generator
+            start_better(
+                self.transport, self.target, codes, place, shortly, settings, g, self.policy
+            )
         else:
             standardise(self.transport, codes, loc, scale, pool)
 
@@ -322,7 +322,7 @@ class Trainer:
         if pool is not None:
             return covering(pool, self.generator, self.policy.covering)
         if self.target.differentiable:
-            return self._reverse(learnt=True, anneal=0.0 if by == "vi" else None)
+            return self._reverse(learnt=True, by=by)
         warn_user(
             "the map was not trained: there are neither pilot draws nor gradients. Sampling "
             'goes on with random walks; fit(pilot="emcee") or your own draws would help',
@@ -330,11 +330,11 @@ class Trainer:
         )
         return None
 
-    def _reverse(self, learnt: bool, anneal: float | None = None) -> ReverseKL:
+    def _reverse(self, learnt: bool, by: str | None = None) -> ReverseKL:
         """Reverse KL, beside which q(m) is learnt if that was asked for."""
-        settings: dict[str, Any] = {} if anneal is None else {"anneal": anneal}
-        if isinstance(self.transport, Laplace):  # near the posterior from the start
-            settings["anneal"] = 0.0
+        near, cheap = isinstance(self.transport, Laplace), goes_back_cheaply(self.transport)
+        settings: dict[str, Any] = {"anneal": 0.0} if near or by == "vi" else {}
+        settings |= {"gradient": "path"} if by == "vi" and cheap else {}
         if self._make_weights is not None and learnt:
             weights = self._fitted.weights or self._make_weights()
             self._learn(weights=weights)

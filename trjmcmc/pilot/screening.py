@@ -15,6 +15,7 @@ from ..target.target import Target
 from ..transport.base import Transport
 from .census import Census, census
 from .crowd import affordable, crowd
+from .lost import BY_CHAINS, LEAST_EXPECTED, Screening, is_fair
 from .parts import Ellipsoid, Part, share_inside, told_apart, weighed
 from .policy import ScreeningPolicy
 from .report import LOST_NATS
@@ -43,100 +44,7 @@ LEAST_SHARE = 5e-4  # the same, from which a further part is weighed beside thos
 
 LEAST_SCALE = 1e-6  # of a coordinate
 
-BY_PRIOR, BY_CHAINS = "prior draws", "draws of the chains"  # what met a part
-
-POINTS_OF = {BY_PRIOR: "points from", BY_CHAINS: "of"}
-
-UNKNOWN_TO = {BY_PRIOR: "neither map nor chains know", BY_CHAINS: "the map does not know"}
-
-LEAST_EXPECTED = 1e-12  # of a share that is divided by
-
 LARGEST = 700.0  # log of a share that is still a number
-
-
-@dataclass(frozen=True)
-class Screening:
-    """What prior draws of one model say of the maps of its posterior.
-
-    Attributes:
-        model: Label.
-        draws: Prior draws that were looked at. A part of the posterior that holds less than three
-            over this number of the prior, slopes that lead to it included, may have been missed
-            by all.
-        met: How many points, of those that lie highest, have climbed, or were tempered, are where
-            no map has anything to speak of although the posterior has.
-        share: The mass of that part over that of the model as it is known.
-        place: Its highest point, in words; empty if nothing was met.
-        by: What met it.
-        climbs: Whether draws were carried uphill; else slopes that lead to a part do not count.
-        visited: Whether this is one of the models that chains visit most, and no others were
-            looked at.
-        ends: Climbs that were followed to their end, however low that lies.
-        summits: Summits at which they ended.
-        once: Summits at which one of them ended alone.
-        visits: Share of the chains' draws of the model that lie there, where prior draws met it.
-    """
-
-    model: str
-    draws: int
-    met: int
-    share: float
-    place: str = ""
-    by: str = BY_PRIOR
-    climbs: bool = True
-    visited: bool = False
-    ends: int = 0
-    summits: int = 0
-    once: int = 0
-    visits: float = 0.0
-
-    @property
-    def limit(self) -> float:
-        """Share of the prior from which a mode's basin would have been met with 95 %.
-
-        Of n draws that meet nothing: exp(-3) is the probability that all miss a share of 3/n. NaN
-        of chains, which are no independent draws.
-        """
-        return 3 / self.draws if self.by == BY_PRIOR and self.draws else math.nan
-
-    @property
-    def unseen(self) -> float:
-        """Probability that a further climb ends at a summit that none has met; NaN of no climbs.
-
-        Source:
-            Good (1953), https://doi.org/10.1093/biomet/40.3-4.237
-        """
-        return self.once / self.ends if self.ends else math.nan
-
-    @property
-    def lost(self) -> bool:
-        """Whether a part of the posterior that matters is missing from the maps."""
-        return not self.share <= LOST_SHARE
-
-    def after(self, earlier: Screening) -> Screening:
-        """This one and an earlier one: what that has met is not forgotten."""
-        if self.by != earlier.by or self.climbs != earlier.climbs:
-            return self
-        last = earlier if earlier.lost and not self.lost else self
-        return replace(last, draws=self.draws + earlier.draws)
-
-    def settled(self) -> Screening:
-        """The same, once the map knows what was met."""
-        return replace(self, met=0, share=0.0, place="")
-
-    @property
-    def note(self) -> str:
-        """What was met, in words."""
-        unknown = UNKNOWN_TO[BY_CHAINS if self.visits else self.by]
-        words = (
-            f"{self.met} {POINTS_OF[self.by]} {self.draws} {self.by} met a part of the posterior "
-            f"of {self.model!r} that {unknown}{self.place and f', near {self.place}'}"
-        )
-        if self.by == BY_CHAINS or self.visits:
-            words += f", and that holds {expected_share(self.share):.2g} of it as it was weighed"
-        if self.visits:
-            words += f", {self.visits:.2g} of the draws of chains"
-        return words
 
 
 @torch.no_grad()
@@ -151,6 +59,7 @@ def screen(
     deadline: float = math.inf,
     crowd_seconds: float = 0.0,
     policy: ScreeningPolicy = ScreeningPolicy(),
+    evaluations: float = math.inf,
 ) -> tuple[Screening, list[Part]]:
     """Look for posterior mass that maps have lost, from prior draws.
 
@@ -172,6 +81,7 @@ def screen(
         deadline: Time by :func:`trjmcmc.clock.now` after which no further batch of them begins.
         crowd_seconds: That a tempered population may take beside them, about.
         policy: How far draws climb, and how summits are weighed.
+        evaluations: Beyond which no second part is weighed.
 
     Returns:
         What was met, and the parts that were lost.
@@ -182,7 +92,7 @@ def screen(
     likely: list[tuple[Tensor, Tensor]] = []
     high: list[tuple[Tensor, Tensor]] = []
     summits, counted, drawn = theta_of_none(target), Census(), 0
-    begun = clock.now()
+    begun, before = clock.now(), target.account.evaluations
     while drawn < n and not (drawn and clock.now() > deadline):
         size = min(CHUNK, n - drawn)
         drawn += size
@@ -201,10 +111,11 @@ def screen(
     if high:
         theta, _ = search.climbed(search.best_of(high), scale, policy.summit_steps, policy.lengths)
         candidates = torch.cat([theta, candidates, summits])
-    begun = clock.now()
-    search.prior_draws(CHUNK)
-    price = max(clock.now() - begun, 1e-9) / CHUNK
-    candidates = torch.cat([candidates, search.crowd_points(crowd_seconds, price, scale)])
+    if crowd_seconds:
+        begun = clock.now()
+        search.prior_draws(CHUNK)
+        price = max(clock.now() - begun, 1e-9) / CHUNK
+        candidates = torch.cat([candidates, search.crowd_points(crowd_seconds, price, scale)])
     lost = search.lost(candidates)
     said = Screening(label, drawn, 0, 0.0, climbs=bool(high), **counted._asdict())
     if not bool(lost.any()):
@@ -220,11 +131,41 @@ def screen(
             break
         parts.append(part)
         left &= ~part.place.holds(candidates)
+        if target.account.evaluations - before > evaluations:
+            break
     parts = told_apart(parts, search.lost)
     share = sum(math.exp(min(part.log_mass - level, LARGEST)) for part in parts)
     if share < min(FEW_SEEN_SHARE, SEEN_IN_A_PART / max(len(seen), 1)):  # missed by chance
         return said, []
     return replace(said, met=int(lost.sum()), share=share, place=words), parts
+
+
+def draws_within(evaluations: float, policy: ScreeningPolicy = ScreeningPolicy()) -> int:
+    """Prior draws that a search of one model may start from, if it weighs one part at most.
+
+    Each draw is evaluated and makes a step, a share of them some further steps; the highest climb
+    to their summits, and so does the census.
+
+    Arguments:
+        evaluations: That the search may take, about.
+        policy: How far draws climb.
+
+    Example:
+        >>> draws_within(40_000), draws_within(400_000)
+        (175, 48104)
+    """
+    part = policy.walk.walkers * (policy.walk.steps + 1) + 2 * policy.weighing_draws
+    evaluations = max(0.0, evaluations - part)
+    each = 1 + len(policy.lengths)  # evaluations of a step: a gradient, and lengths
+    climb = policy.summit_steps * each
+    first = 2 + len(policy.first_lengths) + policy.climbing_share * policy.climbing_steps * each
+    n = int(evaluations / (first + climb + climb / policy.draws_a_census))  # of few all climb
+    if n > policy.kept_draws:
+        left = evaluations - climb * policy.kept_draws
+        n = int(left / (first + climb / policy.draws_a_census))
+    if n > policy.census * policy.draws_a_census:
+        n = int((evaluations - climb * (policy.kept_draws + policy.census)) / first)
+    return max(n, 0)
 
 
 @torch.no_grad()
@@ -456,34 +397,6 @@ class _Search:
             some = [f"{x:.3g}" for x in entries[:most]] + ["..."] * (len(entries) > most)
             words.append(f"{name} = {', '.join(some)}")
         return "; ".join([*words[:most], *["..."] * (len(words) > most)])
-
-
-def is_fair(visited: float, share: float, error: float, factor: float) -> bool:
-    """Whether chains were in a part as often as its mass says.
-
-    Arguments:
-        visited: Share of their points that lie in it: where they were looked for, over the share
-            of its mass that lies there.
-        share: Its mass over what is known beside it.
-        error: Standard error of the log of that, twice which is allowed for.
-        factor: By which it may be off besides.
-
-    Example:
-        >>> is_fair(0.1, share=0.11, error=0.1, factor=1.5), is_fair(0.01, 0.11, 0.1, 1.5)
-        (True, False)
-    """
-    expected = max(expected_share(share), LEAST_EXPECTED)
-    return visited > 0 and abs(math.log(visited / expected)) < math.log(factor) + 2 * error
-
-
-def expected_share(share: float) -> float:
-    """Share of the draws that lie in a part, of its mass over what is known beside it.
-
-    Example:
-        >>> expected_share(1.0), expected_share(math.inf)
-        (0.5, 1.0)
-    """
-    return 1.0 if share == math.inf else share / (1 + share)
 
 
 def unknown_to(transports: Maps, theta: Tensor, codes: Tensor, log_pi: Tensor) -> Tensor:

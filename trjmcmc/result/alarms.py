@@ -16,8 +16,8 @@ from ..errors import (
     PrecisionWarning,
     warn_user,
 )
+from ..pilot.lost import BY_CHAINS, Screening
 from ..pilot.report import AuditReport
-from ..pilot.screening import BY_CHAINS, Screening
 from ..promises import ROUNDING_ERROR
 from .doubts import COMMON_PROBABILITY, Doubts
 from .limit import runs_into_limit

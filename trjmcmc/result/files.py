@@ -14,8 +14,8 @@ from ..draws import Draws
 from ..errors import TRJError
 from ..estimate.estimate import Estimate
 from ..fit.trace import FitTrace
+from ..pilot.lost import Screening
 from ..pilot.report import AuditReport, ModelAudit
-from ..pilot.screening import Screening
 from ..space.base import Space
 from ..space.saved import space_from_spec
 from ..target.model import Truth

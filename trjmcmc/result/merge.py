@@ -18,7 +18,7 @@ from ..errors import ConfigurationError
 from ..estimate.between import ALPHA
 from ..estimate.estimate import Estimate
 from ..estimate.mean import MANY_CHAINS
-from ..pilot.screening import Screening
+from ..pilot.lost import Screening
 from ..space.base import Space
 from ..target.target import Target
 from .files import Contents

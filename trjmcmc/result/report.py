@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..fit.trace import FitTrace
+from ..pilot.lost import Screening
 from ..pilot.report import AuditReport
-from ..pilot.screening import Screening
 from .variational import Variational
 
 if TYPE_CHECKING:

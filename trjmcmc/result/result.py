@@ -994,7 +994,7 @@ def merge(results: Sequence[Result]) -> Result:
 
     Example:
         >>> import trjmcmc as trj
-        >>> target, short = trj.problems.sinh_arcsinh(), {"draws": 200, "chains": 64}
+        >>> target, short = trj.problems.sinh_arcsinh(), {"draws": 400, "chains": 64}
         >>> runs = [trj.TRJSampler(target, seed=s).run(**short, progress=False) for s in (1, 2)]
         >>> trj.merge(runs).raw.theta.shape
         torch.Size([128, 200, 2])

@@ -7,7 +7,7 @@ from torch import Tensor
 from ..draws import Draws, Recorder
 from ..estimate.mean import MANY_CHAINS
 from ..kernel.base import Kernel, State
-from ..pilot.screening import Screening
+from ..pilot.lost import Screening
 from ..result.report import Plan
 from .knowledge import Knowledge
 from .precision import Numbers

@@ -11,7 +11,7 @@ import torch
 from .. import clock
 from ..errors import BudgetError
 from ..pilot.few_calls import Proposal, adaptive_proposal, as_map
-from ..pilot.screening import Screening
+from ..pilot.lost import Screening
 from ..result.report import PROPOSALS
 from ..target.exchangeable import components_of
 from ..target.target import Target

@@ -16,8 +16,9 @@ from .. import clock
 from ..draws import Pool
 from ..errors import TRJError
 from ..kernel.base import State, start
+from ..pilot.lost import Screening
 from ..pilot.parts import Part
-from ..pilot.screening import LARGEST, Screening, screen
+from ..pilot.screening import LARGEST, screen
 from ..pilot.survey import PilotRuns
 from ..space.base import Space
 from ..target.conditional import Conditional

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..draws import Recorder
 from ..kernel.base import Kernel
-from ..pilot.screening import Screening
+from ..pilot.lost import Screening
 from ..result.report import Plan
 from .memories import Held
 from .precision import Numbers

@@ -422,9 +422,9 @@ class TRJSampler:
         Example:
             >>> import trjmcmc as trj
             >>> sampler = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1)
-            >>> result = sampler.run(draws=200, chains=64, progress=False)
+            >>> result = sampler.run(draws=400, chains=64, progress=False)
             >>> sampler.more(draws=100, progress=False).raw.n_draws
-            300
+            500
         """
         if self._left is None:
             raise ConfigurationError("more: no run of one batch to go on with; call run first")

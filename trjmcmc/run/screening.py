@@ -13,21 +13,9 @@ import torch
 from .. import clock
 from ..draws import Pool
 from ..errors import TRJError
+from ..pilot.lost import BY_CHAINS, BY_PRIOR, LEAST_EXPECTED, Screening, expected_share, is_fair
 from ..pilot.parts import Part, share_inside
-from ..pilot.screening import (
-    BY_CHAINS,
-    BY_PRIOR,
-    CHUNK,
-    LARGEST,
-    LEAST_EXPECTED,
-    Screening,
-    expected_share,
-    is_fair,
-    missed,
-    screen,
-    theta_of_none,
-    unknown_to,
-)
+from ..pilot.screening import CHUNK, LARGEST, missed, screen, theta_of_none, unknown_to
 from ..pilot.survey import PilotRuns
 from ..transport.base import Transport
 from ..transport.normals import gaussian_mixture

@@ -12,9 +12,10 @@ from torch import Tensor
 from .. import clock
 from ..draws import Pool
 from ..errors import TRJError
+from ..pilot.lost import Screening
 from ..pilot.parts import Ellipsoid, Part
 from ..pilot.policy import WalkPolicy
-from ..pilot.screening import LEAST_SCALE, Screening, screen
+from ..pilot.screening import LEAST_SCALE, screen
 from ..pilot.survey import PilotRuns
 from ..pilot.walk import walked
 from ..space.codes import distinct

@@ -60,6 +60,7 @@ class PerModel(Bijection):
         >>> theta, log_q = neural.push(torch.zeros(2, 2), torch.tensor([[0], [1]]))
     """
 
+    sequential = True  # one of its ways may take a pass per coordinate
     loc: Tensor
     scale: Tensor
 

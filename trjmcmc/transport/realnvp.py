@@ -57,6 +57,8 @@ class RealNVP(PerModel):
         ([[1.0, 1.0], [1.0, 1.0]], [0.0, 0.0])
     """
 
+    sequential = False  # couplings take one pass either way
+
     def __init__(
         self,
         space: Space,
