@@ -69,13 +69,18 @@ class ClassicalSampler(TRJSampler):
             Hastie 2005), and, by forward KL on pilot draws as in Davies et al. (2023),
             ``"affine TRJ"``, ``"spline TRJ"`` (one map a model), ``"affine CTP"`` and
             ``"spline CTP"`` (one :class:`CosmicFlow` for all); by reverse KL without pilot draws
-            as in Yin & Jiao, ``"VI TRJ"`` (a RealNVP a model) and ``"VI CTP"``
-            (:class:`ConditionalRealNVP`).
+            after Yin & Jiao, ``"VI TRJ"`` (:class:`RealNVP`) and ``"VI CTP"``
+            (:class:`ConditionalRealNVP`), both of 8 couplings and by the trainings of this
+            package, where the paper takes up to 16 and 10 000 to 40 000 steps at 1e-4.
         options: ``seed``, ``device``, ``dtype``.
 
     Raises:
         ConfigurationError: No such method, more models than it can fit, or no gradient where it
             needs one.
+
+    Source:
+        Davies et al. (2023), https://arxiv.org/abs/2210.12572; Yin & Jiao,
+        https://arxiv.org/abs/2512.12742
 
     Example:
         >>> from trjmcmc import problems

@@ -87,7 +87,7 @@ def log_mean_weight(log_w: Tensor) -> Estimate:
         makes both value and error wrong, and neither can show it.
 
     Source:
-        Yin & Jiao, eq. 22; Kish (1965)
+        Yin & Jiao, https://arxiv.org/abs/2512.12742, eq. 22; Kish (1965)
     """
     n = len(log_w)
     total = float(log_w.logsumexp(0))

@@ -47,7 +47,8 @@ def factor_analysis(
         TargetError: A number of factors out of range or twice.
 
     Source:
-        Lopes & West (2004), Statistica Sinica 14:41; Yin & Jiao, section 5.2
+        Lopes & West (2004), Statistica Sinica 14:41; Yin & Jiao,
+        https://arxiv.org/abs/2512.12742, section 4.2
 
     Example:
         >>> target = factor_analysis(factors=(1, 2))

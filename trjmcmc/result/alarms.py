@@ -87,7 +87,8 @@ def _convergence(listed: Sequence[str], doubts: Doubts, report: RunReport) -> It
         return
     more = f", and {len(listed) - MODELS_NAMED} more" if len(listed) > MODELS_NAMED else ""
     longer = f"run longer ({_longer(report, doubts.indicator.draws.n_draws)})"
-    advice = [longer, _better_map(report)]
+    space = doubts.indicator.space
+    advice = [longer, *([_better_map(report)] if space.few or not space.graphs else [])]
     short = report.out_of_time or report.interrupted
     if not short and any(math.isnan(d.size) for d in doubts.found):  # long-remembered starts
         advice.reverse()

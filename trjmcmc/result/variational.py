@@ -37,6 +37,11 @@ UNKNOWN = Estimate(math.nan, math.nan)
 ITEMS_PRINTED = 8  # items in print at most
 
 
+ABSURD = 1e4  # nats from which a cross-entropy says no more than that some draws are out of reach
+
+OUT_OF_REACH = ": some draws lie where q has next to no density"
+
+
 @dataclass(frozen=True)
 class Variational:
     """q(m) q(theta | m), a fit's own answer: approximate, with all that it knows against itself.
@@ -365,11 +370,15 @@ class Variational:
         if self.inclusion is not None:
             lines += [f"  inclusion              {_listed(self.inclusion)}"]
         if self.cross_entropy is not None:
-            lines += [f"  cross-entropy of draws {_with_error(self.cross_entropy)} nats"]
+            far = not abs(self.cross_entropy.value) < ABSURD
+            said = f"above {ABSURD:.0f}" if far else _with_error(self.cross_entropy)
+            lines += [f"  cross-entropy of draws {said} nats" + OUT_OF_REACH * far]
         else:
             lines += ["  how far off it is, run() will tell"]
         if self.divergence is not None:
-            lines += [f"  divergence KL(p | q)   {self.divergence:.3f} nats, by q's own evidence"]
+            far = not abs(self.divergence) < ABSURD
+            said = f"above {ABSURD:.0f}" if far else f"{self.divergence:.3f}"
+            lines += [f"  divergence KL(p | q)   {said} nats, by q's own evidence"]
         if self.inclusion_error is not None:
             lines += [f"  largest inclusion error {self.inclusion_error:.4f}"]
         if self.sample is not None:

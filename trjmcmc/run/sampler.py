@@ -88,7 +88,7 @@ class TRJSampler:
         ConfigurationError: A kernel that can't move between models, or inside them.
 
     Source:
-        Yin & Jiao, Algorithm 3; Davies et al. (2023), https://arxiv.org/abs/2210.12572
+        Yin & Jiao, https://arxiv.org/abs/2512.12742, Algorithm 3; Davies et al. (2023)
 
     Example:
         >>> import trjmcmc as trj

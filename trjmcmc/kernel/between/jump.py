@@ -44,7 +44,8 @@ class Jump(Proposing):
 
     Source:
         Davies et al. (2023), https://arxiv.org/abs/2210.12572, Prop. 1 (TRJ) and section 4
-        (CTP); Yin & Jiao, Algorithm 3; the refresh: Cotter et al. (2013)
+        (CTP); Yin & Jiao, https://arxiv.org/abs/2512.12742, Algorithm 3; the refresh: Cotter et
+        al. (2013)
 
     Example:
         >>> from trjmcmc import problems

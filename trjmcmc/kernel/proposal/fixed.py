@@ -28,7 +28,7 @@ class Fixed(IndexProposal):
         ConfigurationError: Weights of the wrong length, or that are not numbers.
 
     Source:
-        Yin & Jiao, eq. 23; Liu (1996), https://doi.org/10.1093/biomet/83.3.681
+        Yin & Jiao, https://arxiv.org/abs/2512.12742, eq. 23; Liu (1996), https://doi.org/10.1093/biomet/83.3.681
 
     Example:
         >>> from trjmcmc import problems
