@@ -49,6 +49,20 @@ def test_a_fit_says_what_it_was_by():
     assert sampler(many, trj.CosmicFlow).fit(audit=False, **QUICK).by == "vi"
 
 
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
+def test_a_result_through_a_map_that_nobody_audited_says_so():
+    made = sampler()
+    made.fit(by="vi", audit=False, **QUICK)
+    result = made.run(draws=50, chains=32, fit=True, progress=False)
+    assert result.report.unaudited and "map not audited" in str(result.report)
+    assert result.evidence()["verdict"].str.endswith("map not audited").all()
+    made = sampler()
+    made.fit(by="vi", **QUICK)
+    result = made.run(draws=50, chains=32, fit=True, progress=False)
+    assert not result.report.unaudited
+    assert not result.evidence()["verdict"].str.contains("audited").any()
+
+
 def plain():
     black = trj.BlackBox(lambda p: -0.5 * p["a"].sum(-1) ** 2)
     return trj.Target([trj.Model("m", {"a": Normal(torch.zeros(2), 1.0)}, black)])

@@ -373,7 +373,8 @@ class Evidences:
         bad = sorted({" and ".join(c.routes) for c in self.clashes if c.model == label})
         if bad:
             return "disagree: " + ", ".join(bad)
-        return "agree" if label in self._compared[1] else "unchecked"
+        found = "agree" if label in self._compared[1] else "unchecked"
+        return f"{found}, map not audited" if self.doubts.report.unaudited else found
 
     def bayes_factor(self, a: str, b: str, *, log: bool = False, route: str) -> Estimate:
         """Ratio of the evidences of two models, or its logarithm in nats.

@@ -169,6 +169,12 @@ class RunReport:
     draws_asked: int | None = None
 
     @property
+    def unaudited(self) -> bool:
+        """Whether the map was trained on its own draws, and no tempered draws have judged it."""
+        own = self.fit is not None and self.fit.by in ("vi", "objective")
+        return own and self.audit is None
+
+    @property
     def falls_short(self) -> bool:
         """Whether sampling was less precise than its moves had promised, by half or more."""
         return self.reached_error > SHORT * self.expected_error
@@ -189,6 +195,10 @@ class RunReport:
         if self.fit is not None and self.fit.step:
             learned = TRAINED_BY.get(self.fit.by, self.fit.by or "a fit")
             lines.append(f"map trained in {self.fit.best_step} steps by {learned}")
+        if self.unaudited:
+            lines.append(
+                "map not audited: a part of a posterior that it has lost shows in visits alone"
+            )
         lines += [
             f"{self.steps} steps, {self.evaluations:,} likelihoods, {self.gradients:,} of them "
             f"with gradients; {spent}"

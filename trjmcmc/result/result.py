@@ -418,7 +418,8 @@ class Result:
             least squares, with what both owe to the same chains in its error; ``probability``
             and ``probability_se``, p(model | data) by the combination; ``verdict``: ``agree``,
             ``disagree: `` and the routes, or ``unchecked`` where no two routes without draws in
-            common are free of doubt; ``note``, every route's own warning. A model never visited
+            common are free of doubt, and whether the map was not audited; ``note``, every
+            route's own warning. A model never visited
             shows the 95 % upper bound of its log evidence under ``visits``, with an infinite
             error.
 
