@@ -134,7 +134,7 @@ def of_number(
 
 
 def chains_asked(
-    known: Knowledge, chains: int | None, open_length: bool, grid: Grid | None
+    known: Knowledge, chains: int | None, open_length: bool, grid: Grid | None, mapped: bool
 ) -> tuple[int, int, int]:
     """Chains to begin with, at least and at most; of each shard.
 
@@ -143,13 +143,15 @@ def chains_asked(
         chains: What the user asks, or None.
         open_length: Whether the number of draws is open.
         grid: Shards, which share the memory for draws, or None.
+        mapped: Whether all steps are made through a trained map.
     """
     if chains is not None:
         return chains, chains, chains
     counts = known.policy.chains
-    chains = chains_in_memory(
-        known, counts.of_open_length if open_length else counts.of_given_draws
-    )
+    chains = counts.of_open_length if open_length else counts.of_given_draws
+    if open_length and mapped and known.target.differentiable:
+        chains = counts.through_a_map
+    chains = chains_in_memory(known, chains)
     if not open_length:
         return chains, chains, chains
     most = chains_that_fit(known.target) // (1 if grid is None else grid.shards)

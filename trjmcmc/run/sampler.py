@@ -464,7 +464,7 @@ class TRJSampler:
         open_length = draws is None and (until is not None or math.isfinite(deadline))
         if draws is None and not open_length:
             draws = 1000
-        chains, fewest, most = chains_asked(self._known, chains, open_length, grid)
+        chains, fewest, most = chains_asked(self._known, chains, open_length, grid, fit is True)
         check_counts(draws, chains, thin, warmup)
         fit, by = checked_fit(fit, self._may_train)
         free = fit == "auto" and not by and self._known.strategy.chooses and not self._known.ready
