@@ -682,6 +682,20 @@ def test_importance_far_from_the_bridge_has_an_error_that_reaches_it(rng):
     assert abs(told["importance"] - 0.5) < told["importance_se"]
 
 
+def test_a_flagged_bridge_tells_what_importance_alone_has_lost(rng):
+    """Chains that remember their start flag the bridge; the map's own draws are no surer for it."""
+    often = rng.uniform(0.25, 0.75, (64, 1, 1))
+    code = torch.as_tensor(rng.random((64, 400, 1)) < often).long()
+    draws = Draws(code, torch.randn(64, 400, 1), torch.randn(64, 400))
+    lost = {"plain": Estimate(-1.0, 0.001), "tailed": Estimate(-1.6, 0.001)}
+    bridge = {"plain": Estimate(-1.0, 0.01), "tailed": Estimate(-1.0, 0.01)}
+    routes = {"importance": lost, "smoothed": lost, "bridge": bridge}
+    result = Result(two_models().space, draws, {}, routes, RunReport())
+    assert result.routes["bridge"]["tailed"].warning
+    told = result.model_probabilities().loc["tailed"]
+    assert abs(told["combined"] - 0.5) < told["combined_se"]
+
+
 def test_the_only_possible_model_is_certain():
     target = two_models(model_prior=[1.0, 0.0])
     code = torch.zeros(8, 50, 1, dtype=torch.long)

@@ -111,7 +111,7 @@ class Evidences:
 
     def best(self, label: str) -> Estimate:
         """The log mass of a model by the first route that is least flagged, nats."""
-        found = [self.routes[r][label] for r in BEST_FIRST if label in self.routes.get(r, {})]
+        found = [self._sound(r, label) for r in BEST_FIRST if label in self.routes.get(r, {})]
         best = min(found, key=lambda e: (not math.isfinite(e.value - e.std_error), bool(e.warning)))
         if not best.warning:
             return best
@@ -360,6 +360,14 @@ class Evidences:
                 self._with_bridge(e, m) for e, m in zip(columns[route], labels, strict=True)
             ]
         return columns
+
+    def _sound(self, route: str, label: str) -> Estimate:
+        """The log mass of a model by a route; by draws of the map alone no surer than the bridge.
+
+        A bridge that is flagged, as chains remember their start, still tells what a map has lost.
+        """
+        e = self.routes[route][label]
+        return self._with_bridge(e, label) if route in {"smoothed", "importance"} else e
 
     def _with_bridge(self, e: Estimate, label: str) -> Estimate:
         """An importance estimate whose error reaches the bridge, which sees what the map misses."""
