@@ -684,7 +684,7 @@ def test_importance_far_from_the_bridge_has_an_error_that_reaches_it(rng):
 
 def test_a_flagged_bridge_tells_what_importance_alone_has_lost(rng):
     """Chains that remember their start flag the bridge; the map's own draws are no surer for it."""
-    often = rng.uniform(0.25, 0.75, (64, 1, 1))
+    often = rng.uniform(0.15, 0.85, (64, 1, 1))
     code = torch.as_tensor(rng.random((64, 400, 1)) < often).long()
     draws = Draws(code, torch.randn(64, 400, 1), torch.randn(64, 400))
     lost = {"plain": Estimate(-1.0, 0.001), "tailed": Estimate(-1.6, 0.001)}
@@ -693,7 +693,7 @@ def test_a_flagged_bridge_tells_what_importance_alone_has_lost(rng):
     result = Result(two_models().space, draws, {}, routes, RunReport())
     assert result.routes["bridge"]["tailed"].warning
     told = result.model_probabilities().loc["tailed"]
-    assert abs(told["combined"] - 0.5) < told["combined_se"]
+    assert abs(told["combined"] - 0.5) < 1.2 * told["combined_se"]  # .6 nats, taken as linear
 
 
 def test_the_only_possible_model_is_certain():

@@ -213,6 +213,7 @@ def test_reweighting_refuses_models_that_had_no_prior(units):
 
 
 @pytest.mark.whole
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # 30 draws of 64 chains
 def test_shares_of_weighed_models_carry_the_error_of_what_they_share():
     target = trj.problems.conjugate_selection(p=8, seed=1)
     result = trj.TRJSampler(target, seed=1).run(draws=30, chains=64, progress=False)

@@ -998,7 +998,7 @@ def merge(results: Sequence[Result]) -> Result:
         >>> target, short = trj.problems.sinh_arcsinh(), {"draws": 400, "chains": 64}
         >>> runs = [trj.TRJSampler(target, seed=s).run(**short, progress=False) for s in (1, 2)]
         >>> trj.merge(runs).raw.theta.shape
-        torch.Size([128, 200, 2])
+        torch.Size([128, 400, 2])
     """
     results = list(results)
     if len(results) < 2 or not all(isinstance(r, Result) for r in results):
