@@ -30,7 +30,7 @@ import torch
 import trjmcmc as trj
 from trjmcmc.compare.classical import METHODS
 
-from . import alarms, bridge_spread, device, figures, honesty, samplers, scaling
+from . import alarms, bridge_spread, device, figures, honesty, samplers, scaling, yin_jiao
 from .peers import run
 
 Rows = list[dict[str, Any]]
@@ -185,6 +185,7 @@ OTHERS: dict[str, Callable[[argparse.Namespace], Rows]] = {
     "honesty": honesty.rows_of,
     "alarms": alarms.rows_of,
     "device": device.rows_of,
+    "yin-jiao": yin_jiao.rows_of,
 }
 
 

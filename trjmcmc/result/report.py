@@ -53,7 +53,8 @@ class Plan:
         each = []
         for name, share in self.weights.items():
             pace = self.efficiency.get(name, math.nan)
-            measured = f" ({pace:.3g} effective draws per second)" if pace == pace else ""
+            number = f"{pace:,.0f}" if pace >= 10 else f"{pace:.2g}"
+            measured = f" ({number} effective draws per second)" if pace == pace else ""
             each.append(f"{name} in {share:.0%} of the steps{measured}")
         return f"moved by {', '.join(each)}, as measured in warm-up" if each else ""
 

@@ -1,0 +1,291 @@
+"""The figures and released numbers of Yin & Jiao beside ours: same problems, same measures.
+
+    python -m benchmarks --case yin-jiao             # the papers' size, an hour and a half
+    python -m benchmarks --case yin-jiao --quick     # short trainings, under ten minutes
+
+Theirs: the mean of the files that the authors' repository holds (github.com/Palantir-zoe/vinftrjp),
+none where the paper has a picture alone. "Their settings": batches of 256 at a learning rate of
+1e-4 that is halved on plateaus, 10 000 steps (40 000 for one map of all models). The published
+data are taken from ../shared/data where they are, else simulated ones of the same shape. Figures 1
+and 8, points carried by each map, are drawn by examples/sinh_arcsinh.py and factor_analysis.py.
+"""
+
+import argparse
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import arviz
+import pandas as pd
+import torch
+
+import trjmcmc as trj
+from trjmcmc.compare.classical import METHODS, on_itself, uniform_proposal
+from trjmcmc.compare.jumps import repeated_bartolucci
+from trjmcmc.draws import Pool
+from trjmcmc.fit import tempered_draws
+from trjmcmc.kernel import Cycle, Fixed, Jump, Kernel, RandomWalk, start
+from trjmcmc.problems import SinhArcsinhMap
+from trjmcmc.problems.coal_mining import DAYS
+
+from .bridge_spread import PAPERS, regression
+
+Rows = list[dict[str, Any]]
+DATA = Path(__file__).parents[2] / "shared" / "data"
+THEIRS = {"batch": 256, "learning_rate": 1e-4, "schedule": "plateau"}
+CHAINS, WALKS = 10, 2  # of a running estimate, as many as files; random walks between two jumps
+RATES = (-903.212, -905.352)  # log evidences of the exchange rates, to .001 nats
+LATER = (0.058, 0.250, 0.296, 0.234, 0.118, 0.045)  # p(k = 1 to 6), 190 events, by quadrature
+RELEASED = (0.063, 0.260, 0.306, 0.226, 0.086, 0.049)
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much work it is: training steps (theirs, of one map of all, ours), chains, repeats."""
+
+    theirs: int = 10_000
+    of_all: int = 40_000
+    ours: int = 2000
+    pilot: int = 50_000
+    running: int = 10_000
+    sets: tuple[int, ...] = (500, 1000, 2000, 4000)
+    repeats: int = 80
+    depths: tuple[int, ...] = (2, 4, 8, 16)
+    particles: int = 12_500
+    seconds: float = 60.0
+
+
+QUICK = Size(500, 500, 300, 5000, 1000, (500,), 20, (2, 8), 1500, 10.0)
+
+
+def rows_of(options: argparse.Namespace) -> Rows:
+    """All problems, a row a measure and map."""
+    size = QUICK if options.quick else Size()
+    rows = []
+    for problem in (toy, factors, robust, coal):
+        for row in problem(size, torch.Generator().manual_seed(options.seed), options.seed):
+            rows.append({"case": "yin-jiao", "problem": problem.__name__} | row)
+        print(f"  {problem.__name__}: {len(rows)} rows so far", flush=True)
+    return rows
+
+
+def toy(size: Size, generator: torch.Generator, seed: int) -> Rows:
+    """Figures 2 and 6: running estimates of p(2d), by map and by depth."""
+    target = trj.problems.sinh_arcsinh()
+    exact = SinhArcsinhMap(target.space)
+    code = torch.arange(2).repeat(size.pilot)[:, None]
+    theta = exact.push(torch.randn(len(code), 2, generator=generator), code)[0]
+    theta = torch.where(target.space.active(code), theta, 0.0)
+    pool = Pool(code, theta, target.log_joint(code, theta))
+    jumps = {
+        "affine TRJ": made("affine TRJ", target, pool, generator, size.ours),
+        "spline TRJ": made("spline TRJ", target, pool, generator, size.ours),
+        "VI TRJ, their settings": theirs(target, trj.RealNVP, 8, size.theirs, generator),
+        "VI TRJ": ours(target, trj.RealNVP, size.ours, seed),
+        "VI CTP": ours(target, trj.ConditionalRealNVP, size.ours, seed),
+        "exact": (Jump(target, exact, uniform_proposal(target)), 0.0),
+    }
+    per_step = {"VI TRJ, their settings": 0.096, "spline TRJ": 0.106, "exact": 0.49}
+    rows = []
+    for name, (jump, seconds) in jumps.items():
+        p, accepted, ess = running(target, jump, pool, size.running, generator)
+        measures = {
+            f"rms error of p(2d), chains of {size.running} steps": (
+                0.010 if "their" in name else None,
+                (p[:, 1] - 0.75).square().mean().sqrt().item(),
+            ),
+            "effective draws a step": (per_step.get(name), ess),
+            "share of jumps accepted": (None, accepted),
+        }
+        for what, (published, found) in measures.items():
+            rows.append(row("2", what, name, published, found, seconds=seconds))
+    return rows + by_depth(target, pool, size, generator, "6")
+
+
+def factors(size: Size, generator: torch.Generator, seed: int) -> Rows:
+    """Figures 3, 4 and 7, and evidences of eq. 22: factor models of the exchange rates."""
+    data = DATA / "exchange_rates.csv"
+    known = data.exists()
+    target = trj.problems.factor_analysis(pd.read_csv(data).to_numpy() if known else None)
+    truth = torch.tensor(RATES, dtype=torch.float64)
+    two = truth.softmax(0)[0].item() if known else None
+    pool = tempered_draws(target, size.particles, generator)
+    sampler = trj.TRJSampler(target, partial(trj.RealNVP, layers=16), seed=seed)
+    begun = time.perf_counter()
+    sampler.fit(by="vi", audit=False, steps=size.ours, progress=False)
+    mine = Jump(target, sampler.transport, uniform_proposal(target))
+    jumps = {
+        "independence": made("independence", target, pool, generator, size.ours),
+        "affine TRJ": made("affine TRJ", target, pool, generator, size.ours),
+        "spline TRJ": made("spline TRJ", target, pool, generator, size.ours),
+        "VI TRJ, their settings": theirs(target, trj.RealNVP, 16, size.theirs, generator),
+        "VI TRJ": (mine, time.perf_counter() - begun),
+    }
+    rows = []
+    for name, (jump, seconds) in jumps.items():
+        p = running(target, jump, pool, size.running, generator)[0][:, 0]
+        published = (0.875, 0.04) if "their" in name else (None, None)
+        what = f"chains of {size.running} steps"
+        rows += [
+            row("3", f"p(2), mean of {what}", name, published[0], p.mean(), two, seconds),
+            row("3", f"p(2), sd of {what}", name, published[1], p.std(), seconds=seconds),
+        ]
+        for n in size.sets[-1:]:
+            found = repeated_bartolucci(target, jump, pool, n, size.repeats, generator)[:, 0]
+            rows.append(row("4", f"sd of Bartolucci's p(2), N = {n}", name, None, found.std()))
+    found = sampler.variational.models
+    for i, label in enumerate(target.space.label(target.space.enumerate())):
+        exact = truth[i].item() if known else None
+        log_z, error = found.loc[label, ["log_evidence", "log_evidence_se"]]
+        rows.append(row("eq. 22", f"log evidence, {label}", "VI TRJ", None, log_z, exact))
+        rows.append(row("eq. 22", f"its standard error, {label}", "VI TRJ", None, error))
+    result = sampler.run(max_seconds=size.seconds, progress=False)
+    table = result.model_probabilities()
+    rows.append(row("3", "p(2)", "run()", 0.8948, table["combined"].iloc[0], two, size.seconds))
+    return rows + by_depth(target, pool, size, generator, "7")
+
+
+def robust(size: Size, generator: torch.Generator, seed: int) -> Rows:
+    """Figures 5 and 9: scatter of Bartolucci's estimates, by map and size of the evaluation set."""
+    data = DATA / "six_dim_rr.csv"
+    target = regression(data if data.exists() else None)
+    pool = tempered_draws(target, size.particles, generator)
+    labels = target.space.label(target.space.enumerate())
+    jumps = {
+        name: made(name, target, pool, generator, size.ours)
+        for name in ("switch", "affine TRJ", "spline TRJ", "spline CTP")
+    }
+    jumps |= {
+        "VI TRJ, their settings": theirs(target, trj.RealNVP, 16, size.theirs, generator),
+        "VI CTP, their settings": theirs(
+            target, trj.ConditionalRealNVP, 16, size.of_all, generator
+        ),
+        "VI TRJ": ours(target, trj.RealNVP, size.ours, seed),
+        "VI CTP": ours(target, trj.ConditionalRealNVP, size.ours, seed),
+    }
+    released = {
+        "affine TRJ": PAPERS["affine"],
+        "spline TRJ": PAPERS["spline"],
+        "VI TRJ, their settings": PAPERS["VI-trained"],
+    }
+    rows = []
+    for n in size.sets:
+        for name, (jump, seconds) in jumps.items():
+            found = repeated_bartolucci(target, jump, pool, n, size.repeats, generator)
+            published = released.get(name, ()) if n == 500 and data.exists() else ()
+            for i, label in enumerate(labels):
+                what = f"sd of Bartolucci's p({label}), N = {n}"
+                theirs_ = published[i] if published else None
+                rows.append(row("5, 9", what, name, theirs_, found[:, i].std(), seconds=seconds))
+    return rows
+
+
+def coal(size: Size, generator: torch.Generator, seed: int) -> Rows:
+    """The change points of the authors' repository: 190 events, at most ten."""
+    target = trj.problems.coal_mining(0, 10, days=DAYS[1:])
+    begun = time.perf_counter()
+    result = trj.TRJSampler(target, seed=seed).run(max_seconds=size.seconds, progress=False)
+    seconds = time.perf_counter() - begun
+    visits = result.model_probabilities()["visits"]
+    return [
+        row("released", f"p(k = {k})", "run()", published, visits[f"k={k}"], exact, seconds)
+        for k, (published, exact) in enumerate(zip(RELEASED, LATER, strict=True), 1)
+    ]
+
+
+def by_depth(
+    target: trj.Target, pool: Pool, size: Size, generator: torch.Generator, figure: str
+) -> Rows:
+    """Jumps accepted through RealNVPs of several depths, reverse KL alone."""
+    rows = []
+    for layers in size.depths:
+        make = on_itself(partial(trj.RealNVP, layers=layers), f"{layers} couplings")
+        begun = time.perf_counter()
+        jump = make(target, None, generator, {"steps": size.ours})
+        seconds = time.perf_counter() - begun
+        accepted = running(target, jump, pool, size.running // 10, generator)[1]
+        name = f"VI TRJ, {layers} couplings"
+        rows.append(row(figure, "share of jumps accepted", name, None, accepted, seconds=seconds))
+    return rows
+
+
+def row(
+    figure: str,
+    measure: str,
+    name: str,
+    published: float | None,
+    found: Any,
+    exact: float | None = None,
+    seconds: float | None = None,
+) -> dict[str, Any]:
+    """One line of the table."""
+    return {
+        "figure": figure,
+        "measure": measure,
+        "map": name,
+        "theirs": published,
+        "ours": float(found),
+        "exact": exact,
+        "training_s": seconds,
+    }
+
+
+def made(
+    name: str, target: trj.Target, pool: Pool, generator: torch.Generator, steps: int
+) -> tuple[Kernel, float]:
+    """A classical jump, and the seconds that it took."""
+    begun = time.perf_counter()
+    return METHODS[name].make(
+        target, pool, generator, {"steps": steps}
+    ), time.perf_counter() - begun
+
+
+def theirs(
+    target: trj.Target, kind: Any, layers: int, steps: int, generator: torch.Generator
+) -> tuple[Kernel, float]:
+    """A jump through a map of theirs, trained as they do, and the seconds that it took."""
+    begun = time.perf_counter()
+    make = on_itself(partial(kind, layers=layers), f"{kind.__name__}, their settings")
+    settings: Mapping[str, Any] = {**THEIRS, "steps": steps}
+    return make(target, None, generator, settings), time.perf_counter() - begun
+
+
+def ours(target: trj.Target, kind: Any, steps: int, seed: int) -> tuple[Kernel, float]:
+    """A jump through the same kind of map by ``fit(by="vi")``, and its seconds without an audit."""
+    begun = time.perf_counter()
+    sampler = trj.TRJSampler(target, partial(kind, layers=16 if target.dim > 2 else 8), seed=seed)
+    sampler.fit(by="vi", audit=False, steps=steps, progress=False)
+    jump = Jump(target, sampler.transport, uniform_proposal(target))
+    return jump, time.perf_counter() - begun
+
+
+def running(
+    target: trj.Target, jump: Kernel, pool: Pool, steps: int, generator: torch.Generator
+) -> tuple[torch.Tensor, float, float]:
+    """Chains from posterior draws that propose models as in eq. 23 does, with exact weights.
+
+    Returns:
+        Shares of models by chain, shape (CHAINS, M); share of accepted jumps to another model;
+        effective draws of the first model's indicator a step.
+    """
+    if target.truth is not None and hasattr(jump, "proposal"):
+        p = torch.tensor([*target.truth.probabilities.values()])
+        jump.proposal = Fixed(target.space, p.log())
+    kernel = Cycle([jump, (RandomWalk(target), WALKS)])
+    rows = torch.randint(len(pool.code), (CHAINS,), generator=generator)
+    state = start(target, pool.code[rows], pool.theta[rows])
+    seen = torch.empty(CHAINS, steps, dtype=torch.long)
+    gone, accepted = 0, 0
+    with torch.no_grad():
+        for i in range(steps):
+            before = target.space.index(state.code)
+            state, (info, *_) = kernel.step(state, generator)
+            seen[:, i] = target.space.index(state.code)
+            gone += int((target.space.index(info.proposed.code) != before).sum())
+            accepted += int((seen[:, i] != before).sum())
+    shares = torch.stack([(seen == m).double().mean(1) for m in range(target.space.size)], 1)
+    ess = float(arviz.ess((seen == 0).double().numpy())) / (CHAINS * steps)
+    return shares, accepted / max(gone, 1), ess
