@@ -36,11 +36,12 @@ def correlated(rho, p=2):
     return trj.Target([trj.Model("normal", {"x": prior}, log_likelihood)], truth=truth)
 
 
-def doubted(target, family, match, **settings):
-    """The answer, which must have warned of something."""
+def doubted(target, family, *matches, **settings):
+    """The answer, which must have warned of one of these."""
     with pytest.warns(ConvergenceWarning) as caught:
         answer = trj.variational(target, family, **{**QUICK, **settings})
-    assert any(match in str(w.message) for w in caught), [str(w.message) for w in caught]
+    said = [str(w.message) for w in caught]
+    assert any(match in each for match in matches for each in said), said
     return answer
 
 
@@ -94,7 +95,8 @@ def test_mean_field_finds_its_optimum_and_not_the_posterior():
 def test_coverage_of_mean_field_is_the_closed_form():
     rho = 0.6
     settings = {"draws": 40_000, **MEAN_FIELD}
-    answer = doubted(correlated(rho), "mean-field", "% smaller under q", **settings)
+    said = "% smaller under q", "Pareto k"  # weights of shape .6, which some seeds take for .7
+    answer = doubted(correlated(rho), "mean-field", *said, **settings)
     found = answer.coverage({"x[0]": norm, "x[1]": norm}, level=0.9)
     exact = 1 - 2 * norm.sf(norm.ppf(0.95) * math.sqrt(1 - rho**2))
     assert exact == pytest.approx(0.8118, abs=5e-5)
