@@ -3,8 +3,8 @@
 ``pytest --other-seeds 1`` adds a number to the seed of each generator of torch and NumPy that a
 test, or the package under it, makes. Other rounding sends a chain another way just as another
 seed does, so that this finds on any machine what would fail on another processor. Seeds of
-simulated data stay (``DATA``): these problems have their answers written beside them. The mark
-``one_seed(why)`` keeps a test's own.
+simulated data stay (``DATA``): these problems have their answers written beside them. So do those
+of initial weights (``trjmcmc.rng.seeded``) and of docstrings, whose answers are printed.
 """
 
 import sys

@@ -9,6 +9,7 @@ from torch.distributions import Normal
 import trjmcmc as trj
 from tests import toys
 from tests.battery import check
+from trjmcmc.draws import Draws
 from trjmcmc.errors import ConfigurationError
 from trjmcmc.fit import ReverseKL
 from trjmcmc.fit import trainer as trainer_module
@@ -117,5 +118,101 @@ def test_a_run_by_vi_moves_through_its_map_and_says_so(clock):
     assert result.report.plan.weights["jump"] > 0.1
     moved, trained = str(result.report).splitlines()[:2]
     assert moved.startswith("moved by ") and "jump in" in moved
-    assert trained.endswith("variational inference, without draws")
+    assert "by variational inference" in trained
     check(result, result.truth)
+
+
+# ---- what a fit may take ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("most", [4000, 20_000])
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
+def test_few_evaluations_go_to_one_training(most):
+    made = sampler()
+    trace = made.fit(by="vi", max_evaluations=most, audit=False, batch=64, progress=False)
+    assert trace.step and made.account.evaluations <= most
+    result = sampler().run(fit="vi", max_evaluations=most, progress=False)
+    assert result.report.evaluations <= most
+
+
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
+def test_short_time_goes_to_one_training(clock):
+    """A likelihood of 30 ms: neither the search for places nor trainings outlive the limit."""
+
+    def slow(p):
+        clock.reading += 0.03
+        return -0.5 * p["a"].square().sum(-1)
+
+    target = trj.Target(
+        [trj.Model(n, {"a": Normal(torch.zeros(k), 1.0)}, slow) for n, k in (("b", 1), ("c", 3))]
+    )
+    begun = clock.reading
+    made = sampler(target)
+    result = made.run(max_seconds=6, fit="vi", progress=False)
+    assert clock.reading - begun < 7 and result.report.seconds["fit"] <= 3
+
+
+def test_steps_of_trials_are_no_more_than_those_of_the_fit():
+    made = sampler()
+    made.fit(by="vi", audit=False, steps=2, batch=16, progress=False)
+    few = made.account.evaluations
+    made = sampler()
+    made.fit(by="vi", audit=False, steps=2, batch=1016, progress=False)
+    assert made.account.evaluations - few < 5 * 2 * 1000 * 1.2
+
+
+def test_an_interruption_in_a_trial_ends_the_fit(monkeypatch):
+    calls = []
+
+    def interrupted(*arguments, **options):
+        calls.append(options.get("transport"))
+        return trj.fit.FitTrace(step=[50], stopped="interrupted")
+
+    made = sampler()
+    monkeypatch.setattr(type(made._known.trainer), "_train", interrupted)
+    trace = made.fit(by="vi", audit=False, **QUICK)
+    assert trace.stopped == "interrupted" and trace.by == "vi" and len(calls) == 1
+
+
+# ---- what is said of the map's own answer -------------------------------------------------------
+
+
+def two_hills():
+    """Two models; one has a second mode with three tenths of its mass, which reverse KL loses."""
+
+    def hills(p):
+        x = p["x"]
+        there, here = (Normal(m, 0.3).log_prob(x).sum(-1) for m in (-3.0, 3.0))
+        return torch.logaddexp(math.log(0.3) + there, math.log(0.7) + here)
+
+    prior = {"x": Normal(torch.zeros(2), 2.0)}
+    flat = trj.Model("flat", {}, lambda p: torch.tensor(-4.0))
+    return trj.Target([trj.Model("two", prior, hills), flat])
+
+
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
+def test_the_maps_own_answer_hears_of_what_a_run_has_found():
+    made = sampler(two_hills())
+    made.fit(by="vi", audit=False, steps=100, batch=64, progress=False)
+    assert made.variational.ok
+    made.run(draws=50, chains=64, fit=True, progress=False)
+    assert any("misses a part of the posterior of two" in d for d in made.variational.doubts)
+
+
+def test_a_cross_entropy_fills_spare_coordinates():
+    """A map that moves them knows nothing of the zeros that are recorded there: .5 nats each."""
+    target = trj.problems.sinh_arcsinh()
+    made = sampler(target, trj.ConditionalRealNVP)
+    made.fit(by="vi", audit=False, **QUICK)
+    g = torch.Generator().manual_seed(1)
+    code, z = torch.zeros(4000, 1).long(), torch.randn(4000, 2, generator=g)
+    theta = trj.problems.SinhArcsinhMap(target.space).push(z, code)[0]
+    theta = torch.where(target.space.active(code), theta, 0.0)
+    draws = Draws(code[None], theta[None], target.log_joint(code, theta)[None])
+    found = made.variational.against(draws).cross_entropy.value
+    with torch.no_grad():
+        filled = -made.transport.log_prob(made.transport.with_spares(theta, code), code).mean()
+        zeros = -made.transport.log_prob(theta, code).mean()
+    chosen = -math.log(made.variational.probabilities["1d"])
+    assert found == pytest.approx(float(filled) + chosen, abs=1e-3)
+    assert abs(found - float(zeros) - chosen) > 0.2

@@ -291,3 +291,20 @@ def test_interrupting_a_fit_keeps_the_best_map(generator):
 def test_wrong_settings_say_what_is_wrong(make, error, message, generator):
     with pytest.raises(error, match=message):
         make(toys.gaussians(), generator)
+
+
+def test_six_plateaus_end_a_training_at_halved_rates():
+    from trjmcmc.fit.schedule import Halving
+
+    rate, told = Halving(10_000), []
+    while not rate.done(100):
+        told.append(rate(100))
+        rate.plateau(100)
+    assert told == [1, 0.5, 0.25, 0.125, 0.0625, 0.03125]
+
+
+def test_an_unknown_schedule_is_refused_at_once():
+    sampler = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1)
+    with pytest.raises(ConfigurationError, match="schedule: expected one of"):
+        sampler.fit(by="vi", schedule="Plateau")
+    assert sampler.account.evaluations == 0

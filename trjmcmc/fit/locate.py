@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 
 import torch
 from torch import Tensor
 
+from .. import clock
 from ..errors import BudgetError
 from ..target.target import Target
 from .policy import LocatingPolicy
@@ -17,6 +19,7 @@ def locate(
     code: Tensor,
     generator: torch.Generator,
     policy: LocatingPolicy = LocatingPolicy(),
+    deadline: float = math.inf,
 ) -> tuple[Tensor, Tensor]:
     """Mean-field Gaussian approximation of each model by variational online Newton steps.
 
@@ -29,6 +32,7 @@ def locate(
         code: Models, shape (M, L).
         generator: Source of randomness.
         policy: How many draws and iterations.
+        deadline: Time by :func:`trjmcmc.clock.now` after which no further iteration begins.
 
     Returns:
         Location and scale, each of shape (M, D): 0 and 1 in spare slots, and in models where no
@@ -49,6 +53,8 @@ def locate(
     precision = torch.ones_like(loc)
     many = code.repeat_interleave(n, 0)
     for i in range(policy.iterations):
+        if i and clock.now() > deadline:
+            break
         progress = i / policy.iterations
         temper = min(1.0, 0.1 ** (1 - 2 * progress))
         rate = 0.3 if progress < 0.7 else 0.1
@@ -87,11 +93,17 @@ def locate(
 
 
 def located(
-    target: Target, codes: Tensor, generator: torch.Generator, policy: LocatingPolicy
+    target: Target,
+    codes: Tensor,
+    generator: torch.Generator,
+    policy: LocatingPolicy,
+    deadline: float = math.inf,
+    evaluations: float = math.inf,
 ) -> tuple[Tensor, Tensor]:
-    """What :func:`locate` finds; standard units without gradients, or where evaluations run out."""
-    if target.differentiable and target.dim:
+    """What :func:`locate` finds; standard units without gradients, or with too few evaluations."""
+    enough = len(codes) * policy.draws_per_model * policy.iterations <= evaluations
+    if target.differentiable and target.dim and enough:
         with suppress(BudgetError):
-            return locate(target, codes, generator, policy)
+            return locate(target, codes, generator, policy, deadline)
     loc = torch.zeros(len(codes), target.dim, dtype=target.dtype, device=target.device)
     return loc, torch.ones_like(loc)

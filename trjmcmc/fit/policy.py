@@ -78,6 +78,8 @@ class TrainerPolicy(Checked):
             the factor models 100 of 2000 steps tell: bounds of .3 and 1.6 nats below the evidence
             after these end at .27 and 1.55.
         fewest_tried: Steps of these at least.
+        tried_budget: Share of the time and of the evaluations of a fit that they may take: with
+            less they are left out.
         standardised_models: Models of a large space whose coordinates are located before training.
         locating_share: Evaluations for that, over those of the training.
         fewest_located: Models located at least.
@@ -104,6 +106,7 @@ class TrainerPolicy(Checked):
 
     tried_share: float = 0.05
     fewest_tried: int = 100
+    tried_budget: float = 0.25
     standardised_models: int = 256
     locating_share: float = 0.5
     fewest_located: int = 4

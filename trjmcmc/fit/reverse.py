@@ -172,7 +172,8 @@ def reverse_kl(
     if by_path:
         log_q = _along_path(transport, theta, code, log_q)
     value, gradient = target.log_joint_and_grad(code, theta, temper=temper, surrogate=True)
-    finite = gradient.isfinite().all(-1) & value.isfinite()
+    placed = theta.detach().isfinite().all(-1) & log_q.detach().isfinite()
+    finite = placed & gradient.isfinite().all(-1) & value.isfinite()
     gradient = torch.where(finite[:, None], gradient, 0.0)
     log_joint = torch.where(finite, value, 0.0) + ((theta - theta.detach()) * gradient).sum(-1)
     loss = torch.where(finite, log_q - log_joint, 0.0)
@@ -181,7 +182,7 @@ def reverse_kl(
         worse = torch.where(finite, loss.detach() - group_means(loss.detach(), which, finite), 0.0)
         choice = transport.log_choice(z, code)
         loss = loss + worse * (choice - choice.detach())
-    lost = ~finite & theta.detach().isfinite().all(-1)
+    lost = ~finite & placed
     if bool(lost.any()):
         usual = (log_q - log_joint).detach()[finite].mean()
         score = transport.log_prob(theta[lost].detach(), code[lost])

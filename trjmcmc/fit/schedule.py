@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
+from ..errors import ConfigurationError
 from .policy import TrainingPolicy
 
 
@@ -57,8 +58,7 @@ class Halving:
     """Learning rate factor: 1, and half as large after each plateau; the last one ends it.
 
     Arguments:
-        steps: Steps of the whole run.
-        policy: Not used.
+        steps, policy: Not used.
 
     Source:
         Yin & Jiao, https://arxiv.org/abs/2512.12742, Appendix A, with a rate of 1e-4
@@ -72,7 +72,7 @@ class Halving:
     LEAST = 2**-6  # of the first rate, below which nothing moves any more
 
     def __init__(self, steps: int, policy: TrainingPolicy = TrainingPolicy()) -> None:
-        self.steps, self.factor = steps, 1.0
+        self.factor = 1.0
 
     def __call__(self, step: int) -> float:
         return self.factor
@@ -83,8 +83,14 @@ class Halving:
         return True
 
     def done(self, step: int) -> bool:
-        """Whether the rate is too small, or the last step is made."""
-        return self.factor < self.LEAST or step >= self.steps
+        """Whether the rate is too small."""
+        return self.factor <= self.LEAST
 
 
 SCHEDULES: dict[str, type[Cosine] | type[Halving]] = {"cosine": Cosine, "plateau": Halving}
+
+
+def check_schedule(name: str) -> None:
+    """Raises ConfigurationError of an unknown one."""
+    if name not in SCHEDULES:
+        raise ConfigurationError(f"schedule: expected one of {[*SCHEDULES]}, got {name!r}")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from .. import clock
 from ..errors import ConfigurationError
 from ..estimate.importance import log_weights
 from ..target.target import Target
@@ -18,8 +20,23 @@ from ..transport.per_model import PerModel
 from .locate import located
 from .policy import TrainerPolicy
 from .standardise import standardise
+from .trace import FitTrace
 
 DRAWS = 512  # by which a bound is estimated: to a tenth of a nat where the map is far off
+
+
+class Limits(NamedTuple):
+    """What a fit may take.
+
+    Attributes:
+        begun: Time by :func:`trjmcmc.clock.now` when it began to look for where models are.
+        deadline: The same by which it is to be done.
+        evaluations: That it may make.
+    """
+
+    begun: float
+    deadline: float = math.inf
+    evaluations: float = math.inf
 
 
 def start_better(
@@ -27,38 +44,57 @@ def start_better(
     target: Target,
     codes: Tensor,
     place: tuple[Tensor, Tensor],
-    train: Callable[..., object],
+    train: Callable[..., FitTrace],
     settings: Mapping[str, Any],
     generator: torch.Generator,
     policy: TrainerPolicy,
-) -> None:
+    limits: Limits,
+) -> FitTrace:
     """Give a map the best of three short trainings: from standard units, and from located ones.
 
     Reverse KL stays with the modes that it begins at, and one search for them may end at a lesser
-    one. Of a map per model each takes its own best.
+    one. Of a map per model each takes its own best. Where time or evaluations are short the map
+    takes the units that are known, without a training.
 
     Arguments:
         transport: The map, changed in place.
         target: The target.
         codes: All models, shape (M, L).
         place: Locations and scales that one search has found, each (M, D).
-        train: Trains a map: a function of settings, and of the map by the name ``transport``.
+        train: Trains a map: a function of settings, and of the map by the name ``transport``;
+            returns a trace.
         settings: Of the training ahead.
         generator: Source of randomness.
         policy: How short these are.
+        limits: Of the whole fit.
+
+    Returns:
+        The trace of the last of them; ``stopped`` tells whether Ctrl-C has ended it.
     """
     steps = max(policy.fewest_tried, int(policy.tried_share * settings["steps"]))
-    tried, again = [], located(target, codes, generator, policy.locating)
+    steps, found = min(steps, settings["steps"]), FitTrace()
+    dear = 3 * steps * settings["batch"] > policy.tried_budget * limits.evaluations
+    late = clock.now() - limits.begun > policy.tried_budget * (limits.deadline - limits.begun)
+    if dear or late:
+        standardise(transport, codes, *place)
+        return found
+    until = clock.part_of_the_time_left(policy.tried_budget, limits.deadline)
+    tried, again = [], located(target, codes, generator, policy.locating, until)
     for start in (None, place, again):
         trial = copy.deepcopy(transport)
         if start is not None:
             standardise(trial, codes, *start)
+        until = clock.part_of_the_time_left(policy.tried_budget / 3, limits.deadline)
+        short = {**settings, "steps": steps, "progress": False, "deadline": until}
         with suppress(ConfigurationError):  # no draw has a density: it can't be reached from there
-            train({**settings, "steps": steps, "progress": False}, transport=trial)
+            found = train(short, transport=trial)
             tried.append(trial)
+        if found.stopped == "interrupted":
+            break
     if tried:
         bounds = [lower_bounds(target, trial, codes, generator) for trial in tried]
         keep_better(transport, tried, torch.stack(bounds))
+    return found
 
 
 def lower_bounds(
@@ -79,7 +115,7 @@ def lower_bounds(
     """
     with torch.no_grad():
         found = [log_weights(target, transport, code, DRAWS, generator).mean() for code in codes]
-    return torch.stack(found).double().nan_to_num(-torch.inf)
+    return torch.stack(found).double().nan_to_num(-torch.inf, neginf=-torch.inf)
 
 
 @torch.no_grad()

@@ -26,7 +26,7 @@ from ..progress import progress_bar
 from ..transport.base import Transport
 from .objective import Losses, Objective
 from .policy import TrainingPolicy
-from .schedule import SCHEDULES, Schedule
+from .schedule import SCHEDULES, Schedule, check_schedule
 from .trace import FitTrace
 
 
@@ -93,8 +93,7 @@ def train(
             f"steps={steps}, batch={batch}, patience={patience}, learning_rate={learning_rate}, "
             f"clip={clip}"
         )
-    if schedule not in SCHEDULES:
-        raise ConfigurationError(f"schedule: expected one of {[*SCHEDULES]}, got {schedule!r}")
+    check_schedule(schedule)
     shaped = transport.space.n_slots and any(p.requires_grad for p in transport.parameters())
     if not steps or not (objective.learns or shaped):
         return FitTrace()
@@ -193,7 +192,7 @@ class Training:
         if temper == 1 or late:
             self.ended = self._judged(window, size, late)
         if i == s.steps and not self.ended:
-            self.ended = self._last
+            self.ended = "steps"
 
     def _judged(self, window: _Window, size: int, late: bool) -> str:
         """What ends the training after a window at full likelihood, if anything does."""

@@ -17,11 +17,9 @@ from .. import clock
 from ..draws import Pool
 from ..errors import ConfigurationError, ConvergenceWarning, warn_user
 from ..pilot.audit import Audit
-from ..pilot.given import user_pool
 from ..pilot.parts import Part
 from ..pilot.report import Score
 from ..pilot.survey import PilotRuns, seconds_to_agree
-from ..pilot.through_emcee import emcee_pool
 from ..promises import MODELS_ONE_BY_ONE
 from ..space.codes import distinct
 from ..target.target import Target
@@ -33,9 +31,9 @@ from .locate import located
 from .objective import Objective, covering
 from .policy import TrainerPolicy
 from .reverse import ReverseKL, goes_back_cheaply
-from .source import Pilot, source
+from .source import Pilot, given_draws, source
 from .standardise import moments, standardise, typical_scale
-from .starts import start_better
+from .starts import Limits, start_better
 from .trace import FitTrace
 from .train import Training, train
 from .under_way import UnderWay, unhurried
@@ -201,10 +199,8 @@ class Trainer:
             codes, particles=particles, moves=moves, evaluations=limit, deadline=end
         )
         usual, each = self.policy.training, self.policy.evaluations_a_training_draw
-        steps, batch = (
-            usual.steps if steps is None else steps,
-            usual.batch if batch is None else batch,
-        )
+        steps = usual.steps if steps is None else steps
+        batch = usual.batch if batch is None else batch
         budget = each * steps * batch if isinstance(audit, bool) else audit
         auditing = few and audit is not False
         if own or auditing:
@@ -212,9 +208,14 @@ class Trainer:
                 draft, budget, limit=limit, deadline=until, progress=progress
             )
         auditing = auditing and unhurried(draft)
-        pool = self._pool(draft, pilot, extra, progress, own)
+        pool = given_draws(self.target, pilot, codes, self.generator, progress)
+        if pool is None and own and draft.rounds:
+            pool = self._joined(draft, extra)
         settings = {"steps": steps, "batch": batch, **options}
-        self._place(codes, pool, settings, by)
+        limits = Limits(clock.now(), deadline, max_evaluations or math.inf)
+        tried = self._place(codes, pool, settings, by, limits)
+        if tried.stopped == "interrupted":
+            return self._learn(trace=replace(tried, by="vi"), audit=None)
         name = "objective"
         if objective is None:
             name = "vi" if pool is None else "pilot" if own else "draws"
@@ -224,8 +225,9 @@ class Trainer:
         shaped = int(self.target.space.active(codes).any(-1).sum())  # models with parameters
         if own and pool is not None and pool.distinct < self.policy.fewest_training_draws * shaped:
             settings["steps"] = 0  # too few to learn a shape from: location and scale must do
+        before = clock.now() - limits.begun if tried.step else 0.0
         self._under_way = UnderWay(
-            draft, auditing, limit is None, extra, objective, settings, name, by != "vi"
+            draft, auditing, limit is None, extra, objective, settings, name, by != "vi", before
         )
         return self._go_on(self._under_way, mend_until, deadline, progress)
 
@@ -237,7 +239,7 @@ class Trainer:
             if not going.mends:
                 trace = self._train(going.objective, settings, going=going)
                 self._learn(trace=replace(trace, by=going.by), audit=None)
-                self._spend("fit", trace.seconds)
+                self._spend("fit", going.before + trace.seconds)
                 if self._fitted.few and going.audit.rounds:
                     self._adopt(going.audit)
                     self._spend("pilot", going.audit.seconds)
@@ -270,23 +272,16 @@ class Trainer:
         pool = self.pilot.draws(audit, self._deadline)
         return pool if extra is None else pool.joined(extra)
 
-    def _pool(
-        self, audit: Audit, pilot: Pilot, extra: Pool | None, progress: bool, own: bool
-    ) -> Pool | None:
-        """Draws to train on, or None."""
-        if isinstance(pilot, Pool):
-            return pilot
-        if isinstance(pilot, Mapping):
-            return user_pool(self.target, pilot)
-        if pilot == "emcee":
-            return emcee_pool(self.target, audit.code, generator=self.generator, progress=progress)
-        return self._joined(audit, extra) if own and audit.rounds else None
-
     # ---- training ---------------------------------------------------------------------------
 
     def _place(
-        self, codes: Tensor, pool: Pool | None, settings: Mapping[str, Any], by: str | None
-    ) -> None:
+        self,
+        codes: Tensor,
+        pool: Pool | None,
+        settings: Mapping[str, Any],
+        by: str | None,
+        limits: Limits,
+    ) -> FitTrace:
         """Standardise the map's coordinates; later fits go on from the map as it is.
 
         Arguments:
@@ -294,6 +289,10 @@ class Trainer:
             pool: Posterior draws, or None.
             settings: Of the training ahead: locating models costs no more than a share of it.
             by: What the map is trained by, as of :meth:`fit`.
+            limits: Of the fit.
+
+        Returns:
+            The trace of the last of the trainings that a start was chosen by.
         """
         locating = self.policy.locating
         if pool is None and not self._fitted.few:
@@ -304,18 +303,18 @@ class Trainer:
         if pool is not None:
             loc, scale = moments(pool, codes, active)
         else:
-            loc, scale = located(self.target, codes, self.generator, locating)
+            until = clock.part_of_the_time_left(self.policy.tried_budget, limits.deadline)
+            share = self.policy.tried_budget * limits.evaluations
+            loc, scale = located(self.target, codes, self.generator, locating, until, share)
         self._learn(scale=typical_scale(scale, active))
         if self._fitted.trace is not None:
-            return
-        if by == "vi" and self._fitted.few and isinstance(self.transport, Standardisable):
-            shortly = partial(self._train, self._reverse(learnt=False, by=by))
-            place, g = (loc, scale), self.generator
-            start_better(
-                self.transport, self.target, codes, place, shortly, settings, g, self.policy
-            )
-        else:
+            return FitTrace()
+        if not (by == "vi" and self._fitted.few and isinstance(self.transport, Standardisable)):
             standardise(self.transport, codes, loc, scale, pool)
+            return FitTrace()
+        shortly = partial(self._train, self._reverse(learnt=False, by=by))
+        given = (self.transport, self.target, codes, (loc, scale), shortly, settings)
+        return start_better(*given, self.generator, self.policy, limits)
 
     def _objective(self, pool: Pool | None, by: str | None = None) -> Objective | None:
         """By draws where there are any, else by gradients; None, with a warning, without both."""

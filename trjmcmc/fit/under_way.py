@@ -25,6 +25,7 @@ class UnderWay:
         settings: Of the training, as of :func:`~trjmcmc.fit.train.train`.
         by: What the map is trained by, as of :class:`FitTrace`.
         repairs: Whether a map that falls short may learn from the audit's draws.
+        before: Seconds of short trainings before it, by which a start was chosen.
         mends: Whether the map has been trained once, and is being trained again.
         training: That was broken off, or None.
     """
@@ -37,6 +38,7 @@ class UnderWay:
     settings: dict[str, Any]
     by: str = ""
     repairs: bool = True
+    before: float = 0.0
     mends: bool = False
     training: Training | None = None
 

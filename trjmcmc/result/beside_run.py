@@ -42,6 +42,7 @@ def beside_run(
     code, theta, log_joint = (x[:, ::every].flatten(0, 1).to(device) for x in kept)
     dtypes = [t.dtype for t in (*transport.parameters(), *transport.buffers())]
     theta = theta.to(next((t for t in dtypes if t.is_floating_point), theta.dtype))
+    theta = transport.with_spares(theta, code)
     log_q = (transport.log_prob(theta, code) + weights.log_prob(code)).double()
     by_chain = -log_q.view(draws.n_chains, -1).cpu().numpy()
     log_w = sample.log_weight

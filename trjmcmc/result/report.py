@@ -20,7 +20,7 @@ PROPOSALS = "proposals"  # stage of a run of few likelihood calls
 FEWEST_CLIMBS = 20  # climbs under which summits met once tell nothing of those that are left
 
 TRAINED_BY = {
-    "vi": "variational inference, without draws",
+    "vi": "variational inference",
     "pilot": "draws of tempered runs",
     "draws": "given draws",
     "objective": "an objective of the user's",
@@ -56,7 +56,8 @@ class Plan:
             number = f"{pace:,.0f}" if pace >= 10 else f"{pace:.2g}"
             measured = f" ({number} effective draws per second)" if pace == pace else ""
             each.append(f"{name} in {share:.0%} of the steps{measured}")
-        return f"moved by {', '.join(each)}, as measured in warm-up" if each else ""
+        why = ", as measured in warm-up" if self.efficiency else ""
+        return f"moved by {', '.join(each)}{why}" if each else ""
 
     def __str__(self) -> str:
         steps = ", ".join(f"{name} {share:.0%}" for name, share in self.weights.items())
@@ -192,10 +193,15 @@ class RunReport:
         spent = ", ".join(f"{stage} {s:.1f} s" for stage, s in self.seconds.items())
         lines = ["interrupted"] if self.interrupted else []
         lines += [f"ended early: {self.missed}"] if self.missed else []
-        lines += [moved] if (moved := self.plan.moved()) else []
+        if moved := self.plan.moved():
+            lines.append(moved)
+        elif self.acceptance:
+            lines.append(f"moved by {', '.join(self.acceptance)}: one kernel, nothing was chosen")
         if self.fit is not None and self.fit.step:
             learned = TRAINED_BY.get(self.fit.by, self.fit.by or "a fit")
-            lines.append(f"map trained in {self.fit.best_step} steps by {learned}")
+            last, best = self.fit.step[-1], self.fit.best_step
+            kept = "" if best == last else f"; that of step {best} was kept"
+            lines.append(f"map trained in {last} steps by {learned}{kept}")
         if self.unaudited:
             lines.append(
                 "map not audited: a part of a posterior that it has lost shows in visits alone"

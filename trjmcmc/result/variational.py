@@ -36,7 +36,6 @@ UNKNOWN = Estimate(math.nan, math.nan)
 
 ITEMS_PRINTED = 8  # items in print at most
 
-
 ABSURD = 1e4  # nats from which a cross-entropy says no more than that some draws are out of reach
 
 OUT_OF_REACH = ": some draws lie where q has next to no density"
@@ -370,13 +369,13 @@ class Variational:
         if self.inclusion is not None:
             lines += [f"  inclusion              {_listed(self.inclusion)}"]
         if self.cross_entropy is not None:
-            far = not abs(self.cross_entropy.value) < ABSURD
+            far = self.cross_entropy.value > ABSURD
             said = f"above {ABSURD:.0f}" if far else _with_error(self.cross_entropy)
             lines += [f"  cross-entropy of draws {said} nats" + OUT_OF_REACH * far]
         else:
             lines += ["  how far off it is, run() will tell"]
         if self.divergence is not None:
-            far = not abs(self.divergence) < ABSURD
+            far = self.divergence > ABSURD
             said = f"above {ABSURD:.0f}" if far else f"{self.divergence:.3f}"
             lines += [f"  divergence KL(p | q)   {said} nats, by q's own evidence"]
         if self.inclusion_error is not None:

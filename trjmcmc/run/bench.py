@@ -218,9 +218,7 @@ class Bench:
             trained: Name of jumps through a map that the user has had trained: beside the best
                 they take turns in proportion to their efficiency.
         """
-        rest = [
-            n for n in self.moves if n not in best and (n == trained or not self._too_dear(n, best))
-        ]
+        rest = [n for n in self.moves if n not in best and not self._too_dear(n, best)]
         shares = step_shares(len(rest), self.policy.choice)
         if trained in rest and best in self.found and (trained,) in self.found:
             mine, theirs = (self.found[n].efficiency for n in ((trained,), best))
@@ -237,6 +235,8 @@ class Bench:
         found, policy = self.found.get((name,)), self.policy.choice
         if found is None or best not in self.found:
             return False
+        if found.efficiency > policy.least_share * self.found[best].efficiency:
+            return False  # it pays for what it takes
         price = policy.least_share * found.step / max(self.found[best].step, 1e-12)
         return price > policy.most_of_the_rest
 

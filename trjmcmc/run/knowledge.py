@@ -16,11 +16,13 @@ from ..draws import Draws, Pool
 from ..errors import TRJError
 from ..estimate.estimate import Estimate
 from ..fit.fitted import Fitted
+from ..fit.schedule import check_schedule
 from ..fit.trace import FitTrace
 from ..fit.trainer import Trainer
 from ..kernel.base import Kernel
+from ..pilot.lost import Screening
 from ..pilot.report import AuditReport
-from ..result.answer import audited, variational
+from ..result.answer import audited, of_searches, variational
 from ..result.variational import Variational
 from ..target.target import Target
 from ..transport.base import Transport
@@ -80,6 +82,7 @@ class Knowledge:
         self.passed: Pool | None = None
         self.told: Mapping[str, Mapping[str, Estimate]] = {}
         self._weighing: Weighing | None = None
+        self.searched: tuple[Screening, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the answer of the fit alone, which is made anew when it is asked for."""
@@ -140,10 +143,11 @@ class Knowledge:
 
     def fit(self, *, max_evaluations: int | None = None, **settings: Any) -> FitTrace:
         """Train the map, and weigh models through it; see :meth:`trjmcmc.TRJSampler.fit`."""
+        check_schedule(settings.get("schedule", "cosine"))
         self.begin()
         with limited(self.target, self.spending.account, max_evaluations) as left:
             settings |= {"max_evaluations": max_evaluations, "extra": self.passed}
-            self.audit_report = self._weighing = None
+            self.audit_report, self._weighing, self.searched = None, None, ()
             trace = self.strategy.fit(self.trainer, **settings).trace
             assert trace is not None
             self.normals = None
@@ -161,13 +165,12 @@ class Knowledge:
         state = fingerprint(self.map if weights is None else self.transport)
         if self._answer is None or self._answer[0] != state:
             self._answer = state, self._answered()
-        return self._answer[1]
+        return audited(self._answer[1], self.audit_report, of_searches(self.searched))
 
     def _answered(self) -> Variational:
         weights = self.fitted.weights
         through = self.map if weights is None else self.transport
-        answer = variational(self.target, weights, through, self.generator)
-        return audited(answer, self.audit_report)
+        return variational(self.target, weights, through, self.generator)
 
     def variational_answer(self, draws: Draws) -> Variational | None:
         """The answer of the fit alone beside a run's draws, where it learnt q(m) or was asked."""
@@ -177,6 +180,10 @@ class Knowledge:
             if (answer := self.variational) is not None:
                 return answer.against(draws).without_draws()
         return None
+
+    def note(self, searched: tuple[Screening, ...]) -> None:
+        """Keep what searches for lost modes have found of the map, for its own answer."""
+        self.searched = searched
 
     def use(self, normals: Transport | None) -> None:
         """Let evidences go through normals fitted to draws; through the map again if None."""

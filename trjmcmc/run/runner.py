@@ -437,6 +437,7 @@ class Runner(Preparation):
         spare = 0.0
         if math.isfinite(self._bridge_seconds):
             spare = self.policy.shares.symmetrised_bridge * known.spending.evaluations
+        known.note(self.discovery.said)
         if chain.error is None and not self.interrupted:
             report = replace(report, variational=known.variational_answer(record))
         if self.request.start is not None:

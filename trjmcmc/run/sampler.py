@@ -213,9 +213,9 @@ class TRJSampler:
         part of a posterior it is trained again; if that fails, a warning names the models.
 
         ``by="vi"``, the default with more than 64 models: variational inference as in Yin & Jiao,
-        by reverse KL, from draws of the map and gradients alone. With few models the better of two
-        starts goes on, and an audit judges the map (which learns from it with ``pilot=False``).
-        The sampler's answer is exact either way.
+        by reverse KL, from draws of the map and gradients alone. With few models the best of three
+        short trainings goes on, and an audit judges the map; with ``pilot=False`` a map that falls
+        short is then trained on the audit's draws. The sampler's answer is exact either way.
 
         Where the likelihood fails on the way, calling ``fit`` again goes on. A second fit trains
         on: the audit is kept (unless its size is changed), and draws of the last warm-up join in.

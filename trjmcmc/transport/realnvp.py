@@ -76,8 +76,9 @@ class RealNVP(PerModel):
 
 def _one(d: int, *, layers: int, hidden: tuple[int, ...], loft: float | None) -> Flow:
     """A zuko flow of d coordinates that starts as the identity."""
-    flow = Couplings(d, transforms=layers, hidden_features=hidden, activation=nn.LeakyReLU)
-    if d == 1:
+    if d > 1:
+        flow = Couplings(d, transforms=layers, hidden_features=hidden, activation=nn.LeakyReLU)
+    else:
         affine = partial(ElementWiseTransform, 1, univariate=MonotonicAffineTransform)
         flow = NSF(1, transforms=1)
         flow = Flow([affine(), *flow.transform.transforms, affine()], flow.base)
