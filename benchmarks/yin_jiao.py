@@ -25,6 +25,7 @@ import pandas as pd
 import torch
 
 import trjmcmc as trj
+from benchmarks.bridge_spread import PAPERS, regression
 from trjmcmc.compare.classical import METHODS, on_itself, uniform_proposal
 from trjmcmc.compare.jumps import repeated_bartolucci
 from trjmcmc.draws import Pool
@@ -32,8 +33,6 @@ from trjmcmc.fit import tempered_draws
 from trjmcmc.kernel import Cycle, Fixed, Jump, Kernel, RandomWalk, start
 from trjmcmc.problems import SinhArcsinhMap
 from trjmcmc.problems.coal_mining import DAYS
-
-from .bridge_spread import PAPERS, regression
 
 Rows = list[dict[str, Any]]
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -334,12 +333,15 @@ PROBLEMS = {f.__name__: f for f in (toy, factors, robust, coal)}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.yin_jiao", description=(__doc__ or "").split("\n")[0]
+    )
     parser.add_argument("--problem", choices=PROBLEMS, required=True)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
-    torch.set_num_threads(1)
+    torch.set_num_threads(options.threads)
     generator = torch.Generator().manual_seed(options.seed)
     rows = PROBLEMS[options.problem](QUICK if options.quick else Size(), generator, options.seed)
     print(pd.DataFrame(rows).to_string(index=False, float_format="{:.4g}".format, na_rep=""))
