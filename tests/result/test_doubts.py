@@ -18,6 +18,7 @@ from trjmcmc.estimate import Estimate, mean_error, visit_probability
 from trjmcmc.estimate.convergence import normal_scores, rank_rhats, split_rhats, start_error
 from trjmcmc.estimate.mean import spread_error
 from trjmcmc.fit import Audit, AuditReport, ModelAudit, Pool, gaussian_mixture, screen
+from trjmcmc.fit.trace import FitTrace
 from trjmcmc.pilot.lost import BY_CHAINS, Screening
 from trjmcmc.pilot.report import by_audit
 from trjmcmc.result.convergence import EVERY, Convergence
@@ -694,6 +695,21 @@ def test_a_flagged_bridge_tells_what_importance_alone_has_lost(rng):
     assert result.routes["bridge"]["tailed"].warning
     told = result.model_probabilities().loc["tailed"]
     assert abs(told["combined"] - 0.5) < 1.2 * told["combined_se"]  # .6 nats, taken as linear
+
+
+@pytest.mark.parametrize("audited", [True, False])
+def test_a_map_that_hardly_overlaps_and_nobody_audited_is_no_surer_than_its_bridge(audited, rng):
+    """A bridge so wide contradicts nothing; that it is wide says that the map lacks a part."""
+    code = torch.as_tensor(rng.integers(0, 2, (64, 400, 1)))
+    draws = Draws(code, torch.randn(64, 400, 1), torch.randn(64, 400))
+    lost = {"plain": Estimate(-1.0, 0.001), "tailed": Estimate(-1.5, 0.001)}
+    flag = "draws and map hardly overlap"
+    bridge = {"plain": Estimate(-1.0, 0.01), "tailed": Estimate(-1.0, 0.4, 40.0, flag)}
+    routes = {"importance": lost, "smoothed": lost, "bridge": bridge}
+    report = RunReport(fit=FitTrace(by="pilot" if audited else "vi"))
+    assert report.unaudited is not audited
+    told = Result(two_models().space, draws, {}, routes, report).model_probabilities()
+    assert (told.loc["tailed", "importance_se"] > 0.1) is not audited
 
 
 def test_the_only_possible_model_is_certain():

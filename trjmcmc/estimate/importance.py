@@ -109,18 +109,32 @@ def smoothed(log_w: Tensor) -> Estimate:
         The estimate in nats; ``ess`` of the smoothed weights. It is flagged where the Pareto
         shape exceeds 0.5, unless four fifths of the draws count: the variance is then infinite.
         Beyond 0.7 the error is NaN: the mean itself can't be relied on. (Runs that missed the
-        large weights, the worst of all, look like 0.5 to 0.7.)
+        large weights, the worst of all, look like 0.5 to 0.7.) Where four fifths count, the error
+        holds all that the tail adds to the mean.
 
     Source:
         Vehtari, Simpson, Gelman, Yao & Gabry (2024), https://jmlr.org/papers/v25/19-556.html
     """
     smooth, k = pareto_smoothed(log_w)
     e = log_mean_weight(smooth)
-    if e.ess > EVEN * len(log_w):  # so even that no tail matters
-        return e
+    if e.ess > EVEN * len(log_w):  # so even that no tail matters beyond what is there of it
+        heavy = k > PARETO_K_FINITE_VARIANCE
+        return replace(e, std_error=math.hypot(e.std_error, tail_share(smooth))) if heavy else e
     if k > PARETO_K_RELIABLE:
         return replace(e, std_error=math.nan, warning=f"Pareto k {k:.2f}")
     return replace(e, warning=f"Pareto k {k:.2f}" if k > PARETO_K_FINITE_VARIANCE else e.warning)
+
+
+def tail_share(log_w: Tensor) -> float:
+    """What the largest weights add to the mean beyond the least of them, as a share of it.
+
+    Arguments:
+        log_w: Log weights, shape (n,), nats; as many as :func:`~.pareto.pareto_smooth` smooths.
+    """
+    n = len(log_w)
+    top = log_w.topk(min(n, math.ceil(min(n / 5, 3 * n**0.5)) + 1)).values
+    beyond = (top - log_w.logsumexp(0)).exp()
+    return float((beyond - beyond[-1]).sum())
 
 
 def pareto_k(log_w: Tensor) -> float:

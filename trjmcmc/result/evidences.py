@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..errors import ConfigurationError, TRJError
 from ..estimate.agreement import SOURCES, Clash, clashes, combine, shares_of, shares_of_sets, usable
+from ..estimate.bridge import DOUBTFUL
 from ..estimate.estimate import Estimate
 from ..estimate.importance import probabilities
 from ..estimate.mean import BATCHES, batch_shares, batch_sums, share_covariance
@@ -370,10 +371,16 @@ class Evidences:
         return self._with_bridge(e, label) if route in {"smoothed", "importance"} else e
 
     def _with_bridge(self, e: Estimate, label: str) -> Estimate:
-        """An importance estimate whose error reaches the bridge, which sees what the map misses."""
+        """An importance estimate whose error reaches the bridge, which sees what the map misses.
+
+        Where draws and map hardly overlap the bridge is wide; of a map that nobody has audited
+        that very fact speaks against its own draws.
+        """
         bridge = self.routes.get("bridge", {}).get(label, NOTHING)
-        gap = abs(e.value - bridge.value)
-        if not gap > FAR_ERRORS * math.hypot(e.std_error, bridge.std_error) or math.isinf(gap):
+        gap, wide = abs(e.value - bridge.value), bridge.std_error
+        if self.doubts.report.unaudited and not wide < DOUBTFUL:
+            wide = 0.0
+        if not gap > FAR_ERRORS * math.hypot(e.std_error, wide) or math.isinf(gap):
             return e
         return replace(e, std_error=math.hypot(e.std_error, gap))
 
