@@ -40,10 +40,10 @@ import trjmcmc as trj
 from benchmarks.same_draws import pair
 from trjmcmc.draws import Recorder
 from trjmcmc.result.files import smallest
-from trjmcmc.run import rounds, saving
+from trjmcmc.run import saving, shard_rounds
 from trjmcmc.run.crew import Crew
-from trjmcmc.run.rounds import Lane, Round, Rounds
 from trjmcmc.run.sampling import Block, SamplingPlan, Shard
+from trjmcmc.run.shard_rounds import Lane, Round, Rounds
 from trjmcmc.run.shard_work import Work
 from trjmcmc.transport.base import Identity
 
@@ -385,7 +385,9 @@ def main() -> None:
     parser.add_argument("--part", action="append", choices=PARTS, help="all if omitted")
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--chains", type=int, default=128, help="of each of eight shards")
-    parser.add_argument("--block", type=int, default=rounds.LEAST, help="draws of the first blocks")
+    parser.add_argument(
+        "--block", type=int, default=shard_rounds.LEAST, help="draws of the first blocks"
+    )
     parser.add_argument("--kills", type=int, default=4, help="of the leader")
     parser.add_argument("--kill-seconds", type=float, default=10.0, help="latest moment of each")
     parser.add_argument("--runs", type=int, default=200, help="of four shards, for `truth`")
@@ -394,7 +396,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="of torch, here; workers have one")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    rounds.LEAST = options.block
+    shard_rounds.LEAST = options.block
     for name in options.part or PARTS:
         print(f"-- {name}", flush=True)
         PARTS[name](options)

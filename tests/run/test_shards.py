@@ -28,8 +28,8 @@ from trjmcmc.errors import (
     PoolWarning,
     TargetError,
 )
-from trjmcmc.run import rounds, saving
-from trjmcmc.run.rounds import block_draws
+from trjmcmc.run import saving, shard_rounds
+from trjmcmc.run.shard_rounds import block_draws
 from trjmcmc.run.team import told_apart
 from trjmcmc.transport.base import Identity
 
@@ -38,7 +38,7 @@ SPAWN = multiprocessing.get_context("spawn")
 
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch):
-    monkeypatch.setattr(rounds, "LEAST", 5)
+    monkeypatch.setattr(shard_rounds, "LEAST", 5)
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +165,7 @@ class Backwards:
 
 def test_the_order_of_blocks_does_not_matter(monkeypatch):
     assert same(run(), run(executor=Backwards()))
-    monkeypatch.setattr(rounds, "AHEAD", 0)
+    monkeypatch.setattr(shard_rounds, "AHEAD", 0)
     assert same(run(), run(executor=Backwards()))
 
 
@@ -174,8 +174,8 @@ def test_blocks_are_as_long_as_what_there_is_says():
     while kept < 2000:
         lengths.append(block_draws(kept, 100))
         kept += lengths[-1]
-    assert lengths[0] == rounds.LEAST and lengths == sorted(lengths)
-    assert lengths[-1] <= 2000 / rounds.GROWTH < 2000 and block_draws(10**6, 10**6) == 4
+    assert lengths[0] == shard_rounds.LEAST and lengths == sorted(lengths)
+    assert lengths[-1] <= 2000 / shard_rounds.GROWTH < 2000 and block_draws(10**6, 10**6) == 4
 
 
 def test_starts_are_told_apart_where_they_are():

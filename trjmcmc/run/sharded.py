@@ -23,9 +23,9 @@ from .crew import Crew, Grid
 from .loop import Chains
 from .memories import Memories
 from .resumed import Planned, Resumed
-from .rounds import Lane, Rounds
 from .runner import Runner
 from .sampling import SamplingPlan, Shard
+from .shard_rounds import Lane, Rounds
 from .shard_work import Done, Start, Work
 from .start import given_starts, starting_models
 from .stop import Verdict
