@@ -347,6 +347,10 @@ class Pool:
             torch.cat([self.log_joint, other.log_joint]),
         )
 
+    def at(self, rows: Tensor) -> Pool:
+        """The draws at some rows, by number or mask."""
+        return Pool(self.code[rows], self.theta[rows], self.log_joint[rows])
+
     def some(self, n: int, generator: torch.Generator) -> Pool:
         """n random draws of each model that has any, with replacement."""
         rows = []
@@ -354,5 +358,4 @@ class Pool:
             mine = (self.code == c).all(-1).nonzero()[:, 0]
             pick = torch.randint(len(mine), (n,), generator=generator, device=mine.device)
             rows.append(mine[pick])
-        chosen = torch.cat(rows)
-        return Pool(self.code[chosen], self.theta[chosen], self.log_joint[chosen])
+        return self.at(torch.cat(rows))

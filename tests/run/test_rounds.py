@@ -1,0 +1,234 @@
+"""Runs in rounds: right answers, one seed one answer, and what ends them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.distributions import Normal
+
+import trjmcmc as trj
+from trjmcmc import clock
+from trjmcmc.errors import ConfigurationError
+from trjmcmc.estimate.mixing import mixing, times_by_spread
+from trjmcmc.run.plan import Plan
+from trjmcmc.run.recipes.base import Route
+from trjmcmc.run.recipes.choose import recipe_of
+from trjmcmc.run.recipes.cooled import Cooled
+from trjmcmc.run.rounds import combined, rounds
+
+QUICK = Plan(particles=1600, moves=6, climbs=2000)
+FAR = 4.4  # standard errors, of alpha 1e-5
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def run(target, seed=1, plan=QUICK, **settings):
+    return rounds(recipe_of(target, plan, torch.Generator().manual_seed(seed)), **settings)
+
+
+def truth_of(target):
+    return torch.tensor([*target.truth.probabilities.values()], dtype=torch.float64)
+
+
+# ---- answers ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "problem", ["sleep", pytest.param("robust_regression", marks=pytest.mark.whole)]
+)
+def test_lists_are_right(problem):
+    target = getattr(trj.problems, problem)()
+    found = run(target)
+    assert found.done and float(found.error.max()) <= 0.01
+    z = (found.p - truth_of(target)).abs() / (found.error + 1e-6)
+    assert float(z.max()) < FAR
+    z = (found.visits - truth_of(target)).abs() / (found.visits_error + 1e-6)
+    assert float(z.max()) < FAR
+
+
+def test_evidences_are_right():
+    target = trj.problems.sinh_arcsinh()
+    found = run(target)
+    gap = found.route.log_mass - truth_of(target).log()
+    assert float((gap.abs() / found.route.log_mass_error).max()) < FAR
+    assert found.draws.n_draws == found.steps - found.steps // 4
+
+
+def test_subsets_are_right():
+    target = trj.problems.variable_selection(10)
+    found = run(target)
+    labels = [*target.truth.probabilities]
+    on = target.space.items(torch.stack([target.space.code_of(m) for m in labels])).double()
+    exact = truth_of(target) @ on
+    assert found.done and float(((found.p - exact).abs() / (found.error + 1e-6)).max()) < FAR
+
+
+@pytest.mark.whole
+def test_counts_are_right():
+    target = trj.problems.coal_mining(1, 6)
+    found = run(target, error=0.02)
+    z = (found.p[1:] - truth_of(target)).abs() / found.error[1:]
+    assert found.done and float(z.max()) < FAR
+
+
+def test_a_mode_that_groups_lose_is_searched_for():
+    """One of a fivehundredth of the prior, which holds nine tenths of the evidence."""
+
+    def likelihood(p):
+        wide, narrow = (Normal(m, s).log_prob(p["x"]).sum(-1) for m, s in ((0.0, 1.0), (10.0, 0.1)))
+        return torch.logaddexp(wide, narrow + 4.0)
+
+    prior = {"x": Normal(torch.zeros(2), 8.0)}
+    flat = trj.Model("flat", {}, lambda p: torch.tensor(-9.0))
+    target = trj.Target([trj.Model("two", prior, likelihood), flat])
+    exact = 1 / (1 + math.exp(100 / 64 - 4.0))  # the prior is flat where the likelihood is not
+
+    def found(climbs):
+        draws = run(target, plan=Plan(particles=400, moves=2, climbs=climbs)).draws
+        inside = draws.code[..., 0] == 0
+        return float(draws.theta[..., 0][inside].gt(5).double().mean())
+
+    assert found(20_000) == pytest.approx(exact, abs=0.1)
+
+
+# ---- one seed, one answer ------------------------------------------------------------------------
+
+
+def same(a, b):
+    return torch.equal(a.draws.theta, b.draws.theta) and torch.equal(a.p, b.p)
+
+
+@pytest.mark.parametrize("kind", ["list", "subset", "count"])
+def test_a_seed_has_one_answer_whatever_a_clock_says(kind):
+    target = {
+        "list": trj.problems.sinh_arcsinh,
+        "subset": lambda: trj.problems.variable_selection(10),
+        "count": lambda: trj.problems.pulses(points=20, true=1, most=2, seed=1),
+    }[kind]
+    plan = Plan(particles=400, moves=2, climbs=500, chains=32, most=60)
+    first = run(target(), plan=plan)
+    now = [0.0]
+
+    def jumping():
+        now[0] += 1e6
+        return now[0]
+
+    for reader in (lambda: 0.0, jumping):
+        with clock.read_from(reader):
+            assert same(first, run(target(), plan=plan))
+    assert not torch.equal(first.p, run(target(), seed=2, plan=plan).p)
+
+
+def test_a_run_with_a_limit_is_the_beginning_of_the_run_without_one():
+    target, plan = trj.problems.sinh_arcsinh(), Plan(particles=400, moves=2, climbs=500, chains=64)
+    looks, ticks = [], [0.0]
+
+    def ticking():
+        ticks[0] += 1.0
+        return ticks[0]
+
+    run(target, plan=plan, said=looks.append)
+    with clock.read_from(ticking):
+        short = run(target, plan=plan, deadline=ticks[0] + 1e9)
+        begun = ticks[0]
+        early = run(target, plan=plan, deadline=begun + 5.0)
+    assert same(short, looks[-1])
+    assert early.draws.n_draws < short.draws.n_draws and not early.done
+    assert bool((early.visits_error > 0).all())
+
+
+# ---- the rule -----------------------------------------------------------------------------------
+
+
+def autoregressive(rng, chains, draws, tau, shift=None):
+    """Stationary chains of autocorrelation time tau, (chain, draw, 1)."""
+    rho = (tau - 1) / (tau + 1)
+    x = rng.normal(size=(chains, draws))
+    for i in range(1, draws):
+        x[:, i] = rho * x[:, i - 1] + math.sqrt(1 - rho**2) * x[:, i]
+    return x[..., None]
+
+
+def test_tau_by_spread(rng):
+    for tau in (1.0, 5.0, 20.0):
+        found = times_by_spread(autoregressive(rng, 512, 400, tau))[0]
+        assert found == pytest.approx(tau, rel=0.3)
+
+
+def test_level_and_power_of_the_tests(rng):
+    """Of stationary chains few warn; a group of eight in a wrong place, or a drift, always does."""
+    level, warned = 0.005, 0
+    for _ in range(200):
+        fair = mixing(autoregressive(rng, 64, 60, 3.0), 8)
+        warned += min(fair.trend, fair.alike) <= level
+    assert warned <= 8  # 2 expected, Poisson: 1e-3
+    for _ in range(20):
+        x = autoregressive(rng, 64, 60, 3.0)
+        wrong, drifting = x.copy(), x.copy()
+        wrong[::8] += 1.5
+        drifting += np.linspace(0, 1, 60)[None, :, None]
+        assert mixing(wrong, 8).alike <= level and mixing(drifting, 8).trend <= level
+
+
+def test_tau_that_grows_with_the_record(rng):
+    """Chains that never leave where they are: their tau is as long as the record."""
+    stuck = np.repeat(rng.integers(0, 2, size=(64, 1, 1)), 80, 1).astype(float)
+    stuck = np.abs(stuck - (rng.random((64, 80, 1)) < 0.01))
+    assert mixing(stuck, 8, indicators=1).grown > 1.6
+    fair = (rng.random((64, 80, 1)) < 0.5).astype(float)
+    assert mixing(fair, 8, indicators=1).grown < 1.6
+
+
+def test_rare_quantities_are_not_judged():
+    assert mixing(np.zeros((16, 10, 2)), 8) == (1.0, 1.0, 1.0, 1.0)
+
+
+def test_routes_are_combined_where_they_agree():
+    p, error = torch.tensor([0.3, 0.7]).double(), torch.tensor([0.01, 0.01]).double()
+    near = Route(torch.tensor([0.31, 0.69]).double(), error / 10, p.log(), error)
+    best, its_error = combined(p, error, near, 3.5)
+    assert torch.allclose(best, near.p, atol=2e-4) and bool((its_error < error / 9).all())
+    zero = near._replace(error=0 * error)
+    assert torch.equal(combined(p, 0 * error, zero, 3.5)[0].isfinite(), torch.ones(2).bool())
+    far = near._replace(p=torch.tensor([0.5, 0.5]).double())
+    assert torch.equal(combined(p, error, far, 3.5)[0], p)
+    unknown = near._replace(error=torch.tensor([math.inf, 0.1]).double())
+    assert torch.equal(combined(p, error, unknown, 3.5)[0], p)
+
+
+# ---- beginnings ---------------------------------------------------------------------------------
+
+
+def test_groups_share_nothing():
+    """Chains of a group descend from chains of that group alone."""
+    recipe = recipe_of(
+        trj.problems.variable_selection(10), Plan(), torch.Generator().manual_seed(0)
+    )
+    assert isinstance(recipe, Cooled)
+    weights = torch.rand(64, 8, dtype=torch.float64, generator=recipe.generator)
+    rows = recipe._resampled(weights / weights.sum(0))
+    assert torch.equal(rows % 8, torch.arange(512) % 8)
+    counts = torch.bincount(rows, minlength=512).view(64, 8)
+    assert bool(((counts - 64 * weights / weights.sum(0)).abs() <= 1).all())
+
+
+def test_evidence_by_groups():
+    target = trj.problems.variable_selection(10)
+    known, _ = recipe_of(target, Plan(), torch.Generator().manual_seed(3)).begin()
+    labels, exact = zip(*target.truth.log_evidence.items(), strict=True)
+    prior = target.space.log_prior(torch.stack([target.space.code_of(m) for m in labels]))
+    total = (torch.tensor(exact).double() + prior.double()).logsumexp(0)
+    error = known.log_evidence.std() / 8**0.5
+    assert abs(float(known.log_evidence.logsumexp(0) - math.log(8) - total)) < FAR * float(error)
+
+
+def test_graphs_have_no_recipe_yet(rng):
+    graph = trj.graphs.target(trj.graphs.bge(rng.normal(size=(30, 5))))
+    with pytest.raises(ConfigurationError, match="no recipe"):
+        recipe_of(graph, Plan(), torch.Generator())

@@ -1,0 +1,111 @@
+"""Have many chains mixed? Autocorrelation times by the spread of their means, and three tests."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from .convergence import normal_scores
+
+Array = NDArray[np.float64]
+
+LAST = 4  # the last quarter of the draws is what tau is held against
+
+THIRD = 3  # first and last third are what a trend is told from
+
+
+class Mixing(NamedTuple):
+    """What many chains say of how they mix.
+
+    Attributes:
+        tau: Integrated autocorrelation time of the slowest quantity, draws.
+        grown: The largest ratio of an indicator's tau to that of its last quarter of the draws:
+            chains that never mix make tau grow with the record.
+        trend: p value, all quantities together, of no drift between first and last third.
+        alike: The same of groups of chains that have equal means.
+    """
+
+    tau: float
+    grown: float
+    trend: float
+    alike: float
+
+
+def times_by_spread(x: Array) -> Array:
+    """Integrated autocorrelation times, from the spread of chain means, draws, shape (Q,).
+
+    Of n draws a chain the variance of a mean is that of a draw times tau over n. No
+    autocorrelations are needed, and a few draws of many chains tell.
+
+    Arguments:
+        x: Quantities, shape (chain, draw, Q).
+
+    Example:
+        >>> x = np.random.default_rng(0).normal(size=(500, 20, 1))
+        >>> bool(abs(times_by_spread(x)[0] - 1) < 0.3)
+        True
+        >>> bool(abs(times_by_spread(x.repeat(5, 1))[0] - 5) < 1.5)  # each draw five times
+        True
+    """
+    variance = x.reshape(-1, x.shape[2]).var(0).clip(1e-12)
+    found: Array = x.shape[1] * x.mean(1).var(0, ddof=1) / variance
+    return found
+
+
+def mixing(x: Array, groups: int, *, indicators: int = 0, least_variance: float = 0.02) -> Mixing:
+    """Judge chains by quantities that they pass.
+
+    Arguments:
+        x: Quantities, shape (chain, draw, Q), indicators first; ranks of others
+            (:func:`in_ranks`), so that no moment has to exist.
+        groups: Number of groups that share nothing; chain c belongs to group c % groups.
+        indicators: How many of the quantities are what the run was asked for.
+        least_variance: Quantities of a smaller one are not judged: too few draws tell.
+
+    Source:
+        The F statistic of group means is nested R-hat, Margossian et al. (2024),
+        https://doi.org/10.1214/24-BA1453, as a test
+
+    Example:
+        >>> x = np.random.default_rng(0).normal(size=(64, 40, 3))
+        >>> fair = mixing(x, 8)
+        >>> x[::8] += 1
+        >>> bool(fair.alike > 0.005 > mixing(x, 8).alike)
+        True
+    """
+    chains, draws, _ = x.shape
+    judged = x.reshape(-1, x.shape[2]).var(0) > least_variance
+    x, indicators = x[..., judged], int(judged[:indicators].sum())
+    quantities = x.shape[2]
+    if not quantities:
+        return Mixing(1.0, 1.0, 1.0, 1.0)
+    times = times_by_spread(x)
+    grown = times / times_by_spread(x[:, -max(2, draws // LAST) :])
+    third = max(1, draws // THIRD)
+    drift = x[:, -third:].mean(1) - x[:, :third].mean(1)
+    z = np.abs(drift.mean(0)) / (drift.std(0, ddof=1) / chains**0.5 + 1e-12)
+    means = x.mean(1)
+    within = np.stack([means[k::groups].var(0, ddof=1) for k in range(groups)]).mean(0)
+    between = np.stack([means[k::groups].mean(0) for k in range(groups)]).var(0, ddof=1)
+    ratio = between * (chains / groups) / (within + 1e-30)
+    alike = scipy.special.fdtrc(groups - 1, chains - groups, ratio)
+    return Mixing(
+        float(times.max()),
+        float(np.max(grown[:indicators], initial=1.0)),
+        min(1.0, float(2 * scipy.special.ndtr(-z).min() * quantities)),
+        min(1.0, float(alike.min() * quantities)),
+    )
+
+
+def in_ranks(x: Array, inside: NDArray[np.bool_]) -> Array:
+    """Normal scores of quantities and of their distance from the median, (chain, draw, 2 Q).
+
+    Arguments:
+        x: Quantities, shape (chain, draw, Q).
+        inside: Draws at which they exist, shape (chain, draw); scores are 0 elsewhere.
+    """
+    apart = np.abs(x - np.median(x[inside], axis=0))
+    return np.concatenate([normal_scores(x, inside), normal_scores(apart, inside)], -1)

@@ -1,0 +1,64 @@
+"""The numbers of a run in rounds, each with what it was chosen by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a run in rounds is planned. No number has to do with time.
+
+    Attributes:
+        groups: Groups of chains that share nothing from the prior to the end.
+        chains: Chains; chain c belongs to group c % groups.
+        particles: Particles of the tempered populations of all listed models and groups.
+        most_particles: Particles of one of them at most.
+        moves: Moves of a particle at each power.
+        kept: Share of the points to keep effective at each power where chains cool together.
+        warm: Steps of each chain at each power there.
+        climbs: Prior draws of each model that climb in search of modes.
+        searched: Models that are searched, the most probable first.
+        first: Steps of the first round; twice as many after it.
+        measured: Steps by which a move between models is measured.
+        learned: Times that normals are fitted to what chains have drawn.
+        growth: The record's length over that at the look before.
+        normals: Normals of each model.
+        taught: Draws of each model that they are fitted to.
+        weighed: Draws of each model by which they are weighed.
+        times: Kept draws a chain, over tau of the slowest quantity, when a run is done.
+        settled: Largest ratio of tau to that of the last quarter of the draws.
+        level: Of the tests of trend and of groups, all quantities together.
+        agree: Standard errors up to which two routes agree.
+        variance: Of an indicator, from which its own tau counts.
+        useful: Worth of a move over that of the best, from which it gets a share by its worth.
+        least: Share over that of the best that other moves get.
+        uniform: Share of jumps that go to any model alike.
+        most: Steps at most.
+    """
+
+    groups: int = 8
+    chains: int = 512
+    particles: int = 3000
+    most_particles: int = 250
+    moves: int = 12
+    kept: float = 0.7
+    warm: int = 3
+    climbs: int = 40_000
+    searched: int = 16
+    first: int = 48
+    measured: int = 24
+    learned: int = 2
+    growth: float = 1.35
+    normals: int = 8
+    taught: int = 2000
+    weighed: int = 4096
+    times: float = 10.0
+    settled: float = 1.6
+    level: float = 0.005
+    agree: float = 3.5
+    variance: float = 0.02
+    useful: float = 0.2
+    least: float = 0.02
+    uniform: float = 0.2
+    most: int = 20_000

@@ -1,0 +1,1 @@
+"""Where a run in rounds begins and what moves it, by kind of space."""

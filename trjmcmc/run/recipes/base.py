@@ -1,0 +1,114 @@
+"""What a recipe answers, and what a run has learned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ...draws import Draws, Pool
+from ...kernel.base import Kernel, State
+from ...target.target import Target
+from ...transport.base import Transport
+from ..plan import Plan
+
+
+class Known(NamedTuple):
+    """What a run has learned between rounds: plain data, of which kernels are made anew.
+
+    Attributes:
+        draws: Posterior draws, equally weighted within each model.
+        log_mass: Of few models, log of p(model) times its evidence by group, shape (K, M), nats;
+            None of many.
+        log_evidence: Of all models together by group, shape (K,), nats.
+    """
+
+    draws: Pool
+    log_mass: Tensor | None
+    log_evidence: Tensor
+
+
+class Moves(NamedTuple):
+    """Kernels that were made of what is known.
+
+    Attributes:
+        between: Between models, by name.
+        inside: Inside models; all of them follow each step between.
+        through: The normals that the jumps go through, or None.
+    """
+
+    between: Mapping[str, Kernel]
+    inside: list[Kernel]
+    through: Transport | None = None
+
+
+class Route(NamedTuple):
+    """Probabilities that rest on no chain.
+
+    Attributes:
+        p: Of what was asked for, shape (Q,).
+        error: Standard errors, shape (Q,).
+        log_mass: Of few models, log of p(model) times its evidence, shape (M,), nats.
+        log_mass_error: Standard errors, shape (M,), nats.
+    """
+
+    p: Tensor
+    error: Tensor
+    log_mass: Tensor
+    log_mass_error: Tensor
+
+
+class Recipe:
+    """A kind of space: where its runs begin, what moves them, and what they are asked for.
+
+    Arguments:
+        target: The target.
+        plan: The numbers of the run.
+        generator: The only source of randomness.
+    """
+
+    def __init__(self, target: Target, plan: Plan, generator: torch.Generator) -> None:
+        self.target, self.plan, self.generator = target, plan, generator
+
+    def begin(self) -> tuple[Known, State]:
+        """Groups that share nothing, from the prior to the posterior."""
+        raise NotImplementedError
+
+    def search(self, known: Known, moves: Moves) -> tuple[Known, State | None]:
+        """Look for modes that the groups have lost; chains to go on with if one was met."""
+        return known, None
+
+    def learn(self, known: Known, seen: Pool, first: bool) -> Known:
+        """What is known after chains have drawn.
+
+        Arguments:
+            known: What was known.
+            seen: Draws of the chains.
+            first: Whether nothing was learned from chains before.
+        """
+        return known._replace(draws=self.few(seen, self.plan.taught * self.plan.normals))
+
+    def few(self, draws: Pool, most: int) -> Pool:
+        """Random draws of a pool, without replacement, so many at most."""
+        rows = torch.randperm(len(draws.code), generator=self.generator)[:most]
+        return draws.at(rows)
+
+    def moves(self, known: Known) -> Moves:
+        """Kernels for what is known."""
+        raise NotImplementedError
+
+    def weigh(self, moves: Moves) -> Route | None:
+        """A second route to what was asked for, or None."""
+        return None
+
+    def asked(self, code: Tensor) -> Tensor:
+        """Indicators of what the run is asked for, of codes (chain, draw, L): (chain, draw, Q)."""
+        raise NotImplementedError
+
+    def judged(self, draws: Draws) -> list[NDArray[np.float64]]:
+        """Other quantities by which chains are judged, each (chain, draw, Q)."""
+        return [draws.log_joint.double().numpy()[..., None]]

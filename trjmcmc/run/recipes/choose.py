@@ -1,0 +1,29 @@
+"""The recipe of a target."""
+
+from __future__ import annotations
+
+import torch
+
+from ...errors import ConfigurationError
+from ...target.target import Target
+from ..plan import Plan
+from .base import Recipe
+from .counts import Components
+from .lists import Lists
+from .subsets import Items
+
+
+def recipe_of(target: Target, plan: Plan, generator: torch.Generator) -> Recipe:
+    """Components where numbers are counted, items of large subsets, else a list of models.
+
+    Raises:
+        ConfigurationError: Graphs, or more than 64 models that are no subsets.
+    """
+    space = target.space
+    if space.counts and space.several:
+        return Components(target, plan, generator)
+    if space.few:
+        return Lists(target, plan, generator)
+    if space.has_items and not space.graphs:
+        return Items(target, plan, generator)
+    raise ConfigurationError(f"rounds: no recipe for {type(space).__name__}")

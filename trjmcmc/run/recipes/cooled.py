@@ -1,0 +1,85 @@
+"""Chains of each group cool down together from the prior, resampled within their group."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ...draws import Pool
+from ...kernel.base import Kernel, State, start
+from ...kernel.compose import Cycle
+from ...target.target import Target
+from ...target.tempered import Tempered
+from .base import Known, Recipe
+
+BISECTIONS = 40  # of a step of the power
+
+
+class Cooled(Recipe):
+    """A space too large to list: all chains begin in the prior, moved by the run's own kernels."""
+
+    def warm_kernel(self, target: Target) -> Kernel:
+        """What moves chains on a tempered target, before anything is learned."""
+        raise NotImplementedError
+
+    def begin(self) -> tuple[Known, State]:
+        target, plan, g = self.target, self.plan, self.generator
+        warm = Tempered(target, 0.0)
+        kernel = self.warm_kernel(warm)
+        code = target.space.sample_prior(plan.chains, g)
+        theta = target.sample_prior(code, g)
+        log_evidence, power = torch.zeros(plan.groups, dtype=torch.float64), 0.0
+        while power < 1:
+            level = target.log_prior_and_likelihood(code, theta)[1].double().view(-1, plan.groups)
+            step = self._step(level, 1 - power)
+            log_evidence += (step * level).logsumexp(0) - torch.log(torch.tensor(len(level)))
+            rows = self._resampled((step * level).softmax(0))
+            power += step
+            power = 1.0 if power > 1 - 1e-12 else power
+            warm.temper(power)
+            state = start(warm, code[rows], theta[rows])
+            for _ in range(plan.warm):
+                kernel, state, _ = kernel.adapt(state, g)
+            kernel = kernel.frozen()
+            code, theta = state.code, state.theta
+        state = start(target, code, theta)
+        pool = Pool(state.code, state.theta, state.log_joint.double())
+        return Known(pool, None, log_evidence), state
+
+    def _step(self, level: Tensor, most: float) -> float:
+        """The step of the power that keeps the planned share of the points effective.
+
+        Arguments:
+            level: Log likelihoods by point and group, shape (n, K), nats.
+            most: Up to power 1.
+        """
+
+        def effective(step: float) -> float:
+            weights = (step * level).softmax(0)
+            return float((1 / weights.square().sum(0)).mean()) / len(level)
+
+        if effective(most) >= self.plan.kept:
+            return most
+        low, high = 0.0, most
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if effective(middle) > self.plan.kept else (low, middle)
+        return high
+
+    def _resampled(self, weights: Tensor) -> Tensor:
+        """Chains to go on from, systematically within each group, shape (C,).
+
+        Arguments:
+            weights: By point and group, shape (n, K), float64.
+        """
+        n, groups = weights.shape
+        u = torch.rand(groups, 1, generator=self.generator, dtype=torch.float64)
+        places = (u + torch.arange(n)) / n
+        edges = weights.T.cumsum(1).contiguous()
+        rows = torch.searchsorted(edges, places).clamp(max=n - 1)
+        return (rows * groups + torch.arange(groups)[:, None]).T.flatten()
+
+
+def cycle(*kernels: Kernel) -> Kernel:
+    """Kernels one after the other; one alone as it is."""
+    return kernels[0] if len(kernels) == 1 else Cycle(list(kernels))

@@ -1,0 +1,75 @@
+"""Components of an unknown number."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ...draws import Pool
+from ...kernel.base import Kernel
+from ...kernel.between.jump import Jump
+from ...kernel.components.split import ComponentSplitMerge
+from ...kernel.compose import Cycle
+from ...kernel.proposal.fixed import Fixed
+from ...target.exchangeable import components_of
+from ...target.target import Target
+from ...transport.base import Identity
+from ...transport.normals import gaussian_mixture
+from ...transport.ordered import OrderedComponents
+from ..moves import component_births, component_exchanges, component_walks
+from .base import Known, Moves
+from .cooled import Cooled
+
+LEAST_TAUGHT = 4000  # draws from which normals are fitted to ordered components
+
+FRESH = 0.1  # share of their jumps that draw from the normals themselves
+
+
+class Components(Cooled):
+    """Births, exchanges, splits; normals of the components in order once there are draws."""
+
+    def warm_kernel(self, target: Target) -> Kernel:
+        walks = component_walks(target, components_of(target))
+        return Cycle([*walks, *self._steps(target).values()])
+
+    def _steps(self, target: Target) -> dict[str, Kernel]:
+        """Moves between numbers of components that need nothing learned."""
+        parts = components_of(target)
+        several = [p for p in parts if p.kind.max > max(1, p.kind.min)]
+        exchanges = component_exchanges(target, several)
+        exchanged = {id(x.components) for x in exchanges}
+        splits = [ComponentSplitMerge(target, p) for p in several if id(p) not in exchanged]
+        found: dict[str, Kernel] = {"births": component_births(target, parts)}
+        found |= {"exchange": Cycle([*exchanges])} if exchanges else {}
+        return found | ({"splits": Cycle([*splits])} if splits else {})
+
+    def moves(self, known: Known) -> Moves:
+        target, space = self.target, self.target.space
+        between, through = self._steps(target), None
+        one_kind = space.enumerable and len(space.kinds) == 1
+        if one_kind and len(known.draws.code) >= LEAST_TAUGHT:
+            through = self._in_order(known.draws)
+            prior = space.log_prior(space.enumerate()).double().exp()
+            seen = torch.bincount(space.index(known.draws.code), minlength=len(prior)).sqrt()
+            weights = (1 - self.plan.uniform / 2) * seen.double() / seen.sum()
+            weights = weights + self.plan.uniform / 2 * prior
+            between["normals"] = Jump(
+                target, through, Fixed(space, weights.log()), fresh=FRESH, name="normals"
+            )
+        return Moves(between, component_walks(target, components_of(target)), through)
+
+    def _in_order(self, draws: Pool) -> OrderedComponents:
+        """Normals of the components in the order of one of their parameters."""
+        space = self.target.space
+        order = OrderedComponents(Identity(space))
+        _, u = order.arrange(draws.code, draws.theta)
+        ordered = Pool(draws.code, u, draws.log_joint)
+        normals = gaussian_mixture(space, ordered, self.generator, components=self.plan.normals)
+        found = OrderedComponents(normals, by=int(order.key))
+        found.arrange(draws.code, draws.theta)
+        return found
+
+    def asked(self, code: Tensor) -> Tensor:
+        """Each number of components of the first kind."""
+        most = int(self.target.space.kinds[0].max)
+        return torch.nn.functional.one_hot(code[..., 0].long(), most + 1).double()

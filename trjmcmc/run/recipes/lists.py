@@ -1,0 +1,211 @@
+"""Few models: tempered populations of each, normals, and importance sampling beside the chains."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ...draws import Draws, Pool
+from ...estimate.importance import log_weights, smoothed
+from ...estimate.mixing import in_ranks
+from ...fit.standardise import moments, typical_scale
+from ...kernel.base import State, start
+from ...kernel.between.jump import Jump
+from ...kernel.between.split import SplitMerge
+from ...kernel.inside.crank_nicolson import CrankNicolson
+from ...kernel.inside.random_walk import RandomWalk
+from ...kernel.proposal.fixed import Fixed
+from ...pilot.parts import Part
+from ...pilot.screening import screen
+from ...pilot.smc import TemperedSMC
+from ...result.convergence import Convergence
+from ...result.indicator import ModelIndicator
+from ...transport.base import Transport
+from ...transport.normals import gaussian_mixture
+from ..maps import matching
+from ..moves import birth_death
+from .base import Known, Moves, Recipe, Route
+
+FRESH = 0.1  # share of moves inside a model that draw from the normals themselves
+
+LEAST_PARTICLES = 16  # of a population
+
+SHOWN = 500  # known draws of a model that a search is told of
+
+MOST_TAKEN = 0.9  # of the draws of a model that a part takes the place of, at most
+
+LEAST_TAKEN = 200  # draws of a part
+
+IMPROBABLE = 1e-6  # probability of models whose evidence need not be known
+
+FEW_DRAWS = 200  # of a model, under which those of the populations are kept
+
+
+class Lists(Recipe):
+    """Few models, each with a tempered population of its own in every group."""
+
+    @property
+    def codes(self) -> Tensor:
+        """All models, shape (M, L)."""
+        return self.target.space.enumerate()
+
+    def begin(self) -> tuple[Known, State]:
+        target, plan, g = self.target, self.plan, self.generator
+        codes, groups = self.codes, plan.groups
+        models = len(codes)
+        each = min(plan.most_particles, plan.particles // (groups * models))
+        run = TemperedSMC(
+            target,
+            codes.repeat(groups, 1),
+            particles=max(LEAST_PARTICLES, each),
+            moves=plan.moves,
+            generator=g,
+        ).run()
+        log_mass = run.log_evidence + target.space.log_prior(run.code)
+        log_mass = log_mass.double().view(groups, models)
+        rows = [
+            torch.multinomial(log_mass[:, m].softmax(0), plan.taught, True, generator=g) * models
+            + m
+            for m in range(models)
+        ]
+        code = codes.repeat_interleave(plan.taught, 0)
+        theta = run.theta[run.draw(torch.cat(rows), g)]
+        pool = Pool(code, theta, target.log_joint(code, theta).double())
+        group = torch.arange(plan.chains) % groups
+        m = torch.multinomial(log_mass.softmax(1)[group], 1, generator=g)[:, 0]
+        state = start(target, codes[m], run.theta[run.draw(group * models + m, g)])
+        return Known(pool, log_mass, log_mass.logsumexp(1)), state
+
+    def moves(self, known: Known) -> Moves:
+        target, space, plan = self.target, self.target.space, self.plan
+        codes, active = self.codes, self.target.space.active(self.codes)
+        taught = max(plan.taught, 2000)
+        normals = gaussian_mixture(
+            space, known.draws, self.generator, components=plan.normals, draws=taught
+        )
+        through = matching(normals, target)
+        scale = typical_scale(moments(known.draws, codes, active)[1], active)
+        inside = [
+            RandomWalk(target, scale=scale),
+            CrankNicolson(target, through, fresh=FRESH, name="normals inside"),
+        ]
+        if len(codes) == 1:
+            return Moves({}, inside, through)
+        guess = masses(known).softmax(0)
+        guess = ((1 - plan.uniform) * guess + plan.uniform / len(codes)).log()
+        jump = Jump(target, through, Fixed(space, guess, other=True), name="normals")
+        between = {"normals": jump, "births": birth_death(target, guess)}
+        if SplitMerge.fits(target):
+            between["splits"] = SplitMerge(target)
+        return Moves(between, inside, through)
+
+    def learn(self, known: Known, seen: Pool, first: bool) -> Known:
+        """Draws of the chains; those of the populations too at first, and of rare models."""
+        draws = self.few(seen, self.plan.taught * len(self.codes))
+        rare = [c for c in self.codes if first or int(is_of(draws, c).sum()) < FEW_DRAWS]
+        if rare:
+            rows = torch.stack([is_of(known.draws, c) for c in rare]).any(0)
+            draws = draws.joined(known.draws.at(rows))
+        return known._replace(draws=draws)
+
+    def weigh(self, moves: Moves) -> Route:
+        assert moves.through is not None
+        found = [
+            smoothed(log_weights(self.target, moves.through, c, self.plan.weighed, self.generator))
+            for c in self.codes
+        ]
+        log_mass = torch.tensor([e.value for e in found], dtype=torch.float64)
+        error = torch.tensor([e.std_error for e in found], dtype=torch.float64).nan_to_num(math.inf)
+        p = log_mass.softmax(0)
+        slope = (torch.diag(p) - p[:, None] * p)[:, p > IMPROBABLE]
+        return Route(p, (slope.square() @ error[p > IMPROBABLE].square()).sqrt(), log_mass, error)
+
+    def asked(self, code: Tensor) -> Tensor:
+        space = self.target.space
+        index = space.index(code.flatten(0, 1)).view(code.shape[:2])
+        return torch.nn.functional.one_hot(index, len(self.codes)).double()
+
+    def judged(self, draws: Draws) -> list[NDArray[np.float64]]:
+        """Log joint and coordinates of each model that is not rare, in ranks."""
+        indicator = ModelIndicator(self.target.space, draws)
+        parts = Convergence(indicator, [""] * draws.theta.shape[2]).parts(slice(None), 1)
+        found = []
+        for part in parts:
+            x = part.x[..., np.ptp(part.x[part.inside], axis=0) > 0]
+            if x.shape[-1] and part.inside.mean() < 1 - 1e-9:
+                found.append(in_ranks(x, part.inside))
+        return found
+
+    # ---- lost modes -------------------------------------------------------------------------
+
+    def search(self, known: Known, moves: Moves) -> tuple[Known, State | None]:
+        """Climb from prior draws; what neither normals nor groups know joins the draws.
+
+        Improbable models are searched too: what was lost may be nearly all of their evidence.
+        """
+        assert moves.through is not None
+        found = known
+        for m in masses(known).argsort(descending=True).tolist()[: self.plan.searched]:
+            if bool(self.target.space.active(self.codes[m : m + 1]).any()):
+                for part in self._lost(found, m, moves.through):
+                    found = self._with_part(found, m, part)
+        return found, (None if found is known else self._placed(found))
+
+    def _lost(self, known: Known, m: int, through: Transport) -> list[Part]:
+        """Parts of a model that were met and are not known."""
+        code = self.codes[m]
+        log_evidence = float(masses(known)[m] - self.target.space.log_prior(code[None])[0])
+        seen = known.draws.theta[is_of(known.draws, code)][:SHOWN]
+        _, parts = screen(
+            self.target,
+            code,
+            log_evidence,
+            [lambda: through],
+            seen,
+            self.plan.climbs,
+            self.generator,
+        )
+        return parts
+
+    def _with_part(self, known: Known, m: int, part: Part) -> Known:
+        """What is known with a part of a model: its mass, and draws by its share."""
+        assert known.log_mass is not None
+        odds = min(float(masses(known)[m]) - part.log_mass, 300.0)
+        share = 1 / (1 + math.exp(odds))
+        rows = part.draw(max(LEAST_TAKEN, int(self.plan.taught * share)), self.generator)
+        mine = is_of(known.draws, self.codes[m])
+        kept = ~mine
+        kept[mine.nonzero()[int(mine.sum() * min(share, MOST_TAKEN)) :, 0]] = True
+        code = self.codes[m].expand(len(rows), -1)
+        new = Pool(code, part.theta[rows].to(known.draws.theta), part.log_joint[rows].double())
+        log_mass = known.log_mass.clone()
+        log_mass[:, m] = torch.logaddexp(log_mass[:, m], log_mass.new_tensor(part.log_mass))
+        return Known(known.draws.at(kept).joined(new), log_mass, log_mass.logsumexp(1))
+
+    def _placed(self, known: Known) -> State:
+        """Chains at known draws, models by their masses."""
+        g, chains = self.generator, self.plan.chains
+        model = torch.multinomial(masses(known).softmax(0), chains, True, generator=g)
+        theta = known.draws.theta.new_zeros(chains, self.target.dim)
+        for m in model.unique().tolist():
+            mine = is_of(known.draws, self.codes[m]).nonzero()[:, 0]
+            here = (model == m).nonzero()[:, 0]
+            theta[here] = known.draws.theta[
+                mine[torch.randint(len(mine), (len(here),), generator=g)]
+            ]
+        return start(self.target, self.codes[model], theta)
+
+
+def masses(known: Known) -> Tensor:
+    """Log of p(model) times its evidence, mean of the groups, shape (M,), nats."""
+    assert known.log_mass is not None
+    return known.log_mass.logsumexp(0) - math.log(len(known.log_mass))
+
+
+def is_of(draws: Pool, code: Tensor) -> Tensor:
+    """Which draws are of a model, shape (N,)."""
+    return (draws.code == code).all(-1)

@@ -1,0 +1,42 @@
+"""Subsets of items, too many to list."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from torch import Tensor
+
+from ...errors import ConfigurationError
+from ...kernel.base import Kernel
+from ...kernel.between.unit_gibbs import UnitGibbs
+from ...kernel.inside.random_walk import RandomWalk
+from ...target.target import Target
+from ...target.tempered import Tempered
+from ..moves import birth_death
+from .base import Known, Moves
+from .cooled import Cooled, cycle
+
+
+class Items(Cooled):
+    """Births and deaths of items, and conditional draws of one item where a model allows them."""
+
+    def warm_kernel(self, target: Target) -> Kernel:
+        return cycle(*self._walks(target), *self._steps(target).values())
+
+    def _walks(self, target: Target) -> list[Kernel]:
+        return [RandomWalk(target)] if target.dim else []
+
+    def _steps(self, target: Target) -> dict[str, Kernel]:
+        found: dict[str, Kernel] = {"births": birth_death(target, None)}
+        if not isinstance(target, Tempered):
+            with suppress(ConfigurationError):  # it is not this kind of model
+                found["gibbs"] = UnitGibbs(target)
+        return found
+
+    def moves(self, known: Known) -> Moves:
+        return Moves(self._steps(self.target), self._walks(self.target))
+
+    def asked(self, code: Tensor) -> Tensor:
+        """Whether each item is in."""
+        space = self.target.space
+        return space.items(code.flatten(0, 1)).view(*code.shape[:2], -1).double()

@@ -1,0 +1,256 @@
+"""A run in rounds: independent groups, one search, moves measured once, rounds that grow, one rule.
+
+Nothing is decided by a clock. What is chosen, learned, searched, and how far, follows from draws
+and from counted likelihood evaluations, so that equal seeds give equal draws however busy the
+machine; a run that ends early is the beginning of the same run without a limit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import clock
+from ..draws import Draws, Pool
+from ..estimate.mixing import Mixing, mixing
+from ..kernel.base import Kernel, State
+from ..kernel.compose import Cycle, MixtureKernel
+from .recipes.base import Known, Moves, Recipe, Route
+
+JUDGED_CHAINS, JUDGED_DRAWS = 256, 96  # that a look takes: all groups are among these chains
+
+BURN_IN = 4  # a quarter of the record is left out
+
+EVERY = 3  # steps of a measurement that draws are kept of to learn from
+
+SOME_DRAWS = 16  # draws a chain of a round that are learned from
+
+LEAST_STEPS = 8  # of a round
+
+ROUNDING = 0.003  # difference of probabilities that two routes may always have
+
+
+@dataclass
+class Run:
+    """Draws of a run in rounds, and what they say.
+
+    Attributes:
+        known: What was learned.
+        draws: Kept draws of all chains, burn-in left out.
+        p: What was asked for, by the best route, shape (Q,).
+        error: Standard errors, shape (Q,).
+        visits, visits_error: The same by the chains alone.
+        groups_error: Standard errors by the spread of the groups.
+        route: What rests on no chain, or None.
+        mixing: How chains mix; tau in steps.
+        worth: By move between models, effective draws an evaluation.
+        done: Whether the rule was met.
+        steps: Steps of each chain since moves were learned for the last time, burn-in included.
+        evaluations: Likelihood evaluations, all in.
+    """
+
+    known: Known
+    draws: Draws
+    p: Tensor
+    error: Tensor
+    visits: Tensor
+    visits_error: Tensor
+    groups_error: Tensor
+    route: Route | None
+    mixing: Mixing
+    worth: Mapping[str, float]
+    done: bool = False
+    steps: int = 0
+    evaluations: int = 0
+
+
+@dataclass
+class _Chains:
+    """The chains of a run, and all that they have drawn since kernels were frozen."""
+
+    recipe: Recipe
+    state: State
+    worth: dict[str, float] = field(default_factory=dict)
+    record: list[State] = field(default_factory=list)
+
+    @torch.no_grad()
+    def advance(self, kernel: Kernel, n: int, deadline: float = math.inf) -> None:
+        """Steps of a frozen kernel, which are recorded."""
+        for _ in range(n):
+            self.state, _ = kernel.step(self.state, self.recipe.generator)
+            self.record.append(self.state)
+            if clock.now() > deadline:
+                return
+
+    @torch.no_grad()
+    def warmed(self, kernel: Kernel, n: int) -> Kernel:
+        """A kernel that has learned from n steps, frozen; they are recorded."""
+        for _ in range(n):
+            kernel, self.state, _ = kernel.adapt(self.state, self.recipe.generator)
+            self.record.append(self.state)
+        return kernel.frozen()
+
+    def measure(self, moves: Moves) -> list[Pool]:
+        """Each new move between models alone, once; what these steps have drawn."""
+        seen, account = [], self.recipe.target.account
+        for name, move in moves.between.items():
+            if name in self.worth or len(moves.between) == 1:
+                continue
+            self.record, before = [], account.evaluations
+            self.warmed(Cycle([move, *moves.inside]), self.recipe.plan.measured)
+            tau = judged(self.recipe, self.kept()).tau
+            self.worth[name] = 1 / (tau * max(1, account.evaluations - before))
+            seen.append(pool_of(self.kept(), EVERY))
+        return seen
+
+    def mixture(self, moves: Moves) -> Kernel:
+        """Moves between models by their worth, each followed by those inside."""
+        plan, between = self.recipe.plan, moves.between
+        if len(between) < 2:
+            return Cycle([*between.values(), *moves.inside])
+        best = max(self.worth[name] for name in between)
+        shares = [
+            self.worth[n] if self.worth[n] > plan.useful * best else plan.least * best
+            for n in between
+        ]
+        kernels = [Cycle([move, *moves.inside]) for move in between.values()]
+        return MixtureKernel(kernels, [s / sum(shares) for s in shares])
+
+    def kept(self) -> Draws:
+        """The record without its burn-in."""
+        kept = self.record[len(self.record) // BURN_IN :]
+        return Draws(
+            torch.stack([s.code for s in kept], 1),
+            torch.stack([s.theta for s in kept], 1),
+            torch.stack([s.log_joint for s in kept], 1),
+        )
+
+
+def rounds(
+    recipe: Recipe,
+    *,
+    error: float = 0.01,
+    deadline: float = math.inf,
+    said: Callable[[Run], object] | None = None,
+) -> Run:
+    """Sample until standard errors are small enough and chains have mixed.
+
+    Arguments:
+        recipe: Where the run begins and what moves it (:func:`~.recipes.choose.recipe_of`).
+        error: Standard error of what is asked for.
+        deadline: Time by :func:`trjmcmc.clock.now` at which to end, whatever has been reached.
+        said: Is told of each look.
+
+    Source:
+        Rounds that double, with adaptation between them alone, as in Surjanovic et al. (2023),
+        https://arxiv.org/abs/2308.09769
+
+    Example:
+        >>> from trjmcmc import problems
+        >>> from trjmcmc.run.plan import Plan
+        >>> from trjmcmc.run.recipes.choose import recipe_of
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> recipe = recipe_of(problems.sinh_arcsinh(), Plan(climbs=2000), generator)
+        >>> run = rounds(recipe)
+        >>> run.done, bool((run.p[1] - 0.75).abs() < 0.05)
+        (True, True)
+    """
+    plan = recipe.plan
+    known, state = recipe.begin()
+    moves = recipe.moves(known)
+    known, met = recipe.search(known, moves)
+    if met is not None:
+        state, moves = met, recipe.moves(known)
+    chains = _Chains(recipe, state)
+    seen, n, learned = chains.measure(moves), plan.first, 0
+    while True:
+        if learned < plan.learned:
+            if seen:
+                known = recipe.learn(known, joined(seen), learned == 0)
+                moves = recipe.moves(known)
+                chains.measure(moves)
+            kernel = chains.warmed(chains.mixture(moves), n // 2)
+            learned, chains.record = learned + 1, []
+            route = recipe.weigh(moves)
+        chains.advance(kernel, n, deadline)
+        run = summed_up(chains, known, route, error)
+        if said is not None:
+            said(run)
+        if run.done or run.steps >= plan.most or clock.now() > deadline:
+            return run
+        if learned < plan.learned:
+            seen, n = [pool_of(run.draws, max(1, run.draws.n_draws // SOME_DRAWS))], 2 * n
+        else:
+            n = max(LEAST_STEPS, int((plan.growth - 1) * run.steps))
+
+
+def summed_up(chains: _Chains, known: Known, route: Route | None, error: float) -> Run:
+    """What a record says, and whether that is enough."""
+    recipe, plan, draws = chains.recipe, chains.recipe.plan, chains.kept()
+    one, found = recipe.asked(draws.code), judged(recipe, draws)
+    p, visits_error = one.mean((0, 1)), one.mean(1).std(0) / draws.n_chains**0.5
+    by_group = torch.stack([one[k :: plan.groups].mean((0, 1)) for k in range(plan.groups)])
+    best, best_error = combined(p, visits_error, route, plan.agree)
+    enough = draws.n_draws >= plan.times * found.tau
+    settled = found.grown < plan.settled or draws.n_draws >= 4 * plan.times * found.tau
+    quiet = min(found.trend, found.alike) > plan.level
+    return Run(
+        known=known,
+        draws=draws,
+        p=best,
+        error=best_error,
+        visits=p,
+        visits_error=visits_error,
+        groups_error=by_group.std(0) / plan.groups**0.5,
+        route=route,
+        mixing=found,
+        worth=dict(chains.worth),
+        done=enough and settled and quiet and float(best_error.max()) <= error,
+        steps=len(chains.record),
+        evaluations=recipe.target.account.evaluations,
+    )
+
+
+def combined(p: Tensor, error: Tensor, route: Route | None, agree: float) -> tuple[Tensor, Tensor]:
+    """Visits and a route that share no draws, by their precision; visits alone if they differ."""
+    if route is None or not bool((route.error < 1).all()):
+        return p, error
+    apart, variance = (route.p - p).abs(), error**2 + route.error**2
+    if bool((apart > agree * variance.sqrt() + ROUNDING).any()):
+        return p, error
+    share = error**2 / (variance + 1e-30)  # of the route: its error may be 0, and so may both
+    return p + share * (route.p - p), error * route.error / (variance + 1e-30).sqrt()
+
+
+def judged(recipe: Recipe, draws: Draws) -> Mixing:
+    """How chains mix in what was asked for and in all that they pass, tau in steps."""
+    every = max(1, draws.n_draws // JUDGED_DRAWS)
+    code, theta, log_joint = (
+        x[:JUDGED_CHAINS, ::every] for x in (draws.code, draws.theta, draws.log_joint)
+    )
+    few = Draws(code, theta, log_joint)
+    asked = recipe.asked(few.code).numpy()
+    x = np.concatenate([asked, *recipe.judged(few)], -1)
+    found = mixing(
+        x, recipe.plan.groups, indicators=asked.shape[2], least_variance=recipe.plan.variance
+    )
+    return found._replace(tau=found.tau * every)
+
+
+def pool_of(draws: Draws, every: int) -> Pool:
+    """Every so many-th draw of all chains."""
+    parts = (draws.code, draws.theta, draws.log_joint.double())
+    return Pool(*(x[:, ::every].flatten(0, 1) for x in parts))
+
+
+def joined(pools: list[Pool]) -> Pool:
+    """All draws of some pools."""
+    first, *rest = pools
+    for pool in rest:
+        first = first.joined(pool)
+    return first
