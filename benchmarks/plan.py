@@ -1,0 +1,193 @@
+"""What does a run cost until it is done, by the runner of now and in rounds?
+
+    python -m benchmarks.plan                 # all problems, three seeds, an hour and a half
+    python -m benchmarks.plan --quick         # one seed, cheap problems, under ten minutes
+    python -m benchmarks.plan --problem toy --runner rounds --set times=5 climbs=2000
+
+Processor seconds of one thread, all in: beginning, search, evidences. Both runners aim at a
+standard error of .01: of each model's probability, in rounds over subsets of each item's inclusion.
+``error_over_stated`` is the largest difference from the truth over the stated standard error, of
+those above .003; NaN where no truth is known. ``--set`` changes a number of the plan of rounds
+(trjmcmc/run/plan.py).
+"""
+
+import argparse
+import math
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import torch
+from torch.distributions import Normal, Poisson, Uniform
+
+import trjmcmc as trj
+from benchmarks.discovery import instance
+from benchmarks.honest_problems import against_null
+from trjmcmc import clock
+from trjmcmc.run.plan import Plan
+from trjmcmc.run.recipes.choose import recipe_of
+from trjmcmc.run.rounds import rounds
+
+ERROR = 0.01
+SMALL = 0.003  # a difference of a probability that no error is asked to cover
+RUNNERS = ("now", "rounds")
+
+
+def toy() -> trj.Target:
+    """The counts of the README: a trend, or a sudden change."""
+    year = torch.arange(12.0)
+    count = torch.tensor([9.0, 11, 8, 12, 10, 9, 15, 16, 19, 14, 18, 17])
+
+    def gradual(p: Any) -> torch.Tensor:
+        rate = (p["level"][:, None] + p["slope"][:, None] * year).exp()
+        return Poisson(rate).log_prob(count).sum(-1)
+
+    def sudden(p: Any) -> torch.Tensor:
+        rate = (p["level"][:, None] + p["jump"][:, None] * (year > p["when"][:, None])).exp()
+        return Poisson(rate).log_prob(count).sum(-1)
+
+    level = {"level": Normal(2.0, 1.0)}
+    return trj.Target(
+        [
+            trj.Model("gradual", level | {"slope": Normal(0.0, 0.3)}, gradual),
+            trj.Model(
+                "sudden", level | {"jump": Normal(0.0, 1.0), "when": Uniform(0.0, 11.0)}, sudden
+            ),
+        ],
+        truth=trj.Truth({"gradual": 0.5510, "sudden": 0.4490}, source="quadrature"),
+    )
+
+
+def hidden_modes(number: int) -> trj.Target:
+    """A mixture of two or three modes, from its seed, beside a null model."""
+    return against_null(*instance(number)).target
+
+
+PROBLEMS: dict[str, Callable[[], trj.Target]] = {
+    "toy": toy,
+    "sinh-arcsinh": trj.problems.sinh_arcsinh,
+    "sleep": trj.problems.sleep,
+    "radiata pine": trj.problems.radiata_pine,
+    "robust regression": trj.problems.robust_regression,
+    "ten columns": lambda: trj.problems.variable_selection(10),
+    "fifteen columns": lambda: trj.problems.variable_selection(15),
+    "hidden modes 1": lambda: hidden_modes(1),
+    "hidden modes 2": lambda: hidden_modes(2),
+    "few pulses": lambda: trj.problems.pulses(points=100, true=2, most=4, seed=1),
+    "robust selection": trj.problems.robust_selection,
+    "coal mining": lambda: trj.problems.coal_mining(1, 6),
+    "pulses": trj.problems.pulses,
+    "factors": trj.problems.factor_analysis,
+}
+QUICK = [*PROBLEMS][:9]
+
+
+def row(problem: str, runner: str, seed: int, plan: Plan, limit: float) -> dict[str, Any]:
+    """One run."""
+    target = PROBLEMS[problem]()
+    begun = time.process_time()
+    with (
+        clock.read_from(time.process_time),
+        warnings.catch_warnings(record=True) as said,
+    ):
+        warnings.simplefilter("always")
+        found = (in_rounds if runner == "rounds" else by_now)(target, seed, plan, limit)
+    return {
+        "problem": problem,
+        "runner": runner,
+        "seed": seed,
+        "seconds": time.process_time() - begun,
+        **found,
+        "warnings": len(said),
+    }
+
+
+def in_rounds(target: trj.Target, seed: int, plan: Plan, limit: float) -> dict[str, Any]:
+    """What a run in rounds answers."""
+    recipe = recipe_of(target, plan, torch.Generator().manual_seed(seed))
+    run = rounds(recipe, error=ERROR, deadline=clock.now() + limit)
+    exact = truth_of(target, recipe)
+    return {
+        "evaluations": run.evaluations,
+        "done": run.done,
+        "stated": float(run.error.max()),
+        "error_over_stated": math.nan if exact is None else off(run.p, run.error, exact),
+        "tau": run.mixing.tau,
+    }
+
+
+def by_now(target: trj.Target, seed: int, plan: Plan, limit: float) -> dict[str, Any]:
+    """What a default run answers."""
+    result = trj.TRJSampler(target, seed=seed).run(
+        until={"probability": ERROR}, max_seconds=limit, progress=False
+    )
+    table = result.model_probabilities()
+    best = "combined" if "combined" in table and table["combined"].notna().all() else "visits"
+    value, error = table[best], table[f"{best}_se"]
+    known = {} if target.truth is None else target.truth.probabilities
+    shown = [m for m in value.index if m in known]
+    off_by = math.nan
+    if shown:
+        p, e = (torch.tensor(x[shown].to_numpy()).double() for x in (value, error))
+        off_by = off(p, e, torch.tensor([known[m] for m in shown]).double())
+    return {
+        "evaluations": result.report.evaluations,
+        "done": not result.report.missed,
+        "stated": float(error.max()),
+        "error_over_stated": off_by,
+        "tau": math.nan,
+    }
+
+
+def off(p: torch.Tensor, error: torch.Tensor, exact: torch.Tensor) -> float:
+    """The largest difference in stated errors, of those that matter; NaN without an error."""
+    gap = (p - exact).abs()
+    found = torch.where(gap > SMALL, gap / error, 0.0)
+    return float(found.max())
+
+
+def truth_of(target: trj.Target, recipe: Any) -> torch.Tensor | None:
+    """What the run is asked for, as it is known."""
+    if target.truth is None or not target.truth.probabilities:
+        return None
+    labels = [*target.truth.probabilities]
+    p = torch.tensor([*target.truth.probabilities.values()], dtype=torch.float64)
+    code = torch.stack([target.space.code_of(m) for m in labels])
+    return p @ recipe.asked(code[None])[0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.plan",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--problem", choices=PROBLEMS, action="append", help="all if omitted")
+    parser.add_argument("--runner", choices=RUNNERS, action="append", help="both if omitted")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--limit", type=float, default=300.0, help="processor seconds a run")
+    parser.add_argument("--set", nargs="+", default=[], metavar="NUMBER=VALUE")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    changed = dict(each.split("=") for each in options.set)
+    plan = Plan(**{k: type(getattr(Plan(), k))(v) for k, v in changed.items()})
+    names = options.problem or (QUICK if options.quick else [*PROBLEMS])
+    seeds, limit = ([1], 60.0) if options.quick else (options.seeds, options.limit)
+    rows = []
+    for name in names:
+        for runner in options.runner or RUNNERS:
+            rows += [row(name, runner, seed, plan, limit) for seed in seeds]
+            print(pd.DataFrame(rows[-1:]).to_string(header=len(rows) == 1), flush=True)
+    table = pd.DataFrame(rows)
+    numbers = ["seconds", "evaluations", "stated", "error_over_stated", "tau", "warnings", "done"]
+    summed = table.groupby(["problem", "runner"], sort=False)[numbers]
+    print("\nmedians\n", summed.median().to_string(float_format="{:.3g}".format))
+    print("\nworst\n", summed.max().to_string(float_format="{:.3g}".format))
+
+
+if __name__ == "__main__":
+    main()
