@@ -1,7 +1,7 @@
 """Speed and scatter, ours and others', measured in one run.
 
-    python -m benchmarks                           # all cases, about an hour and a half
-    python -m benchmarks --quick                   # small budgets, about ten minutes
+    python -m benchmarks                           # all cases, about two hours and a half
+    python -m benchmarks --quick                   # small budgets, about twenty minutes
     python -m benchmarks --case coal --budget 120
     python -m benchmarks --case chains --case overhead --threads 2
     python -m benchmarks --case device             # a GPU beside the CPU, eight minutes at most

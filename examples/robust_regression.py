@@ -41,7 +41,7 @@ import trjmcmc as trj
 from trjmcmc.fit import tempered_draws
 
 FULL = Size(12_500, 4_000, 10_000, 100_000, (500, 1000, 2000, 4000), 80)
-QUICK = Size(2_000, 500, 200, 250, (500,), 10, seconds=10)
+QUICK = Size(2_000, 500, 150, 200, (500,), 10, fit={"audit": 500_000}, seconds=10)
 FULL_MODEL = 3
 
 
