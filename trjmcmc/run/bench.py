@@ -216,15 +216,21 @@ class Bench:
         Arguments:
             best: Names of the moves that were chosen.
             trained: Name of jumps through a map that the user has had trained: beside the best
-                they take turns in proportion to their efficiency.
+                they take turns in proportion to their efficiency, and always some.
         """
-        rest = [n for n in self.moves if n not in best and not self._too_dear(n, best)]
+        rest = [
+            n for n in self.moves if n not in best and (n == trained or not self._too_dear(n, best))
+        ]
         shares = step_shares(len(rest), self.policy.choice)
         if trained in rest and best in self.found and (trained,) in self.found:
-            mine, theirs = (self.found[n].efficiency for n in ((trained,), best))
-            more = shares[0] * mine / (mine + theirs) if mine else 0.0
-            shares[0] -= more
-            shares[1 + rest.index(trained)] += more
+            place = 1 + rest.index(trained)
+            mine, theirs = self.found[(trained,)], self.found[best]
+            whole = mine.efficiency + theirs.efficiency
+            share = shares[place] + (shares[0] * mine.efficiency / whole if whole else 0.0)
+            if self._too_dear(trained, best):
+                share = self.policy.choice.most_of_the_rest * theirs.step / mine.step
+            shares[0] -= share - shares[place]
+            shares[place] = share
         kernels = [self.kernel_of(self.named(best))]
         kernels += [self.kernel_of([self.moves[n]]) for n in rest]
         return MixtureKernel(kernels, shares), dict(
@@ -235,7 +241,7 @@ class Bench:
         found, policy = self.found.get((name,)), self.policy.choice
         if found is None or best not in self.found:
             return False
-        if found.efficiency > policy.least_share * self.found[best].efficiency:
+        if 2 * found.efficiency > self.found[best].efficiency:
             return False  # it pays for what it takes
         price = policy.least_share * found.step / max(self.found[best].step, 1e-12)
         return price > policy.most_of_the_rest
