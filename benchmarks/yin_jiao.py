@@ -1,6 +1,6 @@
 """The figures and released numbers of Yin & Jiao beside ours: same problems, same measures.
 
-    python -m benchmarks --case yin-jiao             # the papers' size, an hour
+    python -m benchmarks --case yin-jiao             # the papers' size, two to three hours
     python -m benchmarks --case yin-jiao --quick     # short trainings, under ten minutes
     python -m benchmarks.yin_jiao --problem robust   # one of them alone
 
