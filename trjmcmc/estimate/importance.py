@@ -14,7 +14,7 @@ from ..promises import PARETO_K_FINITE_VARIANCE, PARETO_K_RELIABLE
 from ..target.target import Target
 from ..transport.base import Transport
 from .estimate import Estimate
-from .pareto import pareto_smooth
+from .pareto import pareto_smooth, tail_length
 
 CHUNK = 8192  # points evaluated at once
 
@@ -129,10 +129,9 @@ def tail_share(log_w: Tensor) -> float:
     """What the largest weights add to the mean beyond the least of them, as a share of it.
 
     Arguments:
-        log_w: Log weights, shape (n,), nats; as many as :func:`~.pareto.pareto_smooth` smooths.
+        log_w: Log weights, shape (n,), nats.
     """
-    n = len(log_w)
-    top = log_w.topk(min(n, math.ceil(min(n / 5, 3 * n**0.5)) + 1)).values
+    top = log_w.topk(min(len(log_w), tail_length(len(log_w)) + 1)).values
     beyond = (top - log_w.logsumexp(0)).exp()
     return float((beyond - beyond[-1]).sum())
 

@@ -40,8 +40,7 @@ def pareto_smooth(log_w: NDArray[np.floating]) -> tuple[Array, float]:
     x = np.array(log_w, dtype=float)
     x -= x.max()
     n = len(x)
-    tail_length = math.ceil(min(n / 5, 3 * n**0.5))
-    least = max(np.sort(x)[-tail_length - 1], math.log(np.finfo(float).tiny))
+    least = max(np.sort(x)[-tail_length(n) - 1], math.log(np.finfo(float).tiny))
     tail = np.flatnonzero(x > least)
     shape = math.inf
     if len(tail) >= LEAST_TAIL:
@@ -53,6 +52,11 @@ def pareto_smooth(log_w: NDArray[np.floating]) -> tuple[Array, float]:
             x[tail] = np.log(pareto_quantiles(place, shape, scale) + start)
             x = np.minimum(x, 0.0)
     return x - np.logaddexp.reduce(x), shape
+
+
+def tail_length(n: int) -> int:
+    """How many of n weights are their tail."""
+    return math.ceil(min(n / 5, 3 * n**0.5))
 
 
 def pareto_fit(values: Array) -> tuple[float, float]:

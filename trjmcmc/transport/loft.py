@@ -41,7 +41,7 @@ class LogSoftExtension(Transform):
 
     def _call(self, x: Tensor) -> Tensor:
         out = (x.abs() - self.beyond).clamp(min=0)
-        return x.sign() * (x.abs().clamp(max=self.beyond) + out.expm1())  # inf beyond a float
+        return x.sign() * (x.abs().clamp(max=self.beyond) + out.expm1())
 
     def _inverse(self, y: Tensor) -> Tensor:
         out = (y.abs() - self.beyond).clamp(min=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -62,7 +63,7 @@ class Route(NamedTuple):
     log_mass_error: Tensor
 
 
-class Recipe:
+class Recipe(ABC):
     """A kind of space: where its runs begin, what moves them, and what they are asked for.
 
     Arguments:
@@ -74,9 +75,9 @@ class Recipe:
     def __init__(self, target: Target, plan: Plan, generator: torch.Generator) -> None:
         self.target, self.plan, self.generator = target, plan, generator
 
+    @abstractmethod
     def begin(self) -> tuple[Known, State]:
         """Groups that share nothing, from the prior to the posterior."""
-        raise NotImplementedError
 
     def search(self, known: Known, moves: Moves) -> tuple[Known, State | None]:
         """Look for modes that the groups have lost; chains to go on with if one was met."""
@@ -97,17 +98,17 @@ class Recipe:
         rows = torch.randperm(len(draws.code), generator=self.generator)[:most]
         return draws.at(rows)
 
+    @abstractmethod
     def moves(self, known: Known) -> Moves:
         """Kernels for what is known."""
-        raise NotImplementedError
 
     def weigh(self, moves: Moves) -> Route | None:
         """A second route to what was asked for, or None."""
         return None
 
+    @abstractmethod
     def asked(self, code: Tensor) -> Tensor:
         """Indicators of what the run is asked for, of codes (chain, draw, L): (chain, draw, Q)."""
-        raise NotImplementedError
 
     def judged(self, draws: Draws) -> list[NDArray[np.float64]]:
         """Other quantities by which chains are judged, each (chain, draw, Q)."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 import torch
 from torch import Tensor
 
 from ...draws import Pool
 from ...kernel.base import Kernel, State, start
-from ...kernel.compose import Cycle
 from ...target.target import Target
 from ...target.tempered import Tempered
 from .base import Known, Recipe
@@ -18,9 +19,9 @@ BISECTIONS = 40  # of a step of the power
 class Cooled(Recipe):
     """A space too large to list: all chains begin in the prior, moved by the run's own kernels."""
 
+    @abstractmethod
     def warm_kernel(self, target: Target) -> Kernel:
         """What moves chains on a tempered target, before anything is learned."""
-        raise NotImplementedError
 
     def begin(self) -> tuple[Known, State]:
         target, plan, g = self.target, self.plan, self.generator
@@ -78,8 +79,3 @@ class Cooled(Recipe):
         edges = weights.T.cumsum(1).contiguous()
         rows = torch.searchsorted(edges, places).clamp(max=n - 1)
         return (rows * groups + torch.arange(groups)[:, None]).T.flatten()
-
-
-def cycle(*kernels: Kernel) -> Kernel:
-    """Kernels one after the other; one alone as it is."""
-    return kernels[0] if len(kernels) == 1 else Cycle(list(kernels))

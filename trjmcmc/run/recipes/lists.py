@@ -83,9 +83,8 @@ class Lists(Recipe):
     def moves(self, known: Known) -> Moves:
         target, space, plan = self.target, self.target.space, self.plan
         codes, active = self.codes, self.target.space.active(self.codes)
-        taught = max(plan.taught, 2000)
         normals = gaussian_mixture(
-            space, known.draws, self.generator, components=plan.normals, draws=taught
+            space, known.draws, self.generator, components=plan.normals, draws=plan.taught
         )
         through = matching(normals, target)
         scale = typical_scale(moments(known.draws, codes, active)[1], active)

@@ -9,19 +9,20 @@ from torch import Tensor
 from ...errors import ConfigurationError
 from ...kernel.base import Kernel
 from ...kernel.between.unit_gibbs import UnitGibbs
+from ...kernel.compose import Cycle
 from ...kernel.inside.random_walk import RandomWalk
 from ...target.target import Target
 from ...target.tempered import Tempered
 from ..moves import birth_death
 from .base import Known, Moves
-from .cooled import Cooled, cycle
+from .cooled import Cooled
 
 
 class Items(Cooled):
     """Births and deaths of items, and conditional draws of one item where a model allows them."""
 
     def warm_kernel(self, target: Target) -> Kernel:
-        return cycle(*self._walks(target), *self._steps(target).values())
+        return Cycle([*self._walks(target), *self._steps(target).values()])
 
     def _walks(self, target: Target) -> list[Kernel]:
         return [RandomWalk(target)] if target.dim else []
