@@ -837,6 +837,19 @@ def test_even_weights_are_not_flagged_whatever_their_tail(generator):
     assert trj.estimate.pareto_k(log_w) > 0.5 and e.ess > 0.8 * 4000 and not e.warning
 
 
+def test_even_weights_of_a_heavy_tail_have_an_error_that_holds_it(generator):
+    """A Pareto tail of shape .65, whose variance is infinite, under weights that are nearly even."""
+    share, shape, plain, told = 0.03, 0.65, [], []
+    for _ in range(100):
+        u = torch.rand(4000, generator=generator, dtype=torch.float64)
+        log_w = (1 + share * (u**-shape - 1) / shape).log() - math.log1p(share / (1 - shape))
+        e = trj.estimate.smoothed(log_w)
+        if e.ess > 0.8 * 4000 and trj.estimate.pareto_k(log_w) > 0.5:
+            told.append(abs(e.value) / e.std_error)
+            plain.append(abs(e.value) * math.sqrt(1 / (1 / e.ess - 1 / 4000)))
+    assert len(told) > 50 and max(told) < 2 < max(plain)
+
+
 @pytest.mark.whole
 def test_inclusion_probabilities_by_the_evidences():
     target = toys.conjugate_subsets(p=3, n=30)
