@@ -838,7 +838,7 @@ def test_even_weights_are_not_flagged_whatever_their_tail(generator):
 
 
 def test_even_weights_of_a_heavy_tail_have_an_error_that_holds_it(generator):
-    """A Pareto tail of shape .65, whose variance is infinite, under weights that are nearly even."""
+    """A Pareto tail of shape .65, of infinite variance, under weights that are nearly even."""
     share, shape, plain, told = 0.03, 0.65, [], []
     for _ in range(100):
         u = torch.rand(4000, generator=generator, dtype=torch.float64)
