@@ -203,7 +203,7 @@ def traced(target: trj.Target, kernel: Kernel, chains: int, steps: int) -> dict[
     step()
     kinds = [torch.profiler.ProfilerActivity.CPU]
     kinds += [torch.profiler.ProfilerActivity.CUDA] if cuda else []
-    with torch.profiler.profile(activities=kinds) as profile:
+    with torch.profiler.profile(activities=kinds, acc_events=True) as profile:
         for _ in range(steps):
             step()
         wait(target.device)

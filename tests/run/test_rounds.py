@@ -10,6 +10,7 @@ import torch
 from torch.distributions import Normal
 
 import trjmcmc as trj
+from tests.emulated import DEVICE, Emulated
 from trjmcmc import clock
 from trjmcmc.errors import ConfigurationError
 from trjmcmc.estimate.mixing import mixing, times_by_spread
@@ -20,6 +21,11 @@ from trjmcmc.run.recipes.cooled import Cooled
 from trjmcmc.run.rounds import combined, rounds
 
 QUICK = Plan(particles=1600, moves=6, climbs=2000)
+KINDS = {
+    "list": trj.problems.sinh_arcsinh,
+    "subset": lambda: trj.problems.variable_selection(10),
+    "count": lambda: trj.problems.pulses(points=20, true=1, most=2, seed=1),
+}
 FAR = 4.4  # standard errors, of alpha 1e-5
 
 
@@ -97,6 +103,26 @@ def test_a_mode_that_groups_lose_is_searched_for():
     assert found(20_000) == pytest.approx(exact, abs=0.1)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_on_a_device(kind):
+    """What is learned stays there, what is judged leaves it."""
+    plan = Plan(particles=200, moves=1, climbs=100, chains=16, first=8, measured=6, most=12)
+    with Emulated():
+        target = KINDS[kind]().to(device=DEVICE)
+        found = rounds(recipe_of(target, plan, torch.Generator(DEVICE).manual_seed(1)))
+        assert found.known.draws.theta.device == DEVICE
+        assert found.draws.theta.device.type == found.p.device.type == "cpu"
+    assert bool(found.p.isfinite().all())
+
+
+def test_right_on_the_chosen_device(device):
+    """On the CPU unless pytest is called with --device=cuda."""
+    target = trj.problems.sinh_arcsinh().to(device=device)
+    found = rounds(recipe_of(target, QUICK, torch.Generator(device).manual_seed(1)))
+    z = (found.p - truth_of(target)).abs() / (found.error + 1e-6)
+    assert found.done and float(z.max()) < FAR
+
+
 # ---- one seed, one answer ------------------------------------------------------------------------
 
 
@@ -104,13 +130,9 @@ def same(a, b):
     return torch.equal(a.draws.theta, b.draws.theta) and torch.equal(a.p, b.p)
 
 
-@pytest.mark.parametrize("kind", ["list", "subset", "count"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_seed_has_one_answer_whatever_a_clock_says(kind):
-    target = {
-        "list": trj.problems.sinh_arcsinh,
-        "subset": lambda: trj.problems.variable_selection(10),
-        "count": lambda: trj.problems.pulses(points=20, true=1, most=2, seed=1),
-    }[kind]
+    target = KINDS[kind]
     plan = Plan(particles=400, moves=2, climbs=500, chains=32, most=60)
     first = run(target(), plan=plan)
     now = [0.0]

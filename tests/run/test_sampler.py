@@ -230,7 +230,7 @@ def test_nothing_is_copied_to_the_host_inside_a_step():
             tally = Tally(target)
             state, infos = kernel.step(state, generator)
             tally.add(infos)
-            with torch.profiler.profile() as profile:
+            with torch.profiler.profile(acc_events=True) as profile:
                 state, infos = kernel.step(state, generator)
                 tally.add(infos)
         names = {event.name for event in profile.events()}

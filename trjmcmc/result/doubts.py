@@ -373,8 +373,8 @@ def of_chains(convergence: Convergence) -> list[Doubt]:
     shares = table.index.get_level_values("quantity").str.startswith((IN, INCLUDES))
     table = table[~shares & (table["rhat"] > RHAT_FLAGGED)]
     for model, rows in table.groupby(level="model"):
-        _, name = worst = rows["rhat"].idxmax()
-        rhat = float(rows.loc[worst, "rhat"])
+        _, name = rows["rhat"].idxmax()
+        rhat = float(rows["rhat"].max())
         where = "" if model in {EVERY, REST} else f" in {model!r}"
         label = EVERY if model == REST else str(model)
         found.append(Doubt(label, f"R-hat {rhat:.2f} of {name}{where}", start_error(rhat)))

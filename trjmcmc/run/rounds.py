@@ -105,7 +105,7 @@ class _Chains:
             self.warmed(Cycle([move, *moves.inside]), self.recipe.plan.measured)
             tau = judged(self.recipe, self.kept()).tau
             self.worth[name] = 1 / (tau * max(1, account.evaluations - before))
-            seen.append(pool_of(self.kept(), EVERY))
+            seen.append(pool_of(self.kept(), EVERY, self.recipe.target.device))
         return seen
 
     def mixture(self, moves: Moves) -> Kernel:
@@ -125,9 +125,9 @@ class _Chains:
         """The record without its burn-in."""
         kept = self.record[len(self.record) // BURN_IN :]
         return Draws(
-            torch.stack([s.code for s in kept], 1),
-            torch.stack([s.theta for s in kept], 1),
-            torch.stack([s.log_joint for s in kept], 1),
+            torch.stack([s.code for s in kept], 1).cpu(),
+            torch.stack([s.theta for s in kept], 1).cpu(),
+            torch.stack([s.log_joint for s in kept], 1).cpu(),
         )
 
 
@@ -184,7 +184,8 @@ def rounds(
         if run.done or run.steps >= plan.most or clock.now() > deadline:
             return run
         if learned < plan.learned:
-            seen, n = [pool_of(run.draws, max(1, run.draws.n_draws // SOME_DRAWS))], 2 * n
+            every = max(1, run.draws.n_draws // SOME_DRAWS)
+            seen, n = [pool_of(run.draws, every, recipe.target.device)], 2 * n
         else:
             n = max(LEAST_STEPS, int((plan.growth - 1) * run.steps))
 
@@ -242,10 +243,10 @@ def judged(recipe: Recipe, draws: Draws) -> Mixing:
     return found._replace(tau=found.tau * every)
 
 
-def pool_of(draws: Draws, every: int) -> Pool:
-    """Every so many-th draw of all chains."""
+def pool_of(draws: Draws, every: int, device: torch.device) -> Pool:
+    """Every so many-th draw of all chains, on a device."""
     parts = (draws.code, draws.theta, draws.log_joint.double())
-    return Pool(*(x[:, ::every].flatten(0, 1) for x in parts))
+    return Pool(*(x[:, ::every].flatten(0, 1).to(device) for x in parts))
 
 
 def joined(pools: list[Pool]) -> Pool:

@@ -70,10 +70,14 @@ class Recipe(ABC):
         target: The target.
         plan: The numbers of the run.
         generator: The only source of randomness.
+
+    Attributes:
+        host: The space on the CPU, where chains are judged.
     """
 
     def __init__(self, target: Target, plan: Plan, generator: torch.Generator) -> None:
         self.target, self.plan, self.generator = target, plan, generator
+        self.host = target.to(device="cpu", probe=False).space
 
     @abstractmethod
     def begin(self) -> tuple[Known, State]:
@@ -95,7 +99,8 @@ class Recipe(ABC):
 
     def few(self, draws: Pool, most: int) -> Pool:
         """Random draws of a pool, without replacement, so many at most."""
-        rows = torch.randperm(len(draws.code), generator=self.generator)[:most]
+        n, device = len(draws.code), draws.code.device
+        rows = torch.randperm(n, generator=self.generator, device=device)[:most]
         return draws.at(rows)
 
     @abstractmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 
 import torch
@@ -29,11 +30,11 @@ class Cooled(Recipe):
         kernel = self.warm_kernel(warm)
         code = target.space.sample_prior(plan.chains, g)
         theta = target.sample_prior(code, g)
-        log_evidence, power = torch.zeros(plan.groups, dtype=torch.float64), 0.0
+        log_evidence, power = code.new_zeros(plan.groups, dtype=torch.float64), 0.0
         while power < 1:
             level = target.log_prior_and_likelihood(code, theta)[1].double().view(-1, plan.groups)
             step = self._step(level, 1 - power)
-            log_evidence += (step * level).logsumexp(0) - torch.log(torch.tensor(len(level)))
+            log_evidence += (step * level).logsumexp(0) - math.log(len(level))
             rows = self._resampled((step * level).softmax(0))
             power += step
             power = 1.0 if power > 1 - 1e-12 else power
@@ -74,8 +75,10 @@ class Cooled(Recipe):
             weights: By point and group, shape (n, K), float64.
         """
         n, groups = weights.shape
-        u = torch.rand(groups, 1, generator=self.generator, dtype=torch.float64)
-        places = (u + torch.arange(n)) / n
+        u = torch.rand(
+            groups, 1, generator=self.generator, dtype=torch.float64, device=weights.device
+        )
+        places = (u + torch.arange(n, device=u.device)) / n
         edges = weights.T.cumsum(1).contiguous()
         rows = torch.searchsorted(edges, places).clamp(max=n - 1)
-        return (rows * groups + torch.arange(groups)[:, None]).T.flatten()
+        return (rows * groups + torch.arange(groups, device=u.device)[:, None]).T.flatten()

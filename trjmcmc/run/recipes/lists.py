@@ -75,7 +75,7 @@ class Lists(Recipe):
         code = codes.repeat_interleave(plan.taught, 0)
         theta = run.theta[run.draw(torch.cat(rows), g)]
         pool = Pool(code, theta, target.log_joint(code, theta).double())
-        group = torch.arange(plan.chains) % groups
+        group = torch.arange(plan.chains, device=target.device) % groups
         m = torch.multinomial(log_mass.softmax(1)[group], 1, generator=g)[:, 0]
         state = start(target, codes[m], run.theta[run.draw(group * models + m, g)])
         return Known(pool, log_mass, log_mass.logsumexp(1)), state
@@ -124,13 +124,12 @@ class Lists(Recipe):
         return Route(p, (slope.square() @ error[p > IMPROBABLE].square()).sqrt(), log_mass, error)
 
     def asked(self, code: Tensor) -> Tensor:
-        space = self.target.space
-        index = space.index(code.flatten(0, 1)).view(code.shape[:2])
+        index = self.host.index(code.flatten(0, 1)).view(code.shape[:2])
         return torch.nn.functional.one_hot(index, len(self.codes)).double()
 
     def judged(self, draws: Draws) -> list[NDArray[np.float64]]:
         """Log joint and coordinates of each model that is not rare, in ranks."""
-        indicator = ModelIndicator(self.target.space, draws)
+        indicator = ModelIndicator(self.host, draws)
         parts = Convergence(indicator, [""] * draws.theta.shape[2]).parts(slice(None), 1)
         found = []
         for part in parts:
@@ -194,7 +193,7 @@ class Lists(Recipe):
             mine = is_of(known.draws, self.codes[m]).nonzero()[:, 0]
             here = (model == m).nonzero()[:, 0]
             theta[here] = known.draws.theta[
-                mine[torch.randint(len(mine), (len(here),), generator=g)]
+                mine[torch.randint(len(mine), here.shape, generator=g, device=here.device)]
             ]
         return start(self.target, self.codes[model], theta)
 

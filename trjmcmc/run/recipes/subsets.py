@@ -39,5 +39,4 @@ class Items(Cooled):
 
     def asked(self, code: Tensor) -> Tensor:
         """Whether each item is in."""
-        space = self.target.space
-        return space.items(code.flatten(0, 1)).view(*code.shape[:2], -1).double()
+        return self.host.items(code.flatten(0, 1)).view(*code.shape[:2], -1).double()
