@@ -128,7 +128,9 @@ def test_blocks_run(path, line, text, capsys, tmp_path, monkeypatch):
             warnings.simplefilter("ignore")
             pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
-    run(path, line, text, dict(opening(path)), capsys)
+    scope = dict(opening(path))
+    capsys.readouterr()  # what the opening printed
+    run(path, line, text, scope, capsys)
     matplotlib.pyplot.close("all")
 
 
