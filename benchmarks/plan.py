@@ -12,10 +12,11 @@ those above .003; NaN where no truth is known. ``--set`` changes a number of the
 """
 
 import argparse
+import itertools
 import math
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pandas as pd
@@ -65,6 +66,41 @@ def hidden_modes(number: int) -> trj.Target:
     return against_null(*instance(number)).target
 
 
+def regressions(rows: int, slopes: list[float], sets: Sequence[Sequence[int]]) -> trj.Target:
+    """Conjugate regressions on sets of columns: noise, intercept and slopes of variance one."""
+    generator = torch.Generator().manual_seed(5)
+    x = torch.randn(rows, len(slopes), generator=generator)
+    y = x @ torch.tensor(slopes) + torch.randn(rows, generator=generator)
+
+    def on(columns: Sequence[int]) -> trj.Model:
+        own = x[:, list(columns)]
+
+        def log_likelihood(p: Any) -> torch.Tensor:
+            mean = p["level"][:, None] + p["slopes"].view(-1, len(columns)) @ own.T
+            return Normal(mean, 1.0).log_prob(y).sum(-1)
+
+        priors = {"level": Normal(0.0, 1.0), "slopes": Normal(torch.zeros(len(columns)), 1.0)}
+        return trj.Model(f"{len(columns)}: {columns}", priors, log_likelihood)
+
+    def log_evidence(columns: Sequence[int]) -> torch.Tensor:
+        z = torch.cat([torch.ones(rows, 1), x[:, list(columns)]], 1).double()
+        precision = z.T @ z + torch.eye(z.shape[1], dtype=torch.float64)
+        moment = z.T @ y.double()
+        return (moment @ torch.linalg.solve(precision, moment) - precision.logdet()) / 2
+
+    p = torch.stack([log_evidence(c) for c in sets]).softmax(0).tolist()
+    models = [on(c) for c in sets]
+    names = [model.name for model in models]
+    return trj.Target(models, truth=trj.Truth(dict(zip(names, p, strict=True)), source="conjugacy"))
+
+
+def listed(columns: int) -> trj.Target:
+    """Regressions on all sets of some columns but the empty one, in a list."""
+    some = range(columns)
+    sets = [c for k in range(1, columns + 1) for c in itertools.combinations(some, k)]
+    return regressions(60, [0.3, 0.2, 0.0, 0.25, 0.0, 0.15, 0.1][:columns], sets)
+
+
 PROBLEMS: dict[str, Callable[[], trj.Target]] = {
     "toy": toy,
     "sinh-arcsinh": trj.problems.sinh_arcsinh,
@@ -80,6 +116,11 @@ PROBLEMS: dict[str, Callable[[], trj.Target]] = {
     "coal mining": lambda: trj.problems.coal_mining(1, 6),
     "pulses": trj.problems.pulses,
     "factors": trj.problems.factor_analysis,
+    "63 models": lambda: listed(6),
+    "127 models": lambda: listed(7),
+    "20 coefficients": lambda: regressions(200, [0.3] * 19 + [0.17], [range(19), range(20)]),
+    "10^4 rows": lambda: regressions(10_000, [0.3, 0.2, 0.03], [range(2), range(3)]),
+    "10^5 rows": lambda: regressions(100_000, [0.3, 0.2, 0.0095], [range(2), range(3)]),
 }
 QUICK = [*PROBLEMS][:9]
 

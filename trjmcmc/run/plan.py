@@ -18,7 +18,7 @@ class Plan:
         kept: Share of the points to keep effective at each power where chains cool together.
         warm: Steps of each chain at each power there.
         climbs: Prior draws of each model that climb in search of modes.
-        searched: Models that are searched, the most probable first.
+        most_climbs: Of all models together.
         first: Steps of the first round; twice as many after it.
         measured: Steps by which a move between models is measured.
         learned: Times that normals are fitted to what chains have drawn.
@@ -45,7 +45,7 @@ class Plan:
     kept: float = 0.7
     warm: int = 3
     climbs: int = 40_000
-    searched: int = 16
+    most_climbs: int = 160_000
     first: int = 48
     measured: int = 24
     learned: int = 2

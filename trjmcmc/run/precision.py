@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .. import clock
+from ..draws import Pool
 from ..errors import TargetError, TRJError
 from ..kernel.base import State
 from ..pilot.audit import Audit
@@ -117,10 +118,8 @@ def coarse_numbers(target: Target, state: State, audit: Audit | None) -> str:
         state: Chains after their warm-up.
         audit: The pilot run, or None.
     """
-    eps = torch.finfo(target.dtype).eps
-    size = float(state.log_joint.abs().median())
-    if eps * size > ROUNDING_ERROR:
-        return f"sums of log densities of size {size:.3g}"
+    if large := _too_large(target, state.log_joint):
+        return large
     found = _doubts(target, state.code, state.theta)
     if audit is not None:
         told = (audit.ancestors >= LEAST_DRAWS).nonzero()[:, 0].to(target.device)
@@ -128,6 +127,27 @@ def coarse_numbers(target: Target, state: State, audit: Audit | None) -> str:
         theta, *_ = audit.draw(model)
         found = _doubts(target, audit.code[model], theta) | found
     return "; ".join(f"{label}: {why}" for label, why in found.items())
+
+
+def unresolved(target: Target, pool: Pool) -> str:
+    """What the working numbers do not resolve of draws, in words; empty if they will do.
+
+    Arguments:
+        target: The target.
+        pool: Draws, independent ones within each model.
+    """
+    found = _doubts(target, pool.code, pool.theta)
+    said = [_too_large(target, pool.log_joint), *(f"{m}: {why}" for m, why in found.items())]
+    if rounded := rounding_of(target, pool.code, pool.theta):
+        said.append(f"log densities: rounding changes those of {rounded}")
+    return "; ".join(filter(None, said))
+
+
+def _too_large(target: Target, log_joint: Tensor) -> str:
+    """Log densities whose last digit is more than rounding may be, in words; empty if none."""
+    size = float(log_joint.abs().median())
+    coarse = torch.finfo(target.dtype).eps * size > ROUNDING_ERROR
+    return f"sums of log densities of size {size:.3g}" if coarse else ""
 
 
 def _doubts(target: Target, code: Tensor, theta: Tensor) -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -50,6 +50,7 @@ class Run:
         mixing: How chains mix; tau in steps.
         worth: By move between models, effective draws an evaluation.
         done: Whether the rule was met.
+        unresolved: What numbers do not resolve, in words; empty if they will do.
         steps: Steps of each chain since moves were learned for the last time, burn-in included.
         evaluations: Likelihood evaluations, all in.
     """
@@ -65,6 +66,7 @@ class Run:
     mixing: Mixing
     worth: Mapping[str, float]
     done: bool = False
+    unresolved: str = ""
     steps: int = 0
     evaluations: int = 0
 
@@ -160,12 +162,8 @@ def rounds(
         >>> run.done, bool((run.p[1] - 0.75).abs() < 0.05)
         (True, True)
     """
+    recipe, known, moves, state, unresolved = begun(recipe)
     plan = recipe.plan
-    known, state = recipe.begin()
-    moves = recipe.moves(known)
-    known, met = recipe.search(known, moves)
-    if met is not None:
-        state, moves = met, recipe.moves(known)
     chains = _Chains(recipe, state)
     seen, n, learned = chains.measure(moves), plan.first, 0
     while True:
@@ -178,7 +176,7 @@ def rounds(
             learned, chains.record = learned + 1, []
             route = recipe.weigh(moves)
         chains.advance(kernel, n, deadline)
-        run = summed_up(chains, known, route, error)
+        run = replace(summed_up(chains, known, route, error), unresolved=unresolved)
         if said is not None:
             said(run)
         if run.done or run.steps >= plan.most or clock.now() > deadline:
@@ -188,6 +186,24 @@ def rounds(
             seen, n = [pool_of(run.draws, every, recipe.target.device)], 2 * n
         else:
             n = max(LEAST_STEPS, int((plan.growth - 1) * run.steps))
+
+
+def begun(recipe: Recipe) -> tuple[Recipe, Known, Moves, State, str]:
+    """Groups and what was searched for, anew in float64 where float32 does not resolve them.
+
+    Returns:
+        Recipe, what is known, moves, where chains are, and what is not resolved all the same.
+    """
+    known, state = recipe.begin()
+    if (unresolved := recipe.unresolved(known)) and (finer := recipe.finer()) is not None:
+        return begun(finer)
+    moves = recipe.moves(known)
+    searched, met = recipe.search(known, moves)
+    if met is not None:
+        if (unresolved := recipe.unresolved(searched)) and (finer := recipe.finer()) is not None:
+            return begun(finer)
+        return recipe, searched, recipe.moves(searched), met, unresolved
+    return recipe, known, moves, state, unresolved
 
 
 def summed_up(chains: _Chains, known: Known, route: Route | None, error: float) -> Run:
@@ -213,7 +229,7 @@ def summed_up(chains: _Chains, known: Known, route: Route | None, error: float) 
         worth=dict(chains.worth),
         done=enough and settled and quiet and float(best_error.max()) <= error,
         steps=len(chains.record),
-        evaluations=recipe.target.account.evaluations,
+        evaluations=recipe.evaluations,
     )
 
 

@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...draws import Draws, Pool
+from ...errors import TargetError
 from ...kernel.base import Kernel, State
 from ...target.target import Target
 from ...transport.base import Transport
 from ..plan import Plan
+from ..precision import unresolved
 
 
 class Known(NamedTuple):
@@ -71,13 +73,36 @@ class Recipe(ABC):
         plan: The numbers of the run.
         generator: The only source of randomness.
 
+        spent: Likelihood evaluations in another precision.
+
     Attributes:
         host: The space on the CPU, where chains are judged.
     """
 
-    def __init__(self, target: Target, plan: Plan, generator: torch.Generator) -> None:
-        self.target, self.plan, self.generator = target, plan, generator
+    def __init__(
+        self, target: Target, plan: Plan, generator: torch.Generator, spent: int = 0
+    ) -> None:
+        self.target, self.plan, self.generator, self.spent = target, plan, generator, spent
         self.host = target.to(device="cpu", probe=False).space
+
+    @property
+    def evaluations(self) -> int:
+        """Likelihood evaluations so far."""
+        return self.spent + self.target.account.evaluations
+
+    def unresolved(self, known: Known) -> str:
+        """What the working numbers do not resolve, in words; empty if they will do."""
+        return unresolved(self.target, known.draws)
+
+    def finer(self) -> Recipe | None:
+        """The same in float64, where nobody has stated a precision and the likelihood takes it."""
+        if self.target.dtype == torch.float64 or not self.target.is_precision_open:
+            return None
+        try:
+            target = self.target.to(dtype=torch.float64)
+        except TargetError:  # its data have the other one
+            return None
+        return type(self)(target, self.plan, self.generator, self.evaluations)
 
     @abstractmethod
     def begin(self) -> tuple[Known, State]:

@@ -12,18 +12,20 @@ from .counts import Components
 from .lists import Lists
 from .subsets import Items
 
+MOST_LISTED = 128  # models
+
 
 def recipe_of(target: Target, plan: Plan, generator: torch.Generator) -> Recipe:
-    """Components where numbers are counted, items of large subsets, else a list of models.
+    """Components where numbers are counted, items of subsets, else a list of models.
 
     Raises:
-        ConfigurationError: Graphs, or more than 64 models that are no subsets.
+        ConfigurationError: Graphs, or more than 128 models that are no subsets.
     """
     space = target.space
     if space.counts and space.several:
         return Components(target, plan, generator)
-    if space.few:
-        return Lists(target, plan, generator)
     if space.has_items and not space.graphs:
         return Items(target, plan, generator)
+    if space.enumerable and (space.size or 0) <= MOST_LISTED:
+        return Lists(target, plan, generator)
     raise ConfigurationError(f"rounds: no recipe for {type(space).__name__}")

@@ -147,14 +147,15 @@ class Lists(Recipe):
         """
         assert moves.through is not None
         found = known
-        for m in masses(known).argsort(descending=True).tolist()[: self.plan.searched]:
-            if bool(self.target.space.active(self.codes[m : m + 1]).any()):
-                for part in self._lost(found, m, moves.through):
-                    found = self._with_part(found, m, part)
+        with_places = self.target.space.active(self.codes).any(1).nonzero()[:, 0].tolist()
+        n = min(self.plan.climbs, self.plan.most_climbs // max(1, len(with_places)))
+        for m in with_places:
+            for part in self._lost(found, m, moves.through, n):
+                found = self._with_part(found, m, part)
         return found, (None if found is known else self._placed(found))
 
-    def _lost(self, known: Known, m: int, through: Transport) -> list[Part]:
-        """Parts of a model that were met and are not known."""
+    def _lost(self, known: Known, m: int, through: Transport, n: int) -> list[Part]:
+        """Parts of a model that climbs from n prior draws meet, and that are not known."""
         code = self.codes[m]
         log_evidence = float(masses(known)[m] - self.target.space.log_prior(code[None])[0])
         seen = known.draws.theta[is_of(known.draws, code)][:SHOWN]
@@ -164,7 +165,7 @@ class Lists(Recipe):
             log_evidence,
             [lambda: through],
             seen,
-            self.plan.climbs,
+            n,
             self.generator,
         )
         return parts

@@ -1,9 +1,10 @@
-"""Subsets of items, too many to list."""
+"""Subsets of items."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 
+import torch
 from torch import Tensor
 
 from ...errors import ConfigurationError
@@ -38,5 +39,10 @@ class Items(Cooled):
         return Moves(self._steps(self.target), self._walks(self.target))
 
     def asked(self, code: Tensor) -> Tensor:
-        """Whether each item is in."""
-        return self.host.items(code.flatten(0, 1)).view(*code.shape[:2], -1).double()
+        """Whether each item is in; of few models each model as well."""
+        flat, shape = code.flatten(0, 1), code.shape[:2]
+        found = self.host.items(flat).double()
+        if self.host.few:
+            each = torch.nn.functional.one_hot(self.host.index(flat), self.host.size or 0)
+            found = torch.cat([found, each.double()], 1)
+        return found.view(*shape, -1)
