@@ -147,8 +147,9 @@ def row(problem: str, runner: str, seed: int, plan: Plan, limit: float) -> dict[
 
 def in_rounds(target: trj.Target, seed: int, plan: Plan, limit: float) -> dict[str, Any]:
     """What a run in rounds answers."""
-    recipe = recipe_of(target, plan, torch.Generator().manual_seed(seed))
-    run = rounds(recipe, error=ERROR, deadline=clock.now() + limit)
+    generator = torch.Generator().manual_seed(seed)
+    recipe = recipe_of(target, plan, generator, deadline=clock.now() + limit)
+    run = rounds(recipe, error=ERROR)
     exact = truth_of(target, recipe)
     return {
         "evaluations": run.evaluations,

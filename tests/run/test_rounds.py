@@ -34,8 +34,9 @@ def rng():
     return np.random.default_rng(0)
 
 
-def run(target, seed=1, plan=QUICK, **settings):
-    return rounds(recipe_of(target, plan, torch.Generator().manual_seed(seed)), **settings)
+def run(target, seed=1, plan=QUICK, deadline=math.inf, **settings):
+    generator = torch.Generator().manual_seed(seed)
+    return rounds(recipe_of(target, plan, generator, deadline=deadline), **settings)
 
 
 def truth_of(target):
@@ -148,6 +149,7 @@ def test_a_seed_has_one_answer_whatever_a_clock_says(kind):
 
 
 def test_a_run_with_a_limit_is_the_beginning_of_the_run_without_one():
+    """Wherever it ends: in the groups, in a search, while moves are measured, between two looks."""
     target, plan = trj.problems.sinh_arcsinh(), Plan(particles=400, moves=2, climbs=500, chains=64)
     looks, ticks = [], [0.0]
 
@@ -155,14 +157,22 @@ def test_a_run_with_a_limit_is_the_beginning_of_the_run_without_one():
         ticks[0] += 1.0
         return ticks[0]
 
-    run(target, plan=plan, said=looks.append)
     with clock.read_from(ticking):
-        short = run(target, plan=plan, deadline=ticks[0] + 1e9)
-        begun = ticks[0]
-        early = run(target, plan=plan, deadline=begun + 5.0)
-    assert same(short, looks[-1])
-    assert early.draws.n_draws < short.draws.n_draws and not early.done
-    assert bool((early.visits_error > 0).all())
+        whole = run(target, plan=plan, deadline=1e9, said=looks.append)
+        all_ticks, lengths = ticks[0], set()
+        for share in (0.0, 0.5, 0.9):
+            ticks[0] = 0.0
+            early = run(target, plan=plan, deadline=share * all_ticks)
+            n = early.draws.n_draws
+            lengths.add(n)
+            assert n < whole.draws.n_draws and not early.done
+            assert bool((early.error > 0).all()) and bool(early.p.isfinite().all())
+            assert float(((early.p - truth_of(target)).abs() / early.error).max()) < 2 * FAR
+    assert same(whole, looks[-1]) and 1 in lengths
+    first = whole.steps // 4  # of the record that is kept
+    theirs = early.draws.theta[:, first - early.steps // 4 :]
+    assert torch.equal(theirs, whole.draws.theta[:, : early.steps - first])
+    assert early.steps > first
 
 
 # ---- the rule -----------------------------------------------------------------------------------

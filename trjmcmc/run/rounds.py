@@ -7,7 +7,6 @@ machine; a run that ends early is the beginning of the same run without a limit.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -15,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import clock
 from ..draws import Draws, Pool
 from ..estimate.mixing import Mixing, mixing
 from ..kernel.base import Kernel, State
@@ -44,7 +42,8 @@ class Run:
         draws: Kept draws of all chains, burn-in left out.
         p: What was asked for, by the best route, shape (Q,).
         error: Standard errors, shape (Q,).
-        visits, visits_error: The same by the chains alone.
+        visits, visits_error: The same by the chains alone; before these have mixed the error holds
+            the spread of the groups.
         groups_error: Standard errors by the spread of the groups.
         route: What rests on no chain, or None.
         mixing: How chains mix; tau in steps.
@@ -81,18 +80,21 @@ class _Chains:
     record: list[State] = field(default_factory=list)
 
     @torch.no_grad()
-    def advance(self, kernel: Kernel, n: int, deadline: float = math.inf) -> None:
-        """Steps of a frozen kernel, which are recorded."""
+    def advance(self, kernel: Kernel, n: int) -> None:
+        """Steps of a frozen kernel, which are recorded; where chains are if it is too late."""
         for _ in range(n):
+            if self.recipe.late:
+                break
             self.state, _ = kernel.step(self.state, self.recipe.generator)
             self.record.append(self.state)
-            if clock.now() > deadline:
-                return
+        self.record = self.record or [self.state]
 
     @torch.no_grad()
     def warmed(self, kernel: Kernel, n: int) -> Kernel:
         """A kernel that has learned from n steps, frozen; they are recorded."""
         for _ in range(n):
+            if self.recipe.late:
+                break
             kernel, self.state, _ = kernel.adapt(self.state, self.recipe.generator)
             self.record.append(self.state)
         return kernel.frozen()
@@ -105,6 +107,8 @@ class _Chains:
                 continue
             self.record, before = [], account.evaluations
             self.warmed(Cycle([move, *moves.inside]), self.recipe.plan.measured)
+            if self.recipe.late:
+                break
             tau = judged(self.recipe, self.kept()).tau
             self.worth[name] = 1 / (tau * max(1, account.evaluations - before))
             seen.append(pool_of(self.kept(), EVERY, self.recipe.target.device))
@@ -115,11 +119,9 @@ class _Chains:
         plan, between = self.recipe.plan, moves.between
         if len(between) < 2:
             return Cycle([*between.values(), *moves.inside])
-        best = max(self.worth[name] for name in between)
-        shares = [
-            self.worth[n] if self.worth[n] > plan.useful * best else plan.least * best
-            for n in between
-        ]
+        worth = {name: self.worth.get(name, 0.0) for name in between}  # 0 if it was too late
+        best = max(worth.values()) or 1.0
+        shares = [w if w > plan.useful * best else plan.least * best for w in worth.values()]
         kernels = [Cycle([move, *moves.inside]) for move in between.values()]
         return MixtureKernel(kernels, [s / sum(shares) for s in shares])
 
@@ -137,7 +139,6 @@ def rounds(
     recipe: Recipe,
     *,
     error: float = 0.01,
-    deadline: float = math.inf,
     said: Callable[[Run], object] | None = None,
 ) -> Run:
     """Sample until standard errors are small enough and chains have mixed.
@@ -145,7 +146,6 @@ def rounds(
     Arguments:
         recipe: Where the run begins and what moves it (:func:`~.recipes.choose.recipe_of`).
         error: Standard error of what is asked for.
-        deadline: Time by :func:`trjmcmc.clock.now` at which to end, whatever has been reached.
         said: Is told of each look.
 
     Source:
@@ -165,21 +165,23 @@ def rounds(
     recipe, known, moves, state, unresolved = begun(recipe)
     plan = recipe.plan
     chains = _Chains(recipe, state)
-    seen, n, learned = chains.measure(moves), plan.first, 0
+    seen, n, learned, run = chains.measure(moves), plan.first, 0, None
     while True:
         if learned < plan.learned:
-            if seen:
+            if seen and not recipe.late:
                 known = recipe.learn(known, joined(seen), learned == 0)
                 moves = recipe.moves(known)
                 chains.measure(moves)
             kernel = chains.warmed(chains.mixture(moves), n // 2)
             learned, chains.record = learned + 1, []
-            route = recipe.weigh(moves)
-        chains.advance(kernel, n, deadline)
+            route = None if recipe.late else recipe.weigh(moves)
+        if run is not None and recipe.late:
+            return run
+        chains.advance(kernel, n)
         run = replace(summed_up(chains, known, route, error), unresolved=unresolved)
         if said is not None:
             said(run)
-        if run.done or run.steps >= plan.most or clock.now() > deadline:
+        if run.done or run.steps >= plan.most or recipe.late:
             return run
         if learned < plan.learned:
             every = max(1, run.draws.n_draws // SOME_DRAWS)
@@ -195,6 +197,8 @@ def begun(recipe: Recipe) -> tuple[Recipe, Known, Moves, State, str]:
         Recipe, what is known, moves, where chains are, and what is not resolved all the same.
     """
     known, state = recipe.begin()
+    if recipe.late:
+        return recipe, known, recipe.moves(known), state, ""
     if (unresolved := recipe.unresolved(known)) and (finer := recipe.finer()) is not None:
         return begun(finer)
     moves = recipe.moves(known)
@@ -212,8 +216,11 @@ def summed_up(chains: _Chains, known: Known, route: Route | None, error: float) 
     one, found = recipe.asked(draws.code), judged(recipe, draws)
     p, visits_error = one.mean((0, 1)), one.mean(1).std(0) / draws.n_chains**0.5
     by_group = torch.stack([one[k :: plan.groups].mean((0, 1)) for k in range(plan.groups)])
-    best, best_error = combined(p, visits_error, route, plan.agree)
+    groups_error = by_group.std(0) / plan.groups**0.5
     enough = draws.n_draws >= plan.times * found.tau
+    if not enough:  # chains of a group may stand where it began
+        visits_error = torch.maximum(visits_error, groups_error)
+    best, best_error = combined(p, visits_error, route, plan.agree)
     settled = found.grown < plan.settled or draws.n_draws >= 4 * plan.times * found.tau
     quiet = min(found.trend, found.alike) > plan.level
     return Run(
@@ -223,7 +230,7 @@ def summed_up(chains: _Chains, known: Known, route: Route | None, error: float) 
         error=best_error,
         visits=p,
         visits_error=visits_error,
-        groups_error=by_group.std(0) / plan.groups**0.5,
+        groups_error=groups_error,
         route=route,
         mixing=found,
         worth=dict(chains.worth),

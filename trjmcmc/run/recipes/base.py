@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -11,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ... import clock
 from ...draws import Draws, Pool
 from ...errors import TargetError
 from ...kernel.base import Kernel, State
@@ -73,6 +75,7 @@ class Recipe(ABC):
         plan: The numbers of the run.
         generator: The only source of randomness.
 
+        deadline: Time by :func:`trjmcmc.clock.now` from which a run ends with what it has.
         spent: Likelihood evaluations in another precision.
 
     Attributes:
@@ -80,10 +83,22 @@ class Recipe(ABC):
     """
 
     def __init__(
-        self, target: Target, plan: Plan, generator: torch.Generator, spent: int = 0
+        self,
+        target: Target,
+        plan: Plan,
+        generator: torch.Generator,
+        *,
+        deadline: float = math.inf,
+        spent: int = 0,
     ) -> None:
-        self.target, self.plan, self.generator, self.spent = target, plan, generator, spent
+        self.target, self.plan, self.generator = target, plan, generator
+        self.deadline, self.spent = deadline, spent
         self.host = target.to(device="cpu", probe=False).space
+
+    @property
+    def late(self) -> bool:
+        """Whether the run has to end."""
+        return clock.now() > self.deadline
 
     @property
     def evaluations(self) -> int:
@@ -102,7 +117,8 @@ class Recipe(ABC):
             target = self.target.to(dtype=torch.float64)
         except TargetError:  # its data have the other one
             return None
-        return type(self)(target, self.plan, self.generator, self.evaluations)
+        spent = self.evaluations
+        return type(self)(target, self.plan, self.generator, deadline=self.deadline, spent=spent)
 
     @abstractmethod
     def begin(self) -> tuple[Known, State]:

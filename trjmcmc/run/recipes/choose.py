@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from ...errors import ConfigurationError
@@ -15,7 +17,9 @@ from .subsets import Items
 MOST_LISTED = 128  # models
 
 
-def recipe_of(target: Target, plan: Plan, generator: torch.Generator) -> Recipe:
+def recipe_of(
+    target: Target, plan: Plan, generator: torch.Generator, *, deadline: float = math.inf
+) -> Recipe:
     """Components where numbers are counted, items of subsets, else a list of models.
 
     Raises:
@@ -23,9 +27,9 @@ def recipe_of(target: Target, plan: Plan, generator: torch.Generator) -> Recipe:
     """
     space = target.space
     if space.counts and space.several:
-        return Components(target, plan, generator)
+        return Components(target, plan, generator, deadline=deadline)
     if space.has_items and not space.graphs:
-        return Items(target, plan, generator)
+        return Items(target, plan, generator, deadline=deadline)
     if space.enumerable and (space.size or 0) <= MOST_LISTED:
-        return Lists(target, plan, generator)
+        return Lists(target, plan, generator, deadline=deadline)
     raise ConfigurationError(f"rounds: no recipe for {type(space).__name__}")

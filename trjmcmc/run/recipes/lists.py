@@ -150,6 +150,8 @@ class Lists(Recipe):
         with_places = self.target.space.active(self.codes).any(1).nonzero()[:, 0].tolist()
         n = min(self.plan.climbs, self.plan.most_climbs // max(1, len(with_places)))
         for m in with_places:
+            if self.late:
+                return known, None
             for part in self._lost(found, m, moves.through, n):
                 found = self._with_part(found, m, part)
         return found, (None if found is known else self._placed(found))
