@@ -19,6 +19,7 @@ class Plan:
         warm: Steps of each chain at each power there.
         climbs: Prior draws of each model that climb in search of modes.
         most_climbs: Of all models together.
+        sought: Evaluations of the search that goes on, over those of the last round.
         first: Steps of the first round; twice as many after it.
         measured: Steps by which a move between models is measured.
         learned: Times that normals are fitted to what chains have drawn.
@@ -46,6 +47,7 @@ class Plan:
     warm: int = 3
     climbs: int = 40_000
     most_climbs: int = 160_000
+    sought: float = 0.2
     first: int = 48
     measured: int = 24
     learned: int = 2

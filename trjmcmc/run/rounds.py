@@ -7,6 +7,7 @@ machine; a run that ends early is the beginning of the same run without a limit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -30,6 +31,10 @@ SOME_DRAWS = 16  # draws a chain of a round that are learned from
 
 LEAST_STEPS = 8  # of a round
 
+MET = 3.0  # expected meetings of a basin that is met with 95 %
+
+LEAST_CLIMBS = 100  # of a search that goes on
+
 ROUNDING = 0.003  # difference of probabilities that two routes may always have
 
 
@@ -49,6 +54,8 @@ class Run:
         mixing: How chains mix; tau in steps.
         worth: By move between models, effective draws an evaluation.
         done: Whether the rule was met.
+        detection: Share of a model's prior from which a basin that leads to a mode was met with
+            95 %; infinite where nothing was searched.
         unresolved: What numbers do not resolve, in words; empty if they will do.
         steps: Steps of each chain since moves were learned for the last time, burn-in included.
         evaluations: Likelihood evaluations, all in.
@@ -65,6 +72,7 @@ class Run:
     mixing: Mixing
     worth: Mapping[str, float]
     done: bool = False
+    detection: float = math.inf
     unresolved: str = ""
     steps: int = 0
     evaluations: int = 0
@@ -139,6 +147,7 @@ def rounds(
     recipe: Recipe,
     *,
     error: float = 0.01,
+    detection: float = math.inf,
     said: Callable[[Run], object] | None = None,
 ) -> Run:
     """Sample until standard errors are small enough and chains have mixed.
@@ -146,6 +155,7 @@ def rounds(
     Arguments:
         recipe: Where the run begins and what moves it (:func:`~.recipes.choose.recipe_of`).
         error: Standard error of what is asked for.
+        detection: Share of a prior from which basins of modes are to be met with 95 %.
         said: Is told of each look.
 
     Source:
@@ -162,11 +172,13 @@ def rounds(
         >>> run.done, bool((run.p[1] - 0.75).abs() < 0.05)
         (True, True)
     """
-    recipe, known, moves, state, unresolved = begun(recipe)
     plan = recipe.plan
+    climbs = max(recipe.climbs, math.ceil(MET / detection))
+    recipe, known, moves, state, unresolved = begun(recipe, climbs)
     chains = _Chains(recipe, state)
     seen, n, learned, run = chains.measure(moves), plan.first, 0, None
     while True:
+        before = recipe.evaluations
         if learned < plan.learned:
             if seen and not recipe.late:
                 known = recipe.learn(known, joined(seen), learned == 0)
@@ -183,14 +195,19 @@ def rounds(
             said(run)
         if run.done or run.steps >= plan.most or recipe.late:
             return run
-        if learned < plan.learned:
+        climbs = int(plan.sought * (recipe.evaluations - before) * known.climbs_a_call)
+        known, met = recipe.search(known, moves, climbs if climbs > LEAST_CLIMBS else 0)
+        if met is not None:
+            moves, chains = recipe.moves(known), _Chains(recipe, met)
+            seen, n, learned = chains.measure(moves), plan.first, 0
+        elif learned < plan.learned:
             every = max(1, run.draws.n_draws // SOME_DRAWS)
             seen, n = [pool_of(run.draws, every, recipe.target.device)], 2 * n
         else:
             n = max(LEAST_STEPS, int((plan.growth - 1) * run.steps))
 
 
-def begun(recipe: Recipe) -> tuple[Recipe, Known, Moves, State, str]:
+def begun(recipe: Recipe, climbs: int) -> tuple[Recipe, Known, Moves, State, str]:
     """Groups and what was searched for, anew in float64 where float32 does not resolve them.
 
     Returns:
@@ -200,13 +217,13 @@ def begun(recipe: Recipe) -> tuple[Recipe, Known, Moves, State, str]:
     if recipe.late:
         return recipe, known, recipe.moves(known), state, ""
     if (unresolved := recipe.unresolved(known)) and (finer := recipe.finer()) is not None:
-        return begun(finer)
+        return begun(finer, climbs)
     moves = recipe.moves(known)
-    searched, met = recipe.search(known, moves)
+    known, met = recipe.search(known, moves, climbs)
     if met is not None:
-        if (unresolved := recipe.unresolved(searched)) and (finer := recipe.finer()) is not None:
-            return begun(finer)
-        return recipe, searched, recipe.moves(searched), met, unresolved
+        if (unresolved := recipe.unresolved(known)) and (finer := recipe.finer()) is not None:
+            return begun(finer, climbs)
+        state, moves = met, recipe.moves(known)
     return recipe, known, moves, state, unresolved
 
 
@@ -234,6 +251,7 @@ def summed_up(chains: _Chains, known: Known, route: Route | None, error: float) 
         route=route,
         mixing=found,
         worth=dict(chains.worth),
+        detection=MET / known.climbs if known.climbs else math.inf,
         done=enough and settled and quiet and float(best_error.max()) <= error,
         steps=len(chains.record),
         evaluations=recipe.evaluations,

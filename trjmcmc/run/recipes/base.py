@@ -30,11 +30,20 @@ class Known(NamedTuple):
         log_mass: Of few models, log of p(model) times its evidence by group, shape (K, M), nats;
             None of many.
         log_evidence: Of all models together by group, shape (K,), nats.
+        climbs: Prior draws of each model that have climbed in search of lost modes.
+        searched: Evaluations that these took.
     """
 
     draws: Pool
     log_mass: Tensor | None
     log_evidence: Tensor
+    climbs: int = 0
+    searched: int = 0
+
+    @property
+    def climbs_a_call(self) -> float:
+        """Climbs of each model for one evaluation."""
+        return self.climbs / max(1, self.searched)
 
 
 class Moves(NamedTuple):
@@ -96,6 +105,11 @@ class Recipe(ABC):
         self.host = target.to(device="cpu", probe=False).space
 
     @property
+    def climbs(self) -> int:
+        """Prior draws of each model that climb before the first round."""
+        return self.plan.climbs
+
+    @property
     def late(self) -> bool:
         """Whether the run has to end."""
         return clock.now() > self.deadline
@@ -124,8 +138,14 @@ class Recipe(ABC):
     def begin(self) -> tuple[Known, State]:
         """Groups that share nothing, from the prior to the posterior."""
 
-    def search(self, known: Known, moves: Moves) -> tuple[Known, State | None]:
-        """Look for modes that the groups have lost; chains to go on with if one was met."""
+    def search(self, known: Known, moves: Moves, climbs: int) -> tuple[Known, State | None]:
+        """Look for modes that the groups have lost; chains to go on with if one was met.
+
+        Arguments:
+            known: What is known.
+            moves: Made of it.
+            climbs: From so many prior draws of each model.
+        """
         return known, None
 
     def learn(self, known: Known, seen: Pool, first: bool) -> Known:

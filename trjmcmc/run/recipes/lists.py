@@ -53,6 +53,16 @@ class Lists(Recipe):
         """All models, shape (M, L)."""
         return self.target.space.enumerate()
 
+    @property
+    def with_places(self) -> list[int]:
+        """Models that have parameters."""
+        used: list[int] = self.target.space.active(self.codes).any(1).nonzero()[:, 0].tolist()
+        return used
+
+    @property
+    def climbs(self) -> int:
+        return min(self.plan.climbs, self.plan.most_climbs // max(1, len(self.with_places)))
+
     def begin(self) -> tuple[Known, State]:
         target, plan, g = self.target, self.plan, self.generator
         codes, groups = self.codes, plan.groups
@@ -140,21 +150,21 @@ class Lists(Recipe):
 
     # ---- lost modes -------------------------------------------------------------------------
 
-    def search(self, known: Known, moves: Moves) -> tuple[Known, State | None]:
+    def search(self, known: Known, moves: Moves, climbs: int) -> tuple[Known, State | None]:
         """Climb from prior draws; what neither normals nor groups know joins the draws.
 
         Improbable models are searched too: what was lost may be nearly all of their evidence.
         """
         assert moves.through is not None
-        found = known
-        with_places = self.target.space.active(self.codes).any(1).nonzero()[:, 0].tolist()
-        n = min(self.plan.climbs, self.plan.most_climbs // max(1, len(with_places)))
-        for m in with_places:
+        found, before = known, self.evaluations
+        for m in self.with_places if climbs else ():
             if self.late:
                 return known, None
-            for part in self._lost(found, m, moves.through, n):
+            for part in self._lost(found, m, moves.through, climbs):
                 found = self._with_part(found, m, part)
-        return found, (None if found is known else self._placed(found))
+        met = None if found is known else self._placed(found)
+        searched = known.searched + self.evaluations - before
+        return found._replace(climbs=known.climbs + climbs, searched=searched), met
 
     def _lost(self, known: Known, m: int, through: Transport, n: int) -> list[Part]:
         """Parts of a model that climbs from n prior draws meet, and that are not known."""
@@ -185,7 +195,11 @@ class Lists(Recipe):
         new = Pool(code, part.theta[rows].to(known.draws.theta), part.log_joint[rows].double())
         log_mass = known.log_mass.clone()
         log_mass[:, m] = torch.logaddexp(log_mass[:, m], log_mass.new_tensor(part.log_mass))
-        return Known(known.draws.at(kept).joined(new), log_mass, log_mass.logsumexp(1))
+        return known._replace(
+            draws=known.draws.at(kept).joined(new),
+            log_mass=log_mass,
+            log_evidence=log_mass.logsumexp(1),
+        )
 
     def _placed(self, known: Known) -> State:
         """Chains at known draws, models by their masses."""
