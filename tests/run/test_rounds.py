@@ -21,7 +21,7 @@ from trjmcmc.run.recipes.cooled import Cooled
 from trjmcmc.run.recipes.counts import Components
 from trjmcmc.run.recipes.lists import Lists
 from trjmcmc.run.recipes.subsets import Items
-from trjmcmc.run.rounds import combined, rounds
+from trjmcmc.run.rounds import apart, combined, rounds
 
 QUICK = Plan(particles=1600, moves=6, climbs=2000)
 KINDS = {
@@ -170,7 +170,8 @@ def test_evaluations_of_both_precisions_count():
 @pytest.mark.parametrize(
     ("target", "recipe"),
     [
-        (lambda: trj.problems.variable_selection(4), Items),
+        (lambda: trj.problems.variable_selection(4), Lists),
+        (lambda: trj.problems.variable_selection(5), Items),
         (lambda: trj.problems.pulses(points=20, true=1, most=2, seed=1), Components),
         (lambda: trj.Target([constant(str(i)) for i in range(128)]), Lists),
     ],
@@ -288,14 +289,28 @@ def test_rare_quantities_are_not_judged():
 def test_routes_are_combined_where_they_agree():
     p, error = torch.tensor([0.3, 0.7]).double(), torch.tensor([0.01, 0.01]).double()
     near = Route(torch.tensor([0.31, 0.69]).double(), error / 10, p.log(), error)
-    best, its_error = combined(p, error, near, 3.5)
+    assert apart(p, error, near) < 1
+    best, its_error = combined(p, error, near)
     assert torch.allclose(best, near.p, atol=2e-4) and bool((its_error < error / 9).all())
     zero = near._replace(error=0 * error)
-    assert torch.equal(combined(p, 0 * error, zero, 3.5)[0].isfinite(), torch.ones(2).bool())
-    far = near._replace(p=torch.tensor([0.5, 0.5]).double())
-    assert torch.equal(combined(p, error, far, 3.5)[0], p)
-    unknown = near._replace(error=torch.tensor([math.inf, 0.1]).double())
-    assert torch.equal(combined(p, error, unknown, 3.5)[0], p)
+    assert torch.equal(combined(p, 0 * error, zero)[0].isfinite(), torch.ones(2).bool())
+    assert apart(p, error, near._replace(p=torch.tensor([0.5, 0.5]).double())) > 10
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.2, math.nan])
+def test_a_run_is_not_done_where_a_second_route_says_something_else(gap, monkeypatch):
+    weigh = Lists.weigh
+
+    def wrong(self, moves):
+        route = weigh(self, moves)
+        unknown = route._replace(error=torch.full_like(route.error, math.inf))
+        return unknown if math.isnan(gap) else route._replace(p=route.p + gap)
+
+    monkeypatch.setattr(Lists, "weigh", wrong)
+    plan = Plan(particles=400, moves=2, climbs=200, most=100)
+    found = run(trj.problems.sinh_arcsinh(), plan=plan)
+    assert found.agree == found.done == (gap != 0.2)
+    assert torch.equal(found.p, found.visits) == (gap != 0.0)
 
 
 # ---- beginnings ---------------------------------------------------------------------------------

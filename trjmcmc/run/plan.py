@@ -46,7 +46,7 @@ class Plan:
     kept: float = 0.7
     warm: int = 3
     climbs: int = 40_000
-    most_climbs: int = 160_000
+    most_climbs: int = 80_000
     sought: float = 0.2
     first: int = 48
     measured: int = 24

@@ -51,6 +51,7 @@ class Run:
             the spread of the groups.
         groups_error: Standard errors by the spread of the groups.
         route: What rests on no chain, or None.
+        agree: Whether it says what the chains say; True where it says nothing.
         mixing: How chains mix; tau in steps.
         worth: By move between models, effective draws an evaluation.
         done: Whether the rule was met.
@@ -71,6 +72,7 @@ class Run:
     route: Route | None
     mixing: Mixing
     worth: Mapping[str, float]
+    agree: bool = True
     done: bool = False
     detection: float = math.inf
     unresolved: str = ""
@@ -237,7 +239,11 @@ def summed_up(chains: _Chains, known: Known, route: Route | None, error: float) 
     enough = draws.n_draws >= plan.times * found.tau
     if not enough:  # chains of a group may stand where it began
         visits_error = torch.maximum(visits_error, groups_error)
-    best, best_error = combined(p, visits_error, route, plan.agree)
+    best, best_error, agree = p, visits_error, True
+    if route is not None and bool((route.error < 1).all()):
+        agree = apart(p, visits_error, route) <= plan.agree
+        if agree:
+            best, best_error = combined(p, visits_error, route)
     settled = found.grown < plan.settled or draws.n_draws >= 4 * plan.times * found.tau
     quiet = min(found.trend, found.alike) > plan.level
     return Run(
@@ -252,21 +258,24 @@ def summed_up(chains: _Chains, known: Known, route: Route | None, error: float) 
         mixing=found,
         worth=dict(chains.worth),
         detection=MET / known.climbs if known.climbs else math.inf,
-        done=enough and settled and quiet and float(best_error.max()) <= error,
+        agree=agree,
+        done=enough and settled and quiet and agree and float(best_error.max()) <= error,
         steps=len(chains.record),
         evaluations=recipe.evaluations,
     )
 
 
-def combined(p: Tensor, error: Tensor, route: Route | None, agree: float) -> tuple[Tensor, Tensor]:
-    """Visits and a route that share no draws, by their precision; visits alone if they differ."""
-    if route is None or not bool((route.error < 1).all()):
-        return p, error
-    apart, variance = (route.p - p).abs(), error**2 + route.error**2
-    if bool((apart > agree * variance.sqrt() + ROUNDING).any()):
-        return p, error
-    share = error**2 / (variance + 1e-30)  # of the route: its error may be 0, and so may both
-    return p + share * (route.p - p), error * route.error / (variance + 1e-30).sqrt()
+def apart(p: Tensor, error: Tensor, route: Route) -> float:
+    """Largest difference between visits and a route that share no draws, in their errors."""
+    gap = ((route.p - p).abs() - ROUNDING).clamp(min=0)
+    return float((gap / (error**2 + route.error**2 + 1e-30).sqrt()).max())
+
+
+def combined(p: Tensor, error: Tensor, route: Route) -> tuple[Tensor, Tensor]:
+    """Visits and a route that share no draws, by their precision."""
+    variance = error**2 + route.error**2 + 1e-30
+    share = error**2 / variance  # of the route: its error may be 0, and so may both
+    return p + share * (route.p - p), error * route.error / variance.sqrt()
 
 
 def judged(recipe: Recipe, draws: Draws) -> Mixing:

@@ -16,11 +16,13 @@ from .subsets import Items
 
 MOST_LISTED = 128  # models
 
+FEW_SUBSETS = 16  # up to which populations of each are cheap, and give evidences
+
 
 def recipe_of(
     target: Target, plan: Plan, generator: torch.Generator, *, deadline: float = math.inf
 ) -> Recipe:
-    """Components where numbers are counted, items of subsets, else a list of models.
+    """Components where numbers are counted, items of many subsets, else a list of models.
 
     Raises:
         ConfigurationError: Graphs, or more than 128 models that are no subsets.
@@ -28,7 +30,7 @@ def recipe_of(
     space = target.space
     if space.counts and space.several:
         return Components(target, plan, generator, deadline=deadline)
-    if space.has_items and not space.graphs:
+    if space.has_items and not space.graphs and (space.size or math.inf) > FEW_SUBSETS:
         return Items(target, plan, generator, deadline=deadline)
     if space.enumerable and (space.size or 0) <= MOST_LISTED:
         return Lists(target, plan, generator, deadline=deadline)
