@@ -27,9 +27,11 @@ class Plan:
         normals: Normals of each model.
         taught: Draws of each model that they are fitted to.
         weighed: Draws of each model by which they are weighed.
-        times: Kept draws a chain, over tau of the slowest quantity, when a run is done.
+        times: Kept draws a chain, over tau of the slowest quantity, when a run is done; twice as
+            many where the tests of trend and of groups are not clear.
         settled: Largest ratio of tau to that of the last quarter of the draws.
         level: Of the tests of trend and of groups, all quantities together.
+        clear: Level of these tests above which they are.
         agree: Standard errors up to which two routes agree.
         variance: Of an indicator, from which its own tau counts.
         useful: Worth of a move over that of the best, from which it gets a share by its worth.
@@ -55,9 +57,10 @@ class Plan:
     normals: int = 8
     taught: int = 2000
     weighed: int = 4096
-    times: float = 10.0
+    times: float = 5.0
     settled: float = 1.6
     level: float = 0.005
+    clear: float = 0.05
     agree: float = 3.5
     variance: float = 0.02
     useful: float = 0.2

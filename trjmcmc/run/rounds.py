@@ -31,6 +31,8 @@ SOME_DRAWS = 16  # draws a chain of a round that are learned from
 
 LEAST_STEPS = 8  # of a round
 
+LONG = 4  # times the draws that are asked for, from which tau counts as settled
+
 MET = 3.0  # expected meetings of a basin that is met with 95 %
 
 LEAST_CLIMBS = 100  # of a search that goes on
@@ -198,13 +200,13 @@ def rounds(
         if run.done or run.steps >= plan.most or recipe.late:
             return run
         climbs = int(plan.sought * (recipe.evaluations - before) * known.climbs_a_call)
-        known, met = recipe.search(known, moves, climbs if climbs > LEAST_CLIMBS else 0)
+        drawn = pool_of(run.draws, max(1, run.draws.n_draws // SOME_DRAWS), recipe.target.device)
+        known, met = recipe.search(known, moves, drawn, climbs if climbs > LEAST_CLIMBS else 0)
         if met is not None:
             moves, chains = recipe.moves(known), _Chains(recipe, met)
             seen, n, learned = chains.measure(moves), plan.first, 0
         elif learned < plan.learned:
-            every = max(1, run.draws.n_draws // SOME_DRAWS)
-            seen, n = [pool_of(run.draws, every, recipe.target.device)], 2 * n
+            seen, n = [drawn], 2 * n
         else:
             n = max(LEAST_STEPS, int((plan.growth - 1) * run.steps))
 
@@ -221,7 +223,7 @@ def begun(recipe: Recipe, climbs: int) -> tuple[Recipe, Known, Moves, State, str
     if (unresolved := recipe.unresolved(known)) and (finer := recipe.finer()) is not None:
         return begun(finer, climbs)
     moves = recipe.moves(known)
-    known, met = recipe.search(known, moves, climbs)
+    known, met = recipe.search(known, moves, known.draws, climbs)
     if met is not None:
         if (unresolved := recipe.unresolved(known)) and (finer := recipe.finer()) is not None:
             return begun(finer, climbs)
@@ -236,7 +238,9 @@ def summed_up(chains: _Chains, known: Known, route: Route | None, error: float) 
     p, visits_error = one.mean((0, 1)), one.mean(1).std(0) / draws.n_chains**0.5
     by_group = torch.stack([one[k :: plan.groups].mean((0, 1)) for k in range(plan.groups)])
     groups_error = by_group.std(0) / plan.groups**0.5
-    enough = draws.n_draws >= plan.times * found.tau
+    p_value = min(found.trend, found.alike)
+    asked = plan.times * found.tau * (1 if p_value > plan.clear else 2)
+    enough = draws.n_draws >= asked
     if not enough:  # chains of a group may stand where it began
         visits_error = torch.maximum(visits_error, groups_error)
     best, best_error, agree = p, visits_error, True
@@ -244,8 +248,8 @@ def summed_up(chains: _Chains, known: Known, route: Route | None, error: float) 
         agree = apart(p, visits_error, route) <= plan.agree
         if agree:
             best, best_error = combined(p, visits_error, route)
-    settled = found.grown < plan.settled or draws.n_draws >= 4 * plan.times * found.tau
-    quiet = min(found.trend, found.alike) > plan.level
+    settled = found.grown < plan.settled or draws.n_draws >= LONG * asked
+    quiet = p_value > plan.level
     return Run(
         known=known,
         draws=draws,

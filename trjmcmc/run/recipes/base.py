@@ -138,12 +138,15 @@ class Recipe(ABC):
     def begin(self) -> tuple[Known, State]:
         """Groups that share nothing, from the prior to the posterior."""
 
-    def search(self, known: Known, moves: Moves, climbs: int) -> tuple[Known, State | None]:
+    def search(
+        self, known: Known, moves: Moves, seen: Pool, climbs: int
+    ) -> tuple[Known, State | None]:
         """Look for modes that the groups have lost; chains to go on with if one was met.
 
         Arguments:
             known: What is known.
             moves: Made of it.
+            seen: Draws: where these are nothing is lost.
             climbs: From so many prior draws of each model.
         """
         return known, None

@@ -34,7 +34,11 @@ FRESH = 0.1  # share of moves inside a model that draw from the normals themselv
 
 LEAST_PARTICLES = 16  # of a population
 
-SHOWN = 500  # known draws of a model that a search is told of
+SHOWN = 5000  # draws of a model that a search is told of
+
+VISITED = 0.5  # draws in a part, over its share of the mass, from which it is not lost
+
+LARGEST = 300.0  # of a log ratio of masses
 
 MOST_TAKEN = 0.9  # of the draws of a model that a part takes the place of, at most
 
@@ -150,7 +154,9 @@ class Lists(Recipe):
 
     # ---- lost modes -------------------------------------------------------------------------
 
-    def search(self, known: Known, moves: Moves, climbs: int) -> tuple[Known, State | None]:
+    def search(
+        self, known: Known, moves: Moves, seen: Pool, climbs: int
+    ) -> tuple[Known, State | None]:
         """Climb from prior draws; what neither normals nor groups know joins the draws.
 
         Improbable models are searched too: what was lost may be nearly all of their evidence.
@@ -160,32 +166,36 @@ class Lists(Recipe):
         for m in self.with_places if climbs else ():
             if self.late:
                 return known, None
-            for part in self._lost(found, m, moves.through, climbs):
+            for part in self._lost(found, m, moves.through, seen, climbs):
                 found = self._with_part(found, m, part)
         met = None if found is known else self._placed(found)
         searched = known.searched + self.evaluations - before
         return found._replace(climbs=known.climbs + climbs, searched=searched), met
 
-    def _lost(self, known: Known, m: int, through: Transport, n: int) -> list[Part]:
+    def _lost(self, known: Known, m: int, through: Transport, seen: Pool, n: int) -> list[Part]:
         """Parts of a model that climbs from n prior draws meet, and that are not known."""
         code = self.codes[m]
         log_evidence = float(masses(known)[m] - self.target.space.log_prior(code[None])[0])
-        seen = known.draws.theta[is_of(known.draws, code)][:SHOWN]
+        mine = seen.theta[is_of(seen, code)][:SHOWN]
         _, parts = screen(
             self.target,
             code,
             log_evidence,
             [lambda: through],
-            seen,
+            mine,
             n,
             self.generator,
         )
-        return parts
+        # a map that fits poorly may not know a part in which many draws are
+        level = float(masses(known)[m])
+        held = [float(part.place.holds(mine).double().mean()) for part in parts]
+        shares = [1 / (1 + math.exp(min(level - part.log_mass, LARGEST))) for part in parts]
+        return [x for x, h, s in zip(parts, held, shares, strict=True) if h < VISITED * s]
 
     def _with_part(self, known: Known, m: int, part: Part) -> Known:
         """What is known with a part of a model: its mass, and draws by its share."""
         assert known.log_mass is not None
-        odds = min(float(masses(known)[m]) - part.log_mass, 300.0)
+        odds = min(float(masses(known)[m]) - part.log_mass, LARGEST)
         share = 1 / (1 + math.exp(odds))
         rows = part.draw(max(LEAST_TAKEN, int(self.plan.taught * share)), self.generator)
         mine = is_of(known.draws, self.codes[m])
