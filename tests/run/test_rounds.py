@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -87,8 +88,8 @@ def test_counts_are_right():
     assert found.done and float(z.max()) < FAR
 
 
-def test_a_mode_that_groups_lose_is_searched_for():
-    """One of a fivehundredth of the prior, which holds nine tenths of the evidence."""
+def with_a_hidden_mode():
+    """One of a fivehundredth of the prior, with its share of the model's evidence, .92."""
 
     def likelihood(p):
         wide, narrow = (Normal(m, s).log_prob(p["x"]).sum(-1) for m, s in ((0.0, 1.0), (10.0, 0.1)))
@@ -97,13 +98,34 @@ def test_a_mode_that_groups_lose_is_searched_for():
     prior = {"x": Normal(torch.zeros(2), 8.0)}
     flat = trj.Model("flat", {}, lambda p: torch.tensor(-9.0))
     target = trj.Target([trj.Model("two", prior, likelihood), flat])
-    exact = 1 / (1 + math.exp(100 / 64 - 4.0))  # the prior is flat where the likelihood is not
+    return target, 1 / (1 + math.exp(100 / 64 - 4.0))  # the prior is flat where it is not
 
+
+def test_a_mode_that_groups_lose_is_searched_for():
+    target, exact = with_a_hidden_mode()
     found = run(target, plan=Plan(particles=400, moves=2, climbs=300), detection=2e-4)
     assert found.detection <= 2e-4
     inside = found.draws.code[..., 0] == 0
     there = float(found.draws.theta[..., 0][inside].gt(5).double().mean())
     assert there == pytest.approx(exact, abs=0.1)
+
+
+@pytest.mark.parametrize(("seen", "lost"), [("wide", True), ("none", True), ("there", False)])
+def test_what_chains_visit_is_not_lost_and_what_they_never_saw_is(seen, lost):
+    target, _ = with_a_hidden_mode()
+    recipe = recipe_of(target, Plan(particles=400, moves=2), torch.Generator().manual_seed(1))
+    known, _ = recipe.begin()
+    is_flat = known.draws.code[:, 0] == 1
+    flat, two = known.draws.at(is_flat), known.draws.at(~is_flat)
+    wide = replace(two, theta=torch.randn(len(two.code), 2, generator=recipe.generator))
+    known = known._replace(draws=wide.joined(flat), log_mass=torch.zeros_like(known.log_mass) - 8)
+    draws = {
+        "wide": wide,
+        "none": replace(wide, code=1 + wide.code),
+        "there": replace(wide, theta=10 + 0.1 * wide.theta),
+    }[seen]
+    _, met = recipe.search(known, recipe.moves(known), draws, 20_000)
+    assert (met is not None) == lost
 
 
 def test_the_search_goes_on_with_the_run():

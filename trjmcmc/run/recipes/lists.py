@@ -188,7 +188,7 @@ class Lists(Recipe):
         )
         # a map that fits poorly may not know a part in which many draws are
         level = float(masses(known)[m])
-        held = [float(part.place.holds(mine).double().mean()) for part in parts]
+        held = [int(part.place.holds(mine).sum()) / max(1, len(mine)) for part in parts]
         shares = [1 / (1 + math.exp(min(level - part.log_mass, LARGEST))) for part in parts]
         return [x for x, h, s in zip(parts, held, shares, strict=True) if h < VISITED * s]
 
