@@ -260,7 +260,7 @@ def test_ctrl_c_where_components_are_counted(at):
     assert_there_is_something(result, said)
 
 
-def test_ctrl_c_says_where_it_came():
+def test_ctrl_c_says_where_it_came(clock):
     sampler, _ = interrupting(5)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
