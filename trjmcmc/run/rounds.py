@@ -199,7 +199,7 @@ def rounds(
             said(run)
         if run.done or run.steps >= plan.most or recipe.late:
             return run
-        climbs = int(plan.sought * (recipe.evaluations - before) * known.climbs_a_call)
+        climbs = int(plan.sought * (recipe.evaluations - before) * known.climbs_per_call)
         drawn = pool_of(run.draws, max(1, run.draws.n_draws // SOME_DRAWS), recipe.target.device)
         known, met = recipe.search(known, moves, drawn, climbs if climbs > LEAST_CLIMBS else 0)
         if met is not None:

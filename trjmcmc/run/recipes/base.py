@@ -41,7 +41,7 @@ class Known(NamedTuple):
     searched: int = 0
 
     @property
-    def climbs_a_call(self) -> float:
+    def climbs_per_call(self) -> float:
         """Climbs of each model for one evaluation."""
         return self.climbs / max(1, self.searched)
 

@@ -175,19 +175,18 @@ class Lists(Recipe):
     def _lost(self, known: Known, m: int, through: Transport, seen: Pool, n: int) -> list[Part]:
         """Parts of a model that climbs from n prior draws meet, and that are not known."""
         code = self.codes[m]
-        log_evidence = float(masses(known)[m] - self.target.space.log_prior(code[None])[0])
+        level = float(masses(known)[m])
         mine = seen.theta[is_of(seen, code)][:SHOWN]
         _, parts = screen(
             self.target,
             code,
-            log_evidence,
+            level - float(self.target.space.log_prior(code[None])[0]),
             [lambda: through],
             mine,
             n,
             self.generator,
         )
         # a map that fits poorly may not know a part in which many draws are
-        level = float(masses(known)[m])
         held = [int(part.place.holds(mine).sum()) / max(1, len(mine)) for part in parts]
         shares = [1 / (1 + math.exp(min(level - part.log_mass, LARGEST))) for part in parts]
         return [x for x, h, s in zip(parts, held, shares, strict=True) if h < VISITED * s]
