@@ -49,9 +49,9 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $(STAMP)
 
-# PyMC, NumPyro, Pyro and Dask, half a gigabyte that tests alone need
+# PyMC, NumPyro, Pyro, Dask and scikit-learn, half a gigabyte that tests alone need
 $(LANGUAGES): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,pymc,numpyro,pyro,dask]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,pymc,numpyro,pyro,dask,examples]'
 	touch $(LANGUAGES)
 
 # generator of the site, and what executes the gallery
