@@ -28,6 +28,7 @@ from benchmarks.discovery import instance
 from benchmarks.honest_problems import against_null
 from trjmcmc import clock
 from trjmcmc.run.plan import Plan
+from trjmcmc.run.recipes.base import Limit
 from trjmcmc.run.recipes.choose import recipe_of
 from trjmcmc.run.rounds import rounds
 
@@ -148,7 +149,7 @@ def row(problem: str, runner: str, seed: int, plan: Plan, limit: float) -> dict[
 def in_rounds(target: trj.Target, seed: int, plan: Plan, limit: float) -> dict[str, Any]:
     """What a run in rounds answers."""
     generator = torch.Generator().manual_seed(seed)
-    recipe = recipe_of(target, plan, generator, deadline=clock.now() + limit)
+    recipe = recipe_of(target, plan, generator, limit=Limit(clock.now() + limit))
     run = rounds(recipe, error=ERROR)
     exact = truth_of(target, recipe)
     return {

@@ -271,7 +271,7 @@ def test_ctrl_c_says_where_it_came(clock):
 
 
 @pytest.mark.whole
-def test_ctrl_c_while_summing_up_keeps_all_draws(monkeypatch):
+def test_ctrl_c_while_summing_up_keeps_all_draws(monkeypatch, clock):
     def stops(*args, **settings):
         monkeypatch.undo()
         raise KeyboardInterrupt

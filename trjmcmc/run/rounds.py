@@ -8,7 +8,7 @@ machine; a run that ends early is the beginning of the same run without a limit.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,6 +19,7 @@ from ..draws import Draws, Pool
 from ..estimate.mixing import Mixing, mixing
 from ..kernel.base import Kernel, State
 from ..kernel.compose import Cycle, MixtureKernel
+from .plan import Plan
 from .recipes.base import Known, Moves, Recipe, Route
 
 JUDGED_CHAINS, JUDGED_DRAWS = 256, 96  # that a look takes: all groups are among these chains
@@ -33,9 +34,13 @@ LEAST_STEPS = 8  # of a round
 
 LONG = 4  # times the draws that are asked for, from which tau counts as settled
 
+MOST_NUMBERS = 2**27  # of a record, coordinates of all chains; a longer one is thinned
+
 MET = 3.0  # expected meetings of a basin that is met with 95 %
 
 LEAST_CLIMBS = 100  # of a search that goes on
+
+DISAGREE = "visits and evidences disagree"
 
 ROUNDING = 0.003  # difference of probabilities that two routes may always have
 
@@ -45,7 +50,9 @@ class Run:
     """Draws of a run in rounds, and what they say.
 
     Attributes:
+        recipe: What made it; its target is in float64 if numbers asked for that.
         known: What was learned.
+        moves: Made of it.
         draws: Kept draws of all chains, burn-in left out.
         p: What was asked for, by the best route, shape (Q,).
         error: Standard errors, shape (Q,).
@@ -53,9 +60,10 @@ class Run:
             the spread of the groups.
         groups_error: Standard errors by the spread of the groups.
         route: What rests on no chain, or None.
-        agree: Whether it says what the chains say; True where it says nothing.
         mixing: How chains mix; tau in steps.
-        worth: By move between models, effective draws an evaluation.
+        doubt: Why the draws do not suffice, however large an error may be, in words; empty if
+            they do.
+        shares: Of the steps, by move between models.
         done: Whether the rule was met.
         detection: Share of a model's prior from which a basin that leads to a mode was met with
             95 %; infinite where nothing was searched.
@@ -64,7 +72,9 @@ class Run:
         evaluations: Likelihood evaluations, all in.
     """
 
+    recipe: Recipe
     known: Known
+    moves: Moves
     draws: Draws
     p: Tensor
     error: Tensor
@@ -73,8 +83,8 @@ class Run:
     groups_error: Tensor
     route: Route | None
     mixing: Mixing
-    worth: Mapping[str, float]
-    agree: bool = True
+    doubt: str
+    shares: Mapping[str, float]
     done: bool = False
     detection: float = math.inf
     unresolved: str = ""
@@ -89,7 +99,14 @@ class _Chains:
     recipe: Recipe
     state: State
     worth: dict[str, float] = field(default_factory=dict)
+    shares: dict[str, float] = field(default_factory=dict)
     record: list[State] = field(default_factory=list)
+    thin: int = 1
+    steps: int = 0
+
+    def begin(self) -> None:
+        """A record of what is drawn from now on."""
+        self.record, self.thin, self.steps = [], 1, 0
 
     @torch.no_grad()
     def advance(self, kernel: Kernel, n: int) -> None:
@@ -98,7 +115,7 @@ class _Chains:
             if self.recipe.late:
                 break
             self.state, _ = kernel.step(self.state, self.recipe.generator)
-            self.record.append(self.state)
+            self._keep()
         self.record = self.record or [self.state]
 
     @torch.no_grad()
@@ -108,8 +125,17 @@ class _Chains:
             if self.recipe.late:
                 break
             kernel, self.state, _ = kernel.adapt(self.state, self.recipe.generator)
-            self.record.append(self.state)
+            self._keep()
         return kernel.frozen()
+
+    def _keep(self) -> None:
+        """Record where chains are, every other step alone once memory is short."""
+        self.steps += 1
+        if self.steps % self.thin:
+            return
+        self.record.append(self.state)
+        if len(self.record) * self.state.theta.numel() > MOST_NUMBERS:
+            self.record, self.thin = self.record[1::2], 2 * self.thin
 
     def measure(self, moves: Moves) -> list[Pool]:
         """Each new move between models alone, once; what these steps have drawn."""
@@ -117,7 +143,8 @@ class _Chains:
         for name, move in moves.between.items():
             if name in self.worth or len(moves.between) == 1:
                 continue
-            self.record, before = [], account.evaluations
+            self.begin()
+            before = account.evaluations
             self.warmed(Cycle([move, *moves.inside]), self.recipe.plan.measured)
             if self.recipe.late:
                 break
@@ -134,8 +161,9 @@ class _Chains:
         worth = {name: self.worth.get(name, 0.0) for name in between}  # 0 if it was too late
         best = max(worth.values()) or 1.0
         shares = [w if w > plan.useful * best else plan.least * best for w in worth.values()]
+        self.shares = {m: s / sum(shares) for m, s in zip(worth, shares, strict=True)}
         kernels = [Cycle([move, *moves.inside]) for move in between.values()]
-        return MixtureKernel(kernels, [s / sum(shares) for s in shares])
+        return MixtureKernel(kernels, [*self.shares.values()])
 
     def kept(self) -> Draws:
         """The record without its burn-in."""
@@ -144,6 +172,7 @@ class _Chains:
             torch.stack([s.code for s in kept], 1).cpu(),
             torch.stack([s.theta for s in kept], 1).cpu(),
             torch.stack([s.log_joint for s in kept], 1).cpu(),
+            thin=self.thin,
         )
 
 
@@ -176,6 +205,21 @@ def rounds(
         >>> run.done, bool((run.p[1] - 0.75).abs() < 0.05)
         (True, True)
     """
+    for run in looks(recipe, detection):
+        run.done = not run.doubt and float(run.error.max()) <= error
+        if said is not None:
+            said(run)
+        if run.done or run.steps >= recipe.plan.most or run.recipe.late:
+            break
+    return run
+
+
+def looks(recipe: Recipe, detection: float = math.inf) -> Iterator[Run]:
+    """The run after each round, for ever; where it is late, what there was.
+
+    Arguments:
+        recipe, detection: As of :func:`rounds`.
+    """
     plan = recipe.plan
     climbs = max(recipe.climbs, math.ceil(MET / detection))
     recipe, known, moves, state, unresolved = begun(recipe, climbs)
@@ -189,16 +233,14 @@ def rounds(
                 moves = recipe.moves(known)
                 chains.measure(moves)
             kernel = chains.warmed(chains.mixture(moves), n // 2)
-            learned, chains.record = learned + 1, []
+            learned += 1
+            chains.begin()
             route = None if recipe.late else recipe.weigh(moves)
         if run is not None and recipe.late:
-            return run
+            yield run
         chains.advance(kernel, n)
-        run = replace(summed_up(chains, known, route, error), unresolved=unresolved)
-        if said is not None:
-            said(run)
-        if run.done or run.steps >= plan.most or recipe.late:
-            return run
+        run = replace(summed_up(chains, known, moves, route), unresolved=unresolved)
+        yield run
         climbs = int(plan.sought * (recipe.evaluations - before) * known.climbs_per_call)
         drawn = pool_of(run.draws, max(1, run.draws.n_draws // SOME_DRAWS), recipe.target.device)
         known, met = recipe.search(known, moves, drawn, climbs if climbs > LEAST_CLIMBS else 0)
@@ -231,27 +273,27 @@ def begun(recipe: Recipe, climbs: int) -> tuple[Recipe, Known, Moves, State, str
     return recipe, known, moves, state, unresolved
 
 
-def summed_up(chains: _Chains, known: Known, route: Route | None, error: float) -> Run:
+def summed_up(chains: _Chains, known: Known, moves: Moves, route: Route | None) -> Run:
     """What a record says, and whether that is enough."""
     recipe, plan, draws = chains.recipe, chains.recipe.plan, chains.kept()
     one, found = recipe.asked(draws.code), judged(recipe, draws)
     p, visits_error = one.mean((0, 1)), one.mean(1).std(0) / draws.n_chains**0.5
     by_group = torch.stack([one[k :: plan.groups].mean((0, 1)) for k in range(plan.groups)])
     groups_error = by_group.std(0) / plan.groups**0.5
-    p_value = min(found.trend, found.alike)
-    asked = plan.times * found.tau * (1 if p_value > plan.clear else 2)
-    enough = draws.n_draws >= asked
-    if not enough:  # chains of a group may stand where it began
+    asked = plan.times * found.tau * (1 if min(found.trend, found.alike) > plan.clear else 2)
+    doubt = shortfall(found, draws.n_draws * draws.thin, asked, plan)
+    if draws.n_draws * draws.thin < asked:  # chains of a group may stand where it began
         visits_error = torch.maximum(visits_error, groups_error)
-    best, best_error, agree = p, visits_error, True
+    best, best_error = p, visits_error
     if route is not None and bool((route.error < 1).all()):
-        agree = apart(p, visits_error, route) <= plan.agree
-        if agree:
+        if apart(p, visits_error, route) <= plan.agree:
             best, best_error = combined(p, visits_error, route)
-    settled = found.grown < plan.settled or draws.n_draws >= LONG * asked
-    quiet = p_value > plan.level
+        else:
+            doubt = doubt or DISAGREE
     return Run(
+        recipe=recipe,
         known=known,
+        moves=moves,
         draws=draws,
         p=best,
         error=best_error,
@@ -260,13 +302,24 @@ def summed_up(chains: _Chains, known: Known, route: Route | None, error: float) 
         groups_error=groups_error,
         route=route,
         mixing=found,
-        worth=dict(chains.worth),
+        doubt=doubt,
+        shares=chains.shares,
         detection=MET / known.climbs if known.climbs else math.inf,
-        agree=agree,
-        done=enough and settled and quiet and agree and float(best_error.max()) <= error,
-        steps=len(chains.record),
+        steps=chains.steps,
         evaluations=recipe.evaluations,
     )
+
+
+def shortfall(found: Mixing, steps: int, asked: float, plan: Plan) -> str:
+    """Why so many steps do not suffice, in words; empty if they do."""
+    if steps < asked:
+        times, least = steps / found.tau, asked / found.tau
+        return f"chains are {times:.1f} autocorrelation times long, {least:.0f} are asked for"
+    if found.grown >= plan.settled and steps < LONG * asked:
+        return "autocorrelation times still grow with the run"
+    if found.trend <= plan.level:
+        return "chains drift"
+    return "groups of chains that share nothing differ" if found.alike <= plan.level else ""
 
 
 def apart(p: Tensor, error: Tensor, route: Route) -> float:
@@ -294,7 +347,7 @@ def judged(recipe: Recipe, draws: Draws) -> Mixing:
     found = mixing(
         x, recipe.plan.groups, indicators=asked.shape[2], least_variance=recipe.plan.variance
     )
-    return found._replace(tau=found.tau * every)
+    return found._replace(tau=found.tau * every * draws.thin)
 
 
 def pool_of(draws: Draws, every: int, device: torch.device) -> Pool:

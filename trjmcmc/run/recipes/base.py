@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,24 @@ from ...target.target import Target
 from ...transport.base import Transport
 from ..plan import Plan
 from ..precision import unresolved
+
+
+@dataclass
+class Limit:
+    """Until when a run may go on.
+
+    Attributes:
+        deadline: Time by :func:`trjmcmc.clock.now` from which it ends with what it has.
+        pressed: Whether the user has ended it.
+    """
+
+    deadline: float = math.inf
+    pressed: bool = False
+
+    @property
+    def passed(self) -> bool:
+        """Whether it has to end."""
+        return self.pressed or clock.now() > self.deadline
 
 
 class Known(NamedTuple):
@@ -68,12 +87,14 @@ class Route(NamedTuple):
         error: Standard errors, shape (Q,).
         log_mass: Of few models, log of p(model) times its evidence, shape (M,), nats.
         log_mass_error: Standard errors, shape (M,), nats.
+        log_weights: Of draws from the normals, by model, nats.
     """
 
     p: Tensor
     error: Tensor
     log_mass: Tensor
     log_mass_error: Tensor
+    log_weights: Sequence[Tensor] = ()
 
 
 class Recipe(ABC):
@@ -83,9 +104,8 @@ class Recipe(ABC):
         target: The target.
         plan: The numbers of the run.
         generator: The only source of randomness.
-
-        deadline: Time by :func:`trjmcmc.clock.now` from which a run ends with what it has.
-        spent: Likelihood evaluations in another precision.
+        limit: Until when the run may go on.
+        spent: Likelihood evaluations of this run in another precision, if it began in one.
 
     Attributes:
         host: The space on the CPU, where chains are judged.
@@ -97,11 +117,12 @@ class Recipe(ABC):
         plan: Plan,
         generator: torch.Generator,
         *,
-        deadline: float = math.inf,
-        spent: int = 0,
+        limit: Limit | None = None,
+        spent: int | None = None,
     ) -> None:
         self.target, self.plan, self.generator = target, plan, generator
-        self.deadline, self.spent = deadline, spent
+        self.limit = limit or Limit()
+        self.spent = -target.account.evaluations if spent is None else spent
         self.host = target.to(device="cpu", probe=False).space
 
     @property
@@ -112,11 +133,11 @@ class Recipe(ABC):
     @property
     def late(self) -> bool:
         """Whether the run has to end."""
-        return clock.now() > self.deadline
+        return self.limit.passed
 
     @property
     def evaluations(self) -> int:
-        """Likelihood evaluations so far."""
+        """Likelihood evaluations of this run so far."""
         return self.spent + self.target.account.evaluations
 
     def unresolved(self, known: Known) -> str:
@@ -132,7 +153,7 @@ class Recipe(ABC):
         except TargetError:  # its data have the other one
             return None
         spent = self.evaluations
-        return type(self)(target, self.plan, self.generator, deadline=self.deadline, spent=spent)
+        return type(self)(target, self.plan, self.generator, limit=self.limit, spent=spent)
 
     @abstractmethod
     def begin(self) -> tuple[Known, State]:

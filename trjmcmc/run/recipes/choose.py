@@ -9,7 +9,7 @@ import torch
 from ...errors import ConfigurationError
 from ...target.target import Target
 from ..plan import Plan
-from .base import Recipe
+from .base import Limit, Recipe
 from .counts import Components
 from .lists import Lists
 from .subsets import Items
@@ -20,7 +20,7 @@ FEW_SUBSETS = 16  # up to which populations of each are cheap, and give evidence
 
 
 def recipe_of(
-    target: Target, plan: Plan, generator: torch.Generator, *, deadline: float = math.inf
+    target: Target, plan: Plan, generator: torch.Generator, *, limit: Limit | None = None
 ) -> Recipe:
     """Components where numbers are counted, items of many subsets, else a list of models.
 
@@ -29,9 +29,9 @@ def recipe_of(
     """
     space = target.space
     if space.counts and space.several:
-        return Components(target, plan, generator, deadline=deadline)
+        return Components(target, plan, generator, limit=limit)
     if space.has_items and not space.graphs and (space.size or math.inf) > FEW_SUBSETS:
-        return Items(target, plan, generator, deadline=deadline)
+        return Items(target, plan, generator, limit=limit)
     if space.enumerable and (space.size or 0) <= MOST_LISTED:
-        return Lists(target, plan, generator, deadline=deadline)
+        return Lists(target, plan, generator, limit=limit)
     raise ConfigurationError(f"rounds: no recipe for {type(space).__name__}")

@@ -127,15 +127,18 @@ class Lists(Recipe):
 
     def weigh(self, moves: Moves) -> Route:
         assert moves.through is not None
-        found = [
-            smoothed(log_weights(self.target, moves.through, c, self.plan.weighed, self.generator))
+        weights = [
+            log_weights(self.target, moves.through, c, self.plan.weighed, self.generator)
             for c in self.codes
         ]
+        found = [smoothed(w) for w in weights]
         log_mass = torch.tensor([e.value for e in found], dtype=torch.float64)
         error = torch.tensor([e.std_error for e in found], dtype=torch.float64).nan_to_num(math.inf)
         p = log_mass.softmax(0)
         slope = (torch.diag(p) - p[:, None] * p)[:, p > IMPROBABLE]
-        return Route(p, (slope.square() @ error[p > IMPROBABLE].square()).sqrt(), log_mass, error)
+        return Route(
+            p, (slope.square() @ error[p > IMPROBABLE].square()).sqrt(), log_mass, error, weights
+        )
 
     def asked(self, code: Tensor) -> Tensor:
         index = self.host.index(code.flatten(0, 1)).view(code.shape[:2])
