@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ..draws import Draws, Pool
 from ..estimate.mixing import Mixing, mixing
+from ..estimate.visits import rule_of_three
 from ..kernel.base import Kernel, State
 from ..kernel.compose import Cycle, MixtureKernel
 from .plan import Plan
@@ -57,7 +58,8 @@ class Run:
         p: What was asked for, by the best route, shape (Q,).
         error: Standard errors, shape (Q,).
         visits, visits_error: The same by the chains alone; before these have mixed the error holds
-            the spread of the groups.
+            the spread of the groups. Of what no draw has, or every one, the distance of a 95 %
+            bound.
         groups_error: Standard errors by the spread of the groups.
         route: What rests on no chain, or None.
         mixing: How chains mix; tau in steps.
@@ -278,6 +280,8 @@ def summed_up(chains: _Chains, known: Known, moves: Moves, route: Route | None) 
     recipe, plan, draws = chains.recipe, chains.recipe.plan, chains.kept()
     one, found = recipe.asked(draws.code), judged(recipe, draws)
     p, visits_error = one.mean((0, 1)), one.mean(1).std(0) / draws.n_chains**0.5
+    bound = rule_of_three(draws.n_chains * draws.n_draws * draws.thin / found.tau)
+    visits_error[(p == 0) | (p == 1)] = bound  # never met, or never left
     by_group = torch.stack([one[k :: plan.groups].mean((0, 1)) for k in range(plan.groups)])
     groups_error = by_group.std(0) / plan.groups**0.5
     asked = plan.times * found.tau * (1 if min(found.trend, found.alike) > plan.clear else 2)
