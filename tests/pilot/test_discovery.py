@@ -1,7 +1,6 @@
 """Modes that tempering loses: found by other means, weighed, and taken up."""
 
 import math
-import time
 import warnings
 from dataclasses import replace
 from types import SimpleNamespace
@@ -11,7 +10,6 @@ import torch
 from torch.distributions import MultivariateNormal, Normal, StudentT
 
 import trjmcmc as trj
-from trjmcmc import clock
 from trjmcmc.draws import Pool
 from trjmcmc.pilot.audit import Audit
 from trjmcmc.pilot.census import Census, census
@@ -531,7 +529,7 @@ def test_a_combination_of_what_chains_know_is_familiar(generator):
 @pytest.mark.whole
 @pytest.mark.planned
 @pytest.mark.parametrize("there", [True, False])
-def test_a_search_in_visited_models_meets_what_chains_have_lost(there):
+def test_a_search_in_visited_models_meets_what_chains_have_lost(there, clock):
     """A spike in one of seven coefficients, which holds half of its mass, or nothing."""
     first = torch.arange(7) == 0
 
@@ -543,7 +541,7 @@ def test_a_search_in_visited_models_meets_what_chains_have_lost(there):
         height = torch.where(first, torch.logaddexp(near, far), usual) if there else usual
         return torch.where(active, height - Normal(0.0, 6.0).log_prob(b), 0.0).sum(-1)
 
-    with warnings.catch_warnings(), clock.read_from(time.process_time):
+    with warnings.catch_warnings():
         # met, it is warned of, or taken up: then evidences through normals may lack it, and say so
         warnings.simplefilter("ignore" if there else "error", trj.errors.TRJWarning)
         sampler = trj.TRJSampler(subsets(7, log_likelihood), seed=1)

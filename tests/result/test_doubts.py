@@ -537,7 +537,7 @@ def test_aliases_of_a_sinusoid_are_weighed_right_or_leave_no_error():
     if math.isfinite(found["combined_se"]):
         assert abs(found["combined"] - exact) < 4 * found["combined_se"] < 0.5
     else:
-        assert any(w.category is ConvergenceWarning for w in said)
+        assert any(w.category in (ConvergenceWarning, CoverageWarning) for w in said)
         assert result.summary()["mcse"].isna().any()
 
 

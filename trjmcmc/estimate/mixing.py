@@ -14,6 +14,8 @@ Array = NDArray[np.float64]
 
 LAST = 4  # the last quarter of the draws is what tau is held against
 
+LEAST_TIME = 0.01  # draws: chains that take turns may have one near 0
+
 THIRD = 3  # first and last third are what a trend is told from
 
 
@@ -52,7 +54,7 @@ def times_by_spread(x: Array) -> Array:
     """
     variance = x.reshape(-1, x.shape[2]).var(0).clip(1e-12)
     found: Array = x.shape[1] * x.mean(1).var(0, ddof=1) / variance
-    return found
+    return found.clip(LEAST_TIME)
 
 
 def mixing(x: Array, groups: int, *, indicators: int = 0, least_variance: float = 0.02) -> Mixing:

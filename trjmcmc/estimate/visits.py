@@ -25,6 +25,7 @@ def visit_probability(
     fallback_ess: float,
     shares: NDArray[np.float64] | None = None,
     ancestor: Ancestors = None,
+    by_rhat: bool = True,
 ) -> Estimate:
     """Share of the draws in a model.
 
@@ -34,6 +35,7 @@ def visit_probability(
         shares: Of many chains that were thinned, the share of all its steps that each was in
             the model, shape (chain,): thinning then costs no precision.
         ancestor: The independent draw that each chain descends from, shape (chain,).
+        by_rhat: Whether R-hat tells what chains still remember; False where another rule has.
 
     Returns:
         Value and autocorrelation-aware error, widened by what chains still remember of their
@@ -42,7 +44,7 @@ def visit_probability(
         is not probability zero.
     """
     whole = None if shares is None else shares[:, None]
-    found = visit_probabilities(indicator[..., None], fallback_ess, whole, ancestor)
+    found = visit_probabilities(indicator[..., None], fallback_ess, whole, ancestor, by_rhat)
     return found.estimates[0]
 
 
@@ -64,12 +66,13 @@ def visit_probabilities(
     fallback_ess: float,
     shares: NDArray[np.float64] | None = None,
     ancestor: Ancestors = None,
+    by_rhat: bool = True,
 ) -> VisitShares:
     """Shares of the draws in many models, as :func:`visit_probability` has that in one.
 
     Arguments:
         indicators: Whether each draw is in each model, shape (chain, draw, Q).
-        fallback_ess, ancestor: As there.
+        fallback_ess, ancestor, by_rhat: As there.
         shares: As there, shape (chain, Q).
     """
     parts = range(0, indicators.shape[2], AT_ONCE)
@@ -79,6 +82,7 @@ def visit_probabilities(
             fallback_ess,
             None if shares is None else shares[:, i : i + AT_ONCE],
             ancestor,
+            by_rhat,
         )
         for i in parts
     ]
@@ -91,6 +95,7 @@ def _visits(
     fallback_ess: float,
     shares: NDArray[np.float64] | None,
     ancestor: Ancestors,
+    by_rhat: bool,
 ) -> VisitShares:
     chains, draws, _ = inside.shape
     x = inside.astype(float)
@@ -107,9 +112,12 @@ def _visits(
     returns = _returns(inside)
     moved = _drifts(x)
     rhat = split_rhats(x[families(ancestor, chains)])
+    counted = rhat if by_rhat else np.full_like(rhat, math.nan)
     found = [
         _judged(float(p[q]), float(error[q]), float(ess[q]), chains, fallback_ess, *marks)
-        for q, marks in enumerate(zip(returns.tolist(), moved.tolist(), rhat.tolist(), strict=True))
+        for q, marks in enumerate(
+            zip(returns.tolist(), moved.tolist(), counted.tolist(), strict=True)
+        )
     ]
     return VisitShares(found, rhat)
 

@@ -25,7 +25,7 @@ from ..target.resolution import EXAMINED, resolution_doubts
 from ..target.target import Target
 from .convergence import EVERY, IN, INCLUDES, LISTED_SHARE, REST, Convergence, Tail
 from .indicator import Mask, ModelIndicator
-from .report import RunReport
+from .report import Judged, RunReport
 
 Routes = Mapping[str, Mapping[str, Estimate]]
 
@@ -34,9 +34,7 @@ HALVES_APART = 2.0  # nats between the halves of a pilot run that may have lost 
 
 NAMED_PART = 0.1  # of an error: what widens it by more is named
 
-SAID_TAIL = (
-    4 * DONE_ERROR
-)  # share of a model, off by which a probability of one half is too far off
+SAID_TAIL = 2 * DONE_ERROR  # share of all draws off by which a probability is too far off
 
 SELDOM_SHARE = 0.05  # share of the draws below which a model can't spoil all the others
 
@@ -99,6 +97,11 @@ class Doubts:
         self.indicator, self.convergence, self.report = indicator, convergence, report
         self._routes, self._target, self._known_coarse = routes, target, coarse
 
+    @property
+    def judged(self) -> Judged | None:
+        """How a run in rounds stands by its own rule, which takes the place of R-hat."""
+        return self.report.judged
+
     @cached_property
     def coarse(self) -> dict[str, str]:
         """By model label, parameters that the working precision does not resolve, in words."""
@@ -115,7 +118,8 @@ class Doubts:
     def found(self) -> list[Doubt]:
         """All of them, the gravest first."""
         share_of = {m: self.indicator.inside(m).mean() for m in self.coarse}
-        found = [*of_chains(self.convergence), *of_runs(self.convergence)]
+        found = of_chains(self.convergence) if self.judged is None else of_rule(self.judged)
+        found += of_runs(self.convergence)
         found += [*self._slow_tails, *self._lost_modes]
         found += [
             Doubt(label, note, math.nan, everywhere=True, said=True)
@@ -149,7 +153,7 @@ class Doubts:
         for model in dict.fromkeys(t.model for t in self.tails):
             worst = max((t for t in self.tails if t.model == model), key=lambda t: t.mass)
             note = f"R-hat {worst.rhat:.2f} of a tail of {worst.quantity} in {model!r}"
-            small = worst.mass < SAID_TAIL
+            small = worst.mass * self.indicator.inside(model).mean() < SAID_TAIL
             doubt = Doubt(model, note, worst.mass, everywhere=True, said=small, bounded=True)
             found.append(doubt)
         return found
@@ -241,6 +245,8 @@ class Doubts:
 
     def remembered(self, series: NDArray[Any]) -> list[Doubt]:
         """What chains remember of their start, by R-hat of a series, (chain, draw)."""
+        if self.judged is not None:
+            return []
         rhat = self.indicator.rhat_of(series)
         if not rhat > RHAT_CONVERGED:
             return []
@@ -262,7 +268,8 @@ class Doubts:
         Of a model that no chain has met nothing is remembered; so much is of those that were.
         """
         sizes = [self._size(d) for d in self.found if not d.bounded]
-        met = (self.indicator.inside(m) for m in self.indicator.most_visited)
+        most = self.indicator.most_visited if self.judged is None else []
+        met = (self.indicator.inside(m) for m in most)
         rhats = [self.indicator.rhat_of(x) for x in met if x.mean() > LISTED_SHARE]
         worst = max((r for r in rhats if not math.isnan(r)), default=1.0)
         sizes += [worst**2 - 1] if worst > RHAT_FLAGGED else []
@@ -348,6 +355,11 @@ class Doubts:
         if wide != error:
             ess = float(x.var()) / wide**2
         return wide, ess, note
+
+
+def of_rule(judged: Judged) -> list[Doubt]:
+    """What the rule of a run in rounds says against its chains."""
+    return [Doubt(EVERY, judged.doubt, judged.off)] if judged.doubt else []
 
 
 def of_chains(convergence: Convergence) -> list[Doubt]:

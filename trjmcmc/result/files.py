@@ -20,7 +20,7 @@ from ..space.base import Space
 from ..space.saved import space_from_spec
 from ..target.model import Truth
 from .packed import pack, unpack
-from .report import Plan, RunReport, Started
+from .report import Judged, Plan, RunReport, Started
 from .variational import Variational
 
 FORMAT = 3  # of files that are written
@@ -102,6 +102,7 @@ def _report_data(report: RunReport) -> dict[str, Any]:
         "variational": report.variational and report.variational.to_data(draws=False),
         "screening": [asdict(s) for s in report.screening],
         "start": asdict(report.start) if report.start else None,
+        "judged": asdict(report.judged) if report.judged else None,
     }
 
 
@@ -117,6 +118,8 @@ def _report(data: Mapping[str, Any]) -> RunReport:
     report["plan"] = Plan(**report.get("plan", {}))
     if report.get("start"):
         report["start"] = Started(**report["start"])
+    if report.get("judged"):
+        report["judged"] = Judged(**report["judged"])
     return RunReport(**report)
 
 

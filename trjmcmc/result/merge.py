@@ -22,7 +22,7 @@ from ..pilot.lost import Screening
 from ..space.base import Space
 from ..target.target import Target
 from .files import Contents
-from .report import RunReport
+from .report import Judged, RunReport
 
 Routes = dict[str, dict[str, Estimate]]
 
@@ -316,7 +316,18 @@ def _report(reports: Sequence[RunReport], steps: int) -> RunReport:
         draws_asked=None,
         expected_error=math.inf,
         reached_error=math.inf,
+        judged=_judged([r.judged for r in reports]),
     )
+
+
+def _judged(each: Sequence[Judged | None]) -> Judged | None:
+    """How the runs stand by their rule, by the worst of them; None where R-hat judges one."""
+    known = [j for j in each if j is not None]
+    if len(known) < len(each):
+        return None
+    worst = max(known, key=lambda j: (bool(j.doubt), j.off))
+    detection = min(j.detection for j in known)
+    return replace(worst, tau=max(j.tau for j in known), detection=detection)
 
 
 def _acceptance(tables: Sequence[Mapping[str, dict[str, float]]]) -> dict[str, dict[str, float]]:

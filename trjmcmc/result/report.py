@@ -102,6 +102,25 @@ class Started:
         )
 
 
+@dataclass(frozen=True)
+class Judged:
+    """How a run in rounds stands by its own rule.
+
+    Attributes:
+        doubt: Why its draws do not suffice, in words; empty if they do.
+        off: By how much means may be off meanwhile, in standard deviations, by the spread of
+            groups of chains that share nothing.
+        tau: Integrated autocorrelation time of the slowest quantity, steps.
+        detection: Share of a model's prior from which a basin that leads to a mode was met with
+            95 %; infinite where nothing was searched.
+    """
+
+    doubt: str
+    off: float
+    tau: float
+    detection: float
+
+
 @dataclass
 class RunReport:
     """How a run went.
@@ -141,6 +160,8 @@ class RunReport:
         captured: By kernel, whether its steps were traced or compiled and what that gained, or
             why not; empty where it was not asked for.
         draws_asked: Kept draws a chain that were asked for; None for as many as come.
+        judged: Of a run in rounds, how it stands by its own rule; None of others, which R-hat
+            judges.
     """
 
     acceptance: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -169,6 +190,7 @@ class RunReport:
     off_target: str = ""
     captured: tuple[str, ...] = ()
     draws_asked: int | None = None
+    judged: Judged | None = None
 
     @property
     def unaudited(self) -> bool:
@@ -210,7 +232,15 @@ class RunReport:
             f"{self.steps} steps, {self.evaluations:,} likelihoods, {self.gradients:,} of them "
             f"with gradients; {spent}"
         ]
-        if not self.screening and not self.interrupted:
+        if self.judged is not None:
+            times = self.steps / self.judged.tau
+            lines.append(f"  {times:.0f} autocorrelation times of the slowest quantity")
+            if math.isfinite(self.judged.detection):
+                lines.append(
+                    f"  modes whose basins hold {self.judged.detection:.1e} of a model's prior or "
+                    "more would have been met with 95 %"
+                )
+        elif not self.screening and not self.interrupted:
             lines.append(
                 "  no search for lost modes: no time, or no model that chains visit often enough"
             )

@@ -70,13 +70,16 @@ class Visits:
             thinned: Share of the steps of each chain, shape (chain,), where draws are thinned.
         """
         indicator = self.indicator
-        e = visit_probability(inside, indicator.ess, thinned, indicator.ancestor)
+        by_rhat = self.doubts.judged is None
+        ess = indicator.ess or (0.0 if by_rhat else indicator.draws.n_chains)  # as chains began
+        e = visit_probability(inside, ess, thinned, indicator.ancestor, by_rhat)
         return self.doubts.share(e, inside)
 
     def shares(self, inside: Mask) -> VisitShares:
         """Shares of the draws in many sets of models, shape (chain, draw, Q)."""
         indicator = self.indicator
-        found = visit_probabilities(inside, indicator.ess, None, indicator.ancestor)
+        by_rhat = self.doubts.judged is None
+        found = visit_probabilities(inside, indicator.ess, None, indicator.ancestor, by_rhat)
         each = [self.doubts.share(e, inside[..., q]) for q, e in enumerate(found.estimates)]
         return VisitShares(each, found.rhat)
 

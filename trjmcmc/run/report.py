@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
@@ -21,6 +22,7 @@ from ..result.report import RunReport, Started
 from ..result.result import Result
 from ..space.base import Space
 from ..space.codes import distinct
+from ..target.target import Target
 from .knowledge import Knowledge
 from .loop import Chains
 from .segment import Segment
@@ -64,39 +66,39 @@ def routes_of(
     return log_weights, routes
 
 
-def result_of(
-    known: Knowledge,
-    record: Draws,
-    chain: Chains,
+def made_result(
+    target: Target,
+    draws: Draws,
     report: RunReport,
-    log_weights: dict[str, Tensor],
     routes: Routes,
+    log_weights: Mapping[str, Tensor],
+    crossings: tuple[Tensor, Tensor] | None = None,
 ) -> Result:
     """The result of a run, on the CPU.
 
     Arguments:
-        known: What is known of the target.
-        record: Draws.
-        chain: The chains that they are of.
+        target: The target.
+        draws: What the chains kept.
         report: How the run went.
-        log_weights, routes: Of :func:`routes_of`.
+        routes, log_weights: Of :func:`routes_of`.
+        crossings: As of :class:`~trjmcmc.Result`.
     """
-    host = known.target.to(device="cpu", probe=False)
-    code, theta = record.flat()
-    shape = (record.n_chains, record.n_draws)
+    host = target.to(device="cpu", probe=False)
+    code, theta = draws.flat()
+    shape = (draws.n_chains, draws.n_draws)
 
     def values() -> dict[str, Tensor]:
         padded = host.padded_values(code, theta).items()
         return {name: value.reshape(*shape, *value.shape[1:]) for name, value in padded}
 
     return Result(
-        copy.deepcopy(known.target.space).cpu(),
-        record,
+        copy.deepcopy(target.space).cpu(),
+        draws,
         values,
         routes,
         report,
-        known.target.truth,
-        crossings=chain.crossings,
+        target.truth,
+        crossings=crossings,
         pareto_k={label: pareto_k(w) for label, w in log_weights.items()},
         target=host,
         slot_names=host.slot_names,
@@ -122,7 +124,7 @@ def summed_up(
         evaluations=known.spending.evaluations,
         gradients=known.spending.gradients,
     )
-    return result_of(known, record, chain, report, log_weights, routes)
+    return made_result(known.target, record, report, routes, log_weights, chain.crossings)
 
 
 def compared(space: Space, pool: Pool, record: Draws) -> Started:

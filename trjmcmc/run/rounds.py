@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ..draws import Draws, Pool
+from ..errors import TargetError
 from ..estimate.mixing import Mixing, mixing
 from ..estimate.visits import rule_of_three
 from ..kernel.base import Kernel, State
@@ -72,6 +73,8 @@ class Run:
         unresolved: What numbers do not resolve, in words; empty if they will do.
         steps: Steps of each chain since moves were learned for the last time, burn-in included.
         evaluations: Likelihood evaluations, all in.
+        overflows: Points of these steps at which a likelihood was no number, which counted as
+            impossible.
     """
 
     recipe: Recipe
@@ -92,6 +95,7 @@ class Run:
     unresolved: str = ""
     steps: int = 0
     evaluations: int = 0
+    overflows: int = 0
 
 
 @dataclass
@@ -105,10 +109,12 @@ class _Chains:
     record: list[State] = field(default_factory=list)
     thin: int = 1
     steps: int = 0
+    overflows: int = 0
 
     def begin(self) -> None:
         """A record of what is drawn from now on."""
         self.record, self.thin, self.steps = [], 1, 0
+        self.overflows = int(self.recipe.target.overflows)
 
     @torch.no_grad()
     def advance(self, kernel: Kernel, n: int) -> None:
@@ -264,15 +270,29 @@ def begun(recipe: Recipe, climbs: int) -> tuple[Recipe, Known, Moves, State, str
     known, state = recipe.begin()
     if recipe.late:
         return recipe, known, recipe.moves(known), state, ""
-    if (unresolved := recipe.unresolved(known)) and (finer := recipe.finer()) is not None:
+    unresolved, finer = resolved(recipe, known)
+    if finer is not None:
         return begun(finer, climbs)
     moves = recipe.moves(known)
     known, met = recipe.search(known, moves, known.draws, climbs)
     if met is not None:
-        if (unresolved := recipe.unresolved(known)) and (finer := recipe.finer()) is not None:
+        unresolved, finer = resolved(recipe, known)
+        if finer is not None:
             return begun(finer, climbs)
         state, moves = met, recipe.moves(known)
     return recipe, known, moves, state, unresolved
+
+
+def resolved(recipe: Recipe, known: Known) -> tuple[str, Recipe | None]:
+    """What numbers do not resolve, in words, and a recipe in finer ones, if that helps.
+
+    Raises:
+        TargetError: These are the finest.
+    """
+    unresolved = recipe.unresolved(known)
+    if unresolved and recipe.why:
+        raise TargetError(f"no numbers of this machine resolve the posterior. {unresolved}")
+    return unresolved, recipe.finer(unresolved) if unresolved else None
 
 
 def summed_up(chains: _Chains, known: Known, moves: Moves, route: Route | None) -> Run:
@@ -280,8 +300,8 @@ def summed_up(chains: _Chains, known: Known, moves: Moves, route: Route | None) 
     recipe, plan, draws = chains.recipe, chains.recipe.plan, chains.kept()
     one, found = recipe.asked(draws.code), judged(recipe, draws)
     p, visits_error = one.mean((0, 1)), one.mean(1).std(0) / draws.n_chains**0.5
-    bound = rule_of_three(draws.n_chains * draws.n_draws * draws.thin / found.tau)
-    visits_error[(p == 0) | (p == 1)] = bound  # never met, or never left
+    times = max(1.0, draws.n_draws * draws.thin / found.tau) if bool((p % 1 > 0).any()) else 1.0
+    visits_error[p % 1 == 0] = rule_of_three(draws.n_chains * times)  # never met, or never left
     by_group = torch.stack([one[k :: plan.groups].mean((0, 1)) for k in range(plan.groups)])
     groups_error = by_group.std(0) / plan.groups**0.5
     asked = plan.times * found.tau * (1 if min(found.trend, found.alike) > plan.clear else 2)
@@ -311,6 +331,7 @@ def summed_up(chains: _Chains, known: Known, moves: Moves, route: Route | None) 
         detection=MET / known.climbs if known.climbs else math.inf,
         steps=chains.steps,
         evaluations=recipe.evaluations,
+        overflows=int(recipe.target.overflows) - chains.overflows,
     )
 
 

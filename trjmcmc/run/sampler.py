@@ -28,14 +28,16 @@ from ..target.account import Account
 from ..target.target import Target
 from ..transport.base import Transport
 from ..weights.base import ModelWeights
-from . import few_calls
+from . import few_calls, in_rounds
 from .budget import Spending
 from .chains import chains_asked
 from .crew import Grid, grid_of
 from .given import MakeWeights, as_pool, check_given, weights_maker
+from .in_rounds import InRounds
 from .knowledge import Knowledge
 from .maps import default_map, matching
 from .onward import Onward, adopted, check_asked
+from .plan import Plan
 from .policy import Policy
 from .precision import TooCoarse
 from .request import Request, check_counts, check_seconds, checked_fit, checked_mode
@@ -45,6 +47,7 @@ from .sharded import runner_of
 from .stop import Rule, Stop
 from .strategy import GivenKernel, MakeKernel, Strategy, ThroughTheMap
 
+PLAIN = {"chains": None, "warmup": None, "thin": 1, "fit": "auto"}  # what rounds leave open
 MakeTransport = Callable[[Space], Transport]
 
 
@@ -63,17 +66,16 @@ class TRJSampler:
             KL: a :class:`~trjmcmc.fit.ModelWeights` over ``target.space``, or a function that
             makes one from the space, such as ``trj.Made``. By default an autoregressive network
             in spaces of more than 64 models, none in smaller ones.
-        seed: Any integer; drawn and recorded if omitted. With ``run(fit=True)`` or
-            ``fit=False`` the same seed, device and versions give identical draws (unless an
-            audit had to end after its two minutes); ``fit="auto"`` chooses by measured times.
+        seed: Any integer; drawn and recorded if omitted. Same seed, device and versions give
+            identical draws, but where moves are chosen by measured times, see :meth:`run`.
         device: Where to compute, e.g. ``"cuda"``; tensors inside your likelihood must be there.
         dtype: ``torch.float32`` or ``torch.float64``. If omitted the target's; where that was left
             open too, float32, and a run whose posterior it does not resolve begins anew in
             float64 (``report.precision`` says why).
         strategy: How the map is fitted and a kernel made of it, in place of ``kernel``; for those
             who write another kind of sampler.
-        policy: How runs are planned, a :class:`~trjmcmc.run.policy.Policy`; for experts. No
-            setting changes what is right, only what is spent on it.
+        policy: How runs are planned, a :class:`~trjmcmc.run.policy.Policy`; for experts. Or a
+            :class:`~trjmcmc.run.plan.Plan`: runs in rounds, which no clock decides.
         compile: Whether steps are traced and compiled: False, True, or ``"auto"``, where measured
             times say that a run gains, never where it is saved. To rounding draws are the same.
 
@@ -110,17 +112,18 @@ class TRJSampler:
         device: str | torch.device | None = None,
         dtype: torch.dtype | None = None,
         strategy: Strategy | None = None,
-        policy: Policy | None = None,
+        policy: Policy | Plan | None = None,
         compile: bool | str = False,  # noqa: A002
     ) -> None:
         check_given(target, dtype, device, seed)
         if strategy is not None and kernel is not None:
             raise ConfigurationError("strategy: it makes the kernel; leave kernel out")
-        policy = Policy() if policy is None else policy
+        self._plan = policy if isinstance(policy, Plan) else None
+        policy = Policy() if policy is None or isinstance(policy, Plan) else policy
         if strategy is None:
             strategy = ThroughTheMap(policy.kernels) if kernel is None else GivenKernel(kernel)
         self._open_precision = dtype is None and target.is_precision_open
-        self._left: Onward | None = None  # of the last run, to go on from
+        self._left: Onward | InRounds | None = None  # of the last run, to go on from
         self._given_seed = seed is not None
         self.seed = secrets.randbits(31) if seed is None else int(seed)
         self._make, self._compile = (transport, strategy, models, policy), checked_mode(compile)
@@ -182,11 +185,7 @@ class TRJSampler:
 
     @property
     def variational(self) -> Variational | None:
-        """The answer of the fit alone, or None before one; made when it is first asked for.
-
-        Later runs then say how far off it was (``result.variational``). In a space of many models
-        that is where the fit learnt q(m).
-        """
+        """The answer of the fit alone, or None before one; made when it is first asked for."""
         return self._known.variational
 
     def fit(
@@ -206,16 +205,15 @@ class TRJSampler:
     ) -> FitTrace:
         """Train the map, and audit what it has learnt.
 
-        ``by="pilot"``, the default with few models: an audit comes first, independent runs of
-        tempered sequential Monte Carlo from the prior, grown until their evidences agree. It
-        finds modes that variational inference drops; the map is fitted to its draws by a
-        mass-covering divergence, and scored on draws that were kept back. Where the map misses a
-        part of a posterior it is trained again; if that fails, a warning names the models.
+        ``by="pilot"``, the default with few models: an audit first, tempered sequential Monte
+        Carlo from the prior, grown until its evidences agree. It finds modes that variational
+        inference drops; the map is fitted to its draws by a mass-covering divergence, and again
+        where it misses a part of a posterior; if that fails, a warning names the models.
 
-        ``by="vi"``, the default with more than 64 models: variational inference as in Yin & Jiao,
-        by reverse KL, from draws of the map and gradients alone. With few models the best of three
-        short trainings goes on, and an audit judges the map; with ``pilot=False`` a map that falls
-        short is then trained on the audit's draws. The sampler's answer is exact either way.
+        ``by="vi"``, the default with more than 64 models: reverse KL as in Yin & Jiao, from draws
+        of the map and gradients alone. With few models the best of three short trainings goes on,
+        and an audit judges the map; with ``pilot=False`` one that falls short is then trained on
+        the audit's draws. The sampler's answer is exact either way.
 
         Where the likelihood fails on the way, calling ``fit`` again goes on. A second fit trains
         on: the audit is kept (unless its size is changed), and draws of the last warm-up join in.
@@ -227,11 +225,9 @@ class TRJSampler:
             objective: What to train on instead.
             pilot: Draws to train on: True, those of the audit; ``"emcee"``; a
                 :class:`~trjmcmc.Result`; your own, a dict by model label of parameters by name,
-                shape (n, ...); False, none. None takes the audit's where the models are few or
-                there are no gradients.
-            audit: False leaves the audit out; an integer is the number of evaluations up to
-                which it may grow. By default 20 a training draw, which takes the time of the
-                training where the likelihood is cheap.
+                shape (n, ...); False, none. None takes the audit's where models are few.
+            audit: False leaves it out; an integer is its most evaluations, 20 per training draw
+                by default.
             particles: Particles a model and replicate of the audit's first round; 24 000
                 shared among all, but 100 to 1000 each, if omitted.
             moves: Moves of each particle at each temperature, 30 if omitted.
@@ -293,46 +289,37 @@ class TRJSampler:
         Arguments:
             draws: Kept draws a chain. If omitted as many as ``until`` or ``max_seconds`` allow
                 (1000 with ``max_evaluations``), and without any of them until the run is done:
-                a standard error of .01 or less of every model's probability, twenty
-                autocorrelation times, R-hat of models, log joint and parameters below 1.01; or
-                ten minutes. Beside ``until`` the most that are made.
-            chains: Chains, advanced together. If omitted 256, or 512 if the number of draws is
-                open, then more where a step of many is measured to cost little more.
-            warmup: Steps left out at the start; half as many as are kept, at least 200, if omitted.
-                With ``fit="auto"`` those that the choice takes, and a burn-in of three
-                autocorrelation times (ten where components are counted).
+                errors of .01 of probabilities at most, twenty autocorrelation times, R-hat below
+                1.01; or ten minutes. Beside ``until`` the most.
+            chains: Chains, advanced together. If omitted 256, or 512 and more if draws are open.
+            warmup: Steps left out at the start. If omitted half as many as are kept, at least 200,
+                or with ``fit="auto"`` those of the choice and a burn-in.
             thin: Steps a kept draw; doubled where draws are open and memory is short.
-            fit: ``"auto"``; ``"vi"``, train the map by variational inference, then choose moves
-                and jumps through it; True, train it and use the kernel through it; False, neither.
+            fit: ``"auto"``; ``"vi"``, train the map by variational inference, then choose moves;
+                True, train it and use the kernel through it; False, neither.
             start: A result, of a file too, to go on from without a pilot run: its chains, moves and
                 draws, which ``draws`` counts; seconds and evaluations count from here. Or points
                 at which chains start: particles of ``trj.graphs.dibs`` or ``trj.fit.svgd``, a
                 :class:`~trjmcmc.fit.Pool`, a merged result, a result for ``shards``;
-                ``report.start`` says how far off they were. Chains that start from the prior find
-                modes that such points have missed.
+                ``report.start`` says how far off they were.
             until: ``{"probability": 0.01}``: stop as soon as the standard error of every model's
                 probability (in a space of more than 64 models every unit's) is as small;
                 ``{"log_bayes_factor": 0.05}``: that of the log Bayes factor, in nats, of every
-                model of more than one percent to the most probable one (by the visits; 2 to 64
-                models); ``{"rhat": 1.01}``: rank-normalised split R-hat of models, log joint and
-                parameters. Of several, when all are reached. Or a function, see
-                :class:`~trjmcmc.run.stop.Stop`.
+                model of more than one percent to the best (2 to 64 models); ``{"rhat": 1.01}``:
+                split R-hat of models, log joint and parameters. Of several, when all are reached.
+                Or a function, see :class:`~trjmcmc.run.stop.Stop`.
             max_seconds: Wall time after which to stop, all stages included, summing up too; kept
-                within the larger of a second and a tenth where a step of all chains takes less. A
-                third at least is left for sampling, a quarter where ``fit=True``.
+                within the larger of a second and a tenth where a step of all chains takes less.
             max_evaluations: Most likelihood calls of this run, its fit included. Three quarters go
-                to a fit, the rest to as many chains and steps as they pay for. With ``fit="auto"``
-                and few models mixtures of t distributions are refined by importance sampling
-                instead, and a flow is trained only where these fail.
+                to a fit, the rest to chains and steps. With ``fit="auto"`` and few models mixtures
+                of t distributions are refined by importance sampling instead.
             checkpoint: A folder that the run is saved in, every 30 seconds while it samples. The
                 same line, in a new process, goes on from there, and with ``fit=True`` or
-                ``fit=False`` gives the draws that it would have given: target and sampler are made
-                anew by the script, nothing of the user's is written. ``draws``, ``until``,
+                ``fit=False`` gives the draws that it would have given. ``draws``, ``until``,
                 ``max_seconds``, ``max_evaluations`` count what was there and spent before.
                 :func:`trjmcmc.load` shows the result so far.
             shards: So many batches of ``chains`` chains, each with random numbers of its own, are
-                sampled after warm-up wherever ``executor`` says; with given ``draws`` bit by bit
-                the same whoever does it. See docs/long-runs.md.
+                sampled after warm-up wherever ``executor`` says. See docs/long-runs.md.
             executor: A Dask client, or anything else with ``submit(function, *args)``; or a
                 function that makes one, called again where it breaks. Here if omitted.
             progress: Show a progress bar.
@@ -352,10 +339,21 @@ class TRJSampler:
                 error and that of densities holds the draws so far, if there are any.
         """
         check_seconds(max_seconds)
+        asked: dict[str, Any] = {"chains": chains, "warmup": warmup, "thin": thin, "fit": fit}
+        if self._plan is not None:
+            given = draws, start, max_evaluations, checkpoint, shards, executor
+            if asked != PLAIN or any(x is not None for x in given):
+                raise ConfigurationError("run: in rounds it takes until, max_seconds and progress")
+            self._left = left = in_rounds.begun(self._known, self._plan, self.seed)
+            error = in_rounds.error_of(until)
+            result = left.run(error, max_seconds or DONE_SECONDS, progress)
+            if left.target is not self.target:
+                self._go_on_in_float64("")
+            return result
         if draws is None and until is None and max_seconds is None and max_evaluations is None:
             until = {"probability": DONE_ERROR, "rhat": DONE_RHAT}
             max_seconds = DONE_SECONDS
-        before, asked = None, {"chains": chains, "warmup": warmup, "thin": thin, "fit": fit}
+        before = None
         if isinstance(start, Result) and start.onward is not None and shards is None:
             before, start = self._onward(start, draws=draws, **asked), None
         asked |= {"seed": self.seed, "shards": shards}
@@ -407,13 +405,11 @@ class TRJSampler:
         """Go on with the last run: its chains, its moves, its draws, without a pilot run.
 
         Arguments:
-            draws: Kept draws a chain beside those that are there; as many as the others allow if
-                omitted.
-            until, max_seconds, max_evaluations, progress: As of :meth:`run`. ``until`` looks at
-                all draws; seconds and evaluations count from here.
+            draws: Kept draws a chain beside those that are there, or as many as others allow.
+            until, max_seconds, max_evaluations, progress: As of :meth:`run`, from here on.
 
         Returns:
-            The result of all draws, earlier ones included; its report counts what was spent since.
+            The result, earlier draws included; its report counts what was spent since.
 
         Raises:
             ConfigurationError: There was no run, or the last one was broken off in a step; nothing
@@ -428,9 +424,11 @@ class TRJSampler:
         """
         if self._left is None:
             raise ConfigurationError("more: no run of one batch to go on with; call run first")
-        before = self._left.check("more")
         if draws is None and until is None and max_seconds is None and max_evaluations is None:
             raise ConfigurationError("more: say how long: draws, until, max_seconds")
+        if isinstance(self._left, InRounds):
+            return self._left.more(draws, until, max_seconds, max_evaluations, progress)
+        before = self._left.check("more")
         settings: dict[str, Any] = {
             **before.settings,
             "until": until,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -163,3 +164,8 @@ class Counted:
     def counted_in(self, account: Account) -> AbstractContextManager[None]:
         """Count evaluations in a run's own account too, and keep to its limit, in the block."""
         return self.account.with_also(account)
+
+    def counted_with(self, other: Counted) -> Self:
+        """Itself, counted from now on where the other one is."""
+        self.account = other.account
+        return self

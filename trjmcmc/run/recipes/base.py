@@ -35,6 +35,14 @@ class Limit:
     deadline: float = math.inf
     pressed: bool = False
 
+    def begin(self, deadline: float) -> None:
+        """Go on until another time."""
+        self.deadline, self.pressed = deadline, False
+
+    def press(self) -> None:
+        """End the run at its next step."""
+        self.pressed = True
+
     @property
     def passed(self) -> bool:
         """Whether it has to end."""
@@ -105,9 +113,11 @@ class Recipe(ABC):
         plan: The numbers of the run.
         generator: The only source of randomness.
         limit: Until when the run may go on.
-        spent: Likelihood evaluations of this run in another precision, if it began in one.
+        before: Likelihood evaluations of the target before this run; those so far if omitted.
+        why: Why the target is in float64 though nobody asked for it, in words, or nothing.
 
     Attributes:
+        why: As above.
         host: The space on the CPU, where chains are judged.
     """
 
@@ -118,11 +128,12 @@ class Recipe(ABC):
         generator: torch.Generator,
         *,
         limit: Limit | None = None,
-        spent: int | None = None,
+        before: int | None = None,
+        why: str = "",
     ) -> None:
         self.target, self.plan, self.generator = target, plan, generator
-        self.limit = limit or Limit()
-        self.spent = -target.account.evaluations if spent is None else spent
+        self.limit, self.why = limit or Limit(), why
+        self._before = target.account.evaluations if before is None else before
         self.host = target.to(device="cpu", probe=False).space
 
     @property
@@ -138,22 +149,28 @@ class Recipe(ABC):
     @property
     def evaluations(self) -> int:
         """Likelihood evaluations of this run so far."""
-        return self.spent + self.target.account.evaluations
+        return self.target.account.evaluations - self._before
 
     def unresolved(self, known: Known) -> str:
         """What the working numbers do not resolve, in words; empty if they will do."""
         return unresolved(self.target, known.draws)
 
-    def finer(self) -> Recipe | None:
+    def finer(self, why: str) -> Recipe | None:
         """The same in float64, where nobody has stated a precision and the likelihood takes it."""
         if self.target.dtype == torch.float64 or not self.target.is_precision_open:
             return None
         try:
-            target = self.target.to(dtype=torch.float64)
+            target = self.target.to(dtype=torch.float64).counted_with(self.target)
         except TargetError:  # its data have the other one
             return None
-        spent = self.evaluations
-        return type(self)(target, self.plan, self.generator, limit=self.limit, spent=spent)
+        return type(self)(
+            target,
+            self.plan,
+            self.generator,
+            limit=self.limit,
+            before=self._before,
+            why=f"float32 does not resolve {why}",
+        )
 
     @abstractmethod
     def begin(self) -> tuple[Known, State]:

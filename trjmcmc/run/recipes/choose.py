@@ -7,6 +7,7 @@ import math
 import torch
 
 from ...errors import ConfigurationError
+from ...space.base import Space
 from ...target.target import Target
 from ..plan import Plan
 from .base import Limit, Recipe
@@ -27,11 +28,16 @@ def recipe_of(
     Raises:
         ConfigurationError: Graphs, or more than 128 models that are no subsets.
     """
-    space = target.space
+    kind = kind_of(target.space)
+    if kind is None:
+        raise ConfigurationError(f"rounds: no recipe for {type(target.space).__name__}")
+    return kind(target, plan, generator, limit=limit)
+
+
+def kind_of(space: Space) -> type[Recipe] | None:
+    """The kind of a space: of components, of items, of few models; None of others."""
     if space.counts and space.several:
-        return Components(target, plan, generator, limit=limit)
+        return Components
     if space.has_items and not space.graphs and (space.size or math.inf) > FEW_SUBSETS:
-        return Items(target, plan, generator, limit=limit)
-    if space.enumerable and (space.size or 0) <= MOST_LISTED:
-        return Lists(target, plan, generator, limit=limit)
-    raise ConfigurationError(f"rounds: no recipe for {type(space).__name__}")
+        return Items
+    return Lists if space.enumerable and (space.size or 0) <= MOST_LISTED else None

@@ -1,0 +1,202 @@
+"""What the sampler makes of a run in rounds."""
+
+import math
+import os
+import signal
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch.distributions import Normal
+
+import trjmcmc as trj
+from tests import toys
+from trjmcmc import clock
+from trjmcmc.errors import (
+    ConfigurationError,
+    ConvergenceWarning,
+    InterruptedWarning,
+    NonFiniteError,
+    TRJWarning,
+)
+from trjmcmc.run.plan import Plan
+
+QUICK = Plan(particles=1600, moves=6, climbs=2000)
+
+
+def sampled(target, seed=1, **settings):
+    sampler = trj.TRJSampler(target, seed=seed, policy=QUICK)
+    return sampler, sampler.run(progress=False, **settings)
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """A run that is done, and its sampler."""
+    return sampled(trj.problems.sinh_arcsinh())
+
+
+def test_a_seed_has_one_answer(whole):
+    _, first = whole
+    _, again = sampled(trj.problems.sinh_arcsinh())
+    _, other = sampled(trj.problems.sinh_arcsinh(), seed=2)
+    assert torch.equal(first.raw.theta, again.raw.theta)
+    assert first.model_probabilities().equals(again.model_probabilities())
+    assert not torch.equal(first.raw.code, other.raw.code)
+
+
+def test_probabilities_and_evidences_are_right(whole):
+    _, result = whole
+    table, exact = result.model_probabilities(), result.truth.probabilities
+    for route in ("visits", "importance", "combined"):
+        gap = table[route] - [exact[m] for m in table.index]
+        assert bool((gap.abs() < 4.4 * table[f"{route}_se"]).all())
+    assert float(table["combined_se"].max()) <= 0.01 and (table["note"] == "").all()
+    evidence = result.evidence()
+    assert {"importance", "bridge", "combined"} <= set(evidence)
+    gap = evidence["combined"] - [result.truth.log_evidence[m] for m in evidence.index]
+    assert bool((gap.abs() < 4.4 * evidence["combined_se"]).all())
+    assert result.report.judged.doubt == "" and all(d.said for d in result.doubts)
+    assert "would have been met with 95 %" in str(result.report)
+
+
+def test_a_limit_gives_the_beginning_of_the_run(whole):
+    """By a clock that jumps at the second look: the first one's draws, and errors that cover."""
+    _, result = whole
+    sampler = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1, policy=QUICK)
+    ticks = iter(range(10**9))
+    with clock.read_from(lambda: float(next(ticks))), pytest.warns(ConvergenceWarning) as said:
+        early = sampler.run(max_seconds=1.0, progress=False)
+    assert early.report.out_of_time and early.raw.n_draws < result.raw.n_draws
+    assert len(said) <= 2
+    table, exact = early.model_probabilities(), early.truth.probabilities
+    gap = table["visits"] - [exact[m] for m in table.index]
+    assert bool((gap.abs() < 5 * table["visits_se"]).all())
+
+
+def test_a_run_goes_on():
+    sampler, first = sampled(trj.problems.sinh_arcsinh())
+    more = sampler.more(until={"probability": 0.003}, progress=False)
+    assert more.raw.n_draws > first.raw.n_draws
+    assert float(more.model_probabilities()["combined_se"].max()) <= 0.003
+    most = sampler.more(draws=50, progress=False)
+    assert most.raw.n_draws >= more.raw.n_draws + 50
+    assert most.report.evaluations > 0
+    limited = sampler.more(max_evaluations=2000, draws=10**6, progress=False)
+    assert limited.report.budget_spent and limited.report.evaluations <= 2000
+    with pytest.raises(ConfigurationError, match="probability"):
+        sampler.more(until={"rhat": 1.01}, progress=False)
+
+
+def constant(name):
+    return trj.Model(name, {"x": Normal(0.0, 1.0)}, lambda p: 0 * p["x"])
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{"draws": 20}, {"chains": 8}, {"fit": True}, {"until": {"rhat": 1.01}}, {"until": len}],
+)
+def test_what_rounds_do_not_take_is_refused(asked):
+    with pytest.raises(ConfigurationError, match="in rounds"):
+        sampled(toys.gaussians(), **asked)
+
+
+def test_an_impossible_model_is_refused():
+    models = [constant(name) for name in "abc"]
+    with pytest.raises(ConfigurationError, match="prior above 0"):
+        sampled(trj.Target(models, model_prior=[0.5, 0.5, 0.0]))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: trj.problems.variable_selection(10),
+        lambda: trj.problems.pulses(points=20, true=1, most=2, seed=1),
+    ],
+)
+def test_subsets_and_counts_have_results(make):
+    _, result = sampled(make(), until={"probability": 0.05})
+    assert result.report.judged.doubt == "" and float(result.model_probabilities()["visits"].max())
+
+
+# ---- what ends a run before it is done ----------------------------------------------------------
+
+
+def pressing(after, times=1):
+    """A target whose likelihood presses Ctrl-C after so many calls."""
+    calls = [0]
+
+    def log_likelihood(p):
+        calls[0] += 1
+        if after <= calls[0] < after + times:
+            os.kill(os.getpid(), signal.SIGINT)
+        return Normal(p["x"], 1.0).log_prob(torch.tensor(1.0))
+
+    models = [
+        trj.Model(n, {"x": Normal(0.0, s)}, log_likelihood) for n, s in (("a", 1.0), ("b", 3.0))
+    ]
+    target, calls[0] = trj.Target(models), 0
+    return target
+
+
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")
+def test_ctrl_c_returns_what_there_is():
+    with pytest.warns(InterruptedWarning, match="the result holds them"):
+        _, result = sampled(pressing(after=700), until={"probability": 0.001})
+    assert result.report.interrupted and result.raw.n_draws >= 1
+    exact = Normal(0.0, 10**0.5).log_prob(torch.tensor(1.0)) - Normal(0.0, 2**0.5).log_prob(
+        torch.tensor(1.0)
+    )
+    table = result.model_probabilities().loc["b"]
+    assert abs(table["visits"] - torch.sigmoid(exact)) < 5 * table["visits_se"]
+
+
+def test_ctrl_c_again_ends_the_call():
+    with pytest.raises(KeyboardInterrupt):
+        sampled(pressing(after=50, times=2))
+
+
+@pytest.mark.parametrize("after", [10, 900])
+def test_a_density_that_fails_brings_the_draws_so_far(after):
+    calls = [-(10**6)]
+
+    def log_likelihood(p):
+        calls[0] += 1
+        value = Normal(p["x"], 1.0).log_prob(torch.tensor(1.0))
+        return value * math.nan if calls[0] > after else value
+
+    models = [trj.Model(n, {"x": Normal(0.0, s)}, log_likelihood) for n, s in (("a", 1), ("b", 3))]
+    sampler, calls[0] = trj.TRJSampler(trj.Target(models), seed=1, policy=QUICK), 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TRJWarning)
+        with pytest.raises(NonFiniteError) as failed:
+            sampler.run(until={"probability": 0.001}, progress=False)
+    found = getattr(failed.value, "result", None)
+    assert (found is None) == (after == 10)
+    if found is not None:
+        assert found.raw.n_draws > 10
+
+
+# ---- results ------------------------------------------------------------------------------------
+
+
+def test_results_are_saved_and_merged(whole, tmp_path):
+    _, result = whole
+    result.save(tmp_path / "run.trj")
+    loaded = trj.load(tmp_path / "run.trj")
+    assert loaded.report.judged == result.report.judged
+    assert loaded.model_probabilities().equals(result.model_probabilities())
+    _, other = sampled(trj.problems.sinh_arcsinh(), seed=5)
+    both = trj.merge([result, other])
+    assert both.report.judged.tau == max(r.report.judged.tau for r in (result, other))
+    assert both.raw.n_chains == 1024 and all(d.said for d in both.doubts)
+    assert both.report.judged.doubt == ""
+
+
+def test_rare_models_have_a_bound(whole):
+    """Of a model that no draw has: three over the effective draws, not zero."""
+    far = trj.Model("far", {"x": Normal(0.0, 1.0)}, lambda p: 0 * p["x"] - 40.0)
+    _, result = sampled(trj.Target([constant("near"), far]))
+    table = result.model_probabilities()
+    assert table.loc["far", "visits"] == 0 and 0 < table.loc["far", "visits_se"] < 0.01
+    assert np.isclose(table.loc["far", "combined"], math.exp(-40), rtol=0.1)
