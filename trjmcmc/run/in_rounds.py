@@ -112,7 +112,7 @@ class InRounds:
             try:
                 for run in self._looks:
                     self._last, reached = run, float(run.error.max())
-                    run.done = not run.doubt and (error is None or reached <= error)
+                    run.judge(math.inf if error is None else error)
                     bar.update()
                     bar.set_postfix_str(f"error {reached:.2g}")
                     enough = error is not None and run.done

@@ -97,6 +97,10 @@ class Run:
     evaluations: int = 0
     overflows: int = 0
 
+    def judge(self, error: float) -> None:
+        """See whether the run is done, with a standard error that is asked for."""
+        self.done = not self.doubt and float(self.error.max()) <= error
+
 
 @dataclass
 class _Chains:
@@ -214,7 +218,7 @@ def rounds(
         (True, True)
     """
     for run in looks(recipe, detection):
-        run.done = not run.doubt and float(run.error.max()) <= error
+        run.judge(error)
         if said is not None:
             said(run)
         if run.done or run.steps >= recipe.plan.most or run.recipe.late:
