@@ -97,7 +97,7 @@ def main() -> None:
     print(result.inclusion_probabilities()[["probability", "se"]].round(4).to_string(), "\n")
     exact = shares(result)
     again = shares(trj.TRJSampler(target, seed=2).run(1000, chains=512, progress=True))
-    both = exact.join(again, how="inner", rsuffix="_again")[lambda t: t["share"] > 0.01]
+    both = exact.join(again.add_suffix("_again"), how="inner")[lambda t: t["share"] > 0.01]
     apart = (both["share"] - both["share_again"]).abs() / np.hypot(both["se"], both["se_again"])
     print(
         f"A second run, of other draws: of {len(both)} models above .01 the one that differs most "

@@ -1,4 +1,4 @@
-"""Examples that no other test runs: each from its first line to its last, with short runs."""
+"""Examples from their first line to their last, with short runs."""
 
 import importlib
 import sys
@@ -15,19 +15,28 @@ from trjmcmc.errors import TRJWarning
 
 SHORT = {"draws": 40, "chains": 32, "warmup": 20, "fit": False, "progress": False}
 
+SECONDS = {"draws": None, "chains": None, "warmup": None, "fit": "auto", "max_seconds": 4.0}
+
 
 @pytest.fixture
 def execute(monkeypatch, capsys):
     """Executes a script with options, its sampling runs cut short; what it prints."""
-    run = trj.TRJSampler.run
-    monkeypatch.setattr(trj.TRJSampler, "run", lambda self, *args, **kwargs: run(self, **SHORT))
+    run, fit, counts = trj.TRJSampler.run, trj.TRJSampler.fit, trj.evidences_of_counts
+    length = dict(SHORT)
+    monkeypatch.setattr(trj.TRJSampler, "run", lambda self, *args, **kwargs: run(self, **length))
+    few = {"steps": 2, "progress": False}
+    monkeypatch.setattr(trj.TRJSampler, "fit", lambda self, **kwargs: fit(self, **(kwargs | few)))
+    soon = {"max_seconds": 2.0, "seed": 1}
+    monkeypatch.setattr(trj, "evidences_of_counts", lambda target, **kwargs: counts(target, **soon))
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     threads = torch.get_num_threads()
 
-    def executed(name, *options):
+    def executed(name, *options, **settings):
+        length.update(settings)
         monkeypatch.setattr(sys, "argv", [name, *map(str, options)])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TRJWarning)  # short runs say that they are short
+            warnings.filterwarnings("ignore", "More chains", UserWarning)  # by ArviZ
             importlib.import_module(name).main()
         return capsys.readouterr().out
 
@@ -78,3 +87,73 @@ def test_sachs_as_published(execute, tmp_path):
     said = execute("sachs_as_published", tmp_path / "data.csv", tmp_path / "edges.csv", "--quick")
     assert "BGe, alpha_mu 10" in said and "DiBS+, linear, variance 1, 100 rows" in said
     assert "by orders" in said and "published:  F1 .44" in said
+
+
+def test_coal_mining(execute, tmp_path):
+    said = execute("coal_mining", "--quick", "--output", tmp_path / "coal.png", fit="auto")
+    assert "largest error of p(k)" in said and "verdict" in said
+    assert (tmp_path / "coal.png").stat().st_size > 10_000
+
+
+PICTURES = {
+    "galaxies": ("Components that most draws share", SECONDS),
+    "gaussian_mixture": ("sources were put in at", SECONDS),
+    "planets": ("Planets: means and 90 % intervals", SECONDS),
+    "pulses": ("The pulses that were put in", SECONDS),
+    "robust_selection": (
+        "What each flow alone would have answered",
+        {"fit": "auto", "max_seconds": 5.0},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_those_that_draw(name, execute, tmp_path):
+    said, length = PICTURES[name]
+    assert said in execute(name, "--quick", "--output", tmp_path, **length)
+    assert all(path.stat().st_size > 10_000 for path in tmp_path.glob("*.png"))
+    assert list(tmp_path.glob("*.png"))
+
+
+def test_interventions(execute):
+    assert execute("interventions").count("parents in rows") == 3
+
+
+def test_sachs(execute, tmp_path):
+    """Of as many proteins that tell nothing of each other."""
+    sachs = importlib.import_module("sachs")
+    names = list({**sachs.PARENTS, **dict.fromkeys(["PKC", "plcg"])})
+    data = np.exp(np.random.default_rng(0).normal(size=(900, len(names))))
+    pd.DataFrame(data, columns=names).to_csv(tmp_path / "data.csv", index=False)
+    said = execute("sachs", tmp_path / "data.csv", "--quick", **SECONDS | {"max_seconds": 1.0})
+    assert "853 rows" in said and said.count("most probable equivalence classes") == 2
+
+
+def test_ten_nodes(execute, monkeypatch):
+    """Of four."""
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    monkeypatch.setattr(importlib.import_module("ten_node_network"), "NODES", 4)
+    tiny = ("--sets", 1, "--draws", 50, "--steps", 3, "--batch", 8)
+    assert "16" in execute("ten_node_network", *tiny)
+
+
+def test_coverage_of_variational_answers(execute, tmp_path):
+    tiny = ("--quick", "--seeds", 0, "--sets", 2, "--runs", 1, "--rho", 0.6, "--steps", 5)
+    execute("variational_coverage", *tiny, "--figures", tmp_path)
+    assert list(tmp_path.glob("*.png"))
+
+
+def test_energies(execute, tmp_path):
+    tiny = (
+        "--quick",
+        "--energies",
+        "U1",
+        "U2",
+        "--families",
+        "recommended",
+        "--evaluations",
+        14_000,
+        "--no-kernel",
+    )
+    assert "U1" in execute("variational_energies", *tiny, "--figures", tmp_path)
+    assert list(tmp_path.glob("*.png"))

@@ -88,7 +88,6 @@ def test_mean_field_covers_what_its_closed_form_says(script):
     assert ((covered["covered"] - closed).abs() < 0.03 + 5 * covered["se"]).all()
 
 
-@pytest.mark.whole
 @QUIET
 def test_repeats_pool_all_methods(script):
     module = script("variational_coverage")

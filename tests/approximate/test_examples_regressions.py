@@ -89,7 +89,6 @@ def test_the_logistic_mean_field_is_that_of_a_lattice(regressions):
     assert abs(elbo - best[0]) < 1e-3 and abs(float(sd[0]) - best[1]) < 0.02
 
 
-@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
 def test_regressions_in_small(regressions, monkeypatch, capsys, tmp_path):
     arguments = ["--quick", "--cells", "lin_n50_p2", "--families", "full-rank", "laplace"]
@@ -150,7 +149,6 @@ def test_distances_and_precision_in_small(slabs):
 
 
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
-@pytest.mark.whole
 def test_spike_and_slab_in_small(slabs, monkeypatch, capsys, tmp_path):
     arguments = ["--quick", "--seconds", "2", "--steps", "40", "--sets", "2", "--flows", "0"]
     arguments += ["--figures", str(tmp_path)]

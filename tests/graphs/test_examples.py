@@ -20,7 +20,6 @@ def script(name):
     return module
 
 
-@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
 def test_four_nodes(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["four_nodes.py", "--seeds", "1", "--seconds", "1"])

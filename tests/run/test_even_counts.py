@@ -101,6 +101,15 @@ def test_gaps_that_chains_do_not_cross_are_said_aloud():
     assert table["probability_se"].isna().all() and math.isnan(table["se"].iloc[-1])
 
 
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
+def test_a_limit_that_leaves_no_step_leaves_no_error(clock):
+    """It crashed: one half of the run, or both, had no move."""
+    clock.call = 10.0
+    target = trj.problems.pulses(points=20, true=1, most=2, seed=1)
+    table = trj.evidences_of_counts(target, max_seconds=1.0, chains=16, progress=False)
+    assert table.index.tolist() == [0, 1, 2] and table["probability_se"].isna().all()
+
+
 def test_what_it_can_not_do_is_refused():
     for settings in ({"max_seconds": 0}, {"max_seconds": math.inf}, {"chains": 1}):
         with pytest.raises(ConfigurationError, match="max_seconds, chains"):

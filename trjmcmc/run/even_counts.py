@@ -131,12 +131,16 @@ class Moves:
 
     def crossings(self, low: int) -> int:
         """Times that chains went from a number to the next, or back if that was rarer."""
+        if not self.low:
+            return 0
         at, up, taken = (torch.cat(x) for x in (self.low, self.up, self.taken))
         there = taken & (at == low)
         return min(int((there & up).sum()), int((there & ~up).sum()))
 
     def between(self, low: int) -> tuple[Array, Array, NDArray[np.intp]]:
         """log r of moves up and down from a number, and their chains, in this order."""
+        if not self.low:
+            return np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.intp)
         at, up, chain, ratio = (
             torch.cat(x).cpu().numpy() for x in (self.low, self.up, self.chain, self.log_ratio)
         )
