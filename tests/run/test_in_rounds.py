@@ -12,6 +12,7 @@ from torch.distributions import Normal
 
 import trjmcmc as trj
 from tests import toys
+from tests.run.test_rounds import sums
 from trjmcmc import clock
 from trjmcmc.errors import (
     ConfigurationError,
@@ -75,17 +76,22 @@ def test_a_limit_gives_the_beginning_of_the_run(whole):
 
 
 def test_a_run_goes_on():
+    """As the run would have that asked for as much at once, bit for bit."""
+    asked = {"until": {"probability": 0.0006}}
     sampler, first = sampled(trj.problems.sinh_arcsinh())
-    more = sampler.more(until={"probability": 0.003}, progress=False)
+    more = sampler.more(**asked, progress=False)
+    _, at_once = sampled(trj.problems.sinh_arcsinh(), **asked)
+    assert torch.equal(more.raw.theta, at_once.raw.theta)
     assert more.raw.n_draws > first.raw.n_draws
-    assert float(more.model_probabilities()["combined_se"].max()) <= 0.003
     most = sampler.more(draws=50, progress=False)
     assert most.raw.n_draws >= more.raw.n_draws + 50
     assert most.report.evaluations > 0
     limited = sampler.more(max_evaluations=2000, draws=10**6, progress=False)
     assert limited.report.budget_spent and limited.report.evaluations <= 2000
+    with pytest.raises(ConfigurationError, match="broken off"):
+        sampler.more(draws=10, progress=False)
     with pytest.raises(ConfigurationError, match="probability"):
-        sampler.more(until={"rhat": 1.01}, progress=False)
+        sampled(toys.gaussians())[0].more(until={"rhat": 1.01}, progress=False)
 
 
 def constant(name):
@@ -101,22 +107,35 @@ def test_what_rounds_do_not_take_is_refused(asked):
         sampled(toys.gaussians(), **asked)
 
 
+def test_a_map_is_refused():
+    sampler = trj.TRJSampler(toys.gaussians(), transport=trj.CosmicFlow, policy=QUICK)
+    with pytest.raises(ConfigurationError, match="no map"):
+        sampler.run(progress=False)
+
+
 def test_an_impossible_model_is_refused():
     models = [constant(name) for name in "abc"]
     with pytest.raises(ConfigurationError, match="prior above 0"):
         sampled(trj.Target(models, model_prior=[0.5, 0.5, 0.0]))
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: trj.problems.variable_selection(10),
-        lambda: trj.problems.pulses(points=20, true=1, most=2, seed=1),
-    ],
-)
-def test_subsets_and_counts_have_results(make):
-    _, result = sampled(make(), until={"probability": 0.05})
-    assert result.report.judged.doubt == "" and float(result.model_probabilities()["visits"].max())
+def test_items_are_right():
+    target = trj.problems.variable_selection(10)
+    _, result = sampled(target)
+    labels, p = zip(*target.truth.probabilities.items(), strict=True)
+    on = target.space.items(torch.stack([target.space.code_of(m) for m in labels])).numpy()
+    table = result.inclusion_probabilities()
+    gap = table["probability"] - np.array(p) @ on
+    assert bool((gap.abs() < 4.4 * table["se"]).all()) and result.report.judged.doubt == ""
+
+
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.LimitWarning")  # and rightly
+def test_counts_are_right():
+    target, exact = sums(seen=0.2)
+    _, result = sampled(target)
+    table = result.counts().droplevel("kind")
+    gap = table["probability"] - exact.numpy()
+    assert bool((gap.abs() < 4.4 * table["se"]).all())
 
 
 # ---- what ends a run before it is done ----------------------------------------------------------

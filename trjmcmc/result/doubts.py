@@ -34,7 +34,7 @@ HALVES_APART = 2.0  # nats between the halves of a pilot run that may have lost 
 
 NAMED_PART = 0.1  # of an error: what widens it by more is named
 
-SAID_TAIL = 2 * DONE_ERROR  # share of all draws off by which a probability is too far off
+SAID_TAIL = 4 * DONE_ERROR  # share off by which the probability of a model of a half is too far off
 
 SELDOM_SHARE = 0.05  # share of the draws below which a model can't spoil all the others
 
@@ -153,7 +153,8 @@ class Doubts:
         for model in dict.fromkeys(t.model for t in self.tails):
             worst = max((t for t in self.tails if t.model == model), key=lambda t: t.mass)
             note = f"R-hat {worst.rhat:.2f} of a tail of {worst.quantity} in {model!r}"
-            small = worst.mass * self.indicator.inside(model).mean() < SAID_TAIL
+            rare = worst.mass * self.indicator.inside(model).mean() < DONE_ERROR
+            small = rare or worst.mass < SAID_TAIL
             doubt = Doubt(model, note, worst.mass, everywhere=True, said=small, bounded=True)
             found.append(doubt)
         return found

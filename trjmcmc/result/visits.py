@@ -69,17 +69,23 @@ class Visits:
             inside: Draws in them, shape (chain, draw).
             thinned: Share of the steps of each chain, shape (chain,), where draws are thinned.
         """
-        indicator = self.indicator
-        by_rhat = self.doubts.judged is None
-        ess = indicator.ess or (0.0 if by_rhat else indicator.draws.n_chains)  # as chains began
-        e = visit_probability(inside, ess, thinned, indicator.ancestor, by_rhat)
+        e = visit_probability(inside, self._ess, thinned, self.indicator.ancestor, self._by_rhat)
         return self.doubts.share(e, inside)
+
+    @property
+    def _by_rhat(self) -> bool:
+        """Whether R-hat judges the chains, and no rule of theirs has."""
+        return self.doubts.judged is None
+
+    @property
+    def _ess(self) -> float:
+        """Effective draws where an indicator never changes: those of others, or chains' starts."""
+        return self.indicator.ess or (0.0 if self._by_rhat else self.indicator.draws.n_chains)
 
     def shares(self, inside: Mask) -> VisitShares:
         """Shares of the draws in many sets of models, shape (chain, draw, Q)."""
-        indicator = self.indicator
-        by_rhat = self.doubts.judged is None
-        found = visit_probabilities(inside, indicator.ess, None, indicator.ancestor, by_rhat)
+        of = self.indicator.ancestor
+        found = visit_probabilities(inside, self._ess, None, of, self._by_rhat)
         each = [self.doubts.share(e, inside[..., q]) for q, e in enumerate(found.estimates)]
         return VisitShares(each, found.rhat)
 

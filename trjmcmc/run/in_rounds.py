@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-import signal
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
@@ -21,9 +18,10 @@ from ..result.report import Judged, RunReport
 from ..result.result import Result
 from ..target.target import Target
 from .budget import Spending, limited
+from .interrupts import once_pressed
 from .knowledge import Knowledge
 from .plan import Plan
-from .recipes.base import Limit, Recipe
+from .recipes.base import Recipe
 from .recipes.choose import recipe_of
 from .report import Routes, made_result
 from .rounds import DISAGREE, Run, looks
@@ -35,9 +33,12 @@ def begun(known: Knowledge, plan: Plan, seed: int) -> InRounds:
     """A run that has not begun.
 
     Raises:
-        ConfigurationError: Graphs; more than 128 models that are no subsets; an impossible model.
+        ConfigurationError: Graphs; more than 128 models that are no subsets; an impossible model;
+            a map, a kernel or a strategy was given, or a map trained.
     """
     space = known.target.space
+    if known.ready or not known.strategy.chooses:
+        raise ConfigurationError("rounds: they take no map, kernel or strategy; leave it out")
     if space.few and not bool(space.log_prior(space.enumerate()).isfinite().all()):
         raise ConfigurationError("rounds: every model of a list has to have a prior above 0")
     return InRounds(recipe_of(known.target, plan, known.generator), known.spending, seed)
@@ -72,6 +73,7 @@ class InRounds:
         self._recipe, self._spending, self._seed = recipe, spending, seed
         self._looks = looks(recipe)
         self._last: Run | None = None
+        self._broken = False  # off in a step
 
     @property
     def target(self) -> Target:
@@ -100,41 +102,37 @@ class InRounds:
             KeyboardInterrupt: Ctrl-C was pressed twice.
             TRJError: A density is NaN or +inf; attribute ``result`` has the draws so far.
         """
-        limit, spending, failure, budget_spent = self._recipe.limit, self._spending, None, False
-        begun, most = clock.now(), self._recipe.plan.most
+        limit, spending, ended = self._recipe.limit, self._spending, None
+        begun = clock.now()
         limit.begin(begun + seconds)
         spending.begin()
         with (
             limited(self._recipe.target, spending.account, max_evaluations),
-            heard(limit),
+            once_pressed(limit.press),
             progress_bar(progress, desc="sampling", unit="round") as bar,
         ):
             try:
-                for run in self._looks:
-                    self._last, reached = run, float(run.error.max())
-                    run.judge(math.inf if error is None else error)
+                while self._last is None or not self._is_enough(self._last, error, draws):
+                    self._last = run = next(self._looks)
                     bar.update()
-                    bar.set_postfix_str(f"error {reached:.2g}")
-                    enough = error is not None and run.done
-                    if draws is not None:
-                        enough = run.draws.n_draws >= draws and (error is None or enough)
-                    if enough or limit.passed or run.steps >= most:
+                    bar.set_postfix_str(f"error {float(run.error.max()):.2g}")
+                    if limit.passed or run.steps >= self._recipe.plan.most:
                         break
-            except BudgetError:
-                budget_spent = True
             except KeyboardInterrupt:
-                if limit.pressed:  # the second time
+                self._broken = True
+                if self._last is None or limit.pressed:  # the second time
                     raise
                 limit.press()
-            except TRJError as of_density:
-                failure = of_density
-            if self._last is None:
-                raise failure or KeyboardInterrupt
+            except TRJError as error_in_step:
+                self._broken, ended = True, error_in_step
+                if self._last is None:
+                    raise
+            assert self._last is not None
             spending.spend("sample", clock.now() - begun)
-            result = self._result(self._last, error, budget_spent)
+            result = self._result(self._last, error, isinstance(ended, BudgetError))
         spending.close(None)
-        if failure is not None:
-            raise failure.carrying(result)
+        if ended is not None and not isinstance(ended, BudgetError):
+            raise ended.carrying(result)
         if limit.pressed:
             warn_user(
                 f"interrupted after {result.raw.n_draws} draws a chain; the result holds them",
@@ -151,7 +149,13 @@ class InRounds:
         max_evaluations: int | None,
         progress: bool,
     ) -> Result:
-        """Go on with the same chains; arguments as of :meth:`trjmcmc.TRJSampler.more`."""
+        """Go on with the same chains; arguments as of :meth:`trjmcmc.TRJSampler.more`.
+
+        Raises:
+            ConfigurationError: The last run was broken off in a step.
+        """
+        if self._broken:
+            raise ConfigurationError("more: the last run was broken off in a step; run anew")
         return self.run(
             None if until is None else error_of(until),
             math.inf if max_seconds is None else max_seconds,
@@ -159,6 +163,14 @@ class InRounds:
             draws=None if draws is None or self._last is None else draws + self._last.draws.n_draws,
             max_evaluations=max_evaluations,
         )
+
+    def _is_enough(self, run: Run, error: float | None, draws: int | None) -> bool:
+        """Whether a run has what is asked for; never where nothing but a limit is."""
+        if error is None and draws is None:
+            return False
+        run.judge(math.inf if error is None else error)
+        precise = error is None or run.done
+        return precise and run.draws.n_draws >= (draws or 0)
 
     def _result(self, run: Run, error: float | None, budget_spent: bool) -> Result:
         limit, target, draws = self._recipe.limit, run.recipe.target, run.draws
@@ -204,23 +216,5 @@ def weighed(run: Run) -> tuple[dict[str, Tensor], Routes]:
         return {}, {}
     labels = target.space.label(target.space.enumerate())
     weights = dict(zip(labels, route.log_weights, strict=True))
-    return weights, through_the_map(target, through, run.draws, weights, run.recipe.generator)
-
-
-@contextmanager
-def heard(limit: Limit) -> Iterator[None]:
-    """Let Ctrl-C end a run at its next step; pressed again it is heard at once."""
-    if threading.current_thread() is not threading.main_thread():  # no signals come here
-        yield
-        return
-
-    def press(number: int, frame: Any) -> None:
-        if limit.pressed:
-            raise KeyboardInterrupt
-        limit.press()
-
-    before = signal.signal(signal.SIGINT, press)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+    generator = run.recipe.generator.clone_state()  # chains go on as if nobody had looked
+    return weights, through_the_map(target, through, run.draws, weights, generator)

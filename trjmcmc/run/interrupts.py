@@ -41,6 +41,32 @@ def uninterrupted() -> Iterator[None]:
 
 
 @contextmanager
+def once_pressed(act: Callable[[], object]) -> Iterator[None]:
+    """Do something when Ctrl-C is pressed; pressed again it is heard at once.
+
+    Example:
+        >>> with once_pressed(lambda: print("this round is the last")):
+        ...     rounds = 3
+    """
+    if threading.current_thread() is not threading.main_thread():  # no signals come here
+        yield
+        return
+    pressed: list[int] = []
+
+    def hear(number: int, frame: Any) -> None:
+        if pressed:
+            raise KeyboardInterrupt
+        pressed.append(number)
+        act()
+
+    before = signal.signal(signal.SIGINT, hear)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
 def between_draws() -> Iterator[Callable[[], None]]:
     """Let Ctrl-C wait until it is asked for; pressed again it is heard at once.
 
@@ -51,25 +77,14 @@ def between_draws() -> Iterator[Callable[[], None]]:
         >>> with between_draws() as listen:
         ...     listen()
     """
-    if threading.current_thread() is not threading.main_thread():  # no signals come here
-        yield lambda: None
-        return
-    pressed: list[int] = []
-
-    def wait(number: int, frame: Any) -> None:
-        if pressed:
-            raise KeyboardInterrupt
-        pressed.append(number)
+    pressed: list[bool] = []
 
     def listen() -> None:
         if pressed:
             raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGINT, wait)
-    try:
+    with once_pressed(lambda: pressed.append(True)):
         yield listen
-    finally:
-        signal.signal(signal.SIGINT, before)
     listen()
 
 
