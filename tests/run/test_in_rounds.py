@@ -77,7 +77,7 @@ def test_a_limit_gives_the_beginning_of_the_run(whole):
 
 def test_a_run_goes_on():
     """As the run would have that asked for as much at once, bit for bit."""
-    asked = {"until": {"probability": 0.0006}}
+    asked = {"until": {"probability": 0.00075}}
     sampler, first = sampled(trj.problems.sinh_arcsinh())
     more = sampler.more(**asked, progress=False)
     _, at_once = sampled(trj.problems.sinh_arcsinh(), **asked)
