@@ -114,6 +114,7 @@ def test_cancelling_terms_are_warned_of_where_float32_was_stated():
         sampler.run(draws=100, chains=64, progress=False)
 
 
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.DisagreementWarning")  # rounding parts routes
 def test_cancelling_terms_beyond_float64_are_warned_of():
     sampler = trj.TRJSampler(sums_of_squares(n=1e4, mean=1e6), seed=1)
     with pytest.warns(PrecisionWarning, match="of 'one' by .* do not cancel"):

@@ -134,15 +134,18 @@ def test_laplace_finds_the_mode_that_scipy_finds():
 
 
 def test_the_map_depends_on_the_model_alone(generator):
-    """Whatever else is in the batch, and after everything has been forgotten."""
-    target = trj.problems.robust_selection("mid", p=6, seed=1)
+    """Whatever else is in the batch, and after everything has been forgotten.
+
+    In float64: a batch's rounding in float32 moves the Newton step at which a search ends.
+    """
+    target = trj.problems.robust_selection("mid", p=6, seed=1).to(dtype=torch.float64)
     code = target.space.enumerate()
-    z = torch.randn(len(code), target.dim, generator=generator)
+    z = torch.randn(len(code), target.dim, generator=generator, dtype=torch.float64)
     whole = trj.Laplace(target).from_reference(z, code)[0]
     narrow = trj.Laplace(target, megabytes=0.01)  # some twenty models
     again = torch.cat([narrow.from_reference(z[i : i + 3], code[i : i + 3])[0] for i in range(64)])
     rows = torch.cat([torch.arange(i, min(i + 3, 64)) for i in range(64)])
-    assert torch.allclose(again, whole[rows], atol=1e-3)
+    assert torch.allclose(again, whole[rows], atol=1e-6)
 
 
 class Cubed(torch.autograd.Function):
