@@ -391,9 +391,13 @@ def test_four_modes_get_their_weights(dim):
     by_importance = torch.zeros(4, dtype=torch.float64).index_add(0, nearest, weight)
     result = sampler.run(150, chains=128, progress=False)
     by_chains = shares(torch.as_tensor(result.draws("mixture")["x"]), centre)
-    assert bool(((by_map - torch.tensor(WEIGHTS)).abs() < 0.08).all())  # as rough as the audit
+    right = torch.tensor(WEIGHTS)
+    if model.verdict == "rough":  # trained on uneven draws, a map covers every mode, no more
+        assert bool((by_map > right / 2).all())
+    else:
+        assert bool(((by_map - right).abs() < 0.08).all())
     for found in (by_importance, by_chains):
-        assert bool(((found - torch.tensor(WEIGHTS)).abs() < 0.02).all()), found
+        assert bool(((found - right).abs() < 0.02).all()), found
     assert result.report.acceptance["modes"]["within"] > 0.1
 
 
