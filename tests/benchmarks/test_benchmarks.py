@@ -1,6 +1,7 @@
 """What the benchmarks compare with must be the same problems; the examples must run."""
 
 import importlib
+import math
 import sys
 import warnings
 
@@ -18,7 +19,7 @@ from trjmcmc.problems.coal_mining import GAMMA_RATE
 
 sys.path.insert(0, str(ROOT))  # benchmarks are not installed
 from benchmarks import __main__ as benchmark
-from benchmarks import growth
+from benchmarks import growth, yin_jiao
 from benchmarks.peers import ensemble, problems, pulses
 
 EXAMPLES = {
@@ -172,6 +173,16 @@ def rough_draws(target, particles, generator):
     audit = Audit(target, codes, particles=particles, moves=2, generator=generator)
     audit.grow(0)
     return audit.pool()
+
+
+@pytest.mark.parametrize("name", yin_jiao.PROBLEMS)
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
+def test_figures_of_yin_and_jiao_stand_beside_ours(name, monkeypatch, clock):
+    monkeypatch.setattr(yin_jiao, "tempered_draws", rough_draws)
+    tiny = yin_jiao.Size(2, 2, 2, 60, 20, 6, (20,), 2, (1,), 40, 1.0)
+    rows = yin_jiao.PROBLEMS[name](tiny, torch.Generator().manual_seed(1), 1)
+    assert any(row["theirs"] is not None for row in rows) or not yin_jiao.DATA.exists()
+    assert all(math.isfinite(row["ours"]) for row in rows if row["measure"].startswith("p("))
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -57,6 +57,12 @@ def test_a_result_through_a_map_that_nobody_audited_says_so():
     result = made.run(draws=50, chains=32, fit=True, progress=False)
     assert result.report.unaudited and "map not audited" in str(result.report)
     assert result.evidence()["verdict"].str.endswith("map not audited").all()
+    again = made.run(draws=50, chains=32, fit=True, progress=False)
+    more = made.more(draws=10, progress=False)
+    given = trj.TRJSampler(made.target, made.transport, seed=2)
+    given = given.run(draws=50, chains=32, fit=False, progress=False)
+    for further in (again, more, given, trj.merge([given, again])):
+        assert further.report.unaudited
     made = sampler()
     made.fit(by="vi", **QUICK)
     result = made.run(draws=50, chains=32, fit=True, progress=False)
@@ -120,6 +126,14 @@ def test_a_run_by_vi_moves_through_its_map_and_says_so(clock):
     assert moved.startswith("moved by ") and "jump in" in moved
     assert "by variational inference" in trained
     check(result, result.truth)
+
+
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
+def test_a_run_by_vi_trains_by_vi_after_another_fit():
+    made = sampler()
+    made.fit(by="pilot", **QUICK)
+    made.run(draws=20, chains=32, fit="vi", max_evaluations=30_000, progress=False)
+    assert made.fit_trace.by == "vi"
 
 
 # ---- what a fit may take ------------------------------------------------------------------------

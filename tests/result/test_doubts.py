@@ -18,7 +18,6 @@ from trjmcmc.estimate import Estimate, mean_error, visit_probability
 from trjmcmc.estimate.convergence import normal_scores, rank_rhats, split_rhats, start_error
 from trjmcmc.estimate.mean import spread_error
 from trjmcmc.fit import Audit, AuditReport, ModelAudit, Pool, gaussian_mixture, screen
-from trjmcmc.fit.trace import FitTrace
 from trjmcmc.pilot.lost import BY_CHAINS, Screening
 from trjmcmc.pilot.report import by_audit
 from trjmcmc.result.convergence import EVERY, Convergence
@@ -706,10 +705,37 @@ def test_a_map_that_hardly_overlaps_and_nobody_audited_is_no_surer_than_its_brid
     flag = "draws and map hardly overlap"
     bridge = {"plain": Estimate(-1.0, 0.01), "tailed": Estimate(-1.0, 0.4, 40.0, flag)}
     routes = {"importance": lost, "smoothed": lost, "bridge": bridge}
-    report = RunReport(fit=FitTrace(by="pilot" if audited else "vi"))
-    assert report.unaudited is not audited
+    report = RunReport(unaudited=not audited)
     told = Result(two_models().space, draws, {}, routes, report).model_probabilities()
     assert (told.loc["tailed", "importance_se"] > 0.1) is not audited
+
+
+@pytest.mark.parametrize("lost", [0.45, 0.0])
+def test_what_an_audit_finds_lost_of_an_improbable_model_widens_its_evidence(lost):
+    """No chain visits it, and the audit's own evidence is too rough to contradict."""
+    code = torch.zeros(64, 100, 1, dtype=torch.long)
+    draws = Draws(code, torch.randn(64, 100, 1), torch.randn(64, 100))
+    by_map = {"plain": Estimate(-1.0, 0.001), "tailed": Estimate(-16.6, 0.001)}
+    facts = {"std_error": 0.1, "gap": 0.2, "map_std_error": 0.001, "modes": 2, "matters": False}
+    audit = ModelAudit(
+        "tailed", -16.0, map_log_evidence=-16.6, covered=1 - lost, lost=lost, **facts
+    )
+    report = RunReport(audit=AuditReport((audit,)))
+    routes = {"importance": by_map, "smoothed": by_map}
+    told = Result(two_models().space, draws, {}, routes, report).evidence().loc["tailed"]
+    assert (told["combined_se"] > 0.6) == bool(lost)
+    assert ("misses a part" in told["note"]) == bool(lost)
+
+
+@pytest.mark.parametrize("visits", [0.0, 0.03])
+def test_a_part_that_chains_visit_leaves_them_an_error(visits, rng):
+    code = torch.as_tensor(rng.integers(0, 2, (64, 400, 1)))
+    draws = Draws(code, torch.randn(64, 400, 1), torch.randn(64, 400))
+    met = Screening("tailed", 1000, 5, 0.06, visits=visits)
+    report = RunReport(screening=(met,))
+    told = Result(two_models().space, draws, {}, {}, report).model_probabilities()
+    error = told.loc["tailed", "visits_se"]
+    assert math.isnan(error) if not visits else 0.02 < error < 0.1
 
 
 def test_the_only_possible_model_is_certain():

@@ -160,6 +160,7 @@ def variational(
             )
             answer = _of_few(recipe, n)
         else:
+            settings["max_evaluations"] = max_evaluations
             known = {name: x for name, x in settings.items() if x is not None}
             made = _of_many(target, family, models, policy, seed, options, known, progress)
             answer = answered(

@@ -36,7 +36,7 @@ class Screening:
         ends: Climbs that were followed to their end, however low that lies.
         summits: Summits at which they ended.
         once: Summits at which one of them ended alone.
-        visits: Share of the chains' draws of the model that lie there, where prior draws met it.
+        visits: Share of the chains' draws of the model that lie there.
     """
 
     model: str
@@ -85,6 +85,18 @@ class Screening:
     def settled(self) -> Screening:
         """The same, once the map knows what was met."""
         return replace(self, met=0, share=0.0, place="")
+
+    @property
+    def shift(self) -> float:
+        """Standard deviations that any mean over the model may be off by; NaN if nothing tells.
+
+        Chains that are there more or less often than the mass says are off by the difference.
+        """
+        expected = expected_share(self.share)
+        variance = expected * (1 - expected)
+        if not (self.visits and variance):
+            return math.nan
+        return abs(self.visits - expected) / math.sqrt(variance)
 
     @property
     def note(self) -> str:

@@ -23,6 +23,8 @@ LOST_SHARE = 0.01  # share of a posterior that a map may have lost
 
 LOST_NATS = 10.0  # of log pi - log q beyond which no draw of the map would ever land there
 
+MOST_MISSING = 0.999  # share of a posterior that a map may lack, of which a logarithm is taken
+
 SIGMAS = 5.0  # standard errors between the log evidences of map and audit that contradict
 
 FEWEST_ANCESTORS = FEW_STARTS  # effective prior draws behind an audited evidence: fewer are flagged
@@ -99,6 +101,14 @@ class ModelAudit:
     def uncovered(self) -> bool:
         """Whether the map misses a part of the posterior."""
         return self.covered < POSTERIOR_COVERED or self.lost > LOST_SHARE
+
+    @property
+    def missing(self) -> float:
+        """Nats that the evidence through the map may lack, by what it does not cover; 0 of none."""
+        if not self.uncovered:
+            return 0.0
+        share = min(max(self.lost, 1 - self.covered), MOST_MISSING)
+        return math.hypot(math.log1p(-share), self.difference)
 
     @property
     def verdict(self) -> str:

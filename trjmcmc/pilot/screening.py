@@ -214,7 +214,8 @@ def missed(
     visited = 0.0 if part is None else met / len(theta) / max(share_inside([part]), LEAST_EXPECTED)
     if part is None or is_fair(visited, share, part.error, policy.fair_factor):
         return Screening(label, len(theta), 0, 0.0, by=BY_CHAINS), None
-    return Screening(label, len(theta), met, share, search.words(summit), BY_CHAINS), part
+    there = search.words(summit)
+    return Screening(label, len(theta), met, share, there, BY_CHAINS, visits=visited), part
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from ..errors import (
 from ..pilot.lost import BY_CHAINS, Screening
 from ..pilot.report import AuditReport
 from ..promises import ROUNDING_ERROR
+from ..space.base import Space
 from .doubts import COMMON_PROBABILITY, Doubts
 from .limit import runs_into_limit
 from .probabilities import Probabilities
@@ -29,6 +30,8 @@ Alarm = tuple[str, type[Warning]]
 SHORT_CHAIN = 20  # draws a chain, under which a run that ran out of time says so
 
 MODELS_NAMED = 5  # models in a message
+
+BY_PILOT = "Train on pilot draws (fit(by='pilot')): more steps of reverse KL bring no mode back."
 
 
 def alarms(probabilities: Probabilities, doubts: Doubts, report: RunReport) -> Iterator[Alarm]:
@@ -52,7 +55,7 @@ def alarms(probabilities: Probabilities, doubts: Doubts, report: RunReport) -> I
     yield from _length(report, draws.n_draws)
     if (audit := report.audit) is not None:  # normals need not cover, draws must
         yield from _pilot(audit, doubts.halves_apart)
-        yield from () if audit.normals else coverage(audit)
+        yield from () if audit.normals else coverage(audit, _by(report))
     yield from _limits(probabilities, doubts)
     yield from _numbers(draws, doubts.coarse, report)
     yield from _disagreement(probabilities, report)
@@ -87,8 +90,7 @@ def _convergence(listed: Sequence[str], doubts: Doubts, report: RunReport) -> It
         return
     more = f", and {len(listed) - MODELS_NAMED} more" if len(listed) > MODELS_NAMED else ""
     longer = f"run longer ({_longer(report, doubts.indicator.draws.n_draws)})"
-    space = doubts.indicator.space
-    advice = [longer, *([_better_map(report)] if space.few or not space.graphs else [])]
+    advice = [longer, *_better_map(report, doubts.indicator.space)]
     short = report.out_of_time or report.interrupted
     if not short and any(math.isnan(d.size) for d in doubts.found):  # long-remembered starts
         advice.reverse()
@@ -162,8 +164,14 @@ def _length(report: RunReport, draws: int) -> Iterator[Alarm]:
         )
 
 
-def coverage(audit: AuditReport) -> Iterator[Alarm]:
-    """Models of which a map misses a part, or whose evidences contradict each other."""
+def coverage(audit: AuditReport, by: str = "") -> Iterator[Alarm]:
+    """Models of which a map misses a part, or whose evidences contradict each other.
+
+    Arguments:
+        audit: What tempered draws say of the map.
+        by: What the map was trained by: more steps of reverse KL bring no lost mode back.
+    """
+    better = BY_PILOT if by == "vi" else "Train longer (fit(steps=...)) or use a larger map."
     if missed := audit.uncovered:
         shares = {m.model: min(m.covered, 1 - m.lost) for m in audit.models}
         yield (
@@ -171,7 +179,7 @@ def coverage(audit: AuditReport) -> Iterator[Alarm]:
             + ", ".join(f"{m!r} (covers {shares[m]:.1%})" for m in missed[:MODELS_NAMED])
             + (f", after {audit.mended} attempts to mend it" if audit.mended else "")
             + ". Evidences and draws that come from the map alone are wrong there; only the chains "
-            "may be right. Train longer (fit(steps=...)) or use a larger map.",
+            f"may be right. {better}",
             CoverageWarning,
         )
     if differing := audit.differing:
@@ -263,12 +271,13 @@ def _disagreement(probabilities: Probabilities, report: RunReport) -> Iterator[A
     longer = _longer(report, probabilities.indicator.draws.n_draws)
     worst = sorted(clashes, key=lambda c: -c.sigmas)
     more = f"; and {len(worst) - 3} more" if len(worst) > 3 else ""
+    better = "".join(f" ({x})" for x in _better_map(report, probabilities.indicator.space))
     yield (
         "routes to the evidences disagree on "
         + "; ".join(f"{c.model!r}: {c.text}" for c in worst[:3])
         + more
         + f". Either the chains have not converged (run longer: {longer}), or the map "
-        f"misses part of a posterior ({_better_map(report)}). The combined errors count the "
+        f"misses part of a posterior{better}. The combined errors count the "
         "difference. See evidence().",
         DisagreementWarning,
     )
@@ -282,18 +291,28 @@ def _longer(report: RunReport, draws: int) -> str:
         return "give it more max_seconds"
     if report.budget_spent:
         return "give it more max_evaluations"
+    if report.judged is not None:
+        return "more(max_seconds=...)"
     draws = _round_up(4 * draws)
     return f"draws={draws} with as many chains, and a longer warmup"
 
 
-def _better_map(report: RunReport) -> str:
-    """How the run could have a better map, or moves that need none."""
+def _better_map(report: RunReport, space: Space) -> list[str]:
+    """How the run could have a better map, or moves that need none; nothing where it takes none."""
+    if report.judged is not None or (space.graphs and not space.few):
+        return []
     steps = report.fit.step if report.fit is not None else []
+    if steps and _by(report) == "vi":
+        return ["train the map on pilot draws (fit(by='pilot'))"]
     if steps:
-        return f"train the map longer (fit(steps={_round_up(4 * steps[-1])}))"
+        return [f"train the map longer (fit(steps={_round_up(4 * steps[-1])}))"]
     if report.plan.automatic or report.interrupted:
-        return "train a map first (run(fit=True))"
-    return 'let it choose its moves (run(fit="auto"), the default)'
+        return ["train a map first (run(fit=True))"]
+    return ['let it choose its moves (run(fit="auto"), the default)']
+
+
+def _by(report: RunReport) -> str:
+    return "" if report.fit is None else report.fit.by
 
 
 def _round_up(n: int) -> int:
@@ -302,7 +321,7 @@ def _round_up(n: int) -> int:
     return -(-n // size) * size
 
 
-def warn_of_coverage(audit: AuditReport) -> None:
+def warn_of_coverage(audit: AuditReport, by: str = "") -> None:
     """Name the models of which a map misses a part, or whose evidences contradict each other."""
-    for message, category in coverage(audit):
+    for message, category in coverage(audit, by):
         warn_user(message, category)

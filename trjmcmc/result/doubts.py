@@ -148,13 +148,16 @@ class Doubts:
 
     @property
     def _slow_tails(self) -> list[Doubt]:
-        """The worst tail of each model."""
+        """The worst tail of each model.
+
+        Chains of a run in rounds are so short that R-hat says little of them: errors count it.
+        """
         found = []
         for model in dict.fromkeys(t.model for t in self.tails):
             worst = max((t for t in self.tails if t.model == model), key=lambda t: t.mass)
             note = f"R-hat {worst.rhat:.2f} of a tail of {worst.quantity} in {model!r}"
             rare = worst.mass * self.indicator.inside(model).mean() < DONE_ERROR
-            small = rare or worst.mass < SAID_TAIL
+            small = rare or worst.mass < SAID_TAIL or self.judged is not None
             doubt = Doubt(model, note, worst.mass, everywhere=True, said=small, bounded=True)
             found.append(doubt)
         return found
@@ -171,14 +174,14 @@ class Doubts:
 
     @property
     def _lost_modes(self) -> list[Doubt]:
-        """Modes that plain prior draws climb to, and that nothing else has met."""
+        """Parts that the map lacks: NaN where chains lack them too, else what they may be off."""
         found = []
         for s in self.report.screening:
             if s.lost:
                 seldom = self.indicator.inside(s.model).mean() < SELDOM_SHARE
                 shared = s.visited or (seldom and self._matters(s.model, s.share))
                 place = EVERY if shared else s.model
-                found.append(Doubt(place, s.note, math.nan, everywhere=True, said=True))
+                found.append(Doubt(place, s.note, s.shift, everywhere=True, said=True))
         return found
 
     @property

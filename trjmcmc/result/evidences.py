@@ -36,6 +36,8 @@ FAR_ERRORS = 2.0  # standard errors from which routes that share a map are apart
 
 UNKNOWN_ERROR = 0.1  # nats of error from which a flagged importance estimate counts as unknown
 
+UNCOVERED = "the map misses a part of the posterior"
+
 LARGEST_LOG = 700.0  # nats beyond which a Bayes factor overflows
 
 
@@ -64,9 +66,14 @@ class Evidences:
     def routes(self) -> dict[str, dict[str, Estimate]]:
         """By route and model label, log of p(model) times its evidence, nats.
 
-        Routes that rest on the chains' draws carry what is flagged about these.
+        Routes that rest on the chains' draws carry what is flagged about these; those by draws of
+        the map alone, what tempered draws say that it misses, in improbable models too.
         """
         found = {route: dict(by_model) for route, by_model in self._routes.items()}
+        audit = self.doubts.report.audit
+        missing = {}
+        if audit is not None and not audit.normals:
+            missing = {m.model: m.missing for m in audit.models if m.uncovered}
         for route, by_model in found.items():
             for label, e in by_model.items():
                 doubts = self.doubts.about(label)
@@ -77,6 +84,9 @@ class Evidences:
                 for d in doubts:
                     error = math.hypot(e.std_error, d.size)
                     e = replace(e, std_error=error, warning=e.warning or d.flag)
+                if SOURCES.get(route) == {"map"} and label in missing:
+                    error = math.hypot(e.std_error, missing[label])
+                    e = replace(e, std_error=error, warning=e.warning or UNCOVERED)
                 by_model[label] = e
         return found
 

@@ -317,6 +317,7 @@ def _report(reports: Sequence[RunReport], steps: int) -> RunReport:
         expected_error=math.inf,
         reached_error=math.inf,
         judged=_judged([r.judged for r in reports]),
+        unaudited=any(r.unaudited for r in reports),
     )
 
 

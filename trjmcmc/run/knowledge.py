@@ -33,6 +33,8 @@ from .policy import Policy
 from .strategy import Strategy, check_kernel
 from .weighing import Weighing, fingerprint
 
+OWN = ("vi", "objective")  # what trains a map on its own draws
+
 
 class Knowledge:
     """What a sampler knows of its target, kept from run to run.
@@ -132,6 +134,12 @@ class Knowledge:
         """Whether that map has been fitted or given."""
         trained = self.trace is not None and bool(self.trace.step)
         return trained or self.given_map or self.normals is not None
+
+    @property
+    def unaudited(self) -> bool:
+        """Whether evidences go through a map that nothing but its own draws has judged."""
+        own = self.given_map if self.trace is None else self.trace.by in OWN
+        return own and self.strategy.weighs and self.normals is None and self.audit_report is None
 
     def kernel(self, transport: Transport) -> Kernel:
         """The strategy's kernel through a map.

@@ -115,7 +115,8 @@ class Runner(Preparation):
         """
         request, known = self.request, self.known
         proposed = request.calls_are_few and self._propose(left)
-        fitted = known.trace is not None and known.trainer.step is None
+        by = None if known.trace is None else known.trace.by
+        fitted = by is not None and known.trainer.step is None and request.by in (None, by)
         if (request.fit is True or request.by) and not fitted and not proposed:
             self._fit(left())
         check_round_trip(known.target, known.transport, self.generator)
@@ -433,6 +434,7 @@ class Runner(Preparation):
             off_target=self._off_target(walk, record),
             captured=walk.captured or ((PLAIN,) if self.request.compile else ()),
             thinned=self.begun.thinned(self.request.thin),
+            unaudited=known.unaudited,
         )
         spare = 0.0
         if math.isfinite(self._bridge_seconds):

@@ -257,7 +257,7 @@ class TRJSampler:
             **options,
         )
         if self.audit_report is not None:
-            warn_of_coverage(self.audit_report)
+            warn_of_coverage(self.audit_report, trace.by)
         return trace
 
     def run(
