@@ -90,7 +90,7 @@ def test_the_logistic_mean_field_is_that_of_a_lattice(regressions):
 
 
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
-def test_regressions_in_small(regressions, monkeypatch, capsys, tmp_path):
+def test_regressions_in_small(regressions, monkeypatch, capsys, tmp_path, clock):
     arguments = ["--quick", "--cells", "lin_n50_p2", "--families", "full-rank", "laplace"]
     arguments += ["--draws", "4000", "--steps", "30", "--figures", str(tmp_path)]
     arguments += ["--run", "lin_n50_p2", "--run-seconds", "1"]

@@ -179,10 +179,11 @@ def rough_draws(target, particles, generator):
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
 def test_figures_of_yin_and_jiao_stand_beside_ours(name, monkeypatch, clock):
     monkeypatch.setattr(yin_jiao, "tempered_draws", rough_draws)
-    tiny = yin_jiao.Size(2, 2, 2, 60, 20, 6, (20,), 2, (1,), 40, 1.0)
+    tiny = yin_jiao.Size(2, 2, 2, 60, 20, 60, (500,), 2, (1,), 40, 1.0)
     rows = yin_jiao.PROBLEMS[name](tiny, torch.Generator().manual_seed(1), 1)
     assert any(row["theirs"] is not None for row in rows) or not yin_jiao.DATA.exists()
-    assert all(math.isfinite(row["ours"]) for row in rows if row["measure"].startswith("p("))
+    found = [row for row in rows if row["measure"].startswith("p(") and row["map"] != "run()"]
+    assert all(math.isfinite(row["ours"]) for row in found)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

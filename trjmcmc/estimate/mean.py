@@ -38,12 +38,13 @@ def mean_error(x: NDArray[np.floating], ancestor: Ancestors = None) -> tuple[flo
         ancestor: The independent draw that each chain descends from, shape (chain,).
 
     Returns:
-        Error in the unit of x and effective sample size; NaN and NaN where x is constant.
+        Error in the unit of x and effective sample size; NaN and NaN where x is constant, or
+        infinite somewhere.
 
     Source:
         Few chains: Vehtari et al. (2021), https://doi.org/10.1214/20-BA1221
     """
-    variance = float(x.var())
+    variance = float(x.var()) if np.isfinite(x).all() else 0.0
     if variance == 0:
         return math.nan, math.nan
     if len(x) >= MANY_CHAINS:
