@@ -167,7 +167,7 @@ ADVICE = {
     ),
     "run longer": (
         r"has not converged: .*run longer \(draws=\d+ with as many chains, and a longer warmup",
-        lambda: run(sinh(), draws=5, chains=64, warmup=5),
+        lambda: run(sinh(), draws=5, chains=64, warmup=5, fit=False),
         lambda: run(sinh(), draws=200, chains=64, warmup=400),
     ),
     "until": (
