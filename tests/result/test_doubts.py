@@ -23,7 +23,7 @@ from trjmcmc.pilot.report import by_audit
 from trjmcmc.result.convergence import EVERY, Convergence
 from trjmcmc.result.evidences import NOTHING
 from trjmcmc.result.indicator import ModelIndicator
-from trjmcmc.result.report import RunReport
+from trjmcmc.result.report import Judged, RunReport
 from trjmcmc.result.result import Result
 from trjmcmc.run.count import Tally
 from trjmcmc.run.tempering import temper_chains
@@ -619,7 +619,7 @@ def test_doubts_about_one_model_leave_the_means_of_others(rng):
         assert math.isfinite(error) is told and (note == "") is told
 
 
-def chains_with_a_tail(leave, rng, chains=2048, draws=300, share=0.06):
+def chains_with_a_tail(leave, rng, chains=2048, draws=300, share=0.06, report=None):
     """Chains that change quickly between two models of probability one half.
 
     A tail holds a share of the second one. No chain starts in it; each step leads out of it with
@@ -637,7 +637,7 @@ def chains_with_a_tail(leave, rng, chains=2048, draws=300, share=0.06):
         code[:, t, 0] = inside
         x[:, t, 0] += 9.0 * far
     kept = Draws(torch.as_tensor(code), torch.as_tensor(x).float(), torch.randn(chains, draws))
-    return Result(two_models().space, kept, {}, {}, RunReport(), slot_names=["x"])
+    return Result(two_models().space, kept, {}, {}, report or RunReport(), slot_names=["x"])
 
 
 def two_models(**settings):
@@ -663,6 +663,15 @@ def test_tails_that_chains_hardly_enter_widen_the_errors(rng):
     told = quick.model_probabilities().loc["tailed"]
     assert abs(told["visits"] - 0.5) < 5 * naive.std_error
     assert told["visits_se"] < 1.2 * naive.std_error and not said_by(quick)
+
+
+def test_a_tail_of_short_chains_that_their_rule_has_judged_widens_errors_alone(rng):
+    report = RunReport(judged=Judged("", 0.0, 5.0, 1e-3))
+    slow = chains_with_a_tail(1 / 300, rng, report=report)
+    assert slow.model_probabilities().loc["tailed", "visits_se"] > 0.01
+    assert all(doubt.said for doubt in slow.doubts if "tail" in doubt.note)
+    usual = chains_with_a_tail(1 / 300, rng)
+    assert not all(doubt.said for doubt in usual.doubts if "tail" in doubt.note)
 
 
 def test_importance_far_from_the_bridge_has_an_error_that_reaches_it(rng):
