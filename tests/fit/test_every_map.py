@@ -28,6 +28,11 @@ MAPS = {
     ),
     "RealNVP": lambda t: trj.RealNVP(t.space, **SMALL),
 }
+TAMED = {
+    "RealNVP, heavy tails": lambda t: trj.RealNVP(
+        t.space, reference=trj.transport.TrainableStudentT(t.dim), loft=100.0, **SMALL
+    ),
+}
 # bases of others, a bijection to derive from, what is not trained, and a map for components
 OTHERS = {"Bijection", "Gaussians", "Identity", "OrderedComponents", "Transport"}
 OBJECTIVES = {
@@ -71,11 +76,11 @@ def test_the_list_of_maps_is_whole():
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-@pytest.mark.parametrize("name", MAPS)
+@pytest.mark.parametrize("name", [*MAPS, *TAMED])
 def test_jumps_are_accepted_and_evidences_right(name, objective, generator):
     target = toys.gaussians()
     pool = exact(target, 4000, generator)
-    made = MAPS[name](target)
+    made = (MAPS | TAMED)[name](target)
     codes = target.space.enumerate()
     calibrate(made, codes, *moments(pool, codes, target.space.active(codes)))
     loss = OBJECTIVES[objective](target, pool, generator)

@@ -122,6 +122,8 @@ def lower_bounds(
 def keep_better(transport: Transport, tried: Sequence[Transport], bounds: Tensor) -> None:
     """Give a map the parameters of the best of several: of each model, where it has its own.
 
+    A reference that learns is that of the best map, and flows trained before another are not its.
+
     Arguments:
         transport: The map, changed in place.
         tried: Copies of it that were trained.
@@ -129,7 +131,7 @@ def keep_better(transport: Transport, tried: Sequence[Transport], bounds: Tensor
     """
     best = int(bounds.nan_to_num(neginf=torch.finfo(bounds.dtype).min / 1e6).sum(1).argmax())
     transport.load_state_dict(tried[best].state_dict())
-    if isinstance(transport, PerModel):
+    if isinstance(transport, PerModel) and not [*transport.reference.parameters()]:
         for model, k in enumerate(bounds.argmax(0).tolist()):
             each = tried[k]
             assert isinstance(each, PerModel)
