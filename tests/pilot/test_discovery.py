@@ -559,6 +559,12 @@ def test_a_search_in_visited_models_meets_what_chains_have_lost(there, clock):
     alone = [s for s in looked if "+" not in s.model]  # sets get what time is left
     assert len(alone) == 7 and all(s.limit < 1e-3 for s in alone)
     lost = any(s.lost for s in looked)
-    assert table["se"].isna().all() if lost else right.all()
+    unknown = table["se"].isna()
+    if lost:
+        assert unknown.all()
+    elif there:  # taken up, and perhaps too late to converge; lost b0 would have a third
+        assert (right | unknown).all() and abs(table.loc["b0", "probability"] - 0.5) < 0.1
+    else:
+        assert right.all()
     assert there or not lost
     assert "which chains visit most" in str(result.report)
