@@ -57,6 +57,8 @@ def test_a_result_through_a_map_that_nobody_audited_says_so():
     result = made.run(draws=50, chains=32, fit=True, progress=False)
     assert result.report.unaudited and "map not audited" in str(result.report)
     assert result.evidence()["verdict"].str.endswith("map not audited").all()
+    alone = str(made.variational)
+    assert "not audited" in alone and "nothing is known against it" not in alone
     again = made.run(draws=50, chains=32, fit=True, progress=False)
     more = made.more(draws=10, progress=False)
     given = trj.TRJSampler(made.target, made.transport, seed=2)

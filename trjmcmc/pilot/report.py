@@ -104,9 +104,7 @@ class ModelAudit:
 
     @property
     def missing(self) -> float:
-        """Nats that the evidence through the map may lack, by what it does not cover; 0 of none."""
-        if not self.uncovered:
-            return 0.0
+        """Nats that the evidence through the map may lack, by what it does not cover."""
         share = min(max(self.lost, 1 - self.covered), MOST_MISSING)
         return math.hypot(math.log1p(-share), self.difference)
 

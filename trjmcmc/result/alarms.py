@@ -95,12 +95,13 @@ def _convergence(listed: Sequence[str], doubts: Doubts, report: RunReport) -> It
     if not short and any(math.isnan(d.size) for d in doubts.found):  # long-remembered starts
         advice.reverse()
     advice = [d.remedy for d in doubts.found if d.remedy] + advice
+    advice += ["another kernel"] if report.judged is None else []
     yield (
         "the run has not converged: "
         + "; ".join(listed[:MODELS_NAMED])
         + more
         + ". Errors are wide, or NaN where nothing tells them. What may help, in this order: "
-        + f"{', '.join(advice)}, another kernel; see convergence().",
+        + f"{', '.join(advice)}; see convergence().",
         ConvergenceWarning,
     )
 

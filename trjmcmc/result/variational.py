@@ -38,8 +38,6 @@ ITEMS_PRINTED = 8  # items in print at most
 
 ABSURD = 1e4  # nats from which a cross-entropy says no more than that some draws are out of reach
 
-UNAUDITED = "not audited: a part of the posterior that q never met would not be seen"
-
 OUT_OF_REACH = ": some draws lie where q has next to no density"
 
 
@@ -383,15 +381,16 @@ class Variational:
         if self.inclusion_error is not None:
             lines += [f"  largest inclusion error {self.inclusion_error:.4f}"]
         if self.sample is not None:
-            lines += ["  audited by independent tempered draws"] if self.audited else []
+            said = "not audited: a part of the posterior that q never met would not be seen"
+            lines += ["  audited by independent tempered draws" if self.audited else f"  {said}"]
         if self.cost:
             spent = ", ".join(f"{value:,.4g} {name}" for name, value in self.cost.items() if value)
             lines += [f"  cost                   {spent}"]
         lines += [f"  {remark}" for remark in self.remarks]
         known = [f"  doubt: {doubt}" for doubt in self.doubts]
-        judged = self.sample is None or self.audited
-        nothing = "nothing is known against it" if judged else UNAUDITED
-        return "\n".join(lines + (known or [f"  {nothing}"]))
+        if not known and (self.sample is None or self.audited):
+            known = ["  nothing is known against it"]
+        return "\n".join(lines + known)
 
 
 def _with_error(e: Estimate) -> str:
