@@ -5,8 +5,9 @@ import torch
 
 from tests import other_seeds
 from tests.clock import clock  # noqa: F401
-from tests.small import small_policy
-from trjmcmc.run import sampler
+from tests.small import small_plan, small_policy
+from trjmcmc.run import in_rounds, sampler
+from trjmcmc.run.plan import Plan
 from trjmcmc.run.policy import Policy
 
 TIMED = ("compare_samplers",)  # examples that spend a budget in full, which passes quickly
@@ -55,7 +56,9 @@ def examples_run_on_simulated_time(request):
 def runs_are_planned_small():
     """Examples and tests take small pilot runs; what a module's tests share too."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sampler, "Policy", small_policy)
+        for module in (sampler, in_rounds):
+            patch.setattr(module, "Policy", small_policy)
+        patch.setattr(in_rounds, "Plan", small_plan)
         yield
 
 
@@ -63,4 +66,6 @@ def runs_are_planned_small():
 def or_as_users_have_them(request, monkeypatch):
     """The mark ``planned``: for tests that ask how a run plans itself."""
     if request.node.get_closest_marker("planned") is not None:
-        monkeypatch.setattr(sampler, "Policy", Policy)
+        for module in (sampler, in_rounds):
+            monkeypatch.setattr(module, "Policy", Policy)
+        monkeypatch.setattr(in_rounds, "Plan", Plan)

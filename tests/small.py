@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from trjmcmc.run.plan import Plan
 from trjmcmc.run.policy import Policy
 
 
@@ -45,3 +46,8 @@ def small_policy():
         ),
         segments=replace(usual.segments, most_seconds=1.5),
     )
+
+
+def small_plan():
+    """The default plan of rounds, with smaller populations and shorter searches."""
+    return Plan(particles=1600, moves=6, climbs=2000)

@@ -166,7 +166,7 @@ def combine(
             found.append(Estimate(math.nan, math.inf, 0.0, e.warning or "no estimate"))
             continue
         se, warning = float(spread[k]), "" if sound[k] or linked[k] else e.warning
-        found.append(Estimate(float(x[k]), se, 1 / se**2 if se else math.inf, warning))
+        found.append(Estimate(float(x[k]), se, 1 / se**2 if se**2 > 0 else math.inf, warning))
     return found, result
 
 
@@ -226,6 +226,6 @@ def shares_of_sets(
     slope = member @ (np.diag(p) - np.outer(p, p))
     error = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", slope, covariance, slope), 0.0))
     return [
-        Estimate(share, se, share * (1 - share) / se**2 if se else math.inf)
+        Estimate(share, se, share * (1 - share) / se**2 if se**2 > 0 else math.inf)
         for share, se in zip((member @ p).tolist(), error.tolist(), strict=True)
     ]

@@ -88,7 +88,7 @@ def bartolucci(crossings: Tensor, stays: Tensor) -> list[Estimate]:
         warning = f"only {moves:.1f} crossings expected" if moves < 2 * FEW_CROSSINGS else ""
         if b < LEAST_BATCHES or math.isinf(se):
             se, warning = math.inf, warning or "too few batches for an error"
-        ess = value * (1 - value) / se**2 if se > 0 else math.inf
+        ess = value * (1 - value) / se**2 if se**2 > 0 else math.inf
         found[i] = Estimate(value, se, ess, warning, tuple(parts))
     return found
 

@@ -71,7 +71,7 @@ def spread_error(
         Searle, Casella & McCulloch (1992), Variance Components, section 3.6
     """
     error = float(spread_errors(means[:, None], ancestor)[0])
-    return error, variance / error**2 if error else float(size)
+    return error, variance / error**2 if error**2 > 0 else float(size)
 
 
 def spread_errors(means: NDArray[np.floating], ancestor: Ancestors = None) -> NDArray[np.float64]:

@@ -57,6 +57,8 @@ class TemperedSMC:
             one round of polish at most.
         deadline: Time by :func:`trjmcmc.clock.now` at which to be done, about: moves, then
             temperatures become fewer where time is short.
+        ended: Whether to be done at once; asked at every move. What comes after is the shortest
+            way to the posterior: the last temperature, without a move.
         generator: Source of randomness.
         policy: How memory, evaluations and time are spent.
 
@@ -98,6 +100,7 @@ class TemperedSMC:
         gradients: bool | None = None,
         budget: int | None = None,
         deadline: float = math.inf,
+        ended: Callable[[], bool] | None = None,
         generator: torch.Generator,
         policy: TemperingPolicy = TemperingPolicy(),
     ) -> None:
@@ -109,6 +112,7 @@ class TemperedSMC:
         self.target, self.code, self.generator = target, code, generator
         self.particles, self.moves, self.ess, self.budget = particles, moves, ess, budget
         self.deadline, self.policy = deadline, policy
+        self._ended = ended or (lambda: False)
         frugal = budget is not None
         self.polish = policy.polish_rounds_within_budget if frugal else policy.polish_rounds
         self.gradients = target.differentiable if gradients is None else gradients
@@ -163,8 +167,7 @@ class TemperedSMC:
     def _arrived(self, last: Population) -> bool:
         """Whether the posterior is reached, and polished unless there was no time."""
         coldest = float(last.temper.min())
-        late = clock.now() > self.deadline
-        if coldest >= 1 and (late or self._polished == self.polish):
+        if coldest >= 1 and (self._late or self._polished == self.polish):
             return True
         self._polished += coldest >= 1
         if self.temperatures == MAX_TEMPERATURES:
@@ -172,6 +175,10 @@ class TemperedSMC:
                 f"tempering reached only {coldest:.3g} in {MAX_TEMPERATURES} steps"
             )
         return False
+
+    @property
+    def _late(self) -> bool:
+        return clock.now() > self.deadline or self._ended()
 
     def _prior_population(self) -> Population:
         """Prior draws: as many as chains visit points at a later temperature."""
@@ -254,7 +261,7 @@ class TemperedSMC:
 
     def _temperatures_left(self, schedule: list[str]) -> float:
         """How many temperatures budget and deadline leave room for, those at 1 not counted."""
-        left = math.inf
+        left = 0.0 if self._ended() else math.inf
         if self.budget is not None:
             leaps = self.policy.most_leapfrog_steps + 2
             each = sum(leaps if kind == "trajectory" else 1 for kind in schedule)
@@ -274,7 +281,7 @@ class TemperedSMC:
             kind = now.schedule[now.done]
             self._move(now, kind)
             self._pace[kind] = clock.now() - begun
-            if clock.now() > self.deadline:
+            if self._late:
                 now.cut()
         pay = now.trajectories_pay
         self._trajectories_pay = self._trajectories_pay if pay is None else pay

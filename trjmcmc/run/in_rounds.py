@@ -16,11 +16,15 @@ from ..promises import DONE_ERROR
 from ..result import report as told
 from ..result.report import Judged, RunReport
 from ..result.result import Result
+from ..space.base import Space
+from ..space.model_list import ModelList
 from ..target.target import Target
 from .budget import Spending, limited
 from .interrupts import once_pressed
 from .knowledge import Knowledge
 from .plan import Plan
+from .policy import Policy
+from .price import price
 from .recipes.base import Recipe
 from .recipes.choose import recipe_of
 from .report import Routes, made_result
@@ -29,19 +33,50 @@ from .rounds import DISAGREE, Run, looks
 VARIES = 0.02  # variance of an indicator, from which its groups tell how far off means may be
 
 
-def begun(known: Knowledge, plan: Plan, seed: int) -> InRounds:
-    """A run that has not begun.
+DEAR = 50_000  # numbers of an evaluation from which a run that nobody planned takes no rounds
+
+
+def begin(
+    known: Knowledge, plan: Plan | None, seed: int, until: Any, plain: bool
+) -> InRounds | None:
+    """A run in rounds that has not begun, or None where another kind of run suits.
+
+    Arguments:
+        known: What is known of the target.
+        plan: Its numbers; None where nobody asked for rounds, which suit lists of models then.
+        seed: The sampler's.
+        until: When it is done.
+        plain: Whether nothing else was asked for than limit and progress bar.
 
     Raises:
-        ConfigurationError: Graphs; more than 128 models that are no subsets; an impossible model;
-            a map, a kernel or a strategy was given, or a map trained.
+        ConfigurationError: Rounds were asked for over graphs, over more than 128 models that are
+            no subsets, of an impossible model; a map, a kernel or a strategy was given, or a map
+            trained; more was asked of the run than rounds take.
     """
-    space = known.target.space
+    if plan is None and not (plain and suits(known, until)):
+        return None
+    if not plain:
+        raise ConfigurationError("run: in rounds it takes until, max_seconds and progress")
     if known.ready or not known.strategy.chooses:
         raise ConfigurationError("rounds: they take no map, kernel or strategy; leave it out")
-    if space.few and not bool(space.log_prior(space.enumerate()).isfinite().all()):
+    if known.target.space.few and not all_possible(known.target.space):
         raise ConfigurationError("rounds: every model of a list has to have a prior above 0")
+    plan = plan or Plan()
     return InRounds(recipe_of(known.target, plan, known.generator), known.spending, seed)
+
+
+def suits(known: Knowledge, until: Any) -> bool:
+    """Whether rounds are the usual run: of a list of models whose likelihoods cost little."""
+    target, space = known.target, known.target.space
+    asked = until is None or (isinstance(until, Mapping) and set(until) == {"probability"})
+    usual = known.strategy.chooses and not known.ready and known.policy == Policy()
+    listed = isinstance(space, ModelList) and space.few and all_possible(space)
+    return asked and usual and listed and target.account.unlimited and price(target) <= DEAR
+
+
+def all_possible(space: Space) -> bool:
+    """Whether each model of a small space has a prior above 0."""
+    return bool(space.log_prior(space.enumerate()).isfinite().all())
 
 
 def error_of(until: Any) -> float:

@@ -340,14 +340,13 @@ class TRJSampler:
         """
         check_seconds(max_seconds)
         asked: dict[str, Any] = {"chains": chains, "warmup": warmup, "thin": thin, "fit": fit}
-        if self._plan is not None:
-            given = draws, start, max_evaluations, checkpoint, shards, executor
-            if asked != PLAIN or any(x is not None for x in given):
-                raise ConfigurationError("run: in rounds it takes until, max_seconds and progress")
-            self._left = left = in_rounds.begun(self._known, self._plan, self.seed)
-            error = in_rounds.error_of(until)
-            result = left.run(error, max_seconds or DONE_SECONDS, progress)
-            if left.target is not self.target:
+        given = draws, start, max_evaluations, checkpoint, shards, executor
+        plain = asked == PLAIN and all(x is None for x in given) and self._compile is False
+        rounds = in_rounds.begin(self._known, self._plan, self.seed, until, plain)
+        if rounds is not None:
+            self._left, error = rounds, in_rounds.error_of(until)
+            result = rounds.run(error, max_seconds or DONE_SECONDS, progress)
+            if rounds.target is not self.target:
                 self._go_on_in_float64("")
             return result
         if draws is None and until is None and max_seconds is None and max_evaluations is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -28,11 +29,18 @@ from ...transport.base import Transport
 from ...transport.normals import gaussian_mixture
 from ..maps import matching
 from ..moves import birth_death
+from ..price import price
 from .base import Known, Moves, Recipe, Route
 
 FRESH = 0.1  # share of moves inside a model that draw from the normals themselves
 
 LEAST_PARTICLES = 16  # of a population
+
+LEAST_MOVES = 4  # of a particle at each power
+
+LEAST_CHAINS = 8  # of a group
+
+CHEAP = 5000  # numbers of an evaluation from which populations, chains and searches are fewer
 
 SHOWN = 5000  # draws of a model that a search is told of
 
@@ -65,18 +73,34 @@ class Lists(Recipe):
 
     @property
     def climbs(self) -> int:
-        return min(self.plan.climbs, self.plan.most_climbs // max(1, len(self.with_places)))
+        most = min(self.plan.climbs, self.plan.most_climbs // max(1, len(self.with_places)))
+        return int(self.share * most)
+
+    @property
+    def chains(self) -> int:
+        """Chains, as many in each group."""
+        groups, planned = self.plan.groups, self.plan.chains
+        each = max(min(LEAST_CHAINS, planned // groups), int(self.share**0.5 * planned / groups))
+        return groups * each
+
+    @cached_property
+    def share(self) -> float:
+        """Share of the planned evaluations that a run takes where each of them is dear."""
+        numbers = price(self.target)
+        return min(1.0, CHEAP / numbers) if math.isfinite(numbers) else 1.0
 
     def begin(self) -> tuple[Known, State]:
         target, plan, g = self.target, self.plan, self.generator
         codes, groups = self.codes, plan.groups
         models = len(codes)
-        each = min(plan.most_particles, plan.particles // (groups * models))
+        fewer = self.share**0.5
+        each = int(fewer * min(plan.most_particles, plan.particles // (groups * models)))
         run = TemperedSMC(
             target,
             codes.repeat(groups, 1),
             particles=max(LEAST_PARTICLES, each),
-            moves=plan.moves,
+            moves=max(min(LEAST_MOVES, plan.moves), int(fewer * plan.moves)),
+            ended=lambda: self.late,
             generator=g,
         ).run()
         log_mass = run.log_evidence + target.space.log_prior(run.code)
@@ -89,7 +113,7 @@ class Lists(Recipe):
         code = codes.repeat_interleave(plan.taught, 0)
         theta = run.theta[run.draw(torch.cat(rows), g)]
         pool = Pool(code, theta, target.log_joint(code, theta).double())
-        group = torch.arange(plan.chains, device=target.device) % groups
+        group = torch.arange(self.chains, device=target.device) % groups
         m = torch.multinomial(log_mass.softmax(1)[group], 1, generator=g)[:, 0]
         state = start(target, codes[m], run.theta[run.draw(group * models + m, g)])
         return Known(pool, log_mass, log_mass.logsumexp(1)), state
@@ -188,6 +212,7 @@ class Lists(Recipe):
             mine,
             n,
             self.generator,
+            self.limit.deadline,
         )
         # a map that fits poorly may not know a part in which many draws are
         held = [int(part.place.holds(mine).sum()) / max(1, len(mine)) for part in parts]
@@ -215,7 +240,7 @@ class Lists(Recipe):
 
     def _placed(self, known: Known) -> State:
         """Chains at known draws, models by their masses."""
-        g, chains = self.generator, self.plan.chains
+        g, chains = self.generator, self.chains
         model = torch.multinomial(masses(known).softmax(0), chains, True, generator=g)
         theta = known.draws.theta.new_zeros(chains, self.target.dim)
         for m in model.unique().tolist():
