@@ -100,7 +100,8 @@ def test_a_plain_run_is_done():
     result = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=4).run(progress=False)
     assert result.report.missed == "" and not result.report.out_of_time
     assert result.model_probabilities()["visits_se"].max() <= 0.01
-    assert result.convergence()["rhat"].max() < 1.015  # by fewer chains while it ran
+    assert result.report.judged.doubt == ""
+    assert result.convergence()["rhat"].max() < 1.1  # ten autocorrelation times or more
     p = result.model_probabilities().loc["2d"]
     assert abs(p["combined"] - 0.75) < 5 * p["combined_se"]
     assert not str(result.report).startswith("ended early")

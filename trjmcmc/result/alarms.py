@@ -66,6 +66,8 @@ def flags(probabilities: Probabilities, doubts: Doubts) -> list[str]:
     elsewhere = {d.note for d in doubts.found if d.said}
     notes = dict.fromkeys(d.note for d in doubts.found if not d.said)
     indicator, flagged = doubts.indicator, []
+    if doubts.judged is not None and doubts.judged.short:
+        return list(notes)
     for label in indicator.models:
         e, rhat = probabilities.visits.of(label), indicator.rhat_of(indicator.inside(label))
         flagged.append((label, e.value, e.warning, rhat))
@@ -148,7 +150,7 @@ def _few_calls(report: RunReport) -> Iterator[Alarm]:
 def _length(report: RunReport, draws: int) -> Iterator[Alarm]:
     if report.interrupted:  # which has been said
         return
-    if report.out_of_time and draws < SHORT_CHAIN:
+    if report.out_of_time and draws < SHORT_CHAIN and report.judged is None:
         seconds = report.seconds.get("capture", 0.0)
         before = "pilot, fit and warm-up" if not seconds else "all else"
         compiling = f", of which capturing steps took {seconds:.0f} s" if seconds else ""

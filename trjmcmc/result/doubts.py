@@ -363,7 +363,9 @@ class Doubts:
 
 def of_rule(judged: Judged) -> list[Doubt]:
     """What the rule of a run in rounds says against its chains."""
-    return [Doubt(EVERY, judged.doubt, judged.off)] if judged.doubt else []
+    if not judged.doubt:
+        return []
+    return [Doubt(EVERY, judged.doubt, judged.off, said=judged.short)]
 
 
 def of_chains(convergence: Convergence) -> list[Doubt]:

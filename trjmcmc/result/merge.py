@@ -326,7 +326,7 @@ def _judged(each: Sequence[Judged | None]) -> Judged | None:
     known = [j for j in each if j is not None]
     if len(known) < len(each):
         return None
-    worst = max(known, key=lambda j: (bool(j.doubt), j.off))
+    worst = max(known, key=lambda j: (bool(j.doubt), not j.short, j.off))
     detection = min(j.detection for j in known)
     return replace(worst, tau=max(j.tau for j in known), detection=detection)
 

@@ -113,12 +113,15 @@ class Judged:
         tau: Integrated autocorrelation time of the slowest quantity, steps.
         detection: Share of a model's prior from which a basin that leads to a mode was met with
             95 %; infinite where nothing was searched.
+        short: Whether the doubt is of length alone: groups agree, and so do the routes. Errors
+            count how far groups are apart, and no warning need say more.
     """
 
     doubt: str
     off: float
     tau: float
     detection: float
+    short: bool = False
 
 
 @dataclass
@@ -237,6 +240,8 @@ class RunReport:
                     f"  modes whose basins hold {self.judged.detection:.1e} of a model's prior or "
                     "more would have been met with 95 %"
                 )
+            else:
+                lines.append("  no search for lost modes")
         elif not self.screening and not self.interrupted:
             lines.append(
                 "  no search for lost modes: no time, or no model that chains visit often enough"

@@ -12,7 +12,7 @@ from .. import clock
 from ..errors import BudgetError, ConfigurationError, InterruptedWarning, TRJError, warn_user
 from ..estimate.routes import through_the_map
 from ..progress import progress_bar
-from ..promises import DONE_ERROR
+from ..promises import DONE_ERROR, DONE_SECONDS
 from ..result import report as told
 from ..result.report import Judged, RunReport
 from ..result.result import Result
@@ -33,7 +33,7 @@ from .rounds import DISAGREE, Run, looks
 VARIES = 0.02  # variance of an indicator, from which its groups tell how far off means may be
 
 
-DEAR = 50_000  # numbers of an evaluation from which a run that nobody planned takes no rounds
+DEAR = 300_000  # numbers of an evaluation from which a run that nobody planned takes no rounds
 
 
 def begin(
@@ -115,21 +115,28 @@ class InRounds:
         """The target, in float64 if numbers asked for that."""
         return self._recipe.target if self._last is None else self._last.recipe.target
 
+    def first(self, until: Any, max_seconds: float | None, progress: bool) -> Result:
+        """The first of its calls; arguments as of :meth:`trjmcmc.TRJSampler.run`."""
+        asked = until is not None or max_seconds is None
+        return self.run(error_of(until), max_seconds or DONE_SECONDS, progress, asked=asked)
+
     def run(
         self,
         error: float | None,
         seconds: float,
         progress: bool,
         *,
+        asked: bool = True,
         draws: int | None = None,
         max_evaluations: int | None = None,
     ) -> Result:
         """Go on until the run is done or late.
 
         Arguments:
-            error: Standard error of a probability that is asked for, or None.
+            error: Standard error of a probability at which it is done, or None.
             seconds: After which it is late.
             progress: Show a bar.
+            asked: Whether that was asked for, so that it is said where it was not reached.
             draws: Kept draws of each chain that are asked for, or None.
             max_evaluations: Most likelihood calls from here, or None.
 
@@ -164,7 +171,8 @@ class InRounds:
                     raise
             assert self._last is not None
             spending.spend("sample", clock.now() - begun)
-            result = self._result(self._last, error, isinstance(ended, BudgetError))
+            budget_spent = isinstance(ended, BudgetError)
+            result = self._result(self._last, error if asked else None, budget_spent)
         spending.close(None)
         if ended is not None and not isinstance(ended, BudgetError):
             raise ended.carrying(result)
@@ -241,7 +249,8 @@ def judged(run: Run) -> Judged:
     variance = run.visits * (1 - run.visits)
     telling = variance > VARIES
     off = (run.groups_error[telling] / variance[telling].sqrt()).max() if telling.any() else 0.0
-    return Judged(doubt, float(off) if doubt else 0.0, run.mixing.tau, run.detection)
+    off = math.nan if run.known.restless else float(off) if doubt else 0.0
+    return Judged(doubt, off, run.mixing.tau, run.detection, bool(doubt) and run.short)
 
 
 def weighed(run: Run) -> tuple[dict[str, Tensor], Routes]:

@@ -28,8 +28,9 @@ def price(target: Target) -> float:
         >>> import trjmcmc as trj
         >>> 10 < price(trj.problems.sinh_arcsinh()) < 1000
         True
-        >>> normal = {"x": torch.distributions.Normal(0.0, 1.0)}
-        >>> price(trj.Target(normal, trj.BlackBox(lambda p: -(p["x"] ** 2))))
+        >>> normal = torch.distributions.Normal(0.0, 1.0)
+        >>> model = trj.Model("box", {"x": normal}, trj.BlackBox(lambda p: -(p["x"] ** 2)))
+        >>> price(trj.Target([model]))
         inf
     """
     generator = torch.Generator(target.device).manual_seed(0)

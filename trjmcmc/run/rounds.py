@@ -66,6 +66,8 @@ class Run:
         mixing: How chains mix; tau in steps.
         doubt: Why the draws do not suffice, however large an error may be, in words; empty if
             they do.
+        short: Whether that is their length alone: groups are alike, chains do not drift, and a
+            route that rests on no chain agrees.
         shares: Of the steps, by move between models.
         done: Whether the rule was met.
         detection: Share of a model's prior from which a basin that leads to a mode was met with
@@ -89,6 +91,7 @@ class Run:
     route: Route | None
     mixing: Mixing
     doubt: str
+    short: bool
     shares: Mapping[str, float]
     done: bool = False
     detection: float = math.inf
@@ -247,7 +250,7 @@ def looks(recipe: Recipe, detection: float = math.inf) -> Iterator[Run]:
             kernel = chains.warmed(chains.mixture(moves), n // 2)
             learned += 1
             chains.begin()
-            route = None if recipe.late else recipe.weigh(moves)
+            route = recipe.weigh(moves)
         if run is not None and recipe.late:
             yield run
         chains.advance(kernel, n)
@@ -310,14 +313,18 @@ def summed_up(chains: _Chains, known: Known, moves: Moves, route: Route | None) 
     groups_error = by_group.std(0) / plan.groups**0.5
     asked = plan.times * found.tau * (1 if min(found.trend, found.alike) > plan.clear else 2)
     doubt = shortfall(found, draws.n_draws * draws.thin, asked, plan)
-    if draws.n_draws * draws.thin < asked:  # chains of a group may stand where it began
+    short = draws.n_draws * draws.thin < asked
+    if short:  # chains of a group may stand where it began
         visits_error = torch.maximum(visits_error, groups_error)
     best, best_error = p, visits_error
-    if route is not None and bool((route.error < 1).all()):
-        if apart(p, visits_error, route) <= plan.agree:
-            best, best_error = combined(p, visits_error, route)
-        else:
-            doubt = doubt or DISAGREE
+    second = route if route is not None and bool((route.error < 1).all()) else None
+    agree = second is not None and apart(p, visits_error, second) <= plan.agree
+    if second is not None and agree:
+        best, best_error = combined(p, visits_error, second)
+    elif second is not None:
+        doubt = doubt or DISAGREE
+    if known.restless:
+        doubt = f"searches went on meeting lost modes of {', '.join(map(repr, known.restless))}"
     return Run(
         recipe=recipe,
         known=known,
@@ -331,6 +338,7 @@ def summed_up(chains: _Chains, known: Known, moves: Moves, route: Route | None) 
         route=route,
         mixing=found,
         doubt=doubt,
+        short=short and agree and not known.restless and min(found.trend, found.alike) > plan.level,
         shares=chains.shares,
         detection=MET / known.climbs if known.climbs else math.inf,
         steps=chains.steps,

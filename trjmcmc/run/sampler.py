@@ -67,7 +67,7 @@ class TRJSampler:
             makes one from the space, such as ``trj.Made``. By default an autoregressive network
             in spaces of more than 64 models, none in smaller ones.
         seed: Any integer; drawn and recorded if omitted. Same seed, device and versions give
-            identical draws, but where moves are chosen by measured times, see :meth:`run`.
+            identical draws in rounds, and else where no moves are measured, see :meth:`run`.
         device: Where to compute, e.g. ``"cuda"``; tensors inside your likelihood must be there.
         dtype: ``torch.float32`` or ``torch.float64``. If omitted the target's; where that was left
             open too, float32, and a run whose posterior it does not resolve begins anew in
@@ -279,18 +279,21 @@ class TRJSampler:
     ) -> Result:
         """Sample, with as much training as pays.
 
-        By default chains start at once with classical moves and with jumps through normals fitted
-        to a small pilot run. Warm-up measures how fast the model indicator forgets under each kind
-        of move, per second; trains the map in rounds while another round costs less time than it
-        saves; then mixes the moves by what it measured and freezes everything;
-        ``result.report.plan`` says how. The choice rests on times, so two such runs differ;
-        ``fit=True`` and ``fit=False`` give identical draws for identical seeds.
+        Lists of up to 64 models whose likelihoods cost little (a few thousand rows) are sampled in
+        rounds, where nothing but limit or precision is asked for: no clock decides, equal seeds
+        give equal draws, and ``max_seconds`` ends the same run earlier.
+
+        Elsewhere chains start at once with classical moves and with jumps through normals fitted
+        to a small pilot run. Warm-up measures per second how fast the model indicator forgets under
+        each move, trains the map while a round costs less time than it saves, mixes the moves by
+        what it measured and freezes everything; ``result.report.plan`` says how. Two such runs
+        differ; ``fit=True`` and ``fit=False`` give identical draws for identical seeds.
 
         Arguments:
             draws: Kept draws a chain. If omitted as many as ``until`` or ``max_seconds`` allow
                 (1000 with ``max_evaluations``), and without any of them until the run is done:
-                errors of .01 of probabilities at most, twenty autocorrelation times, R-hat below
-                1.01; or ten minutes. Beside ``until`` the most.
+                errors of .01 of probabilities at most and, in rounds, five to ten autocorrelation
+                times, else twenty and R-hat below 1.01; or ten minutes. Beside ``until`` the most.
             chains: Chains, advanced together. If omitted 256, or 512 and more if draws are open.
             warmup: Steps left out at the start. If omitted half as many as are kept, at least 200,
                 or with ``fit="auto"`` those of the choice and a burn-in.
@@ -344,8 +347,8 @@ class TRJSampler:
         plain = asked == PLAIN and all(x is None for x in given) and self._compile is False
         rounds = in_rounds.begin(self._known, self._plan, self.seed, until, plain)
         if rounds is not None:
-            self._left, error = rounds, in_rounds.error_of(until)
-            result = rounds.run(error, max_seconds or DONE_SECONDS, progress)
+            self._left = rounds
+            result = rounds.first(until, max_seconds, progress)
             if rounds.target is not self.target:
                 self._go_on_in_float64("")
             return result

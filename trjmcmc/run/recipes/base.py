@@ -59,6 +59,7 @@ class Known(NamedTuple):
         log_evidence: Of all models together by group, shape (K,), nats.
         climbs: Prior draws of each model that have climbed in search of lost modes.
         searched: Evaluations that these took.
+        restless: Models of which searches met more and more, by label.
     """
 
     draws: Pool
@@ -66,6 +67,7 @@ class Known(NamedTuple):
     log_evidence: Tensor
     climbs: int = 0
     searched: int = 0
+    restless: tuple[str, ...] = ()
 
     @property
     def climbs_per_call(self) -> float:

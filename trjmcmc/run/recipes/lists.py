@@ -21,7 +21,7 @@ from ...kernel.inside.crank_nicolson import CrankNicolson
 from ...kernel.inside.random_walk import RandomWalk
 from ...kernel.proposal.fixed import Fixed
 from ...pilot.parts import Part
-from ...pilot.screening import screen
+from ...pilot.screening import draws_within, screen
 from ...pilot.smc import TemperedSMC
 from ...result.convergence import Convergence
 from ...result.indicator import ModelIndicator
@@ -36,15 +36,25 @@ FRESH = 0.1  # share of moves inside a model that draw from the normals themselv
 
 LEAST_PARTICLES = 16  # of a population
 
+LEAST_WEIGHED = 200  # draws of a model
+
 LEAST_MOVES = 4  # of a particle at each power
 
 LEAST_CHAINS = 8  # of a group
+
+A_CLIMB, LEAST_SEARCH = 9, 40_000  # evaluations of a climb, and of a search of one model
 
 CHEAP = 5000  # numbers of an evaluation from which populations, chains and searches are fewer
 
 SHOWN = 5000  # draws of a model that a search is told of
 
 VISITED = 0.5  # draws in a part, over its share of the mass, from which it is not lost
+
+SEARCHES = 12  # of one model at most
+
+MET = 0.01  # nats that a search adds to an evidence, from which it has met something
+
+UNDERSTATED = 1.0  # nats by which a part's mass alone exceeds what populations say of all
 
 LARGEST = 300.0  # of a log ratio of masses
 
@@ -74,7 +84,9 @@ class Lists(Recipe):
     @property
     def climbs(self) -> int:
         most = min(self.plan.climbs, self.plan.most_climbs // max(1, len(self.with_places)))
-        return int(self.share * most)
+        if self.share == 1:
+            return most
+        return min(most, draws_within(max(LEAST_SEARCH, self.share * A_CLIMB * most)))
 
     @property
     def chains(self) -> int:
@@ -151,9 +163,9 @@ class Lists(Recipe):
 
     def weigh(self, moves: Moves) -> Route:
         assert moves.through is not None
+        n = max(LEAST_WEIGHED, int(self.share**0.5 * self.plan.weighed) // (4 if self.late else 1))
         weights = [
-            log_weights(self.target, moves.through, c, self.plan.weighed, self.generator)
-            for c in self.codes
+            log_weights(self.target, moves.through, c, n, self.generator) for c in self.codes
         ]
         found = [smoothed(w) for w in weights]
         log_mass = torch.tensor([e.value for e in found], dtype=torch.float64)
@@ -186,16 +198,29 @@ class Lists(Recipe):
     ) -> tuple[Known, State | None]:
         """Climb from prior draws; what neither normals nor groups know joins the draws.
 
-        Improbable models are searched too: what was lost may be nearly all of their evidence.
+        Improbable models are searched too: what was lost may be nearly all of their evidence. After
+        a search that met something as many follow as came before: others may have been missed.
         """
-        assert moves.through is not None
-        found, before = known, self.evaluations
+        found, before, restless = known, self.evaluations, list[str]()
         for m in self.with_places if climbs else ():
-            if self.late:
-                return known, None
-            for part in self._lost(found, m, moves.through, seen, climbs):
-                found = self._with_part(found, m, part)
-        met = None if found is known else self._placed(found)
+            now, times, last = moves, 0, 0  # searches, and the last that met something
+            while times <= min(2 * last, SEARCHES - 1):
+                if self.late:
+                    return known, None
+                times += 1
+                level = float(masses(found)[m])
+                assert now.through is not None
+                parts = self._lost(found, m, now.through, seen, climbs)
+                for part in parts:
+                    found = self._with_part(found, m, part)
+                if parts:
+                    now, seen = self.moves(found), found.draws
+                if float(masses(found)[m]) > level + MET:
+                    last = times
+            if times < 2 * last:
+                restless += self.target.space.label(self.codes[m : m + 1])
+        found = found._replace(restless=(*found.restless, *restless))
+        met = None if found.draws is known.draws else self._placed(found)
         searched = known.searched + self.evaluations - before
         return found._replace(climbs=known.climbs + climbs, searched=searched), met
 
@@ -214,10 +239,8 @@ class Lists(Recipe):
             self.generator,
             self.limit.deadline,
         )
-        # a map that fits poorly may not know a part in which many draws are
-        held = [int(part.place.holds(mine).sum()) / max(1, len(mine)) for part in parts]
-        shares = [1 / (1 + math.exp(min(level - part.log_mass, LARGEST))) for part in parts]
-        return [x for x, h, s in zip(parts, held, shares, strict=True) if h < VISITED * s]
+        # a map that fits poorly may not know a part in which many draws are, if evidences do
+        return [part for part in parts if not _is_known(part, mine, level)]
 
     def _with_part(self, known: Known, m: int, part: Part) -> Known:
         """What is known with a part of a model: its mass, and draws by its share."""
@@ -250,6 +273,13 @@ class Lists(Recipe):
                 mine[torch.randint(len(mine), here.shape, generator=g, device=here.device)]
             ]
         return start(self.target, self.codes[model], theta)
+
+
+def _is_known(part: Part, draws: Tensor, level: float) -> bool:
+    """Whether draws of a model have visited a part as its mass says, beside all that is known."""
+    share = 1 / (1 + math.exp(min(level - part.log_mass, LARGEST)))
+    held = int(part.place.holds(draws).sum()) / max(1, len(draws))
+    return held >= VISITED * share and part.log_mass < level + UNDERSTATED
 
 
 def masses(known: Known) -> Tensor:
