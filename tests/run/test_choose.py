@@ -196,7 +196,7 @@ def test_a_run_stops_when_its_time_is_up(clock):
     begun = clock.seconds
     with pytest.warns(TRJWarning, match="until was not reached"):
         result = trj.TRJSampler(toys.gaussians(), seed=4).run(
-            until={"probability": 1e-6}, max_seconds=4, progress=False
+            until={"probability": 1e-6, "rhat": math.inf}, max_seconds=4, progress=False
         )
     assert 3 < clock.seconds - begun < 4.2
     assert result.raw.n_draws > 10

@@ -1,0 +1,161 @@
+"""Which runs take rounds though nobody asked for them."""
+
+import math
+
+import pytest
+import torch
+from torch.distributions import Normal
+
+import trjmcmc as trj
+from trjmcmc import clock
+from trjmcmc.pilot.smc import TemperedSMC
+from trjmcmc.run.in_rounds import DEAR
+from trjmcmc.run.price import price
+from trjmcmc.run.recipes.choose import recipe_of
+from trjmcmc.run.recipes.lists import Lists
+
+
+def pair(rows=1, wrap=lambda f: f):
+    """A constant and a normal mean, of as many rows."""
+    y = torch.linspace(-1.0, 2.0, rows)
+
+    def log_likelihood(p):
+        return Normal(p["x"][:, None], 3.0 * rows**0.5).log_prob(y).sum(-1)
+
+    model = trj.Model("mean", {"x": Normal(0.0, 1.0)}, wrap(log_likelihood))
+    return trj.Target([trj.Model("none", {}, lambda p: torch.tensor(0.0)), model])
+
+
+def boxed(function):
+    """The same of one point, in NumPy's hands."""
+    return trj.BlackBox(lambda p: float(function({"x": torch.tensor([p["x"]])})))
+
+
+class Outside(torch.autograd.Function):
+    """A function that autograd can't look into."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return -(x**2)
+
+    @staticmethod
+    def backward(ctx, outer):
+        return outer
+
+
+@pytest.mark.parametrize("vectorized", [True, False])
+def test_a_price_counts_numbers(vectorized):
+    y = torch.zeros(1000)
+
+    def log_likelihood(p):
+        return Normal(p["x"][..., None], 1.0).log_prob(y).sum(-1)
+
+    model = trj.Model("a", {"x": Normal(0.0, 1.0)}, log_likelihood, vectorized=vectorized)
+    few, many = price(pair(10)), price(trj.Target([model]))
+    assert few < 1000 < 5000 < many < 50_000
+    assert math.isclose(price(pair(2000)) / price(pair(1000)), 2, rel_tol=0.1)
+
+
+@pytest.mark.parametrize(
+    "likelihood", [trj.BlackBox(lambda p: -(p["x"] ** 2)), lambda p: Outside.apply(p["x"])]
+)
+def test_what_is_not_of_torch_has_no_price(likelihood):
+    model = trj.Model("a", {"x": Normal(0.0, 1.0)}, likelihood)
+    assert price(trj.Target([model])) == math.inf
+
+
+def judged(target, **settings):
+    """Whether a run took rounds."""
+    result = trj.TRJSampler(target, seed=1).run(progress=False, **settings)
+    return result.report.judged is not None
+
+
+def test_cheap_lists_take_rounds_and_a_seed_has_one_answer():
+    first, again = (trj.TRJSampler(pair(), seed=1).run(progress=False) for _ in range(2))
+    assert first.report.judged is not None
+    assert torch.equal(first.raw.theta, again.raw.theta)
+    assert first.model_probabilities().equals(again.model_probabilities())
+
+
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
+@pytest.mark.parametrize(
+    "settings",
+    [{"draws": 20}, {"draws": 20, "fit": False}, {"max_evaluations": 4000}, {"max_seconds": 1}],
+)
+def test_what_else_is_asked_for_takes_none(settings):
+    assert judged(pair(), **settings) == ("max_seconds" in settings)
+
+
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
+def test_dear_lists_black_boxes_and_limited_targets_take_none():
+    assert price(pair(100_000)) > DEAR
+    assert not judged(pair(100_000), max_seconds=1.0)
+    assert not judged(pair(wrap=boxed), max_seconds=1.0)
+    limited = pair()
+    limited.limit = 10**7
+    assert not judged(limited, max_seconds=1.0)
+
+
+def test_dear_evaluations_are_fewer():
+    cheap, dear = (
+        recipe_of(pair(rows), trj.run.plan.Plan(), torch.Generator().manual_seed(0))
+        for rows in (1, 10_000)
+    )
+    assert cheap.chains == 512 and cheap.climbs == 40_000
+    assert 64 <= dear.chains < 200 and 100 < dear.climbs < 4000
+    cheap.begin(), dear.begin()
+    assert dear.evaluations < cheap.evaluations / 4
+
+
+def test_tempering_that_is_ended_takes_the_shortest_way(generator):
+    target = trj.problems.sinh_arcsinh()
+    asked = [0]
+
+    def ended():
+        asked[0] += 1
+        return asked[0] > 3
+
+    settings = {"particles": 200, "generator": generator}
+    smc = TemperedSMC(target, target.space.enumerate(), ended=ended, **settings)
+    run = smc.run()
+    whole = TemperedSMC(target, target.space.enumerate(), **settings)
+    whole.run()
+    assert smc.temperatures <= 2 < whole.temperatures
+    assert bool(run.log_evidence.isfinite().all())
+
+
+def test_a_run_that_ends_in_its_beginning_is_quiet_where_groups_and_routes_agree():
+    """By a clock that jumps at each look at it."""
+    ticks = iter(range(10**9))
+    with clock.read_from(lambda: float(next(ticks))):
+        result = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1).run(
+            max_seconds=150.0, progress=False
+        )
+    assert result.report.out_of_time and result.raw.n_draws == 1
+    table, exact = result.model_probabilities(), result.truth.probabilities
+    gap = table["combined"] - [exact[m] for m in table.index]
+    assert bool((gap.abs() < 4.4 * table["combined_se"]).all())
+    assert result.report.judged.short and all(d.said for d in result.doubts)
+    assert "no search for lost modes" in str(result.report)
+
+
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
+@pytest.mark.parametrize("endless", [True, False])
+def test_searches_that_always_meet_something_leave_no_error(endless, monkeypatch):
+    """A search that met something is followed by as many as came before, and then it is said."""
+    searches = [0]
+
+    def lost(self, known, m, through, seen, n):
+        searches[0] += 1
+        return [None] if endless or searches[0] == 1 else []
+
+    def with_part(self, known, m, part):
+        draws = known.draws.at(slice(None))
+        return known._replace(draws=draws, log_mass=known.log_mass + 0.1)
+
+    monkeypatch.setattr(Lists, "_lost", lost)
+    monkeypatch.setattr(Lists, "_with_part", with_part)
+    result = trj.TRJSampler(pair(), seed=1).run(progress=False, max_seconds=5.0)
+    assert bool(result.model_probabilities()["visits_se"].isna().all()) == endless
+    assert ("went on meeting" in result.report.judged.doubt) == endless
+    assert searches[0] >= (12 if endless else 3)
