@@ -10,7 +10,7 @@ from trjmcmc.draws import Recorder
 from trjmcmc.errors import ConfigurationError
 from trjmcmc.estimate.short_runs import memory_of, times_of_means
 from trjmcmc.result.convergence import worst_rhat
-from trjmcmc.run import sampler as sampler_module
+from trjmcmc.run import in_rounds
 from trjmcmc.run.stop import Stop, Verdict
 
 
@@ -109,7 +109,7 @@ def test_a_plain_run_is_done():
 
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
 def test_a_plain_run_that_ends_early_says_so_first(monkeypatch):
-    monkeypatch.setattr(sampler_module, "DONE_SECONDS", 4.0)
+    monkeypatch.setattr(in_rounds, "DONE_SECONDS", 4.0)
     result = trj.TRJSampler(trj.problems.coal_mining(), seed=4).run(progress=False)
     first = str(result.report).splitlines()[0]
     assert first.startswith("ended early: ")

@@ -29,11 +29,13 @@ from .recipes.base import Recipe
 from .recipes.choose import recipe_of
 from .report import Routes, made_result
 from .rounds import DISAGREE, Run, looks
+from .threads import one_thread
 
 VARIES = 0.02  # variance of an indicator, from which its groups tell how far off means may be
 
-
 DEAR = 300_000  # numbers of an evaluation from which a run that nobody planned takes no rounds
+
+ONE_THREAD = 5e6  # numbers of a batch of all chains, under which threads wait for each other
 
 
 def begin(
@@ -148,7 +150,9 @@ class InRounds:
         begun = clock.now()
         limit.begin(begun + seconds)
         spending.begin()
+        few = self._recipe.numbers * self._recipe.plan.chains < ONE_THREAD
         with (
+            one_thread(few),
             limited(self._recipe.target, spending.account, max_evaluations),
             once_pressed(limit.press),
             progress_bar(progress, desc="sampling", unit="round") as bar,

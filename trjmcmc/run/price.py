@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from ..target.target import Target
 
-MODELS = 8  # that are counted, evenly among all
+MODELS = 8  # that are counted, evenly among few, at random of many
 
 
 def price(target: Target) -> float:
@@ -22,7 +22,7 @@ def price(target: Target) -> float:
     1 to 2 ns, beside some 3 us of each point.
 
     Arguments:
-        target: Of few models; each is evaluated at a prior draw of a seed of its own.
+        target: Some of its models are evaluated at a prior draw each, of a seed of their own.
 
     Example:
         >>> import trjmcmc as trj
@@ -34,8 +34,11 @@ def price(target: Target) -> float:
         inf
     """
     generator = torch.Generator(target.device).manual_seed(0)
-    codes = target.space.enumerate()
-    codes = codes[:: -(-len(codes) // MODELS)]
+    if target.space.few:
+        codes = target.space.enumerate()
+        codes = codes[:: -(-len(codes) // MODELS)]
+    else:
+        codes = target.space.sample_prior(MODELS, generator)
     numbers = 0
     for code, used in zip(codes, target.space.active(codes).any(1).tolist(), strict=True):
         theta = target.sample_prior(code[None], generator).nan_to_num(0.0, 0.0, 0.0)

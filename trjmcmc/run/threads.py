@@ -64,6 +64,22 @@ def fastest_threads(
 
 
 @contextmanager
+def one_thread(alone: bool) -> Iterator[None]:
+    """Compute with one thread as long as this lasts, if asked to.
+
+    Arguments:
+        alone: Whether to; else threads are left as they are.
+    """
+    before = torch.get_num_threads()
+    if alone:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
 def threads_of_a_run(known: Knowledge, request: Request) -> Iterator[None]:
     """As many threads as are fastest where choices rest on times anyway."""
     target, policy = known.target, known.policy

@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from ...target.target import Target
 from ...transport.base import Transport
 from ..plan import Plan
 from ..precision import unresolved
+from ..price import price
 
 
 @dataclass
@@ -137,6 +139,11 @@ class Recipe(ABC):
         self.limit, self.why = limit or Limit(), why
         self._before = target.account.evaluations if before is None else before
         self.host = target.to(device="cpu", probe=False).space
+
+    @cached_property
+    def numbers(self) -> float:
+        """Numbers that an evaluation takes; infinite where it is not torch alone."""
+        return price(self.target)
 
     @property
     def climbs(self) -> int:

@@ -29,7 +29,6 @@ from ...transport.base import Transport
 from ...transport.normals import gaussian_mixture
 from ..maps import matching
 from ..moves import birth_death
-from ..price import price
 from .base import Known, Moves, Recipe, Route
 
 FRESH = 0.1  # share of moves inside a model that draw from the normals themselves
@@ -98,8 +97,7 @@ class Lists(Recipe):
     @cached_property
     def share(self) -> float:
         """Share of the planned evaluations that a run takes where each of them is dear."""
-        numbers = price(self.target)
-        return min(1.0, CHEAP / numbers) if math.isfinite(numbers) else 1.0
+        return min(1.0, CHEAP / self.numbers) if math.isfinite(self.numbers) else 1.0
 
     def begin(self) -> tuple[Known, State]:
         target, plan, g = self.target, self.plan, self.generator
