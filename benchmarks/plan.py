@@ -1,4 +1,4 @@
-"""What does a run cost until it is done, by the runner of now and in rounds?
+"""What does a run cost until it is done, by the runner of R-hat ("now") and in rounds?
 
     python -m benchmarks.plan                 # all problems, three seeds, an hour and a half
     python -m benchmarks.plan --quick         # one seed, cheap problems, under ten minutes
@@ -27,6 +27,7 @@ import trjmcmc as trj
 from benchmarks.discovery import instance
 from benchmarks.honest_problems import against_null
 from trjmcmc import clock
+from trjmcmc.promises import PRECISE_RHAT
 from trjmcmc.run.plan import Plan
 from trjmcmc.run.recipes.base import Limit
 from trjmcmc.run.recipes.choose import recipe_of
@@ -162,9 +163,9 @@ def in_rounds(target: trj.Target, seed: int, plan: Plan, limit: float) -> dict[s
 
 
 def by_now(target: trj.Target, seed: int, plan: Plan, limit: float) -> dict[str, Any]:
-    """What a default run answers."""
+    """What a run answers that takes no rounds, since R-hat is asked for as well."""
     result = trj.TRJSampler(target, seed=seed).run(
-        until={"probability": ERROR}, max_seconds=limit, progress=False
+        until={"probability": ERROR, "rhat": PRECISE_RHAT}, max_seconds=limit, progress=False
     )
     table = result.model_probabilities()
     best = "combined" if "combined" in table and table["combined"].notna().all() else "visits"
