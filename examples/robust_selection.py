@@ -46,7 +46,7 @@ def conditional(flow: trj.Transport, result: trj.Result) -> pd.Series:
     code, theta = result.raw.flat()
     log_joint = result.raw.log_joint.flatten()
     index = result.space.index(code)
-    known = result.routes["importance"]
+    known = result.routes.get("importance", {})  # none where the run had no time to weigh
     found = {}
     for m in index.unique().tolist():
         mine = (index == m).nonzero()[:, 0][:2000]
@@ -172,8 +172,12 @@ def models_figure(target, answers, exact, again, path: Path) -> None:
 
 
 def pairs_figure(target, answers, result, path: Path) -> None:
-    """The two most correlated coefficients of the model that the diagonal flow misses most."""
+    """The two most correlated coefficients of the model that the diagonal flow misses most.
+
+    Of the most visited of three items or more where nothing tells what it misses.
+    """
     missed = answers["diagonal normal"][2]
+    missed = missed if len(missed) else shares(result)["share"]
     label = missed[[len(m.split("+")) > 2 for m in missed.index]].idxmax()
     code = target.space.code_of(label)
     every = target.space.active(code[None])[0].nonzero()[:, 0].tolist()
