@@ -8,6 +8,7 @@ from torch.distributions import Normal
 
 import trjmcmc as trj
 from trjmcmc import clock
+from trjmcmc.estimate.mean import mean_error
 from trjmcmc.pilot.smc import TemperedSMC
 from trjmcmc.run.in_rounds import DEAR
 from trjmcmc.run.price import price
@@ -159,3 +160,31 @@ def test_searches_that_always_meet_something_leave_no_error(endless, monkeypatch
     assert bool(result.model_probabilities()["visits_se"].isna().all()) == endless
     assert ("went on meeting" in result.report.judged.doubt) == endless
     assert searches[0] >= (12 if endless else 3)
+
+
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
+def test_what_a_search_met_when_time_was_up_is_said(monkeypatch):
+    """By a clock that stands still until a search has met something."""
+    now = [0.0]
+
+    def lost(self, known, m, through, seen, n):
+        now[0] = 100.0
+        return [None]
+
+    def with_part(self, known, m, part):
+        return known._replace(log_mass=known.log_mass + 0.1)
+
+    monkeypatch.setattr(Lists, "_lost", lost)
+    monkeypatch.setattr(Lists, "_with_part", with_part)
+    with clock.read_from(lambda: now[0]):
+        result = trj.TRJSampler(pair(), seed=1).run(max_seconds=50.0, progress=False)
+    assert "went on meeting" in result.report.judged.doubt
+    assert bool(result.model_probabilities()["visits_se"].isna().all())
+    assert "no search for lost modes" in str(result.report)
+
+
+def test_errors_of_what_hardly_ever_happens(generator):
+    """Their squares are below the smallest number."""
+    x = 2e-161 * torch.randn(64, 10, generator=generator, dtype=torch.float64).numpy()
+    error, draws = mean_error(x)
+    assert 0 < error < 1e-161 and draws > 0

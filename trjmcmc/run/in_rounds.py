@@ -24,7 +24,6 @@ from .interrupts import once_pressed
 from .knowledge import Knowledge
 from .plan import Plan
 from .policy import Policy
-from .price import price
 from .recipes.base import Recipe
 from .recipes.choose import recipe_of
 from .report import Routes, made_result
@@ -55,7 +54,8 @@ def begin(
             no subsets, of an impossible model; a map, a kernel or a strategy was given, or a map
             trained; more was asked of the run than rounds take.
     """
-    if plan is None and not (plain and suits(known, until)):
+    asked = plan is not None
+    if not asked and not (plain and suits(known, until)):
         return None
     if not plain:
         raise ConfigurationError("run: in rounds it takes until, max_seconds and progress")
@@ -63,17 +63,18 @@ def begin(
         raise ConfigurationError("rounds: they take no map, kernel or strategy; leave it out")
     if known.target.space.few and not all_possible(known.target.space):
         raise ConfigurationError("rounds: every model of a list has to have a prior above 0")
-    plan = plan or Plan()
-    return InRounds(recipe_of(known.target, plan, known.generator), known.spending, seed)
+    recipe = recipe_of(known.target, plan or Plan(), known.generator)
+    dear = recipe.numbers > DEAR and not asked
+    return None if dear else InRounds(recipe, known.spending, seed)
 
 
 def suits(known: Knowledge, until: Any) -> bool:
-    """Whether rounds are the usual run: of a list of models whose likelihoods cost little."""
+    """Whether rounds are the usual run: of a list of models, if evaluations cost little."""
     target, space = known.target, known.target.space
     asked = until is None or (isinstance(until, Mapping) and set(until) == {"probability"})
     usual = known.strategy.chooses and not known.ready and known.policy == Policy()
     listed = isinstance(space, ModelList) and space.few and all_possible(space)
-    return asked and usual and listed and target.account.unlimited and price(target) <= DEAR
+    return asked and usual and listed and target.account.unlimited
 
 
 def all_possible(space: Space) -> bool:
@@ -249,18 +250,22 @@ class InRounds:
 
 def judged(run: Run) -> Judged:
     """How a run stands by its rule, and how far off means may be while it does not meet it."""
-    doubt = "" if run.doubt == DISAGREE else run.doubt  # which the routes say themselves
+    tau, detection = run.mixing.tau, run.detection
+    if some := run.known.incomplete:
+        words = f"searches went on meeting lost modes of {', '.join(map(repr, some))}"
+        return Judged(words, math.nan, tau, detection)
+    if run.doubt in {"", DISAGREE}:  # the routes say themselves that they do
+        return Judged("", 0.0, tau, detection)
     variance = run.visits * (1 - run.visits)
     telling = variance > VARIES
-    off = (run.groups_error[telling] / variance[telling].sqrt()).max() if telling.any() else 0.0
-    off = math.nan if run.known.restless else float(off) if doubt else 0.0
-    return Judged(doubt, off, run.mixing.tau, run.detection, bool(doubt) and run.short)
+    off = (run.groups_error[telling] / variance[telling].sqrt()).tolist()
+    return Judged(run.doubt, max(off, default=0.0), tau, detection, run.short)
 
 
 def weighed(run: Run) -> tuple[dict[str, Tensor], Routes]:
     """Importance weights and evidences by every route through the normals."""
     route, through, target = run.route, run.moves.through, run.recipe.target
-    if route is None or through is None:  # it was too late
+    if route is None or through is None:  # many models have none
         return {}, {}
     labels = target.space.label(target.space.enumerate())
     weights = dict(zip(labels, route.log_weights, strict=True))

@@ -102,7 +102,8 @@ class Run:
 
     def judge(self, error: float) -> None:
         """See whether the run is done, with a standard error that is asked for."""
-        self.done = not self.doubt and float(self.error.max()) <= error
+        sure = not self.doubt and not self.known.incomplete
+        self.done = sure and float(self.error.max()) <= error
 
 
 @dataclass
@@ -252,7 +253,7 @@ def looks(recipe: Recipe, detection: float = math.inf) -> Iterator[Run]:
             chains.begin()
             route = recipe.weigh(moves)
         if run is not None and recipe.late:
-            yield run
+            yield replace(run, known=known)
         chains.advance(kernel, n)
         run = replace(summed_up(chains, known, moves, route), unresolved=unresolved)
         yield run
@@ -317,14 +318,13 @@ def summed_up(chains: _Chains, known: Known, moves: Moves, route: Route | None) 
     if short:  # chains of a group may stand where it began
         visits_error = torch.maximum(visits_error, groups_error)
     best, best_error = p, visits_error
-    second = route if route is not None and bool((route.error < 1).all()) else None
-    agree = second is not None and apart(p, visits_error, second) <= plan.agree
-    if second is not None and agree:
-        best, best_error = combined(p, visits_error, second)
-    elif second is not None:
-        doubt = doubt or DISAGREE
-    if known.restless:
-        doubt = f"searches went on meeting lost modes of {', '.join(map(repr, known.restless))}"
+    agree = False
+    if route is not None and bool((route.error < 1).all()):
+        agree = apart(p, visits_error, route) <= plan.agree
+        if agree:
+            best, best_error = combined(p, visits_error, route)
+        else:
+            doubt = doubt or DISAGREE
     return Run(
         recipe=recipe,
         known=known,
@@ -338,7 +338,7 @@ def summed_up(chains: _Chains, known: Known, moves: Moves, route: Route | None) 
         route=route,
         mixing=found,
         doubt=doubt,
-        short=short and agree and not known.restless and min(found.trend, found.alike) > plan.level,
+        short=short and agree and min(found.trend, found.alike) > plan.level,
         shares=chains.shares,
         detection=MET / known.climbs if known.climbs else math.inf,
         steps=chains.steps,

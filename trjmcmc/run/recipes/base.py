@@ -61,7 +61,7 @@ class Known(NamedTuple):
         log_evidence: Of all models together by group, shape (K,), nats.
         climbs: Prior draws of each model that have climbed in search of lost modes.
         searched: Evaluations that these took.
-        restless: Models of which searches met more and more, by label.
+        incomplete: Models of which the last searches still met lost modes, by label.
     """
 
     draws: Pool
@@ -69,7 +69,7 @@ class Known(NamedTuple):
     log_evidence: Tensor
     climbs: int = 0
     searched: int = 0
-    restless: tuple[str, ...] = ()
+    incomplete: tuple[str, ...] = ()
 
     @property
     def climbs_per_call(self) -> float:

@@ -51,7 +51,7 @@ VISITED = 0.5  # draws in a part, over its share of the mass, from which it is n
 
 SEARCHES = 12  # of one model at most
 
-MET = 0.01  # nats that a search adds to an evidence, from which it has met something
+FOUND = 0.01  # nats that a search adds to an evidence, from which it has met something
 
 UNDERSTATED = 1.0  # nats by which a part's mass alone exceeds what populations say of all
 
@@ -199,12 +199,10 @@ class Lists(Recipe):
         Improbable models are searched too: what was lost may be nearly all of their evidence. After
         a search that met something as many follow as came before: others may have been missed.
         """
-        found, before, restless = known, self.evaluations, list[str]()
+        found, before, incomplete = known, self.evaluations, list[str]()
         for m in self.with_places if climbs else ():
             now, times, last = moves, 0, 0  # searches, and the last that met something
-            while times <= min(2 * last, SEARCHES - 1):
-                if self.late:
-                    return known, None
+            while times <= min(2 * last, SEARCHES - 1) and not self.late:
                 times += 1
                 level = float(masses(found)[m])
                 assert now.through is not None
@@ -213,14 +211,18 @@ class Lists(Recipe):
                     found = self._with_part(found, m, part)
                 if parts:
                     now, seen = self.moves(found), found.draws
-                if float(masses(found)[m]) > level + MET:
+                if float(masses(found)[m]) > level + FOUND:
                     last = times
             if times < 2 * last:
-                restless += self.target.space.label(self.codes[m : m + 1])
-        found = found._replace(restless=(*found.restless, *restless))
+                incomplete += self.target.space.label(self.codes[m : m + 1])
+        known = known._replace(incomplete=(*known.incomplete, *incomplete))
+        if self.late:  # what was found is said, and counts for nothing
+            return known, None
         met = None if found.draws is known.draws else self._placed(found)
         searched = known.searched + self.evaluations - before
-        return found._replace(climbs=known.climbs + climbs, searched=searched), met
+        return found._replace(
+            climbs=known.climbs + climbs, searched=searched, incomplete=known.incomplete
+        ), met
 
     def _lost(self, known: Known, m: int, through: Transport, seen: Pool, n: int) -> list[Part]:
         """Parts of a model that climbs from n prior draws meet, and that are not known."""
