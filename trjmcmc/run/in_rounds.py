@@ -58,7 +58,9 @@ def begin(
     if not asked and not (plain and suits(known, until)):
         return None
     if not plain:
-        raise ConfigurationError("run: in rounds it takes until, max_seconds and progress")
+        raise ConfigurationError(
+            "run: in rounds it takes until, max_seconds and progress, uncompiled"
+        )
     if known.ready or not known.strategy.chooses:
         raise ConfigurationError("rounds: they take no map, kernel or strategy; leave it out")
     if known.target.space.few and not all_possible(known.target.space):
