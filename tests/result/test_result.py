@@ -48,7 +48,9 @@ def result():
         best_step=150,
     )
     sampler._known.trainer.keep(dataclasses.replace(sampler._known.fitted, trace=trace))
-    return sampler.run(200, chains=48, progress=False)
+    with warnings.catch_warnings():  # four errors of a drift are met by chance, seldom
+        warnings.simplefilter("ignore", trj.errors.TRJWarning)
+        return sampler.run(200, chains=48, progress=False)
 
 
 def autoregressive(chains, draws, rho, seed=0):

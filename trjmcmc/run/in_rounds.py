@@ -17,7 +17,6 @@ from ..result import report as told
 from ..result.report import Judged, RunReport
 from ..result.result import Result
 from ..space.base import Space
-from ..space.model_list import ModelList
 from ..target.target import Target
 from .budget import Spending, limited
 from .interrupts import once_pressed
@@ -75,7 +74,7 @@ def suits(known: Knowledge, until: Any) -> bool:
     target, space = known.target, known.target.space
     asked = until is None or (isinstance(until, Mapping) and set(until) == {"probability"})
     usual = known.strategy.chooses and not known.ready and known.policy == Policy()
-    listed = isinstance(space, ModelList) and space.few and all_possible(space)
+    listed = space.few and not space.has_items and all_possible(space)
     return asked and usual and listed and target.account.unlimited
 
 
