@@ -14,7 +14,8 @@ from ...kernel.compose import Cycle
 from ...kernel.inside.random_walk import RandomWalk
 from ...target.target import Target
 from ...target.tempered import Tempered
-from ..moves import birth_death
+from ..marginals import NAME, marginal_moves, marginals_fit
+from ..moves import DEFAULT, birth_death
 from .base import Known, Moves
 from .cooled import Cooled
 
@@ -36,7 +37,10 @@ class Items(Cooled):
         return found
 
     def moves(self, known: Known) -> Moves:
-        return Moves(self._steps(self.target), self._walks(self.target))
+        between = self._steps(self.target)
+        if marginals_fit(self.target):
+            between[NAME] = marginal_moves(self.target, known.draws, self.generator, DEFAULT)
+        return Moves(between, self._walks(self.target))
 
     def asked(self, code: Tensor) -> Tensor:
         """Whether each item is in; of few models each model as well."""
