@@ -70,6 +70,7 @@ class Components(Cooled):
         return found
 
     def asked(self, code: Tensor) -> Tensor:
-        """Each number of components of the first kind."""
-        most = int(self.target.space.kinds[0].max)
-        return torch.nn.functional.one_hot(code[..., 0].long(), most + 1).double()
+        """Each number of components of each kind."""
+        kinds = enumerate(self.host.kinds)
+        each = [torch.nn.functional.one_hot(code[..., i].long(), kind.max + 1) for i, kind in kinds]
+        return torch.cat(each, -1).double()
