@@ -221,7 +221,11 @@ class Doubts:
 
     @cached_property
     def unknown(self) -> list[str]:
-        """Models that chains never or hardly entered, and that no other route tells of."""
+        """Models that chains never or hardly entered, and that no other route tells of.
+
+        Draws of a run in rounds come from many chains that share nothing: a few in a model tell
+        its probability, with an error that counts how few they are.
+        """
         space, routes = self.indicator.space, self._routes.values()
         related = space.has_items  # models next to each other are alike
         if not space.few or related:
@@ -236,7 +240,8 @@ class Doubts:
         found = []
         for m in labels:
             inside = self.indicator.inside(m)
-            if any(map(usable, log_mass[m])) or inside.mean() > COMMON_PROBABILITY:
+            few = 0.0 if self.judged is not None else COMMON_PROBABILITY
+            if any(map(usable, log_mass[m])) or inside.mean() > few:
                 continue
             if usable(visit_probability(inside, self.indicator.ess)):
                 continue
