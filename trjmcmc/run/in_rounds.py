@@ -24,7 +24,7 @@ from .knowledge import Knowledge
 from .plan import Plan
 from .policy import Policy
 from .recipes.base import Recipe
-from .recipes.choose import recipe_of
+from .recipes.choose import kind_of, recipe_of
 from .report import Routes, made_result
 from .rounds import DISAGREE, Run, looks
 from .threads import one_thread
@@ -70,12 +70,12 @@ def begin(
 
 
 def suits(known: Knowledge, until: Any) -> bool:
-    """Whether rounds are the usual run: of a list of models, if evaluations cost little."""
+    """Whether rounds are the usual run: not of graphs and of long lists, nor of dear evaluations."""
     target, space = known.target, known.target.space
     asked = until is None or (isinstance(until, Mapping) and set(until) == {"probability"})
     usual = known.strategy.chooses and not known.ready and known.policy == Policy()
-    listed = space.few and not space.has_items and all_possible(space)
-    return asked and usual and listed and target.account.unlimited
+    known_kind = kind_of(space) is not None and (not space.few or all_possible(space))
+    return asked and usual and known_kind and target.account.unlimited
 
 
 def all_possible(space: Space) -> bool:
