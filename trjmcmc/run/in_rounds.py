@@ -70,7 +70,7 @@ def begin(
 
 
 def suits(known: Knowledge, until: Any) -> bool:
-    """Whether rounds are the usual run: not of graphs and of long lists, nor of dear evaluations."""
+    """Whether rounds are the usual run: of few models, subsets, components, where they suit."""
     target, space = known.target, known.target.space
     asked = until is None or (isinstance(until, Mapping) and set(until) == {"probability"})
     usual = known.strategy.chooses and not known.ready and known.policy == Policy()
@@ -152,7 +152,7 @@ class InRounds:
         begun = clock.now()
         limit.begin(begun + seconds)
         spending.begin()
-        few = self._recipe.numbers * self._recipe.plan.chains < ONE_THREAD
+        few = self._recipe.numbers * self._recipe.chains < ONE_THREAD
         with (
             one_thread(few),
             limited(self._recipe.target, spending.account, max_evaluations),

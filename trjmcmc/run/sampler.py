@@ -279,9 +279,9 @@ class TRJSampler:
     ) -> Result:
         """Sample, with as much training as pays.
 
-        Lists of up to 64 models whose likelihoods cost little (a few thousand rows) are sampled in
-        rounds, where nothing but limit or precision is asked for: no clock decides, equal seeds
-        give equal draws, and ``max_seconds`` ends the same run earlier.
+        Lists, subsets and components whose likelihoods cost little (some ten thousand rows) are
+        sampled in rounds, where nothing but limit or precision is asked for: no clock decides,
+        equal seeds give equal draws, and ``max_seconds`` ends the same run earlier.
 
         Elsewhere chains start at once with classical moves and with jumps through normals fitted
         to a small pilot run. Warm-up measures per second how fast the model indicator forgets under

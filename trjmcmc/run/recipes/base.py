@@ -24,6 +24,8 @@ from ..plan import Plan
 from ..precision import unresolved
 from ..price import price
 
+CHEAP = 5000  # numbers of an evaluation from which populations, chains and searches are fewer
+
 
 @dataclass
 class Limit:
@@ -125,6 +127,8 @@ class Recipe(ABC):
         host: The space on the CPU, where chains are judged.
     """
 
+    least_chains = 8  # of a group, however dear they are
+
     def __init__(
         self,
         target: Target,
@@ -144,6 +148,18 @@ class Recipe(ABC):
     def numbers(self) -> float:
         """Numbers that an evaluation takes; infinite where it is not torch alone."""
         return price(self.target)
+
+    @cached_property
+    def share(self) -> float:
+        """Share of the planned evaluations that a run takes where each of them is dear."""
+        return min(1.0, CHEAP / self.numbers) if math.isfinite(self.numbers) else 1.0
+
+    @property
+    def chains(self) -> int:
+        """Chains, as many in each group."""
+        groups, planned = self.plan.groups, self.plan.chains
+        least = min(self.least_chains, planned // groups)
+        return groups * max(least, int(self.share**0.5 * planned / groups))
 
     @property
     def climbs(self) -> int:

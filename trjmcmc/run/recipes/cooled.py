@@ -20,6 +20,8 @@ BISECTIONS = 40  # of a step of the power
 class Cooled(Recipe):
     """A space too large to list: all chains begin in the prior, moved by the run's own kernels."""
 
+    least_chains = 32  # that a group is resampled from
+
     @abstractmethod
     def warm_kernel(self, target: Target) -> Kernel:
         """What moves chains on a tempered target, before anything is learned."""
@@ -28,7 +30,7 @@ class Cooled(Recipe):
         target, plan, g = self.target, self.plan, self.generator
         warm = Tempered(target, 0.0)
         kernel = self.warm_kernel(warm)
-        code = target.space.sample_prior(plan.chains, g)
+        code = target.space.sample_prior(self.chains, g)
         theta = target.sample_prior(code, g)
         log_evidence, power = code.new_zeros(plan.groups, dtype=torch.float64), 0.0
         while power < 1:

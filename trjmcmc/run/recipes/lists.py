@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -39,11 +38,7 @@ LEAST_WEIGHED = 200  # draws of a model
 
 LEAST_MOVES = 4  # of a particle at each power
 
-LEAST_CHAINS = 8  # of a group
-
 A_CLIMB, LEAST_SEARCH = 9, 40_000  # evaluations of a climb, and of a search of one model
-
-CHEAP = 5000  # numbers of an evaluation from which populations, chains and searches are fewer
 
 SHOWN = 5000  # draws of a model that a search is told of
 
@@ -86,18 +81,6 @@ class Lists(Recipe):
         if self.share == 1:
             return most
         return min(most, draws_within(max(LEAST_SEARCH, self.share * A_CLIMB * most)))
-
-    @property
-    def chains(self) -> int:
-        """Chains, as many in each group."""
-        groups, planned = self.plan.groups, self.plan.chains
-        each = max(min(LEAST_CHAINS, planned // groups), int(self.share**0.5 * planned / groups))
-        return groups * each
-
-    @cached_property
-    def share(self) -> float:
-        """Share of the planned evaluations that a run takes where each of them is dear."""
-        return min(1.0, CHEAP / self.numbers) if math.isfinite(self.numbers) else 1.0
 
     def begin(self) -> tuple[Known, State]:
         target, plan, g = self.target, self.plan, self.generator
