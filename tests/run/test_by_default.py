@@ -7,6 +7,7 @@ import torch
 from torch.distributions import Normal
 
 import trjmcmc as trj
+from tests.run.test_rounds import sums
 from trjmcmc import clock
 from trjmcmc.estimate.mean import mean_error
 from trjmcmc.pilot.smc import TemperedSMC
@@ -76,6 +77,14 @@ def test_cheap_lists_take_rounds_and_a_seed_has_one_answer():
     assert first.report.judged is not None
     assert torch.equal(first.raw.theta, again.raw.theta)
     assert first.model_probabilities().equals(again.model_probabilities())
+
+
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.LimitWarning")  # of the sums, and rightly
+@pytest.mark.parametrize(
+    "make", [lambda: trj.problems.variable_selection(10), lambda: sums(seen=0.2)[0]]
+)
+def test_subsets_and_components_take_rounds(make):
+    assert judged(make())
 
 
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")

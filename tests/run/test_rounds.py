@@ -16,6 +16,7 @@ from trjmcmc import clock
 from trjmcmc.errors import ConfigurationError
 from trjmcmc.estimate.mixing import mixing, times_by_spread
 from trjmcmc.run.plan import Plan
+from trjmcmc.run.recipes import subsets
 from trjmcmc.run.recipes.base import Limit, Route
 from trjmcmc.run.recipes.choose import recipe_of
 from trjmcmc.run.recipes.cooled import Cooled
@@ -80,6 +81,30 @@ def test_subsets_are_right():
     assert found.done and float(((found.p - exact).abs() / (found.error + 1e-6)).max()) < FAR
 
 
+def spikes(items=5):
+    """Coefficients that are in with probability 1/2, half of that in a narrow spike each."""
+    prior, spike, bump = Normal(0.0, 3.0), Normal(2.0, 0.02), Normal(-2.0, 1.0)
+
+    def log_likelihood(p, active):
+        beta = p["beta"]
+        posterior = torch.logaddexp(spike.log_prob(beta), bump.log_prob(beta)) - math.log(2)
+        return torch.where(active, posterior - prior.log_prob(beta), 0.0).sum(-1)
+
+    names = [f"v{j}" for j in range(items)]
+    return trj.Target(trj.Subsets(names, of="beta"), {"beta": prior}, log_likelihood)
+
+
+@pytest.mark.parametrize("learned", [True, False])
+def test_births_learn_where_coefficients_are(learned, monkeypatch):
+    """Without that chains forget ten to twenty times as slowly."""
+    if not learned:
+        monkeypatch.setattr(subsets, "marginals_fit", lambda target: False)
+    found = run(spikes(), plan=replace(QUICK, most=400))
+    assert ("marginals" in found.shares) == learned
+    assert (found.mixing.tau < 40) == learned
+    assert float(((found.p[:5] - 0.5).abs() / found.error[:5]).max()) < FAR or not found.done
+
+
 def sums(most=4, seen=3.0, sd=0.5):
     """A number seen with noise that is the sum of standard normals: how many of them?"""
 
@@ -96,6 +121,18 @@ def sums(most=4, seen=3.0, sd=0.5):
 def test_counts_are_right(seen):
     target, exact = sums(seen=seen)
     found = run(target)
+    assert found.done and float(((found.p - exact).abs() / found.error).max()) < FAR
+
+
+def test_every_kind_of_components_is_asked_for():
+    target = trj.Target(
+        trj.Counts(2, of="a") + trj.Counts(1, of="b"),
+        {"a": Normal(0.0, 1.0), "b": Normal(0.0, 1.0)},
+        lambda p, on: 0.5 * (on["a"].sum(-1) + on["b"].sum(-1)),
+    )
+    found = run(target)
+    n = torch.arange(3.0, dtype=torch.float64) / 2
+    exact = torch.cat([n.softmax(0), n[:2].softmax(0)])
     assert found.done and float(((found.p - exact).abs() / found.error).max()) < FAR
 
 
