@@ -315,6 +315,26 @@ def test_a_model_that_nothing_tells_of_is_named(rng):
     assert result.model_probabilities()["visits_se"].isna().all()
 
 
+@pytest.mark.parametrize(
+    ("judged", "log_evidence", "told"),
+    [(True, -7.0, True), (True, 40.0, False), (False, -5.0, False)],
+)
+def test_a_few_draws_of_a_run_in_rounds_tell_where_no_route_says_far_more(
+    judged, log_evidence, told, rng
+):
+    code = torch.randint(0, 2, (64, 200, 1), generator=torch.Generator().manual_seed(0))
+    code[3:8, 7] = 2
+    plain = chains_of(rng.normal(size=(64, 200, 1)), code)
+    one, two, rare = plain.space.label(plain.space.enumerate())[:3]
+    sound, poor = Estimate(-0.7, 0.02), Estimate(log_evidence, 0.1, 1, "Pareto k 0.8")
+    report = RunReport(judged=Judged("", 0.0, 2.0, 1e-3) if judged else None)
+    routes = {"importance": {one: sound, two: sound, rare: poor}}
+    result = Result(plain.space, plain.raw, {}, routes, report)
+    error = result.model_probabilities()["visits_se"]
+    assert bool(error[[one, two]].notna().all()) == told
+    assert not told or 1e-4 < error[rare] < 1e-2
+
+
 def test_a_pilot_run_of_few_ancestors_that_nothing_checks_leaves_no_error(rng):
     result = chains_of(rng.normal(size=(64, 200, 1)))
     facts = {"std_error": 0.02, "gap": 0.05, "map_log_evidence": 0.0, "map_std_error": 0.01}

@@ -223,8 +223,8 @@ class Doubts:
     def unknown(self) -> list[str]:
         """Models that chains never or hardly entered, and that no other route tells of.
 
-        Draws of a run in rounds come from many chains that share nothing: a few in a model tell
-        its probability, with an error that counts how few they are.
+        A few draws of a run in rounds, of many chains that share nothing, tell a probability with
+        an error that counts how few they are, unless another route says far more.
         """
         space, routes = self.indicator.space, self._routes.values()
         related = space.has_items  # models next to each other are alike
@@ -240,14 +240,17 @@ class Doubts:
         found = []
         for m in labels:
             inside = self.indicator.inside(m)
-            few = 0.0 if self.judged is not None else COMMON_PROBABILITY
-            if any(map(usable, log_mass[m])) or inside.mean() > few:
+            share = inside.mean()
+            if any(map(usable, log_mass[m])) or share > COMMON_PROBABILITY:
                 continue
             if usable(visit_probability(inside, self.indicator.ess)):
                 continue
             reach = max((abs(v - w) for v in finite[m] for w in finite[m]), default=math.inf)
             error = max((e.std_error for e in log_mass[m] if math.isfinite(e.value)), default=0.0)
             reach = max(1.0, reach, REACH_ERRORS * error)
+            by_visits = self.judged is not None and share > 0
+            if by_visits and max(finite[m], default=-math.inf) < top + math.log(share) + reach:
+                continue
             if not finite[m] or not max(finite[m]) + reach < top + math.log(COMMON_PROBABILITY):
                 found.append(m)
         return found
