@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from copy import copy
 from typing import Any
 
 from torch import Tensor
@@ -32,6 +33,8 @@ from .threads import one_thread
 VARIES = 0.02  # variance of an indicator, from which its groups tell how far off means may be
 
 DEAR = 300_000  # numbers of an evaluation from which a run that nobody planned takes no rounds
+
+LEAST_DRAWS = 50  # of a model that is weighed through normals fitted to them
 
 ONE_THREAD = 5e6  # numbers of a batch of all chains, under which threads wait for each other
 
@@ -250,7 +253,11 @@ class InRounds:
 
 
 def judged(run: Run) -> Judged:
-    """How a run stands by its rule, and how far off means may be while it does not meet it."""
+    """How a run stands by its rule, and how far off means may be while it does not meet it.
+
+    By the spread of groups; and by what is left of starts that are off by a standard deviation
+    and are forgotten at the rate of tau, in a record whose burn-in was a third of its length.
+    """
     tau, detection = run.mixing.tau, run.detection
     if some := run.known.incomplete:
         words = f"searches went on meeting lost modes of {', '.join(map(repr, some))}"
@@ -260,15 +267,29 @@ def judged(run: Run) -> Judged:
     variance = run.visits * (1 - run.visits)
     telling = variance > VARIES
     off = (run.groups_error[telling] / variance[telling].sqrt()).tolist()
+    if not run.short:
+        times = run.draws.n_draws * run.draws.thin / tau
+        off.append(math.exp(-times / 3) / times)
     return Judged(run.doubt, max(off, default=0.0), tau, detection, run.short)
 
 
 def weighed(run: Run) -> tuple[dict[str, Tensor], Routes]:
-    """Importance weights and evidences by every route through the normals."""
-    route, through, target = run.route, run.moves.through, run.recipe.target
-    if route is None or through is None:  # many models have none
+    """Importance weights and evidences by every route through normals, of models with draws."""
+    recipe, target = run.recipe, run.recipe.target
+    recipe = copy(recipe)
+    recipe.generator = recipe.generator.clone_state()  # chains go on as if nobody had looked
+    through = recipe.normals(run.known, run.moves)
+    if through is None:  # many models have none
         return {}, {}
-    labels = target.space.label(target.space.enumerate())
-    weights = dict(zip(labels, route.log_weights, strict=True))
-    generator = run.recipe.generator.clone_state()  # chains go on as if nobody had looked
-    return weights, through_the_map(target, through, run.draws, weights, generator)
+    codes = target.space.enumerate()
+    if run.route is not None:
+        found = run.route.log_weights
+    else:
+        drawn = target.space.index(run.known.draws.code).bincount(minlength=len(codes))
+        codes = codes[drawn >= LEAST_DRAWS]
+        try:
+            found = recipe.weights(through, codes, recipe.generator)
+        except BudgetError:
+            return {}, {}
+    weights = dict(zip(target.space.label(codes), found, strict=True))
+    return weights, through_the_map(target, through, run.draws, weights, recipe.generator)

@@ -17,12 +17,18 @@ from torch import Tensor
 from ... import clock
 from ...draws import Draws, Pool
 from ...errors import TargetError
+from ...estimate.importance import log_weights
+from ...estimate.mixing import in_ranks
 from ...kernel.base import Kernel, State
+from ...result.convergence import IN, INCLUDES, Convergence
+from ...result.indicator import ModelIndicator
 from ...target.target import Target
 from ...transport.base import Transport
 from ..plan import Plan
 from ..precision import unresolved
 from ..price import price
+
+LEAST_WEIGHED = 200  # draws of a model
 
 CHEAP = 5000  # numbers of an evaluation from which populations, chains and searches are fewer
 
@@ -238,10 +244,33 @@ class Recipe(ABC):
         """A second route to what was asked for, or None."""
         return None
 
+    def normals(self, known: Known, moves: Moves) -> Transport | None:
+        """Normals that models can be weighed by once a run has ended, or None."""
+        return moves.through
+
+    def weights(
+        self, through: Transport, codes: Tensor, generator: torch.Generator
+    ) -> list[Tensor]:
+        """Log importance weights of draws from the normals of some models, nats."""
+        n = int(self.share**0.5 * self.plan.weighed) // (4 if self.late else 1)
+        n = max(LEAST_WEIGHED, n)
+        return [log_weights(self.target, through, c, n, generator) for c in codes]
+
     @abstractmethod
     def asked(self, code: Tensor) -> Tensor:
         """Indicators of what the run is asked for, of codes (chain, draw, L): (chain, draw, Q)."""
 
     def judged(self, draws: Draws) -> list[NDArray[np.float64]]:
-        """Other quantities by which chains are judged, each (chain, draw, Q)."""
-        return [draws.log_joint.double().numpy()[..., None]]
+        """All else that chains pass, in ranks, each (chain, draw, Q).
+
+        Log joint, and coordinates of each model that is not rare; of components, the smallest, the
+        mean and the largest.
+        """
+        indicator = ModelIndicator(self.host, draws)
+        parts = Convergence(indicator, [""] * draws.theta.shape[2]).parts(slice(None), 1)
+        found = []
+        for part in parts:
+            x = part.x[..., np.ptp(part.x[part.inside], axis=0) > 0]
+            if x.shape[-1] and not part.names[0].startswith((IN, INCLUDES)):  # asked for
+                found.append(in_ranks(x, part.inside))
+        return found

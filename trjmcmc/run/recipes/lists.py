@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from ...draws import Draws, Pool
-from ...estimate.importance import log_weights, smoothed
-from ...estimate.mixing import in_ranks
+from ...draws import Pool
+from ...estimate.importance import smoothed
 from ...fit.standardise import moments, typical_scale
 from ...kernel.base import State, start
 from ...kernel.between.jump import Jump
@@ -22,8 +19,6 @@ from ...kernel.proposal.fixed import Fixed
 from ...pilot.parts import Part
 from ...pilot.screening import draws_within, screen
 from ...pilot.smc import TemperedSMC
-from ...result.convergence import Convergence
-from ...result.indicator import ModelIndicator
 from ...transport.base import Transport
 from ...transport.normals import gaussian_mixture
 from ..maps import matching
@@ -33,8 +28,6 @@ from .base import Known, Moves, Recipe, Route
 FRESH = 0.1  # share of moves inside a model that draw from the normals themselves
 
 LEAST_PARTICLES = 16  # of a population
-
-LEAST_WEIGHED = 200  # draws of a model
 
 LEAST_MOVES = 4  # of a particle at each power
 
@@ -144,10 +137,7 @@ class Lists(Recipe):
 
     def weigh(self, moves: Moves) -> Route:
         assert moves.through is not None
-        n = max(LEAST_WEIGHED, int(self.share**0.5 * self.plan.weighed) // (4 if self.late else 1))
-        weights = [
-            log_weights(self.target, moves.through, c, n, self.generator) for c in self.codes
-        ]
+        weights = self.weights(moves.through, self.codes, self.generator)
         found = [smoothed(w) for w in weights]
         log_mass = torch.tensor([e.value for e in found], dtype=torch.float64)
         error = torch.tensor([e.std_error for e in found], dtype=torch.float64).nan_to_num(math.inf)
@@ -160,17 +150,6 @@ class Lists(Recipe):
     def asked(self, code: Tensor) -> Tensor:
         index = self.host.index(code.flatten(0, 1)).view(code.shape[:2])
         return torch.nn.functional.one_hot(index, len(self.codes)).double()
-
-    def judged(self, draws: Draws) -> list[NDArray[np.float64]]:
-        """Log joint and coordinates of each model that is not rare, in ranks."""
-        indicator = ModelIndicator(self.host, draws)
-        parts = Convergence(indicator, [""] * draws.theta.shape[2]).parts(slice(None), 1)
-        found = []
-        for part in parts:
-            x = part.x[..., np.ptp(part.x[part.inside], axis=0) > 0]
-            if x.shape[-1] and part.inside.mean() < 1 - 1e-9:
-                found.append(in_ranks(x, part.inside))
-        return found
 
     # ---- lost modes -------------------------------------------------------------------------
 

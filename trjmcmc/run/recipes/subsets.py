@@ -14,6 +14,8 @@ from ...kernel.compose import Cycle
 from ...kernel.inside.random_walk import RandomWalk
 from ...target.target import Target
 from ...target.tempered import Tempered
+from ...transport.base import Transport
+from ...transport.normals import gaussian_mixture
 from ..marginals import NAME, marginal_moves, marginals_fit
 from ..moves import DEFAULT, birth_death
 from .base import Known, Moves
@@ -41,6 +43,10 @@ class Items(Cooled):
         if marginals_fit(self.target):
             between[NAME] = marginal_moves(self.target, known.draws, self.generator, DEFAULT)
         return Moves(between, self._walks(self.target))
+
+    def normals(self, known: Known, moves: Moves) -> Transport | None:
+        few = self.target.space.few
+        return gaussian_mixture(self.target.space, known.draws, self.generator) if few else None
 
     def asked(self, code: Tensor) -> Tensor:
         """Whether each item is in; of few models each model as well."""
