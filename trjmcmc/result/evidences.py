@@ -228,7 +228,7 @@ class Evidences:
         return sum(max(0.0, x) for x in more if math.isfinite(x))
 
     def shares(self, labels: Sequence[str]) -> list[Estimate]:
-        """Probabilities by the combination of routes; NaN of models that were not weighed."""
+        """Probabilities by the combination of routes; by visits of models that were not weighed."""
         if not self.weighed:
             return [BLANK] * len(labels)
         combined, covariance = self.combined
@@ -245,7 +245,7 @@ class Evidences:
             if m not in known:
                 error = math.hypot(e.std_error, self._excess, gap)
                 known[m] = replace(e, std_error=error).times(rest)
-        return [self._open(known.get(label, BLANK)) for label in labels]
+        return [self._open(known[m]) if m in known else self.visits.of(m) for m in labels]
 
     def shares_under(self, log_change: Mapping[str, float]) -> dict[str, Estimate]:
         """Probabilities by the combined evidences where p(model) is changed.

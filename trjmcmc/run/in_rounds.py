@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from copy import copy
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from .. import clock
@@ -27,7 +28,7 @@ from .policy import Policy
 from .recipes.base import Recipe
 from .recipes.choose import kind_of, recipe_of
 from .report import Routes, made_result
-from .rounds import DISAGREE, Run, looks
+from .rounds import DISAGREE, Run, apart, looks
 from .threads import one_thread
 
 VARIES = 0.02  # variance of an indicator, from which its groups tell how far off means may be
@@ -274,22 +275,30 @@ def judged(run: Run) -> Judged:
 
 
 def weighed(run: Run) -> tuple[dict[str, Tensor], Routes]:
-    """Importance weights and evidences by every route through normals, of models with draws."""
-    recipe, target = run.recipe, run.recipe.target
-    recipe = copy(recipe)
+    """Importance weights and evidences by every route through normals.
+
+    Where the rule asks no such route, of models with draws, and none if visits say otherwise.
+    """
+    recipe, target, route = copy(run.recipe), run.recipe.target, run.route
     recipe.generator = recipe.generator.clone_state()  # chains go on as if nobody had looked
     through = recipe.normals(run.known, run.moves)
     if through is None:  # many models have none
         return {}, {}
     codes = target.space.enumerate()
-    if run.route is not None:
-        found = run.route.log_weights
-    else:
+    if route is None:
         drawn = target.space.index(run.known.draws.code).bincount(minlength=len(codes))
-        codes = codes[drawn >= LEAST_DRAWS]
+        known = drawn >= LEAST_DRAWS
+        if not bool(known.any()):
+            return {}, {}
         try:
-            found = recipe.weights(through, codes, recipe.generator)
+            route = recipe.route(through, codes[known], recipe.generator)
         except BudgetError:
             return {}, {}
-    weights = dict(zip(target.space.label(codes), found, strict=True))
+        place = recipe.host.index(run.draws.code.flatten(0, 1)).view(run.draws.code.shape[:2])
+        inside = torch.nn.functional.one_hot(place, len(codes)).double()[..., known.cpu()]
+        share, error = inside.mean((0, 1)), inside.mean(1).std(0) / run.draws.n_chains**0.5
+        if not apart(share / share.sum(), error / share.sum(), route) <= recipe.plan.agree:
+            return {}, {}  # none of the draws is in them, or normals do not reach all
+        codes = codes[known]
+    weights = dict(zip(target.space.label(codes), route.log_weights, strict=True))
     return weights, through_the_map(target, through, run.draws, weights, recipe.generator)

@@ -17,7 +17,7 @@ from torch import Tensor
 from ... import clock
 from ...draws import Draws, Pool
 from ...errors import TargetError
-from ...estimate.importance import log_weights
+from ...estimate.importance import log_weights, smoothed
 from ...estimate.mixing import in_ranks
 from ...kernel.base import Kernel, State
 from ...result.convergence import IN, INCLUDES, Convergence
@@ -29,6 +29,8 @@ from ..precision import unresolved
 from ..price import price
 
 LEAST_WEIGHED = 200  # draws of a model
+
+IMPROBABLE = 1e-6  # probability of models whose evidence need not be known
 
 CHEAP = 5000  # numbers of an evaluation from which populations, chains and searches are fewer
 
@@ -248,13 +250,18 @@ class Recipe(ABC):
         """Normals that models can be weighed by once a run has ended, or None."""
         return moves.through
 
-    def weights(
-        self, through: Transport, codes: Tensor, generator: torch.Generator
-    ) -> list[Tensor]:
-        """Log importance weights of draws from the normals of some models, nats."""
+    def route(self, through: Transport, codes: Tensor, generator: torch.Generator) -> Route:
+        """Probabilities of some models by importance sampling through normals."""
         n = int(self.share**0.5 * self.plan.weighed) // (4 if self.late else 1)
         n = max(LEAST_WEIGHED, n)
-        return [log_weights(self.target, through, c, n, generator) for c in codes]
+        weights = [log_weights(self.target, through, c, n, generator) for c in codes]
+        found = [smoothed(w) for w in weights]
+        log_mass = torch.tensor([e.value for e in found], dtype=torch.float64)
+        error = torch.tensor([e.std_error for e in found], dtype=torch.float64).nan_to_num(math.inf)
+        p = log_mass.softmax(0)
+        slope = (torch.diag(p) - p[:, None] * p)[:, p > IMPROBABLE]
+        p_error = (slope.square() @ error[p > IMPROBABLE].square()).sqrt()
+        return Route(p, p_error, log_mass, error, weights)
 
     @abstractmethod
     def asked(self, code: Tensor) -> Tensor:

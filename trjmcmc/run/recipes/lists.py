@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from ...draws import Pool
-from ...estimate.importance import smoothed
 from ...fit.standardise import moments, typical_scale
 from ...kernel.base import State, start
 from ...kernel.between.jump import Jump
@@ -48,8 +47,6 @@ LARGEST = 300.0  # of a log ratio of masses
 MOST_TAKEN = 0.9  # of the draws of a model that a part takes the place of, at most
 
 LEAST_TAKEN = 200  # draws of a part
-
-IMPROBABLE = 1e-6  # probability of models whose evidence need not be known
 
 FEW_DRAWS = 200  # of a model, under which those of the populations are kept
 
@@ -137,15 +134,7 @@ class Lists(Recipe):
 
     def weigh(self, moves: Moves) -> Route:
         assert moves.through is not None
-        weights = self.weights(moves.through, self.codes, self.generator)
-        found = [smoothed(w) for w in weights]
-        log_mass = torch.tensor([e.value for e in found], dtype=torch.float64)
-        error = torch.tensor([e.std_error for e in found], dtype=torch.float64).nan_to_num(math.inf)
-        p = log_mass.softmax(0)
-        slope = (torch.diag(p) - p[:, None] * p)[:, p > IMPROBABLE]
-        return Route(
-            p, (slope.square() @ error[p > IMPROBABLE].square()).sqrt(), log_mass, error, weights
-        )
+        return self.route(moves.through, self.codes, self.generator)
 
     def asked(self, code: Tensor) -> Tensor:
         index = self.host.index(code.flatten(0, 1)).view(code.shape[:2])
