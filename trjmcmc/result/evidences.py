@@ -365,7 +365,8 @@ class Evidences:
         for route, found in shares.items():
             whole = sum(found[i].value for i in known) or 1.0  # of those whose evidence is known
             columns[route] = [log_share(e.scaled(1 / whole), level) for e in found]
-        columns |= {r: [f.get(m, NOTHING) for m in labels] for r, f in self.routes.items()}
+        routes = {**self.routes, **{r: {} for r in BEST_FIRST if r not in self.routes}}
+        columns |= {r: [f.get(m, NOTHING) for m in labels] for r, f in routes.items()}
         for route in {"importance", "smoothed"} & set(columns):
             columns[route] = [
                 self._with_bridge(e, m) for e, m in zip(columns[route], labels, strict=True)

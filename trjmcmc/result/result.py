@@ -414,8 +414,9 @@ class Result:
 
         Returns:
             One row a model. For each route the log evidence (p(model) is not included) and its
-            standard error ``_se``; ``combined``, bridge and jumps together, by generalised
-            least squares, with what both owe to the same chains in its error; ``probability``
+            standard error ``_se``, NaN of what the run did not take; ``combined``, bridge and
+            jumps together, by generalised least squares, with what both owe to the same chains in
+            its error; ``probability``
             and ``probability_se``, p(model | data) by the combination; ``verdict``: ``agree``,
             ``disagree: `` and the routes, or ``unchecked`` where no two routes without draws in
             common are free of doubt, and whether the map was not audited; ``note``, every
