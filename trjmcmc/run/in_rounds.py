@@ -277,11 +277,12 @@ def judged(run: Run) -> Judged:
 def weighed(run: Run) -> tuple[dict[str, Tensor], Routes]:
     """Importance weights and evidences by every route through normals.
 
-    Where the rule asks no such route, of models with draws, and none if visits say otherwise.
+    Where the rule asks no such route, of models with draws, once the rule is met, and none if
+    visits say otherwise.
     """
     recipe, target, route = copy(run.recipe), run.recipe.target, run.route
     recipe.generator = recipe.generator.clone_state()  # chains go on as if nobody had looked
-    through = recipe.normals(run.known, run.moves)
+    through = None if route is None and run.doubt else recipe.normals(run.known, run.moves)
     if through is None:  # many models have none
         return {}, {}
     codes = target.space.enumerate()
