@@ -19,9 +19,11 @@ from trjmcmc.errors import (
     ConvergenceWarning,
     InterruptedWarning,
     NonFiniteError,
+    TRJError,
     TRJWarning,
 )
 from trjmcmc.run.plan import Plan
+from trjmcmc.run.recipes.counts import Components
 
 QUICK = Plan(particles=1600, moves=6, climbs=2000)
 
@@ -136,6 +138,45 @@ def test_counts_are_right():
     table = result.counts().droplevel("kind")
     gap = table["probability"] - exact.numpy()
     assert bool((gap.abs() < 4.4 * table["se"]).all())
+
+
+def counted():
+    return sums(seen=0.2)[0], Normal(0.0, (0.25 + torch.arange(5.0)).sqrt()).log_prob(
+        torch.tensor(0.2)
+    )
+
+
+def chosen():
+    target = trj.problems.variable_selection(5)
+    labels = target.space.label(target.space.enumerate())
+    return target, torch.tensor([target.truth.log_evidence[m] for m in labels])
+
+
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.LimitWarning")
+@pytest.mark.parametrize("make", [counted, chosen])
+def test_counts_and_few_subsets_have_evidences(make):
+    target, exact = make()
+    _, result = sampled(target)
+    labels, table = target.space.label(target.space.enumerate()), result.evidence()
+    gap = table["combined"] - [float(exact[labels.index(m)]) for m in table.index]
+    assert len(table) > 2 and bool((gap.abs() < 4.4 * table["combined_se"] + 1e-5).all())
+    shares = result.model_probabilities()
+    assert abs(shares["combined"].sum() - 1) < 0.01  # by visits where they were not weighed
+
+
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.LimitWarning")
+def test_components_whose_normals_say_something_else_are_not_weighed(monkeypatch):
+    usual = Components.route
+
+    def other(self, through, codes, generator):
+        found = usual(self, through, codes, generator)
+        return found._replace(p=found.p.flip(0))
+
+    monkeypatch.setattr(Components, "route", other)
+    _, result = sampled(counted()[0])
+    with pytest.raises(TRJError, match="evidence"):
+        result.evidence()
+    assert bool(result.model_probabilities()["visits_se"].notna().all())
 
 
 # ---- what ends a run before it is done ----------------------------------------------------------

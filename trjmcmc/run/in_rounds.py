@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from copy import copy
 from typing import Any
 
 import torch
@@ -280,9 +279,10 @@ def weighed(run: Run) -> tuple[dict[str, Tensor], Routes]:
     Where the rule asks no such route, of models with draws, once the rule is met, and none if
     visits say otherwise.
     """
-    recipe, target, route = copy(run.recipe), run.recipe.target, run.route
-    recipe.generator = recipe.generator.clone_state()  # chains go on as if nobody had looked
-    through = None if route is None and run.doubt else recipe.normals(run.known, run.moves)
+    recipe, target, route = run.recipe, run.recipe.target, run.route
+    generator = recipe.generator.clone_state()  # chains go on as if nobody had looked
+    unmet = route is None and run.doubt
+    through = None if unmet else recipe.normals(run.known, run.moves, generator)
     if through is None:  # many models have none
         return {}, {}
     codes = target.space.enumerate()
@@ -292,7 +292,7 @@ def weighed(run: Run) -> tuple[dict[str, Tensor], Routes]:
         if not bool(known.any()):
             return {}, {}
         try:
-            route = recipe.route(through, codes[known], recipe.generator)
+            route = recipe.route(through, codes[known], generator)
         except BudgetError:
             return {}, {}
         place = recipe.host.index(run.draws.code.flatten(0, 1)).view(run.draws.code.shape[:2])
@@ -302,4 +302,4 @@ def weighed(run: Run) -> tuple[dict[str, Tensor], Routes]:
             return {}, {}  # none of the draws is in them, or normals do not reach all
         codes = codes[known]
     weights = dict(zip(target.space.label(codes), route.log_weights, strict=True))
-    return weights, through_the_map(target, through, run.draws, weights, recipe.generator)
+    return weights, through_the_map(target, through, run.draws, weights, generator)

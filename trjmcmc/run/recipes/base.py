@@ -246,7 +246,7 @@ class Recipe(ABC):
         """A second route to what was asked for, or None."""
         return None
 
-    def normals(self, known: Known, moves: Moves) -> Transport | None:
+    def normals(self, known: Known, moves: Moves, generator: torch.Generator) -> Transport | None:
         """Normals that models can be weighed by once a run has ended, or None."""
         return moves.through
 

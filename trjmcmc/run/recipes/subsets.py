@@ -44,9 +44,9 @@ class Items(Cooled):
             between[NAME] = marginal_moves(self.target, known.draws, self.generator, DEFAULT)
         return Moves(between, self._walks(self.target))
 
-    def normals(self, known: Known, moves: Moves) -> Transport | None:
-        few = self.target.space.few
-        return gaussian_mixture(self.target.space, known.draws, self.generator) if few else None
+    def normals(self, known: Known, moves: Moves, generator: torch.Generator) -> Transport | None:
+        space = self.target.space
+        return gaussian_mixture(space, known.draws, generator) if space.few else None
 
     def asked(self, code: Tensor) -> Tensor:
         """Whether each item is in; of few models each model as well."""
