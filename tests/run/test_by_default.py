@@ -9,6 +9,7 @@ from torch.distributions import Normal
 import trjmcmc as trj
 from tests.run.test_rounds import sums
 from trjmcmc import clock
+from trjmcmc.errors import ConfigurationError
 from trjmcmc.estimate.mean import mean_error
 from trjmcmc.pilot.smc import TemperedSMC
 from trjmcmc.run.in_rounds import DEAR
@@ -85,6 +86,18 @@ def test_cheap_lists_take_rounds_and_a_seed_has_one_answer():
 )
 def test_subsets_and_components_take_rounds(make):
     assert judged(make())
+
+
+def test_how_small_a_basin_is_searched_for_can_be_asked_for():
+    sampler = trj.TRJSampler(pair(), seed=1)
+    usual = sampler.run(progress=False).report.judged.detection
+    result = trj.TRJSampler(pair(), seed=1).run(until={"detection": usual / 3}, progress=False)
+    assert 0 < result.report.judged.detection <= usual / 3
+    with pytest.raises(ConfigurationError, match="for lists of models alone"):
+        trj.TRJSampler(trj.problems.variable_selection(10)).run(until={"detection": 1e-4})
+    for wrong in ({"detection": 2.0}, {"detection": 1e-4, "probability": 0}):
+        with pytest.raises(ConfigurationError, match="between 0 and 1"):
+            sampler.run(until=wrong)
 
 
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")

@@ -30,6 +30,8 @@ from .report import Routes, made_result
 from .rounds import DISAGREE, Run, apart, looks
 from .threads import one_thread
 
+AIMS = {"probability", "detection"}  # that a run in rounds may have
+
 VARIES = 0.02  # variance of an indicator, from which its groups tell how far off means may be
 
 DEAR = 300_000  # numbers of an evaluation from which a run that nobody planned takes no rounds
@@ -69,13 +71,16 @@ def begin(
         raise ConfigurationError("rounds: every model of a list has to have a prior above 0")
     recipe = recipe_of(known.target, plan or Plan(), known.generator)
     dear = recipe.numbers > DEAR and not asked
-    return None if dear else InRounds(recipe, known.spending, seed)
+    aims = aims_of(until)
+    if aims[1] < 1 and not recipe.searches:
+        raise ConfigurationError('until: "detection" is for lists of models alone')
+    return None if dear else InRounds(recipe, known.spending, seed, aims)
 
 
 def suits(known: Knowledge, until: Any) -> bool:
     """Whether rounds are the usual run: of few models, subsets, components, where they suit."""
     target, space = known.target, known.target.space
-    asked = until is None or (isinstance(until, Mapping) and set(until) == {"probability"})
+    asked = until is None or (isinstance(until, Mapping) and set(until) <= AIMS)
     usual = known.strategy.chooses and not known.ready and known.policy == Policy()
     known_kind = kind_of(space) is not None and (not space.few or all_possible(space))
     return asked and usual and known_kind and target.account.unlimited
@@ -86,20 +91,20 @@ def all_possible(space: Space) -> bool:
     return bool(space.log_prior(space.enumerate()).isfinite().all())
 
 
-def error_of(until: Any) -> float:
-    """The standard error of a probability that is asked for.
+def aims_of(until: Any) -> tuple[float, float]:
+    """Standard error of a probability, and share of a prior from which basins are to be met.
 
     Raises:
-        ConfigurationError: Something else is.
+        ConfigurationError: Something else is asked for.
     """
-    until = {"probability": DONE_ERROR} if until is None else until
-    if isinstance(until, Mapping) and set(until) == {"probability"}:
-        error = until["probability"]
-        if isinstance(error, int | float) and 0 < error < 1:
-            return float(error)
-    raise ConfigurationError(
-        f'until: a run in rounds takes {{"probability": error}}, 0 < error < 1; got {until!r}'
-    )
+    aims = {"probability": DONE_ERROR} if until is None else until
+    known = isinstance(aims, Mapping) and bool(aims) and set(aims) <= AIMS
+    if not known or not all(isinstance(x, int | float) and 0 < x < 1 for x in aims.values()):
+        raise ConfigurationError(
+            'until: a run in rounds takes "probability", a standard error, and "detection", a '
+            f"share of a prior, both between 0 and 1; got {until!r}"
+        )
+    return float(aims.get("probability", DONE_ERROR)), float(aims.get("detection", math.inf))
 
 
 class InRounds:
@@ -109,11 +114,15 @@ class InRounds:
         recipe: Where it begins and what moves it.
         spending: Where seconds and evaluations are counted.
         seed: The sampler's.
+        aims: Standard error, and share of a prior from which basins of modes are to be met.
     """
 
-    def __init__(self, recipe: Recipe, spending: Spending, seed: int) -> None:
+    def __init__(
+        self, recipe: Recipe, spending: Spending, seed: int, aims: tuple[float, float]
+    ) -> None:
         self._recipe, self._spending, self._seed = recipe, spending, seed
-        self._looks = looks(recipe)
+        self._error, self._detection = aims
+        self._looks = looks(recipe, self._detection)
         self._last: Run | None = None
         self._broken = False  # off in a step
 
@@ -125,7 +134,7 @@ class InRounds:
     def first(self, until: Any, max_seconds: float | None, progress: bool) -> Result:
         """The first of its calls; arguments as of :meth:`trjmcmc.TRJSampler.run`."""
         asked = until is not None or max_seconds is None
-        return self.run(error_of(until), max_seconds or DONE_SECONDS, progress, asked=asked)
+        return self.run(self._error, max_seconds or DONE_SECONDS, progress, asked=asked)
 
     def run(
         self,
@@ -209,7 +218,7 @@ class InRounds:
         if self._broken:
             raise ConfigurationError("more: the last run was broken off in a step; run anew")
         return self.run(
-            None if until is None else error_of(until),
+            None if until is None else aims_of(until)[0],
             math.inf if max_seconds is None else max_seconds,
             progress,
             draws=None if draws is None or self._last is None else draws + self._last.draws.n_draws,
@@ -221,7 +230,7 @@ class InRounds:
         if error is None and draws is None:
             return False
         run.judge(math.inf if error is None else error)
-        precise = error is None or run.done
+        precise = (error is None or run.done) and run.detection <= self._detection
         return precise and run.draws.n_draws >= (draws or 0)
 
     def _result(self, run: Run, error: float | None, budget_spent: bool) -> Result:
@@ -232,6 +241,9 @@ class InRounds:
         missed = ""
         if error is not None and reached > error:
             missed = f"a standard error of {reached:.2g} where {error:g} was asked for"
+        elif run.detection > self._detection:
+            share, asked = run.detection, self._detection
+            missed = f"a search to {share:.1e} of a prior where {asked:g} was asked for"
         report = RunReport(
             seconds=dict(self._spending.seconds),
             steps=draws.n_draws * draws.thin,

@@ -306,13 +306,13 @@ class TRJSampler:
                 :class:`~trjmcmc.fit.Pool`, a merged result, a result for ``shards``;
                 ``report.start`` says how far off they were.
             until: ``{"probability": 0.01}``: stop as soon as the standard error of every model's
-                probability (in a space of more than 64 models every unit's) is as small;
-                ``{"log_bayes_factor": 0.05}``: that of the log Bayes factor, in nats, of every
-                model of more than one percent to the best (2 to 64 models); ``{"rhat": 1.01}``:
-                split R-hat of models, log joint and parameters. Of several, when all are reached.
-                Or a function, see :class:`~trjmcmc.run.stop.Stop`.
-            max_seconds: Wall time after which to stop, all stages included, summing up too; kept
-                within the larger of a second and a tenth where a step of all chains takes less.
+                probability (of more than 64 models every unit's) is as small; of several, when
+                all are reached. ``{"log_bayes_factor": 0.05}``: nats, of every model above one
+                percent to the best (2 to 64 models); ``{"rhat": 1.01}``: split R-hat of models, log
+                joint, parameters; ``{"detection": 1e-5}``, of lists: modes whose basins hold that
+                share of a prior are met with 95 %. A function: :class:`~trjmcmc.run.stop.Stop`.
+            max_seconds: Wall time after which to stop, all stages included; kept within the larger
+                of a second and a tenth where a step of all chains takes less.
             max_evaluations: Most likelihood calls of this run, its fit included. Three quarters go
                 to a fit, the rest to chains and steps. With ``fit="auto"`` and few models mixtures
                 of t distributions are refined by importance sampling instead.

@@ -136,6 +136,7 @@ class Recipe(ABC):
     """
 
     least_chains = 8  # of a group, however dear they are
+    searches = False  # whether prior draws climb in search of lost modes
 
     def __init__(
         self,

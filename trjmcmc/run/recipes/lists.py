@@ -54,6 +54,8 @@ FEW_DRAWS = 200  # of a model, under which those of the populations are kept
 class Lists(Recipe):
     """Few models, each with a tempered population of its own in every group."""
 
+    searches = True
+
     @property
     def codes(self) -> Tensor:
         """All models, shape (M, L)."""
