@@ -95,6 +95,8 @@ def test_how_small_a_basin_is_searched_for_can_be_asked_for():
     assert 0 < result.report.judged.detection <= usual / 3
     with pytest.raises(ConfigurationError, match="for lists of models alone"):
         trj.TRJSampler(trj.problems.variable_selection(10)).run(until={"detection": 1e-4})
+    with pytest.raises(ConfigurationError, match="asked of run"):
+        sampler.more(until={"detection": usual / 9})
     for wrong in ({"detection": 2.0}, {"detection": 1e-4, "probability": 0}):
         with pytest.raises(ConfigurationError, match="between 0 and 1"):
             sampler.run(until=wrong)
@@ -114,6 +116,9 @@ def test_dear_lists_black_boxes_and_limited_targets_take_none():
     assert price(pair(100_000)) > DEAR
     assert not judged(pair(100_000), max_seconds=1.0)
     assert not judged(pair(wrap=boxed), max_seconds=1.0)
+    many = [trj.Model(str(i), {}, lambda p: torch.tensor(0.0)) for i in range(70)]
+    assert judged(trj.Target(many), max_seconds=1.0)
+    assert not judged(trj.Target(many, model_prior=[0.0] + [1 / 69] * 69), max_seconds=1.0)
     limited = pair()
     limited.limit = 10**7
     assert not judged(limited, max_seconds=1.0)

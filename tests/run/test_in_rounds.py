@@ -170,7 +170,7 @@ def test_components_whose_normals_say_something_else_are_not_weighed(monkeypatch
 
     def other(self, through, codes, generator):
         found = usual(self, through, codes, generator)
-        return found._replace(p=found.p.flip(0))
+        return found._replace(log_weights=[w + m for m, w in enumerate(found.log_weights)])
 
     monkeypatch.setattr(Components, "route", other)
     _, result = sampled(counted()[0])

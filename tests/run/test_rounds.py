@@ -410,6 +410,8 @@ def test_evidence_by_groups():
 
 
 def test_graphs_have_no_recipe_yet(rng):
-    graph = trj.graphs.target(trj.graphs.bge(rng.normal(size=(30, 5))))
-    with pytest.raises(ConfigurationError, match="no recipe"):
-        recipe_of(graph, Plan(), torch.Generator())
+    for nodes in (3, 5):
+        graph = trj.graphs.target(trj.graphs.bge(rng.normal(size=(30, nodes))))
+        for target in (graph, trj.graphs.ordered(graph)):
+            with pytest.raises(ConfigurationError, match="no recipe"):
+                recipe_of(target, Plan(), torch.Generator())

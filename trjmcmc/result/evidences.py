@@ -330,8 +330,9 @@ class Evidences:
         if not labels:
             raise TRJError(
                 "evidence: no map has weighed the models. A run that ends before that weighs none: "
-                "by max_seconds or max_evaluations (give it more), or by Ctrl-C. run(fit='auto') "
-                "may find that it needs none; run(fit=True) trains one"
+                "by max_seconds or max_evaluations (give it more), or by Ctrl-C. Others may need "
+                "none (over more than 64 subsets, several kinds of components); run(fit=True) "
+                "trains one"
             )
         columns, share = self._columns(), self.shares(labels)
         log_prior = self.indicator.log_prior(labels)
@@ -365,8 +366,8 @@ class Evidences:
         for route, found in shares.items():
             whole = sum(found[i].value for i in known) or 1.0  # of those whose evidence is known
             columns[route] = [log_share(e.scaled(1 / whole), level) for e in found]
-        routes = {**self.routes, **{r: {} for r in BEST_FIRST if r not in self.routes}}
-        columns |= {r: [f.get(m, NOTHING) for m in labels] for r, f in routes.items()}
+        columns |= {r: [f.get(m, NOTHING) for m in labels] for r, f in self.routes.items()}
+        columns |= {r: [BLANK] * len(labels) for r in BEST_FIRST if r not in columns}
         for route in {"importance", "smoothed"} & set(columns):
             columns[route] = [
                 self._with_bridge(e, m) for e, m in zip(columns[route], labels, strict=True)

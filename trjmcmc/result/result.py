@@ -246,7 +246,8 @@ class Result:
             ``importance_se``; ``combined`` and ``combined_se``: bridges between chains and map
             and jumps together, the most precise, see :meth:`evidence`; ``note``: what makes a
             row doubtful. Large spaces show the most visited models, their importance and
-            combined estimates scaled to their share of the visits, and a row for the rest. A
+            combined estimates scaled to their share of the visits, and a row for the rest. What was
+            not weighed counts by its visits under ``combined``. A
             model that was never visited ("never visited"), or that no chain has left ("never
             left"), shows the distance of a 95 % bound as ``visits_se``, which is no standard
             error: three over the effective draws of the model that mixes worst, 1 at most.

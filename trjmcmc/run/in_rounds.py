@@ -24,8 +24,9 @@ from .interrupts import once_pressed
 from .knowledge import Knowledge
 from .plan import Plan
 from .policy import Policy
-from .recipes.base import Recipe
+from .recipes.base import Recipe, route_of
 from .recipes.choose import kind_of, recipe_of
+from .recipes.lists import Lists
 from .report import Routes, made_result
 from .rounds import DISAGREE, Run, apart, looks
 from .threads import one_thread
@@ -48,7 +49,7 @@ def begin(
 
     Arguments:
         known: What is known of the target.
-        plan: Its numbers; None where nobody asked for rounds, which suit lists of models then.
+        plan: Its numbers; None where nobody asked for rounds.
         seed: The sampler's.
         until: When it is done.
         plain: Whether nothing else was asked for than limit and progress bar.
@@ -67,8 +68,8 @@ def begin(
         )
     if known.ready or not known.strategy.chooses:
         raise ConfigurationError("rounds: they take no map, kernel or strategy; leave it out")
-    if known.target.space.few and not all_possible(known.target.space):
-        raise ConfigurationError("rounds: every model of a list has to have a prior above 0")
+    if not all_possible(known.target.space):
+        raise ConfigurationError("rounds: each of so few models has to have a prior above 0")
     recipe = recipe_of(known.target, plan or Plan(), known.generator)
     dear = recipe.numbers > DEAR and not asked
     aims = aims_of(until)
@@ -78,16 +79,18 @@ def begin(
 
 
 def suits(known: Knowledge, until: Any) -> bool:
-    """Whether rounds are the usual run: of few models, subsets, components, where they suit."""
+    """Whether rounds are the usual run of a target, and what is asked for is theirs."""
     target, space = known.target, known.target.space
     asked = until is None or (isinstance(until, Mapping) and set(until) <= AIMS)
     usual = known.strategy.chooses and not known.ready and known.policy == Policy()
-    known_kind = kind_of(space) is not None and (not space.few or all_possible(space))
-    return asked and usual and known_kind and target.account.unlimited
+    served = kind_of(space) is not None and all_possible(space)
+    return asked and usual and served and target.account.unlimited
 
 
 def all_possible(space: Space) -> bool:
-    """Whether each model of a small space has a prior above 0."""
+    """Whether each model of a space has a prior above 0; true of those of many models."""
+    if not space.few and kind_of(space) is not Lists:
+        return True
     return bool(space.log_prior(space.enumerate()).isfinite().all())
 
 
@@ -213,10 +216,12 @@ class InRounds:
         """Go on with the same chains; arguments as of :meth:`trjmcmc.TRJSampler.more`.
 
         Raises:
-            ConfigurationError: The last run was broken off in a step.
+            ConfigurationError: The last run was broken off in a step; detection is asked for.
         """
         if self._broken:
             raise ConfigurationError("more: the last run was broken off in a step; run anew")
+        if isinstance(until, Mapping) and "detection" in until:
+            raise ConfigurationError('more: "detection" is asked of run(); searches go on anyway')
         return self.run(
             None if until is None else aims_of(until)[0],
             math.inf if max_seconds is None else max_seconds,
@@ -230,7 +235,7 @@ class InRounds:
         if error is None and draws is None:
             return False
         run.judge(math.inf if error is None else error)
-        precise = (error is None or run.done) and run.detection <= self._detection
+        precise = error is None or (run.done and run.detection <= self._detection)
         return precise and run.draws.n_draws >= (draws or 0)
 
     def _result(self, run: Run, error: float | None, budget_spent: bool) -> Result:
@@ -242,8 +247,7 @@ class InRounds:
         if error is not None and reached > error:
             missed = f"a standard error of {reached:.2g} where {error:g} was asked for"
         elif run.detection > self._detection:
-            share, asked = run.detection, self._detection
-            missed = f"a search to {share:.1e} of a prior where {asked:g} was asked for"
+            missed = f"its search for basins of {self._detection:g} of a prior is not finished"
         report = RunReport(
             seconds=dict(self._spending.seconds),
             steps=draws.n_draws * draws.thin,
@@ -288,8 +292,8 @@ def judged(run: Run) -> Judged:
 def weighed(run: Run) -> tuple[dict[str, Tensor], Routes]:
     """Importance weights and evidences by every route through normals.
 
-    Where the rule asks no such route, of models with draws, once the rule is met, and none if
-    visits say otherwise.
+    Where the rule took no such route: once chains have mixed, of models that have draws and whose
+    weights have an error, and only where visits agree.
     """
     recipe, target, route = run.recipe, run.recipe.target, run.route
     generator = recipe.generator.clone_state()  # chains go on as if nobody had looked
@@ -300,18 +304,19 @@ def weighed(run: Run) -> tuple[dict[str, Tensor], Routes]:
     codes = target.space.enumerate()
     if route is None:
         drawn = target.space.index(run.known.draws.code).bincount(minlength=len(codes))
-        known = drawn >= LEAST_DRAWS
-        if not bool(known.any()):
-            return {}, {}
+        rows = (drawn >= LEAST_DRAWS).nonzero()[:, 0].cpu()
         try:
-            route = recipe.route(through, codes[known], generator)
-        except BudgetError:
+            route = recipe.route(through, codes[rows], generator) if len(rows) else None
+        except TRJError:  # what rests on visits needs none
+            route = None
+        if route is None or not bool((sound := route.log_mass_error.isfinite()).any()):
             return {}, {}
+        route, rows = route_of([route.log_weights[i] for i in sound.nonzero()[:, 0]]), rows[sound]
         place = recipe.host.index(run.draws.code.flatten(0, 1)).view(run.draws.code.shape[:2])
-        inside = torch.nn.functional.one_hot(place, len(codes)).double()[..., known.cpu()]
+        inside = torch.nn.functional.one_hot(place, len(codes)).double()[..., rows]
         share, error = inside.mean((0, 1)), inside.mean(1).std(0) / run.draws.n_chains**0.5
         if not apart(share / share.sum(), error / share.sum(), route) <= recipe.plan.agree:
             return {}, {}  # none of the draws is in them, or normals do not reach all
-        codes = codes[known]
+        codes = codes[rows]
     weights = dict(zip(target.space.label(codes), route.log_weights, strict=True))
     return weights, through_the_map(target, through, run.draws, weights, generator)

@@ -255,14 +255,7 @@ class Recipe(ABC):
         """Probabilities of some models by importance sampling through normals."""
         n = int(self.share**0.5 * self.plan.weighed) // (4 if self.late else 1)
         n = max(LEAST_WEIGHED, n)
-        weights = [log_weights(self.target, through, c, n, generator) for c in codes]
-        found = [smoothed(w) for w in weights]
-        log_mass = torch.tensor([e.value for e in found], dtype=torch.float64)
-        error = torch.tensor([e.std_error for e in found], dtype=torch.float64).nan_to_num(math.inf)
-        p = log_mass.softmax(0)
-        slope = (torch.diag(p) - p[:, None] * p)[:, p > IMPROBABLE]
-        p_error = (slope.square() @ error[p > IMPROBABLE].square()).sqrt()
-        return Route(p, p_error, log_mass, error, weights)
+        return route_of([log_weights(self.target, through, c, n, generator).cpu() for c in codes])
 
     @abstractmethod
     def asked(self, code: Tensor) -> Tensor:
@@ -282,3 +275,14 @@ class Recipe(ABC):
             if x.shape[-1] and not part.names[0].startswith((IN, INCLUDES)):  # asked for
                 found.append(in_ranks(x, part.inside))
         return found
+
+
+def route_of(weights: Sequence[Tensor]) -> Route:
+    """Probabilities of models by log weights of draws from normals of each."""
+    found = [smoothed(w) for w in weights]
+    log_mass = torch.tensor([e.value for e in found], dtype=torch.float64)
+    error = torch.tensor([e.std_error for e in found], dtype=torch.float64).nan_to_num(math.inf)
+    p = log_mass.softmax(0)
+    slope = (torch.diag(p) - p[:, None] * p)[:, p > IMPROBABLE]
+    p_error = (slope.square() @ error[p > IMPROBABLE].square()).sqrt()
+    return Route(p, p_error, log_mass, error, weights)

@@ -36,8 +36,10 @@ def recipe_of(
 
 def kind_of(space: Space) -> type[Recipe] | None:
     """The kind of a space: of components, of items, of few models; None of others."""
+    if space.graphs or space.orders:
+        return None
     if space.counts and space.several:
         return Components
-    if space.has_items and not space.graphs and (space.size or math.inf) > FEW_SUBSETS:
+    if space.has_items and (space.size or math.inf) > FEW_SUBSETS:
         return Items
     return Lists if space.enumerable and (space.size or 0) <= MOST_LISTED else None

@@ -33,7 +33,7 @@ class Items(Cooled):
 
     def _steps(self, target: Target) -> dict[str, Kernel]:
         found: dict[str, Kernel] = {"births": birth_death(target, None)}
-        if not isinstance(target, Tempered):
+        if target.dim and not isinstance(target, Tempered):
             with suppress(ConfigurationError):  # it is not this kind of model
                 found["gibbs"] = UnitGibbs(target)
         return found
