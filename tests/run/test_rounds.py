@@ -105,6 +105,32 @@ def test_births_learn_where_coefficients_are(learned, monkeypatch):
     assert float(((found.p[:5] - 0.5).abs() / found.error[:5]).max()) < FAR or not found.done
 
 
+def two_that_need_each_other(items=6):
+    """The first two are in together with probability .7, and never alone, in a narrow mode."""
+    prior, wide, narrow = Normal(0.0, 3.0), Normal(0.0, 1.0), Normal(3.0, 0.05)
+
+    def log_likelihood(p, active):
+        beta, n = p["beta"], active[:, :2].sum(-1, keepdim=True)
+        gain = wide.log_prob(beta) - prior.log_prob(beta)
+        pair = narrow.log_prob(beta[:, :2]) - prior.log_prob(beta[:, :2])
+        gain = torch.cat([torch.where(n == 2, pair, gain[:, :2]), gain[:, 2:]], 1)
+        odds = torch.tensor([0.0, -14.0, math.log(0.7 / 0.3)])
+        return odds.to(beta)[n[:, 0]] + torch.where(active, gain, 0.0).sum(-1)
+
+    names = [f"v{j}" for j in range(items)]
+    return trj.Target(trj.Subsets(names, of="beta"), {"beta": prior}, log_likelihood)
+
+
+@pytest.mark.parametrize("climbs", [True, False])
+def test_climbs_begin_in_narrow_modes_of_rare_models(climbs, monkeypatch):
+    """Cooling alone loses them."""
+    if not climbs:
+        monkeypatch.setattr(Items, "_climbed", lambda self, cooled: cooled)
+    found = run(two_that_need_each_other(), plan=replace(QUICK, most=800))
+    assert bool((found.p[:2] > 0.5).all()) == climbs
+    assert bool((found.p[:2] < 0.01).all()) != climbs
+
+
 def sums(most=4, seen=3.0, sd=0.5):
     """A number seen with noise that is the sum of standard normals: how many of them?"""
 
