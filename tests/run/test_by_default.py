@@ -119,6 +119,9 @@ def test_dear_lists_black_boxes_and_limited_targets_take_none():
     many = [trj.Model(str(i), {}, lambda p: torch.tensor(0.0)) for i in range(70)]
     assert judged(trj.Target(many), max_seconds=1.0)
     assert not judged(trj.Target(many, model_prior=[0.0] + [1 / 69] * 69), max_seconds=1.0)
+    kinds, prior = trj.Counts(1, of="a") + trj.Counts(1, of="b"), Normal(0.0, 1.0)
+    flat = trj.Target(kinds, {"a": prior, "b": prior}, lambda p, active: 0 * p["a"].sum(-1))
+    assert not judged(flat, max_seconds=1.0)
     limited = pair()
     limited.limit = 10**7
     assert not judged(limited, max_seconds=1.0)

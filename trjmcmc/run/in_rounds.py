@@ -84,6 +84,7 @@ def suits(known: Knowledge, until: Any) -> bool:
     asked = until is None or (isinstance(until, Mapping) and set(until) <= AIMS)
     usual = known.strategy.chooses and not known.ready and known.policy == Policy()
     served = kind_of(space) is not None and all_possible(space)
+    served &= not space.counts or len(space.kinds) == 1  # births alone mix several too slowly
     return asked and usual and served and target.account.unlimited
 
 
