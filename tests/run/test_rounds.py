@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,17 +14,18 @@ from torch.distributions import Normal, Uniform
 import trjmcmc as trj
 from tests.emulated import DEVICE, Emulated
 from trjmcmc import clock
+from trjmcmc.draws import Draws
 from trjmcmc.errors import ConfigurationError
 from trjmcmc.estimate.mixing import mixing, times_by_spread
 from trjmcmc.run.plan import Plan
 from trjmcmc.run.recipes import subsets
-from trjmcmc.run.recipes.base import Limit, Route
+from trjmcmc.run.recipes.base import Limit, Moves, Route
 from trjmcmc.run.recipes.choose import recipe_of
 from trjmcmc.run.recipes.cooled import Cooled
 from trjmcmc.run.recipes.counts import Components
 from trjmcmc.run.recipes.lists import Lists
 from trjmcmc.run.recipes.subsets import Items
-from trjmcmc.run.rounds import apart, combined, rounds
+from trjmcmc.run.rounds import apart, combined, rounds, summed_up
 
 QUICK = Plan(particles=1600, moves=6, climbs=2000)
 KINDS = {
@@ -129,6 +131,19 @@ def test_climbs_begin_in_narrow_modes_of_rare_models(climbs, monkeypatch):
     found = run(two_that_need_each_other(), plan=replace(QUICK, most=800))
     assert bool((found.p[:2] > 0.5).all()) == climbs
     assert bool((found.p[:2] < 0.01).all()) != climbs
+
+
+@pytest.mark.parametrize("stuck", [True, False])
+def test_a_chain_that_never_leaves_a_rare_model_keeps_a_run_from_being_done(stuck):
+    """Its share is far too small to be judged by its variance."""
+    recipe = recipe_of(sums()[0], QUICK, torch.Generator().manual_seed(1))
+    code = torch.zeros(512, 40, 1, dtype=torch.long)
+    code[-1, 0 if stuck else 1 :] = 3
+    draws = Draws(code, torch.zeros(512, 40, 4), torch.randn(512, 40, generator=recipe.generator))
+    chains = SimpleNamespace(recipe=recipe, kept=lambda: draws, shares={}, steps=40, overflows=0)
+    known, moves = recipe.begin()[0], Moves({}, [])
+    found = summed_up(chains, known, moves, None)
+    assert (found.mixing.tau == 40) == stuck and ("long" in found.doubt) == stuck
 
 
 def sums(most=4, seen=3.0, sd=0.5):

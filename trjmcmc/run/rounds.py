@@ -307,7 +307,11 @@ def summed_up(chains: _Chains, known: Known, moves: Moves, route: Route | None) 
     """What a record says, and whether that is enough."""
     recipe, plan, draws = chains.recipe, chains.recipe.plan, chains.kept()
     one, found = recipe.asked(draws.code), judged(recipe, draws)
-    p, visits_error = one.mean((0, 1)), one.mean(1).std(0) / draws.n_chains**0.5
+    means = one.mean(1)
+    p, visits_error = means.mean(0), means.std(0) / draws.n_chains**0.5
+    rare = p * (1 - p) <= plan.variance
+    if bool(((means - p.round()).abs() == 1)[:, rare].any()):  # a chain has never left it
+        found = found._replace(tau=max(found.tau, float(draws.n_draws * draws.thin)))
     times = max(1.0, draws.n_draws * draws.thin / found.tau) if bool((p % 1 > 0).any()) else 1.0
     visits_error[p % 1 == 0] = rule_of_three(draws.n_chains * times)  # never met, or never left
     by_group = torch.stack([one[k :: plan.groups].mean((0, 1)) for k in range(plan.groups)])
