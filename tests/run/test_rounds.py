@@ -127,7 +127,7 @@ def two_that_need_each_other(items=6):
 def test_climbs_begin_in_narrow_modes_of_rare_models(climbs, monkeypatch):
     """Cooling alone loses them."""
     if not climbs:
-        monkeypatch.setattr(Items, "_climbed", lambda self, cooled: cooled)
+        monkeypatch.setattr(Items, "_climbed", lambda self, cooled: (cooled.code, cooled.theta))
     found = run(two_that_need_each_other(), plan=replace(QUICK, most=800))
     assert bool((found.p[:2] > 0.5).all()) == climbs
     assert bool((found.p[:2] < 0.01).all()) != climbs

@@ -33,8 +33,6 @@ from .threads import one_thread
 
 AIMS = {"probability", "detection"}  # that a run in rounds may have
 
-VARIES = 0.02  # variance of an indicator, from which its groups tell how far off means may be
-
 DEAR = 300_000  # numbers of an evaluation from which a run that nobody planned takes no rounds
 
 LEAST_DRAWS = 50  # of a model that is weighed through normals fitted to them
@@ -282,7 +280,7 @@ def judged(run: Run) -> Judged:
     if run.doubt in {"", DISAGREE}:  # the routes say themselves that they do
         return Judged("", 0.0, tau, detection)
     variance = run.visits * (1 - run.visits)
-    telling = variance > VARIES
+    telling = variance > run.recipe.plan.variance
     off = (run.groups_error[telling] / variance[telling].sqrt()).tolist()
     if not run.short:
         times = run.draws.n_draws * run.draws.thin / tau

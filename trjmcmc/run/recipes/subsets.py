@@ -39,14 +39,13 @@ class Items(Cooled):
             Steps uphill by the one-fifth rule, Rechenberg (1973), Evolutionsstrategie
         """
         known, cooled = super().begin()
-        climbed = self._climbed(cooled)
-        state = start(self.target, climbed.code, climbed.theta)
+        state = start(self.target, *self._climbed(cooled))
         pool = Pool(state.code, state.theta, state.log_joint.double())
         return known._replace(draws=pool), state
 
     @torch.no_grad()
-    def _climbed(self, cooled: State) -> State:
-        """Chains of which some of each group are where climbs from prior draws end."""
+    def _climbed(self, cooled: State) -> tuple[Tensor, Tensor]:
+        """Codes and points of chains, some of each group where climbs from prior draws end."""
         target, g, n = self.target, self.generator, len(cooled.code)
         chains = torch.arange(n, device=cooled.code.device)
         rows = chains[chains // self.plan.groups % CLIMBERS == 0]
@@ -66,11 +65,7 @@ class Items(Cooled):
             height = torch.where(up, value, height)
             length = length * torch.where(up[:, None], LONGER, SHORTER)
         rows, code, theta = (x[height > -torch.inf] for x in (rows, code, theta))
-        return State(
-            cooled.code.index_copy(0, rows, code),
-            cooled.theta.index_copy(0, rows, theta),
-            cooled.log_joint,
-        )
+        return cooled.code.index_copy(0, rows, code), cooled.theta.index_copy(0, rows, theta)
 
     def warm_kernel(self, target: Target) -> Kernel:
         return Cycle([*self._walks(target), *self._steps(target).values()])
