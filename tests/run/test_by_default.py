@@ -59,8 +59,19 @@ def test_a_price_counts_numbers(vectorized):
     assert math.isclose(price(pair(2000)) / price(pair(1000)), 2, rel_tol=0.1)
 
 
+def test_a_likelihood_without_a_gradient_has_a_price():
+    model = trj.Model("a", {"x": Normal(0.0, 1.0)}, lambda p: -(p["x"].detach().floor().abs()))
+    assert 0 < price(trj.Target([model])) < 1000
+
+
 @pytest.mark.parametrize(
-    "likelihood", [trj.BlackBox(lambda p: -(p["x"] ** 2)), lambda p: Outside.apply(p["x"])]
+    "likelihood",
+    [
+        trj.BlackBox(lambda p: -(p["x"] ** 2)),
+        lambda p: Outside.apply(p["x"]),
+        lambda p: torch.as_tensor(-(p["x"].detach().numpy() ** 2)),
+        lambda p: torch.tensor([-(x**2) for x in p["x"].tolist()]),
+    ],
 )
 def test_what_is_not_of_torch_has_no_price(likelihood):
     model = trj.Model("a", {"x": Normal(0.0, 1.0)}, likelihood)

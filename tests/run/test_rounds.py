@@ -127,10 +127,48 @@ def two_that_need_each_other(items=6):
 def test_climbs_begin_in_narrow_modes_of_rare_models(climbs, monkeypatch):
     """Cooling alone loses them."""
     if not climbs:
-        monkeypatch.setattr(Items, "_climbed", lambda self, cooled: (cooled.code, cooled.theta))
+        monkeypatch.setattr(Cooled, "_climbed", lambda self, code, theta: (code, theta))
     found = run(two_that_need_each_other(), plan=replace(QUICK, most=800))
     assert bool((found.p[:2] > 0.5).all()) == climbs
     assert bool((found.p[:2] < 0.01).all()) != climbs
+
+
+def all_together(most=4):
+    """Three or four components, all of them in a narrow mode, or none."""
+    odds = torch.tensor([-1.0, -14.0, -14.0, 0.0, -0.5])
+    prior, narrow = Uniform(-10.0, 10.0), Normal(3.0, 0.05)
+
+    def log_likelihood(p, active):
+        gain = narrow.log_prob(p["x"]) - prior.log_prob(p["x"])
+        return odds.to(gain)[active.sum(-1)] + torch.where(active, gain, 0.0).sum(-1)
+
+    return trj.Target(trj.Counts(most, of="x"), {"x": prior}, log_likelihood), odds.softmax(0)
+
+
+@pytest.mark.parametrize("climbs", [True, False])
+def test_climbs_begin_in_narrow_modes_of_many_components(climbs, monkeypatch):
+    """Cooling alone leaves all chains without components."""
+    if not climbs:
+        monkeypatch.setattr(Cooled, "_climbed", lambda self, code, theta: (code, theta))
+    target, p = all_together()
+    found = run(target, plan=replace(QUICK, most=800))
+    assert found.done or not climbs
+    assert bool(((found.p - p).abs() < FAR * found.error).all()) == climbs
+
+
+def test_climbs_begin_in_models_of_all_sizes():
+    """Of items that a prior calls rare, many together are no help: these are not begun in."""
+    names = [f"v{j}" for j in range(40)]
+    for prior, dense in ((0.5, 5), (0.01, 0)):
+        target = trj.Target(
+            trj.Subsets(names, of="b", prior=prior),
+            {"b": Normal(0.0, 1.0)},
+            lambda q, active: q["b"][:, 0],
+        )
+        recipe = recipe_of(target, QUICK, torch.Generator().manual_seed(1))
+        on = recipe._of_all_sizes(64).sum(1)
+        assert int((on > 30).sum()) >= dense and bool((on < 15).any())
+        assert prior == 0.5 or int(on.max()) < 10
 
 
 @pytest.mark.parametrize("stuck", [True, False])

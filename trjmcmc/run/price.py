@@ -12,6 +12,8 @@ from torch.overrides import TorchFunctionMode
 
 from ..target.target import Target
 
+OUT_OF_TORCH = {Tensor.numpy, Tensor.__array__, Tensor.tolist, Tensor.item, Tensor.__float__}
+
 MODELS = 8  # that are counted, evenly among few, at random of many
 
 
@@ -45,7 +47,8 @@ def price(target: Target) -> float:
         with torch.enable_grad(), _Counting() as counted:
             theta = theta.requires_grad_()
             log_likelihood = target.log_prior_and_likelihood(code[None], theta)[1]
-        if used and not is_of_torch(log_likelihood):
+        whole = counted.all_of_it if log_likelihood.grad_fn is None else is_of_torch(log_likelihood)
+        if used and not whole:
             return math.inf
         numbers += counted.numbers
     return numbers / len(codes)
@@ -68,11 +71,16 @@ def is_of_torch(value: Tensor) -> bool:
 
 
 class _Counting(TorchFunctionMode):
-    """Counts the larger of what each operation reads and writes."""
+    """Counts the larger of what each operation reads and writes.
+
+    Attributes:
+        numbers: The sum.
+        all_of_it: Whether no number has left torch, where it could not be counted.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.numbers = 0
+        self.numbers, self.all_of_it = 0, True
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -80,4 +88,5 @@ class _Counting(TorchFunctionMode):
         found = func(*args, **(kwargs or {}))
         sizes = [x.numel() for x in (*args, found) if isinstance(x, Tensor)]
         self.numbers += max(sizes, default=0)
+        self.all_of_it &= func not in OUT_OF_TORCH
         return found

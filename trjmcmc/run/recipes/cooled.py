@@ -1,4 +1,4 @@
-"""Chains of each group cool down together from the prior, resampled within their group."""
+"""Chains of each group cool down together from the prior; some begin where climbs end."""
 
 from __future__ import annotations
 
@@ -15,6 +15,14 @@ from ...target.tempered import Tempered
 from .base import Known, Recipe
 
 BISECTIONS = 40  # of a step of the power
+
+CLIMBERS = 8  # one chain of so many begins where a climb inside a model ends
+
+CLIMB = 200  # steps
+
+LONGER, SHORTER = 1.5, 0.9  # steps, after one uphill and after another: a fifth leads uphill
+
+LEAST_PROBABLE = -20.0  # nats that a model's prior may be under that of a draw from it
 
 
 class Cooled(Recipe):
@@ -46,9 +54,50 @@ class Cooled(Recipe):
                 kernel, state, _ = kernel.adapt(state, g)
             kernel = kernel.frozen()
             code, theta = state.code, state.theta
+        code, theta = self._climbed(code, theta)
         state = start(target, code, theta)
         pool = Pool(state.code, state.theta, state.log_joint.double())
         return Known(pool, None, log_evidence), state
+
+    @torch.no_grad()
+    def _climbed(self, code: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """Codes and points of chains, some of each group where climbs end: cooling loses modes.
+
+        Source:
+            Steps uphill by the one-fifth rule, Rechenberg (1973), Evolutionsstrategie
+        """
+        target, g = self.target, self.generator
+        chains = torch.arange(len(code), device=code.device)
+        rows = chains[chains // self.plan.groups % CLIMBERS == 0]
+        model = self._of_all_sizes(len(rows))
+        point = target.sample_prior(model, g)
+        height, free = target.log_joint(model, point), target.free(model)
+        scale = point.std(0).nan_to_num(1.0)
+        length = torch.ones_like(point[:, :1])
+        for _ in range(CLIMB):
+            if self.late:
+                return code, theta
+            noise = torch.randn(point.shape, generator=g, device=point.device, dtype=point.dtype)
+            there = point + length * scale * noise * free
+            value = target.log_joint(model, there)
+            up = value > height
+            point = torch.where(up[:, None], there, point)
+            height = torch.where(up, value, height)
+            length = length * torch.where(up[:, None], LONGER, SHORTER)
+        rows, model, point = (x[height > -torch.inf] for x in (rows, model, point))
+        return code.index_copy(0, rows, model), theta.index_copy(0, rows, point)
+
+    def _of_all_sizes(self, n: int) -> Tensor:
+        """Codes of n models: half from the prior, half alike in size from the least to the most."""
+        space, g = self.target.space, self.generator
+        code = space.sample_prior(n, g)
+        low, levels = space.levels()
+        size = torch.rand(n, 1, generator=g, device=code.device)
+        rounded = torch.rand(code.shape, generator=g, device=code.device)
+        sized = low + ((levels - 1) * size + rounded).long()
+        probable = space.log_prior(sized) > space.log_prior(code).mean() + LEAST_PROBABLE
+        other = torch.arange(n, device=code.device) % 2 == 1
+        return torch.where((other & probable)[:, None], sized, code)
 
     def _step(self, level: Tensor, most: float) -> float:
         """The step of the power that keeps the planned share of the points effective.

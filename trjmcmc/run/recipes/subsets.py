@@ -7,9 +7,8 @@ from contextlib import suppress
 import torch
 from torch import Tensor
 
-from ...draws import Pool
 from ...errors import ConfigurationError
-from ...kernel.base import Kernel, State, start
+from ...kernel.base import Kernel
 from ...kernel.between.unit_gibbs import UnitGibbs
 from ...kernel.compose import Cycle
 from ...kernel.inside.random_walk import RandomWalk
@@ -22,50 +21,9 @@ from ..moves import DEFAULT, birth_death
 from .base import Known, Moves
 from .cooled import Cooled
 
-CLIMBERS = 8  # one chain of so many begins where a climb inside a model ends
-
-CLIMB = 200  # steps
-
-LONGER, SHORTER = 1.5, 0.9  # steps, after one uphill and after another: a fifth leads uphill
-
 
 class Items(Cooled):
     """Births and deaths of items, and conditional draws of one item where a model allows them."""
-
-    def begin(self) -> tuple[Known, State]:
-        """Cooled chains, among them some that climbed: cooling loses narrow modes of rare models.
-
-        Source:
-            Steps uphill by the one-fifth rule, Rechenberg (1973), Evolutionsstrategie
-        """
-        known, cooled = super().begin()
-        state = start(self.target, *self._climbed(cooled))
-        pool = Pool(state.code, state.theta, state.log_joint.double())
-        return known._replace(draws=pool), state
-
-    @torch.no_grad()
-    def _climbed(self, cooled: State) -> tuple[Tensor, Tensor]:
-        """Codes and points of chains, some of each group where climbs from prior draws end."""
-        target, g, n = self.target, self.generator, len(cooled.code)
-        chains = torch.arange(n, device=cooled.code.device)
-        rows = chains[chains // self.plan.groups % CLIMBERS == 0]
-        code = target.space.sample_prior(len(rows), g)
-        theta = target.sample_prior(code, g)
-        height, free = target.log_joint(code, theta), target.free(code)
-        scale = theta.std(0).nan_to_num(1.0)
-        length = torch.ones_like(theta[:, :1])
-        for _ in range(CLIMB):
-            if self.late:
-                break
-            noise = torch.randn(theta.shape, generator=g, device=theta.device, dtype=theta.dtype)
-            there = theta + length * scale * noise * free
-            value = target.log_joint(code, there)
-            up = value > height
-            theta = torch.where(up[:, None], there, theta)
-            height = torch.where(up, value, height)
-            length = length * torch.where(up[:, None], LONGER, SHORTER)
-        rows, code, theta = (x[height > -torch.inf] for x in (rows, code, theta))
-        return cooled.code.index_copy(0, rows, code), cooled.theta.index_copy(0, rows, theta)
 
     def warm_kernel(self, target: Target) -> Kernel:
         return Cycle([*self._walks(target), *self._steps(target).values()])
