@@ -40,7 +40,7 @@ MOST_NUMBERS = 2**27  # of a record, coordinates of all chains; a longer one is 
 
 MET = 3.0  # expected meetings of a basin that is met with 95 %
 
-LEAST_CLIMBS = 100  # of a search that goes on
+LEAST_CLIMBS = 1000  # of a search that goes on: a summit is weighed however few they are
 
 DISAGREE = "visits and evidences disagree"
 
@@ -258,8 +258,9 @@ def looks(recipe: Recipe, detection: float = math.inf) -> Iterator[Run]:
         run = replace(summed_up(chains, known, moves, route), unresolved=unresolved)
         yield run
         climbs = int(plan.sought * (recipe.evaluations - before) * known.climbs_per_call)
+        climbs = recipe.climbs if known.incomplete else climbs if climbs > LEAST_CLIMBS else 0
         drawn = pool_of(run.draws, max(1, run.draws.n_draws // SOME_DRAWS), recipe.target.device)
-        known, met = recipe.search(known, moves, drawn, climbs if climbs > LEAST_CLIMBS else 0)
+        known, met = recipe.search(known, moves, drawn, climbs)
         if met is not None:
             moves, chains = recipe.moves(known), _Chains(recipe, met)
             seen, n, learned = chains.measure(moves), plan.first, 0

@@ -36,9 +36,9 @@ SHOWN = 5000  # draws of a model that a search is told of
 
 VISITED = 0.5  # draws in a part, over its share of the mass, from which it is not lost
 
-SEARCHES = 12  # of one model at most
+SEARCHES = 8  # of one model at most before chains go on
 
-FOUND = 0.01  # nats that a search adds to an evidence, from which it has met something
+FOUND, FOUND_IN_ALL = 0.05, 0.01  # nats that a search adds to the evidence of a model, or of all
 
 UNDERSTATED = 1.0  # nats by which a part's mass alone exceeds what populations say of all
 
@@ -151,49 +151,56 @@ class Lists(Recipe):
 
         Improbable models are searched too: what was lost may be nearly all of their evidence. After
         a search that met something as many follow as came before: others may have been missed.
+        Models of which this was not enough are searched as long again once chains have drawn.
         """
         found, before, incomplete = known, self.evaluations, list[str]()
-        for m in self.with_places if climbs else ():
+        labels = self.target.space.label(self.codes)
+        models = [m for m in self.with_places if labels[m] in known.incomplete] or self.with_places
+        for m in models if climbs else ():
             now, times, last = moves, 0, 0  # searches, and the last that met something
             while times <= min(2 * last, SEARCHES - 1) and not self.late:
                 times += 1
-                level = float(masses(found)[m])
+                known_before = masses(found)
                 assert now.through is not None
                 parts = self._lost(found, m, now.through, seen, climbs)
                 for part in parts:
                     found = self._with_part(found, m, part)
                 if parts:
-                    now, seen = self.moves(found), found.draws
-                if float(masses(found)[m]) > level + FOUND:
+                    now = self.moves(found)
+                now_known = masses(found)
+                more_in_all = now_known.logsumexp(0) - known_before.logsumexp(0)
+                if now_known[m] - known_before[m] > FOUND or more_in_all > FOUND_IN_ALL:
                     last = times
             if times < 2 * last:
-                incomplete += self.target.space.label(self.codes[m : m + 1])
-        known = known._replace(incomplete=(*known.incomplete, *incomplete))
+                incomplete.append(labels[m])
         if self.late:  # what was found is said, and counts for nothing
-            return known, None
+            return known._replace(incomplete=(*known.incomplete, *incomplete)), None
         met = None if found.draws is known.draws else self._placed(found)
-        searched = known.searched + self.evaluations - before
+        everywhere = climbs if models == self.with_places else 0
         return found._replace(
-            climbs=known.climbs + climbs, searched=searched, incomplete=known.incomplete
+            climbs=known.climbs + everywhere,
+            searched=known.searched + (self.evaluations - before if everywhere else 0),
+            incomplete=tuple(incomplete) if climbs else known.incomplete,
         ), met
 
     def _lost(self, known: Known, m: int, through: Transport, seen: Pool, n: int) -> list[Part]:
         """Parts of a model that climbs from n prior draws meet, and that are not known."""
         code = self.codes[m]
         level = float(masses(known)[m])
-        mine = seen.theta[is_of(seen, code)][:SHOWN]
+        pools = [known.draws] if seen is known.draws else [known.draws, seen]
+        drawn = [pool.theta[is_of(pool, code)][:SHOWN] for pool in pools]
         _, parts = screen(
             self.target,
             code,
             level - float(self.target.space.log_prior(code[None])[0]),
             [lambda: through],
-            mine,
+            torch.cat(drawn),
             n,
             self.generator,
             self.limit.deadline,
         )
         # a map that fits poorly may not know a part in which many draws are, if evidences do
-        return [part for part in parts if not _is_known(part, mine, level)]
+        return [part for part in parts if not any(_is_known(part, x, level) for x in drawn)]
 
     def _with_part(self, known: Known, m: int, part: Part) -> Known:
         """What is known with a part of a model: its mass, and draws by its share."""
