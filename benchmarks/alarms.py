@@ -72,10 +72,10 @@ def answers(target: trj.Target, result: trj.Result) -> Rows:
     if target.space.size is not None and target.space.size <= FEW:
         if target.truth is None:
             return []
-        table, exact = result.model_probabilities(), dict(target.truth.probabilities)
+        table, exact = result.model_probabilities(full=True), dict(target.truth.probabilities)
         pairs = [("visits", "visits_se"), ("combined", "combined_se")]
     else:
-        table = result.inclusion_probabilities()
+        table = result.inclusion_probabilities(full=True)
         known = getattr(target, "inclusion", None)
         if known is None:
             return []

@@ -98,7 +98,7 @@ def scores(
             target, copy.deepcopy(first.transport), seed=1000 + seed, policy=HURRIED
         )
         result = sampler.run(draws=draws, chains=chains, warmup=warmup, fit=False, progress=False)
-        table, agree = result.evidence(), not result.clashes
+        table, agree = result.evidence(full=True), not result.clashes
         shares = {
             "visits": {m: result.visits(m) for m in table.index},
             "bartolucci": result._visits.by_jumps,

@@ -96,7 +96,7 @@ def pulses(seconds: float) -> pd.DataFrame:
         settings = {} if kernel is None else {"fit": False}
         result = sampler.run(max_seconds=seconds, progress=False, **settings)
         spent = time.process_time() - begun
-        table = result.counts().loc["amplitude+centre+width"]
+        table = result.counts(full=True).loc["amplitude+centre+width"]
         k_drawn = result.raw.code[..., 0].numpy().astype(float)
         error, _ = mean_error(k_drawn)
         row: dict[str, object] = {"kernel": name, "seconds": round(spent, 1)}

@@ -252,7 +252,7 @@ def contracts(device: torch.device) -> Iterator[tuple[str, bool, str]]:
     same = torch.equal(result.raw.theta[:, : again.raw.theta.shape[1]], again.raw.theta)
     yield "a seed gives the same draws", same, f"{result.raw.theta.shape[0]} chains"
 
-    table = result.model_probabilities()
+    table = result.model_probabilities(full=True)
     assert here.truth is not None
     exact = torch.tensor(list(here.truth.probabilities.values()), dtype=torch.float64)
     visits = torch.tensor(table["visits"].to_numpy())

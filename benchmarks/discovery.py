@@ -89,7 +89,7 @@ def run(number: int, max_seconds: float | None, threads: int = 1) -> dict[str, A
     row["seconds"] = time.perf_counter() - begun
     row["discovery_s"] = result.report.seconds.get("screening", math.nan)
     said = [w for w in caught if issubclass(w.category, TRJWarning)]
-    table = result.model_probabilities().loc["null"]
+    table = result.model_probabilities(full=True).loc["null"]
     worst, order = RIGHT, (RIGHT, RIGHT_WARNED, NO_NUMBER, WRONG_WARNED, SILENT)
     for column, error in (("visits", "visits_se"), ("combined", "combined_se")):
         worth = verdict(table[column] - 0.5, table[error], TOLERANCE, bool(said), table["note"])

@@ -54,7 +54,7 @@ def run(kind: str, d: int, rows: int, seed: int, seconds: float) -> dict[str, An
     target, exact = problem(kind, simulated(d, rows, seed))
     begun = time.perf_counter()
     result = trj.TRJSampler(target, seed=seed).run(max_seconds=seconds, progress=False)
-    found = result.inclusion_probabilities()
+    found = result.inclusion_probabilities(full=True)
     edges = exact.edges.to_numpy()
     of = np.array([edges[i, j] for j in range(d) for i in range(d) if i != j])
     gap = found["probability"].to_numpy() - of

@@ -151,7 +151,7 @@ def ours(seed: int, calls: int) -> list[Row]:
         warnings.simplefilter("always")
         result = trj.TRJSampler(target(seed), seed=seed).run(max_evaluations=calls, progress=False)
     seconds = time.process_time() - begun
-    found = result.evidence()
+    found = result.evidence(full=True)
     said = "; ".join(sorted({str(w.message)[:60] for w in caught}))
     spent = {"calls": result.report.evaluations, "seconds": seconds, "note": said}
     rows = [

@@ -82,7 +82,7 @@ def probability(label: str, exact: float) -> Question:
     """Posterior probability of a model."""
 
     def read(result: trj.Result) -> Reported:
-        table = result.model_probabilities()
+        table = result.model_probabilities(full=True)
         if label not in table.index:
             return []
         return _columns(table.loc[label], {"visits": "visits_se", "combined": "combined_se"})
@@ -94,7 +94,7 @@ def inclusion(item: str, exact: float) -> Question:
     """Posterior probability that an item is in the model."""
 
     def read(result: trj.Result) -> Reported:
-        row = result.inclusion_probabilities().loc[item]
+        row = result.inclusion_probabilities(full=True).loc[item]
         return _columns(row, {"probability": "se", "combined": "combined_se"})
 
     return Question(f"p({item} in)", exact, read)
@@ -104,7 +104,7 @@ def count(k: int, exact: float) -> Question:
     """Posterior probability of a number of components."""
 
     def read(result: trj.Result) -> Reported:
-        row = result.counts().xs(k, level="count").iloc[0]
+        row = result.counts(full=True).xs(k, level="count").iloc[0]
         return _columns(row, {"probability": "se", "combined": "combined_se"})
 
     return Question(f"p(k = {k})", exact, read)
@@ -135,7 +135,7 @@ def log_evidence(label: str, exact: float) -> Question:
 
     def read(result: trj.Result) -> Reported:
         try:
-            row = result.evidence().loc[label]
+            row = result.evidence(full=True).loc[label]
         except (TRJError, KeyError):
             return []
         return _columns(row, {"combined": "combined_se"})

@@ -59,8 +59,8 @@ def run(target: trj.Target, front_end: str, seed: int) -> Row:
         warnings.simplefilter("always")
         result = trj.TRJSampler(target, seed=seed).run(progress=False)
         seconds = time.process_time() - begun
-        p, p_se = result.model_probabilities().loc["two", ["combined", "combined_se"]]
-        table = result.evidence()[["combined", "combined_se"]]
+        p, p_se = result.model_probabilities(full=True).loc["two", ["combined", "combined_se"]]
+        table = result.evidence(full=True)[["combined", "combined_se"]]
     gaps = {k: (table.loc[k, "combined"] - exact) for k, exact in LOG_EVIDENCES.items()}
     return {
         "front end": front_end,

@@ -43,7 +43,7 @@ def default_run(target: trj.Target, draws: int, seed: int) -> tuple[dict[str, An
     """Time, memory and error of a run that nothing was said about; inclusion probabilities."""
     begun = time.perf_counter()
     result = trj.TRJSampler(target, seed=seed).run(draws, progress=False)
-    found = result.inclusion_probabilities()
+    found = result.inclusion_probabilities(full=True)
     worst = float(found["se"].max())
     seconds = time.perf_counter() - begun
     row = {

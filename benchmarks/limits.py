@@ -126,7 +126,7 @@ def limit(case: str, budget: float, *, fit: bool | str = "auto", seed: int = 1) 
         warnings.simplefilter("ignore")
         result = trj.TRJSampler(target, seed=seed).run(max_seconds=budget, fit=fit, progress=False)
     seconds = time.monotonic() - begun
-    p = result.model_probabilities()
+    p = result.model_probabilities(full=True)
     top = p["visits"].drop("(other models)", errors="ignore").idxmax()
     return {
         "case": case,

@@ -167,7 +167,7 @@ def by_now(target: trj.Target, seed: int, plan: Plan, limit: float) -> dict[str,
     result = trj.TRJSampler(target, seed=seed).run(
         until={"probability": ERROR, "rhat": PRECISE_RHAT}, max_seconds=limit, progress=False
     )
-    table = result.model_probabilities()
+    table = result.model_probabilities(full=True)
     best = "combined" if "combined" in table and table["combined"].notna().all() else "visits"
     value, error = table[best], table[f"{best}_se"]
     known = {} if target.truth is None else target.truth.probabilities

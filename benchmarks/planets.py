@@ -39,7 +39,7 @@ def run(path: Path, seconds: float, seed: int) -> tuple[pd.DataFrame, pd.DataFra
     for warning in caught:
         print("warned:", warning.message)
     print(result.report)
-    counts = result.counts().droplevel("kind")[["probability", "se"]]
+    counts = result.counts(full=True).droplevel("kind")[["probability", "se"]]
     log10 = evidences[["log_evidence", "se"]] / math.log(10)
     return counts, log10
 

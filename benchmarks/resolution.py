@@ -400,7 +400,7 @@ def compare(
                         target = problem.make(DTYPES[setting])
                         sampler = trj.TRJSampler(target, seed=seed)
                         result = sampler.run(draws=draws, max_seconds=max_seconds, progress=False)
-                        row = result.model_probabilities().loc["one"]
+                        row = result.model_probabilities(full=True).loc["one"]
                     except Exception as found:
                         error = found
                 verdict = verdict_of(row, said, error)

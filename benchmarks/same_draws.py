@@ -109,7 +109,7 @@ def digest(found: Any) -> dict[str, str]:
     if isinstance(found, dict):
         return {k: repr(v) for k, v in found.items()}
     raw = found.raw
-    tables = found.model_probabilities()[["visits", "importance"]]
+    tables = found.model_probabilities(full=True)[["visits", "importance"]]
     return {
         "draws": _hash(raw.code, raw.theta, raw.log_joint),
         "probabilities": _hash(torch.as_tensor(tables.to_numpy(float))),

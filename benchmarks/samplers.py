@@ -30,7 +30,7 @@ def long_run(case: str) -> dict[str, float]:
     """Probabilities of the models by a fit in full and a long run (three minutes)."""
     sampler = trj.TRJSampler(CASES[case](), seed=2**20)
     sampler.fit(progress=False)
-    found = sampler.run(draws=1500, chains=512, progress=False).model_probabilities()
+    found = sampler.run(draws=1500, chains=512, progress=False).model_probabilities(full=True)
     return {str(label): float(p) for label, p in found["combined"].items()}
 
 

@@ -272,7 +272,7 @@ def truth(options: argparse.Namespace) -> None:
                 start=start,
                 progress=False,
             )
-        row = result.model_probabilities().loc["2"]
+        row = result.model_probabilities(full=True).loc["2"]
         z.append(float((row["visits"] - true) / row["visits_se"]))
         means = (result.raw.code[..., 0] == 1).double().mean(1)
         error = float(means.std()) / len(means) ** 0.5
@@ -353,7 +353,7 @@ def merge(options: argparse.Namespace) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = time.process_time()
-        result.model_probabilities()
+        result.model_probabilities(full=True)
         told = time.process_time()
         result.warn()
         sums = time.process_time()

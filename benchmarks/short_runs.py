@@ -76,7 +76,9 @@ def run(
         "seconds": time.perf_counter() - begun,
         "answers": answers(target, result),
         "rhat": float(result.convergence()["rhat"].max()),
-        "ess": float(result.model_probabilities()["visits_ess"].max()),  # NaN only if all are
+        "ess": float(
+            result.model_probabilities(full=True)["visits_ess"].max()
+        ),  # NaN only if all are
         "said": [str(w.message)[:90] for w in caught if issubclass(w.category, TRJWarning)],
     }
 

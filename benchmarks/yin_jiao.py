@@ -147,7 +147,7 @@ def factors(size: Size, generator: torch.Generator, seed: int) -> Rows:
             value = found.loc[label, column] - level
             rows.append(row("eq. 22", f"{what}, {label}{of_exact}", "VI TRJ", None, value))
     result = sampler.run(max_seconds=size.seconds, progress=False)
-    table = result.model_probabilities()
+    table = result.model_probabilities(full=True)
     rows.append(row("3", "p(2)", "run()", None, table["combined"].iloc[0], two, size.seconds))
     return rows + by_depth(target, pool, size, generator, "7")
 
@@ -192,7 +192,7 @@ def coal(size: Size, generator: torch.Generator, seed: int) -> Rows:
     begun = time.perf_counter()
     result = trj.TRJSampler(target, seed=seed).run(max_seconds=size.seconds, progress=False)
     seconds = time.perf_counter() - begun
-    visits = result.model_probabilities()["visits"]
+    visits = result.model_probabilities(full=True)["visits"]
     return [row("released", "seconds, all in", "run()", 1129, seconds)] + [
         row("released", f"p(k = {k})", "run()", published, visits[f"k={k}"], exact, seconds)
         for k, (published, exact) in enumerate(zip(RELEASED, LATER, strict=True), 1)

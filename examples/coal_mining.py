@@ -34,7 +34,7 @@ those, and not of the answer: it rests on the chains, which are exact under any 
 
 def rate_by_year(result: trj.Result, years: np.ndarray, most: int = 4000) -> np.ndarray:
     """Draws of the rate (disasters a year) at given years, averaged over k, shape (n, years)."""
-    probabilities = result.model_probabilities()["visits"]
+    probabilities = result.model_probabilities(full=True)["visits"]
     rng = np.random.default_rng(0)
     rates = []
     for label, p in probabilities.items():
@@ -103,14 +103,14 @@ def main() -> None:
         draws=300 if arguments.quick else 2000, fit=True if arguments.fit else "auto"
     )
 
-    table = result.model_probabilities()
+    table = result.model_probabilities(full=True)
     table.insert(0, "exact", pd.Series(target.truth.probabilities))
     table.insert(3, "z", (table["visits"] - table["exact"]) / table["visits_se"])
     print("\nPosterior probability of the number of change points, 191 disasters 1851-1962\n")
     print(table.round(4).to_string())
 
     print("\nLog evidences by every route (nats)\n")
-    evidence = result.evidence()
+    evidence = result.evidence(full=True)
     shown = ["visits", "bartolucci", "bridge", "warp", "combined", "combined_se", "verdict"]
     print(evidence[[c for c in shown if c in evidence]].round(3).to_string())
     print("\nAudit: tempered runs that owe nothing to the map, and what they say of it\n")

@@ -64,7 +64,7 @@ def main() -> None:
     inclusion = result.inclusion_probabilities()
     print("In the model?")
     print(inclusion[["probability", "se"]].round(3).to_string())
-    top = result.model_probabilities()[["visits", "visits_se"]].head(8)
+    top = result.model_probabilities()[["probability", "se"]].head(8)
     print("\nMost probable models")
     print(top.round(4).to_string())
 

@@ -77,7 +77,9 @@ def main() -> None:
     result = trj.TRJSampler(target, seed=options.seed).run(progress=False, **length)
     print(f"run of {time.perf_counter() - begun:.1f} s\n")
 
-    table = result.evidence()[["combined", "combined_se", "probability", "probability_se"]]
+    table = result.evidence()[["log_evidence", "se"]]
+    p = result.model_probabilities()[["probability", "se"]]
+    table = table.join(p.rename(columns={"se": "probability_se"}))
     table.insert(0, "exact", exact())
     share = np.exp(table["exact"] - table["exact"].max())
     table["exact p"] = share / share.sum()

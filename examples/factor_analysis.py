@@ -139,7 +139,7 @@ def main() -> None:
     sampler = trj.TRJSampler(target, seed=arguments.seed)
     result = sampler.run(max_seconds=size.seconds, progress=False)
     say("TRJSampler(target).run(), the default", "Probabilities by the visits, standard errors.")
-    print(result.model_probabilities()[["visits", "visits_se"]].round(4).to_string(), "\n")
+    print(result.model_probabilities()[["probability", "se"]].round(4).to_string(), "\n")
 
     folder, two = arguments.output, None if truth is None else truth["2 factors"]
     save(running_figure(lines, two, "2 factors"), folder, "running.png")

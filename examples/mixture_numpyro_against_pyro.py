@@ -107,8 +107,8 @@ def main() -> None:
     draws = {"draws": 200} if options.quick else {}
     result = trj.TRJSampler(target, seed=1).run(progress=False, **draws)
     print("Probabilities of the models, and log evidences in nats (both slopes must have one):")
-    print(result.model_probabilities()[["combined", "combined_se"]].round(4).to_string())
-    print(result.evidence()[["combined", "combined_se"]].round(4).to_string())
+    print(result.model_probabilities()[["probability", "se"]].round(4).to_string())
+    print(result.evidence()[["log_evidence", "se"]].round(4).to_string())
 
     groups, slope = target.models[0], target.models[2]
     figure, axes = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")

@@ -86,9 +86,9 @@ def main() -> None:
     print_seconds(trained)
     sampler = trj.TRJSampler(target, seed=arguments.seed)
     result = sampler.run(max_seconds=size.seconds, progress=False)
-    table = result.model_probabilities()[["visits", "visits_se"]]
+    table = result.model_probabilities()[["probability", "se"]]
     table.insert(0, "exact", pd.Series(truth))
-    say("TRJSampler(target).run(), the default", "Probabilities by the visits; standard errors.")
+    say("TRJSampler(target).run(), the default", "Probabilities and standard errors.")
     print(table.round(4).to_string(), "\n")
 
     save(violin_figure(found, labels, truth), arguments.output, "violins.png")

@@ -161,7 +161,7 @@ def main() -> None:
     sampler = trj.TRJSampler(target, seed=arguments.seed)
     result = sampler.run(max_seconds=size.seconds, progress=False)
     say("TRJSampler(target).run(), the default", "Probabilities by the visits; exact: .25 and .75.")
-    print(result.model_probabilities()[["visits", "visits_se"]].round(4).to_string(), "\n")
+    print(result.model_probabilities()[["probability", "se"]].round(4).to_string(), "\n")
 
     folder = arguments.output
     save(draw_transport(trained, exact, generator), folder, "transport.png")

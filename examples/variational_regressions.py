@@ -241,15 +241,14 @@ def exact_run(cell: Cell, seconds: float, seed: int) -> dict[str, float]:
         result = sampler.run(max_seconds=seconds, progress=False)
     values = result.draws("regression")
     beta = values["beta"]
-    rows = result.evidence()
-    chosen = rows.iloc[0]
+    chosen = result.evidence().iloc[0]
     row = {
         "sd": average_sd(beta),
         "error": cell.error(beta),
         "doubts": len(caught),
         "rhat": float(result.convergence()["rhat"].max()),
-        "elbo": float(chosen["combined"]),
-        "elbo_se": float(chosen["combined_se"]),
+        "elbo": float(chosen["log_evidence"]),
+        "elbo_se": float(chosen["se"]),
         "cpu/s": time.process_time() - begun,
     }
     if "sigma2" in values:

@@ -143,7 +143,7 @@ def assert_calibrated(z, repeats):
 
 def check(result, truth, *, sigmas=5.0, largest_error=None):
     """Every probability within its own standard errors of the truth."""
-    table = result.model_probabilities()
+    table = result.model_probabilities(full=True)
     exact = pd.Series(dict(truth.probabilities))
     z = (table["visits"] - exact) / table["visits_se"]
     assert bool((z.abs() < sigmas).all()), table.assign(exact=exact, z=z).to_string()

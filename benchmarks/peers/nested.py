@@ -37,7 +37,7 @@ def pocomc(problem: Problem, likelihood: Counted, seed: int, quick: bool) -> Evi
         pocomc.Prior(problem.priors), likelihood, vectorize=True, random_state=seed, **size
     )
     sampler.run(progress=False, **({"n_total": 1024, "n_evidence": 1024} if quick else {}))
-    return sampler.evidence()
+    return sampler.evidence(full=True)
 
 
 def dynesty(

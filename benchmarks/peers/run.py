@@ -45,7 +45,7 @@ def limited(seconds: float) -> Iterator[None]:
 
 def our_evidence(problem: Problem, seed: int, fit: bool | str) -> Row:
     result = trj.TRJSampler(problem.target, seed=seed).run(fit=fit, progress=False)
-    found = result.evidence().iloc[0]
+    found = result.evidence(full=True).iloc[0]
     spent = ", ".join(f"{k} {v:.1f} s" for k, v in result.report.seconds.items())
     return {
         "value": float(found["combined"]),
@@ -62,7 +62,7 @@ def our_shares(target: trj.Target, budget: float, seed: int, whole: bool) -> Row
     until = None if whole else {"probability": WANTED}
     sampler = trj.TRJSampler(target, seed=seed)
     result = sampler.run(until=until, max_seconds=budget, progress=False)
-    found = result.model_probabilities()
+    found = result.model_probabilities(full=True)
     draws = result.raw.n_draws * result.raw.n_chains
     row = of_shares(dict(found["visits"]), found["visits_se"].to_numpy(), draws)
     best = found["combined_se"].max()

@@ -53,7 +53,7 @@ models = [
 ]
 result = trj.TRJSampler(trj.Target(models), seed=1).run(max_evaluations=CALLS, progress=False)
 print(result.bayes_factor("two compartments", "one compartment", log=True), "nats")
-print(result.evidence()[["combined", "combined_se", "verdict"]].round(2).to_string())
+print(result.evidence()[["log_evidence", "se", "verdict"]].round(2).to_string())
 
 # %% [markdown]
 # Curves of some draws; the scale is logarithmic, so that one compartment is a line. Chains never

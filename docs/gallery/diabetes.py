@@ -36,7 +36,7 @@ target = trj.Target(
     likelihood,
 )
 result = trj.TRJSampler(target, seed=1).run(max_seconds=SECONDS, progress=False)
-print(result.inclusion_probabilities()[["probability", "se", "rhat"]].round(3).to_string())
+print(result.inclusion_probabilities()[["probability", "se", "ess"]].round(3).to_string())
 
 # %% [markdown]
 # Inclusion probabilities, and effects averaged over all models with their standard deviations. The

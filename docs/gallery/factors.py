@@ -17,11 +17,7 @@ SECONDS = max(60.0, float(os.environ.get("SECONDS", 60)))  # fewer may leave no 
 
 target = trj.problems.factor_analysis()
 result = trj.TRJSampler(target, seed=1).run(max_seconds=SECONDS, progress=False)
-print(
-    result.model_probabilities()[["visits", "visits_se", "combined", "combined_se"]]
-    .round(4)
-    .to_string()
-)
+print(result.model_probabilities()[["probability", "se"]].round(4).to_string())
 
 # %% [markdown]
 # Log evidences by routes that rest on different draws. Where they agree within their bars, the

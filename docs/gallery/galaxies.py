@@ -18,7 +18,7 @@ SECONDS = float(os.environ.get("SECONDS", 120))  # the site is built with fewer
 
 target = trj.problems.mixture_1d()
 result = trj.TRJSampler(target, seed=1).run(max_seconds=SECONDS, progress=False)
-counts = result.counts().droplevel("kind")[["probability", "se", "rhat"]]
+counts = result.counts().droplevel("kind")[["probability", "se", "ess"]]
 print(counts[counts["probability"] > 0.01].round(3).to_string())
 
 # %% [markdown]

@@ -19,7 +19,7 @@ SECONDS = float(os.environ.get("SECONDS", 120))  # the site is built with fewer
 
 target = trj.problems.radial_velocity(most=3)
 result = trj.TRJSampler(target, seed=1).run(max_seconds=SECONDS, progress=False)
-print(result.counts()[["probability", "se", "rhat"]].round(3).to_string())
+print(result.counts()[["probability", "se", "ess"]].round(3).to_string())
 
 # %%
 table = result.catalogue()

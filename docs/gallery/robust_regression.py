@@ -17,7 +17,7 @@ SECONDS = float(os.environ.get("SECONDS", 30))  # the site is built with fewer
 
 target = trj.problems.robust_regression()
 result = trj.TRJSampler(target, seed=1).run(max_seconds=SECONDS, progress=False)
-table = result.model_probabilities()[["visits", "visits_se", "combined", "combined_se"]]
+table = result.model_probabilities()[["probability", "se"]]
 print(table.assign(exact=target.truth.probabilities).round(4).to_string())
 
 # %% [markdown]

@@ -147,7 +147,7 @@ def test_two_factors_after_a_hundred_thousand_chain_steps(seed):
     sampler.fit(progress=False)
     result = sampler.run(draws=196, chains=512, warmup=200, fit=True, progress=False)
     assert result.raw.n_draws * result.raw.n_chains < 1.01e5
-    found = result.model_probabilities().loc["2 factors"]
+    found = result.model_probabilities(full=True).loc["2 factors"]
     assert abs(found["visits"] - 0.8947) < 0.01
     assert found["visits_se"] < 0.003
 

@@ -56,7 +56,7 @@ def test_a_result_through_a_map_that_nobody_audited_says_so():
     made.fit(by="vi", audit=False, **QUICK)
     result = made.run(draws=50, chains=32, fit=True, progress=False)
     assert result.report.unaudited and "map not audited" in str(result.report)
-    assert result.evidence()["verdict"].str.endswith("map not audited").all()
+    assert result.evidence(full=True)["verdict"].str.endswith("map not audited").all()
     alone = str(made.variational)
     assert "not audited" in alone and "nothing is known against it" not in alone
     again = made.run(draws=50, chains=32, fit=True, progress=False)
@@ -69,7 +69,7 @@ def test_a_result_through_a_map_that_nobody_audited_says_so():
     made.fit(by="vi", **QUICK)
     result = made.run(draws=50, chains=32, fit=True, progress=False)
     assert not result.report.unaudited
-    assert not result.evidence()["verdict"].str.contains("audited").any()
+    assert not result.evidence(full=True)["verdict"].str.contains("audited").any()
 
 
 def plain():

@@ -134,7 +134,7 @@ def test_particles_train_a_map_and_start_chains():
     result = sampler.run(draws=400, chains=64, start=found, progress=False)
     told = result.report.start
     assert told.there == pytest.approx(1.0 if told.item == "2d" else 0.0)
-    assert abs(result.model_probabilities().loc["2d", "visits"] - 0.75) < 0.05
+    assert abs(result.model_probabilities(full=True).loc["2d", "visits"] - 0.75) < 0.05
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_one_node():
     scores = graphs.bge(data(1), names=["a"])
     assert graphs.exact(scores).log_evidence == pytest.approx(float(scores.table[0, 0]))
     result = trj.TRJSampler(graphs.target(scores), seed=0).run(draws=8, chains=8, progress=False)
-    assert result.inclusion_probabilities().empty
+    assert result.inclusion_probabilities(full=True).empty
     assert graphs.GraphPosterior(result).edges().empty
 
 

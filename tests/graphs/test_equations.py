@@ -16,7 +16,7 @@ from trjmcmc.errors import ConfigurationError, TRJWarning
 
 def z_of_edges(result, exact):
     """z-scores of the edges that are neither certain nor impossible."""
-    found = result.inclusion_probabilities()
+    found = result.inclusion_probabilities(full=True)
     names = [name.split("->") for name in found.index]
     p = torch.tensor([exact.edges.loc[i, j] for i, j in names])
     z = (torch.tensor(found["probability"].to_numpy()) - p) / torch.tensor(found["se"].to_numpy())
@@ -119,7 +119,7 @@ def test_all_graphs_of_three_networks_by_tempering_and_by_visits():
     log_prior = target.space.log_prior(code)
     draws = torch.stack([(scores.drawn(g).of(code) + log_prior).softmax(0) for _ in range(200)])
     p, error = (scores.of(code) + log_prior).softmax(0), draws.std(0)
-    visits = result.model_probabilities()
+    visits = result.model_probabilities(full=True)
     compared = 0
     for label, value, se in zip(target.space.label(code), p.tolist(), error.tolist(), strict=True):
         if value > 1e-3:
@@ -146,7 +146,7 @@ def test_noise_of_each_node_is_a_parameter_too():
     )
     result = trj.TRJSampler(target, seed=0).run(draws=40, chains=128, progress=False)
     found = graphs.exact(graphs.evidences(target, particles=200, moves=8))
-    edges = result.inclusion_probabilities()
+    edges = result.inclusion_probabilities(full=True)
     for name, row in edges.iterrows():
         i, j = name.split("->")
         error = math.hypot(row["se"], found.edges_se.loc[i, j])

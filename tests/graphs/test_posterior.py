@@ -94,7 +94,7 @@ def test_independent_draws_have_binomial_errors(drawn):
 
 
 def test_edges_of_a_run_are_its_items(run):
-    items = run._result.inclusion_probabilities()
+    items = run._result.inclusion_probabilities(full=True)
     table = run.edges()
     assert [f"{a}->{b}" for a, b in table.index] == items.index.tolist()
     shown = ["probability", "se", "ess", "rhat", "note"]

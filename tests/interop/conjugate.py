@@ -59,9 +59,9 @@ def log_joint(columns):
 
 def agrees(result):
     """p(model) and both evidences within 4.5 standard errors, which are small enough to judge."""
-    p, se = result.model_probabilities().loc["two", ["combined", "combined_se"]]
+    p, se = result.model_probabilities(full=True).loc["two", ["combined", "combined_se"]]
     assert se < 0.005 and abs(p - PROBABILITY) < 4.5 * se
-    table = result.evidence()
+    table = result.evidence(full=True)
     for name, exact in LOG_EVIDENCES.items():
         value, se = table.loc[name, ["combined", "combined_se"]]
         assert se < 0.02 and abs(value - exact) < 4.5 * se

@@ -197,12 +197,12 @@ def result(pair):
 def test_two_models_that_share_parameters_get_their_exact_evidences(pair, result):
     assert result.target.slot_names == ["variance", "beta[0]", "beta[1]"]
     truth = {"one": exact(X[:, :1]), "two": exact(X)}
-    found = result.evidence()
+    found = result.evidence(full=True)
     for name, value in truth.items():
         row = found.loc[name]
         assert abs(row["combined"] - value) < 5 * row["combined_se"] and row["combined_se"] < 0.05
     share = 1 / (1 + math.exp(truth["one"] - truth["two"]))
-    row = result.model_probabilities().loc["two"]
+    row = result.model_probabilities(full=True).loc["two"]
     assert abs(row["visits"] - share) < 5 * row["visits_se"]
 
 

@@ -149,7 +149,7 @@ def test_joints_beside_models_with_bounds_and_without_parameters():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", trj.errors.TRJWarning)
         result = trj.TRJSampler(target, seed=2).run(draws=100, chains=128, progress=False)
-        table = result.model_probabilities()
+        table = result.model_probabilities(full=True)
         again = result.reweight([0.5, 0.5, 0.0, 0.0]).model_probabilities()
     for name, share in (("split", 2), ("whole", 2), ("half", 2), ("none", 1)):
         p, se = table.loc[name, ["combined", "combined_se"]]

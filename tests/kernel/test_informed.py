@@ -167,7 +167,7 @@ def test_robust_selection_of_65_536_models_by_default():
     target = trj.problems.robust_selection("mid", p=16, seed=0)
     chains = trj.problems.gibbs_robust_selection(target, chains=200, draws=1000, burn_in=300)
     result = trj.TRJSampler(target, seed=5).run(400, progress=False)
-    found = result.inclusion_probabilities()
+    found = result.inclusion_probabilities(full=True)
     gap = found["probability"].to_numpy()[1:] - chains.mean(0)
     error = np.hypot(found["se"].to_numpy()[1:], chains.std(0, ddof=1) / len(chains) ** 0.5)
     assert np.abs(gap).max() < 0.03

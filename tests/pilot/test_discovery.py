@@ -159,7 +159,7 @@ def test_a_tail_that_chains_visit_is_never_called_unknown():
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         result = sampler.run(draws=400, chains=256, fit=False, progress=False)
-    table = result.model_probabilities()
+    table = result.model_probabilities(full=True)
     assert not [w for w in said if "met a part" in str(w.message)]
     assert abs(table.loc["a", "visits"] - 0.5) < 5 * table.loc["a", "visits_se"]
 
@@ -336,7 +336,7 @@ def test_an_audit_takes_up_a_part(generator):
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_default_run_takes_up_what_it_has_found(seed):
     result = trj.TRJSampler(target(), seed=seed).run(progress=False)
-    row = result.model_probabilities().loc["null"]
+    row = result.model_probabilities(full=True).loc["null"]
     assert abs(row["combined"] - 0.5) < 4 * row["combined_se"] < 0.04
     share = float((result.draws("modes")["x"][:, 0] > 2.0).mean())
     assert share == pytest.approx(NARROW[0], abs=0.03)
@@ -552,7 +552,7 @@ def test_a_search_in_visited_models_meets_what_chains_have_lost(there, clock):
         policy = Policy(screening=ScreeningBudget(draws_alone=2**16))
         sampler = trj.TRJSampler(subsets(7, log_likelihood), seed=1, policy=policy)
         result = sampler.run(progress=False, max_seconds=20.0)
-    table = result.inclusion_probabilities()
+    table = result.inclusion_probabilities(full=True)
     right = abs(table["probability"] - 0.5) < 4 * table["se"]
     looked = result.report.screening
     assert all(s.visited for s in looked)

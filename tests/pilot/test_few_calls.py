@@ -94,7 +94,7 @@ def test_a_run_of_few_calls_keeps_to_them_and_is_right(limit):
     result = trj.TRJSampler(target, seed=2).run(max_evaluations=limit, progress=False)
     assert sum(calls) - before <= limit
     assert result.report.fit is None  # no flow was trained
-    table = result.model_probabilities()
+    table = result.model_probabilities(full=True)
     value, error = table.loc["a", ["combined", "combined_se"]]
     assert abs(value - 0.7) < 5 * error and error < 0.03
     assert all(s.limit > 0 for s in result.report.screening)
@@ -121,7 +121,7 @@ def test_calls_that_take_their_time_are_saved_without_being_limited():
     target = two_skewed(seconds=2e-3)
     result = trj.TRJSampler(target, seed=3, policy=dear).run(max_seconds=6, progress=False)
     assert "proposals" in result.report.seconds
-    value, error = result.model_probabilities().loc["a", ["combined", "combined_se"]]
+    value, error = result.model_probabilities(full=True).loc["a", ["combined", "combined_se"]]
     assert abs(value - 0.7) < 5 * error
 
 

@@ -397,11 +397,19 @@ def test_a_doubtful_evidence_that_takes_all_is_an_error_of_all():
     labels = space.label(space.enumerate())
     sound = [Estimate(-1.0, 0.02), Estimate(-1.0, 0.02), Estimate(40.0, 0.1, 1, "importance ESS")]
     routes = {"importance": dict(zip(labels, sound, strict=False))}
-    table = trj.Result(space, draws, {}, routes, RunReport()).model_probabilities().loc[labels[:3]]
+    table = (
+        trj.Result(space, draws, {}, routes, RunReport())
+        .model_probabilities(full=True)
+        .loc[labels[:3]]
+    )
     assert table["combined_se"].isna().all() and table["visits_se"].isna().all()
     assert table["note"].iloc[:2].str.contains("nothing sound tells").all()
     routes["importance"][labels[2]] = Estimate(-9.3, 0.1, 1, "importance ESS")
-    table = trj.Result(space, draws, {}, routes, RunReport()).model_probabilities().loc[labels[:2]]
+    table = (
+        trj.Result(space, draws, {}, routes, RunReport())
+        .model_probabilities(full=True)
+        .loc[labels[:2]]
+    )
     assert (table["combined_se"] < 0.02).all()
 
 
@@ -417,7 +425,7 @@ def regression():
 
 def test_every_route_is_right_on_a_conjugate_regression(regression):
     target, result = regression
-    table = result.evidence()
+    table = result.evidence(full=True)
     assert list(table.index) == target.space.label(target.space.enumerate())
     exact = np.array([target.truth.log_evidence[m] for m in table.index])
     for route in ("importance", "smoothed", "bridge", "warp", "combined"):
@@ -431,12 +439,16 @@ def test_every_route_is_right_on_a_conjugate_regression(regression):
         assert seen.sum() >= 4
         gap = np.abs(table[route] - exact)[seen]
         assert (gap < 5 * table[f"{route}_se"][seen] + 0.02).all(), route
-    often = result.model_probabilities()["visits"] > 0.01  # of the rest the visits are in doubt
+    often = (
+        result.model_probabilities(full=True)["visits"] > 0.01
+    )  # of the rest the visits are in doubt
     assert set(table["verdict"][often]) == {"agree"}
     assert set(table["verdict"]) <= {"agree", "unchecked"}
     p = np.array([target.truth.probabilities[m] for m in table.index])
     assert (np.abs(table["probability"] - p) < 5 * table["probability_se"] + 1e-5).all()
-    assert (table["probability_se"] < 0.7 * result.model_probabilities()["visits_se"]).mean() > 0.8
+    assert (
+        table["probability_se"] < 0.7 * result.model_probabilities(full=True)["visits_se"]
+    ).mean() > 0.8
     assert table["pareto_k"].notna().all()
 
 
@@ -463,11 +475,11 @@ def test_models_never_visited_show_a_bound():
         ]
     )
     result = trj.TRJSampler(target, seed=1).run(draws=400, chains=64, progress=False)
-    row = result.evidence().loc["rare"]
+    row = result.evidence(full=True).loc["rare"]
     assert row["visits"] > -14.0 and math.isinf(row["visits_se"])  # a bound above the truth
     assert "never visited" in row["note"]
     assert row["combined"] == pytest.approx(-14.0, abs=0.01)
-    assert result.model_probabilities().loc["rare", "visits_se"] > math.exp(-14)
+    assert result.model_probabilities(full=True).loc["rare", "visits_se"] > math.exp(-14)
     assert result.mixing()["second_eigenvalue"] < 1
 
 
@@ -488,7 +500,7 @@ def test_routes_are_saved(regression, tmp_path):
     _, result = regression
     result.save(tmp_path / "run.pt")
     again = trj.load(tmp_path / "run.pt")
-    assert again.evidence().equals(result.evidence())
+    assert again.evidence(full=True).equals(result.evidence(full=True))
     assert again.jumps().equals(result.jumps())
 
 
@@ -497,16 +509,22 @@ def test_without_a_map_there_is_no_evidence():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", trj.errors.TRJWarning)
         result = sampler.run(draws=50, chains=64, progress=False)
+    table, p = result.evidence(), result.model_probabilities()
+    assert table["log_evidence"].isna().all() and set(table["verdict"]) == {"unchecked"}
+    assert table["bayes_factor"].equals(p["bayes_factor"]) and table["bayes_factor"].max() == 1.0
+    assert p["probability"].equals(
+        result.model_probabilities(full=True)["visits"].rename("probability")
+    )
     with pytest.raises(TRJError, match="no map has weighed"):
-        result.evidence()
-    assert "combined" in result.model_probabilities()
+        result.evidence(full=True)
+    assert "combined" in result.model_probabilities(full=True)
     e = result.bayes_factor("one", "three", log=True)  # the visits stand in
     assert e == result.bayes_factor("one", "three", log=True, route="visits")
 
 
 def test_a_disagreement_names_models_and_routes_and_says_what_to_do(regression):
     _, result = regression
-    first = result.model_probabilities()["visits"].idxmax()
+    first = result.model_probabilities(full=True)["visits"].idxmax()
     wrong = {r: dict(f) for r, f in result.routes.items()}
     wrong["bridge"][first] = wrong["bridge"][first].shifted(1.0)
     other = trj.Result(
@@ -517,7 +535,7 @@ def test_a_disagreement_names_models_and_routes_and_says_what_to_do(regression):
         result.report,
         crossings=result.crossings,
     )
-    assert other.evidence().loc[first, "verdict"].startswith("disagree: ")
+    assert other.evidence(full=True).loc[first, "verdict"].startswith("disagree: ")
     with pytest.warns(DisagreementWarning, match=r"routes to the evidences.*bridge.*run longer"):
         other.warn()
     e = other.bayes_factor(first, "x0" if first != "x0" else "x0+x1")
@@ -565,7 +583,7 @@ def test_large_spaces_show_the_same_probabilities_everywhere():
         warnings.simplefilter("ignore", trj.errors.TRJWarning)
         sampler = trj.TRJSampler(target, rough_subset_maps(target, x, y), seed=2)
         result = sampler.run(draws=150, chains=64, fit=False, progress=False)
-    table, known = result.evidence(), result.model_probabilities()
+    table, known = result.evidence(full=True), result.model_probabilities(full=True)
     assert len(table) < 256 and known["combined"].notna().sum() > 3
     both = known.index.intersection(table.index)
     assert np.allclose(known.loc[both, "combined"], table.loc[both, "probability"], equal_nan=True)
@@ -813,16 +831,16 @@ def test_items_are_averaged_as_the_likelihood_sees_them():
     with pytest.raises(ConfigurationError, match=r"f\(params, active\) for items"):
         result.predict(lambda p: p["beta"])
     said = result.predict(lambda p, active: p["beta"] * active)
-    table = result.draws(result.model_probabilities()["visits"].idxmax())
+    table = result.draws(result.model_probabilities(full=True)["visits"].idxmax())
     assert said.mean.shape == (3,) and len(table["beta"]) > 0
-    on = result.inclusion_probabilities()["probability"].to_numpy()
+    on = result.inclusion_probabilities(full=True)["probability"].to_numpy()
     assert (np.abs(said.mean) <= 3 * on).all()
 
 
 def test_errors_of_the_audit_are_explained(pair):
     """Its own are those of the replicates; beside other routes the gap of its halves counts, and
     what importance sampling finds beyond it."""
-    table, routes = pair.audit(), pair.evidence()
+    table, routes = pair.audit(), pair.evidence(full=True)
     own = table[["se", "halves_differ"]].max(axis=1).to_numpy()
     beyond = (routes["importance"] - routes["audit"]).to_numpy()
     se = routes["audit_se"].to_numpy()
@@ -854,7 +872,7 @@ def test_even_weights_of_a_heavy_tail_have_an_error_that_holds_it(generator):
 def test_inclusion_probabilities_by_the_evidences():
     target = toys.conjugate_subsets(p=3, n=30)
     result = trj.TRJSampler(target, seed=1).run(draws=200, progress=False)
-    found, table = result.inclusion_probabilities(), result.model_probabilities()
+    found, table = result.inclusion_probabilities(full=True), result.model_probabilities(full=True)
     columns = ["probability", "se", "ess", "rhat", "combined", "combined_se", "note"]
     assert list(found.columns) == columns
     for name, row in found.iterrows():
@@ -872,7 +890,7 @@ def test_inclusion_probabilities_combine_what_was_weighed_and_what_was_visited()
     assert target.space.size == 1024
     result = trj.TRJSampler(target, seed=1).run(draws=100, chains=64, progress=False)
     assert result._evidences.partial and 0.05 < result._evidences.whole.value < 1
-    found = result.inclusion_probabilities()
+    found = result.inclusion_probabilities(full=True)
     gap = found["combined"] - target.inclusion.numpy()
     assert (gap.abs() < 4 * found["combined_se"]).all()
     assert ((found["combined"] >= 0) & (found["combined"] <= 1 + found["combined_se"])).all()
@@ -908,7 +926,7 @@ def test_published_bayes_factors(make, a, b, published):
     for label, value in published.items():
         assert exact[label] == pytest.approx(value, abs=6e-5)
     result = trj.TRJSampler(target, seed=1).run(2000, progress=False)
-    table = result.evidence()
+    table = result.evidence(full=True)
     for label in (a, b):
         row = table.loc[label]
         assert abs(row["combined"] - exact[label]) < 4 * row["combined_se"]

@@ -255,7 +255,7 @@ def test_selection_among_ten_columns_by_each_proposal(name, data):
         seed=1,
     )
     result = sampler.run(draws=600, chains=1024, fit=False, progress=False)
-    found = result.inclusion_probabilities()
+    found = result.inclusion_probabilities(full=True)
     gap = np.abs(found["probability"].to_numpy() - exact)
     assert gap.max() < 0.01
     often = np.minimum(exact, 1 - exact) > 0.005  # errors of what is seldom seen are not normal
@@ -677,7 +677,7 @@ def test_selection_by_the_sampler(make):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", trj.errors.TRJWarning)  # a short run may warn
         result = trj.TRJSampler(target, seed=3).run(draws=200, progress=False)
-    table = result.model_probabilities()
+    table = result.model_probabilities(full=True)
     exact = np.array([target.truth.probabilities[m] for m in table.index])
     z = (table["visits"] - exact) / table["visits_se"]
     assert (z.abs() < 4.5).all(), table.assign(exact=exact, z=z).to_string()

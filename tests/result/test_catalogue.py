@@ -226,7 +226,7 @@ def test_pictures_of_components(run):
     ax = result.plot_models()
     assert ax.get_xlabel() == "number of components"
     assert all(float(t).is_integer() for t in ax.get_xticks())
-    table = result.counts().droplevel("kind")["probability"].loc[1:3]
+    table = result.counts(full=True).droplevel("kind")["probability"].loc[1:3]
     assert [bar.get_height() for bar in ax.patches] == pytest.approx(list(table))
     assert table.sum() == pytest.approx(1)
     line = result.plot_components("place", interval=0.8)

@@ -214,7 +214,7 @@ def test_routes_of_chains_carry_their_doubts(rng):
     result = Result(plain.space, plain.raw, {}, routes, RunReport())
     assert "R-hat" in result.routes["bridge"][labels[1]].warning
     assert not result.routes["audit"][labels[1]].warning
-    table = result.model_probabilities()
+    table = result.model_probabilities(full=True)
     assert table["combined"].sum() == pytest.approx(1)
     assert (
         abs(table["combined"].iloc[0] - 1 / (1 + math.exp(-1))) < 3 * table["combined_se"].iloc[0]
@@ -235,7 +235,7 @@ def test_routes_of_one_set_of_draws_agree_with_nobody():
     ):
         routes["importance"] = routes.get("importance", dict.fromkeys(labels, DOUBTFUL))
         result = Result(plain.space, plain.raw, {}, routes, RunReport())
-        assert set(result.evidence()["verdict"]) == {verdict}
+        assert set(result.evidence(full=True)["verdict"]) == {verdict}
 
 
 DOUBTFUL = Estimate(-1.0, 0.05, 10.0, "importance ESS 1%")
@@ -250,7 +250,7 @@ def test_errors_of_routes_that_clash_reach_each_other():
     routes = {"importance": {m: Estimate(v, 0.01) for m, v in values}}
     result = Result(plain.space, plain.raw, {}, routes, RunReport())
     assert result.clashes
-    row = result.model_probabilities().loc[labels[0]]
+    row = result.model_probabilities(full=True).loc[labels[0]]
     for route in ("visits", "importance"):
         assert abs(row["combined"] - row[route]) <= 1.001 * row["combined_se"]
     said = said_by(result)[trj.errors.DisagreementWarning]
@@ -266,12 +266,16 @@ def test_a_guessed_evidence_leaves_no_certainty():
     guess = Estimate(-40.0, 0.9, 1.2, "importance ESS 0.0%")
     found = dict(zip(labels, (guess, Estimate(0.0, 0.01), Estimate(-0.1, 0.01)), strict=True))
     result = Result(plain.space, plain.raw, {}, {"importance": found}, RunReport())
-    assert result.model_probabilities()["importance_se"].isna().all()
+    assert result.model_probabilities(full=True)["importance_se"].isna().all()
     code[code == 0] = 1  # chains know that the first is rare: the others' stand
     rare = torch.rand(code.shape, generator=generator) < 0.004
     draws = chains_of(np.zeros((64, 400, 1)), torch.where(rare, 0, code)).raw
     result = Result(plain.space, draws, {}, {"importance": found}, RunReport())
-    assert result.model_probabilities()["importance_se"].isna().tolist() == [True, False, False]
+    assert result.model_probabilities(full=True)["importance_se"].isna().tolist() == [
+        True,
+        False,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("flag", ["", "importance ESS 1.1%"])
@@ -282,7 +286,7 @@ def test_no_flagged_share_is_a_certainty(flag, rng):
     found = {first: Estimate(0.0, 0.03, 700.0, flag)}
     found |= dict.fromkeys(others, Estimate(-900.0, 0.01))
     result = Result(plain.space, plain.raw, {}, {"importance": found}, RunReport())
-    table = result.model_probabilities()
+    table = result.model_probabilities(full=True)
     for route in ("combined", "importance"):
         assert table.loc[first, route] == 1
         assert table[f"{route}_se"].isna().any() == bool(flag)
@@ -312,7 +316,7 @@ def test_a_model_that_nothing_tells_of_is_named(rng):
     assert (
         f"nothing sound tells the probability of {third!r}" in said_by(result)[ConvergenceWarning]
     )
-    assert result.model_probabilities()["visits_se"].isna().all()
+    assert result.model_probabilities(full=True)["visits_se"].isna().all()
 
 
 @pytest.mark.parametrize(
@@ -330,7 +334,7 @@ def test_a_few_draws_of_a_run_in_rounds_tell_where_no_route_says_far_more(
     report = RunReport(judged=Judged("", 0.0, 2.0, 1e-3) if judged else None)
     routes = {"importance": {one: sound, two: sound, rare: poor}}
     result = Result(plain.space, plain.raw, {}, routes, report)
-    error = result.model_probabilities()["visits_se"]
+    error = result.model_probabilities(full=True)["visits_se"]
     assert bool(error[[one, two]].notna().all()) == told
     assert not told or 1e-4 < error[rare] < 1e-2
 
@@ -374,7 +378,9 @@ def test_shares_stand_on_the_level_of_what_is_known():
     plain = chains_of(np.random.default_rng(0).normal(size=(64, 400, 1)), code)
     labels = plain.space.label(plain.space.enumerate())
     known = dict(zip(labels, (Estimate(-2.0, 0.01), Estimate(-2.0, 0.01), NOTHING), strict=True))
-    table = Result(plain.space, plain.raw, {}, {"importance": known}, RunReport()).evidence()
+    table = Result(plain.space, plain.raw, {}, {"importance": known}, RunReport()).evidence(
+        full=True
+    )
     log_prior = plain.space.log_prior(plain.space.enumerate()).numpy()
     assert table["visits"].to_numpy() + log_prior == pytest.approx(-2.0, abs=0.05)
 
@@ -411,7 +417,7 @@ def test_inclusion_probabilities_say_what_chains_remember(rng):
     code[:, :, 1] = (torch.arange(64) % 2)[:, None]
     draws = Draws(code, torch.randn(64, 200, 2), torch.randn(64, 200))
     result = Result(space, draws, {}, {}, RunReport())
-    table = result.inclusion_probabilities()
+    table = result.inclusion_probabilities(full=True)
     assert table.loc["a", "note"] == "" and table.loc["b", "note"] == "never entered"
     assert math.isnan(table.loc["b", "se"]) and "'b'" in said_by(result)[ConvergenceWarning]
     quantities = set(result.convergence().loc[EVERY].index)
@@ -434,7 +440,7 @@ def test_what_was_weighed_makes_inclusion_probabilities_more_precise(rng):
         }
         draws = Draws(code, torch.randn(32, 200, 3), torch.randn(32, 200))
         table = Result(space, draws, {}, {"importance": routes}, RunReport())
-        table = table.inclusion_probabilities()
+        table = table.inclusion_probabilities(full=True)
         ratios.append(table["combined_se"] / table["se"])
         scores.append((table["combined"] - chance) / table["combined_se"])
     spread = np.sqrt(np.square(scores).mean(0))
@@ -453,8 +459,12 @@ def test_what_chains_never_met_counts_the_draws_that_have_forgotten(slow, rng):
     theta = torch.randn(64, 200, 2) + (1.2 * torch.randn(64, 1, 1) if slow == "w" else 0.0)
     result = Result(space, Draws(code, theta, height), {}, {}, RunReport(), slot_names=["w", "v"])
     rhat = result.convergence()["rhat"].max()
-    model = result.model_probabilities().loc["b"].rename({"visits_se": "se", "visits_ess": "ess"})
-    for row in (model, result.inclusion_probabilities().loc["b"]):
+    model = (
+        result.model_probabilities(full=True)
+        .loc["b"]
+        .rename({"visits_se": "se", "visits_ess": "ess"})
+    )
+    for row in (model, result.inclusion_probabilities(full=True).loc["b"]):
         assert row["note"] == "never visited"
         assert row["se"] == pytest.approx(3 / row["ess"])
         if slow == "nothing":
@@ -552,7 +562,10 @@ def test_aliases_of_a_sinusoid_are_weighed_right_or_leave_no_error():
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         result = trj.TRJSampler(trj.Target(models), seed=1).run(draws=200, progress=False)
-    found, exact = result.evidence().loc["sinusoid"], -6.362  # by a grid of 3e5 x 400 x 200
+    found, exact = (
+        result.evidence(full=True).loc["sinusoid"],
+        -6.362,
+    )  # by a grid of 3e5 x 400 x 200
     if math.isfinite(found["combined_se"]):
         assert abs(found["combined"] - exact) < 4 * found["combined_se"] < 0.5
     else:
@@ -610,7 +623,7 @@ def test_chains_that_never_leave_one_of_many_models_are_told(rng):
     draws = Draws(code, torch.zeros(300, 50, 0), torch.zeros(300, 50))
     result = Result(space, draws, {}, {}, RunReport())
     assert "ever left its model" in said_by(result)[ConvergenceWarning]
-    assert result.model_probabilities()["visits_se"].isna().all()
+    assert result.model_probabilities(full=True)["visits_se"].isna().all()
 
 
 @pytest.mark.parametrize("draws", [1, 3])
@@ -670,7 +683,7 @@ def test_tails_that_chains_hardly_enter_widen_the_errors(rng):
     slow, quick = chains_with_a_tail(1 / 300, rng), chains_with_a_tail(0.5, rng)
     naive = visit_probability(slow.visited("tailed"), 1000.0)
     assert abs(naive.value - 0.5) > 4 * naive.std_error  # the control
-    told = slow.model_probabilities().loc["tailed"]
+    told = slow.model_probabilities(full=True).loc["tailed"]
     assert abs(told["visits"] - 0.5) < 3 * told["visits_se"] < 0.05
     inside = slow.visited("tailed")  # means of parameters, and predictions by few of the draws
     x = slow.raw.theta[..., 0].numpy()[inside].clip(-2, 2)
@@ -680,7 +693,7 @@ def test_tails_that_chains_hardly_enter_widen_the_errors(rng):
     few = slow.predict({"plain": lambda p: 0 * only(p), "tailed": only}, target=target, most=50_000)
     assert 0.02 < abs(few.mean - 0.06) < 3 * few.std_error < 0.3
     naive = visit_probability(quick.visited("tailed"), 1000.0)
-    told = quick.model_probabilities().loc["tailed"]
+    told = quick.model_probabilities(full=True).loc["tailed"]
     assert abs(told["visits"] - 0.5) < 5 * naive.std_error
     assert told["visits_se"] < 1.2 * naive.std_error and not said_by(quick)
 
@@ -688,7 +701,7 @@ def test_tails_that_chains_hardly_enter_widen_the_errors(rng):
 def test_a_tail_of_short_chains_that_their_rule_has_judged_widens_errors_alone(rng):
     report = RunReport(judged=Judged("", 0.0, 5.0, 1e-3))
     slow = chains_with_a_tail(1 / 300, rng, report=report)
-    assert slow.model_probabilities().loc["tailed", "visits_se"] > 0.01
+    assert slow.model_probabilities(full=True).loc["tailed", "visits_se"] > 0.01
     assert all(doubt.said for doubt in slow.doubts if "tail" in doubt.note)
     usual = chains_with_a_tail(1 / 300, rng)
     assert not all(doubt.said for doubt in usual.doubts if "tail" in doubt.note)
@@ -702,12 +715,12 @@ def test_importance_far_from_the_bridge_has_an_error_that_reaches_it(rng):
         "bridge": {"plain": Estimate(-1.0, 0.001), "tailed": Estimate(-1.0, 0.003)},
     }
     result = Result(two_models().space, draws, {}, routes, RunReport())
-    table = result.evidence()
+    table = result.evidence(full=True)
     prior = math.log(2)
     assert table.loc["tailed", "importance"] == pytest.approx(-1.06 + prior)
     assert table.loc["tailed", "importance_se"] == pytest.approx(math.hypot(0.005, 0.06))
     assert table.loc["plain", "importance_se"] == pytest.approx(0.001)
-    told = result.model_probabilities().loc["tailed"]
+    told = result.model_probabilities(full=True).loc["tailed"]
     assert abs(told["importance"] - 0.5) < told["importance_se"]
 
 
@@ -721,7 +734,7 @@ def test_a_flagged_bridge_tells_what_importance_alone_has_lost(rng):
     routes = {"importance": lost, "smoothed": lost, "bridge": bridge}
     result = Result(two_models().space, draws, {}, routes, RunReport())
     assert result.routes["bridge"]["tailed"].warning
-    told = result.model_probabilities().loc["tailed"]
+    told = result.model_probabilities(full=True).loc["tailed"]
     assert abs(told["combined"] - 0.5) < 1.2 * told["combined_se"]  # .6 nats, taken as linear
 
 
@@ -735,7 +748,7 @@ def test_a_map_that_hardly_overlaps_and_nobody_audited_is_no_surer_than_its_brid
     bridge = {"plain": Estimate(-1.0, 0.01), "tailed": Estimate(-1.0, 0.4, 40.0, flag)}
     routes = {"importance": lost, "smoothed": lost, "bridge": bridge}
     report = RunReport(unaudited=not audited)
-    told = Result(two_models().space, draws, {}, routes, report).model_probabilities()
+    told = Result(two_models().space, draws, {}, routes, report).model_probabilities(full=True)
     assert (told.loc["tailed", "importance_se"] > 0.1) is not audited
 
 
@@ -751,7 +764,7 @@ def test_what_an_audit_finds_lost_of_an_improbable_model_widens_its_evidence(los
     )
     report = RunReport(audit=AuditReport((audit,)))
     routes = {"importance": by_map, "smoothed": by_map}
-    told = Result(two_models().space, draws, {}, routes, report).evidence().loc["tailed"]
+    told = Result(two_models().space, draws, {}, routes, report).evidence(full=True).loc["tailed"]
     assert (told["combined_se"] > 0.6) == bool(lost)
     assert ("misses a part" in told["note"]) == bool(lost)
 
@@ -762,7 +775,7 @@ def test_a_part_that_chains_visit_leaves_them_an_error(visits, rng):
     draws = Draws(code, torch.randn(64, 400, 1), torch.randn(64, 400))
     met = Screening("tailed", 1000, 5, 0.06, visits=visits)
     report = RunReport(screening=(met,))
-    told = Result(two_models().space, draws, {}, {}, report).model_probabilities()
+    told = Result(two_models().space, draws, {}, {}, report).model_probabilities(full=True)
     error = told.loc["tailed", "visits_se"]
     assert math.isnan(error) if not visits else 0.02 < error < 0.1
 
@@ -771,7 +784,7 @@ def test_the_only_possible_model_is_certain():
     target = two_models(model_prior=[1.0, 0.0])
     code = torch.zeros(8, 50, 1, dtype=torch.long)
     draws = Draws(code, torch.randn(8, 50, 1), torch.randn(8, 50))
-    table = Result(target.space, draws, {}, {}, RunReport()).model_probabilities()
+    table = Result(target.space, draws, {}, {}, RunReport()).model_probabilities(full=True)
     assert table["visits"].tolist() == [1.0, 0.0] and table["visits_se"].tolist() == [0.0, 0.0]
 
 

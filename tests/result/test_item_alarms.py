@@ -56,7 +56,7 @@ def result_of(space, code):
 def test_items_that_chains_remember_are_said_aloud(made, item, stays, rng):
     series = switching(rng, stays)
     result = result_of(*made(series))
-    row = result.inclusion_probabilities().loc[item]
+    row = result.inclusion_probabilities(full=True).loc[item]
     expected = split_rhats(series[..., None].double().numpy())[0]
     assert row["rhat"] == pytest.approx(expected)
     said = said_by(result).get(ConvergenceWarning, "")
@@ -75,7 +75,7 @@ def test_the_worst_item_is_named_first(rng):
     quick = torch.as_tensor(rng.random((CHAINS, DRAWS)) < 0.5)
     wide = trj.Subsets(["a", "b", "c"], of=()).bind(torch.zeros(0).long())
     result = result_of(wide, torch.cat([code, quick[..., None].long()], 2))
-    table, said = result.inclusion_probabilities(), said_by(result)[ConvergenceWarning]
+    table, said = result.inclusion_probabilities(full=True), said_by(result)[ConvergenceWarning]
     assert table.loc["b", "rhat"] > table.loc["a", "rhat"] > 1.15 > 1.02 > table.loc["c", "rhat"]
     worst = f"'b' (R-hat {table.loc['b', 'rhat']:.2f})"
     assert said.startswith(f"the run has not converged: {worst}") and worst in repr(result)
@@ -86,7 +86,10 @@ def test_features_of_the_users_are_judged_as_items_are(rng):
     result = result_of(*subsets(*series))
     has = torch.stack(series, 2).numpy()
     shown = ["probability", "se", "ess", "rhat", "note"]
-    both = result.shares(has), result.inclusion_probabilities()[shown].reset_index(drop=True)
+    both = (
+        result.shares(has),
+        result.inclusion_probabilities(full=True)[shown].reset_index(drop=True),
+    )
     assert both[0].equals(both[1])
     with pytest.raises(ConfigurationError, match="expected shape"):
         result.shares(has[:, :-1])

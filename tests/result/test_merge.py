@@ -50,7 +50,7 @@ def test_chains_stand_beside_each_other_and_errors_shrink():
     found, said = merged(*runs)
     assert found.raw.theta.shape == (256, 40, 2) and "differ" not in said
     assert found.raw.run.tolist() == np.repeat(range(4), 64).tolist()
-    table, one = found.model_probabilities(), runs[0].model_probabilities()
+    table, one = found.model_probabilities(full=True), runs[0].model_probabilities(full=True)
     ratio = table["visits_se"] / one["visits_se"]
     assert ((ratio > 0.4) & (ratio < 0.6)).all()  # a half, by errors of 64 and of 256 chains
     assert torch.equal(found.raw.theta[64:128], runs[1].raw.theta)
@@ -208,4 +208,4 @@ def test_other_data_another_precision_and_files(tmp_path):
     found.save(tmp_path / "both.trj")
     again = trj.load(tmp_path / "both.trj")
     assert torch.equal(again.raw.run, found.raw.run)
-    assert again.evidence().equals(found.evidence())
+    assert again.evidence(full=True).equals(found.evidence(full=True))

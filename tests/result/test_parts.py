@@ -142,13 +142,13 @@ def test_contents_go_to_a_file_and_back(target, draws, tmp_path):
 
 def test_copies_have_parts_of_their_own(target, draws):
     result = trj.Result(target.space, draws, {}, {"importance": ROUTE}, RunReport(), target=target)
-    before = result.model_probabilities()
+    before = result.model_probabilities(full=True)
     other = copy.copy(result)
     other.report = RunReport(out_of_time=True)
     assert other.target is target and not result.report.out_of_time
-    assert other.model_probabilities().equals(before)
+    assert other.model_probabilities(full=True).equals(before)
     again = pickle.loads(pickle.dumps(result))
-    assert again.target is None and again.model_probabilities().equals(before)
+    assert again.target is None and again.model_probabilities(full=True).equals(before)
 
 
 def test_no_part_holds_the_result(target, draws):

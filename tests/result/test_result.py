@@ -134,7 +134,7 @@ def test_errors_of_normalised_probabilities_by_simulation():
 
 
 def test_the_table_of_models(result):
-    table = result.model_probabilities()
+    table = result.model_probabilities(full=True)
     assert list(table.index) == ["none", "one", "three"]
     assert table.index.name == "model"
     assert list(table.columns[:5]) == [
@@ -180,7 +180,7 @@ def test_save_and_load_without_code(result, tmp_path):
     path = tmp_path / "run.pt"
     result.save(path)
     again = trj.load(path)
-    assert again.model_probabilities().equals(result.model_probabilities())
+    assert again.model_probabilities(full=True).equals(result.model_probabilities(full=True))
     assert again.summary().equals(result.summary())
     assert np.array_equal(again.draws("three")["a"], result.draws("three")["a"])
     assert str(again.report.acceptance) == str(result.report.acceptance)  # NaN among them
@@ -295,7 +295,7 @@ def test_bars_beyond_the_frame_and_flags_are_marked(result):
 
 def test_lists_have_no_items(result):
     with pytest.raises(TRJError, match="no items to include"):
-        result.inclusion_probabilities()
+        result.inclusion_probabilities(full=True)
 
 
 # ---- files and pickles --------------------------------------------------------------------------
@@ -312,7 +312,7 @@ def small():
 def test_a_fresh_result_can_be_pickled_without_its_target(small):
     again = pickle.loads(pickle.dumps(small))
     assert again.target is None and small.target is not None
-    assert again.model_probabilities().equals(small.model_probabilities())
+    assert again.model_probabilities(full=True).equals(small.model_probabilities(full=True))
     assert all(
         np.array_equal(again._parameters.values[k], v, equal_nan=True)
         for k, v in small._parameters.values.items()
@@ -376,3 +376,22 @@ def test_a_plan_is_read_at_a_glance():
         "  walk: scale [0.333, 0.333, 0.333, 0.333, 0.333, ..., 0.333]",
     ]
     assert repr(plan) == str(plan)
+
+
+def test_tables_read_at_a_glance(result):
+    """At most five columns, of the best route to each number."""
+    short, full = result.model_probabilities(), result.model_probabilities(full=True)
+    assert list(short) == ["probability", "se", "ess", "bayes_factor", "note"]
+    assert short["probability"].tolist() == full["combined"].tolist()
+    assert short["se"].tolist() == full["combined_se"].tolist()
+    a, b = short.index[:2]
+    ratio = short.loc[a, "bayes_factor"] / short.loc[b, "bayes_factor"]
+    assert ratio == pytest.approx(result.bayes_factor(a, b).value, rel=1e-6)
+    table = result.evidence()
+    assert list(table) == ["log_evidence", "se", "bayes_factor", "verdict", "note"]
+    assert table["bayes_factor"].max() == 1.0 and list(table.index) == list(
+        result.evidence(full=True).index
+    )
+    assert table["bayes_factor"].loc[short.index].tolist() == pytest.approx(
+        short["bayes_factor"].tolist()
+    )

@@ -25,7 +25,7 @@ from trjmcmc.transport import Identity
 
 def check(result, sigmas=5.0):
     """Visits against the truth."""
-    p = result.model_probabilities()
+    p = result.model_probabilities(full=True)
     for label, truth in result.truth.probabilities.items():
         error = np.fmax(p.loc[label, "visits_se"], 1e-4)
         if math.isnan(p.loc[label, "visits_se"]):  # no error is given of chains that mix badly
@@ -85,7 +85,7 @@ def test_a_model_that_has_all_the_mass_ends_the_run(clock):
         until={"probability": 0.01}, max_seconds=60, progress=False
     )
     assert clock.seconds - begun < 40
-    assert result.model_probabilities().loc["a", "visits"] == 1
+    assert result.model_probabilities(full=True).loc["a", "visits"] == 1
 
 
 # ---- choosing -------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def test_an_easy_target_is_sampled_without_training():
 def test_few_chains_are_planned_with_many(chains):
     result = trj.TRJSampler(toys.gaussians(), seed=1).run(300, chains=chains, progress=False)
     assert result.raw.n_chains == chains
-    assert abs(float(result.model_probabilities()["visits"].sum()) - 1) < 1e-6
+    assert abs(float(result.model_probabilities(full=True)["visits"].sum()) - 1) < 1e-6
 
 
 @pytest.mark.whole
@@ -124,7 +124,7 @@ def test_a_large_space_starts_at_once():
     codes = target.space.enumerate()
     p = torch.tensor([target.truth.probabilities[x] for x in target.space.label(codes)])
     exact = (p[:, None] * codes).sum(0)
-    found = result.inclusion_probabilities()["probability"].to_numpy()
+    found = result.inclusion_probabilities(full=True)["probability"].to_numpy()
     assert float(np.abs(found - exact.numpy()).max()) < 0.05
 
 
@@ -139,7 +139,7 @@ def test_one_model_and_models_without_parameters():
         [trj.Model("a", {}, lambda p: 0.0), trj.Model("b", {}, lambda p: math.log(3.0))]
     )
     result = trj.TRJSampler(none, seed=1).run(500, chains=64, progress=False)
-    assert abs(result.model_probabilities().loc["b", "visits"] - 0.75) < 0.03
+    assert abs(result.model_probabilities(full=True).loc["b", "visits"] - 0.75) < 0.03
 
 
 def test_a_dear_likelihood_gets_a_small_survey(monkeypatch):
@@ -186,7 +186,7 @@ def test_the_plan_is_saved(tmp_path):
 def test_a_run_stops_when_it_is_precise_enough():
     sampler = trj.TRJSampler(toys.gaussians(), seed=4)
     result = sampler.run(until={"probability": 0.005}, progress=False)
-    assert float(result.model_probabilities()["visits_se"].max()) <= 0.005
+    assert float(result.model_probabilities(full=True)["visits_se"].max()) <= 0.005
     assert result.raw.n_draws < 5000
     check(result)
 
@@ -222,9 +222,9 @@ def test_thinning_costs_no_precision_of_the_models(tmp_path):
 
     all_kept, few_kept = run(1, 400), run(5, 80)  # long enough that no tail is slow
     few_kept.save(tmp_path / "r.pt")
-    expected = all_kept.model_probabilities()
+    expected = all_kept.model_probabilities(full=True)
     for result in (few_kept, trj.load(tmp_path / "r.pt")):
-        found = result.model_probabilities()
+        found = result.model_probabilities(full=True)
         for column in ("visits", "visits_se", "visits_ess"):
             np.testing.assert_allclose(found[column], expected[column], rtol=1e-9)
     ess = [_row(r, 1.0)["ess"] for r in (all_kept, few_kept)]
@@ -384,7 +384,7 @@ def test_coal_mining_to_a_hundredth():
     with warnings.catch_warnings():
         warnings.simplefilter("error", CoverageWarning)
         result = trj.TRJSampler(target, seed=30).run(until={"probability": 0.01}, progress=False)
-    table = result.model_probabilities()
+    table = result.model_probabilities(full=True)
     assert (table["visits_se"] <= 0.01).all()
     assert (np.abs(table["visits"] - exact) < 4.5 * table["visits_se"]).all()
     assert result.report.evaluations < 25_000_000

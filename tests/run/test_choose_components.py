@@ -101,7 +101,7 @@ def test_whole_vectors_jump_and_time_is_held(clock):
 @pytest.mark.whole
 def test_a_run_of_so_many_draws_is_right(generator):
     result = trj.TRJSampler(seen_sum(), seed=3).run(draws=400, progress=False)
-    table = result.counts().loc["a"]
+    table = result.counts(full=True).loc["a"]
     z = (table["probability"] - exact_counts().numpy()) / table["se"]
     assert float(z.abs().max()) < 5
     assert (table["se"] < 0.01).all()
@@ -112,7 +112,7 @@ def test_replicas_renew_slow_chains_and_it_stays_right():
     policy = Policy(counted=CountedPolicy(patience=0.0))
     result = trj.TRJSampler(seen_sum(), seed=4, policy=policy).run(draws=400, progress=False)
     assert set(result.report.plan.weights) == {"ladder"}
-    table = result.counts().loc["a"]
+    table = result.counts(full=True).loc["a"]
     z = (table["probability"] - exact_counts().numpy()) / table["se"]
     assert float(z.abs().max()) < 5
 
@@ -136,7 +136,7 @@ def test_two_kinds_come_out_as_their_evidences_say():
     a, b = code.double().T
     sd = (noise**2 + a + 0.25 * b).sqrt()
     log_p = Normal(b, sd).log_prob(torch.tensor(y).double()) + target.space.log_prior(code)
-    table = result.model_probabilities()
+    table = result.model_probabilities(full=True)
     exact = dict(zip(target.space.label(code), log_p.softmax(0).tolist(), strict=True))
     z = [(table.loc[m, "visits"] - p) / table.loc[m, "visits_se"] for m, p in exact.items()]
     assert max(map(abs, z)) < 5
@@ -150,7 +150,7 @@ def test_two_planets_are_found_without_a_word_of_them():
     result = trj.TRJSampler(trj.problems.radial_velocity(), seed=1).run(
         max_seconds=60, progress=False
     )
-    p = result.model_probabilities()["visits"]
+    p = result.model_probabilities(full=True)["visits"]
     assert p["0"] + p["1"] < 0.02 and 0.5 < p["2"] < 0.85
     assert set(result.report.plan.weights) == {"ladder"}
     assert result.report.plan.settings["ladder"]["round trips"] > 0
@@ -174,7 +174,7 @@ def test_an_order_constraint_changes_names_only():
     with pytest.raises(ConfigurationError, match="not exchangeable"):
         ComponentWalk(target)
     result = trj.TRJSampler(target, seed=4).run(max_seconds=6, progress=False)
-    table = result.counts().loc["a"]
+    table = result.counts(full=True).loc["a"]
     z = (table["probability"] - exact_counts().numpy()) / table["se"]
     assert float(z.abs().max()) < 5
 
@@ -201,7 +201,7 @@ def test_one_number_or_one_component(counts):
         ),
     )
     result = trj.TRJSampler(target, seed=1).run(draws=1000, chains=64, progress=False)
-    assert result.counts()["probability"].sum() == pytest.approx(len(counts.kinds))
+    assert result.counts(full=True)["probability"].sum() == pytest.approx(len(counts.kinds))
 
 
 def test_a_likelihood_that_fails_is_named_and_leaves_the_target_whole():
@@ -240,7 +240,12 @@ def test_what_births_of_one_cannot_sample_is_refused_and_run_otherwise():
     with pytest.raises(ConfigurationError, match="not exchangeable"):
         ComponentBirthDeath(weighed)
     assert components_of(tied) == components_of(gap) == ()
-    table = trj.TRJSampler(gap, seed=1).run(draws=200, chains=64, progress=False).counts().loc["a"]
+    table = (
+        trj.TRJSampler(gap, seed=1)
+        .run(draws=200, chains=64, progress=False)
+        .counts(full=True)
+        .loc["a"]
+    )
     assert abs(table.loc[0, "probability"] - 0.5) < 5 * table.loc[0, "se"] < 0.1
 
 

@@ -99,10 +99,10 @@ def test_r_hat_is_of_independent_starts_and_counts_parameters():
 def test_a_plain_run_is_done():
     result = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=4).run(progress=False)
     assert result.report.missed == "" and not result.report.out_of_time
-    assert result.model_probabilities()["visits_se"].max() <= 0.01
+    assert result.model_probabilities(full=True)["visits_se"].max() <= 0.01
     assert result.report.judged.doubt == ""
     assert result.convergence()["rhat"].max() < 1.1  # ten autocorrelation times or more
-    p = result.model_probabilities().loc["2d"]
+    p = result.model_probabilities(full=True).loc["2d"]
     assert abs(p["combined"] - 0.75) < 5 * p["combined_se"]
     assert not str(result.report).startswith("ended early")
 
@@ -143,5 +143,5 @@ def test_slow_coordinates_get_moves_of_their_own():
     target = trj.Target([trj.Model("thin", {"x": prior}, log_likelihood), null])
     result = trj.TRJSampler(target, seed=1).run(progress=False)
     assert result.report.missed == ""
-    p = result.model_probabilities().loc["null"]
+    p = result.model_probabilities(full=True).loc["null"]
     assert abs(p["combined"] - 0.5) < 5 * p["combined_se"]

@@ -44,18 +44,18 @@ def test_a_seed_has_one_answer(whole):
     _, again = sampled(trj.problems.sinh_arcsinh())
     _, other = sampled(trj.problems.sinh_arcsinh(), seed=2)
     assert torch.equal(first.raw.theta, again.raw.theta)
-    assert first.model_probabilities().equals(again.model_probabilities())
+    assert first.model_probabilities(full=True).equals(again.model_probabilities(full=True))
     assert not torch.equal(first.raw.code, other.raw.code)
 
 
 def test_probabilities_and_evidences_are_right(whole):
     _, result = whole
-    table, exact = result.model_probabilities(), result.truth.probabilities
+    table, exact = result.model_probabilities(full=True), result.truth.probabilities
     for route in ("visits", "importance", "combined"):
         gap = table[route] - [exact[m] for m in table.index]
         assert bool((gap.abs() < 4.4 * table[f"{route}_se"]).all())
     assert float(table["combined_se"].max()) <= 0.01 and (table["note"] == "").all()
-    evidence = result.evidence()
+    evidence = result.evidence(full=True)
     assert {"importance", "bridge", "combined"} <= set(evidence)
     gap = evidence["combined"] - [result.truth.log_evidence[m] for m in evidence.index]
     assert bool((gap.abs() < 4.4 * evidence["combined_se"]).all())
@@ -72,7 +72,7 @@ def test_a_limit_gives_the_beginning_of_the_run(whole):
         early = sampler.run(max_seconds=1.0, progress=False)
     assert early.report.out_of_time and early.raw.n_draws < result.raw.n_draws
     assert len(said) == 1
-    table, exact = early.model_probabilities(), early.truth.probabilities
+    table, exact = early.model_probabilities(full=True), early.truth.probabilities
     gap = table["visits"] - [exact[m] for m in table.index]
     assert bool((gap.abs() < 5 * table["visits_se"]).all())
 
@@ -126,7 +126,7 @@ def test_items_are_right():
     _, result = sampled(target)
     labels, p = zip(*target.truth.probabilities.items(), strict=True)
     on = target.space.items(torch.stack([target.space.code_of(m) for m in labels])).numpy()
-    table = result.inclusion_probabilities()
+    table = result.inclusion_probabilities(full=True)
     gap = table["probability"] - np.array(p) @ on
     assert bool((gap.abs() < 4.4 * table["se"]).all()) and result.report.judged.doubt == ""
 
@@ -135,7 +135,7 @@ def test_items_are_right():
 def test_counts_are_right():
     target, exact = sums(seen=0.2)
     _, result = sampled(target)
-    table = result.counts().droplevel("kind")
+    table = result.counts(full=True).droplevel("kind")
     gap = table["probability"] - exact.numpy()
     assert bool((gap.abs() < 4.4 * table["se"]).all())
 
@@ -157,10 +157,10 @@ def chosen():
 def test_counts_and_few_subsets_have_evidences(make):
     target, exact = make()
     _, result = sampled(target)
-    labels, table = target.space.label(target.space.enumerate()), result.evidence()
+    labels, table = target.space.label(target.space.enumerate()), result.evidence(full=True)
     gap = table["combined"] - [float(exact[labels.index(m)]) for m in table.index]
     assert len(table) > 2 and bool((gap.abs() < 4.4 * table["combined_se"] + 1e-5).all())
-    shares = result.model_probabilities()
+    shares = result.model_probabilities(full=True)
     assert abs(shares["combined"].sum() - 1) < 0.01  # by visits where they were not weighed
 
 
@@ -175,8 +175,8 @@ def test_components_whose_normals_say_something_else_are_not_weighed(monkeypatch
     monkeypatch.setattr(Components, "route", other)
     _, result = sampled(counted()[0])
     with pytest.raises(TRJError, match="evidence"):
-        result.evidence()
-    assert bool(result.model_probabilities()["visits_se"].notna().all())
+        result.evidence(full=True)
+    assert bool(result.model_probabilities(full=True)["visits_se"].notna().all())
 
 
 # ---- what ends a run before it is done ----------------------------------------------------------
@@ -207,7 +207,7 @@ def test_ctrl_c_returns_what_there_is():
     exact = Normal(0.0, 10**0.5).log_prob(torch.tensor(1.0)) - Normal(0.0, 2**0.5).log_prob(
         torch.tensor(1.0)
     )
-    table = result.model_probabilities().loc["b"]
+    table = result.model_probabilities(full=True).loc["b"]
     assert abs(table["visits"] - torch.sigmoid(exact)) < 5 * table["visits_se"]
 
 
@@ -245,7 +245,7 @@ def test_results_are_saved_and_merged(whole, tmp_path):
     result.save(tmp_path / "run.trj")
     loaded = trj.load(tmp_path / "run.trj")
     assert loaded.report.judged == result.report.judged
-    assert loaded.model_probabilities().equals(result.model_probabilities())
+    assert loaded.model_probabilities(full=True).equals(result.model_probabilities(full=True))
     _, other = sampled(trj.problems.sinh_arcsinh(), seed=5)
     both = trj.merge([result, other])
     assert both.report.judged.tau == max(r.report.judged.tau for r in (result, other))
@@ -257,6 +257,6 @@ def test_rare_models_have_a_bound(whole):
     """Of a model that no draw has: three over the effective draws, not zero."""
     far = trj.Model("far", {"x": Normal(0.0, 1.0)}, lambda p: 0 * p["x"] - 40.0)
     _, result = sampled(trj.Target([constant("near"), far]))
-    table = result.model_probabilities()
+    table = result.model_probabilities(full=True)
     assert table.loc["far", "visits"] == 0 and 0 < table.loc["far", "visits_se"] < 0.01
     assert np.isclose(table.loc["far", "combined"], math.exp(-40), rtol=0.1)

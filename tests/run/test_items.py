@@ -150,7 +150,7 @@ def test_a_run_over_subsets_says_what_it_has_lost():
         sampler = trj.TRJSampler(subsets(0.001, items=8), seed=1)
         with read_from(time.process_time):
             result = sampler.run(progress=False, max_seconds=40.0)
-    table = result.inclusion_probabilities()
+    table = result.inclusion_probabilities(full=True)
     right = (table["probability"] - 0.5).abs() < 4 * table["se"]
     warned = any(issubclass(w.category, trj.errors.TRJWarning) for w in heard)
     unknown = table["se"].isna()

@@ -52,7 +52,7 @@ def test_a_small_budget_is_kept_and_brings_an_answer(make, clock):
     result, over = timed(make(), 6.0, clock)
     assert over < 0.5
     assert result.raw.n_draws >= LEAST_DRAWS
-    table = result.model_probabilities()
+    table = result.model_probabilities(full=True)
     assert (table["visits_se"].notna() | (table["note"] != "")).all()
 
 
@@ -211,7 +211,7 @@ def interrupting(at):
 def assert_there_is_something(result, said):
     assert result.report.interrupted
     assert result.raw.n_draws >= 1
-    assert float(result.model_probabilities()["visits"].sum()) == pytest.approx(1)
+    assert float(result.model_probabilities(full=True)["visits"].sum()) == pytest.approx(1)
     assert sum(issubclass(w.category, InterruptedWarning) for w in said) in (1, 2)
 
 

@@ -149,7 +149,7 @@ def test_long_lists_of_models(n_models):
     sampler = trj.TRJSampler(trj.Target(models), seed=1)
     sampler.fit(steps=2, audit=False, progress=False)
     result = sampler.run(20, chains=16, warmup=5, progress=False)
-    assert float(result.model_probabilities()["visits"].sum()) == pytest.approx(1)
+    assert float(result.model_probabilities(full=True)["visits"].sum()) == pytest.approx(1)
 
 
 @pytest.mark.slow
@@ -172,9 +172,9 @@ def test_a_space_of_one_model_by_construction():
     sampler = trj.TRJSampler(target, seed=1)
     sampler.fit(steps=100, batch=64, progress=False)
     result = sampler.run(50, chains=32, warmup=20, progress=False)
-    table = result.model_probabilities()
+    table = result.model_probabilities(full=True)
     assert (table.loc["a+b", "visits"], table.loc["a+b", "visits_se"]) == (1, 0)
-    assert result.inclusion_probabilities()["probability"].tolist() == [1, 1]
+    assert result.inclusion_probabilities(full=True)["probability"].tolist() == [1, 1]
 
 
 @pytest.mark.whole
@@ -293,10 +293,10 @@ def test_robust_regression(data):
     error = float((w.square() @ (theta[:, 2].double() - mean).square()).sqrt())
     row = result.summary().loc[("x1+x3+x4", "beta[x3]")]
     assert abs(row["mean"] - mean) < 5 * math.hypot(error, row["mcse"])
-    inclusion = result.inclusion_probabilities()["probability"]
+    inclusion = result.inclusion_probabilities(full=True)["probability"]
     assert inclusion["x1"] == 1
     assert inclusion["x3"] == inclusion["x4"]
-    assert result.inclusion_probabilities().loc["x1", "combined"] == 1
+    assert result.inclusion_probabilities(full=True).loc["x1", "combined"] == 1
     by_model = table["visits"]["x1+x2"] + table["visits"]["x1+x2+x3+x4"]
     assert inclusion["x2"] == pytest.approx(by_model, abs=1e-12)
 
@@ -400,7 +400,7 @@ def test_factor_analysis_against_a_long_audit():
     assert table.loc["2 factors", "covered"] > 0.98
     assert table.loc["2 factors", "modes"] >= 2  # the second column's sign is open
     result = sampler.run(200, chains=64, progress=False)
-    probabilities = result.model_probabilities()
+    probabilities = result.model_probabilities(full=True)
     p = long.log_mass.softmax(0)
     spread = float(p[0] * p[1]) * float(torch.hypot(*long.std_error))
     row = probabilities.loc["2 factors"]
@@ -423,7 +423,9 @@ def test_factor_analysis_with_one_or_two_factors():
     result = sampler.run(60, chains=64, warmup=100, progress=False)
     negative = float((result.draws("2 factors")["loading"][:, 6] < 0).mean())
     assert 0.1 < negative < 0.45
-    assert result.model_probabilities().loc["2 factors", "visits"] == 1  # the data have two
+    assert (
+        result.model_probabilities(full=True).loc["2 factors", "visits"] == 1
+    )  # the data have two
 
 
 @pytest.mark.slow
@@ -453,7 +455,7 @@ def test_factor_analysis_of_the_exchange_rates():
     negative = float((theta[:, target.slot_names.index("loading[6]")] < 0).double().mean())
     assert abs(negative - 0.214) < 0.03
     result = sampler.run(1000, chains=256, progress=False)
-    assert abs(result.model_probabilities().loc["2 factors", "visits"] - 0.8947) < 0.01
+    assert abs(result.model_probabilities(full=True).loc["2 factors", "visits"] - 0.8947) < 0.01
 
 
 @pytest.mark.slow
@@ -491,7 +493,7 @@ def test_a_subset_space_too_large_for_a_pilot():
     sampler = trj.TRJSampler(target, seed=6)
     sampler.fit(steps=400, progress=False)
     result = sampler.run(800, chains=128, progress=False)
-    table = result.model_probabilities()
+    table = result.model_probabilities(full=True)
     assert len(table) == 21
     assert table.index[-1] == "(other models)"
     assert float(table["visits"].sum()) == pytest.approx(1)
@@ -501,7 +503,7 @@ def test_a_subset_space_too_large_for_a_pilot():
         assert abs(row["visits"] - exact[label]) < 5 * row["visits_se"]
         error = math.hypot(row["visits_se"], row["importance_se"])
         assert abs(row["visits"] - row["importance"]) < 5 * error + 0.005
-    inclusion = result.inclusion_probabilities()
+    inclusion = result.inclusion_probabilities(full=True)
     for j in range(7):
         name = f"x{j}"
         truth = sum(p for label, p in exact.items() if name in label.split("+"))
@@ -573,19 +575,19 @@ def test_one_model_alone():
     sampler = trj.TRJSampler(target, seed=9)
     sampler.fit(steps=100, batch=128, progress=False)
     result = sampler.run(150, chains=128, progress=False)
-    assert result.model_probabilities().loc["m", "visits"] == 1
+    assert result.model_probabilities(full=True).loc["m", "visits"] == 1
     row = result.summary().loc[("m", "x")]
     assert abs(row["mean"] - 1.0) < 5 * row["mcse"]
     assert row["sd"] == pytest.approx(0.5**0.5, rel=0.05)
     expected = Normal(0.0, 2**0.5).log_prob(torch.tensor(2.0))
-    found = result.evidence().loc["m"]
+    found = result.evidence(full=True).loc["m"]
     assert abs(found["importance"] - float(expected)) < 5 * found["importance_se"] + 1e-4
 
 
 def test_nothing_but_models_without_parameters():
     models = [trj.Model(n, {}, lambda p, v=v: torch.tensor(v)) for n, v in (("a", 0.0), ("b", 1.0))]
     result = trj.TRJSampler(trj.Target(models), seed=1).run(500, chains=32, progress=False)
-    table = result.model_probabilities()
+    table = result.model_probabilities(full=True)
     exact = math.e / (1 + math.e)
     assert abs(table.loc["b", "visits"] - exact) < 5 * table.loc["b", "visits_se"]
     assert table.loc["b", "importance"] == pytest.approx(exact, abs=1e-6)
@@ -666,7 +668,7 @@ def test_ctrl_c_returns_the_draws_so_far():
         result = sampler.run(100, chains=8, warmup=20, progress=False)
     assert result.raw.n_draws == 40
     assert result.report.interrupted
-    assert float(result.model_probabilities()["visits"].sum()) == pytest.approx(1)
+    assert float(result.model_probabilities(full=True)["visits"].sum()) == pytest.approx(1)
 
 
 @quiet

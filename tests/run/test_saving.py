@@ -370,7 +370,7 @@ def test_the_result_so_far_is_shown_while_the_run_goes_on(tmp_path):
     label = so_far._indicator.visited[0]
     assert set(so_far.draws(label)) == set(result.draws(label))
     assert so_far.report.evaluations < result.report.evaluations
-    assert set(so_far.model_probabilities()) == set(result.model_probabilities())
+    assert set(so_far.model_probabilities(full=True)) == set(result.model_probabilities(full=True))
 
 
 def test_seconds_and_evaluations_count_what_was_spent_before(tmp_path):

@@ -607,7 +607,7 @@ def test_fit_alone_gives_the_variational_answer_and_run_the_exact_one(name, tmp_
     best = target.log_evidence_total
     assert answer.elbo.value < best + 4.5 * answer.elbo.std_error + 1e-3
     result = sampler.run(150, chains=128, fit=False, progress=False)
-    found = result.inclusion_probabilities()
+    found = result.inclusion_probabilities(full=True)
     z = (found["probability"].to_numpy() - target.inclusion.numpy()) / found["se"].to_numpy()
     assert np.nanmax(np.abs(z)) < limit(7)
     assert {"q(m)", "sweep"} <= set(result.report.acceptance)
@@ -657,7 +657,7 @@ def test_awkward_designs(kind):
         x=awkward_columns(kind)[0], y=awkward_columns(kind)[1]
     )
     result = trj.TRJSampler(target, seed=2).run(150, chains=128, progress=False)
-    found = result.inclusion_probabilities()
+    found = result.inclusion_probabilities(full=True)
     z = (found["probability"].to_numpy() - target.inclusion.numpy()) / found["se"].to_numpy()
     assert np.nanmax(np.abs(z)) < limit(8)
 
@@ -675,7 +675,7 @@ def test_a_likelihood_that_overflows_in_the_tail():
     space = trj.Subsets([f"x{i}" for i in range(7)], of="beta")
     target = trj.Target(space, {"beta": Normal(0.0, 10.0)}, log_likelihood)
     result = trj.TRJSampler(target, seed=2).run(400, chains=64, progress=False)
-    assert float(result.inclusion_probabilities()["probability"].iloc[0]) > 0.5
+    assert float(result.inclusion_probabilities(full=True)["probability"].iloc[0]) > 0.5
 
 
 @pytest.mark.whole
@@ -704,7 +704,7 @@ def test_a_response_of_zeros_and_ones_in_float64():
     space = trj.Subsets([f"x{i}" for i in range(7)], of="beta")
     target = trj.Target(space, {"beta": Normal(0.0, 3.0)}, log_likelihood, dtype=torch.float64)
     result = trj.TRJSampler(target, seed=2, dtype=torch.float64).run(400, chains=64, progress=False)
-    assert float(result.inclusion_probabilities()["probability"].iloc[0]) > 0.99
+    assert float(result.inclusion_probabilities(full=True)["probability"].iloc[0]) > 0.99
 
 
 @pytest.mark.slow
@@ -717,10 +717,10 @@ def test_robust_selection_against_evidences_of_all_models():
     p = log_z.double().softmax(0)
     code = target.space.enumerate()
     result = trj.TRJSampler(target, seed=3).run(1000, progress=False)
-    found = result.inclusion_probabilities()["probability"].to_numpy()[1:]
+    found = result.inclusion_probabilities(full=True)["probability"].to_numpy()[1:]
     exact = (code.double() * p[:, None]).sum(0).numpy()
     assert np.abs(found - exact).max() < 0.005
-    table = result.model_probabilities()
+    table = result.model_probabilities(full=True)
     for label, q in zip(target.space.label(code), p.tolist(), strict=True):
         if q > 0.01:
             row = table.loc[label]

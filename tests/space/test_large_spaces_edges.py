@@ -103,7 +103,7 @@ def test_a_space_of_unknown_size():
     known = trj.TRJSampler(target, seed=2).run(200, chains=128, progress=False)
     target.space.size = None
     result = trj.TRJSampler(target, seed=2).run(200, chains=128, progress=False)
-    tables = [r.inclusion_probabilities() for r in (known, result)]
+    tables = [r.inclusion_probabilities(full=True) for r in (known, result)]
     gap = tables[0]["probability"].to_numpy() - tables[1]["probability"].to_numpy()
     error = np.hypot(*(t["se"].to_numpy() for t in tables))
     assert np.nanmax(np.abs(gap[1:] / error[1:])) < limit(7)
@@ -176,7 +176,11 @@ def test_what_the_prior_says_for_certain_has_no_error(prior, always, never):
     target = alike(prior)
     for known, said in zip(target.space.certain(), (always, never), strict=True):
         assert known.tolist() == [c == "1" for c in said]
-    table = trj.TRJSampler(target, seed=1).run(draws=60, progress=False).inclusion_probabilities()
+    table = (
+        trj.TRJSampler(target, seed=1)
+        .run(draws=60, progress=False)
+        .inclusion_probabilities(full=True)
+    )
     sure = np.array([a == "1" or n == "1" for a, n in zip(always, never, strict=True)])
     assert (table["probability"][sure] == np.array([c == "1" for c in always])[sure]).all()
     assert (table["se"][sure] == 0).all() and (table["se"][~sure] > 0).all()
@@ -207,7 +211,7 @@ def test_reweighting_refuses_models_that_had_no_prior(units):
     found = result.reweight(
         lambda code: torch.where(code[:, -1] == 0, 0.5 * code.double().sum(-1), -math.inf)
     )
-    table = found.inclusion_probabilities()
+    table = found.inclusion_probabilities(full=True)
     z = (table["probability"] - 1 / (1 + math.exp(-0.8)))[:-1] / table["se"][:-1]
     assert float(z.abs().max()) < limit(units) and float(table["probability"].iloc[-1]) == 0
 
@@ -217,7 +221,7 @@ def test_reweighting_refuses_models_that_had_no_prior(units):
 def test_shares_of_weighed_models_carry_the_error_of_what_they_share():
     target = trj.problems.conjugate_selection(p=8, seed=1)
     result = trj.TRJSampler(target, seed=1).run(draws=30, chains=64, progress=False)
-    table = result.model_probabilities()
+    table = result.model_probabilities(full=True)
     weighed = table["combined"].notna()
     assert 2 < weighed.sum() < len(table)
     whole = result._evidences.whole
@@ -257,7 +261,7 @@ def test_results_print_in_few_lines(clock):
     ax = result.plot_inclusion()
     assert [t.get_text() for t in ax.get_yticklabels()] == [f"x{i}" for i in range(1, 11)]
     bars = [bar.get_width() for bar in ax.patches]
-    assert bars == pytest.approx(result.inclusion_probabilities()["probability"].tolist())
+    assert bars == pytest.approx(result.inclusion_probabilities(full=True)["probability"].tolist())
 
 
 @pytest.mark.parametrize(

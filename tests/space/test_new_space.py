@@ -106,10 +106,10 @@ def exact(space):
 def test_a_new_space_is_sampled(fit):
     target = pairs_target()
     result = trj.TRJSampler(target, seed=1).run(120, chains=256, fit=fit, progress=False)
-    table = result.model_probabilities()
+    table = result.model_probabilities(full=True)
     for label, p in exact(target.space).items():
         assert abs(table.loc[label, "visits"] - p) < 5 * max(table.loc[label, "visits_se"], 0.003)
-    inclusion = result.inclusion_probabilities()
+    inclusion = result.inclusion_probabilities(full=True)
     assert list(inclusion.index) == ["a", "b", "c"]
     names = result.summary().index.get_level_values("parameter")
     assert {"w[a]", "w[b]", "w[c]"} <= set(names)

@@ -554,7 +554,7 @@ def test_robust_regression_in_plain_numpy():
     calls = result.report.evaluations
     assert 0.99 * calls < box.calls <= calls + 16  # a few were remembered, or checked the target
     assert calls <= 400_000
-    table = result.evidence()
+    table = result.evidence(full=True)
     for label, exact in like.truth.log_evidence.items():
         row = table.loc[label]
         assert abs(row["importance"] - exact) < 4 * row["importance_se"] + 1e-3
@@ -676,7 +676,7 @@ def test_a_model_that_no_prior_draw_makes_possible_leaves_the_others_sampled():
     said = " ".join(str(w.message) for w in record)
     assert "model 'dead': none of" in said
     assert "the map was not trained" in said
-    assert result.model_probabilities().loc["alive", "visits"] == 1
+    assert result.model_probabilities(full=True).loc["alive", "visits"] == 1
     theta = result.raw.theta[..., 0]
     assert abs(float(theta.double().std()) - 0.5**0.5) < 0.1
 
@@ -731,7 +731,7 @@ def test_a_large_space_without_gradients():
         warnings.simplefilter("ignore", TRJWarning)
         sampler.fit(steps=60, particles=40, moves=3, progress=False)
         result = sampler.run(60, chains=64, progress=False)
-    on = result.inclusion_probabilities()["probability"]
+    on = result.inclusion_probabilities(full=True)["probability"]
     assert on["x0"] > 0.9 and on["x3"] > 0.8
     with pytest.raises(trj.errors.ConfigurationError, match="without gradients needs draws"):
         sampler.fit(pilot=False)

@@ -242,10 +242,10 @@ def allowed(inside, stated):
 
 @pytest.mark.whole
 def test_a_run_finds_the_exact_probabilities(result):
-    table, exact = result.model_probabilities(), exact_models().tolist()
+    table, exact = result.model_probabilities(full=True), exact_models().tolist()
     for (label, row), p in zip(table.iterrows(), exact, strict=True):
         assert abs(row["visits"] - p) < allowed(result.visited(label), row["visits_se"]), label
-    counts = result.counts()
+    counts = result.counts(full=True)
     assert counts.index.names == ["kind", "count"]
     grid = exact_models().reshape(4, 3)
     for column, (kind, axis) in enumerate((("lumps", 1), ("lines", 0))):
@@ -255,7 +255,7 @@ def test_a_run_finds_the_exact_probabilities(result):
         code = result.raw.code[..., column].numpy()
         for n, se in of_kind["se"].items():
             assert gap[n] < allowed(code == n, se) + 1e-3
-    included = result.inclusion_probabilities()
+    included = result.inclusion_probabilities(full=True)
     assert list(included.index) == ["lumps 1", "lumps 2", "lumps 3", "lines 1", "lines 2"]
     two = counts.loc["lumps"]["probability"].iloc[2:].sum()
     assert included.loc["lumps 2", "probability"] == pytest.approx(two)
@@ -285,8 +285,8 @@ def test_a_result_has_tables_pictures_and_files_of_both_kinds(result, tmp_path):
         assert plot() is not None
     result.save(tmp_path / "run")
     again = trj.load(tmp_path / "run")
-    assert again.model_probabilities().equals(result.model_probabilities())
-    assert again.counts().equals(result.counts())
+    assert again.model_probabilities(full=True).equals(result.model_probabilities(full=True))
+    assert again.counts(full=True).equals(result.counts(full=True))
     assert np.array_equal(again.draws(label)["a"], draws["a"])
 
 
@@ -296,7 +296,9 @@ def test_a_run_without_data_finds_the_prior():
     target = prior_only(tie=0.0)
     result = trj.TRJSampler(target, seed=2).run(draws=50, chains=128, warmup=60, progress=False)
     p = target.space.log_prior(target.space.enumerate()).exp().tolist()
-    for (label, row), exact in zip(result.model_probabilities().iterrows(), p, strict=True):
+    for (label, row), exact in zip(
+        result.model_probabilities(full=True).iterrows(), p, strict=True
+    ):
         assert abs(row["visits"] - exact) < allowed(result.visited(label), row["visits_se"]), label
     assert "components" in str(result.report.plan)
 
@@ -312,7 +314,7 @@ def test_a_space_of_many_models_runs_by_default():
     )
     assert space.size == 90
     result = trj.TRJSampler(target, seed=1).run(draws=60, max_seconds=40, progress=False)
-    assert len(result.counts()) == 19 and len(result.models) == 20
+    assert len(result.counts(full=True)) == 19 and len(result.models) == 20
 
 
 # ---- likelihoods ----------------------------------------------------------------------------

@@ -315,7 +315,7 @@ def test_with_and_without_it_the_posterior_is_the_same(ordered):
 
     sampler = trj.TRJSampler(target, flow, kernel, seed=4)
     result = sampler.run(400, chains=128, warmup=40, fit=False, progress=False)
-    table = result.model_probabilities()
+    table = result.model_probabilities(full=True)
     gap = torch.tensor(table["visits"].to_numpy()) - exact_counts()
     error = torch.tensor(table["visits_se"].to_numpy())
     assert bool((error < 0.03).all())

@@ -262,7 +262,7 @@ def test_a_run_with_such_priors_is_right():
         result = trj.TRJSampler(target, seed=1).run(
             draws=200, chains=128, fit=False, warmup=100, progress=False
         )
-    row = result.model_probabilities().loc["cut"]
+    row = result.model_probabilities(full=True).loc["cut"]
     assert abs(row["visits"] - truth) < 4.5 * row["visits_se"]
 
 

@@ -262,5 +262,5 @@ def test_a_run_names_model_parameter_precision_and_remedy():
     target = against_null(Uniform(-1e4, 1e4), 3.2, 0.001, dtype=torch.float64)
     result = trj.TRJSampler(target, seed=1, dtype=torch.float64).run(draws=200, progress=False)
     assert result.coarse == {}
-    found = result.model_probabilities().loc["one"]
+    found = result.model_probabilities(full=True).loc["one"]
     assert found["visits"] == pytest.approx(0.5, abs=5 * found["visits_se"] + 0.005)

@@ -436,7 +436,7 @@ def test_autoregressive_flows_learn_and_sample(kind):
     with warnings.catch_warnings():  # a spline in one sweep leaves correlated tails to few jumps
         warnings.simplefilter("ignore", trj.errors.ConvergenceWarning)
         result = sampler.run(400, chains=256, warmup=40, fit=False, progress=False)
-    table = result.model_probabilities()
+    table = result.model_probabilities(full=True)
     p = pd.Series(target.truth.probabilities)
     assert bool((table["visits_se"] < 0.05).all())
     assert bool(((table["visits"] - p).abs() < 4.5 * table["visits_se"]).all()), table.to_string()

@@ -200,7 +200,7 @@ def _row(result: Result, total: float) -> dict[str, Any]:
 def _errors(result: Result) -> dict[str, float]:
     truth = result.truth
     assert truth is not None
-    p = result.model_probabilities()
+    p = result.model_probabilities(full=True)
     known = [label for label in p.index if label in truth.probabilities]
     gap = np.array([p.loc[label, "visits"] - truth.probabilities[label] for label in known])
     error = np.array([p.loc[label, "visits_se"] for label in known])

@@ -36,6 +36,8 @@ FAR_ERRORS = 2.0  # standard errors from which routes that share a map are apart
 
 UNKNOWN_ERROR = 0.1  # nats of error from which a flagged importance estimate counts as unknown
 
+UNCHECKED = "unchecked"  # no two routes that share no draws tell an evidence
+
 UNCOVERED = "the map misses a part of the posterior"
 
 LARGEST_LOG = 700.0  # nats beyond which a Bayes factor overflows
@@ -400,7 +402,7 @@ class Evidences:
         bad = sorted({" and ".join(c.routes) for c in self.clashes if c.model == label})
         if bad:
             return "disagree: " + ", ".join(bad)
-        found = "agree" if label in self._compared[1] else "unchecked"
+        found = "agree" if label in self._compared[1] else UNCHECKED
         return f"{found}, map not audited" if self.doubts.report.unaudited else found
 
     def bayes_factor(self, a: str, b: str, *, log: bool = False, route: str) -> Estimate:

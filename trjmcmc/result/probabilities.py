@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..errors import TRJError
 from ..estimate.estimate import Estimate
-from .evidences import Evidences
+from .evidences import UNCHECKED, Evidences
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,6 +64,28 @@ class Probabilities:
             found = other.value, other.std_error, other.ess
             table.loc[OTHERS] = [*found, *[math.nan] * 4, other.warning]
         return table
+
+    def of_models_in_short(self) -> pd.DataFrame:
+        """By the best route alone; see :meth:`trjmcmc.Result.model_probabilities`."""
+        full, labels = self.of_models(), self.indicator.models
+        table = in_short(full.rename(columns={"visits": "probability", "visits_se": "se"}))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_mass = np.log(table.loc[labels, "probability"].to_numpy())
+            log_evidence = log_mass - np.array(self.indicator.log_prior(labels))
+        table.insert(3, "bayes_factor", math.nan)
+        table.loc[labels, "bayes_factor"] = beside_best(log_evidence)
+        return table
+
+    def of_evidence(self) -> pd.DataFrame:
+        """By the best route alone; see :meth:`trjmcmc.Result.evidence`."""
+        if not self.evidences.weighed:
+            table = self.of_models_in_short().loc[self.indicator.models, ["bayes_factor"]]
+            table.insert(0, "log_evidence", math.nan)
+            table.insert(1, "se", math.nan)
+            return table.assign(verdict=UNCHECKED, note="by visits alone")
+        full = self.evidences.table().rename(columns={"combined": "log_evidence"})
+        full["se"], full["bayes_factor"] = full["combined_se"], beside_best(full["log_evidence"])
+        return full[["log_evidence", "se", "bayes_factor", "verdict", "note"]]
 
     def of_items(self) -> pd.DataFrame:
         """One row an item; see :meth:`trjmcmc.Result.inclusion_probabilities`.
@@ -155,3 +177,24 @@ class Probabilities:
             },
             index=index,
         )
+
+
+def in_short(table: pd.DataFrame) -> pd.DataFrame:
+    """Probabilities by the combination of routes where it has an error, else by the visits."""
+    known = np.isfinite(table["combined_se"])
+    short = table[["probability", "se"]].copy()
+    short["probability"] = table["combined"].where(known, table["probability"])
+    short["se"] = table["combined_se"].where(known, table["se"])
+    short["ess"] = table["visits_ess" if "visits_ess" in table else "ess"]
+    return short.join(table[[c for c in ("prior", "note") if c in table]])
+
+
+def beside_best(log_evidence: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Bayes factors beside the largest of some log evidences in nats; NaN of what is not known.
+
+    Example:
+        >>> beside_best(np.array([0.0, math.log(4.0), math.nan])).tolist()
+        [0.25, 1.0, nan]
+    """
+    known = np.where(log_evidence < math.inf, log_evidence, math.nan)
+    return np.exp(known - np.nanmax(known, initial=-math.inf))

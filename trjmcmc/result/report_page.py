@@ -74,7 +74,7 @@ def _warnings(warned: Sequence[str]) -> Iterator[str]:
 
 def _models(result: Any) -> Iterator[str]:
     rows = result.model_probabilities()
-    order = rows["visits"].sort_values(ascending=False, kind="stable").index
+    order = rows["probability"].sort_values(ascending=False, kind="stable").index
     yield table(rows.loc[order], "Probability of each model", MOST_ROWS)
     yield from _drawn(result.plot_models, "Probabilities of the models, bars of two errors")
     if result.space.counts:
@@ -94,8 +94,8 @@ def _parameters(result: Any) -> Iterator[str]:
     rows = result.summary()
     if len(rows):
         yield table(rows, "Parameters, model by model, in your units", MOST_ROWS)
-    visits = result.model_probabilities()["visits"].loc[result.models]
-    best = str(visits.idxmax())
+    p = result.model_probabilities()["probability"].loc[result.models]
+    best = str(p.idxmax())
     yield from _drawn(
         lambda: result.plot_corner(best), f"Parameters of the most probable model, {best}, in pairs"
     )
@@ -103,7 +103,7 @@ def _parameters(result: Any) -> Iterator[str]:
 
 def _evidences(result: Any) -> Iterator[str]:
     try:
-        rows = result.evidence()
+        rows = result.evidence(full=True)
     except TRJError as reason:
         yield prose(str(reason))
         return

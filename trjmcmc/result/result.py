@@ -36,7 +36,7 @@ from .indicator import ModelIndicator
 from .merge import merged
 from .parameters import Parameters, Values
 from .predict import Prediction, predict
-from .probabilities import Probabilities
+from .probabilities import Probabilities, in_short
 from .relabel import LEAST_SHARE
 from .report import RunReport
 from .report_page import page_of
@@ -235,45 +235,59 @@ class Result:
         """
         return self._convergence.between_runs()
 
-    def model_probabilities(self) -> pd.DataFrame:
-        """Posterior probability of each model by visits, by importance sampling, and combined.
+    def model_probabilities(self, *, full: bool = False) -> pd.DataFrame:
+        """Posterior probability of each model.
+
+        Arguments:
+            full: Every route side by side, and not the best alone.
 
         Returns:
-            One row a model, indexed by name. ``visits``: share of the draws (of all steps, where
-            draws were thinned and chains are 32 or more), with its standard
-            error ``visits_se`` and the effective number of draws ``visits_ess``; ``importance``:
-            evidences by importance sampling through the map, normalised, with
-            ``importance_se``; ``combined`` and ``combined_se``: bridges between chains and map
-            and jumps together, the most precise, see :meth:`evidence`; ``note``: what makes a
-            row doubtful. Large spaces show the most visited models, their importance and
-            combined estimates scaled to their share of the visits, and a row for the rest. What was
-            not weighed counts by its visits under ``combined``. A
-            model that was never visited ("never visited"), or that no chain has left ("never
-            left"), shows the distance of a 95 % bound as ``visits_se``, which is no standard
-            error: three over the effective draws of the model that mixes worst, 1 at most.
-            One that was entered a few times alone ("entered only once") has the error of one
-            effective draw more or less at least.
-        """
-        return self._probabilities.of_models()
+            One row a model, indexed by name. ``probability`` and its standard error ``se``: by
+            chains, map and jumps together where these routes tell an error, else by the chains
+            alone; ``ess``, effective draws of the chains; ``bayes_factor``, the evidence over that
+            of the model with the largest; ``note``, what makes a row doubtful. Large spaces show
+            the most visited models, and a row for the rest.
 
-    def inclusion_probabilities(self) -> pd.DataFrame:
+            Of ``full``: ``visits``, share of the draws (of all steps, where draws were thinned and
+            chains are 32 or more), ``visits_se`` and ``visits_ess``; ``importance`` and
+            ``importance_se``, evidences by importance sampling through the map, normalised;
+            ``combined`` and ``combined_se``, bridges between chains and map and jumps together, the
+            most precise, see :meth:`evidence`; ``note``. Of large spaces importance and combined
+            estimates are scaled to their share of the visits. What was not weighed counts by its
+            visits under ``combined``. A model that was never visited ("never visited"), or that no
+            chain has left ("never left"), shows the distance of a 95 % bound as ``visits_se``,
+            which is no standard error: three over the effective draws of the model that mixes
+            worst, 1 at most. One that was entered a few times alone ("entered only once") has the
+            error of one effective draw more or less at least.
+        """
+        found = self._probabilities
+        return found.of_models() if full else found.of_models_in_short()
+
+    def inclusion_probabilities(self, *, full: bool = False) -> pd.DataFrame:
         """Posterior probability that each item is in the model; subset and count spaces only.
 
+        Arguments:
+            full: Chains alone beside all routes together, and R-hat.
+
         Returns:
-            Indexed by item; columns ``probability``, ``se``, ``ess``, by the visits; ``rhat``,
-            split R-hat of having the item, over chains of independent starts, NaN where that
-            never changes; ``combined``, ``combined_se``, sums of the models' probabilities by the
-            combined evidences (see :meth:`model_probabilities`) with the error from their
-            covariance; and ``note``, what makes the visits doubtful. In large spaces ``combined``
-            is of those models that were weighed, scaled to their visits, and the visits of the
-            rest; NaN where none was. The error of an item that no draw has, or every draw, is the
-            distance of a 95 % bound and no standard error. For counts, item i is in the model if
-            there are at least i components.
+            Indexed by item; ``probability``, ``se``, ``ess`` and ``note`` as of
+            :meth:`model_probabilities`. The error of an item that no draw has, or every draw, is
+            the distance of a 95 % bound and no standard error. For counts, item i is in the model
+            if there are at least i components.
+
+            Of ``full``: ``probability``, ``se``, ``ess``, by the visits; ``rhat``, split R-hat of
+            having the item, over chains of independent starts, NaN where that never changes;
+            ``combined``, ``combined_se``, sums of the models' probabilities by the combined
+            evidences (see :meth:`model_probabilities`) with the error from their covariance; and
+            ``note``, what makes the visits doubtful. In large spaces ``combined`` is of those
+            models that were weighed, scaled to their visits, and the visits of the rest; NaN where
+            none was.
 
         Raises:
             TRJError: The space is a list of models.
         """
-        return self._probabilities.of_items()
+        table = self._probabilities.of_items()
+        return table if full else in_short(table)
 
     def shares(self, has: NDArray[np.bool_]) -> pd.DataFrame:
         """Posterior probabilities of anything that a draw has or has not.
@@ -293,8 +307,11 @@ class Result:
             raise ConfigurationError(f"shares: expected shape {(*shape, 'Q')}, got {has.shape}")
         return self._probabilities.of_features(has)
 
-    def counts(self) -> pd.DataFrame:
+    def counts(self, *, full: bool = False) -> pd.DataFrame:
         """Posterior probability of each number of components, by kind; count spaces only.
+
+        Arguments:
+            full: Chains alone beside all routes together, and R-hat.
 
         Returns:
             Indexed by kind and count; columns as of :meth:`inclusion_probabilities`, and the
@@ -303,7 +320,8 @@ class Result:
         Raises:
             TRJError: The space has no counts.
         """
-        return self._probabilities.of_counts()
+        table = self._probabilities.of_counts()
+        return table if full else in_short(table)
 
     def items(self) -> tuple[Sequence[str], NDArray[np.bool_]]:
         """Names of the items, and which are in the model, shape (chain, draw, items).
@@ -399,8 +417,17 @@ class Result:
         """Models on which two routes contradict each other; see :meth:`evidence`."""
         return self._evidences.clashes
 
-    def evidence(self) -> pd.DataFrame:
-        """Log evidences by every route side by side, in nats, with a verdict.
+    def evidence(self, *, full: bool = False) -> pd.DataFrame:
+        """Log evidences in nats, with a verdict.
+
+        Arguments:
+            full: Every route side by side, and not all together alone.
+
+        Returns:
+            One row a model: ``log_evidence`` (p(model) is not included) and ``se``, by bridge and
+            jumps together, NaN of what no map has weighed; ``bayes_factor``, the evidence over that
+            of the model with the largest, by the visits where these alone are known; ``verdict``;
+            ``note``. Of ``full`` the models weighed, by every route.
 
         Routes that owe nothing to how often models are visited: ``importance``, through the map
         (``smoothed``: its largest weights Pareto-smoothed, with the shape ``pareto_k``; both are
@@ -413,8 +440,8 @@ class Result:
         ``visits``, and ``bartolucci``, by the acceptance probabilities of jumps; both are put on
         the level of the combined total.
 
-        Returns:
-            One row a model. For each route the log evidence (p(model) is not included) and its
+        Of ``full``:
+            One row a model. For each route the log evidence and its
             standard error ``_se``, NaN of what the run did not take; ``combined``, bridge and
             jumps together, by generalised least squares, with what both owe to the same chains in
             its error; ``probability``
@@ -426,7 +453,7 @@ class Result:
             error.
 
         Raises:
-            TRJError: There was no map to weigh models by.
+            TRJError: Of ``full``: no map has weighed the models.
 
         Example:
             >>> import trjmcmc as trj
@@ -435,7 +462,7 @@ class Result:
             >>> result.evidence().loc["2d", "verdict"] in {"agree", "unchecked"}
             True
         """
-        return self._evidences.table()
+        return self._evidences.table() if full else self._probabilities.of_evidence()
 
     def audit(self) -> pd.DataFrame:
         """What an audit that owes nothing to the map says of it, model by model.
@@ -772,7 +799,9 @@ class Result:
 
     def plot_evidence(self, ax: Axes | None = None) -> Axes:
         """Log evidences by every route with their errors."""
-        return plot_evidence(self.evidence(), self.truth.log_evidence if self.truth else None, ax)
+        return plot_evidence(
+            self.evidence(full=True), self.truth.log_evidence if self.truth else None, ax
+        )
 
     def plot_jumps(self, ax: Axes | None = None) -> Axes:
         """Heat map of accepted jumps between models."""
