@@ -33,8 +33,6 @@ from .threads import one_thread
 
 AIMS = {"probability", "detection"}  # that a run in rounds may have
 
-DEAR = 300_000  # numbers of an evaluation from which a run that nobody planned takes no rounds
-
 LEAST_DRAWS = 50  # of a model that is weighed through normals fitted to them
 
 ONE_THREAD = 5e6  # numbers of a batch of all chains, under which threads wait for each other
@@ -69,7 +67,7 @@ def begin(
     if not all_possible(known.target.space):
         raise ConfigurationError("rounds: each of so few models has to have a prior above 0")
     recipe = recipe_of(known.target, plan or Plan(), known.generator)
-    dear = recipe.numbers > DEAR and not asked
+    dear = recipe.numbers > recipe.dearest and not asked
     aims = aims_of(until)
     if aims[1] < 1 and not recipe.searches:
         raise ConfigurationError('until: "detection" is for lists of models alone')

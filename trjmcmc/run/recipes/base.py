@@ -32,6 +32,8 @@ LEAST_WEIGHED = 200  # draws of a model
 
 IMPROBABLE = 1e-6  # probability of models whose evidence need not be known
 
+DEAREST = 300_000  # numbers of an evaluation up to which rounds are a target's usual run
+
 CHEAP = 5000  # numbers of an evaluation from which populations, chains and searches are fewer
 
 
@@ -136,6 +138,7 @@ class Recipe(ABC):
     """
 
     least_chains = 8  # of a group, however dear they are
+    dearest: float = DEAREST
     searches = False  # whether prior draws climb in search of lost modes
 
     def __init__(

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import torch
 from torch import Tensor
 
 from ...draws import Pool
 from ...fit.standardise import moments, typical_scale
-from ...kernel.base import State, start
+from ...kernel.base import Kernel, State, start
 from ...kernel.between.jump import Jump
 from ...kernel.between.split import SplitMerge
 from ...kernel.inside.crank_nicolson import CrankNicolson
 from ...kernel.inside.random_walk import RandomWalk
 from ...kernel.proposal.fixed import Fixed
 from ...pilot.parts import Part
+from ...pilot.policy import ScreeningPolicy, WalkPolicy
 from ...pilot.screening import draws_within, screen
 from ...pilot.smc import TemperedSMC
 from ...transport.base import Transport
 from ...transport.normals import gaussian_mixture
 from ..maps import matching
 from ..moves import birth_death
+from . import by_importance
 from .base import Known, Moves, Recipe, Route
 
 FRESH = 0.1  # share of moves inside a model that draw from the normals themselves
@@ -48,6 +51,14 @@ MOST_TAKEN = 0.9  # of the draws of a model that a part takes the place of, at m
 
 LEAST_TAKEN = 200  # draws of a part
 
+DEAR_SHARE = 0.1  # of the planned evaluations, under which proposals are cheaper
+
+SPARING = ScreeningPolicy(
+    kept_draws=16, census=16, walk=WalkPolicy(walkers=32), weighing_draws=512
+)  # a search there
+
+LEAST_DEAR = 100  # prior draws of it
+
 FEW_DRAWS = 200  # of a model, under which those of the populations are kept
 
 
@@ -55,6 +66,8 @@ class Lists(Recipe):
     """Few models, each with a tempered population of its own in every group."""
 
     searches = True
+    dearest = sys.float_info.max  # whatever has a price
+    least_chains = 3
 
     @property
     def codes(self) -> Tensor:
@@ -72,9 +85,33 @@ class Lists(Recipe):
         most = min(self.plan.climbs, self.plan.most_climbs // max(1, len(self.with_places)))
         if self.share == 1:
             return most
+        if self.dear:
+            return min(most, max(LEAST_DEAR, int(self.share * most)))
         return min(most, draws_within(max(LEAST_SEARCH, self.share * A_CLIMB * most)))
 
+    @property
+    def dear(self) -> bool:
+        """Whether evaluations are too dear for populations and climbs."""
+        return self.share < DEAR_SHARE
+
     def begin(self) -> tuple[Known, State]:
+        """Tempered populations of every model and group; proposals where evaluations are dear."""
+        found = None
+        if self.dear:
+            found = by_importance.begun(self.target, self.codes, self.generator, self.limit)
+        return self._cooled() if found is None else self._proposed(found)
+
+    def _proposed(self, found: by_importance.Begun) -> tuple[Known, State]:
+        g, groups = self.generator, self.plan.groups
+        group = torch.arange(self.chains, device=self.target.device) % groups
+        repeat = group % len(found.log_mass)
+        m = torch.multinomial(found.log_mass.softmax(1)[repeat], 1, generator=g)[:, 0]
+        rows = found.rows(repeat, m, g)
+        state = start(self.target, found.draws.code[rows], found.draws.theta[rows])
+        log_mass = found.log_mass[torch.arange(groups) % len(found.log_mass)]
+        return Known(found.draws, log_mass, log_mass.logsumexp(1)), state
+
+    def _cooled(self) -> tuple[Known, State]:
         target, plan, g = self.target, self.plan, self.generator
         codes, groups = self.codes, plan.groups
         models = len(codes)
@@ -120,7 +157,10 @@ class Lists(Recipe):
         guess = masses(known).softmax(0)
         guess = ((1 - plan.uniform) * guess + plan.uniform / len(codes)).log()
         jump = Jump(target, through, Fixed(space, guess, other=True), name="normals")
-        between = {"normals": jump, "births": birth_death(target, guess)}
+        between: dict[str, Kernel] = {"normals": jump}
+        if self.dear:  # measuring others takes longer than they save
+            return Moves(between, inside, through)
+        between["births"] = birth_death(target, guess)
         if SplitMerge.fits(target):
             between["splits"] = SplitMerge(target)
         return Moves(between, inside, through)
@@ -198,6 +238,7 @@ class Lists(Recipe):
             n,
             self.generator,
             self.limit.deadline,
+            policy=SPARING if self.dear else ScreeningPolicy(),
         )
         # a map that fits poorly may not know a part in which many draws are, if evidences do
         return [part for part in parts if not any(_is_known(part, x, level) for x in drawn)]

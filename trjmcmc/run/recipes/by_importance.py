@@ -1,0 +1,76 @@
+"""Where a list begins whose evaluations are dear: mixtures that importance sampling refines."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...draws import Pool
+from ...estimate.importance import smoothed
+from ...pilot.few_calls import adaptive_proposal
+from ...target.target import Target
+from .base import Limit
+
+REPEATS = 2  # independent proposals of each model; groups take turns among them
+
+CALLS = 250  # of a proposal, for each coordinate and two more
+
+WEIGHED = 500  # draws of a proposal that weigh its model, and that chains begin at
+
+POOR = 0.05  # effective draws, over these, under which a proposal will not do
+
+
+class Begun(NamedTuple):
+    """What proposals have come to, R of each of M models.
+
+    Attributes:
+        log_mass: Log of p(model) times its evidence, shape (R, M), nats.
+        draws: Posterior draws, n of each repeat and model in this order: R M n rows.
+    """
+
+    log_mass: Tensor
+    draws: Pool
+
+    def rows(self, repeat: Tensor, model: Tensor, generator: torch.Generator) -> Tensor:
+        """Random rows of some repeats and models, shape (C,)."""
+        n = torch.randint(WEIGHED, model.shape, generator=generator, device=model.device)
+        return (repeat * self.log_mass.shape[1] + model) * WEIGHED + n
+
+
+@torch.no_grad()
+def begun(target: Target, codes: Tensor, generator: torch.Generator, limit: Limit) -> Begun | None:
+    """Independent proposals of every model; None where one of them is poor, or time is up.
+
+    Arguments:
+        target: The target.
+        codes: All models, shape (M, L).
+        generator: Source of randomness.
+        limit: Until when.
+    """
+    log_mass, draws = [], list[Pool]()
+    active = target.space.active(codes)
+    for code, used in [*zip(codes, active, strict=True)] * REPEATS:
+        theta = torch.zeros(WEIGHED, target.dim, dtype=target.dtype, device=target.device)
+        log_q = theta.new_zeros(WEIGHED, dtype=torch.float64)
+        if used.any():
+            calls = CALLS * (int(used.sum()) + 2)
+            normals = adaptive_proposal(
+                target, code, calls, generator, deadline=limit.deadline
+            ).normals
+            x = normals.sample(WEIGHED, generator)
+            theta[:, used], log_q = x.to(theta), normals.log_prob(x)
+        log_joint = target.log_joint(code.expand(WEIGHED, -1), theta).double()
+        found = smoothed(log_joint - log_q)
+        if limit.passed or not found.ess > POOR * WEIGHED:
+            return None
+        weight = (log_joint - log_q).softmax(0)
+        rows = torch.multinomial(weight, WEIGHED, True, generator=generator)
+        draws.append(Pool(code.expand(WEIGHED, -1), theta[rows], log_joint[rows]))
+        log_mass.append(found.value)
+    return Begun(
+        torch.tensor(log_mass, dtype=torch.float64, device=codes.device).view(REPEATS, -1),
+        reduce(Pool.joined, draws),
+    )
