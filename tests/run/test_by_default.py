@@ -180,7 +180,8 @@ def test_dear_lists_begin_with_proposals(generator):
     """A list of 20 000 rows takes a tenth of the evaluations, and is right."""
     target, p = regressions_of_many_rows(20_000)
     recipe = recipe_of(target, trj.run.plan.Plan(), generator)
-    assert recipe.dear
+    recipe.begin()
+    assert recipe.proposed
     result = trj.TRJSampler(target, seed=1).run(progress=False, max_seconds=60.0)
     row = result.model_probabilities().loc["1"]
     assert result.report.judged is not None and not result.report.judged.doubt
@@ -191,10 +192,10 @@ def test_dear_lists_begin_with_proposals(generator):
 def test_a_poor_proposal_leaves_populations(generator, monkeypatch):
     """Of a posterior that a few normals do not reach nothing is taken from them."""
     target, _ = regressions_of_many_rows(20_000)
-    monkeypatch.setattr(by_importance, "POOR", 2.0)
+    monkeypatch.setattr(by_importance, "GOOD", 2.0)
     recipe = recipe_of(target, trj.run.plan.Plan(), generator)
     known, _ = recipe.begin()
-    assert len(known.draws.code) == 2 * recipe.plan.taught
+    assert len(known.draws.code) == 2 * recipe.plan.taught and not recipe.proposed
 
 
 def test_tempering_that_is_ended_takes_the_shortest_way(generator):

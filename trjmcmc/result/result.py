@@ -440,17 +440,14 @@ class Result:
         ``visits``, and ``bartolucci``, by the acceptance probabilities of jumps; both are put on
         the level of the combined total.
 
-        Of ``full``:
-            One row a model. For each route the log evidence and its
-            standard error ``_se``, NaN of what the run did not take; ``combined``, bridge and
-            jumps together, by generalised least squares, with what both owe to the same chains in
-            its error; ``probability``
-            and ``probability_se``, p(model | data) by the combination; ``verdict``: ``agree``,
-            ``disagree: `` and the routes, or ``unchecked`` where no two routes without draws in
-            common are free of doubt, and whether the map was not audited; ``note``, every
-            route's own warning. A model never visited
-            shows the 95 % upper bound of its log evidence under ``visits``, with an infinite
-            error.
+        Columns of ``full``: for each route the log evidence and its standard error ``_se``, NaN of
+        what the run did not take; ``combined``, bridge and jumps together, by generalised least
+        squares, with what both owe to the same chains in its error; ``probability`` and
+        ``probability_se``, p(model | data) by the combination; ``verdict``: ``agree``,
+        ``disagree: `` and the routes, or ``unchecked`` where no two routes without draws in common
+        are free of doubt, and whether the map was not audited; ``note``, every route's own warning.
+        A model never visited shows the 95 % upper bound of its log evidence under ``visits``, with
+        an infinite error.
 
         Raises:
             TRJError: Of ``full``: no map has weighed the models.

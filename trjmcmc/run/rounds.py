@@ -237,8 +237,7 @@ def looks(recipe: Recipe, detection: float = math.inf) -> Iterator[Run]:
         recipe, detection: As of :func:`rounds`.
     """
     plan = recipe.plan
-    climbs = max(recipe.climbs, math.ceil(MET / detection))
-    recipe, known, moves, state, unresolved = begun(recipe, climbs)
+    recipe, known, moves, state, unresolved = begun(recipe, math.ceil(MET / detection))
     chains = _Chains(recipe, state)
     seen, n, learned, run = chains.measure(moves), plan.first, 0, None
     while True:
@@ -258,7 +257,8 @@ def looks(recipe: Recipe, detection: float = math.inf) -> Iterator[Run]:
         run = replace(summed_up(chains, known, moves, route), unresolved=unresolved)
         yield run
         climbs = int(plan.sought * (recipe.evaluations - before) * known.climbs_per_call)
-        climbs = recipe.climbs if known.incomplete else climbs if climbs > LEAST_CLIMBS else 0
+        climbs = climbs if climbs > min(LEAST_CLIMBS, recipe.climbs // 2) else 0
+        climbs = recipe.climbs if known.incomplete else climbs
         drawn = pool_of(run.draws, max(1, run.draws.n_draws // SOME_DRAWS), recipe.target.device)
         known, met = recipe.search(known, moves, drawn, climbs)
         if met is not None:
@@ -283,7 +283,7 @@ def begun(recipe: Recipe, climbs: int) -> tuple[Recipe, Known, Moves, State, str
     if finer is not None:
         return begun(finer, climbs)
     moves = recipe.moves(known)
-    known, met = recipe.search(known, moves, known.draws, climbs)
+    known, met = recipe.search(known, moves, known.draws, max(climbs, recipe.climbs))
     if met is not None:
         unresolved, finer = resolved(recipe, known)
         if finer is not None:

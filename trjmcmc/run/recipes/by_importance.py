@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import reduce
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ...draws import Pool
+from ...estimate.estimate import Estimate
 from ...estimate.importance import smoothed
 from ...pilot.few_calls import adaptive_proposal
 from ...target.target import Target
@@ -20,7 +22,9 @@ CALLS = 250  # of a proposal, for each coordinate and two more
 
 WEIGHED = 500  # draws of a proposal that weigh its model, and that chains begin at
 
-POOR = 0.05  # effective draws, over these, under which a proposal will not do
+GOOD = 0.3  # effective draws, over these, from which a proposal will do: a posterior like normals
+
+APART, ROUNDING = 4.0, 0.05  # standard errors, and nats, that evidences of repeats may differ by
 
 
 class Begun(NamedTuple):
@@ -42,7 +46,7 @@ class Begun(NamedTuple):
 
 @torch.no_grad()
 def begun(target: Target, codes: Tensor, generator: torch.Generator, limit: Limit) -> Begun | None:
-    """Independent proposals of every model; None where one of them is poor, or time is up.
+    """Independent proposals of every model; None where one is poor, two differ, or time is up.
 
     Arguments:
         target: The target.
@@ -50,7 +54,7 @@ def begun(target: Target, codes: Tensor, generator: torch.Generator, limit: Limi
         generator: Source of randomness.
         limit: Until when.
     """
-    log_mass, draws = [], list[Pool]()
+    each, draws = list[Estimate](), list[Pool]()
     active = target.space.active(codes)
     for code, used in [*zip(codes, active, strict=True)] * REPEATS:
         theta = torch.zeros(WEIGHED, target.dim, dtype=target.dtype, device=target.device)
@@ -64,13 +68,15 @@ def begun(target: Target, codes: Tensor, generator: torch.Generator, limit: Limi
             theta[:, used], log_q = x.to(theta), normals.log_prob(x)
         log_joint = target.log_joint(code.expand(WEIGHED, -1), theta).double()
         found = smoothed(log_joint - log_q)
-        if limit.passed or not found.ess > POOR * WEIGHED:
+        if limit.passed or not found.ess > GOOD * WEIGHED:
             return None
         weight = (log_joint - log_q).softmax(0)
         rows = torch.multinomial(weight, WEIGHED, True, generator=generator)
         draws.append(Pool(code.expand(WEIGHED, -1), theta[rows], log_joint[rows]))
-        log_mass.append(found.value)
-    return Begun(
-        torch.tensor(log_mass, dtype=torch.float64, device=codes.device).view(REPEATS, -1),
-        reduce(Pool.joined, draws),
-    )
+        each.append(found)
+    first, second = each[: len(codes)], each[len(codes) :]
+    for a, b in zip(first, second, strict=True):
+        if abs(a.value - b.value) > APART * math.hypot(a.std_error, b.std_error) + ROUNDING:
+            return None
+    log_mass = torch.tensor([e.value for e in each], dtype=torch.float64, device=codes.device)
+    return Begun(log_mass.view(REPEATS, -1), reduce(Pool.joined, draws))

@@ -41,7 +41,7 @@ VISITED = 0.5  # draws in a part, over its share of the mass, from which it is n
 
 SEARCHES = 8  # of one model at most before chains go on
 
-FOUND, FOUND_IN_ALL = 0.05, 0.01  # nats that a search adds to the evidence of a model, or of all
+FOUND = 0.01  # nats that a search adds to an evidence, from which it has met something
 
 UNDERSTATED = 1.0  # nats by which a part's mass alone exceeds what populations say of all
 
@@ -57,7 +57,9 @@ SPARING = ScreeningPolicy(
     kept_draws=16, census=16, walk=WalkPolicy(walkers=32), weighing_draws=512
 )  # a search there
 
-LEAST_DEAR = 100  # prior draws of it
+LEAST_SEARCHED = 100  # prior draws of it
+
+FEW_NORMALS = 2  # of each model there: few draws of a proposal are distinct
 
 FEW_DRAWS = 200  # of a model, under which those of the populations are kept
 
@@ -68,6 +70,7 @@ class Lists(Recipe):
     searches = True
     dearest = sys.float_info.max  # whatever has a price
     least_chains = 3
+    proposed = False  # whether it began with proposals: dear evaluations, posteriors like normals
 
     @property
     def codes(self) -> Tensor:
@@ -85,20 +88,16 @@ class Lists(Recipe):
         most = min(self.plan.climbs, self.plan.most_climbs // max(1, len(self.with_places)))
         if self.share == 1:
             return most
-        if self.dear:
-            return min(most, max(LEAST_DEAR, int(self.share * most)))
+        if self.proposed:
+            return min(most, max(LEAST_SEARCHED, int(self.share * most)))
         return min(most, draws_within(max(LEAST_SEARCH, self.share * A_CLIMB * most)))
 
-    @property
-    def dear(self) -> bool:
-        """Whether evaluations are too dear for populations and climbs."""
-        return self.share < DEAR_SHARE
-
     def begin(self) -> tuple[Known, State]:
-        """Tempered populations of every model and group; proposals where evaluations are dear."""
+        """Tempered populations of every model and group; proposals where these do and save."""
         found = None
-        if self.dear:
+        if self.share < DEAR_SHARE:
             found = by_importance.begun(self.target, self.codes, self.generator, self.limit)
+        self.proposed = found is not None
         return self._cooled() if found is None else self._proposed(found)
 
     def _proposed(self, found: by_importance.Begun) -> tuple[Known, State]:
@@ -143,8 +142,9 @@ class Lists(Recipe):
     def moves(self, known: Known) -> Moves:
         target, space, plan = self.target, self.target.space, self.plan
         codes, active = self.codes, self.target.space.active(self.codes)
+        few = min(plan.normals, FEW_NORMALS) if self.proposed else plan.normals
         normals = gaussian_mixture(
-            space, known.draws, self.generator, components=plan.normals, draws=plan.taught
+            space, known.draws, self.generator, components=few, draws=plan.taught
         )
         through = matching(normals, target)
         scale = typical_scale(moments(known.draws, codes, active)[1], active)
@@ -158,7 +158,7 @@ class Lists(Recipe):
         guess = ((1 - plan.uniform) * guess + plan.uniform / len(codes)).log()
         jump = Jump(target, through, Fixed(space, guess, other=True), name="normals")
         between: dict[str, Kernel] = {"normals": jump}
-        if self.dear:  # measuring others takes longer than they save
+        if self.proposed:  # measuring others takes longer than they save
             return Moves(between, inside, through)
         between["births"] = birth_death(target, guess)
         if SplitMerge.fits(target):
@@ -200,16 +200,14 @@ class Lists(Recipe):
             now, times, last = moves, 0, 0  # searches, and the last that met something
             while times <= min(2 * last, SEARCHES - 1) and not self.late:
                 times += 1
-                known_before = masses(found)
+                level = float(masses(found)[m])
                 assert now.through is not None
                 parts = self._lost(found, m, now.through, seen, climbs)
                 for part in parts:
                     found = self._with_part(found, m, part)
                 if parts:
                     now = self.moves(found)
-                now_known = masses(found)
-                more_in_all = now_known.logsumexp(0) - known_before.logsumexp(0)
-                if now_known[m] - known_before[m] > FOUND or more_in_all > FOUND_IN_ALL:
+                if float(masses(found)[m]) > level + FOUND:
                     last = times
             if times < 2 * last:
                 incomplete.append(labels[m])
@@ -238,7 +236,7 @@ class Lists(Recipe):
             n,
             self.generator,
             self.limit.deadline,
-            policy=SPARING if self.dear else ScreeningPolicy(),
+            policy=SPARING if self.proposed else ScreeningPolicy(),
         )
         # a map that fits poorly may not know a part in which many draws are, if evidences do
         return [part for part in parts if not any(_is_known(part, x, level) for x in drawn)]
