@@ -94,9 +94,7 @@ def main() -> None:
     begun = time.perf_counter()
     result = trj.TRJSampler(target, seed=1).run(1000, chains=512, progress=True)
     print(f"Exact, {time.perf_counter() - begun:.0f} s, nothing trained:")
-    print(
-        result.inclusion_probabilities()[["probability", "se"]].round(4).to_string(), "\n"
-    )
+    print(result.inclusion_probabilities()[["probability", "se"]].round(4).to_string(), "\n")
     exact = shares(result)
     again = shares(trj.TRJSampler(target, seed=2).run(1000, chains=512, progress=True))
     both = exact.join(again.add_suffix("_again"), how="inner")[lambda t: t["share"] > 0.01]
