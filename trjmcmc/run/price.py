@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
-from torch.overrides import TorchFunctionMode
 
+from ..target.counting import Counting
 from ..target.target import Target
-
-OUT_OF_TORCH = {Tensor.numpy, Tensor.__array__, Tensor.tolist, Tensor.item, Tensor.__float__}
 
 MODELS = 8  # that are counted, evenly among few, at random of many
 
@@ -44,7 +41,7 @@ def price(target: Target) -> float:
     numbers = 0
     for code, used in zip(codes, target.space.active(codes).any(1).tolist(), strict=True):
         theta = target.sample_prior(code[None], generator).nan_to_num(0.0, 0.0, 0.0)
-        with torch.enable_grad(), _Counting() as counted:
+        with torch.enable_grad(), Counting() as counted:
             theta = theta.requires_grad_()
             log_likelihood = target.log_prior_and_likelihood(code[None], theta)[1]
         whole = counted.all_of_it if log_likelihood.grad_fn is None else is_of_torch(log_likelihood)
@@ -68,25 +65,3 @@ def is_of_torch(value: Tensor) -> bool:
         seen.add(node)
         left += [before for before, _ in node.next_functions if before is not None]
     return True
-
-
-class _Counting(TorchFunctionMode):
-    """Counts the larger of what each operation reads and writes.
-
-    Attributes:
-        numbers: The sum.
-        all_of_it: Whether no number has left torch, where it could not be counted.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.numbers, self.all_of_it = 0, True
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        found = func(*args, **(kwargs or {}))
-        sizes = [x.numel() for x in (*args, found) if isinstance(x, Tensor)]
-        self.numbers += max(sizes, default=0)
-        self.all_of_it &= func not in OUT_OF_TORCH
-        return found

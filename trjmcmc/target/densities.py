@@ -78,9 +78,16 @@ class Densities(ABC):
     def examples(self, n: int, device: torch.device) -> Iterator[tuple[Density, Tensor]]:
         """The densities, and ``n`` models (n, L) at which each is tried when it is new."""
 
-    def anchored(self, points: Tensor) -> Densities:
-        """The same, where a finite point of every density is known, shape (len(each), D)."""
-        return self
+    def tried(self, points: Tensor, rows: Sequence[float]) -> Densities:
+        """The same, where a finite point of every density and its batches are known.
+
+        Arguments:
+            points: Shape (len(each), D).
+            rows: Of a batch on a CPU at most.
+        """
+        new = copy.copy(self)
+        new.each = [density.cut(n) for density, n in zip(self.each, rows, strict=True)]
+        return new
 
     def over(self, space: Space) -> Densities:
         """The same of a bound space with the same items and slots."""
@@ -222,8 +229,9 @@ class ByModel(Densities):
         for m, density in enumerate(self.each):
             yield density, torch.full((n, 1), m, device=device)
 
-    def anchored(self, points: Tensor) -> Densities:
-        new = copy.copy(self)
+    def tried(self, points: Tensor, rows: Sequence[float]) -> Densities:
+        new = super().tried(points, rows)
+        assert isinstance(new, ByModel)
         new._anchors = points
         return new
 

@@ -394,6 +394,12 @@ class Density:
         ]
         return new
 
+    def cut(self, rows: float) -> Density:
+        """A copy whose likelihood sees batches of so many rows at most, on a CPU."""
+        new = copy.copy(self)
+        new.likelihood = self.likelihood.cut(rows)
+        return new
+
     def given(self, data: Any) -> Density:
         """A copy over other data, of a likelihood that is :class:`Observed`.
 

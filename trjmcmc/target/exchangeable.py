@@ -23,6 +23,8 @@ from .tempered import Tempered
 
 ROWS = 32  # prior draws at which components are checked to be exchangeable
 
+MORE_ROWS = 16_384  # the same where the density of none of these is above 0
+
 ALIKE = 1e-3  # nats by which a log density may change where components trade places
 
 ROUNDING = 1e-6  # relative error of a sum over components from which one is subtracted
@@ -154,10 +156,7 @@ class Components:
         return all(self._reversible(n, generator) for n in {few, self.number})
 
     def _reversible(self, number: int, generator: torch.Generator) -> bool:
-        code = self._full.expand(ROWS, -1)
-        code = self.counted(code, torch.full_like(code[:, 0], number))
-        theta = self.target.sample_prior(code, generator)
-        theta = torch.where(theta.isfinite(), theta, 0.0)
+        code, theta = self._possible(number, generator)
         back = torch.arange(self.number, device=code.device)
         back = torch.where(back < number, number - 1 - back, back)
         moved = theta.clone()
@@ -168,6 +167,20 @@ class Components:
         near = (before - after).abs() <= ALIKE * (1 + before.abs())
         known = bool(before.isfinite().any()) or number == self.number > 2
         return known and bool((near | (before == after)).all())
+
+    def _possible(self, number: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Prior draws of so many components, of a density above 0 if that is met."""
+        for n in (ROWS, MORE_ROWS):
+            code = self._full.expand(n, -1)
+            code = self.counted(code, torch.full_like(code[:, 0], number))
+            theta = self.target.sample_prior(code, generator)
+            theta = torch.where(theta.isfinite(), theta, 0.0)
+            with torch.no_grad():
+                possible = self.target.log_joint(code, theta) > -torch.inf
+            if bool(possible.any()):
+                break
+        rows = possible.long().topk(ROWS).indices
+        return code[rows], theta[rows]
 
     def _own_prior(self) -> bool:
         """Whether the prior of a component is the same whatever the others of its kind are."""

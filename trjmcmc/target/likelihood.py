@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -59,7 +62,14 @@ class Called:
 
 
 class Likelihood(Called):
-    """A user's log-likelihood with the checks that cost nothing at every call."""
+    """A user's log-likelihood with the checks that cost nothing at every call.
+
+    Attributes:
+        foreign: Whether it is no function of torch.
+        rows: Rows of a batch on a CPU; longer ones are cut.
+    """
+
+    rows: float = math.inf
 
     def __init__(self, function: LogLikelihood, vectorized: bool, owner: str, what: str) -> None:
         super().__init__(function, owner, what)
@@ -73,10 +83,28 @@ class Likelihood(Called):
             if len(value) not in {1, n}:
                 self._wrong_shape(value, n)
             return value.expand(n)
+        if n > self.rows and next(iter(params.values())).device.type == "cpu":
+            return self._in_pieces(params, n, active)
         value = self._value(params, active)
         if not isinstance(value, Tensor) or value.shape != (n,):
             self._wrong_shape(value, n)
         return value
+
+    def cut(self, rows: float) -> Likelihood:
+        """The same in batches of so many rows at most."""
+        new = copy.copy(self)
+        new.rows = rows
+        return new
+
+    def _in_pieces(self, params: dict[str, Tensor], n: int, active: Active | None) -> Tensor:
+        """The value at n points, batch by batch."""
+        values = []
+        for first in range(0, n, int(self.rows)):
+            some = itemgetter(slice(first, first + int(self.rows)))
+            on = None if active is None else each_kind(active, some)
+            size = min(n - first, int(self.rows))
+            values.append(self({name: some(v) for name, v in params.items()}, size, on))
+        return torch.cat(values)
 
     def of_total(self, total: Tensor, params: dict[str, Tensor], n: int) -> Tensor:
         """The value where the sum of what components add is known, (C,)."""

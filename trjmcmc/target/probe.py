@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..errors import ShapeError, TargetError, TRJError
 from .account import Account
+from .counting import Counting, rows_in_cache
 from .densities import Densities
 from .density import PROBES, Density
 from .likelihood import each_kind
@@ -20,7 +21,7 @@ SAME = 1e-3  # relative change of a log likelihood up to which two values of it 
 
 def probe(
     densities: Densities, account: Account, dtype: torch.dtype, device: torch.device
-) -> Tensor:
+) -> tuple[Tensor, list[float]]:
     """Call every likelihood once at prior draws, from torch's global generator.
 
     Arguments:
@@ -30,14 +31,15 @@ def probe(
         device: Where they are.
 
     Returns:
-        A point of each density that is finite there, if one was met, shape (len(each), D).
+        A point of each density that is finite there, if one was met, shape (len(each), D), and
+        the rows of its fastest batches on a CPU.
 
     Raises:
         NonFiniteError: A density is NaN or +inf.
         ShapeError: A value depends on the other points of its batch.
         TargetError: A value depends on components that are not there.
     """
-    space, anchors = densities.space, []
+    space, anchors, rows = densities.space, list[Tensor](), list[float]()
     parameters = Parameters(densities)
     for density, code in densities.examples(PROBES, device):
         theta = torch.zeros(PROBES, densities.dim, dtype=dtype, device=device)
@@ -48,9 +50,9 @@ def probe(
         theta = torch.where(theta.isfinite() & space.active(code), theta, 0.0)
         for surrogate in (False, True) if density.surrogate else (False,):
             what = "surrogate" if surrogate else density.likelihood.what
+            first = items[:1] if items is not None else None
             with unchecked():
                 batch = density.evaluate(theta, items, surrogate)
-                first = items[:1] if items is not None else None
                 one = density.evaluate(theta[:1], first, surrogate)
             account.add(evaluations=batch.calls + one.calls)
             impossible = batch.log_prior == -math.inf
@@ -66,7 +68,23 @@ def probe(
         account.add(evaluations=found.calls)
         finite = (found.log_prior + found.log_likelihood).isfinite()
         anchors.append(theta[finite.int().argmax()])
-    return torch.stack(anchors)
+        rows.append(_rows(density, theta, items))
+        account.add(evaluations=0 if density.likelihood.foreign else found.calls + 1)
+    return torch.stack(anchors), rows
+
+
+def _rows(density: Density, theta: Tensor, items: Tensor | None) -> float:
+    """Rows of the fastest batches of a likelihood on a CPU."""
+    if density.likelihood.foreign or density.fused is not None:
+        return math.inf
+    shown = density.shown(theta, items)
+    on = None if items is None else items.bool()
+    with unchecked(), Counting() as batch:
+        density.likelihood(shown, len(theta), density.by_kind(on))
+    shown, on = {name: v[:1] for name, v in shown.items()}, None if on is None else on[:1]
+    with unchecked(), Counting() as one:
+        density.likelihood(shown, 1, density.by_kind(on))
+    return rows_in_cache(one, batch, len(theta))
 
 
 def _check_alone(

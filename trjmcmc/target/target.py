@@ -133,8 +133,8 @@ class Target(InWords, Remade, Counted):
         self.account, self._known = Account(), {}
 
     def _probe(self) -> None:
-        points = probe(self._densities, self.account, self.dtype, self.device)
-        self._densities = self._densities.anchored(points)
+        found = probe(self._densities, self.account, self.dtype, self.device)
+        self._densities = self._densities.tried(*found)
 
     def to(
         self, *, dtype: torch.dtype | None = None, device: Any = None, probe: bool = True

@@ -9,12 +9,15 @@ import torch
 from torch import Tensor
 
 from ...draws import Pool
+from ...errors import UnreachableError
 from ...kernel.base import Kernel, State, start
 from ...target.target import Target
 from ...target.tempered import Tempered
 from .base import Known, Recipe
 
 BISECTIONS = 40  # of a step of the power
+
+DRAWN = 200  # prior draws of each chain at most, where a likelihood may be 0
 
 CLIMBERS = 8  # one chain of so many begins where a climb inside a model ends
 
@@ -38,19 +41,18 @@ class Cooled(Recipe):
         target, plan, g = self.target, self.plan, self.generator
         warm = Tempered(target, 0.0)
         kernel = self.warm_kernel(warm)
-        code = target.space.sample_prior(self.chains, g)
-        theta = target.sample_prior(code, g)
-        log_evidence, power = code.new_zeros(plan.groups, dtype=torch.float64), 0.0
+        code, theta, log_evidence = self._possible()
+        power = 0.0
         while power < 1:
             level = target.log_prior_and_likelihood(code, theta)[1].double().view(-1, plan.groups)
-            step = self._step(level, 1 - power)
+            step = 1 - power if self.late else self._step(level, 1 - power)
             log_evidence += (step * level).logsumexp(0) - math.log(len(level))
             rows = self._resampled((step * level).softmax(0))
             power += step
             power = 1.0 if power > 1 - 1e-12 else power
             warm.temper(power)
             state = start(warm, code[rows], theta[rows])
-            for _ in range(plan.warm):
+            for _ in range(0 if self.late else plan.warm):
                 kernel, state, _ = kernel.adapt(state, g)
             kernel = kernel.frozen()
             code, theta = state.code, state.theta
@@ -58,6 +60,37 @@ class Cooled(Recipe):
         state = start(target, code, theta)
         pool = Pool(state.code, state.theta, state.log_joint.double())
         return Known(pool, None, log_evidence), state
+
+    def _possible(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Prior draws of a likelihood above 0, and the log of their share by group, shape (K,).
+
+        Raises:
+            UnreachableError: A group has none of these.
+        """
+        target, groups, g = self.target, self.plan.groups, self.generator
+        code = model = target.space.sample_prior(self.chains, g)
+        theta = point = target.sample_prior(model, g)
+        possible = torch.zeros(self.chains, dtype=torch.bool, device=code.device)
+        met, batches = torch.zeros(groups, device=code.device, dtype=torch.float64), 0
+        while True:
+            here = target.log_prior_and_likelihood(model, point)[1] > -math.inf
+            new = (here & ~possible)[:, None]
+            code, theta = torch.where(new, model, code), torch.where(new, point, theta)
+            met, batches = met + here.view(-1, groups).double().mean(0), batches + 1
+            possible |= here
+            if bool(possible.all()) or batches == DRAWN or self.late:
+                break
+            model = target.space.sample_prior(self.chains, g)
+            point = target.sample_prior(model, g)
+        if not bool(met.all()):
+            raise UnreachableError(
+                f"likelihood: it is 0 at each of {batches * self.chains // groups} prior draws"
+            )
+        if not bool(possible.all()):
+            weights = possible.view(-1, groups).double()
+            rows = self._resampled(weights / weights.sum(0))
+            code, theta = code[rows], theta[rows]
+        return code, theta, (met / batches).log()
 
     @torch.no_grad()
     def _climbed(self, code: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:

@@ -16,6 +16,7 @@ from ...kernel.between.split import SplitMerge
 from ...kernel.inside.crank_nicolson import CrankNicolson
 from ...kernel.inside.random_walk import RandomWalk
 from ...kernel.proposal.fixed import Fixed
+from ...pilot.particles import Particles
 from ...pilot.parts import Part
 from ...pilot.policy import ScreeningPolicy, WalkPolicy
 from ...pilot.screening import draws_within, screen
@@ -30,6 +31,8 @@ from .base import Known, Moves, Recipe, Route
 FRESH = 0.1  # share of moves inside a model that draw from the normals themselves
 
 LEAST_PARTICLES = 16  # of a population
+
+DIFFERENCE, MATTERS = 1.0, 0.01  # nats (standard deviation); probability of a model that could
 
 LEAST_MOVES = 4  # of a particle at each power
 
@@ -114,18 +117,12 @@ class Lists(Recipe):
         target, plan, g = self.target, self.plan, self.generator
         codes, groups = self.codes, plan.groups
         models = len(codes)
-        fewer = self.share**0.5
-        each = int(fewer * min(plan.most_particles, plan.particles // (groups * models)))
-        run = TemperedSMC(
-            target,
-            codes.repeat(groups, 1),
-            particles=max(LEAST_PARTICLES, each),
-            moves=max(min(LEAST_MOVES, plan.moves), int(fewer * plan.moves)),
-            ended=lambda: self.late,
-            generator=g,
-        ).run()
-        log_mass = run.log_evidence + target.space.log_prior(run.code)
-        log_mass = log_mass.double().view(groups, models)
+        most = max(LEAST_PARTICLES, min(plan.most_particles, plan.particles // (groups * models)))
+        each = max(LEAST_PARTICLES, int(self.share**0.5 * most))
+        run, log_mass = self._populations(each)
+        while each < most and differ(log_mass) and not self.late:
+            each = min(2 * each, most)
+            run, log_mass = self._populations(each)
         rows = [
             torch.multinomial(log_mass[:, m].softmax(0), plan.taught, True, generator=g) * models
             + m
@@ -138,6 +135,20 @@ class Lists(Recipe):
         m = torch.multinomial(log_mass.softmax(1)[group], 1, generator=g)[:, 0]
         state = start(target, codes[m], run.theta[run.draw(group * models + m, g)])
         return Known(pool, log_mass, log_mass.logsumexp(1)), state
+
+    def _populations(self, particles: int) -> tuple[Particles, Tensor]:
+        """Of every model in every group; log of p(model) times its evidence, shape (K, M)."""
+        codes, groups, moves = self.codes, self.plan.groups, self.plan.moves
+        run = TemperedSMC(
+            self.target,
+            codes.repeat(groups, 1),
+            particles=particles,
+            moves=max(min(LEAST_MOVES, moves), int(self.share**0.5 * moves)),
+            ended=lambda: self.late,
+            generator=self.generator,
+        ).run()
+        log_mass = run.log_evidence + self.target.space.log_prior(run.code)
+        return run, log_mass.double().view(groups, len(codes))
 
     def moves(self, known: Known) -> Moves:
         target, space, plan = self.target, self.target.space, self.plan
@@ -285,6 +296,16 @@ def masses(known: Known) -> Tensor:
     """Log of p(model) times its evidence, mean of the groups, shape (M,), nats."""
     assert known.log_mass is not None
     return known.log_mass.logsumexp(0) - math.log(len(known.log_mass))
+
+
+def differ(log_mass: Tensor) -> bool:
+    """Whether groups differ in a model that could matter: it does in some group.
+
+    Arguments:
+        log_mass: Log of p(model) times its evidence by group, shape (K, M), nats.
+    """
+    matters = (log_mass.softmax(1) > MATTERS).any(0)
+    return bool((log_mass.std(0)[matters] > DIFFERENCE).any())
 
 
 def is_of(draws: Pool, code: Tensor) -> Tensor:

@@ -1,0 +1,69 @@
+"""Numbers that torch reads and writes, counted and not timed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+OUT_OF_TORCH = {Tensor.numpy, Tensor.__array__, Tensor.tolist, Tensor.item, Tensor.__float__}
+
+IN_CACHE = 200_000  # numbers of a tensor: batches of larger ones take 2 to 6 times as long, since
+# they leave the cache and go back to the system after each operation
+
+LEAST_ROWS = 4  # of a batch
+
+LEAST_SHARE = 8  # numbers of a batch, over those that do not depend on its size
+
+
+class Counting(TorchFunctionMode):
+    """Counts numbers while it is entered.
+
+    Attributes:
+        numbers: Sum over operations of the larger of what each reads and writes.
+        written: What each of them writes.
+        all_of_it: Whether no number has left torch, where it could not be counted.
+
+    Example:
+        >>> import torch
+        >>> with Counting() as counted:
+        ...     x = torch.ones(3, 4).exp().sum()
+        >>> counted.numbers, counted.written, counted.all_of_it
+        (36, [12, 12, 1], True)
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers, self.written, self.all_of_it = 0, list[int](), True
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        found = func(*args, **(kwargs or {}))
+        written = found.numel() if isinstance(found, Tensor) else 0
+        sizes = [x.numel() for x in args if isinstance(x, Tensor)]
+        self.numbers += max(written, *sizes, 0)
+        self.written.append(written)
+        self.all_of_it &= func not in OUT_OF_TORCH
+        return found
+
+
+def rows_in_cache(one: Counting, batch: Counting, n: int) -> float:
+    """Rows of a batch whose tensors the cache holds; infinite where a batch is not to be cut.
+
+    That is where numbers leave torch, where nothing grows with the batch, or where most does not.
+
+    Arguments:
+        one: What a batch of one row has counted.
+        batch: What one of n rows has.
+        n: Its rows.
+    """
+    if not (one.all_of_it and batch.all_of_it) or len(one.written) != len(batch.written):
+        return math.inf
+    grown = [(b - a) / (n - 1) for a, b in zip(one.written, batch.written, strict=True)]
+    if not max(grown, default=0.0) > 0:
+        return math.inf
+    fixed = max(0.0, sum(one.written) - sum(grown))
+    return max(LEAST_ROWS, int(max(IN_CACHE / max(grown), LEAST_SHARE * fixed / sum(grown))))
