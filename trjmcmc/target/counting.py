@@ -13,7 +13,7 @@ OUT_OF_TORCH = {Tensor.numpy, Tensor.__array__, Tensor.tolist, Tensor.item, Tens
 IN_CACHE = 200_000  # numbers of a tensor: batches of larger ones take 2 to 6 times as long, since
 # they leave the cache and go back to the system after each operation
 
-LEAST_ROWS = 4  # of a batch
+LEAST_ROWS, MOST_IN_CACHE = 4, 1_000_000  # rows of a batch that are worth larger tensors, and these
 
 LEAST_SHARE = 8  # numbers of a batch, over those that do not depend on its size
 
@@ -23,7 +23,7 @@ class Counting(TorchFunctionMode):
 
     Attributes:
         numbers: Sum over operations of the larger of what each reads and writes.
-        written: What each of them writes.
+        written: What each writes that writes any.
         all_of_it: Whether no number has left torch, where it could not be counted.
 
     Example:
@@ -45,7 +45,7 @@ class Counting(TorchFunctionMode):
         written = found.numel() if isinstance(found, Tensor) else 0
         sizes = [x.numel() for x in args if isinstance(x, Tensor)]
         self.numbers += max(written, *sizes, 0)
-        self.written.append(written)
+        self.written += [written] if written else []
         self.all_of_it &= func not in OUT_OF_TORCH
         return found
 
@@ -65,5 +65,6 @@ def rows_in_cache(one: Counting, batch: Counting, n: int) -> float:
     grown = [(b - a) / (n - 1) for a, b in zip(one.written, batch.written, strict=True)]
     if not max(grown, default=0.0) > 0:
         return math.inf
-    fixed = max(0.0, sum(one.written) - sum(grown))
-    return max(LEAST_ROWS, int(max(IN_CACHE / max(grown), LEAST_SHARE * fixed / sum(grown))))
+    each, fixed = max(grown), max(0.0, sum(one.written) - sum(grown))
+    rows = max(IN_CACHE / each, min(LEAST_ROWS, MOST_IN_CACHE / each))
+    return max(1, int(max(rows, LEAST_SHARE * fixed / sum(grown))))

@@ -77,14 +77,14 @@ def _rows(density: Density, theta: Tensor, items: Tensor | None) -> float:
     """Rows of the fastest batches of a likelihood on a CPU."""
     if density.likelihood.foreign or density.fused is not None:
         return math.inf
-    shown = density.shown(theta, items)
-    on = None if items is None else items.bool()
+    whole, n = density.likelihood.cut(math.inf), len(theta)
+    shown, on = density.shown(theta, items), None if items is None else items.bool()
     with unchecked(), Counting() as batch:
-        density.likelihood(shown, len(theta), density.by_kind(on))
+        whole(shown, n, density.by_kind(on))
     shown, on = {name: v[:1] for name, v in shown.items()}, None if on is None else on[:1]
     with unchecked(), Counting() as one:
-        density.likelihood(shown, 1, density.by_kind(on))
-    return rows_in_cache(one, batch, len(theta))
+        whole(shown, 1, density.by_kind(on))
+    return rows_in_cache(one, batch, n)
 
 
 def _check_alone(

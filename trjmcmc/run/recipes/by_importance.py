@@ -18,7 +18,7 @@ from .base import Limit
 
 REPEATS = 2  # independent proposals of each model; groups take turns among them
 
-CALLS = 250  # of a proposal, for each coordinate and two more
+CALLS, MORE_CALLS = 250, 500  # of a proposal, for each coordinate and two more; of a second one
 
 WEIGHED = 500  # draws of a proposal that weigh its model, and that chains begin at
 
@@ -55,28 +55,36 @@ def begun(target: Target, codes: Tensor, generator: torch.Generator, limit: Limi
         limit: Until when.
     """
     each, draws = list[Estimate](), list[Pool]()
-    active = target.space.active(codes)
-    for code, used in [*zip(codes, active, strict=True)] * REPEATS:
-        theta = torch.zeros(WEIGHED, target.dim, dtype=target.dtype, device=target.device)
-        log_q = theta.new_zeros(WEIGHED, dtype=torch.float64)
-        if used.any():
-            calls = CALLS * (int(used.sum()) + 2)
-            normals = adaptive_proposal(
-                target, code, calls, generator, deadline=limit.deadline
-            ).normals
-            x = normals.sample(WEIGHED, generator)
-            theta[:, used], log_q = x.to(theta), normals.log_prob(x)
-        log_joint = target.log_joint(code.expand(WEIGHED, -1), theta).double()
-        found = smoothed(log_joint - log_q)
+    for code in [*codes] * REPEATS:
+        for calls in (CALLS, MORE_CALLS):  # one in fifty falls short by chance
+            found, pool = _weighed(target, code, calls, generator, limit)
+            if limit.passed or found.ess > GOOD * WEIGHED:
+                break
         if limit.passed or not found.ess > GOOD * WEIGHED:
             return None
-        weight = (log_joint - log_q).softmax(0)
-        rows = torch.multinomial(weight, WEIGHED, True, generator=generator)
-        draws.append(Pool(code.expand(WEIGHED, -1), theta[rows], log_joint[rows]))
-        each.append(found)
+        each, draws = [*each, found], [*draws, pool]
     first, second = each[: len(codes)], each[len(codes) :]
     for a, b in zip(first, second, strict=True):
         if abs(a.value - b.value) > APART * math.hypot(a.std_error, b.std_error) + ROUNDING:
             return None
     log_mass = torch.tensor([e.value for e in each], dtype=torch.float64, device=codes.device)
     return Begun(log_mass.view(REPEATS, -1), reduce(Pool.joined, draws))
+
+
+def _weighed(
+    target: Target, code: Tensor, calls: int, generator: torch.Generator, limit: Limit
+) -> tuple[Estimate, Pool]:
+    """Log of p(model) times its evidence by a proposal, and posterior draws."""
+    used = target.space.active(code[None])[0]
+    theta = torch.zeros(WEIGHED, target.dim, dtype=target.dtype, device=target.device)
+    log_q = theta.new_zeros(WEIGHED, dtype=torch.float64)
+    if used.any():
+        calls *= int(used.sum()) + 2
+        normals = adaptive_proposal(target, code, calls, generator, deadline=limit.deadline).normals
+        x = normals.sample(WEIGHED, generator)
+        theta[:, used], log_q = x.to(theta), normals.log_prob(x)
+    log_joint = target.log_joint(code.expand(WEIGHED, -1), theta).double()
+    log_weight = log_joint - log_q
+    weights = log_weight.softmax(0).nan_to_num(1.0)  # none where all are impossible
+    rows = torch.multinomial(weights, WEIGHED, True, generator=generator)
+    return smoothed(log_weight), Pool(code.expand(WEIGHED, -1), theta[rows], log_joint[rows])

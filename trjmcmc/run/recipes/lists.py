@@ -38,7 +38,7 @@ LEAST_MOVES = 4  # of a particle at each power
 
 A_CLIMB, LEAST_SEARCH = 9, 40_000  # evaluations of a climb, and of a search of one model
 
-SHOWN = 5000  # draws of a model that a search is told of
+SHOWN, LEAST_SHOWN = 5000, 200  # draws of a model that a search is told of
 
 VISITED = 0.5  # draws in a part, over its share of the mass, from which it is not lost
 
@@ -237,7 +237,8 @@ class Lists(Recipe):
         code = self.codes[m]
         level = float(masses(known)[m])
         pools = [known.draws] if seen is known.draws else [known.draws, seen]
-        drawn = [pool.theta[is_of(pool, code)][:SHOWN] for pool in pools]
+        shown = max(LEAST_SHOWN, int(self.share * SHOWN))
+        drawn = [pool.theta[is_of(pool, code)][:shown] for pool in pools]
         _, parts = screen(
             self.target,
             code,
