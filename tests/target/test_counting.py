@@ -32,7 +32,7 @@ def test_long_batches_are_cut_to_the_cache(dtype: torch.dtype) -> None:
     code = torch.zeros(50, 1, dtype=torch.long)
     sizes.clear()
     whole = target.log_joint(code, theta)
-    assert sizes == [20, 20, 10] and 20 == IN_CACHE // ROWS
+    assert sizes == [20, 20, 10] and IN_CACHE // ROWS == 20
     alone = torch.cat([target.log_joint(code[:1], x[None]) for x in theta])
     torch.testing.assert_close(whole, alone)
     value, gradient = target.log_joint_and_grad(code, theta)
