@@ -96,7 +96,10 @@ def comb(peaks):
         return each.logsumexp(1) + Normal(0.0, 0.01).log_prob(p["y"])
 
     box = {"x": Uniform(-10.0, 10.0), "y": Uniform(-10.0, 10.0)}
-    broad = lambda p: Normal(0.0, 1.0).log_prob(p["x"]) + Normal(0.0, 1.0).log_prob(p["y"])
+
+    def broad(p):
+        return Normal(0.0, 1.0).log_prob(torch.stack([p["x"], p["y"]], 1)).sum(1)
+
     return trj.Target([trj.Model("broad", box, broad), trj.Model("narrow", box, narrow)])
 
 
