@@ -119,10 +119,28 @@ def test_populations_that_price_made_small_grow_while_groups_differ(
     assert sizes[0] == 62 and (len(sizes) > 1) == grow and max(sizes) <= 187
 
 
+def test_populations_that_time_cut_short_replace_none(generator, monkeypatch):
+    limit, sizes, populations = Limit(), [], Lists._populations
+
+    def pressed(self, particles):
+        sizes.append(particles)
+        if len(sizes) > 1:
+            limit.press()
+        return populations(self, particles)
+
+    monkeypatch.setattr(Lists, "share", 0.11)
+    monkeypatch.setattr(Lists, "_populations", pressed)
+    known, _ = recipe_of(comb(200), Plan(), generator, limit=limit).begin()
+    assert sizes == [62, 124]
+    assert known.log_mass is not None and float(known.log_mass.min()) > -60
+
+
 def test_groups_differ_in_what_matters_alone():
     log_mass = torch.zeros(8, 3).double()
     log_mass[:, 2] = -30.0
     log_mass[::2, 2] -= 20.0  # of a model that no group thinks probable
     assert not differ(log_mass)
     log_mass[::2, 1] -= 3.0
+    assert differ(log_mass)
+    log_mass[0, 1] = -math.inf
     assert differ(log_mass)

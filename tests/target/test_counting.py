@@ -1,6 +1,7 @@
 """Batches of a likelihood on a CPU: as long as the cache holds them, and the same values."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -48,19 +49,51 @@ def test_a_target_in_another_precision_is_cut_alike() -> None:
     assert sizes == [20, 10]
 
 
-def test_what_all_points_share_is_not_done_again_for_each_batch() -> None:
-    """A function that is dear whatever the batch: a factorisation of a matrix of its data."""
-    calls = []
+def _factorised(p: dict[str, torch.Tensor], data: torch.Tensor) -> torch.Tensor:
+    return p["a"][:, None] * torch.linalg.cholesky(torch.eye(500))[0, 0] * data
+
+
+def _decomposed(p: dict[str, torch.Tensor], data: torch.Tensor) -> torch.Tensor:
+    return p["a"][:, None] * torch.linalg.eigh(torch.eye(300)).eigenvalues[0] * data
+
+
+def _integrated(p: dict[str, torch.Tensor], data: torch.Tensor) -> torch.Tensor:
+    value = torch.ones_like(p["a"])
+    for _ in range(1000):  # steps of a differential equation
+        value = value - 0.001 * p["a"] * value
+    return value[:, None] * data
+
+
+@pytest.mark.parametrize("signal", [_factorised, _decomposed, _integrated])
+def test_what_all_points_share_is_not_done_again_for_each_batch(
+    signal: Callable[[dict[str, torch.Tensor], torch.Tensor], torch.Tensor],
+) -> None:
+    """Factors of a matrix of the data, and many operations, are dear whatever the batch."""
+    calls, data = [], torch.linspace(0, 1, ROWS)
 
     def log_likelihood(p: dict[str, torch.Tensor]) -> torch.Tensor:
         calls.append(len(p["a"]))
-        factor = torch.linalg.cholesky(torch.eye(500))
-        return -0.5 * (p["a"][:, None] * factor[0]).square().sum(-1)
+        return -0.5 * signal(p, data).square().sum(-1)
 
     target = trj.Target([trj.Model("one", {"a": Normal(0.0, 1.0)}, log_likelihood)])
     calls.clear()
-    target.log_joint(torch.zeros(3000, 1, dtype=torch.long), torch.zeros(3000, 1))
-    assert calls == [3000]
+    target.log_joint(torch.zeros(512, 1, dtype=torch.long), torch.zeros(512, 1))
+    assert calls == [512]
+
+
+def test_subsets_without_parameters_are_cut_too() -> None:
+    data, sizes = torch.ones(ROWS), []
+
+    def log_likelihood(p: dict[str, torch.Tensor], active: torch.Tensor) -> torch.Tensor:
+        sizes.append(len(active))
+        return -0.5 * (active.sum(-1)[:, None] * data).square().mean(-1)
+
+    target = trj.Target(trj.Subsets(["a", "b"], of=()), {}, log_likelihood)
+    code = target.space.enumerate().repeat(10, 1)
+    sizes.clear()
+    whole = target.log_joint(code, torch.zeros(40, target.dim))
+    assert sizes == [20, 20]
+    torch.testing.assert_close(whole[:4], whole[-4:])
 
 
 def test_functions_out_of_torch_get_the_whole_batch() -> None:

@@ -15,7 +15,11 @@ IN_CACHE = 200_000  # numbers of a tensor: batches of larger ones take 2 to 6 ti
 
 LEAST_ROWS, MOST_IN_CACHE = 4, 1_000_000  # rows of a batch that are worth larger tensors, and these
 
-LEAST_SHARE = 8  # numbers of a batch, over those that do not depend on its size
+LEAST_SHARE = 8  # work of a batch, over that which does not depend on its size
+
+AN_OPERATION = 5000  # numbers that take as long as an operation of one
+
+OF_MATRICES = ("linalg", "cholesky", "matmul", "mm", "solve", "inverse", "svd", "eig", "det")
 
 
 class Counting(TorchFunctionMode):
@@ -24,6 +28,8 @@ class Counting(TorchFunctionMode):
     Attributes:
         numbers: Sum over operations of the larger of what each reads and writes.
         written: What each writes that writes any.
+        work: Numbers written, those of matrices as often as rows are long, and what each operation
+            takes beside.
         all_of_it: Whether no number has left torch, where it could not be counted.
 
     Example:
@@ -36,16 +42,20 @@ class Counting(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.numbers, self.written, self.all_of_it = 0, list[int](), True
+        self.numbers, self.written, self.work, self.all_of_it = 0, list[int](), 0, True
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         found = func(*args, **(kwargs or {}))
-        written = found.numel() if isinstance(found, Tensor) else 0
-        sizes = [x.numel() for x in args if isinstance(x, Tensor)]
-        self.numbers += max(written, *sizes, 0)
+        each = found if isinstance(found, tuple | list) else (found,)
+        written = sum(x.numel() for x in each if isinstance(x, Tensor))
+        read = [x for x in args if isinstance(x, Tensor)]
+        self.numbers += max([written, *(x.numel() for x in read)])
         self.written += [written] if written else []
+        of_matrices = any(name in getattr(func, "__name__", "") for name in OF_MATRICES)
+        length = read[0].shape[-1] if of_matrices and read and read[0].dim() else 1
+        self.work += AN_OPERATION + written * length
         self.all_of_it &= func not in OUT_OF_TORCH
         return found
 
@@ -63,8 +73,8 @@ def rows_in_cache(one: Counting, batch: Counting, n: int) -> float:
     if not (one.all_of_it and batch.all_of_it) or len(one.written) != len(batch.written):
         return math.inf
     grown = [(b - a) / (n - 1) for a, b in zip(one.written, batch.written, strict=True)]
-    if not max(grown, default=0.0) > 0:
+    each, more = max(grown, default=0.0), (batch.work - one.work) / (n - 1)
+    if not (each > 0 and more > 0):
         return math.inf
-    each, fixed = max(grown), max(0.0, sum(one.written) - sum(grown))
     rows = max(IN_CACHE / each, min(LEAST_ROWS, MOST_IN_CACHE / each))
-    return max(1, int(max(rows, LEAST_SHARE * fixed / sum(grown))))
+    return max(1, int(max(rows, LEAST_SHARE * (one.work - more) / more)))

@@ -413,7 +413,8 @@ class Density:
                 "it as trj.Observed(distribution, data), or give a function make(data) -> Target"
             )
         new = copy.copy(self)
-        new.likelihood = Likelihood(known.given(data), True, self.owner, self.likelihood.what)
+        likelihood = Likelihood(known.given(data), True, self.owner, self.likelihood.what)
+        new.likelihood = likelihood.cut(self.likelihood.rows)
         new.surrogate = new.fused = None
         return new
 

@@ -23,7 +23,7 @@ from .tempered import Tempered
 
 ROWS = 32  # prior draws at which components are checked to be exchangeable
 
-MORE_ROWS = 16_384  # the same where the density of none of these is above 0
+MORE_ROWS = 2048  # the same where the density of none of these is above 0
 
 ALIKE = 1e-3  # nats by which a log density may change where components trade places
 

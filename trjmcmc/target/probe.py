@@ -55,6 +55,9 @@ def probe(
                 batch = density.evaluate(theta, items, surrogate)
                 one = density.evaluate(theta[:1], first, surrogate)
             account.add(evaluations=batch.calls + one.calls)
+            if not surrogate:
+                finite = (batch.log_prior + batch.log_likelihood).isfinite()
+                anchors.append(theta[finite.int().argmax()])
             impossible = batch.log_prior == -math.inf
             counted = torch.where(
                 impossible, batch.log_prior, batch.log_prior + batch.log_likelihood
@@ -63,19 +66,13 @@ def probe(
             _check_alone(counted[0], batch.log_likelihood[0], one.log_likelihood[0], density, what)
             if space.counts and items is not None:
                 _check_padding(densities, density, theta, items, what)
-        with unchecked():
-            found = density.evaluate(theta, items, False)
-        account.add(evaluations=found.calls)
-        finite = (found.log_prior + found.log_likelihood).isfinite()
-        anchors.append(theta[finite.int().argmax()])
-        rows.append(_rows(density, theta, items))
-        account.add(evaluations=0 if density.likelihood.foreign else found.calls + 1)
+        rows.append(_rows(density, theta, items, account))
     return torch.stack(anchors), rows
 
 
-def _rows(density: Density, theta: Tensor, items: Tensor | None) -> float:
-    """Rows of the fastest batches of a likelihood on a CPU."""
-    if density.likelihood.foreign or density.fused is not None:
+def _rows(density: Density, theta: Tensor, items: Tensor | None, account: Account) -> float:
+    """Rows of the fastest batches of a likelihood on a CPU; arguments as of :func:`probe`."""
+    if density.likelihood.foreign or density.fused is not None or theta.device.type != "cpu":
         return math.inf
     whole, n = density.likelihood.cut(math.inf), len(theta)
     shown, on = density.shown(theta, items), None if items is None else items.bool()
@@ -84,6 +81,7 @@ def _rows(density: Density, theta: Tensor, items: Tensor | None) -> float:
     shown, on = {name: v[:1] for name, v in shown.items()}, None if on is None else on[:1]
     with unchecked(), Counting() as one:
         whole(shown, 1, density.by_kind(on))
+    account.add(evaluations=n + 1)
     return rows_in_cache(one, batch, n)
 
 

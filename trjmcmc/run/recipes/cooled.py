@@ -66,6 +66,7 @@ class Cooled(Recipe):
 
         Raises:
             UnreachableError: A group has none of these.
+            NonFiniteError: A likelihood is NaN or +inf.
         """
         target, groups, g = self.target, self.plan.groups, self.generator
         code = model = target.space.sample_prior(self.chains, g)
@@ -73,7 +74,9 @@ class Cooled(Recipe):
         possible = torch.zeros(self.chains, dtype=torch.bool, device=code.device)
         met, batches = torch.zeros(groups, device=code.device, dtype=torch.float64), 0
         while True:
-            here = target.log_prior_and_likelihood(model, point)[1] > -math.inf
+            log_likelihood = target.log_prior_and_likelihood(model, point)[1]
+            target.check_finite(model, point, log_likelihood)
+            here = log_likelihood > -math.inf
             new = (here & ~possible)[:, None]
             code, theta = torch.where(new, model, code), torch.where(new, point, theta)
             met, batches = met + here.view(-1, groups).double().mean(0), batches + 1

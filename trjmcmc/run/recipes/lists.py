@@ -120,9 +120,12 @@ class Lists(Recipe):
         most = max(LEAST_PARTICLES, min(plan.most_particles, plan.particles // (groups * models)))
         each = max(LEAST_PARTICLES, int(self.share**0.5 * most))
         run, log_mass = self._populations(each)
-        while each < most and differ(log_mass) and not self.late:
+        while each < most and differ(log_mass):
             each = min(2 * each, most)
-            run, log_mass = self._populations(each)
+            larger = self._populations(each)
+            if self.late:  # it was cut short
+                break
+            run, log_mass = larger
         rows = [
             torch.multinomial(log_mass[:, m].softmax(0), plan.taught, True, generator=g) * models
             + m
@@ -306,7 +309,7 @@ def differ(log_mass: Tensor) -> bool:
         log_mass: Log of p(model) times its evidence by group, shape (K, M), nats.
     """
     matters = (log_mass.softmax(1) > MATTERS).any(0)
-    return bool((log_mass.std(0)[matters] > DIFFERENCE).any())
+    return not bool((log_mass.std(0)[matters] <= DIFFERENCE).all())  # of -inf it is NaN
 
 
 def is_of(draws: Pool, code: Tensor) -> Tensor:
