@@ -27,7 +27,7 @@ class Counting(TorchFunctionMode):
 
     Attributes:
         numbers: Sum over operations of the larger of what each reads and writes.
-        written: What each writes that writes any.
+        written: The largest tensor of each that writes any.
         work: Numbers written, those of matrices as often as rows are long, and what each operation
             takes beside.
         all_of_it: Whether no number has left torch, where it could not be counted.
@@ -49,13 +49,14 @@ class Counting(TorchFunctionMode):
     ) -> Any:
         found = func(*args, **(kwargs or {}))
         each = found if isinstance(found, tuple | list) else (found,)
-        written = sum(x.numel() for x in each if isinstance(x, Tensor))
+        sizes = [x.numel() for x in each if isinstance(x, Tensor)]
         read = [x for x in args if isinstance(x, Tensor)]
-        self.numbers += max([written, *(x.numel() for x in read)])
-        self.written += [written] if written else []
+        widest = max(sizes, default=0)
+        self.numbers += max([widest, *(x.numel() for x in read)])
+        self.written += [widest] if widest else []
         of_matrices = any(name in getattr(func, "__name__", "") for name in OF_MATRICES)
         length = read[0].shape[-1] if of_matrices and read and read[0].dim() else 1
-        self.work += AN_OPERATION + written * length
+        self.work += AN_OPERATION + sum(sizes) * length
         self.all_of_it &= func not in OUT_OF_TORCH
         return found
 
