@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 from torch import Tensor
@@ -19,7 +20,9 @@ LEAST_SHARE = 8  # work of a batch, over that which does not depend on its size
 
 AN_OPERATION = 5000  # numbers that take as long as an operation of one
 
-OF_MATRICES = ("linalg", "cholesky", "matmul", "mm", "solve", "inverse", "svd", "eig", "det")
+OF_MATRICES = re.compile(
+    "linalg|cholesky|matmul|triangular_solve|inverse|slogdet|^(svd|lu|qr|lstsq|det|logdet|b?mm|mv)$"
+)
 
 
 class Counting(TorchFunctionMode):
@@ -54,7 +57,7 @@ class Counting(TorchFunctionMode):
         widest = max(sizes, default=0)
         self.numbers += max([widest, *(x.numel() for x in read)])
         self.written += [widest] if widest else []
-        of_matrices = any(name in getattr(func, "__name__", "") for name in OF_MATRICES)
+        of_matrices = OF_MATRICES.search(getattr(func, "__name__", ""))
         length = read[0].shape[-1] if of_matrices and read and read[0].dim() else 1
         self.work += AN_OPERATION + sum(sizes) * length
         self.all_of_it &= func not in OUT_OF_TORCH
