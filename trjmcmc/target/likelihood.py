@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import BlackBoxError, ConfigurationError, ShapeError, TargetError, TRJError
-from ..grouping import on_host
+from ..tape import tape_now
 from .additive import Additive
 from .blackbox import BlackBox
 
@@ -67,7 +67,7 @@ class Likelihood(Called):
 
     Attributes:
         foreign: Whether it is no function of torch.
-        rows: Rows of a batch on a CPU; longer ones are cut.
+        rows: Longest batch; infinite off the CPU. A step that is captured takes whole ones.
     """
 
     rows: float = math.inf
@@ -84,7 +84,7 @@ class Likelihood(Called):
             if len(value) not in {1, n}:
                 self._wrong_shape(value, n)
             return value.expand(n)
-        if n > self.rows and on_host(_some(params, active)):
+        if n > self.rows and tape_now() is None:
             return self._in_pieces(params, n, active)
         value = self._value(params, active)
         if not isinstance(value, Tensor) or value.shape != (n,):
@@ -229,13 +229,6 @@ class Quantity(Called):
         if isinstance(error, TypeError) and "positional argument" in str(error):
             return "; it is called as the likelihood is: f(params), or f(params, active) for items"
         return " (params hold a batch of draws, leading size n)"
-
-
-def _some(params: dict[str, Tensor], active: Active | None) -> Tensor:
-    """One of the tensors that a likelihood is called with."""
-    known = params or active
-    assert known is not None
-    return next(iter(known.values())) if isinstance(known, dict) else known
 
 
 def each_kind(active: Active, function: Callable[[Tensor], Tensor]) -> Active:

@@ -18,7 +18,7 @@ from .base import Limit
 
 REPEATS = 2  # independent proposals of each model; groups take turns among them
 
-CALLS, MORE_CALLS = 250, 500  # of a proposal, for each coordinate and two more; of a second one
+CALLS = 250  # of a proposal, for each coordinate and two more; twice as many of a second one
 
 WEIGHED = 500  # draws of a proposal that weigh its model, and that chains begin at
 
@@ -56,7 +56,7 @@ def begun(target: Target, codes: Tensor, generator: torch.Generator, limit: Limi
     """
     each, draws = list[Estimate](), list[Pool]()
     for code in [*codes] * REPEATS:
-        for calls in (CALLS, MORE_CALLS):  # one in fifty falls short by chance
+        for calls in (CALLS, 2 * CALLS):  # one in fifty falls short by chance
             found, pool = _weighed(target, code, calls, generator, limit)
             if limit.passed or found.ess > GOOD * WEIGHED:
                 break
