@@ -85,52 +85,46 @@ def test_components_that_the_data_confine():
     assert len(table) == 5 and z.abs().max() < 4.9
 
 
-def comb(peaks):
-    """A list of a broad normal and of many narrow ones along a line."""
-    generator = torch.Generator().manual_seed(2)
-    places = torch.linspace(-9.5, 9.5, peaks)
-    log_share = (4 * torch.randn(peaks, generator=generator)).log_softmax(0)
-
-    def narrow(p):
-        each = log_share + Normal(places, 0.01).log_prob(p["x"][:, None])
-        return each.logsumexp(1) + Normal(0.0, 0.01).log_prob(p["y"])
-
-    box = {"x": Uniform(-10.0, 10.0), "y": Uniform(-10.0, 10.0)}
-
-    def broad(p):
-        return Normal(0.0, 1.0).log_prob(torch.stack([p["x"], p["y"]], 1)).sum(1)
-
-    return trj.Target([trj.Model("broad", box, broad), trj.Model("narrow", box, narrow)])
+def two_models():
+    box = {"x": Uniform(-10.0, 10.0)}
+    return trj.Target(
+        [trj.Model(n, box, lambda p: Normal(0.0, 1.0).log_prob(p["x"])) for n in ("one", "two")]
+    )
 
 
-@pytest.mark.parametrize(("peaks", "grow"), [(1, False), (200, True)])
-def test_populations_that_price_made_small_grow_while_groups_differ(
-    peaks, grow, generator, monkeypatch
-):
+def apart(monkeypatch, until, limit=None):
+    """Populations made small by price, whose evidences groups differ in until they have a size."""
     sizes, populations = [], Lists._populations
 
     def written(self, particles):
         sizes.append(particles)
-        return populations(self, particles)
+        if limit is not None and len(sizes) > 1:
+            limit.press()
+        run, log_mass = populations(self, particles)
+        if particles < until:
+            log_mass[:, 1] += torch.linspace(-3.0, 3.0, len(log_mass)).double()
+        return run, log_mass
 
     monkeypatch.setattr(Lists, "share", 0.11)
     monkeypatch.setattr(Lists, "_populations", written)
-    recipe_of(comb(peaks), Plan(), generator).begin()
-    assert sizes[0] == 62 and (len(sizes) > 1) == grow and max(sizes) <= 187
+    return sizes
+
+
+@pytest.mark.parametrize(
+    ("until", "expected"), [(0, [62]), (100, [62, 124]), (1000, [62, 124, 187])]
+)
+def test_populations_that_price_made_small_grow_while_groups_differ(
+    until, expected, generator, monkeypatch
+):
+    sizes = apart(monkeypatch, until)
+    recipe_of(two_models(), Plan(), generator).begin()
+    assert sizes == expected
 
 
 def test_populations_that_time_cut_short_replace_none(generator, monkeypatch):
-    limit, sizes, populations = Limit(), [], Lists._populations
-
-    def pressed(self, particles):
-        sizes.append(particles)
-        if len(sizes) > 1:
-            limit.press()
-        return populations(self, particles)
-
-    monkeypatch.setattr(Lists, "share", 0.11)
-    monkeypatch.setattr(Lists, "_populations", pressed)
-    known, _ = recipe_of(comb(200), Plan(), generator, limit=limit).begin()
+    limit = Limit()
+    sizes = apart(monkeypatch, 1000, limit)
+    known, _ = recipe_of(two_models(), Plan(), generator, limit=limit).begin()
     assert sizes == [62, 124]
     assert known.log_mass is not None and float(known.log_mass.min()) > -60
 
