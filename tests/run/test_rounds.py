@@ -149,7 +149,7 @@ def all_together(most=4):
 def test_climbs_begin_in_narrow_modes_of_many_components(climbs, monkeypatch):
     """Cooling alone leaves all chains without components."""
     if not climbs:
-        monkeypatch.setattr(Cooled, "_climbed", lambda self, code, theta: (code, theta))
+        monkeypatch.setattr(Components, "_climbed", lambda self, code, theta: (code, theta))
     target, p = all_together()
     found = run(target, plan=replace(QUICK, most=800))
     assert found.done or not climbs

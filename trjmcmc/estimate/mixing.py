@@ -16,6 +16,8 @@ LAST = 4  # the last quarter of the draws is what tau is held against
 
 LEAST_TIME = 0.01  # draws: chains that take turns may have one near 0
 
+SLOWEST = 3  # quantities
+
 THIRD = 3  # first and last third are what a trend is told from
 
 
@@ -26,12 +28,17 @@ class Mixing(NamedTuple):
         tau: Integrated autocorrelation time of the slowest quantity, draws.
         grown: The largest ratio of an indicator's tau to that of its last quarter of the draws:
             chains that never mix make tau grow with the record.
+        slowing: The same of the slowest quantities together, whatever they are: of chains that are
+            five tau long and forget at one rate it is some 1.4; at several it is more, and the
+            slowest is not seen yet.
         trend: p value, all quantities together, of no drift between first and last third.
-        alike: The same of groups of chains that have equal means.
+        alike: The same of groups of chains, and of those with starts of one kind, that have equal
+            means.
     """
 
     tau: float
     grown: float
+    slowing: float
     trend: float
     alike: float
 
@@ -57,13 +64,22 @@ def times_by_spread(x: Array) -> Array:
     return found.clip(LEAST_TIME)
 
 
-def mixing(x: Array, groups: int, *, indicators: int = 0, least_variance: float = 0.02) -> Mixing:
+def mixing(
+    x: Array,
+    groups: int,
+    *,
+    starts: NDArray[np.integer] | None = None,
+    indicators: int = 0,
+    least_variance: float = 0.02,
+) -> Mixing:
     """Judge chains by quantities that they pass.
 
     Arguments:
         x: Quantities, shape (chain, draw, Q), indicators first; ranks of others
             (:func:`in_ranks`), so that no moment has to exist.
         groups: Number of groups that share nothing; chain c belongs to group c % groups.
+        starts: Kind of start of each chain, shape (chain,): where some began in search of modes,
+            what all chains still remember of that is a bias that no group shows.
         indicators: How many of the quantities are what the run was asked for.
         least_variance: Quantities of a smaller one are not judged: too few draws tell.
 
@@ -83,23 +99,45 @@ def mixing(x: Array, groups: int, *, indicators: int = 0, least_variance: float 
     x, indicators = x[..., judged], int(judged[:indicators].sum())
     quantities = x.shape[2]
     if not quantities:
-        return Mixing(1.0, 1.0, 1.0, 1.0)
+        return Mixing(1.0, 1.0, 1.0, 1.0, 1.0)
     times = times_by_spread(x)
-    grown = times / times_by_spread(x[:, -max(2, draws // LAST) :])
+    of_last = times_by_spread(x[:, -max(2, draws // LAST) :])
+    slowest = times.argsort()[-SLOWEST:]
     third = max(1, draws // THIRD)
     drift = x[:, -third:].mean(1) - x[:, :third].mean(1)
     z = np.abs(drift.mean(0)) / (drift.std(0, ddof=1) / chains**0.5 + 1e-12)
     means = x.mean(1)
-    within = np.stack([means[k::groups].var(0, ddof=1) for k in range(groups)]).mean(0)
-    between = np.stack([means[k::groups].mean(0) for k in range(groups)]).var(0, ddof=1)
-    ratio = between * (chains / groups) / (within + 1e-30)
-    alike = scipy.special.fdtrc(groups - 1, chains - groups, ratio)
+    kinds = [np.arange(chains) % groups] + ([] if starts is None else [starts])
+    alike = min(float(equal_means(means, kind).min()) for kind in kinds) * len(kinds)
     return Mixing(
         float(times.max()),
-        float(np.max(grown[:indicators], initial=1.0)),
+        float(np.max((times / of_last)[:indicators], initial=1.0)),
+        float(times[slowest].sum() / of_last[slowest].sum()),
         min(1.0, float(2 * scipy.special.ndtr(-z).min() * quantities)),
-        min(1.0, float(alike.min() * quantities)),
+        min(1.0, alike * quantities),
     )
+
+
+def equal_means(x: Array, kind: NDArray[np.integer]) -> Array:
+    """p values that kinds of chains have equal means, of quantities (chain, Q), shape (Q,).
+
+    Arguments:
+        x: Means of chains.
+        kind: Which of some each is of, shape (chain,).
+
+    Source:
+        One-way analysis of variance, Fisher (1925)
+    """
+    parts = [x[kind == k] for k in np.unique(kind)]
+    few = len(parts) - 1
+    if not few:
+        return np.ones(x.shape[1])
+    within = sum(((part - part.mean(0)) ** 2).sum(0) for part in parts)
+    between = sum(len(part) * (part.mean(0) - x.mean(0)) ** 2 for part in parts)
+    rest = len(x) - len(parts)
+    ratio = (between / few) / (within / rest + 1e-30)
+    found: Array = scipy.special.fdtrc(few, rest, ratio)
+    return found
 
 
 def in_ranks(x: Array, inside: NDArray[np.bool_]) -> Array:

@@ -28,8 +28,9 @@ class Plan:
         taught: Draws of each model that they are fitted to.
         weighed: Draws of each model by which they are weighed.
         times: Kept draws a chain, over tau of the slowest quantity, when a run is done; twice as
-            many where the tests of trend and of groups are not clear.
+            many where the tests of trend and of groups are not clear, or tau grows.
         settled: Largest ratio of tau to that of the last quarter of the draws.
+        slowing: The same of the slowest quantities, from which chains are to be twice as long.
         level: Of the tests of trend and of groups, all quantities together.
         clear: Level of these tests above which they are.
         agree: Standard errors up to which two routes agree.
@@ -59,6 +60,7 @@ class Plan:
     weighed: int = 4096
     times: float = 5.0
     settled: float = 1.6
+    slowing: float = 1.45
     level: float = 0.005
     clear: float = 0.05
     agree: float = 3.5

@@ -317,7 +317,8 @@ def summed_up(chains: _Chains, known: Known, moves: Moves, route: Route | None) 
     visits_error[p % 1 == 0] = rule_of_three(draws.n_chains * times)  # never met, or never left
     by_group = torch.stack([one[k :: plan.groups].mean((0, 1)) for k in range(plan.groups)])
     groups_error = by_group.std(0) / plan.groups**0.5
-    asked = plan.times * found.tau * (1 if min(found.trend, found.alike) > plan.clear else 2)
+    clear = min(found.trend, found.alike) > plan.clear and found.slowing < plan.slowing
+    asked = plan.times * found.tau * (1 if clear else 2)
     doubt = shortfall(found, draws.n_draws * draws.thin, asked, plan)
     short = draws.n_draws * draws.thin < asked
     if short:  # chains of a group may stand where it began
@@ -361,7 +362,7 @@ def shortfall(found: Mixing, steps: int, asked: float, plan: Plan) -> str:
         return "autocorrelation times still grow with the run"
     if found.trend <= plan.level:
         return "chains drift"
-    return "groups of chains that share nothing differ" if found.alike <= plan.level else ""
+    return "groups of chains differ" if found.alike <= plan.level else ""
 
 
 def apart(p: Tensor, error: Tensor, route: Route) -> float:
@@ -387,7 +388,11 @@ def judged(recipe: Recipe, draws: Draws) -> Mixing:
     asked = recipe.asked(few.code).numpy()
     x = np.concatenate([asked, *recipe.judged(few)], -1)
     found = mixing(
-        x, recipe.plan.groups, indicators=asked.shape[2], least_variance=recipe.plan.variance
+        x,
+        recipe.plan.groups,
+        starts=recipe.starts[: len(x)].numpy(),
+        indicators=asked.shape[2],
+        least_variance=recipe.plan.variance,
     )
     return found._replace(tau=found.tau * every * draws.thin)
 

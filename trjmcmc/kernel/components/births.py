@@ -23,6 +23,8 @@ NORMALS = 16  # components of the mixture of normals that newborns are drawn fro
 
 PRIOR_SHARE = 0.2  # share of the births that are drawn from the prior
 
+THERE = 0.25  # share of the others like components that stay: their modes may be far apart
+
 FEW = 100  # least number of components that a mixture is fitted to
 
 REMEMBERED = 20_000  # components of accepted births and deaths, and present ones, that a fit uses
@@ -36,10 +38,11 @@ class ComponentBirthDeath(Kernel):
     r"""Births from a learned density, and deaths of the components that come and go.
 
     Warm-up remembers the components of accepted births and deaths, and those that are there,
-    and fits mixtures of normals f and a to them, in unconstrained coordinates. A newborn comes
-    from h = s p_0 + (1 - s) f with p_0 the prior, so that nothing is out of reach; the
-    component to die is chosen in proportion to d = f / a, within limits. With k + 1 components
-    after a birth of x the ratio is
+    and fits mixtures of normals c and a to them, in unconstrained coordinates. A newborn comes
+    from h = s p_0 + (1 - s) f with p_0 the prior, so that nothing is out of reach, and f the
+    mixture of three parts of c and one of a: what is there in few chains, and never dies, is born
+    too. The component to die is chosen in proportion to d = f / a, within limits. With k + 1
+    components after a birth of x the ratio is
 
     .. math:: \frac{\pi(\theta, x)}{\pi(\theta)} \,
               \frac{(k + 1) \, d(x) / \sum_j d(x_j)}{h(x)},
@@ -144,7 +147,12 @@ class ComponentBirthDeath(Kernel):
         x = self.components.sample_prior(theta, host_number(generator))
         if self._born is None:
             return x
-        return torch.where(prior[:, None], x, self._born.sample(len(theta), generator))
+        n = len(theta)
+        learned = self._born.sample(n, generator)
+        if self._there is not self._born:
+            stays = torch.rand(n, 1, generator=generator, device=x.device) < THERE
+            learned = torch.where(stays, self._there.sample(n, generator), learned)
+        return torch.where(prior[:, None], x, learned)
 
     def _log_birth(self, theta: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """log h of a component of each chain, and log d, (C,) each."""
@@ -158,8 +166,11 @@ class ComponentBirthDeath(Kernel):
     def _compared(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """log f of components (n, P), and log d: how readily each dies, (n,) each."""
         assert self._born is not None and self._there is not None
-        born = self._born.log_prob(x)
-        weight = (born - self._there.log_prob(x)).nan_to_num(0.0)
+        there = self._there.log_prob(x)
+        born = torch.logaddexp(
+            math.log1p(-THERE) + self._born.log_prob(x), math.log(THERE) + there
+        )
+        weight = (born - there).nan_to_num(0.0)
         return born, weight.clamp(-BOLDEST, BOLDEST)
 
     def _log_places(self, k: Tensor, up: Tensor) -> Tensor:

@@ -179,6 +179,11 @@ class Recipe(ABC):
         return self.plan.climbs
 
     @property
+    def starts(self) -> Tensor:
+        """Which kind of start each chain had, on the CPU, shape (C,)."""
+        return torch.zeros(self.chains, dtype=torch.long)
+
+    @property
     def late(self) -> bool:
         """Whether the run has to end."""
         return self.limit.passed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -19,11 +20,11 @@ BISECTIONS = 40  # of a step of the power
 
 DRAWN = 200  # prior draws of each chain at most, where a likelihood may be 0
 
-CLIMBERS = 8  # one chain of so many begins where a climb inside a model ends
+CLIMBERS = 8  # of so many chains of a group one begins where a climb in a whole model ends
 
 CLIMB = 200  # steps
 
-LONGER, SHORTER = 1.5, 0.9  # steps, after one uphill and after another: a fifth leads uphill
+LONGER, SHORTER = 2.5, 0.75  # steps, after one uphill and another: a quarter leads uphill
 
 LEAST_PROBABLE = -20.0  # nats that a model's prior may be under that of a draw from it
 
@@ -36,6 +37,11 @@ class Cooled(Recipe):
     @abstractmethod
     def warm_kernel(self, target: Target) -> Kernel:
         """What moves chains on a tempered target, before anything is learned."""
+
+    @property
+    def starts(self) -> Tensor:
+        """0 of chains that cooled, 1 of those that begin where climbs of a whole model end."""
+        return (torch.arange(self.chains) // self.plan.groups % CLIMBERS == 0).long()
 
     def begin(self) -> tuple[Known, State]:
         target, plan, g = self.target, self.plan, self.generator
@@ -97,31 +103,43 @@ class Cooled(Recipe):
 
     @torch.no_grad()
     def _climbed(self, code: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """Codes and points of chains, some of each group where climbs end: cooling loses modes.
-
-        Source:
-            Steps uphill by the one-fifth rule, Rechenberg (1973), Evolutionsstrategie
-        """
+        """Codes and points of chains, some of each group where climbs end: cooling loses modes."""
         target, g = self.target, self.generator
-        chains = torch.arange(len(code), device=code.device)
-        rows = chains[chains // self.plan.groups % CLIMBERS == 0]
+        rows = (self.starts.to(code.device) == 1).nonzero()[:, 0]
         model = self._of_all_sizes(len(rows))
         point = target.sample_prior(model, g)
-        height, free = target.log_joint(model, point), target.free(model)
-        scale = point.std(0).nan_to_num(1.0)
-        length = torch.ones_like(point[:, :1])
-        for _ in range(CLIMB):
-            if self.late:
-                return code, theta
-            noise = torch.randn(point.shape, generator=g, device=point.device, dtype=point.dtype)
-            there = point + length * scale * noise * free
-            value = target.log_joint(model, there)
-            up = value > height
-            point = torch.where(up[:, None], there, point)
-            height = torch.where(up, value, height)
-            length = length * torch.where(up[:, None], LONGER, SHORTER)
+        scale = point.std(0).nan_to_num(1.0) * target.free(model)
+        point, height = self._uphill(lambda x: target.log_joint(model, x), point, scale, CLIMB)
+        if self.late:
+            return code, theta
         rows, model, point = (x[height > -torch.inf] for x in (rows, model, point))
         return code.index_copy(0, rows, model), theta.index_copy(0, rows, point)
+
+    def _uphill(
+        self, height: Callable[[Tensor], Tensor], point: Tensor, scale: Tensor, steps: int
+    ) -> tuple[Tensor, Tensor]:
+        """Where random steps lead of which those uphill are taken, (n, d), and how high, (n,), nats.
+
+        Arguments:
+            height: Log density of points (n, d), shape (n,).
+            point: Where they begin.
+            scale: Of the first step, of a shape that broadcasts to that of the points.
+            steps: How many.
+
+        Source:
+            One-fifth rule, Rechenberg (1973), Evolutionsstrategie
+        """
+        g, length, top = self.generator, torch.ones_like(point[:, :1]), height(point)
+        for _ in range(steps):
+            if self.late:
+                break
+            noise = torch.randn(point.shape, generator=g, device=point.device, dtype=point.dtype)
+            there = point + length * scale * noise
+            value = height(there)
+            up = value > top
+            point, top = torch.where(up[:, None], there, point), torch.where(up, value, top)
+            length = length * torch.where(up[:, None], LONGER, SHORTER)
+        return point, top
 
     def _of_all_sizes(self, n: int) -> Tensor:
         """Codes of n models: half from the prior, half alike in size from the least to the most."""
