@@ -395,3 +395,26 @@ def test_tables_read_at_a_glance(result):
     assert table["bayes_factor"].loc[short.index].tolist() == pytest.approx(
         short["bayes_factor"].tolist()
     )
+
+
+def test_tables_know_all_routes_by_name(result):
+    short, full = result.model_probabilities(), result.model_probabilities(full=True)
+    a = short.index[0]
+    assert "visits" in short and "no such" not in short
+    assert short["visits"].equals(full["visits"])
+    assert short.loc[a, "combined"] == short.loc[a]["combined"] == full.loc[a, "combined"]
+    with pytest.raises(KeyError):
+        short["no such"]
+    evidence = result.evidence()
+    assert evidence[["combined", "verdict"]].equals(
+        result.evidence(full=True)[["combined", "verdict"]]
+    )
+    assert "visits" not in short.round(3).to_string()
+
+
+def test_tables_without_other_routes_say_so():
+    target = trj.problems.variable_selection(8)
+    table = trj.TRJSampler(target, seed=1).run(fit=False, draws=200, progress=False).evidence()
+    assert "bridge" not in table and table.loc[table.index[0], "verdict"] == "unchecked"
+    with pytest.raises(TRJError, match="map"):
+        table["bridge"]

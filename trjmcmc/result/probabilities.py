@@ -76,6 +76,18 @@ class Probabilities:
         table.loc[labels, "bayes_factor"] = beside_best(log_evidence)
         return table
 
+    def of_models_at_a_glance(self) -> pd.DataFrame:
+        """By the best route, and all routes by name."""
+        from .glance import glance
+
+        return glance(self.of_models_in_short(), self.of_models)
+
+    def of_evidence_at_a_glance(self) -> pd.DataFrame:
+        """By the best route, and all routes by name."""
+        from .glance import glance
+
+        return glance(self.of_evidence(), self.evidences.table)
+
     def of_evidence(self) -> pd.DataFrame:
         """By the best route alone; see :meth:`trjmcmc.Result.evidence`."""
         if not self.evidences.weighed:

@@ -246,7 +246,8 @@ class Result:
             chains, map and jumps together where these routes tell an error, else by the chains
             alone; ``ess``, effective draws of the chains; ``bayes_factor``, the evidence over that
             of the model with the largest; ``note``, what makes a row doubtful. Large spaces show
-            the most visited models, and a row for the rest.
+            the most visited models, and a row for the rest. The columns of ``full`` are read by
+            name, as in ``table["visits"]``.
 
             Of ``full``: ``visits``, share of the draws (of all steps, where draws were thinned and
             chains are 32 or more), ``visits_se`` and ``visits_ess``; ``importance`` and
@@ -261,7 +262,7 @@ class Result:
             error of one effective draw more or less at least.
         """
         found = self._probabilities
-        return found.of_models() if full else found.of_models_in_short()
+        return found.of_models() if full else found.of_models_at_a_glance()
 
     def inclusion_probabilities(self, *, full: bool = False) -> pd.DataFrame:
         """Posterior probability that each item is in the model; subset and count spaces only.
@@ -427,7 +428,8 @@ class Result:
             One row a model: ``log_evidence`` (p(model) is not included) and ``se``, by bridge and
             jumps together, NaN of what no map has weighed; ``bayes_factor``, the evidence over that
             of the model with the largest, by the visits where these alone are known; ``verdict``;
-            ``note``. Of ``full`` the models weighed, by every route.
+            ``note``; the columns of ``full`` by name. Of ``full`` the models weighed, by every
+            route.
 
         Routes that owe nothing to how often models are visited: ``importance``, through the map
         (``smoothed``: its largest weights Pareto-smoothed, with the shape ``pareto_k``; both are
@@ -459,7 +461,7 @@ class Result:
             >>> result.evidence().loc["2d", "verdict"] in {"agree", "unchecked"}
             True
         """
-        return self._evidences.table() if full else self._probabilities.of_evidence()
+        return self._evidences.table() if full else self._probabilities.of_evidence_at_a_glance()
 
     def audit(self) -> pd.DataFrame:
         """What an audit that owes nothing to the map says of it, model by model.

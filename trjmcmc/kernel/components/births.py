@@ -149,7 +149,7 @@ class ComponentBirthDeath(Kernel):
             return x
         n = len(theta)
         learned = self._born.sample(n, generator)
-        if self._there is not self._born:
+        if self._there is not None and self._there is not self._born:
             stays = torch.rand(n, 1, generator=generator, device=x.device) < THERE
             learned = torch.where(stays, self._there.sample(n, generator), learned)
         return torch.where(prior[:, None], x, learned)
@@ -167,9 +167,7 @@ class ComponentBirthDeath(Kernel):
         """log f of components (n, P), and log d: how readily each dies, (n,) each."""
         assert self._born is not None and self._there is not None
         there = self._there.log_prob(x)
-        born = torch.logaddexp(
-            math.log1p(-THERE) + self._born.log_prob(x), math.log(THERE) + there
-        )
+        born = torch.logaddexp(math.log1p(-THERE) + self._born.log_prob(x), math.log(THERE) + there)
         weight = (born - there).nan_to_num(0.0)
         return born, weight.clamp(-BOLDEST, BOLDEST)
 

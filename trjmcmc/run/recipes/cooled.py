@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -15,6 +14,7 @@ from ...kernel.base import Kernel, State, start
 from ...target.target import Target
 from ...target.tempered import Tempered
 from .base import Known, Recipe
+from .climbs import uphill
 
 BISECTIONS = 40  # of a step of the power
 
@@ -23,8 +23,6 @@ DRAWN = 200  # prior draws of each chain at most, where a likelihood may be 0
 CLIMBERS = 8  # of so many chains of a group one begins where a climb in a whole model ends
 
 CLIMB = 200  # steps
-
-LONGER, SHORTER = 2.5, 0.75  # steps, after one uphill and another: a quarter leads uphill
 
 LEAST_PROBABLE = -20.0  # nats that a model's prior may be under that of a draw from it
 
@@ -109,37 +107,13 @@ class Cooled(Recipe):
         model = self._of_all_sizes(len(rows))
         point = target.sample_prior(model, g)
         scale = point.std(0).nan_to_num(1.0) * target.free(model)
-        point, height = self._uphill(lambda x: target.log_joint(model, x), point, scale, CLIMB)
+        point, height = uphill(
+            lambda x: target.log_joint(model, x), point, scale, CLIMB, g, lambda: self.late
+        )
         if self.late:
             return code, theta
         rows, model, point = (x[height > -torch.inf] for x in (rows, model, point))
         return code.index_copy(0, rows, model), theta.index_copy(0, rows, point)
-
-    def _uphill(
-        self, height: Callable[[Tensor], Tensor], point: Tensor, scale: Tensor, steps: int
-    ) -> tuple[Tensor, Tensor]:
-        """Where random steps lead of which those uphill are taken, (n, d), and how high, (n,), nats.
-
-        Arguments:
-            height: Log density of points (n, d), shape (n,).
-            point: Where they begin.
-            scale: Of the first step, of a shape that broadcasts to that of the points.
-            steps: How many.
-
-        Source:
-            One-fifth rule, Rechenberg (1973), Evolutionsstrategie
-        """
-        g, length, top = self.generator, torch.ones_like(point[:, :1]), height(point)
-        for _ in range(steps):
-            if self.late:
-                break
-            noise = torch.randn(point.shape, generator=g, device=point.device, dtype=point.dtype)
-            there = point + length * scale * noise
-            value = height(there)
-            up = value > top
-            point, top = torch.where(up[:, None], there, point), torch.where(up, value, top)
-            length = length * torch.where(up[:, None], LONGER, SHORTER)
-        return point, top
 
     def _of_all_sizes(self, n: int) -> Tensor:
         """Codes of n models: half from the prior, half alike in size from the least to the most."""

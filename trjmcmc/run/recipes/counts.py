@@ -13,8 +13,6 @@ from ...kernel.between.jump import Jump
 from ...kernel.components.split import ComponentSplitMerge
 from ...kernel.compose import Cycle
 from ...kernel.proposal.fixed import Fixed
-from ...rng import host_number
-from ...target import exchangeable
 from ...target.exchangeable import components_of
 from ...target.target import Target
 from ...transport.base import Identity
@@ -22,20 +20,12 @@ from ...transport.normals import gaussian_mixture
 from ...transport.ordered import OrderedComponents
 from ..moves import component_births, component_exchanges, component_walks
 from .base import Known, Moves
+from .climbs import DRAWS, with_another
 from .cooled import CLIMBERS, Cooled
 
 LEAST_TAUGHT = 4000  # draws from which normals are fitted to ordered components
 
 FRESH = 0.1  # share of their jumps that draw from the normals themselves
-
-
-SOUGHT = 128  # prior draws of a component that climb for each chain that takes the best
-
-ONE_CLIMB = 50  # steps of each
-
-AT_ONCE = 4  # times as many climb at once as there are chains
-
-LOWER = 10.0  # nats by which what such a chain takes may be under what it has
 
 
 class Components(Cooled):
@@ -48,58 +38,20 @@ class Components(Cooled):
     @property
     def starts(self) -> Tensor:
         """As of all that cool, and 2 of chains with a component that climbs lead to."""
-        return super().starts + 2 * super().starts.roll(CLIMBERS // 2 * self.plan.groups)
+        place = torch.arange(self.chains) // self.plan.groups % CLIMBERS
+        return super().starts + 2 * (place == CLIMBERS // 2).long()
 
     def _climbed(self, code: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """Some chains of each group get a component that climbs lead to: see :meth:`_with_best`."""
+        """And some of each group with a component that climbs from many prior draws lead to."""
         code, theta = super()._climbed(code, theta)
+        target, draws = self.target, math.ceil(self.share * DRAWS)
         rows = (self.starts.to(code.device) == 2).nonzero()[:, 0]
-        for parts in components_of(self.target):
-            new = self._with_best(parts, code[rows], theta[rows])
-            code, theta = code.index_copy(0, rows, new[0]), theta.index_copy(0, rows, new[1])
+        for parts in components_of(target):
+            model, point = with_another(
+                target, parts, code[rows], theta[rows], draws, self.generator, lambda: self.late
+            )
+            code, theta = code.index_copy(0, rows, model), theta.index_copy(0, rows, point)
         return code, theta
-
-    @torch.no_grad()
-    def _with_best(
-        self, parts: exchangeable.Components, code: Tensor, theta: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Models and points with one component more, or another for one, the highest of many climbs.
-
-        Climbs begin at prior draws of the component, whatever the others are: those of all at once
-        hardly ever meet what is narrow in each.
-        """
-        target, g = self.target, self.generator
-        best_code, best = code, theta
-        height = target.log_joint(code, theta) - LOWER
-        times = max(1, AT_ONCE * self.chains // max(1, len(code)))
-        for _ in range(math.ceil(self.share * SOUGHT / times)):
-            if self.late:
-                break
-            rows = torch.arange(len(code), device=code.device).repeat(times)
-            old, point = code[rows], parts.shuffled(code[rows], theta[rows], g)
-            k = parts.count(old)
-            more = torch.rand(k.shape, generator=g, device=k.device) < 0.5
-            more = ((k == 0) | more) & (k < parts.kind.max)
-            new, index = parts.counted(old, k + more.long()), torch.where(more, k, k - 1)
-            rest = parts.counted(old, index)
-            point = torch.where(target.space.active(rest), point, 0.0)
-            known = parts.total(rest, point)
-            total = None if known is None else parts.sum_in(known)
-
-            def joint(x: Tensor) -> Tensor:
-                with_x = None if total is None else total + parts.contribution(point, x)
-                return target.log_joint(new, parts.put(point, index, x), with_x)
-
-            x = parts.sample_prior(point, host_number(g))
-            x, top = self._uphill(joint, x, x.std(0), ONE_CLIMB)
-            found = top.view(times, -1).max(0)
-            row = found.indices * len(code) + torch.arange(len(code), device=code.device)
-            up = found.values > height
-            height = torch.where(up, found.values, height)
-            best_code = torch.where(up[:, None], new[row], best_code)
-            there = parts.put(point[row], index[row], x[row])
-            best = torch.where(up[:, None], there, best)
-        return best_code, best
 
     def _steps(self, target: Target) -> dict[str, Kernel]:
         """Moves between numbers of components that need nothing learned."""
