@@ -1,7 +1,8 @@
-"""Where runs in rounds begin: a likelihood that is 0 nearly everywhere, groups that differ."""
+"""Where runs in rounds begin, and whether chains have forgotten it."""
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from scipy.stats import norm
@@ -9,10 +10,13 @@ from torch.distributions import Normal, Uniform
 
 import trjmcmc as trj
 from trjmcmc.errors import UnreachableError
+from trjmcmc.estimate.mixing import mixing
 from trjmcmc.run.plan import Plan
 from trjmcmc.run.recipes.base import Limit
 from trjmcmc.run.recipes.choose import recipe_of
+from trjmcmc.run.recipes.climbs import with_another
 from trjmcmc.run.recipes.lists import Lists, differ
+from trjmcmc.target.exchangeable import components_of
 
 
 def few_of(items, most, above):
@@ -138,3 +142,74 @@ def test_groups_differ_in_what_matters_alone():
     assert differ(log_mass)
     log_mass[0, 1] = -math.inf
     assert differ(log_mass)
+
+
+def narrow_in_each(width, most=4):
+    """Components of two modes of equal mass, one of them narrow; as many of each as of any."""
+    prior = Uniform(-10.0, 10.0)
+
+    def log_ratio(p):
+        x = torch.stack([p["x"], p["z"]], -1)
+        wide, narrow = Normal(-3.0, 1.0).log_prob(x).sum(-1), Normal(4.0, width).log_prob(x).sum(-1)
+        return torch.logaddexp(wide, narrow)[:, None] - math.log(2) + 2 * math.log(20.0)
+
+    space = trj.Counts(most, of=("x", "z"))
+    likelihood = trj.Additive(log_ratio, lambda total, p: total.sum(-1))
+    return trj.Target(space, {"x": prior, "z": prior}, likelihood)
+
+
+@pytest.mark.parametrize(("draws", "least"), [(128, 4), (1, 0)])
+def test_climbs_of_one_component_meet_what_is_narrow_in_each(draws, least, generator):
+    """Of 64 chains one prior draw each leads nowhere; a mode of 4e-4 of the prior needs more."""
+    target = narrow_in_each(0.02)
+    code = torch.full((64, 1), 2)
+    theta = target.sample_prior(code, generator)
+    (parts,) = components_of(target)
+    new, point = with_another(target, parts, code, theta, draws, generator, bool)
+    x = parts.of(10 * torch.tanh(point / 2))
+    met = (((x - 4).abs() < 0.1).all(-1) & parts.items(new)).any(1)
+    assert int(met.sum()) >= least and (draws > 1 or int(met.sum()) < 4)
+    assert bool((target.log_joint(new, point) > target.log_joint(code, theta) - 10.0).all())
+    assert bool(((new - code).abs() <= 1).all())
+
+
+def test_climbs_end_with_their_time(generator):
+    target = narrow_in_each(0.02)
+    code = torch.full((64, 1), 2)
+    theta = target.sample_prior(code, generator)
+    (parts,) = components_of(target)
+    before = target.account.evaluations
+    new, point = with_another(target, parts, code, theta, 128, generator, lambda: True)
+    assert bool((new == code).all()) and bool((point == theta).all())
+    assert target.account.evaluations - before == len(code)
+
+
+@pytest.mark.planned
+def test_modes_that_are_narrow_in_each_component():
+    """p(0) .288 +- .006 for .2 before: no chain had met two components in their narrow mode."""
+    table = trj.TRJSampler(narrow_in_each(0.02), seed=3).run(progress=False).counts()
+    z = (table["probability"] - 0.2) / table["se"]
+    assert z.abs().max() < 4.9 and table["se"].max() < 0.011
+
+
+def test_chains_that_began_elsewhere_are_told_from_the_others():
+    """An eighth of the chains that forget their start slowly moves all groups alike."""
+    x = np.random.default_rng(0).normal(size=(256, 40, 2))
+    starts = np.arange(256) // 8 % 8 == 0
+    assert mixing(x, 8, starts=starts).alike > 0.005
+    x[starts, :, 1] += 0.3
+    assert mixing(x, 8).alike > 0.005 > mixing(x, 8, starts=starts).alike
+
+
+def test_what_is_forgotten_at_several_rates_is_not_seen_at_first():
+    """tau of a sum of a fast and a slow chain grows with the record; that of either is level."""
+    rng = np.random.default_rng(0)
+
+    def remembering(rate, draws=100, chains=256):
+        x = rng.normal(size=(chains, draws, 3))
+        for t in range(1, draws):
+            x[:, t] = rate * x[:, t - 1] + (1 - rate**2) ** 0.5 * x[:, t]
+        return x
+
+    fast, slow = remembering(0.5), remembering(0.997)
+    assert mixing(fast, 8).slowing < 1.45 < mixing(0.9 * fast + 0.43 * slow, 8).slowing

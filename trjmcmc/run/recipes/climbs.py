@@ -95,12 +95,11 @@ def with_another(
     """
     chains, height = len(code), target.log_joint(code, theta) - LOWER
     times = min(draws, max(1, AT_ONCE // chains))
+    every_code, every_theta = code.repeat(times, 1), theta.repeat(times, 1)
     for _ in range(math.ceil(draws / times)):
         if late():
             break
-        new, moved, top = _climbed(
-            target, parts, code.repeat(times, 1), theta.repeat(times, 1), generator, late
-        )
+        new, moved, top = _climbed(target, parts, every_code, every_theta, generator, late)
         best = top.view(times, -1).max(0)
         rows = best.indices * chains + torch.arange(chains, device=code.device)
         up = (best.values > height)[:, None]
