@@ -9,7 +9,7 @@ from scipy.stats import norm
 from torch.distributions import Normal, Uniform
 
 import trjmcmc as trj
-from trjmcmc.errors import UnreachableError
+from trjmcmc.errors import LimitWarning, UnreachableError
 from trjmcmc.estimate.mixing import mixing
 from trjmcmc.run.plan import Plan
 from trjmcmc.run.recipes.base import Limit
@@ -87,6 +87,19 @@ def test_components_that_the_data_confine():
     weights = torch.tensor([(0.15 * math.exp(1.9)) ** k for k in range(1, 6)])
     z = (table["probability"] - (weights / weights.sum()).numpy()) / table["se"]
     assert len(table) == 5 and z.abs().max() < 4.9
+
+
+def test_few_components_that_the_data_forbid():
+    """None of less than three is possible: these were taken for not exchangeable."""
+    target = trj.Target(
+        trj.Counts(6, of="x"),
+        {"x": Normal(0.0, 1.0)},
+        lambda p, active: torch.where(active.sum(-1) > 2, 0.0, -math.inf),
+    )
+    with pytest.warns(LimitWarning):
+        table = trj.TRJSampler(target, seed=1).run(progress=False, max_seconds=60.0).counts()
+    z = (table["probability"] - torch.tensor([0.0] * 3 + [0.25] * 4).numpy()) / table["se"]
+    assert z.abs().max() < 4.9 and table["se"].max() < 0.02
 
 
 def two_models():

@@ -370,9 +370,35 @@ def test_it_is_the_default_where_like_components_are_counted():
     assert isinstance(default_map(trj.problems.sinh_arcsinh(), 0), trj.Mixture)
 
 
+@torch.no_grad()
+def test_several_kinds_one_around_another():
+    """One density both ways, the same whatever the components of each kind are called."""
+    space = trj.Target(
+        trj.Counts(2, of="a", name="A") + trj.Counts(3, of="b", name="B"),
+        {"a": Uniform(-1.0, 1.0), "b": Normal(0.0, 1.0)},
+        lambda p, active: p["b"].sum(-1),
+    ).space
+    flow = Ordered(Ordered(shaken_flow(space), kind="A"), kind=1).double()
+    generator = torch.Generator().manual_seed(0)
+    code = torch.tensor([[2, 3]]).expand(500, -1)
+    z = flow.reference.sample((500, space.n_slots), generator, torch.float64)
+    theta, log_q = flow.push(z, code)
+    assert z.shape[1] == space.n_slots + 2 + 3
+    renamed = theta[:, [1, 0, 4, 2, 3]]
+    for x in (theta, renamed):
+        torch.testing.assert_close(flow.log_prob(x, code), log_q, rtol=0, atol=1e-6)
+        back, pulled = flow.pull(x, code, generator)
+        torch.testing.assert_close(pulled, log_q, rtol=0, atol=1e-6)
+        torch.testing.assert_close(flow.push(back, code)[0], x, rtol=0, atol=1e-6)
+    weights = (Normal(0.0, 3.0).log_prob(theta).sum(1) - log_q).exp()  # of mean 1: a density
+    assert abs(float(weights.mean()) - 1) < 4.4 * float(weights.std()) / 500**0.5
+
+
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ConfigurationError, match="expected a space of Counts"):
         Ordered(Identity(trj.problems.sinh_arcsinh().space))
+    with pytest.raises(ConfigurationError, match="kind: expected one of"):
+        Ordered(Identity(copy.deepcopy(SPACE)), kind="no such")
     for by in (2, -1):
         with pytest.raises(ConfigurationError, match=r"by: expected .* 0 to 1, or None, got"):
             Ordered(Identity(copy.deepcopy(SPACE)), by=by)

@@ -126,7 +126,7 @@ class SlowTails(NamedTuple):
         share: Of the draws at which the quantity exists; negative of a lower tail.
         cut: Where it begins.
         rhat: Of being in it.
-        off: By what share of itself its mass may be off; 0 of tails with an R-hat up to 1.03.
+        off: By what share of itself its mass may be off; 0 of tails that count as renewed.
     """
 
     share: Array
@@ -135,7 +135,7 @@ class SlowTails(NamedTuple):
     off: Array
 
 
-def slow_tails(x: Array, inside: NDArray[np.bool_]) -> SlowTails:
+def slow_tails(x: Array, inside: NDArray[np.bool_], renewed: float = TAIL_RHAT) -> SlowTails:
     """How far the mass in the tails of quantities may be off.
 
     Chains that rarely enter a tail, and stay in it for long, have means and spreads that look
@@ -147,6 +147,7 @@ def slow_tails(x: Array, inside: NDArray[np.bool_]) -> SlowTails:
     Arguments:
         x: Quantities, shape (chain, draw, Q).
         inside: Draws at which they exist, shape (chain, draw).
+        renewed: R-hat of being in a tail up to which it counts as renewed.
 
     Source:
         Vehtari et al. (2021), https://doi.org/10.1214/20-BA1221, section 4.3, on looking at tails
@@ -168,7 +169,7 @@ def slow_tails(x: Array, inside: NDArray[np.bool_]) -> SlowTails:
     for share, cut in zip(shares, cuts, strict=True):
         beyond = inside[..., None] & (x <= cut if share < 0 else x >= cut)
         rhat = np.fmax(split_rhats(beyond.astype(float)), 1.0)
-        off = np.where(rhat > TAIL_RHAT, np.minimum(2 * (rhat**2 - 1), 1.0), 0.0)
+        off = np.where(rhat > renewed, np.minimum(2 * (rhat**2 - 1), 1.0), 0.0)
         worse = abs(share) * off > np.abs(found.share) * found.off
         now = (zero + share, cut, rhat, off)
         found = SlowTails(*(np.where(worse, n, o) for n, o in zip(now, found, strict=True)))

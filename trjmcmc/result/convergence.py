@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..draws import Draws
 from ..estimate.between import run_gaps
-from ..estimate.convergence import effective_draws, rank_rhats, slow_tails
+from ..estimate.convergence import TAIL_RHAT, effective_draws, rank_rhats, slow_tails
 from ..space.base import Space
 from .indicator import Mask, ModelIndicator
 
@@ -175,10 +175,13 @@ class Convergence:
         multi = pd.MultiIndex.from_tuples(index or [], names=["model", "quantity"])
         return pd.DataFrame(rows, columns=["p", "apart"], index=multi)
 
-    def tails(self) -> list[Tail]:
+    def tails(self, renewed: float = TAIL_RHAT) -> list[Tail]:
         """The tails that chains renew least, model by model, by fewer draws.
 
         A rare tail is in few chains, so that draws are left out first.
+
+        Arguments:
+            renewed: R-hat of being in a tail up to which it counts as renewed.
         """
         step, first = max(1, self.draws.n_draws // QUICK_DRAWS), self.indicator.first
         draws = -(-self.draws.n_draws // step)
@@ -188,7 +191,7 @@ class Convergence:
         for part in () if self.space.counts else self.parts(some, step):
             if part.model in {EVERY, REST}:
                 continue
-            slow = slow_tails(part.x, part.inside)
+            slow = slow_tails(part.x, part.inside, renewed)
             mass = np.abs(slow.share) * slow.off
             for q in np.argsort(-mass)[:TAILS_KEPT]:
                 if mass[q] > 0:

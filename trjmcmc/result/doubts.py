@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..estimate.agreement import usable
 from ..estimate.between import ALPHA
-from ..estimate.convergence import FEW_STARTS, LEAST_DRAWS, start_error
+from ..estimate.convergence import FEW_STARTS, LEAST_DRAWS, TAIL_RHAT, start_error
 from ..estimate.estimate import Estimate
 from ..estimate.importance import tail_shape
 from ..estimate.mean import mean_error_where
@@ -142,9 +142,15 @@ class Doubts:
 
     @cached_property
     def tails(self) -> list[Tail]:
-        """Tails that chains hardly enter or leave, of each model."""
-        enough = self.indicator.draws.n_draws >= LEAST_DRAWS
-        return self.convergence.tails() if enough else []
+        """Tails that chains hardly enter or leave, of each model.
+
+        In a run in rounds: less than half as readily as they pass all else, since R-hat of short
+        chains is large (its square less one is two autocorrelation times over the draws).
+        """
+        if self.indicator.draws.n_draws < LEAST_DRAWS:
+            return []
+        short = 0.0 if self.judged is None else 2 * self.judged.tau / self.report.steps
+        return self.convergence.tails(max(TAIL_RHAT, math.sqrt(1 + 2 * short)))
 
     @property
     def _slow_tails(self) -> list[Doubt]:

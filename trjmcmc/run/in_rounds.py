@@ -18,6 +18,7 @@ from ..result import report as told
 from ..result.report import Judged, RunReport
 from ..result.result import Result
 from ..space.base import Space
+from ..target.exchangeable import components_of
 from ..target.target import Target
 from .budget import Spending, limited
 from .interrupts import once_pressed
@@ -26,6 +27,7 @@ from .plan import Plan
 from .policy import Policy
 from .recipes.base import Recipe, route_of
 from .recipes.choose import kind_of, recipe_of
+from .recipes.counts import Components
 from .recipes.lists import Lists
 from .report import Routes, made_result
 from .rounds import DISAGREE, Run, apart, looks
@@ -80,7 +82,7 @@ def suits(known: Knowledge, until: Any) -> bool:
     asked = until is None or (isinstance(until, Mapping) and set(until) <= AIMS)
     usual = known.strategy.chooses and not known.ready and known.policy == Policy()
     served = kind_of(space) is not None and all_possible(space)
-    served &= not space.counts or len(space.kinds) == 1  # births alone mix several too slowly
+    served &= kind_of(space) is not Components or bool(components_of(target))
     return asked and usual and served and target.account.unlimited
 
 

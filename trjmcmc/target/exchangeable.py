@@ -150,12 +150,18 @@ class Components:
         return not bool(((near & none.isfinite()) | (some == none)).all())
 
     def _alike(self) -> bool:
-        """Whether the density is the same in reverse order, of few components and of all."""
+        """Whether the density is the same in reverse order, wherever it is above 0.
+
+        That is looked at with few components, with all, and with a number between.
+        """
         generator = torch.Generator(self.target.device).manual_seed(0)
         few = min(max(2, self.kind.min), self.number)
-        return all(self._reversible(n, generator) for n in {few, self.number})
+        numbers = {few, (few + self.number + 1) // 2, self.number}
+        found = [self._reversible(n, generator) for n in sorted(numbers)]
+        return any(found) and not any(x is False for x in found)
 
-    def _reversible(self, number: int, generator: torch.Generator) -> bool:
+    def _reversible(self, number: int, generator: torch.Generator) -> bool | None:
+        """Whether the density is; None where it is 0 at all prior draws."""
         code, theta = self._possible(number, generator)
         back = torch.arange(self.number, device=code.device)
         back = torch.where(back < number, number - 1 - back, back)
@@ -165,8 +171,8 @@ class Components:
             before = self.target.log_joint(code, theta)
             after = self.target.log_joint(code, moved)
         near = (before - after).abs() <= ALIKE * (1 + before.abs())
-        known = bool(before.isfinite().any()) or number == self.number > 2
-        return known and bool((near | (before == after)).all())
+        same = bool((near | (before == after)).all())
+        return None if same and not bool(before.isfinite().any()) else same
 
     def _possible(self, number: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Prior draws of so many components, of a density above 0 if that is met."""

@@ -35,8 +35,9 @@ class OrderedComponents(Choosing):
     as many further reference coordinates has among those of the components there are.
 
     Arguments:
-        base: A map over a space of :class:`~trjmcmc.Counts`, all of whose components have the
-            same coordinates; auxiliary coordinates of its own are kept.
+        base: A map over a space of :class:`~trjmcmc.Counts`; auxiliary coordinates of its own are
+            kept. Of several kinds each is put in order by a map around that of the one before.
+        kind: Name or position of the kind of components, where there are several.
         by: Which coordinate of a component is the key, counted from 0 in the order of the
             target's parameters. None begins with the first and takes, when a fit shows
             posterior draws, the one whose order leaves the least spread. Name it where a fit has
@@ -47,7 +48,7 @@ class OrderedComponents(Choosing):
         unit: s, the mean gap between keys that a fit has seen; 1 until then.
 
     Raises:
-        ConfigurationError: Another space, one without components, no such coordinate.
+        ConfigurationError: Another space, one without components, no such kind or coordinate.
 
     Error:
         Keys nearer to each other than rounding have no density: push gives +inf, so that no move
@@ -75,15 +76,17 @@ class OrderedComponents(Choosing):
     key: Tensor
     unit: Tensor
 
-    def __init__(self, base: Transport, by: int | None = None) -> None:
+    def __init__(
+        self, base: Transport, by: int | None = None, *, kind: int | str | None = None
+    ) -> None:
         space = base.space
-        counted = (space.slot_item < space.n_items).any()
-        if not space.counts or len(space.kinds) != 1 or not bool(counted):
+        if not space.counts or not bool((space.slot_item < space.n_items).any()):
             raise ConfigurationError(
-                "OrderedComponents: expected a space of Counts, of one kind, with components"
+                "OrderedComponents: expected a space of Counts, with components"
             )
-        super().__init__(space, Extended(base.reference, space.n_items))
-        slots = space.slots_of(space.kinds[0])
+        self.place = space.place_of(kind)
+        slots = space.slots_of(space.kinds[self.place])
+        super().__init__(space, Extended(base.reference, len(slots)))
         width = slots.shape[1]
         if by is not None and not 0 <= by < width:
             raise ConfigurationError(
@@ -103,9 +106,14 @@ class OrderedComponents(Choosing):
         """Slots of the key, (K,); its number stays on the device."""
         return self.slots.index_select(1, self.key.view(1))[:, 0]
 
+    def _items(self, code: Tensor) -> Tensor:
+        """Which components of the kind there are, (C, L) -> (C, K) bool."""
+        number = torch.arange(len(self.slots), device=code.device)
+        return number < code[:, self.place, None]
+
     def _order(self, x: Tensor, code: Tensor) -> Tensor:
         """Components by increasing x, (C, K) -> (C, K); those that are absent stay behind."""
-        return torch.where(self.space.items(code), x, math.inf).argsort(dim=1, stable=True)
+        return torch.where(self._items(code), x, math.inf).argsort(dim=1, stable=True)
 
     def _arranged(self, theta: Tensor, order: Tensor) -> Tensor:
         """Each component's coordinates from the component that stands in its place in order."""
@@ -118,7 +126,7 @@ class OrderedComponents(Choosing):
 
     def _apart(self, u: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
         """Increasing keys from what gaps are made of, and log|det|, -inf where it has none."""
-        on, keys = self.space.items(code), u[:, self._key_slots]
+        on, keys = self._items(code), u[:, self._key_slots]
         steps = torch.cat([keys[:, :1], self.unit * softplus(keys[:, 1:])], 1)
         x = torch.where(on, steps, 0.0).cumsum(1)
         # no ties: pull could not tell which of them was the first
@@ -137,7 +145,7 @@ class OrderedComponents(Choosing):
 
     def _ordered(self, theta: Tensor, code: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Base coordinates, log|det du/dtheta| and the order of the components."""
-        on = self.space.items(code)
+        on = self._items(code)
         order = self._order(theta[:, self._key_slots], code)
         x = self._arranged(theta, order)
         keys = x[:, self._key_slots]
@@ -152,7 +160,7 @@ class OrderedComponents(Choosing):
 
     def _log_orders(self, code: Tensor, like: Tensor) -> Tensor:
         """log k!, shape (C,)."""
-        return torch.lgamma(code[:, 0].to(like) + 1)
+        return torch.lgamma(code[:, self.place].to(like) + 1)
 
     # ---- the transport ------------------------------------------------------------------------
 
@@ -161,7 +169,7 @@ class OrderedComponents(Choosing):
         x, ladj = self._apart(u, code)
         log_q = log_q - ladj - self._log_orders(code, z)
         keys = x[:, self._key_slots]
-        near = (keys.diff(dim=1) < BLURRED * _rounding(keys)) & self.space.items(code)[:, 1:]
+        near = (keys.diff(dim=1) < BLURRED * _rounding(keys)) & self._items(code)[:, 1:]
         rows = near.any(1) & ladj.isfinite()
         if not on_host(x):  # all rows: to pick some would wait for the device
             log_q = torch.where(rows, self._seen(x, code, log_q), log_q)
@@ -181,7 +189,7 @@ class OrderedComponents(Choosing):
         u, ladj, order = self._ordered(theta, code)
         z, log_q = self.base.pull(u, code, generator)
         noise = Gaussian().sample(tuple(order.shape), generator, theta.dtype)
-        on = self.space.items(code)
+        on = self._items(code)
         rising = torch.where(on, noise, math.inf).sort(dim=1).values
         chooser = torch.where(on, rising, noise).gather(1, order.argsort(dim=1))
         return torch.cat([z, chooser], 1), log_q + ladj - self._log_orders(code, z)
@@ -214,7 +222,7 @@ class OrderedComponents(Choosing):
             self.key.fill_(min(range(len(spreads)), key=spreads.__getitem__))
         slots = self._key_slots
         keys = self._arranged(theta, self._order(theta[:, slots], code))[:, slots]
-        gaps = keys.diff(dim=1)[self.space.items(code)[:, 1:]]
+        gaps = keys.diff(dim=1)[self._items(code)[:, 1:]]
         if len(gaps) and float(gaps.mean()) > 0:
             self.unit.copy_(gaps.mean())
         u = self._ordered(theta, code)[0]

@@ -8,6 +8,7 @@ import torch
 
 from ...errors import ConfigurationError
 from ...space.base import Space
+from ...target.exchangeable import components_of
 from ...target.target import Target
 from ..plan import Plan
 from .base import Limit, Recipe
@@ -26,11 +27,14 @@ def recipe_of(
     """Components where numbers are counted, items of many subsets, else a list of models.
 
     Raises:
-        ConfigurationError: Graphs, or more than 128 models that are no subsets.
+        ConfigurationError: Graphs, or more than 128 models that are no subsets; components that
+            are not exchangeable.
     """
     kind = kind_of(target.space)
     if kind is None:
         raise ConfigurationError(f"rounds: no recipe for {type(target.space).__name__}")
+    if kind is Components and not components_of(target):
+        raise ConfigurationError("rounds: they take components that are exchangeable")
     return kind(target, plan, generator, limit=limit)
 
 

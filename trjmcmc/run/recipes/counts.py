@@ -13,9 +13,10 @@ from ...kernel.between.jump import Jump
 from ...kernel.components.split import ComponentSplitMerge
 from ...kernel.compose import Cycle
 from ...kernel.proposal.fixed import Fixed
+from ...promises import MODELS_ONE_BY_ONE
 from ...target.exchangeable import components_of
 from ...target.target import Target
-from ...transport.base import Identity
+from ...transport.base import Identity, Transport
 from ...transport.normals import gaussian_mixture
 from ...transport.ordered import OrderedComponents
 from ..moves import component_births, component_exchanges, component_walks
@@ -46,7 +47,7 @@ class Components(Cooled):
         code, theta = super()._climbed(code, theta)
         target, draws = self.target, math.ceil(self.share * DRAWS)
         rows = (self.starts.to(code.device) == 2).nonzero()[:, 0]
-        for parts in components_of(target):
+        for parts in components_of(target) if len(rows) else ():
             model, point = with_another(
                 target, parts, code[rows], theta[rows], draws, self.generator, lambda: self.late
             )
@@ -67,8 +68,8 @@ class Components(Cooled):
     def moves(self, known: Known) -> Moves:
         target, space = self.target, self.target.space
         between, through = self._steps(target), None
-        one_kind = space.enumerable and len(space.kinds) == 1
-        if one_kind and len(known.draws.code) >= LEAST_TAUGHT:
+        few = len(space.kinds) == 1 or (space.size or math.inf) <= MODELS_ONE_BY_ONE
+        if space.enumerable and few and len(known.draws.code) >= LEAST_TAUGHT:
             through = self._in_order(known.draws)
             prior = space.log_prior(space.enumerate()).double().exp()
             seen = torch.bincount(space.index(known.draws.code), minlength=len(prior)).sqrt()
@@ -79,16 +80,22 @@ class Components(Cooled):
             )
         return Moves(between, component_walks(target, components_of(target)), through)
 
-    def _in_order(self, draws: Pool) -> OrderedComponents:
-        """Normals of the components in the order of one of their parameters."""
+    def _in_order(self, draws: Pool) -> Transport:
+        """Normals of the components of each kind in the order of one of their parameters."""
         space = self.target.space
-        order = OrderedComponents(Identity(space))
-        _, u = order.arrange(draws.code, draws.theta)
+        layers: list[OrderedComponents] = []
+        for part in components_of(self.target):
+            inner = layers[-1] if layers else Identity(space)
+            layers.append(OrderedComponents(inner, kind=part.place))
+        _, u = layers[-1].arrange(draws.code, draws.theta)
         ordered = Pool(draws.code, u, draws.log_joint)
         normals = gaussian_mixture(space, ordered, self.generator, components=self.plan.normals)
-        found = OrderedComponents(normals, by=int(order.key))
-        found.arrange(draws.code, draws.theta)
-        return found
+        found: list[OrderedComponents] = []
+        for layer in layers:
+            around = found[-1] if found else normals
+            found.append(OrderedComponents(around, by=int(layer.key), kind=layer.place))
+        found[-1].arrange(draws.code, draws.theta)
+        return found[-1]
 
     def asked(self, code: Tensor) -> Tensor:
         """Each number of components of each kind."""
