@@ -703,6 +703,10 @@ def test_a_tail_of_short_chains_that_their_rule_has_judged_widens_errors_alone(r
     slow = chains_with_a_tail(1 / 300, rng, report=report)
     assert slow.model_probabilities(full=True).loc["tailed", "visits_se"] > 0.01
     assert all(doubt.said for doubt in slow.doubts if "tail" in doubt.note)
+    as_slow = chains_with_a_tail(
+        1 / 300, rng, report=RunReport(judged=Judged("", 0.0, 100.0, 1e-3))
+    )
+    assert as_slow.model_probabilities(full=True).loc["tailed", "visits_se"] < 0.01
     usual = chains_with_a_tail(1 / 300, rng)
     assert not all(doubt.said for doubt in usual.doubts if "tail" in doubt.note)
 

@@ -147,9 +147,11 @@ class Doubts:
         In a run in rounds: less than half as readily as they pass all else, since R-hat of short
         chains is large (its square less one is two autocorrelation times over the draws).
         """
-        if self.indicator.draws.n_draws < LEAST_DRAWS:
+        draws = self.indicator.draws
+        if draws.n_draws < LEAST_DRAWS:
             return []
-        short = 0.0 if self.judged is None else 2 * self.judged.tau / self.report.steps
+        steps = draws.n_draws * draws.thin
+        short = 0.0 if self.judged is None else 2 * self.judged.tau / steps
         return self.convergence.tails(max(TAIL_RHAT, math.sqrt(1 + 2 * short)))
 
     @property
