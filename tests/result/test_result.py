@@ -410,6 +410,10 @@ def test_tables_know_all_routes_by_name(result):
         result.evidence(full=True)[["combined", "verdict"]]
     )
     assert "visits" not in short.round(3).to_string()
+    assert list(short.loc[[a]]) == list(short) == list(short.copy())
+    short.loc[a, "probability"] = 0.25
+    assert short["probability"][a] == short.loc[a]["probability"] == 0.25
+    assert list(pickle.loads(pickle.dumps(short))) == list(short)
 
 
 def test_tables_without_other_routes_say_so():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from functools import cache
 from typing import Any
 
 import pandas as pd
@@ -13,16 +14,30 @@ from ..errors import TRJError
 class Glance(pd.DataFrame):
     """The columns that are read at a glance; ``[]`` and ``loc`` reach those of the full table too.
 
-    What is made of it is a plain table, and so are its copies.
+    What is made of it is a plain table, and so are its copies. It is in a file of its own since
+    pandas is imported on first use.
 
     Example:
         >>> short = pd.DataFrame({"probability": [0.4, 0.6]}, index=["a", "b"])
-        >>> table = glance(short, lambda: pd.DataFrame({"visits": [0.39, 0.61]}, index=["a", "b"]))
+        >>> full = pd.DataFrame({"visits": [0.39, 0.61]}, index=["a", "b"])
+        >>> table = Glance.of(short, lambda: full)
         >>> [*table.columns], float(table.loc["a", "visits"]), "visits" in table
         (['probability'], 0.39, True)
     """
 
     _full: Callable[[], pd.DataFrame] | None = None
+
+    @classmethod
+    def of(cls, short: pd.DataFrame, full: Callable[[], pd.DataFrame]) -> Glance:
+        """A table of few columns that knows where the others are.
+
+        Arguments:
+            short: What is shown.
+            full: Gives a table with the same rows; asked where a column is not in the short one.
+        """
+        table = cls(short)
+        object.__setattr__(table, "_full", cache(full))  # pandas would take it for a column
+        return table
 
     def _whole(self) -> pd.DataFrame:
         """All columns, those at a glance first."""
@@ -46,19 +61,26 @@ class Glance(pd.DataFrame):
 
     @property
     def loc(self) -> Any:
+        return _Loc(self, super().loc)
+
+
+class _Loc:
+    """Rows of a table as shown; one row, and columns by name, of the full one."""
+
+    def __init__(self, table: Glance, own: Any) -> None:
+        self._table, self._own = table, own
+
+    def __getitem__(self, key: Any) -> Any:
         try:
-            return self._whole().loc
-        except TRJError:
-            return super().loc
+            found = self._own[key]
+        except KeyError:
+            return self._table._whole().loc[key]
+        if isinstance(found, pd.Series) and found.index.equals(self._table.columns):
+            try:
+                return self._table._whole().loc[key]
+            except TRJError:
+                pass
+        return found
 
-
-def glance(short: pd.DataFrame, full: Callable[[], pd.DataFrame]) -> Glance:
-    """A table of few columns that knows where the others are.
-
-    Arguments:
-        short: What is shown.
-        full: Gives a table with the same rows; asked where a column is not in the short one.
-    """
-    table = Glance(short)
-    object.__setattr__(table, "_full", full)
-    return table
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._own[key] = value

@@ -76,18 +76,6 @@ class Probabilities:
         table.loc[labels, "bayes_factor"] = beside_best(log_evidence)
         return table
 
-    def of_models_at_a_glance(self) -> pd.DataFrame:
-        """By the best route, and all routes by name."""
-        from .glance import glance
-
-        return glance(self.of_models_in_short(), self.of_models)
-
-    def of_evidence_at_a_glance(self) -> pd.DataFrame:
-        """By the best route, and all routes by name."""
-        from .glance import glance
-
-        return glance(self.of_evidence(), self.evidences.table)
-
     def of_evidence(self) -> pd.DataFrame:
         """By the best route alone; see :meth:`trjmcmc.Result.evidence`."""
         if not self.evidences.weighed:
@@ -199,6 +187,13 @@ def in_short(table: pd.DataFrame) -> pd.DataFrame:
     short["se"] = table["combined_se"].where(known, table["se"])
     short["ess"] = table["visits_ess" if "visits_ess" in table else "ess"]
     return short.join(table[[c for c in ("prior", "note") if c in table]])
+
+
+def glance(short: pd.DataFrame, full: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+    """A table of few columns that knows all of another one by name."""
+    from .glance import Glance
+
+    return Glance.of(short, full)
 
 
 def beside_best(log_evidence: NDArray[np.float64]) -> NDArray[np.float64]:
