@@ -32,8 +32,7 @@ class Mixing(NamedTuple):
             five tau long and forget at one rate it is some 1.4; at several it is more, and the
             slowest is not seen yet.
         trend: p value, all quantities together, of no drift between first and last third.
-        alike: The same of groups of chains, and of those with starts of one kind, that have equal
-            means.
+        alike: The same that chains have equal means, by group and by kind of start.
     """
 
     tau: float
@@ -102,20 +101,40 @@ def mixing(
         return Mixing(1.0, 1.0, 1.0, 1.0, 1.0)
     times = times_by_spread(x)
     of_last = times_by_spread(x[:, -max(2, draws // LAST) :])
-    slowest = times.argsort()[-SLOWEST:]
     third = max(1, draws // THIRD)
     drift = x[:, -third:].mean(1) - x[:, :third].mean(1)
     z = np.abs(drift.mean(0)) / (drift.std(0, ddof=1) / chains**0.5 + 1e-12)
     means = x.mean(1)
-    kinds = [np.arange(chains) % groups] + ([] if starts is None else [starts])
+    kinds = [np.arange(chains) % groups]
+    kinds += [starts] if starts is not None and len(np.unique(starts)) > 1 else []
     alike = min(float(equal_means(means, kind).min()) for kind in kinds) * len(kinds)
     return Mixing(
         float(times.max()),
         float(np.max((times / of_last)[:indicators], initial=1.0)),
-        float(times[slowest].sum() / of_last[slowest].sum()),
+        slowing(x),
         min(1.0, float(2 * scipy.special.ndtr(-z).min() * quantities)),
         min(1.0, alike * quantities),
     )
+
+
+def slowing(x: Array) -> float:
+    """Ratio of the slowest quantities' tau to that of their last quarter of the draws.
+
+    They are chosen by one half of the chains and measured by the other, both ways: the largest of
+    many noisy ones would look as if it grew.
+
+    Arguments:
+        x: Quantities, shape (chain, draw, Q).
+    """
+    halves, last = (x[::2], x[1::2]), max(2, x.shape[1] // LAST)
+    if min(map(len, halves)) < 2:
+        return 1.0
+    times = [times_by_spread(half) for half in halves]
+    found = []
+    for chosen, half, own in zip(times, reversed(halves), reversed(times), strict=True):
+        slowest = chosen.argsort()[-SLOWEST:]
+        found.append(own[slowest].sum() / times_by_spread(half[:, -last:, slowest]).sum())
+    return float(np.mean(found))
 
 
 def equal_means(x: Array, kind: NDArray[np.integer]) -> Array:
@@ -129,12 +148,11 @@ def equal_means(x: Array, kind: NDArray[np.integer]) -> Array:
         One-way analysis of variance, Fisher (1925)
     """
     parts = [x[kind == k] for k in np.unique(kind)]
-    few = len(parts) - 1
-    if not few:
+    few, rest = len(parts) - 1, len(x) - len(parts)
+    if not few or not rest:
         return np.ones(x.shape[1])
     within = sum(((part - part.mean(0)) ** 2).sum(0) for part in parts)
     between = sum(len(part) * (part.mean(0) - x.mean(0)) ** 2 for part in parts)
-    rest = len(x) - len(parts)
     ratio = (between / few) / (within / rest + 1e-30)
     found: Array = scipy.special.fdtrc(few, rest, ratio)
     return found

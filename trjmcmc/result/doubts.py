@@ -36,6 +36,8 @@ NAMED_PART = 0.1  # of an error: what widens it by more is named
 
 SAID_TAIL = 4 * DONE_ERROR  # share off by which the probability of a model of a half is too far off
 
+LEAST_TIMES = 5.0  # autocorrelation times of a run in rounds that is done
+
 SELDOM_SHARE = 0.05  # share of the draws below which a model can't spoil all the others
 
 REACH_ERRORS = 5.0  # standard errors that a flagged log evidence may be off
@@ -151,8 +153,8 @@ class Doubts:
         if draws.n_draws < LEAST_DRAWS:
             return []
         steps = draws.n_draws * draws.thin
-        short = 0.0 if self.judged is None else 2 * self.judged.tau / steps
-        return self.convergence.tails(max(TAIL_RHAT, math.sqrt(1 + 2 * short)))
+        tau = 0.0 if self.judged is None else min(self.judged.tau, steps / LEAST_TIMES)
+        return self.convergence.tails(max(TAIL_RHAT, math.sqrt(1 + 4 * tau / steps)))
 
     @property
     def _slow_tails(self) -> list[Doubt]:

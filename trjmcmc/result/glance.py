@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
 import pandas as pd
 
-from ..errors import TRJError
+from ..errors import UnweighedError
 
 
 class Glance(pd.DataFrame):
     """The columns that are read at a glance; ``[]`` and ``loc`` reach those of the full table too.
 
-    What is made of it is a plain table, and so are its copies. It is in a file of its own since
-    pandas is imported on first use.
+    Nothing else does: what is made of it is a plain table, and so are its copies. It is in a file
+    of its own since pandas is imported on first use.
 
     Example:
         >>> short = pd.DataFrame({"probability": [0.4, 0.6]}, index=["a", "b"])
@@ -56,31 +57,23 @@ class Glance(pd.DataFrame):
     def __contains__(self, key: Hashable) -> bool:
         try:
             return super().__contains__(key) or key in self._whole()
-        except TRJError:  # there is no full table
+        except UnweighedError:
             return False
 
     @property
     def loc(self) -> Any:
-        return _Loc(self, super().loc)
+        return _Loc("loc", self)
 
 
-class _Loc:
+class _Loc(type(pd.DataFrame().loc)):  # type: ignore[misc]
     """Rows of a table as shown; one row, and columns by name, of the full one."""
-
-    def __init__(self, table: Glance, own: Any) -> None:
-        self._table, self._own = table, own
 
     def __getitem__(self, key: Any) -> Any:
         try:
-            found = self._own[key]
+            found = super().__getitem__(key)
         except KeyError:
-            return self._table._whole().loc[key]
-        if isinstance(found, pd.Series) and found.index.equals(self._table.columns):
-            try:
-                return self._table._whole().loc[key]
-            except TRJError:
-                pass
+            return self.obj._whole().loc[key]
+        if isinstance(found, pd.Series) and found.index.equals(self.obj.columns):
+            with suppress(UnweighedError):
+                return self.obj._whole().loc[key]
         return found
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self._own[key] = value

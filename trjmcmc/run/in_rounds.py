@@ -82,8 +82,9 @@ def suits(known: Knowledge, until: Any) -> bool:
     asked = until is None or (isinstance(until, Mapping) and set(until) <= AIMS)
     usual = known.strategy.chooses and not known.ready and known.policy == Policy()
     served = kind_of(space) is not None and all_possible(space)
-    served &= kind_of(space) is not Components or bool(components_of(target))
-    return asked and usual and served and target.account.unlimited
+    if not (asked and usual and served and target.account.unlimited):
+        return False
+    return kind_of(space) is not Components or bool(components_of(target))
 
 
 def all_possible(space: Space) -> bool:

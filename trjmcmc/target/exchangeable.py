@@ -197,7 +197,8 @@ class Components:
         with torch.no_grad():
             here, there = (self.target.prior_by_slot(code, x) for x in (theta, other))
         here, there = here[:, self.slots[0]], there[:, self.slots[0]]
-        return bool(((here - there).abs() <= ALIKE * (1 + here.abs())).all())
+        near = (here - there).abs() <= ALIKE * (1 + here.abs())
+        return bool((near | (here == there)).all())
 
     def _alone(self) -> Single | None:
         """One component without the others, if priors let it be had and it is the same."""

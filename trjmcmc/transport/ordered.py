@@ -86,6 +86,8 @@ class OrderedComponents(Choosing):
             )
         self.place = space.place_of(kind)
         slots = space.slots_of(space.kinds[self.place])
+        if not slots.numel():
+            raise ConfigurationError("OrderedComponents: expected a kind that has components")
         super().__init__(space, Extended(base.reference, len(slots)))
         width = slots.shape[1]
         if by is not None and not 0 <= by < width:

@@ -132,5 +132,5 @@ def _climbed(
         return target.log_joint(new, parts.put(theta, place, x), every)
 
     x = parts.sample_prior(theta, host_number(generator))
-    x, top = uphill(height, x, x.std(0), STEPS, generator, late)
+    x, top = uphill(height, x, x.std(0).nan_to_num(1.0, 1.0), STEPS, generator, late)
     return new, parts.put(theta, place, x), top

@@ -20,7 +20,7 @@ BISECTIONS = 40  # of a step of the power
 
 DRAWN = 200  # prior draws of each chain at most, where a likelihood may be 0
 
-CLIMBERS = 8  # of so many chains of a group one begins where a climb in a whole model ends
+CLIMBERS = 8  # one chain in so many of each group begins where a climb of a whole model ends
 
 CLIMB = 200  # steps
 

@@ -47,7 +47,9 @@ class Components(Cooled):
         code, theta = super()._climbed(code, theta)
         target, draws = self.target, math.ceil(self.share * DRAWS)
         rows = (self.starts.to(code.device) == 2).nonzero()[:, 0]
-        for parts in components_of(target) if len(rows) else ():
+        if not len(rows):
+            return code, theta
+        for parts in components_of(target):
             model, point = with_another(
                 target, parts, code[rows], theta[rows], draws, self.generator, lambda: self.late
             )
@@ -68,8 +70,8 @@ class Components(Cooled):
     def moves(self, known: Known) -> Moves:
         target, space = self.target, self.target.space
         between, through = self._steps(target), None
-        few = len(space.kinds) == 1 or (space.size or math.inf) <= MODELS_ONE_BY_ONE
-        if space.enumerable and few and len(known.draws.code) >= LEAST_TAUGHT:
+        listed = len(space.kinds) == 1 or (space.size or math.inf) <= MODELS_ONE_BY_ONE
+        if space.enumerable and listed and len(known.draws.code) >= LEAST_TAUGHT:
             through = self._in_order(known.draws)
             prior = space.log_prior(space.enumerate()).double().exp()
             seen = torch.bincount(space.index(known.draws.code), minlength=len(prior)).sqrt()
