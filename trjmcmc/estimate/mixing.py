@@ -105,7 +105,7 @@ def mixing(
     drift = x[:, -third:].mean(1) - x[:, :third].mean(1)
     z = np.abs(drift.mean(0)) / (drift.std(0, ddof=1) / chains**0.5 + 1e-12)
     means = x.mean(1)
-    kinds = [np.arange(chains) % groups]
+    kinds: list[NDArray[np.integer]] = [np.arange(chains) % groups]
     kinds += [starts] if starts is not None and len(np.unique(starts)) > 1 else []
     alike = min(float(equal_means(means, kind).min()) for kind in kinds) * len(kinds)
     return Mixing(
