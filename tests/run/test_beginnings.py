@@ -178,7 +178,7 @@ def test_climbs_of_one_component_meet_what_is_narrow_in_each(draws, least, gener
     code = torch.full((64, 1), 2)
     theta = target.sample_prior(code, generator)
     (parts,) = components_of(target)
-    new, point = with_another(target, parts, code, theta, draws, generator, bool)
+    new, point = with_another(parts, code, theta, draws, generator, bool)
     x = parts.of(10 * torch.tanh(point / 2))
     met = (((x - 4).abs() < 0.1).all(-1) & parts.items(new)).any(1)
     assert int(met.sum()) >= least and (draws > 1 or int(met.sum()) < 4)
@@ -192,7 +192,7 @@ def test_climbs_end_with_their_time(generator):
     theta = target.sample_prior(code, generator)
     (parts,) = components_of(target)
     before = target.account.evaluations
-    new, point = with_another(target, parts, code, theta, 128, generator, lambda: True)
+    new, point = with_another(parts, code, theta, 128, generator, lambda: True)
     assert bool((new == code).all()) and bool((point == theta).all())
     assert target.account.evaluations - before == len(code)
 

@@ -1,4 +1,4 @@
-"""Have many chains mixed? Autocorrelation times by the spread of their means, and three tests."""
+"""Have many chains mixed? Autocorrelation times by the spread of their means, and tests."""
 
 from __future__ import annotations
 

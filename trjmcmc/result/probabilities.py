@@ -189,7 +189,7 @@ def in_short(table: pd.DataFrame) -> pd.DataFrame:
     return short.join(table[[c for c in ("prior", "note") if c in table]])
 
 
-def glance(short: pd.DataFrame, full: Callable[[], pd.DataFrame]) -> pd.DataFrame:
+def at_a_glance(short: pd.DataFrame, full: Callable[[], pd.DataFrame]) -> pd.DataFrame:
     """A table of few columns that knows all of another one by name."""
     from .glance import Glance
 

@@ -36,7 +36,7 @@ from .indicator import ModelIndicator
 from .merge import merged
 from .parameters import Parameters, Values
 from .predict import Prediction, predict
-from .probabilities import Probabilities, glance, in_short
+from .probabilities import Probabilities, at_a_glance, in_short
 from .relabel import LEAST_SHARE
 from .report import RunReport
 from .report_page import page_of
@@ -262,7 +262,9 @@ class Result:
             error of one effective draw more or less at least.
         """
         found = self._probabilities
-        return found.of_models() if full else glance(found.of_models_in_short(), found.of_models)
+        return (
+            found.of_models() if full else at_a_glance(found.of_models_in_short(), found.of_models)
+        )
 
     def inclusion_probabilities(self, *, full: bool = False) -> pd.DataFrame:
         """Posterior probability that each item is in the model; subset and count spaces only.
@@ -288,7 +290,7 @@ class Result:
             TRJError: The space is a list of models.
         """
         table = self._probabilities.of_items()
-        return table if full else glance(in_short(table), lambda: table)
+        return table if full else at_a_glance(in_short(table), lambda: table)
 
     def shares(self, has: NDArray[np.bool_]) -> pd.DataFrame:
         """Posterior probabilities of anything that a draw has or has not.
@@ -322,7 +324,7 @@ class Result:
             TRJError: The space has no counts.
         """
         table = self._probabilities.of_counts()
-        return table if full else glance(in_short(table), lambda: table)
+        return table if full else at_a_glance(in_short(table), lambda: table)
 
     def items(self) -> tuple[Sequence[str], NDArray[np.bool_]]:
         """Names of the items, and which are in the model, shape (chain, draw, items).
@@ -462,7 +464,7 @@ class Result:
             True
         """
         table = self._evidences.table
-        return table() if full else glance(self._probabilities.of_evidence(), table)
+        return table() if full else at_a_glance(self._probabilities.of_evidence(), table)
 
     def audit(self) -> pd.DataFrame:
         """What an audit that owes nothing to the map says of it, model by model.

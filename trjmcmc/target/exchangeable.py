@@ -152,8 +152,10 @@ class Components:
     def _alike(self) -> bool:
         """Whether the density is the same in reverse order, wherever it is above 0.
 
-        That is looked at with few components, with all, and with a number between.
+        That is looked at with few components, with all, and with a number between; one is alike.
         """
+        if self.number == 1:
+            return True
         generator = torch.Generator(self.target.device).manual_seed(0)
         few = min(max(2, self.kind.min), self.number)
         numbers = {few, (few + self.number + 1) // 2, self.number}

@@ -31,7 +31,7 @@ REMEMBERED = 20_000  # components of accepted births and deaths, and present one
 
 FIRST_FIT = 16  # warm-up step after which mixtures are fitted first; then after 32, 64, ...
 
-BOLDEST = 5.0  # bound of |log d|, the log rate at which one component dies beside another
+BOLDEST = 5.0  # bound of log d, the log rate at which one component dies beside another
 
 
 class ComponentBirthDeath(Kernel):
@@ -41,7 +41,7 @@ class ComponentBirthDeath(Kernel):
     and fits mixtures of normals c and a to them, in unconstrained coordinates. A newborn comes
     from h = s p_0 + (1 - s) f with p_0 the prior, so that nothing is out of reach, and f the
     mixture of three parts of c and one of a: what is there in few chains, and never dies, is born
-    too. The component to die is chosen in proportion to d = f / a, within limits. With k + 1
+    too. The component to die is chosen in proportion to d = f / a, at most e^5. With k + 1
     components after a birth of x the ratio is
 
     .. math:: \frac{\pi(\theta, x)}{\pi(\theta)} \,
@@ -169,7 +169,7 @@ class ComponentBirthDeath(Kernel):
         there = self._there.log_prob(x)
         born = torch.logaddexp(math.log1p(-THERE) + self._born.log_prob(x), math.log(THERE) + there)
         weight = (born - there).nan_to_num(0.0)
-        return born, weight.clamp(-BOLDEST, BOLDEST)
+        return born, weight.clamp(max=BOLDEST)
 
     def _log_places(self, k: Tensor, up: Tensor) -> Tensor:
         """Log of the places that the last of the components could have, (C,)."""

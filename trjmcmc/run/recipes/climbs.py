@@ -10,7 +10,6 @@ from torch import Tensor
 
 from ...rng import host_number
 from ...target.exchangeable import Components
-from ...target.target import Target
 
 LONGER, SHORTER = 2.5, 0.75  # steps, after one uphill and another: a quarter leads uphill
 
@@ -43,7 +42,7 @@ def uphill(
         late: Whether they have to end.
 
     Source:
-        One-fifth rule, Rechenberg (1973), Evolutionsstrategie
+        As the one-fifth rule, Rechenberg (1973), Evolutionsstrategie
 
     Example:
         >>> g = torch.Generator().manual_seed(0)
@@ -69,7 +68,6 @@ def uphill(
 
 @torch.no_grad()
 def with_another(
-    target: Target,
     parts: Components,
     code: Tensor,
     theta: Tensor,
@@ -83,8 +81,7 @@ def with_another(
     once hardly ever meet what is narrow in each.
 
     Arguments:
-        target: The target.
-        parts: Components of one of its kinds.
+        parts: Components of one of the target's kinds.
         code, theta: Models and points of chains, shapes (C, L) and (C, D).
         draws: From the prior, for each of them.
         generator: Source of randomness.
@@ -93,13 +90,13 @@ def with_another(
     Returns:
         The same where no climb of a chain ends within 10 nats of where it is.
     """
-    chains, height = len(code), target.log_joint(code, theta) - LOWER
+    chains, height = len(code), parts.target.log_joint(code, theta) - LOWER
     times = min(draws, max(1, AT_ONCE // chains))
     every_code, every_theta = code.repeat(times, 1), theta.repeat(times, 1)
     for _ in range(math.ceil(draws / times)):
         if late():
             break
-        new, moved, top = _climbed(target, parts, every_code, every_theta, generator, late)
+        new, moved, top = _climbed(parts, every_code, every_theta, generator, late)
         best = top.view(times, -1).max(0)
         rows = best.indices * chains + torch.arange(chains, device=code.device)
         up = (best.values > height)[:, None]
@@ -109,7 +106,6 @@ def with_another(
 
 
 def _climbed(
-    target: Target,
     parts: Components,
     code: Tensor,
     theta: Tensor,
@@ -123,13 +119,13 @@ def _climbed(
     more = ((k == 0) | more) & (k < parts.kind.max)
     place = torch.where(more, k, k - 1)
     new, rest = parts.counted(code, place + 1), parts.counted(code, place)
-    theta = torch.where(target.space.active(rest), theta, 0.0)
+    theta = torch.where(parts.space.active(rest), theta, 0.0)
     total = parts.total(rest, theta)
     others = None if total is None else parts.sum_in(total)
 
     def height(x: Tensor) -> Tensor:
         every = None if others is None else others + parts.contribution(theta, x)
-        return target.log_joint(new, parts.put(theta, place, x), every)
+        return parts.target.log_joint(new, parts.put(theta, place, x), every)
 
     x = parts.sample_prior(theta, host_number(generator))
     x, top = uphill(height, x, x.std(0).nan_to_num(1.0, 1.0), STEPS, generator, late)

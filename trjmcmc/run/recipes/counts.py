@@ -45,13 +45,13 @@ class Components(Cooled):
     def _climbed(self, code: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
         """And some of each group with a component that climbs from many prior draws lead to."""
         code, theta = super()._climbed(code, theta)
-        target, draws = self.target, math.ceil(self.share * DRAWS)
+        draws = math.ceil(self.share * DRAWS)
         rows = (self.starts.to(code.device) == 2).nonzero()[:, 0]
         if not len(rows):
             return code, theta
-        for parts in components_of(target):
+        for parts in components_of(self.target):
             model, point = with_another(
-                target, parts, code[rows], theta[rows], draws, self.generator, lambda: self.late
+                parts, code[rows], theta[rows], draws, self.generator, lambda: self.late
             )
             code, theta = code.index_copy(0, rows, model), theta.index_copy(0, rows, point)
         return code, theta
