@@ -15,7 +15,13 @@ from tests.result.said import said_by
 from trjmcmc.draws import Draws
 from trjmcmc.errors import ConvergenceWarning, CoverageWarning, LimitWarning
 from trjmcmc.estimate import Estimate, mean_error, visit_probability
-from trjmcmc.estimate.convergence import normal_scores, rank_rhats, split_rhats, start_error
+from trjmcmc.estimate.convergence import (
+    nested_rhats,
+    normal_scores,
+    rank_rhats,
+    split_rhats,
+    start_error,
+)
 from trjmcmc.estimate.mean import spread_error
 from trjmcmc.fit import Audit, AuditReport, ModelAudit, Pool, gaussian_mixture, screen
 from trjmcmc.pilot.lost import BY_CHAINS, Screening
@@ -94,6 +100,23 @@ def test_rank_rhats_see_what_means_do_not(rng):
     x[..., 1] = rng.standard_cauchy((64, 200)) + 3 * (np.arange(64) % 2)[:, None]
     assert (split_rhats(x) < 1.02).all()
     assert (rank_rhats(x, np.ones((64, 200), bool)) > 1.1).all()
+
+
+def test_nested_rhat_is_its_definition_and_sees_groups(rng):
+    """A group that stays in another place shows in group means, not in those of single chains."""
+    x, group = rng.normal(size=(48, 4, 2)), np.arange(48) % 8
+    x[group == 3, :, 1] += 1.5
+    everywhere = np.ones((48, 4), bool)
+    found = nested_rhats(x, everywhere, group)
+    scores = normal_scores(x, everywhere)
+    for q in range(2):
+        by_group = [scores[group == k, :, q] for k in range(8)]
+        between = np.var([g.mean() for g in by_group], ddof=1)
+        within = np.mean([g.mean(1).var(ddof=1) + g.var(1, ddof=1).mean() for g in by_group])
+        assert found[q] == pytest.approx((1 + between / within) ** 0.5)
+    assert found[0] < 1.04 < 1.08 < found[1]
+    assert np.isnan(nested_rhats(x, everywhere, np.zeros(48, int))).all()
+    assert np.isnan(nested_rhats(x, ~everywhere, group)).all()
 
 
 def test_what_comes_and_goes_counts_as_zero_elsewhere(rng):
@@ -579,7 +602,9 @@ def test_convergence_is_known_of_every_kind_of_space():
         sampler = trj.TRJSampler(target, seed=1)
         result = sampler.run(draws=100, progress=False)
         table = result.convergence()
-        assert {"rhat", "ess_bulk", "ess_tail", "share"} == set(table.columns)
+        columns = ["rhat", "nested_rhat", "ess_bulk", "ess_tail", "share"]
+        assert list(table.columns) == columns
+        assert 1 <= table["nested_rhat"].min() and table["nested_rhat"].max() < 1.2
         assert ("(all models)", "log joint") in table.index
         assert table["rhat"].max() < 1.2 and (table["ess_bulk"].dropna() > 50).all()
         indicator = ModelIndicator(result.space, result.raw)

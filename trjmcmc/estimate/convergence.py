@@ -119,6 +119,41 @@ def rank_rhats(x: Array, inside: NDArray[np.bool_]) -> Array:
     return found
 
 
+def nested_rhats(x: Array, inside: NDArray[np.bool_], kind: NDArray[np.integer]) -> Array:
+    """Nested R-hat of ranks: do groups of chains that began apart agree? Shape (Q,).
+
+    Many short chains of one start share what they remember of it, which split R-hat of single
+    chains drowns in their noise; means of whole groups show it. NaN of fewer than two groups.
+
+    Arguments:
+        x: Quantities, shape (chain, draw, Q).
+        inside: Draws at which they exist, shape (chain, draw); they count as zero elsewhere.
+        kind: Group of each chain, shape (chain,).
+
+    Source:
+        Margossian et al. (2024), https://doi.org/10.1214/24-BA1453, section 2
+
+    Example:
+        >>> x = np.random.default_rng(0).normal(size=(64, 50, 2))
+        >>> group = np.arange(64) % 8
+        >>> x[group == 0, :, 1] += 3
+        >>> [round(r, 1) for r in nested_rhats(x, np.ones((64, 50), bool), group).tolist()]
+        [1.0, 1.3]
+    """
+    groups = [kind == k for k in np.unique(kind)]
+    if len(groups) < 2 or not inside.any():
+        return np.full(x.shape[2], math.nan)
+    scores = normal_scores(x, inside)
+    means = scores.mean(1)
+    of_group = np.array([means[mine].mean(0) for mine in groups])
+    among = [means[mine].var(0, ddof=1) if mine.sum() > 1 else 0.0 for mine in groups]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        within = np.mean(among, 0) + scores.var(1, ddof=1).mean(0)
+        found: Array = np.sqrt(1 + of_group.var(0, ddof=1) / within)
+    found[np.ptp(x[inside], axis=0) == 0] = math.nan
+    return found
+
+
 class SlowTails(NamedTuple):
     """Of each of some quantities, the tail that chains renew least, shape (Q,) each.
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..draws import Draws
 from ..estimate.between import run_gaps
-from ..estimate.convergence import TAIL_RHAT, effective_draws, rank_rhats, slow_tails
+from ..estimate.convergence import TAIL_RHAT, effective_draws, nested_rhats, rank_rhats, slow_tails
 from ..space.base import Space
 from .indicator import Mask, ModelIndicator
 
@@ -39,6 +39,8 @@ BETWEEN_NUMBERS = 10_000_000  # that runs are compared by, all quantities togeth
 TAIL_NUMBERS = 4_000_000  # numbers that tails are told from, all chains and quantities together
 
 TAILS_KEPT = 8  # tails of a model that errors count
+
+GROUPS = 8  # of chains, whose means nested R-hat compares
 
 WATCHED_CHAINS = 128  # chains by which a run watches R-hat
 
@@ -133,7 +135,7 @@ class Convergence:
         self.labels = indicator.most_visited
 
     def table(self, quick: bool = False) -> pd.DataFrame:
-        """Indexed by model and quantity; ``rhat``, ``ess_bulk``, ``ess_tail``, ``share``.
+        """As :meth:`~trjmcmc.Result.convergence`.
 
         Arguments:
             quick: Take fewer draws, and R-hat alone.
@@ -144,16 +146,23 @@ class Convergence:
         for part in self.parts(self._few() if quick else slice(None), self._step(quick)):
             chains = slice(None) if quick else self.indicator.first
             rhat = rank_rhats(part.x[chains], part.inside[chains])
-            if quick:
-                bulk = tail = np.full(len(rhat), math.nan)
-            else:
+            nested = bulk = tail = np.full(len(rhat), math.nan)
+            if not quick:
+                nested = nested_rhats(part.x, part.inside, self.group)
                 bulk, tail = effective_draws(part.x, part.inside, self.indicator.ancestor)
             for q, name in enumerate(part.names):
-                rows.append((rhat[q], bulk[q], tail[q], part.share))
+                rows.append((rhat[q], nested[q], bulk[q], tail[q], part.share))
                 index.append((part.model, name))
-        columns = ["rhat", "ess_bulk", "ess_tail", "share"]
+        columns = ["rhat", "nested_rhat", "ess_bulk", "ess_tail", "share"]
         multi = pd.MultiIndex.from_tuples(index, names=["model", "quantity"])
         return pd.DataFrame(rows, columns=columns, index=multi)
+
+    @property
+    def group(self) -> NDArray[np.integer]:
+        """Of each chain: chains of one start are in one group, those of a run in rounds as there."""
+        ancestor = self.indicator.ancestor
+        start = np.arange(self.draws.n_chains) if ancestor is None else ancestor
+        return start % GROUPS
 
     def between_runs(self) -> pd.DataFrame:
         """Of merged runs, indexed by model and quantity: do they agree?

@@ -207,11 +207,13 @@ class Result:
             Indexed by model (``(all models)`` for what belongs to none, ``(other models)`` for
             all below one percent together) and quantity: the log joint, being in a model,
             including an item, numbers of components, unconstrained parameters. ``rhat``,
-            rank-normalised split R-hat over chains of independent starts; ``ess_bulk`` and
-            ``ess_tail``, effective draws; ``share`` of the draws in which the quantity exists.
+            rank-normalised split R-hat over chains of independent starts; ``nested_rhat``, that of
+            eight groups of chains, which tells sooner where chains are many and short; ``ess_bulk``
+            and ``ess_tail``, effective draws; ``share`` of the draws in which the quantity exists.
 
         Source:
-            Vehtari et al. (2021), https://doi.org/10.1214/20-BA1221
+            Vehtari et al. (2021), https://doi.org/10.1214/20-BA1221; Margossian et al. (2024),
+            https://doi.org/10.1214/24-BA1453
 
         Example:
             >>> import trjmcmc as trj
