@@ -604,7 +604,7 @@ def test_convergence_is_known_of_every_kind_of_space():
         table = result.convergence()
         columns = ["rhat", "nested_rhat", "ess_bulk", "ess_tail", "share"]
         assert list(table.columns) == columns
-        assert 1 <= table["nested_rhat"].min() and table["nested_rhat"].max() < 1.2
+        assert table["nested_rhat"].min() >= 1 and table["nested_rhat"].max() < 1.2
         assert ("(all models)", "log joint") in table.index
         assert table["rhat"].max() < 1.2 and (table["ess_bulk"].dropna() > 50).all()
         indicator = ModelIndicator(result.space, result.raw)

@@ -25,7 +25,7 @@ from trjmcmc.run.recipes.cooled import Cooled
 from trjmcmc.run.recipes.counts import Components
 from trjmcmc.run.recipes.lists import Lists
 from trjmcmc.run.recipes.subsets import Items
-from trjmcmc.run.rounds import apart, combined, rounds, summed_up
+from trjmcmc.run.rounds import apart, combined, looks, rounds, summed_up
 
 QUICK = Plan(particles=1600, moves=6, climbs=2000)
 KINDS = {
@@ -48,6 +48,30 @@ def run(target, seed=1, plan=QUICK, deadline=math.inf, **settings):
 
 def truth_of(target):
     return torch.tensor([*target.truth.probabilities.values()], dtype=torch.float64)
+
+
+# ---- what is learned ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("judged", [True, False])
+def test_worse_normals_never_replace_better_ones(judged, monkeypatch):
+    """Chains that teach nonsense; the control keeps what was learned last."""
+    lesson = Lists.learn
+
+    def misled(recipe, known, seen, first):
+        new = lesson(recipe, known, seen, first)
+        far = replace(new.draws, theta=new.draws.theta + 50.0)
+        return new if first else new._replace(draws=far)
+
+    monkeypatch.setattr(Lists, "learn", misled)
+    if not judged:
+        monkeypatch.setattr("trjmcmc.run.rounds.gain", lambda *_: 0.0)
+    recipe = recipe_of(trj.problems.sinh_arcsinh(), QUICK, torch.Generator().manual_seed(1))
+    found = next(run for run in looks(recipe) if run.steps == 2 * QUICK.first)
+    flat = (found.draws.theta.flatten(0, 1), found.draws.code.flatten(0, 1))
+    here = float(found.moves.through.log_prob(*flat).mean())
+    assert (here > -5) is judged
+    assert (float(found.known.draws.theta.mean()) < 10) is judged
 
 
 # ---- answers ------------------------------------------------------------------------------------

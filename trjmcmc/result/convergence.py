@@ -159,7 +159,7 @@ class Convergence:
 
     @property
     def group(self) -> NDArray[np.integer]:
-        """Of each chain: chains of one start are in one group, those of a run in rounds as there."""
+        """Of each chain, as of a run in rounds; chains of one start are in one group."""
         ancestor = self.indicator.ancestor
         start = np.arange(self.draws.n_chains) if ancestor is None else ancestor
         return start % GROUPS

@@ -21,6 +21,7 @@ from ..estimate.mixing import Mixing, mixing
 from ..estimate.visits import rule_of_three
 from ..kernel.base import Kernel, State
 from ..kernel.compose import Cycle, MixtureKernel
+from ..transport.base import Transport
 from .plan import Plan
 from .recipes.base import Known, Moves, Recipe, Route
 
@@ -181,6 +182,11 @@ class _Chains:
         kernels = [Cycle([move, *moves.inside]) for move in between.values()]
         return MixtureKernel(kernels, [*self.shares.values()])
 
+    def some(self) -> Pool:
+        """A few of these draws of each chain, where the target is."""
+        draws = self.kept()
+        return pool_of(draws, max(1, draws.n_draws // SOME_DRAWS), self.recipe.target.device)
+
     def kept(self) -> Draws:
         """The record without its burn-in."""
         kept = self.record[len(self.record) // BURN_IN :]
@@ -243,11 +249,16 @@ def looks(recipe: Recipe, detection: float = math.inf) -> Iterator[Run]:
     while True:
         before = recipe.evaluations
         if learned < plan.learned:
+            old = known, moves
             if seen and not recipe.late:
                 known = recipe.learn(known, joined(seen), learned == 0)
                 moves = recipe.moves(known)
                 chains.measure(moves)
+            chains.begin()
             kernel = chains.warmed(chains.mixture(moves), n // 2)
+            if not recipe.late and gain(moves.through, old[1].through, chains.some()) < 0:
+                known, moves = old  # a few draws of chains that stick teach worse normals
+                kernel = chains.warmed(chains.mixture(moves), n // 2)
             learned += 1
             chains.begin()
             route = recipe.weigh(moves)
@@ -259,7 +270,7 @@ def looks(recipe: Recipe, detection: float = math.inf) -> Iterator[Run]:
         climbs = int(plan.sought * (recipe.evaluations - before) * known.climbs_per_call)
         climbs = climbs if climbs > min(LEAST_CLIMBS, recipe.climbs // 2) else 0
         climbs = recipe.climbs if known.incomplete else climbs
-        drawn = pool_of(run.draws, max(1, run.draws.n_draws // SOME_DRAWS), recipe.target.device)
+        drawn = chains.some()
         known, met = recipe.search(known, moves, drawn, climbs)
         if met is not None:
             moves, chains = recipe.moves(known), _Chains(recipe, met)
@@ -268,6 +279,14 @@ def looks(recipe: Recipe, detection: float = math.inf) -> Iterator[Run]:
             seen, n = [drawn], 2 * n
         else:
             n = max(LEAST_STEPS, int((plan.growth - 1) * run.steps))
+
+
+def gain(new: Transport | None, old: Transport | None, draws: Pool) -> float:
+    """Nats by which draws are more probable under new normals; 0 where one of them is missing."""
+    if new is None or old is None or new is old:
+        return 0.0
+    there = new.log_prob(draws.theta, draws.code) - old.log_prob(draws.theta, draws.code)
+    return float(there.nan_to_num().mean())
 
 
 def begun(recipe: Recipe, climbs: int) -> tuple[Recipe, Known, Moves, State, str]:
