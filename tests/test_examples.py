@@ -90,8 +90,8 @@ def test_sachs_as_published(execute, tmp_path):
 
 
 def test_coal_mining(execute, tmp_path):
-    said = execute("coal_mining", "--quick", "--output", tmp_path / "coal.png", fit="auto")
-    assert "largest error of p(k)" in said and "verdict" in said
+    said = execute("coal_mining", "--quick", "--output", tmp_path / "coal.png", **SECONDS)
+    assert "largest error of p(k)" in said and "verdict" in said and "births" in said
     assert (tmp_path / "coal.png").stat().st_size > 10_000
 
 

@@ -72,6 +72,7 @@ def test_a_normal_is_one_normal_and_two_modes_are_not():
         assert len(found.weight) >= normals and (len(found.weight) == 1) is (normals == 1)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("seed", [3, 4])
 def test_a_nearly_normal_posterior_is_met_closely(seed):
     found = trj.variational(trj.problems.beta_bernoulli(), seed=seed, progress=False)

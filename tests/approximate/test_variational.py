@@ -73,6 +73,7 @@ FAMILIES = [
 ]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_finds_a_correlated_normal(family):
     answer = trj.variational(correlated(0.6), family, steps=60, batch=64, **QUICK)
@@ -140,6 +141,7 @@ def test_a_stated_number_of_units():
     assert units == 2 and answer.kl().value < 0.02
 
 
+@pytest.mark.whole
 def test_the_recommended_family_covers_four_modes():
     target = trj.problems.energy("U4")
     answer = trj.variational(target, **QUICK)
@@ -166,6 +168,7 @@ def test_several_models_and_one_without_parameters():
         answer.draws("neither")
 
 
+@pytest.mark.whole
 def test_draws_quantiles_and_correction():
     settings = {"draws": 20_000, **MEAN_FIELD}
     answer = doubted(correlated(0.4), "mean-field", "under q are short", **settings)
@@ -241,6 +244,7 @@ def fixed(normals):
 MODES = [[-2.5, 0.0], [2.5, 0.0], [0.0, 2.5], [0.0, -2.5]]
 
 
+@pytest.mark.whole
 def test_a_dropped_mode_is_flagged_and_all_four_are_not():
     target = trj.problems.energy("U4")
     whole = trj.variational(target, fixed(MODES), **QUICK)

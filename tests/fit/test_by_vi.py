@@ -30,6 +30,7 @@ def refuses_draws(monkeypatch):
     monkeypatch.setattr(trainer_module, "covering", covering)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("audit", [True, False])
 def test_a_map_trained_by_vi_sees_no_draws(audit, monkeypatch):
     refuses_draws(monkeypatch)
@@ -38,6 +39,7 @@ def test_a_map_trained_by_vi_sees_no_draws(audit, monkeypatch):
     assert (made.audit_report is not None) is audit  # it judges, and teaches nothing
 
 
+@pytest.mark.whole
 def test_a_fit_says_what_it_was_by():
     assert sampler().fit(**QUICK).by == "pilot"
     assert sampler().fit(by="pilot", **QUICK).by == "pilot"
@@ -50,6 +52,7 @@ def test_a_fit_says_what_it_was_by():
     assert sampler(many, trj.CosmicFlow).fit(audit=False, **QUICK).by == "vi"
 
 
+@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
 def test_a_result_through_a_map_that_nobody_audited_says_so():
     made = sampler()
@@ -119,6 +122,7 @@ def test_each_model_goes_on_from_its_better_start(generator):
     assert torch.equal(whole.loc, others[1].loc)  # one for all: the sum of the bounds decides
 
 
+@pytest.mark.whole
 def test_a_run_by_vi_moves_through_its_map_and_says_so(clock):
     made = sampler(trj.problems.sinh_arcsinh(), trj.ConditionalRealNVP)
     result = made.run(draws=300, max_seconds=60, fit="vi", progress=False)
@@ -130,6 +134,7 @@ def test_a_run_by_vi_moves_through_its_map_and_says_so(clock):
     check(result, result.truth)
 
 
+@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
 def test_a_run_by_vi_trains_by_vi_after_another_fit():
     made = sampler()
@@ -141,6 +146,7 @@ def test_a_run_by_vi_trains_by_vi_after_another_fit():
 # ---- what a fit may take ------------------------------------------------------------------------
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("most", [4000, 20_000])
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
 def test_few_evaluations_go_to_one_training(most):
@@ -168,6 +174,7 @@ def test_short_time_goes_to_one_training(clock):
     assert clock.reading - begun < 7 and result.report.seconds["fit"] <= 3
 
 
+@pytest.mark.whole
 def test_steps_of_trials_are_no_more_than_those_of_the_fit():
     made = sampler()
     made.fit(by="vi", audit=False, steps=2, batch=16, progress=False)
@@ -206,6 +213,7 @@ def two_hills():
     return trj.Target([trj.Model("two", prior, hills), flat])
 
 
+@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
 def test_the_maps_own_answer_hears_of_what_a_run_has_found():
     made = sampler(two_hills())
@@ -215,6 +223,7 @@ def test_the_maps_own_answer_hears_of_what_a_run_has_found():
     assert any("misses a part of the posterior of two" in d for d in made.variational.doubts)
 
 
+@pytest.mark.whole
 def test_a_cross_entropy_fills_spare_coordinates():
     """A map that moves them knows nothing of the zeros that are recorded there: .5 nats each."""
     target = trj.problems.sinh_arcsinh()

@@ -75,6 +75,7 @@ def test_the_list_of_maps_is_whole():
     assert set(MAPS) == exported - OTHERS
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("name", [*MAPS, *TAMED])
 def test_jumps_are_accepted_and_evidences_right(name, objective, generator):

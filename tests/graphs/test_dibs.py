@@ -243,6 +243,7 @@ def test_particles_come_near_the_posterior_and_do_not_reach_it():
     assert found.metrics(exact.to_numpy() > 0.5)["auroc"] > 0.5
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("hidden", [0, 2])
 def test_parameters_move_along(hidden):
     target = graphs.network(data(3, n=40), noise=1.0, hidden=hidden)

@@ -33,6 +33,7 @@ def test_weights_that_are_sampled_give_the_same_edges():
     assert float(z_of_edges(result, graphs.exact(graphs.bge(x))).abs().max()) > 10
 
 
+@pytest.mark.whole
 def test_means_of_weights_are_the_conjugate_ones():
     """Given the parents, N(S X'y / noise, S) with S the inverse of X'X / noise + 1."""
     x = data(3, n=30, seed=3)
@@ -64,6 +65,7 @@ def evidence_of_one_unit(x, y, n, generator):
     return float(value), float((log_p - value).exp().std() / n**0.5)
 
 
+@pytest.mark.whole
 def test_evidences_of_a_network_by_tempering_and_by_draws(generator):
     x = data(2, n=5, seed=4)
     target = graphs.network(x, hidden=1, noise=0.5, dtype=torch.float64)
@@ -76,6 +78,7 @@ def test_evidences_of_a_network_by_tempering_and_by_draws(generator):
     assert float(found.std_error.max()) < 0.3
 
 
+@pytest.mark.whole
 def test_errors_of_edges_come_from_errors_of_evidences():
     x = data(3, n=12, seed=5)
     scores = graphs.linear(x, noise=0.5)

@@ -91,6 +91,7 @@ def test_von_mises_priors_lie_on_one_circle(language):
     assert abs(float(cosine.mean()) - exact) < 5 * float(cosine.std()) / 4000**0.5
 
 
+@pytest.mark.whole
 def test_a_run_goes_around():
     """Two bumps, at the seam and opposite: their shares by quadrature."""
     prior = VonMises(math.pi * ONE, 1.0 * ONE)

@@ -447,6 +447,7 @@ def test_no_language_is_imported_with_the_package():
     )
 
 
+@pytest.mark.whole
 def test_arviz_gets_the_axes_and_names_of_the_language():
     model = foreign(dims={"effect": ("county",)}, coords={"county": ["Aitkin", "Anoka"]})
     target = trj.Target([model.renamed({"effect": "theta"}), native()])
@@ -462,6 +463,7 @@ def test_arviz_gets_the_axes_and_names_of_the_language():
     assert whole["effect"].dims == ("chain", "draw", "effect_dim_0")
 
 
+@pytest.mark.whole
 def test_variational_answers_have_the_axes_and_names_of_the_language(tmp_path):
     model = foreign(dims={"effect": ("county",)}, coords={"county": ["Aitkin", "Anoka"]})
     target = trj.Target([model.renamed({"effect": "theta"})])
@@ -475,6 +477,7 @@ def test_variational_answers_have_the_axes_and_names_of_the_language(tmp_path):
         assert list(found.coords["county"].values) == ["Aitkin", "Anoka"]
 
 
+@pytest.mark.whole
 def test_parameters_that_are_told_apart_find_their_way_back():
     """To the language's own draws and predictions, which know nothing of the other model."""
 

@@ -41,6 +41,7 @@ def pair(request):
         jax.config.update("jax_disable_most_optimizations", False)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", FRONT_ENDS)
 def test_the_log_joint_and_its_gradient_are_those_of_torch(pair, name):
     options = {"backend": "numpy"} if "pymc" in name else {}

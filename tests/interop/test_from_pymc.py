@@ -150,6 +150,7 @@ def vectors():
 CASES = {f.__name__: f for f in (hierarchy, mixture, bounded, vectors)}
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("case", CASES)
 def test_the_log_joint_and_its_gradient_are_those_of_torch(case):
     """To 1e-8; the construction has judged constants, draws, batches and differences before."""
@@ -212,6 +213,7 @@ def test_results_have_the_axes_of_pymc(result):
     assert list(found.coords["column"].values) == ["a", "b"]
 
 
+@pytest.mark.whole
 def test_predictions_come_from_pymc(pair, result):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -222,6 +224,7 @@ def test_predictions_come_from_pymc(pair, result):
     assert found.shape == (1, 400, 30) and (np.abs(found[0].mean(0) - mean) < 6 * error).all()
 
 
+@pytest.mark.whole
 def test_pilot_draws_come_from_pymc_and_train_a_map(pair):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -243,6 +246,7 @@ def test_the_order_is_that_of_the_program(pair):
     assert list(pair[1].priors) == ["variance", "beta"]
 
 
+@pytest.mark.whole
 def test_compiled_backends_agree():
     """Value and gradient."""
     x = pt.tensor("x", dtype="float64", shape=(None, 2))
@@ -429,6 +433,7 @@ def test_joints_of_ordered_vectors_are_refused():
         trj.pymc_joint("model", model)
 
 
+@pytest.mark.whole
 def test_the_precision_of_jax_is_left_alone(pair):
     """PyTensor's own way to JAX sets it for the whole process when it is imported."""
     jax = pytest.importorskip("jax")
@@ -571,6 +576,7 @@ def log_joint_of_correlated(free):
     return log_prior + law.log_prob(tensor(X)).sum(-1)
 
 
+@pytest.mark.whole
 def test_joint_densities_on_pymc_s_own_coordinates():
     """An LKJ prior, by hand; its coordinates have PyMC's names."""
     model = trj.pymc_joint("lkj", correlated(), backend="numpy")

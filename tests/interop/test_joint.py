@@ -128,6 +128,7 @@ def test_conjugate_pair_on_other_references(name):
     check_conjugate(REFERENCES[name])
 
 
+@pytest.mark.whole
 def test_joints_beside_models_with_bounds_and_without_parameters():
     """Shares are 2 : 2 : 2 : 1, and the first two are the same posterior in one slot."""
 

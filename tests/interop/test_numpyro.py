@@ -155,6 +155,7 @@ def many_in_torch():
     return trj.Model("many", priors, log_likelihood)
 
 
+@pytest.mark.whole
 def test_log_joint_and_gradient_are_those_of_torch(float64):  # noqa: F811
     model = trj.from_numpyro("many", many, rename={"tau": "spread"})
     ours = trj.Target([model])
@@ -222,6 +223,7 @@ def test_supports_are_those_of_what_is_transformed(float64):  # noqa: F811
     assert (supports["angle"].lower_bound, supports["angle"].upper_bound) == (-math.pi, math.pi)
 
 
+@pytest.mark.whole
 def test_a_chain_of_states_in_a_scan(float64):  # noqa: F811
     def chain():
         start = numpyro.sample("start", dist.Normal(0.0, 1.0))
@@ -462,6 +464,7 @@ def test_data_that_change_later_change_nothing(float64):  # noqa: F811
         assert (target.log_joint(code[:n], theta[:n]) - expected).abs().max() < 1e-8
 
 
+@pytest.mark.whole
 def test_names_of_different_shape_are_told_apart():
     """Numbers and vectors of one name are no shared parameter, and vectors share first entries."""
 
@@ -535,6 +538,7 @@ def test_a_model_without_parameters():
     assert abs(float(target.log_joint(code, theta)[0] - expected)) < 1e-5
 
 
+@pytest.mark.whole
 def test_importing_leaves_jax_alone():
     """Neither is JAX imported with the package, nor its global state changed by a model."""
     text = (

@@ -263,6 +263,7 @@ def branching(y):
     pyro.sample("y", dist.Normal(x, scale), obs=y)
 
 
+@pytest.mark.whole
 def test_branches_on_values_need_one_point_at_a_time():
     y = torch.tensor(0.4, dtype=DOUBLE)
     with pytest.raises(TargetError, match=r"data-dependent control flow.*vectorized=False"):

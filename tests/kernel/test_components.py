@@ -25,6 +25,7 @@ from trjmcmc.target.exchangeable import Components
 N, SPLITS = 40_000, 160_000  # chains; of splits, whose wrong ratio shows least
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("additive", [True, False], ids=["sums", "whole"])
 @pytest.mark.parametrize("name", COMPONENT_KERNELS)
 def test_where_data_say_nothing_the_prior_stays(name, additive, generator):
@@ -291,6 +292,7 @@ def log_of_sum(total, p):
     return 0.2 * total[:, 0].log()
 
 
+@pytest.mark.whole
 def test_what_is_left_of_a_sum_is_no_rounding():
     """1e-17 in place of 1e-22 would bias p(1), known by quadrature."""
     target = trj.Target(

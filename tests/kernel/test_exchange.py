@@ -26,6 +26,7 @@ CASES = {
 N = 40_000  # chains
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("name", CASES)
 def test_exact_draws_stay_exact(name, pair, generator):
@@ -54,6 +55,7 @@ def test_at_the_power_zero_the_prior_stays(pair, generator):
     stays_exact(kernel, case, generator, chains=N, steps=3)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("pair", [(0, 1), (2, 2)])
 @pytest.mark.parametrize(
     "births", [Uniform(0.6, 2.0), scipy.stats.norm(1.5, 0.2)], ids=["part of it", "beyond it"]
@@ -71,6 +73,7 @@ class TooHigh(Uniform):
         return super().log_prob(value) + 3
 
 
+@pytest.mark.whole
 def test_a_density_that_draws_otherwise_than_it_says_is_caught(generator):
     case = cases.waves(births={"frequency": TooHigh(0.6, 3.0)})
     is_caught(learned_exchange(case.target, (0, 1)), case, generator, chains=N, steps=6)
@@ -151,6 +154,7 @@ def test_without_the_choice_of_pairs_the_check_fails(generator, monkeypatch):
     is_caught(kernel, case, generator, chains=N, steps=5)
 
 
+@pytest.mark.whole
 def test_without_the_size_of_the_cells_the_check_fails(generator, monkeypatch):
     """The probability of a cell is taken for the density in it."""
     case = cases.waves()

@@ -89,6 +89,7 @@ class Problem:
 MOST = limit(100)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("tries", [1, 6])
 @pytest.mark.parametrize("kind", ["draws", "walk"])
 @pytest.mark.parametrize("poor", [False, True])
@@ -130,6 +131,7 @@ def test_without_the_densities_of_the_mixtures(generator, monkeypatch):
     assert problem.after(jump) > MOST
 
 
+@pytest.mark.whole
 def test_without_the_other_draws_at_the_old_place(generator, monkeypatch):
     problem, honest = Problem(generator), module._several
 

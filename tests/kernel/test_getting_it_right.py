@@ -183,6 +183,7 @@ def test_getting_it_right(name, generator):
     assert float(z.abs().max()) < float(norm.isf(ALPHA / 2 / len(z)))
 
 
+@pytest.mark.whole
 def test_a_kernel_that_sees_other_data_gets_it_wrong(generator):
     """The negative control: one chain's data stand for its neighbour's."""
     joint = Joint()

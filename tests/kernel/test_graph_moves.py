@@ -327,6 +327,7 @@ def test_one_node_stays_where_it_is(generator):
         assert torch.equal(after.code, state.code) and bool(after.log_joint.isfinite().all())
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("move", MATRICES)
 def test_nodes_that_choose_among_few_candidates(move, generator):
     """Four nodes with two candidates each: edges that can't be turned around among them."""

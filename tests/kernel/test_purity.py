@@ -170,6 +170,7 @@ def test_hidden_streams_and_lessons_fail_the_same_check(make, generator):
     assert not same(*found)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", LEARNERS)
 def test_a_warm_up_leaves_its_kernel_alone_and_gives_another(name, generator):
     target, kernel, place = LEARNERS[name]()

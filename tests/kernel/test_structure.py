@@ -41,6 +41,7 @@ def test_the_posterior_is_invariant_with_the_right_ratio_alone():
     assert float((p @ wrong - p).abs().max()) > 1e-3
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("ratio", ["neighbourhoods", "one"])
 def test_steps_keep_exact_draws_exact_or_do_not(ratio, generator):
     target, code, p = exact(graphs.bge(data(3)))

@@ -150,6 +150,7 @@ def test_parts_that_overlap_count_each_point_once(generator):
     assert held == pytest.approx(float(inside) / math.exp(parts[0].log_mass), rel=0.1)
 
 
+@pytest.mark.whole
 def test_a_tail_that_chains_visit_is_never_called_unknown():
     """Tails of a t distribution, of which a normal map knows nothing; a search meets them."""
     prior = StudentT(torch.tensor(1.5), 0.0, 1.0)
@@ -164,6 +165,7 @@ def test_a_tail_that_chains_visit_is_never_called_unknown():
     assert abs(table.loc["a", "visits"] - 0.5) < 5 * table.loc["a", "visits_se"]
 
 
+@pytest.mark.whole
 def test_the_screening_gives_the_part_that_a_map_has_lost(generator):
     problem = target()
     theta, normals, known = wide_alone(problem, generator)
@@ -228,6 +230,7 @@ def test_chains_that_visit_a_find_duly_know_it(generator):
         assert found._visited_duly(met, passed) is not lost
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("log_mass", "looks"), [(math.log(NARROW[0]), 2), (-9.0, 1)])
 def test_a_part_that_is_taken_up_costs_no_new_choice(generator, monkeypatch, log_mass, looks):
     """Moves go on through normals that know of it; after crumbs there is no further look."""

@@ -115,6 +115,7 @@ def test_a_flow_is_trained_where_proposals_fail():
     assert result.report.fit is not None
 
 
+@pytest.mark.whole
 def test_calls_that_take_their_time_are_saved_without_being_limited():
     usual = Policy()
     dear = replace(usual, few_calls=replace(usual.few_calls, seconds_a_call=5e-4))
@@ -143,6 +144,7 @@ def test_what_a_batch_costs_is_no_price_of_a_call():
         assert (calls_in_time(known, 100.0) is not None) == found
 
 
+@pytest.mark.whole
 def test_without_a_reason_calls_are_not_few():
     result = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1).run(
         draws=100, chains=64, progress=False

@@ -64,6 +64,7 @@ def walk(rng, chains, draws, rho):
 # ---- bridge -------------------------------------------------------------------------------------
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("chains", "rho"), [(40, 0.0), (40, 0.8), (4, 0.8)])
 @pytest.mark.parametrize("scale", [0.7, 1.0001, 2.0])
 def test_bridges_are_right_and_their_errors_calibrated(chains, rho, scale):
@@ -147,6 +148,7 @@ def test_smoothing_keeps_the_scale_and_counts_draws_outside_the_support():
     assert pareto_k(torch.full((100,), -math.inf)) == math.inf
 
 
+@pytest.mark.whole
 def test_bad_importance_estimates_carry_a_flag():
     """Maps narrower and narrower than the target: what is off by four errors is flagged.
 
@@ -423,6 +425,7 @@ def regression():
     return target, sampler.run(draws=600, progress=False)
 
 
+@pytest.mark.whole
 def test_every_route_is_right_on_a_conjugate_regression(regression):
     target, result = regression
     table = result.evidence(full=True)
@@ -714,6 +717,7 @@ def pair():
     return trj.TRJSampler(normal_pair(), seed=4).run(draws=1000, progress=False)
 
 
+@pytest.mark.whole
 def test_another_model_prior_needs_no_new_run(pair):
     exact = normal_pair(prior=(0.2, 0.8)).truth.probabilities
     for prior in ([0.2, 0.8], lambda code: torch.tensor([0.2, 0.8]).log()[code[:, 0]]):
@@ -990,6 +994,7 @@ EXACT = {
 }
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("kind", EXACT)
 def test_evidence_from_draws_of_all_kinds(kind):
     draws, log_joint, options, _ = some_draws(kind)
@@ -1000,6 +1005,7 @@ def test_evidence_from_draws_of_all_kinds(kind):
     assert set(found.routes) == {"importance", "smoothed", "bridge", "warp"}
 
 
+@pytest.mark.whole
 def test_errors_of_evidences_from_draws_are_calibrated():
     rng, z = np.random.default_rng(2), []
     for i in range(60):

@@ -121,6 +121,7 @@ def overlapping(seed, apart):
     return result_of(nothing_seen(), x, active, 64)
 
 
+@pytest.mark.whole
 def test_entries_are_found_whichever_draw_is_the_most_probable():
     """Here the sum of the coordinates says so: odd draws, far out."""
     for seed in range(3):

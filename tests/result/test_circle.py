@@ -60,6 +60,7 @@ def result():
     return walked(target, RandomWalk(target))
 
 
+@pytest.mark.whole
 def test_a_result_lays_angles_out_around_their_mean(result, tmp_path):
     assert result.turns == {"hour": (0.0, 24.0), "phase": pytest.approx((0.0, TURN))}
     result.save(tmp_path / "clock.trj")
@@ -74,6 +75,7 @@ def test_a_result_lays_angles_out_around_their_mean(result, tmp_path):
         assert table["sd"]["flat"] == pytest.approx(12**-0.5, rel=0.1)
 
 
+@pytest.mark.whole
 def test_phases_of_components_are_laid_out_in_the_catalogue(generator):
     target = trj.Target(
         trj.Counts(1, of=("phase", "height"), min=1),

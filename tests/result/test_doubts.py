@@ -447,6 +447,7 @@ def test_inclusion_probabilities_say_what_chains_remember(rng):
     assert {"log joint", "includes a", "includes b"} <= quantities
 
 
+@pytest.mark.whole
 def test_what_was_weighed_makes_inclusion_probabilities_more_precise(rng):
     """Whether few of the models that were not weighed have an item, or almost all."""
     space = trj.Subsets(["rare", "even", "common"], of="w").bind(torch.tensor([0, 1, 2]))

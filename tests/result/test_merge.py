@@ -158,6 +158,7 @@ def test_estimates_of_several_runs_have_the_weights_of_their_errors():
     assert lost.value == 5 and lost.std_error == 0.1
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("other", "what"),
     [
@@ -191,6 +192,7 @@ def short(target, seed):
         return sampler.run(draws=30, chains=32, warmup=10, fit=False, **QUIET)
 
 
+@pytest.mark.whole
 def test_other_data_another_precision_and_files(tmp_path):
     first = short(counts(0.3), 1)
     with pytest.raises(ConfigurationError, match="different priors or likelihoods"):

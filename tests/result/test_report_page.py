@@ -70,6 +70,7 @@ class Outline(HTMLParser):
         self.headings += [data] if self.open and self.open[-1] == "h2" else []
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("which", ["result", "components"])
 def test_the_page_is_whole_in_itself(which, request, tmp_path):
     result, before = request.getfixturevalue(which), matplotlib.pyplot.get_fignums()
@@ -86,6 +87,7 @@ def test_the_page_is_whole_in_itself(which, request, tmp_path):
     assert matplotlib.pyplot.get_fignums() == before  # its own are closed
 
 
+@pytest.mark.whole
 def test_the_page_says_what_the_result_warns_of(components, result, tmp_path):
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")

@@ -416,6 +416,7 @@ def test_tables_know_all_routes_by_name(result):
     assert list(pickle.loads(pickle.dumps(short))) == list(short)
 
 
+@pytest.mark.whole
 def test_tables_of_two_indices_know_all_routes_by_name():
     target = trj.problems.pulses(points=20, true=1, most=2, seed=1)
     with warnings.catch_warnings():
@@ -431,6 +432,7 @@ def test_tables_of_two_indices_know_all_routes_by_name():
     assert len(table.assign(note=math.nan).dropna()) == 0 == len(table.dropna(subset="note")) * 0
 
 
+@pytest.mark.whole
 def test_tables_without_other_routes_say_so():
     target = trj.problems.variable_selection(8)
     table = trj.TRJSampler(target, seed=1).run(fit=False, draws=200, progress=False).evidence()

@@ -74,6 +74,7 @@ def test_a_limit_ends_the_search_for_possible_draws(generator):
     assert recipe.evaluations - before <= 2 * recipe.chains
 
 
+@pytest.mark.whole
 def test_components_that_the_data_confine():
     """Each within .15 of a unit interval: 32 prior draws of five met no density above 0."""
     target = trj.Target(
@@ -89,6 +90,7 @@ def test_components_that_the_data_confine():
     assert len(table) == 5 and z.abs().max() < 4.9
 
 
+@pytest.mark.whole
 def test_few_components_that_the_data_forbid():
     """None of less than three is possible: these were taken for not exchangeable."""
     target = trj.Target(
@@ -197,6 +199,7 @@ def test_climbs_end_with_their_time(generator):
     assert target.account.evaluations - before == len(code)
 
 
+@pytest.mark.whole
 @pytest.mark.planned
 def test_modes_that_are_narrow_in_each_component():
     """p(0) .288 +- .006 for .2 before: no chain had met two components in their narrow mode."""

@@ -101,6 +101,7 @@ def test_subsets_and_components_take_rounds(make):
     assert judged(make())
 
 
+@pytest.mark.whole
 def test_how_small_a_basin_is_searched_for_can_be_asked_for():
     sampler = trj.TRJSampler(pair(), seed=1)
     usual = sampler.run(progress=False).report.judged.detection
@@ -115,6 +116,7 @@ def test_how_small_a_basin_is_searched_for_can_be_asked_for():
             sampler.run(until=wrong)
 
 
+@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
 @pytest.mark.parametrize(
     "settings",
@@ -129,6 +131,7 @@ def by_name(p, active):
     return (p["a"] * torch.arange(1.0, 4.0) * active).sum(-1)
 
 
+@pytest.mark.whole
 def test_components_that_are_not_exchangeable_take_none():
     target = trj.Target(trj.Counts(3, of="a"), {"a": Normal(0.0, 1.0)}, by_name)
     with pytest.warns(LimitWarning):
@@ -160,6 +163,7 @@ def two_kinds():
     return target, weight / weight.sum()
 
 
+@pytest.mark.whole
 def test_components_of_several_kinds():
     """Normals of all kinds in order: tau 82 -> 6 steps, an answer in 10 s that was NaN after 30."""
     target, p = two_kinds()
@@ -195,6 +199,7 @@ def test_dear_subsets_black_boxes_and_limited_targets_take_none():
     assert not judged(limited, max_seconds=1.0)
 
 
+@pytest.mark.whole
 def test_dear_evaluations_are_fewer():
     cheap, dear = (
         recipe_of(pair(rows), trj.run.plan.Plan(), torch.Generator().manual_seed(0))
@@ -226,6 +231,7 @@ def regressions_of_many_rows(rows):
     return trj.Target([on(1), on(2)]), float(torch.sigmoid(one - both))
 
 
+@pytest.mark.whole
 def test_dear_lists_begin_with_proposals(generator):
     """A list of 20 000 rows takes a tenth of the evaluations, and is right."""
     target, p = regressions_of_many_rows(20_000)
@@ -239,6 +245,7 @@ def test_dear_lists_begin_with_proposals(generator):
     assert result.report.evaluations < 60_000 and math.isfinite(result.report.judged.detection)
 
 
+@pytest.mark.whole
 def test_a_poor_proposal_leaves_populations(generator, monkeypatch):
     """Of a posterior that a few normals do not reach nothing is taken from them."""
     target, _ = regressions_of_many_rows(20_000)
@@ -280,6 +287,7 @@ def test_a_run_that_ends_in_its_beginning_is_quiet_where_groups_and_routes_agree
     assert "no search for lost modes" in str(result.report)
 
 
+@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
 @pytest.mark.parametrize("times", [1, 9, math.inf])
 def test_searches_that_always_meet_something_leave_no_error(times, monkeypatch):

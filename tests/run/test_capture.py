@@ -324,6 +324,7 @@ def test_an_acceptance_at_the_edge_may_fall_the_other_way(monkeypatch):
     assert "steps traced in" in " / ".join(steps.said)
 
 
+@pytest.mark.whole
 def test_kernels_of_a_mixture_leave_each_other_what_they_remember(monkeypatch):
     """A jump through a map hands on its noise; a walk that knows no map hands on none."""
     monkeypatch.setattr(stepper, "_ways", lambda state: [("traced", traced)])
@@ -513,6 +514,7 @@ def test_draws_that_change_from_step_to_step_are_refused():
         captured.check(state, generator, CapturePolicy())
 
 
+@pytest.mark.whole
 def test_a_long_scatter_is_not_compiled():
     """Nor one into places of which some are named twice; a trace has its own memory for each."""
 
@@ -771,6 +773,7 @@ def test_rare_kernels_of_a_mixture_are_left_alone(monkeypatch):
 # ---- runs -----------------------------------------------------------------------------------
 
 
+@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore")  # of runs that are far too short
 def test_a_run_gives_the_same_draws(monkeypatch):
     monkeypatch.setattr(stepper, "_ways", lambda state: [("traced", traced)])
@@ -815,6 +818,7 @@ def late(graph, given):
     return run
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("way", "chains", "wrong"), [(late, 8, True), (late, 2500, True), (traced, 8, False)]
 )
@@ -836,6 +840,7 @@ def test_steps_that_go_wrong_later_are_said_aloud(monkeypatch, way, chains, wron
             assert sampler.more(draws=5, progress=False).report.off_target  # they are still there
 
 
+@pytest.mark.whole
 def test_draws_of_plain_steps_are_not_looked_at(monkeypatch):
     """Nor where no step could be captured: whatever is wrong there, no capture has done it."""
     looked = []

@@ -107,6 +107,7 @@ def test_a_plain_run_is_done():
     assert not str(result.report).startswith("ended early")
 
 
+@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
 def test_a_plain_run_that_ends_early_says_so_first(monkeypatch):
     monkeypatch.setattr(in_rounds, "DONE_SECONDS", 4.0)

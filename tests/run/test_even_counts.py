@@ -79,6 +79,7 @@ def test_evidences_are_those_of_integration(seen):
     assert table.attrs["tours"] > 100
 
 
+@pytest.mark.whole
 def test_the_smallest_number_need_not_be_empty():
     target = trj.Target(
         trj.Counts(3, 1, of="a", prior=trj.LogWeights([0.0, -1.0, -2.0])),

@@ -215,6 +215,7 @@ def assert_there_is_something(result, said):
     assert sum(issubclass(w.category, InterruptedWarning) for w in said) in (1, 2)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("settings", [{}, {"fit": True}, {"fit": False}])
 @pytest.mark.parametrize("at", [1, 2, 3, 9, 60, 400, pytest.param(1500, marks=pytest.mark.whole)])
 def test_ctrl_c_in_a_likelihood_returns_what_there_is(at, settings):
@@ -357,6 +358,7 @@ def test_a_signal_at_any_time_returns_what_there_is(after, fit):
     assert_there_is_something(result, said)
 
 
+@pytest.mark.whole
 @quiet
 def test_a_report_says_where_time_was_up_before_the_draws(clock):
     """Silent where there was time, and where the number of draws was left open."""

@@ -62,6 +62,7 @@ def offset(dtype=None):
     return trj.Target(models, dtype=dtype)
 
 
+@pytest.mark.whole
 def test_large_log_densities_take_float64_and_the_report_says_why():
     sampler = trj.TRJSampler(offset(), seed=1)
     result = sampler.run(draws=150, chains=64, progress=False)
@@ -74,6 +75,7 @@ def test_large_log_densities_take_float64_and_the_report_says_why():
     assert again.raw.theta.dtype == torch.float64
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("stated", ["target", "sampler"])
 def test_a_precision_that_was_stated_is_kept(stated):
     target = offset(torch.float32 if stated == "target" else None)
@@ -115,12 +117,14 @@ def test_a_likelihood_whose_terms_cancel_takes_float64():
     assert result.report.evaluations == sampler.account.evaluations
 
 
+@pytest.mark.whole
 def test_cancelling_terms_are_warned_of_where_float32_was_stated():
     sampler = trj.TRJSampler(sums_of_squares(torch.float32), seed=1)
     with pytest.warns(PrecisionWarning, match="of 'one' by .* use dtype=torch.float64"):
         sampler.run(draws=100, chains=64, progress=False)
 
 
+@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.DisagreementWarning")  # rounding parts routes
 def test_cancelling_terms_beyond_float64_are_warned_of():
     sampler = trj.TRJSampler(sums_of_squares(n=1e4, mean=1e6), seed=1)

@@ -120,6 +120,7 @@ def spikes(items=5):
     return trj.Target(trj.Subsets(names, of="beta"), {"beta": prior}, log_likelihood)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("learned", [True, False])
 def test_births_learn_where_coefficients_are(learned, monkeypatch):
     """Without that chains forget ten to twenty times as slowly."""
@@ -147,6 +148,7 @@ def two_that_need_each_other(items=6):
     return trj.Target(trj.Subsets(names, of="beta"), {"beta": prior}, log_likelihood)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("climbs", [True, False])
 def test_climbs_begin_in_narrow_modes_of_rare_models(climbs, monkeypatch):
     """Cooling alone loses them."""
@@ -169,6 +171,7 @@ def all_together(most=4):
     return trj.Target(trj.Counts(most, of="x"), {"x": prior}, log_likelihood), odds.softmax(0)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("climbs", [True, False])
 def test_climbs_begin_in_narrow_modes_of_many_components(climbs, monkeypatch):
     """Cooling alone leaves all chains without components."""
@@ -227,6 +230,7 @@ def test_counts_are_right(seen):
     assert found.done and float(((found.p - exact).abs() / found.error).max()) < FAR
 
 
+@pytest.mark.whole
 def test_every_kind_of_components_is_asked_for():
     target = trj.Target(
         trj.Counts(2, of="a") + trj.Counts(1, of="b"),
@@ -288,6 +292,7 @@ def test_the_search_goes_on_with_the_run():
     assert limits == sorted(limits, reverse=True) and limits[-1] < 0.9 * limits[0]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("kind", KINDS)
 def test_on_a_device(kind):
     """What is learned stays there, what is judged leaves it."""
@@ -369,6 +374,7 @@ def same(a, b):
     return torch.equal(a.draws.theta, b.draws.theta) and torch.equal(a.p, b.p)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_seed_has_one_answer_whatever_a_clock_says(kind):
     target = KINDS[kind]
@@ -483,6 +489,7 @@ def test_routes_are_combined_where_they_agree():
     assert apart(p, error, near._replace(p=torch.tensor([0.5, 0.5]).double())) > 10
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("gap", [0.0, 0.2, math.nan])
 def test_a_run_is_not_done_where_a_second_route_says_something_else(gap, monkeypatch):
     weigh = Lists.weigh

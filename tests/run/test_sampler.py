@@ -41,6 +41,7 @@ def untrained(sampler):
     return sampler
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     "kind",
     [
@@ -166,6 +167,7 @@ def test_running_twice_on_a_large_space():
         sampler.fit(pilot=True)
 
 
+@pytest.mark.whole
 def test_a_space_of_one_model_by_construction():
     space = trj.Subsets(["a", "b"], of="w", always=["a", "b"])
     target = trj.Target(space, {"w": Normal(0.0, 1.0)}, lambda p, active: -p["w"].square().sum(-1))
@@ -215,6 +217,7 @@ def test_a_map_that_does_not_lead_back_is_refused():
         sampler.run(5, fit=False)
 
 
+@pytest.mark.whole
 def test_nothing_is_copied_to_the_host_inside_a_step():
     """As on an accelerator: every model sees the whole batch, and no value becomes a number."""
     for target in (trj.problems.robust_regression(), trj.problems.coal_mining(1, 3)):
@@ -530,6 +533,7 @@ def test_counts_recover_their_prior_when_the_data_say_nothing():
     assert result.draws("0") == {}
 
 
+@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore:the run has not converged")  # of one chain, which is short
 @pytest.mark.parametrize(
     ("chains", "dtype"),
@@ -551,6 +555,7 @@ def test_any_number_of_chains_and_both_precisions(chains, dtype):
     check(result, target.truth)
 
 
+@pytest.mark.whole
 def test_the_whole_way_on_the_chosen_device(device):
     """On the CPU unless pytest is called with --device=cuda."""
     target = toys.gaussians()
@@ -594,6 +599,7 @@ def test_nothing_but_models_without_parameters():
     assert result.summary().empty
 
 
+@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")  # an untrained map, short runs
 def test_the_same_seed_gives_identical_draws():
     def run():
@@ -717,6 +723,7 @@ def test_disagreeing_routes_are_announced():
         untrained(sampler).run(500, chains=64, progress=False)
 
 
+@pytest.mark.whole
 def test_rounding_that_matters_is_announced():
     def log_likelihood(p):
         return -1e6 - 50 * (p["mu"] - 0.5).square()
@@ -812,6 +819,7 @@ def test_wrong_settings_say_what_is_wrong(call, error, message):
         call()
 
 
+@pytest.mark.whole
 def test_a_kernel_object_of_the_users_own():
     target = toys.gaussians()
     flow = toys.gaussian_map(target)

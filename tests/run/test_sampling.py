@@ -38,6 +38,7 @@ def same(a, b):
     return a == b
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", BATTERY)
 def test_blocks_give_the_draws_and_sums_of_one_piece(name, generator):
     plan, state = planned(name, generator)

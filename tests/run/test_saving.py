@@ -162,6 +162,7 @@ def test_a_run_without_draws_yet_says_at_which_stage_it_is(tmp_path, monkeypatch
         trj.load(tmp_path / "empty")
 
 
+@pytest.mark.whole
 def test_a_choice_by_times_is_kept_from_the_plan_on(tmp_path):
     with pytest.raises(Killed):
         run(sampler_of(), tmp_path, draws=30, fit="auto", until=killed_at(9))
@@ -171,6 +172,7 @@ def test_a_choice_by_times_is_kept_from_the_plan_on(tmp_path):
     assert torch.equal(found.raw.theta[:, :8], before.raw.theta)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("fit", ["auto", False])
 def test_a_run_that_had_chosen_its_moves_may_choose_again(fit, tmp_path, monkeypatch):
     """Where a search meets a lost mode; not where all draws so far were promised to be kept."""
@@ -190,6 +192,7 @@ def test_a_run_that_had_chosen_its_moves_may_choose_again(fit, tmp_path, monkeyp
     assert seen == [fit == "auto", False]
 
 
+@pytest.mark.whole
 def test_a_fit_is_not_repeated(tmp_path, monkeypatch):
     whole = run(sampler_of(), fit=True)
 
@@ -263,6 +266,7 @@ def trained():
     return run(trains(), fit=True)
 
 
+@pytest.mark.whole
 def test_a_training_that_is_killed_twice_goes_on_where_it_was(trained, tmp_path, monkeypatch):
     for at in (30, 55):  # in its windows, and after the first that were judged
         killed_in_training(monkeypatch, tmp_path, at, trains())
@@ -275,6 +279,7 @@ def test_a_training_that_is_killed_twice_goes_on_where_it_was(trained, tmp_path,
     assert [e["step"] for e in read_events(tmp_path) if e["event"] == "resumed"] == [30, 55]
 
 
+@pytest.mark.whole
 def test_a_training_without_its_moments_is_another(trained, tmp_path, monkeypatch):
     """The control: what is saved of the optimiser matters to the draws."""
     killed_in_training(monkeypatch, tmp_path, 30, trains())
@@ -347,6 +352,7 @@ def test_a_run_that_is_killed_before_it_begins_anew_in_float64(tmp_path, monkeyp
     assert head["account"]["evaluations"] > before["account"]["evaluations"]
 
 
+@pytest.mark.whole
 def test_ctrl_c_writes_a_head(tmp_path, monkeypatch):
     whole = run(sampler_of())
     monkeypatch.setattr(saving, "SAVE_SECONDS", 1000.0)
@@ -356,6 +362,7 @@ def test_ctrl_c_writes_a_head(tmp_path, monkeypatch):
     assert same(whole, run(sampler_of(), tmp_path))
 
 
+@pytest.mark.whole
 def test_the_result_so_far_is_shown_while_the_run_goes_on(tmp_path):
     seen = []
 
@@ -373,6 +380,7 @@ def test_the_result_so_far_is_shown_while_the_run_goes_on(tmp_path):
     assert set(so_far.model_probabilities(full=True)) == set(result.model_probabilities(full=True))
 
 
+@pytest.mark.whole
 def test_seconds_and_evaluations_count_what_was_spent_before(tmp_path):
     killed(tmp_path, 9)
     head = read_folder(tmp_path, plan=False).head
@@ -460,6 +468,7 @@ def test_damage_is_found_and_the_head_before_is_used(files, folder_of_ten, tmp_p
         (tmp_path / name).write_bytes(content)
 
 
+@pytest.mark.whole
 def test_a_run_goes_on_from_the_head_before(folder_of_ten, tmp_path):
     for file, content in folder_of_ten.items():
         (tmp_path / file).write_bytes(content[:-9] if file == HEAD else content)
@@ -467,6 +476,7 @@ def test_a_run_goes_on_from_the_head_before(folder_of_ten, tmp_path):
     assert same(run(sampler_of()), run(sampler_of(), tmp_path))
 
 
+@pytest.mark.whole
 def test_a_full_disk_is_told_once_and_sampling_goes_on(tmp_path, monkeypatch):
     whole, calls = run(sampler_of()), []
 
@@ -503,6 +513,7 @@ class HalfWritten:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("fault", ["write", "fsync", "replace"])
 def test_what_fails_on_the_disk_leaves_the_head_before(fault, tmp_path, monkeypatch):
     whole, kept = run(sampler_of()), []
@@ -542,6 +553,7 @@ def test_a_folder_that_is_read_only(tmp_path, monkeypatch):
         assert run(sampler_of(), tmp_path).raw.n_draws == 16
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("jump", [1e6, -1e6])
 def test_a_clock_that_jumps_costs_no_draws_and_no_heads(jump, tmp_path, monkeypatch):
     """As where a machine sleeps, or a simulated clock is set; the usual one never goes back."""
@@ -789,6 +801,7 @@ def test_sigkill_at_random_moments(tmp_path):
 # ---- from a result ------------------------------------------------------------------------------
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     "problem", ["list", *(pytest.param(p, marks=LONG) for p in ("subsets", "components"))]
 )
@@ -819,6 +832,7 @@ def test_points_that_overflowed_before_sampling_are_no_part_of_what_goes_on(tmp_
     assert first.report.overflows == found.report.overflows == 0
 
 
+@pytest.mark.whole
 def test_a_result_that_goes_on_may_be_saved_in_a_folder(tmp_path):
     whole, first = run(sampler_of(), draws=20), run(sampler_of(), draws=8)
     with pytest.raises(Killed):
@@ -858,6 +872,7 @@ def test_a_map_that_was_trained_since_is_told():
             again()
 
 
+@pytest.mark.whole
 def test_a_result_that_knows_no_moves_gives_points():
     first = run(sampler_of())
     first.onward = None

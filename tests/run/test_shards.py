@@ -118,6 +118,7 @@ def same(a, b):
 # ---- the same bits ------------------------------------------------------------------------------
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("problem", ["list", "subsets", "components"])
 def test_whoever_does_it_the_bits_are_the_same(problem, two_processes):
     """In a loop, by threads, by processes: subsets jump through Laplace's maps, with a memory."""
@@ -163,6 +164,7 @@ class Backwards:
             future.set_result(function(*args))
 
 
+@pytest.mark.whole
 def test_the_order_of_blocks_does_not_matter(monkeypatch):
     assert same(run(), run(executor=Backwards()))
     monkeypatch.setattr(shard_rounds, "AHEAD", 0)
@@ -345,6 +347,7 @@ def test_all_shards_end_together():
         assert same(enough, run(executor=threads, draws=400, until=seen))
 
 
+@pytest.mark.whole
 def test_a_number_of_calls_is_kept():
     with ThreadPoolExecutor(2) as threads:
         for executor in (None, threads):
@@ -419,6 +422,7 @@ def killed_at(kept):
     return rule
 
 
+@pytest.mark.whole
 def test_a_leader_that_dies_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(saving, "SAVE_SECONDS", 0.0)
     monkeypatch.setattr(saving, "SAVE_SHARE", math.inf)
@@ -476,6 +480,7 @@ def test_a_black_box_leaves_its_pool_at_home():
 # ---- what shards see of each other --------------------------------------------------------------
 
 
+@pytest.mark.whole
 def test_a_shard_in_another_mode_raises_the_warning():
     target = bimodal()
     shards, chains = 4, 32

@@ -67,6 +67,7 @@ def test_a_rule_of_the_user_is_a_function_of_the_record(time):
             Stop(space, until)
 
 
+@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # a short run
 def test_a_run_ends_by_a_rule_of_the_user():
     sampler = trj.TRJSampler(toys.gaussians(), seed=1)

@@ -68,6 +68,7 @@ ENTRIES = {
 }
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_warnings_of_every_entry_point_name_the_line_that_called_it(entry, short, clock):
     with warnings.catch_warnings(record=True) as said:

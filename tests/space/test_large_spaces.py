@@ -227,6 +227,7 @@ WALKS = {
 }
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", WALKS)
 def test_walks_leave_the_posterior_as_it_is(name, generator):
     case = cases.subsets()
@@ -548,6 +549,7 @@ def orthogonal_columns():
     return target, (space.enumerate().double() * p[:, None]).sum(0)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("gradient", "tolerance"), [("score", 0.02), ("straight-through", 0.1)])
 def test_mean_field_finds_independent_units(gradient, tolerance, generator):
     """Straight-through gradients are biased: near, not on, the right answer."""

@@ -164,6 +164,7 @@ def gradient_scores(target, generator, rounds=1500, n=4, **options):
     return ((seen.mean(0) - exact)[used] / error[used]).abs()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("decay", [None, 0.9])
 @pytest.mark.parametrize("prior", ["graphs", "orders"])
 def test_gradients_are_unbiased(prior, decay, generator):

@@ -66,6 +66,7 @@ def test_places_of_parents_leave_the_node_out():
     assert nodes.subsets(torch.tensor([0b10])).tolist() == [[0, 1]]
 
 
+@pytest.mark.whole
 def test_rows_that_were_set_say_nothing_of_the_parents(generator):
     x = data(3, n=10)
     mask = torch.zeros(10, 3, dtype=torch.bool)

@@ -211,6 +211,7 @@ def known(additive=True):
     )
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("additive", [True, False], ids=["sums", "whole"])
 @pytest.mark.parametrize("name", ["classical", "components", "all"])
 def test_models_are_those_of_closed_forms(name, additive, generator):
@@ -355,6 +356,7 @@ def pulses_and_waves(additive=True):
     )
 
 
+@pytest.mark.whole
 def test_sums_of_both_kinds_are_the_plain_likelihood(generator):
     target, plain = pulses_and_waves(), pulses_and_waves(additive=False)
     code = target.space.sample_prior(500, generator)

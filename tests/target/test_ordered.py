@@ -188,6 +188,7 @@ def moves(target, kind):
     return Cycle([jump, CrankNicolson(target, flow), HMC(target, flow)])
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("kind", [Ordered, NoOrders])
 def test_moves_leave_the_target_as_it_is(kind, generator):
     """From exact draws; the map is poor. Without k! the same check fails."""

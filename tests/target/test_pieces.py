@@ -56,6 +56,7 @@ def test_powers_and_sums_are_cut_with_the_batch(generator):
     torch.testing.assert_close(*found)
 
 
+@pytest.mark.whole
 def test_a_run_goes_on_through_halves(generator):
     target, sizes = narrow(40)
     sampler = trj.TRJSampler(target, seed=1)

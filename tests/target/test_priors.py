@@ -239,6 +239,7 @@ def test_far_tails_of_a_cut_normal_are_exact():
     assert float(log_p) == pytest.approx(math.log(40.025), abs=1e-3)
 
 
+@pytest.mark.whole
 def test_a_run_with_such_priors_is_right():
     """Evidences by quadrature, for a truncated and a log-uniform prior of one mean."""
     data = torch.tensor([1.2, 0.4, 2.1])

@@ -157,6 +157,7 @@ def test_normals_that_are_wide_enough_stay_as_they_are():
     assert torch.linalg.svdvals(unit).min() > 1
 
 
+@pytest.mark.whole
 def test_jumps_through_normals_are_right_where_numbers_are_few():
     """1.1 numbers a standard deviation; jumps alone. Before: p(one) below .01 for .5."""
     target = against_null(Normal(0.0, 1e4), 5000.3, 0.0005)

@@ -170,6 +170,7 @@ def shift_slopes(flow, far):
     return torch.autograd.grad(theta[:, 1].sum(), z)[0][:, 0]
 
 
+@pytest.mark.whole
 def test_two_rectifiers_are_exact_on_two_correlated_normals_and_one_is_not():
     correlation = -0.8
     flow, kl, error = fitted(2, 0, correlation)

@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 from torch.distributions import Normal
 
@@ -23,6 +24,7 @@ def log_density(theta, thickness):
     return Normal(0.0, 2.0).log_prob(x) + Normal(x.square() / 2, thickness).log_prob(y)
 
 
+@pytest.mark.whole
 def test_many_normals_are_as_thin_as_a_curved_ridge(generator):
     """A floor of a share of the draws' spread left them .4 nats off."""
     model = trj.Model("m", {"x": Normal(torch.zeros(2), 1.0)}, lambda p: 0 * p["x"].sum(-1))

@@ -83,6 +83,7 @@ def test_a_constant_of_one_model_is_named():
     assert "normalised wrongly" in str(report)
 
 
+@pytest.mark.whole
 def test_a_forgotten_jacobian_of_data_is_named():
     y = torch.full((faults.N,), 5.0)
     assert calibrated(faults.logs, faults.simulate_logs, faults.logs(y)).ok
