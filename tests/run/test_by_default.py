@@ -2,16 +2,18 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch.distributions import Exponential, Gamma, Normal
 
 import trjmcmc as trj
-from tests.run.test_rounds import sums
+from tests.run.test_rounds import FAR, sums
 from trjmcmc import clock
 from trjmcmc.errors import ConfigurationError, LimitWarning
 from trjmcmc.estimate.mean import mean_error
 from trjmcmc.pilot.smc import TemperedSMC
+from trjmcmc.run.knowledge import Knowledge
 from trjmcmc.run.plan import Plan
 from trjmcmc.run.price import price
 from trjmcmc.run.recipes import by_importance
@@ -339,3 +341,55 @@ def test_errors_of_what_hardly_ever_happens(generator):
     x = 2e-161 * torch.randn(64, 10, generator=generator, dtype=torch.float64).numpy()
     error, draws = mean_error(x)
     assert 0 < error < 1e-161 and draws > 0
+
+
+# ---- a trained map ------------------------------------------------------------------------------
+
+
+def off(result):
+    """How far the probability of the mean of one row is from the exact one, in its errors."""
+    evidence = Normal(0.0, 10**0.5).log_prob(torch.tensor(-1.0)).exp()
+    row = result.model_probabilities().loc["mean"]
+    return abs(row["probability"] - float(evidence / (1 + evidence))) / row["se"]
+
+
+@pytest.mark.parametrize("fit", ["vi", True])
+def test_a_trained_map_is_a_move_like_others(fit, monkeypatch):
+    """It is measured beside the others, weighs models where it is closer, and is told of."""
+    fitted = Knowledge.fit
+    monkeypatch.setattr(Knowledge, "fit", lambda *a, **k: fitted(*a, **k, steps=60, batch=64))
+    sampler = trj.TRJSampler(pair(), seed=1)
+    result = sampler.run(fit=fit, progress=False)
+    assert result.report.judged is not None and sampler.fit_trace is not None
+    assert sampler.fit_trace.by == ("vi" if fit == "vi" else "pilot")
+    weights = result.report.plan.weights
+    assert set(weights) == {"normals", "births", "map"} and weights["map"] > 0.01
+    assert result.report.fit is sampler.fit_trace and result.report.seconds["fit"] > 0
+    assert "map in" in str(result.report).splitlines()[0]
+    assert off(result) < FAR
+
+
+def test_a_map_of_the_user_is_a_move():
+    sampler = trj.TRJSampler(pair(), trj.RealNVP, seed=1)
+    result = sampler.run(progress=False)
+    assert "map" in result.report.plan.weights and result.report.fit is None
+    again = trj.TRJSampler(pair(), trj.RealNVP, seed=1).run(progress=False)
+    assert torch.equal(result.raw.theta, again.raw.theta)
+    assert off(result) < FAR
+
+
+@pytest.mark.parametrize("name", ["variable_selection", "pulses"])
+def test_a_trained_map_moves_subsets_and_components(name):
+    target = (
+        trj.problems.variable_selection(5)
+        if name == "variable_selection"
+        else trj.problems.pulses(points=20, true=1, most=2, seed=1)
+    )
+    sampler = trj.TRJSampler(target, seed=1)
+    sampler.fit(by="vi", steps=20, batch=64, audit=False, progress=False)
+    result = sampler.run(progress=False, until={"probability": 0.02})
+    plain = trj.TRJSampler(target, seed=2).run(progress=False)
+    assert "map" in result.report.plan.weights
+    ours, others = result.model_probabilities(), plain.model_probabilities()
+    gap = (ours["probability"] - others["probability"]).dropna().abs()
+    assert gap.max() < FAR * np.hypot(ours["se"].max(), others["se"].max())

@@ -124,6 +124,24 @@ def test_cancelling_terms_are_warned_of_where_float32_was_stated():
         sampler.run(draws=100, chains=64, progress=False)
 
 
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
+def test_a_likelihood_whose_data_are_in_float32_stays_there():
+    """Float64 would help, but its matrix product takes none."""
+    x = torch.linspace(-1.0, 1.0, 20_000)[:, None]
+
+    def on(offset):
+        def log_likelihood(p):
+            return (-(((p["b"][:, None] @ x.T) - 0.3 + offset) ** 2).sum(-1) - 1e7) / 2
+
+        return log_likelihood
+
+    models = [trj.Model(n, {"b": Normal(0.0, 1.0)}, on(c)) for n, c in (("one", 0.0), ("two", 0.1))]
+    sampler = trj.TRJSampler(trj.Target(models), seed=1)
+    with pytest.warns(PrecisionWarning, match="use dtype=torch.float64"):
+        result = sampler.run(max_evaluations=3000, progress=False)
+    assert result.raw.theta.dtype == torch.float32
+
+
 @pytest.mark.whole
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.DisagreementWarning")  # rounding parts routes
 def test_cancelling_terms_beyond_float64_are_warned_of():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from ..result.result import Result
 from ..space.base import Space
 from ..target.exchangeable import components_of
 from ..target.target import Target
-from .budget import Spending, limited
+from .budget import limited
 from .interrupts import once_pressed
 from .knowledge import Knowledge
 from .plan import Plan
@@ -35,13 +35,21 @@ from .threads import one_thread
 
 AIMS = {"probability", "detection"}  # that a run in rounds may have
 
+INTERRUPTED = "interrupted"  # why a training has stopped
+
 LEAST_DRAWS = 50  # of a model that is weighed through normals fitted to them
 
 ONE_THREAD = 5e6  # numbers of a batch of all chains, under which threads wait for each other
 
 
 def begin(
-    known: Knowledge, plan: Plan | None, seed: int, until: Any, plain: bool
+    known: Knowledge,
+    plan: Plan | None,
+    seed: int,
+    until: Any,
+    *,
+    plain: bool,
+    fit: bool | str = "auto",
 ) -> InRounds | None:
     """A run in rounds that has not begun, or None where another kind of run suits.
 
@@ -50,22 +58,23 @@ def begin(
         plan: Its numbers; None where nobody asked for rounds.
         seed: The sampler's.
         until: When it is done.
-        plain: Whether nothing else was asked for than limit and progress bar.
+        plain: Whether nothing else was asked for than limit, progress bar and a map.
+        fit: Whether a map is trained first, as of :meth:`trjmcmc.TRJSampler.run`.
 
     Raises:
         ConfigurationError: Rounds were asked for over graphs, over more than 128 models that are
-            no subsets, of an impossible model; a map, a kernel or a strategy was given, or a map
-            trained; more was asked of the run than rounds take.
+            no subsets, of an impossible model; a kernel or a strategy was given; more was asked of
+            the run than rounds take.
     """
     asked = plan is not None
     if not asked and not (plain and suits(known, until)):
         return None
     if not plain:
         raise ConfigurationError(
-            "run: in rounds it takes until, max_seconds and progress, uncompiled"
+            "run: in rounds it takes until, max_seconds, fit and progress, uncompiled"
         )
-    if known.ready or not known.strategy.chooses:
-        raise ConfigurationError("rounds: they take no map, kernel or strategy; leave it out")
+    if not known.strategy.chooses:
+        raise ConfigurationError("rounds: they take no kernel or strategy; leave it out")
     if not all_possible(known.target.space):
         raise ConfigurationError("rounds: each of so few models has to have a prior above 0")
     recipe = recipe_of(known.target, plan or Plan(), known.generator)
@@ -73,14 +82,15 @@ def begin(
     aims = aims_of(until)
     if aims[1] < 1 and not recipe.searches:
         raise ConfigurationError('until: "detection" is for lists of models alone')
-    return None if dear else InRounds(recipe, known.spending, seed, aims)
+    trained = known.trace is not None and (fit != "vi" or known.trace.by == fit)
+    return None if dear else InRounds(recipe, known, seed, aims, "" if trained else fit)
 
 
 def suits(known: Knowledge, until: Any) -> bool:
     """Whether rounds are the usual run of a target, and what is asked for is theirs."""
     target, space = known.target, known.target.space
     asked = until is None or (isinstance(until, Mapping) and set(until) <= AIMS)
-    usual = known.strategy.chooses and not known.ready and known.policy == Policy()
+    usual = known.strategy.chooses and known.policy == Policy()
     served = kind_of(space) is not None and all_possible(space)
     if not (asked and usual and served and target.account.unlimited):
         return False
@@ -115,17 +125,24 @@ class InRounds:
 
     Arguments:
         recipe: Where it begins and what moves it.
-        spending: Where seconds and evaluations are counted.
+        known: What is known of the target: its map, once that is trained or was given.
         seed: The sampler's.
         aims: Standard error, and share of a prior from which basins of modes are to be met.
+        fit: What the map is to be trained by first, as of :meth:`trjmcmc.TRJSampler.run`.
     """
 
     def __init__(
-        self, recipe: Recipe, spending: Spending, seed: int, aims: tuple[float, float]
+        self,
+        recipe: Recipe,
+        known: Knowledge,
+        seed: int,
+        aims: tuple[float, float],
+        fit: bool | str,
     ) -> None:
-        self._recipe, self._spending, self._seed = recipe, spending, seed
+        self._recipe, self._known, self._seed, self._fit = recipe, known, seed, fit
+        self._spending = known.spending
         self._error, self._detection = aims
-        self._looks = looks(recipe, self._detection)
+        self._looks = self._begun()
         self._last: Run | None = None
         self._broken = False  # off in a step
 
@@ -136,8 +153,21 @@ class InRounds:
 
     def first(self, until: Any, max_seconds: float | None, progress: bool) -> Result:
         """The first of its calls; arguments as of :meth:`trjmcmc.TRJSampler.run`."""
-        asked = until is not None or max_seconds is None
-        return self.run(self._error, max_seconds or DONE_SECONDS, progress, asked=asked)
+        asked, seconds = until is not None or max_seconds is None, max_seconds or DONE_SECONDS
+        begun, known = clock.now(), self._known
+        if self._fit in {True, "vi"}:
+            late = begun + known.policy.shares.fit_before_choice * seconds
+            by = "vi" if self._fit == "vi" else None
+            trace = known.fit(by=by, deadline=late, mend_until=late, progress=progress)
+            if trace.stopped == INTERRUPTED:
+                raise KeyboardInterrupt
+        return self.run(self._error, begun + seconds - clock.now(), progress, asked=asked)
+
+    def _begun(self) -> Iterator[Run]:
+        """Looks of the run, through the map if there is one."""
+        known = self._known
+        trained = known.transport if known.ready and self.target.dim else None
+        yield from looks(self._recipe.with_map(trained), self._detection)
 
     def run(
         self,
@@ -194,7 +224,7 @@ class InRounds:
             spending.spend("sample", clock.now() - begun)
             budget_spent = isinstance(ended, BudgetError)
             result = self._result(self._last, error if asked else None, budget_spent)
-        spending.close(None)
+        spending.close(self._known.trace)
         if ended is not None and not isinstance(ended, BudgetError):
             raise ended.carrying(result)
         if limit.pressed:
@@ -249,7 +279,7 @@ class InRounds:
         elif run.detection > self._detection:
             missed = f"its search for basins of {self._detection:g} of a prior is not finished"
         report = RunReport(
-            seconds=dict(self._spending.seconds),
+            seconds={**self._known.fitted.seconds, **self._spending.seconds},
             steps=draws.n_draws * draws.thin,
             seed=self._seed,
             interrupted=limit.pressed,
@@ -260,6 +290,8 @@ class InRounds:
             plan=told.Plan(weights=dict(run.shares), automatic=True),
             out_of_time=limit.passed and not limit.pressed,
             missed=missed,
+            fit=self._spending.news(self._known.trace),
+            audit=self._known.audit_report,
             precision=run.recipe.why if finer else "",
             unresolved=run.unresolved,
             reached_error=reached,

@@ -21,9 +21,8 @@ from ..estimate.mixing import Mixing, mixing
 from ..estimate.visits import rule_of_three
 from ..kernel.base import Kernel, State
 from ..kernel.compose import Cycle, MixtureKernel
-from ..transport.base import Transport
 from .plan import Plan
-from .recipes.base import Known, Moves, Recipe, Route
+from .recipes.base import Known, Moves, Recipe, Route, gain
 
 JUDGED_CHAINS, JUDGED_DRAWS = 256, 96  # that a look takes: all groups are among these chains
 
@@ -252,7 +251,7 @@ def looks(recipe: Recipe, detection: float = math.inf) -> Iterator[Run]:
             old = known, moves
             if seen and not recipe.late:
                 known = recipe.learn(known, joined(seen), learned == 0)
-                moves = recipe.moves(known)
+                moves = recipe.all_moves(known)
                 chains.measure(moves)
             chains.begin()
             kernel = chains.warmed(chains.mixture(moves), n // 2)
@@ -273,20 +272,12 @@ def looks(recipe: Recipe, detection: float = math.inf) -> Iterator[Run]:
         drawn = chains.some()
         known, met = recipe.search(known, moves, drawn, climbs)
         if met is not None:
-            moves, chains = recipe.moves(known), _Chains(recipe, met)
+            moves, chains = recipe.all_moves(known), _Chains(recipe, met)
             seen, n, learned = chains.measure(moves), plan.first, 0
         elif learned < plan.learned:
             seen, n = [drawn], 2 * n
         else:
             n = max(LEAST_STEPS, int((plan.growth - 1) * run.steps))
-
-
-def gain(new: Transport | None, old: Transport | None, draws: Pool) -> float:
-    """Nats by which draws are more probable under new normals; 0 where one of them is missing."""
-    if new is None or old is None or new is old:
-        return 0.0
-    there = new.log_prob(draws.theta, draws.code) - old.log_prob(draws.theta, draws.code)
-    return float(there.nan_to_num().mean())
 
 
 def begun(recipe: Recipe, climbs: int) -> tuple[Recipe, Known, Moves, State, str]:
@@ -297,17 +288,17 @@ def begun(recipe: Recipe, climbs: int) -> tuple[Recipe, Known, Moves, State, str
     """
     known, state = recipe.begin()
     if recipe.late:
-        return recipe, known, recipe.moves(known), state, ""
+        return recipe, known, recipe.all_moves(known), state, ""
     unresolved, finer = resolved(recipe, known)
     if finer is not None:
         return begun(finer, climbs)
-    moves = recipe.moves(known)
+    moves = recipe.all_moves(known)
     known, met = recipe.search(known, moves, known.draws, max(climbs, recipe.climbs))
     if met is not None:
         unresolved, finer = resolved(recipe, known)
         if finer is not None:
             return begun(finer, climbs)
-        state, moves = met, recipe.moves(known)
+        state, moves = met, recipe.all_moves(known)
     return recipe, known, moves, state, unresolved
 
 

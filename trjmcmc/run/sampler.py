@@ -14,7 +14,7 @@ import torch
 
 from .. import clock
 from ..draws import Pool
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, TargetError
 from ..fit.objective import Objective
 from ..fit.trace import FitTrace
 from ..kernel.base import Kernel
@@ -62,22 +62,18 @@ class TRJSampler:
             trained in full before the first run, unless ``fit=False``. By default the run
             chooses, see :meth:`run`; after a full fit a transport jump to another model, a
             Crank-Nicolson move in reference space and random walks in plain coordinates.
-        models: The distribution over models that :meth:`fit` learns where it trains by reverse
-            KL: a :class:`~trjmcmc.fit.ModelWeights` over ``target.space``, or a function that
-            makes one from the space, such as ``trj.Made``. By default an autoregressive network
-            in spaces of more than 64 models, none in smaller ones.
-        seed: Any integer; drawn and recorded if omitted. Same seed, device and versions give
-            identical draws in rounds, and else where no moves are measured, see :meth:`run`.
+        models: The q(m) that :meth:`fit` learns by reverse KL, a
+            :class:`~trjmcmc.fit.ModelWeights`, or a function that makes one from the space, such
+            as ``trj.Made``, the default over more than 64 models; none over fewer.
+        seed: Any integer; drawn and recorded if omitted. When draws are the same: :meth:`run`.
         device: Where to compute, e.g. ``"cuda"``; tensors inside your likelihood must be there.
-        dtype: ``torch.float32`` or ``torch.float64``. If omitted the target's; where that was left
-            open too, float32, and a run whose posterior it does not resolve begins anew in
-            float64 (``report.precision`` says why).
+        dtype: If omitted the target's, or float32 and, where that will not do, float64.
         strategy: How the map is fitted and a kernel made of it, in place of ``kernel``; for those
             who write another kind of sampler.
         policy: How runs are planned, a :class:`~trjmcmc.run.policy.Policy`; for experts. Or a
             :class:`~trjmcmc.run.plan.Plan`: runs in rounds, which no clock decides.
-        compile: Whether steps are traced and compiled: False, True, or ``"auto"``, where measured
-            times say that a run gains, never where it is saved. To rounding draws are the same.
+        compile: Trace and compile steps: False, True, or ``"auto"``, where that saves time by
+            measurement, never where a run is saved. To rounding draws are the same.
 
     Attributes:
         target, transport: As used, in the precision and on the device asked for.
@@ -283,11 +279,10 @@ class TRJSampler:
         sampled in rounds, where nothing but limit or precision is asked for: no clock decides,
         equal seeds give equal draws, and ``max_seconds`` ends the same run earlier.
 
-        Elsewhere chains start at once with classical moves and with jumps through normals fitted
-        to a small pilot run. Warm-up measures per second how fast the model indicator forgets under
-        each move, trains the map while a round costs less time than it saves, mixes the moves by
-        what it measured and freezes everything; ``result.report.plan`` says how. Two such runs
-        differ; ``fit=True`` and ``fit=False`` give identical draws for identical seeds.
+        Elsewhere a small pilot run comes first. Warm-up measures per second how fast the model
+        indicator forgets under each move, trains the map while that pays, and mixes the moves by
+        what it measured; ``result.report.plan`` says how. Two such runs differ; ``fit=True`` and
+        ``fit=False`` give identical draws for identical seeds.
 
         Arguments:
             draws: Kept draws a chain. If omitted as many as ``until`` or ``max_seconds`` allow
@@ -295,11 +290,11 @@ class TRJSampler:
                 errors of .01 of probabilities at most and, in rounds, five to ten autocorrelation
                 times, else twenty and R-hat below 1.01; or ten minutes. Beside ``until`` the most.
             chains: Chains, advanced together. If omitted 256, or 512 and more if draws are open.
-            warmup: Steps left out at the start. If omitted half as many as are kept, at least 200,
-                or with ``fit="auto"`` those of the choice and a burn-in.
+            warmup: Steps left out at the start; half as many as are kept if omitted, or a burn-in.
             thin: Steps a kept draw; doubled where draws are open and memory is short.
-            fit: ``"auto"``; ``"vi"``, train the map by variational inference, then choose moves;
-                True, train it and use the kernel through it; False, neither.
+            fit: ``"auto"``; ``"vi"``, train the map by variational inference first; True, as
+                :meth:`fit` does. In rounds jumps through it are then moves like others; elsewhere
+                True takes the kernel through it alone, and False neither trains nor chooses.
             start: A result, of a file too, to go on from without a pilot run: its chains, moves and
                 draws, which ``draws`` counts; seconds and evaluations count from here. Or points
                 at which chains start: particles of ``trj.graphs.dibs`` or ``trj.fit.svgd``, a
@@ -328,8 +323,8 @@ class TRJSampler:
             progress: Show a progress bar.
 
         Returns:
-            The result. Ctrl-C gives the draws so far, after a second of sampling where there are
-            none yet, and a warning (``report.interrupted``); a second Ctrl-C ends the call.
+            The result. Ctrl-C gives the draws so far, after a second where there are none yet, and
+            a warning; a second Ctrl-C ends the call.
 
         Raises:
             ConfigurationError: A count below 1, a precision that is not known.
@@ -342,19 +337,20 @@ class TRJSampler:
                 error and that of densities holds the draws so far, if there are any.
         """
         check_seconds(max_seconds)
+        checked_fit(fit, self._may_train)
         asked: dict[str, Any] = {"chains": chains, "warmup": warmup, "thin": thin, "fit": fit}
         given = draws, start, max_evaluations, checkpoint, shards, executor
-        plain = asked == PLAIN and all(x is None for x in given) and self._compile is False
-        rounds = in_rounds.begin(self._known, self._plan, self.seed, until, plain)
+        plain = asked | {"fit": "auto"} == PLAIN and fit is not False and self._compile is False
+        plain &= all(x is None for x in given)
+        rounds = in_rounds.begin(self._known, self._plan, self.seed, until, plain=plain, fit=fit)
         if rounds is not None:
             self._left = rounds
             result = rounds.first(until, max_seconds, progress)
-            if rounds.target is not self.target:
+            if rounds.target is not self.target and self._refines:
                 self._go_on_in_float64("")
             return result
         if draws is None and until is None and max_seconds is None and max_evaluations is None:
-            until = {"probability": DONE_ERROR, "rhat": DONE_RHAT}
-            max_seconds = DONE_SECONDS
+            until, max_seconds = {"probability": DONE_ERROR, "rhat": DONE_RHAT}, DONE_SECONDS
         before = None
         if isinstance(start, Result) and start.onward is not None and shards is None:
             before, start = self._onward(start, draws=draws, **asked), None
@@ -535,6 +531,10 @@ class TRJSampler:
         return self._open_precision and untouched and single
 
     def _go_on_in_float64(self, why: str) -> None:
-        """Begin anew with float64 numbers; what is known of evaluations stays."""
-        finer = self.target.to(dtype=torch.float64)
+        """Begin anew in float64, if the likelihood takes it; what is known of evaluations stays."""
+        try:
+            finer = self.target.to(dtype=torch.float64)
+        except TargetError:  # its data have the other precision
+            self._open_precision = False
+            return
         self._know(finer, f"float32 does not resolve {why}", self._known.spending)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -20,13 +21,20 @@ from ...errors import TargetError
 from ...estimate.importance import log_weights, smoothed
 from ...estimate.mixing import in_ranks
 from ...kernel.base import Kernel, State
+from ...kernel.between.jump import Jump
+from ...kernel.compose import Cycle
+from ...kernel.inside.crank_nicolson import CrankNicolson
 from ...result.convergence import IN, INCLUDES, Convergence
 from ...result.indicator import ModelIndicator
 from ...target.target import Target
 from ...transport.base import Transport
+from ..maps import matching
+from ..moves import proposal
 from ..plan import Plan
 from ..precision import unresolved
 from ..price import price
+
+FRESH = 0.1  # share of moves through a map that draw from it
 
 LEAST_WEIGHED = 200  # draws of a model
 
@@ -131,9 +139,11 @@ class Recipe(ABC):
         limit: Until when the run may go on.
         before: Likelihood evaluations of the target before this run; those so far if omitted.
         why: Why the target is in float64 though nobody asked for it, in words, or nothing.
+        trained: A map that jumps and moves inside models go through as well, or None.
 
     Attributes:
         why: As above.
+        trained: As above, in the target's precision and place.
         host: The space on the CPU, where chains are judged.
     """
 
@@ -150,9 +160,11 @@ class Recipe(ABC):
         limit: Limit | None = None,
         before: int | None = None,
         why: str = "",
+        trained: Transport | None = None,
     ) -> None:
         self.target, self.plan, self.generator = target, plan, generator
         self.limit, self.why = limit or Limit(), why
+        self.trained = None if trained is None else matching(trained, target)
         self._before = target.account.evaluations if before is None else before
         self.host = target.to(device="cpu", probe=False).space
 
@@ -193,6 +205,12 @@ class Recipe(ABC):
         """Likelihood evaluations of this run so far."""
         return self.target.account.evaluations - self._before
 
+    def with_map(self, trained: Transport | None) -> Recipe:
+        """The same with jumps and moves inside models through a map as well, or without."""
+        new = copy.copy(self)
+        new.trained = None if trained is None else matching(trained, self.target)
+        return new
+
     def unresolved(self, known: Known) -> str:
         """What the working numbers do not resolve, in words; empty if they will do."""
         return unresolved(self.target, known.draws)
@@ -212,6 +230,7 @@ class Recipe(ABC):
             limit=self.limit,
             before=self._before,
             why=f"float32 does not resolve {why}",
+            trained=self.trained,
         )
 
     @abstractmethod
@@ -251,6 +270,27 @@ class Recipe(ABC):
     def moves(self, known: Known) -> Moves:
         """Kernels for what is known."""
 
+    def all_moves(self, known: Known) -> Moves:
+        """And those through a trained map, which weighs models where it is closer than normals."""
+        moves, space = self.moves(known), self.target.space
+        if self.trained is None:
+            return moves
+        closer = gain(self.trained, moves.through, known.draws) > 0
+        best = self.trained if closer else moves.through
+        inside = CrankNicolson(self.target, self.trained, fresh=FRESH, name="map inside")
+        if not space.several:
+            return Moves({}, [*moves.inside, inside], best)
+        to = proposal(space, space.few, self.guess(known))
+        jump = Jump(self.target, self.trained, to, fresh=FRESH, name="map")
+        return Moves({**moves.between, "map": Cycle([jump, inside])}, moves.inside, best)
+
+    def guess(self, known: Known) -> Tensor | None:
+        """Log-probabilities of few models as jumps propose them, shape (M,); None of many."""
+        if known.log_mass is None:
+            return None
+        p = masses(known.log_mass).softmax(0)
+        return ((1 - self.plan.uniform) * p + self.plan.uniform / len(p)).log()
+
     def weigh(self, moves: Moves) -> Route | None:
         """A second route to what was asked for, or None."""
         return None
@@ -283,6 +323,24 @@ class Recipe(ABC):
             if x.shape[-1] and not part.names[0].startswith((IN, INCLUDES)):  # asked for
                 found.append(in_ranks(x, part.inside))
         return found
+
+
+def masses(log_mass: Tensor) -> Tensor:
+    """Mean of the groups, shape (M,), nats.
+
+    Arguments:
+        log_mass: Log of p(model) times its evidence by group, shape (K, M), nats.
+    """
+    return log_mass.logsumexp(0) - math.log(len(log_mass))
+
+
+@torch.no_grad()
+def gain(new: Transport | None, old: Transport | None, draws: Pool) -> float:
+    """Nats by which draws are more probable under a new map; 0 where one of them is missing."""
+    if new is None or old is None or new is old:
+        return 0.0
+    there = new.log_prob(draws.theta, draws.code) - old.log_prob(draws.theta, draws.code)
+    return float(there.nan_to_num().mean())
 
 
 def route_of(weights: Sequence[Tensor]) -> Route:

@@ -20,13 +20,11 @@ from ...transport.base import Identity, Transport
 from ...transport.normals import gaussian_mixture
 from ...transport.ordered import OrderedComponents
 from ..moves import component_births, component_exchanges, component_walks
-from .base import Known, Moves
+from .base import FRESH, Known, Moves
 from .climbs import DRAWS, with_another
 from .cooled import CLIMBERS, Cooled
 
 LEAST_TAUGHT = 4000  # draws from which normals are fitted to ordered components
-
-FRESH = 0.1  # share of their jumps that draw from the normals themselves
 
 
 class Components(Cooled):

@@ -26,9 +26,7 @@ from ...transport.normals import gaussian_mixture
 from ..maps import matching
 from ..moves import birth_death
 from . import by_importance
-from .base import Known, Moves, Recipe, Route
-
-FRESH = 0.1  # share of moves inside a model that draw from the normals themselves
+from .base import FRESH, Known, Moves, Recipe, Route, masses
 
 LEAST_PARTICLES = 16  # of a population
 
@@ -168,8 +166,7 @@ class Lists(Recipe):
         ]
         if len(codes) == 1:
             return Moves({}, inside, through)
-        guess = masses(known).softmax(0)
-        guess = ((1 - plan.uniform) * guess + plan.uniform / len(codes)).log()
+        guess = self.guess(known)
         jump = Jump(target, through, Fixed(space, guess, other=True), name="normals")
         between: dict[str, Kernel] = {"normals": jump}
         if self.proposed:  # measuring others takes longer than they save
@@ -214,14 +211,14 @@ class Lists(Recipe):
             now, times, last = moves, 0, 0  # searches, and the last that met something
             while times <= min(2 * last, SEARCHES - 1) and not self.late:
                 times += 1
-                level = float(masses(found)[m])
+                level = float(masses_of(found)[m])
                 assert now.through is not None
                 parts = self._lost(found, m, now.through, seen, climbs)
                 for part in parts:
                     found = self._with_part(found, m, part)
                 if parts:
-                    now = self.moves(found)
-                if float(masses(found)[m]) > level + FOUND:
+                    now = self.all_moves(found)
+                if float(masses_of(found)[m]) > level + FOUND:
                     last = times
             if times < 2 * last:
                 incomplete.append(labels[m])
@@ -238,7 +235,7 @@ class Lists(Recipe):
     def _lost(self, known: Known, m: int, through: Transport, seen: Pool, n: int) -> list[Part]:
         """Parts of a model that climbs from n prior draws meet, and that are not known."""
         code = self.codes[m]
-        level = float(masses(known)[m])
+        level = float(masses_of(known)[m])
         pools = [known.draws] if seen is known.draws else [known.draws, seen]
         shown = max(LEAST_SHOWN, int(self.share * SHOWN))
         drawn = [pool.theta[is_of(pool, code)][:shown] for pool in pools]
@@ -259,7 +256,7 @@ class Lists(Recipe):
     def _with_part(self, known: Known, m: int, part: Part) -> Known:
         """What is known with a part of a model: its mass, and draws by its share."""
         assert known.log_mass is not None
-        odds = min(float(masses(known)[m]) - part.log_mass, LARGEST)
+        odds = min(float(masses_of(known)[m]) - part.log_mass, LARGEST)
         share = 1 / (1 + math.exp(odds))
         rows = part.draw(max(LEAST_TAKEN, int(self.plan.taught * share)), self.generator)
         mine = is_of(known.draws, self.codes[m])
@@ -278,7 +275,7 @@ class Lists(Recipe):
     def _placed(self, known: Known) -> State:
         """Chains at known draws, models by their masses."""
         g, chains = self.generator, self.chains
-        model = torch.multinomial(masses(known).softmax(0), chains, True, generator=g)
+        model = torch.multinomial(masses_of(known).softmax(0), chains, True, generator=g)
         theta = known.draws.theta.new_zeros(chains, self.target.dim)
         for m in model.unique().tolist():
             mine = is_of(known.draws, self.codes[m]).nonzero()[:, 0]
@@ -296,10 +293,10 @@ def _is_known(part: Part, draws: Tensor, level: float) -> bool:
     return held >= VISITED * share and part.log_mass < level + UNDERSTATED
 
 
-def masses(known: Known) -> Tensor:
+def masses_of(known: Known) -> Tensor:
     """Log of p(model) times its evidence, mean of the groups, shape (M,), nats."""
     assert known.log_mass is not None
-    return known.log_mass.logsumexp(0) - math.log(len(known.log_mass))
+    return masses(known.log_mass)
 
 
 def differ(log_mass: Tensor) -> bool:
