@@ -3,12 +3,13 @@
     python -m benchmarks.plan                 # all problems, three seeds, an hour and a half
     python -m benchmarks.plan --quick         # one seed, cheap problems, under ten minutes
     python -m benchmarks.plan --problem toy --runner rounds --set times=5 climbs=2000
+    python -m benchmarks.plan --problem toy --without search "second lesson"
 
 Processor seconds of one thread, all in: beginning, search, evidences. Both runners aim at a
 standard error of .01: of each model's probability, in rounds over subsets of each item's inclusion.
 ``error_over_stated`` is the largest difference from the truth over the stated standard error, of
 those above .003; NaN where no truth is known. ``--set`` changes a number of the plan of rounds
-(trjmcmc/run/plan.py).
+(trjmcmc/run/plan.py); ``--without`` leaves out parts of rounds, one at a time, all if none is named.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -126,6 +128,17 @@ PROBLEMS: dict[str, Callable[[], trj.Target]] = {
 }
 QUICK = [*PROBLEMS][:9]
 
+WITHOUT = {
+    "search": {"climbs": 0, "most_climbs": 0},
+    "search that goes on": {"sought": 0.0},
+    "second lesson": {"learned": 1},
+    "several normals": {"normals": 1},
+    "settled times": {"settled": math.inf, "slowing": math.inf},
+    "clear tests": {"clear": 0.0},
+    "tests of trend and groups": {"level": 0.0, "clear": 0.0},
+    "move by worth": {"useful": math.inf, "least": 1.0},
+}  # what a run in rounds does beyond drawing, and the numbers without it
+
 
 def row(problem: str, runner: str, seed: int, plan: Plan, limit: float) -> dict[str, Any]:
     """One run."""
@@ -136,7 +149,7 @@ def row(problem: str, runner: str, seed: int, plan: Plan, limit: float) -> dict[
         warnings.catch_warnings(record=True) as said,
     ):
         warnings.simplefilter("always")
-        found = (in_rounds if runner == "rounds" else by_now)(target, seed, plan, limit)
+        found = (by_now if runner == "now" else in_rounds)(target, seed, plan, limit)
     return {
         "problem": problem,
         "runner": runner,
@@ -213,6 +226,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--limit", type=float, default=300.0, help="processor seconds a run")
     parser.add_argument("--set", nargs="+", default=[], metavar="NUMBER=VALUE")
+    parser.add_argument("--without", nargs="*", choices=WITHOUT, help="rounds alone")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
@@ -221,10 +235,15 @@ def main() -> None:
     plan = Plan(**{k: type(getattr(Plan(), k))(v) for k, v in changed.items()})
     names = options.problem or (QUICK if options.quick else [*PROBLEMS])
     seeds, limit = ([1], 60.0) if options.quick else (options.seeds, options.limit)
+    plans = dict.fromkeys(options.runner or RUNNERS, plan)
+    if options.without is not None:
+        plans = {"rounds": plan}
+        for part in options.without or WITHOUT:
+            plans[f"without {part}"] = replace(plan, **WITHOUT[part])
     rows = []
     for name in names:
-        for runner in options.runner or RUNNERS:
-            rows += [row(name, runner, seed, plan, limit) for seed in seeds]
+        for runner, changes in plans.items():
+            rows += [row(name, runner, seed, changes, limit) for seed in seeds]
             print(pd.DataFrame(rows[-1:]).to_string(header=len(rows) == 1), flush=True)
     table = pd.DataFrame(rows)
     numbers = ["seconds", "evaluations", "stated", "error_over_stated", "tau", "warnings", "done"]

@@ -19,7 +19,7 @@ from trjmcmc.problems.coal_mining import GAMMA_RATE
 
 sys.path.insert(0, str(ROOT))  # benchmarks are not installed
 from benchmarks import __main__ as benchmark
-from benchmarks import growth, yin_jiao
+from benchmarks import growth, plan, yin_jiao
 from benchmarks.peers import ensemble, problems, pulses
 
 EXAMPLES = {
@@ -203,3 +203,25 @@ def test_published_experiments_run(name, tmp_path, capsys, monkeypatch, clock):
         script.main()
     assert {p.stem for p in tmp_path.glob("*.png")} == set(EXAMPLES[name])
     assert "TRJSampler(target).run()" in capsys.readouterr().out
+
+
+def test_the_plan_says_what_a_run_costs_without_its_search(monkeypatch, capsys):
+    options = [
+        "--problem",
+        "sinh-arcsinh",
+        "--seeds",
+        "1",
+        "--set",
+        "climbs=4000",
+        "particles=1600",
+    ]
+    monkeypatch.setattr(sys, "argv", ["plan", *options, "--without", "search"])
+    threads = torch.get_num_threads()
+    try:
+        plan.main()
+    finally:
+        torch.set_num_threads(threads)
+    lines = capsys.readouterr().out.splitlines()
+    whole, without = lines[1].split(), lines[2].split()
+    assert whole[1:3] == ["sinh-arcsinh", "rounds"] and without[2:4] == ["without", "search"]
+    assert int(whole[5]) > int(without[6]) and "True" in whole and "True" in without
