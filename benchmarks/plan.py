@@ -9,7 +9,7 @@ Processor seconds of one thread, all in: beginning, search, evidences. Both runn
 standard error of .01: of each model's probability, in rounds over subsets of each item's inclusion.
 ``error_over_stated`` is the largest difference from the truth over the stated standard error, of
 those above .003; NaN where no truth is known. ``--set`` changes a number of the plan of rounds
-(trjmcmc/run/plan.py); ``--without`` leaves out parts of rounds, one at a time, all if none is named.
+(trjmcmc/run/plan.py); ``--without`` leaves out parts of rounds one by one, all if none is named.
 """
 
 import argparse

@@ -78,6 +78,13 @@ def test_runs_sum_up_without_the_slowest_packages():
     assert not found & {"arviz", "scipy.stats", "xarray"}
 
 
+def test_a_run_over_subsets_differentiates_twice_without_sympy():
+    target = "trj.problems.variable_selection(5)"
+    found = loaded(f"import trjmcmc as trj\ntrj.TRJSampler({target}, seed=1).run(progress=False)")
+    assert "trjmcmc.transport.laplace" in found
+    assert not found & {"sympy", "torch.fx.experimental.symbolic_shapes"}
+
+
 def test_what_is_loaded_would_be_seen():
     assert {"pandas", "trjmcmc.graphs"} <= loaded(
         "import trjmcmc\ntrjmcmc.graphs.exact\nimport pandas"

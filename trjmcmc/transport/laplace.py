@@ -31,6 +31,9 @@ LENGTHS = (1.0, 0.3, 0.1, 0.03, 0.01)  # shares of a Newton step that are tried,
 
 LONGEST = 1.0  # prior standard deviations of a step off a saddle, in each direction
 
+ROW_BY_ROW = 32  # rows of a Hessian up to which they are taken one by one: to take them together
+# torch first imports SymPy, a second, and then saves some milliseconds
+
 CHECKED = 4  # points at which second derivatives are compared with differences
 
 AGREE = 0.1  # largest difference of second derivatives, relative to the largest of them
@@ -372,6 +375,12 @@ def _rows_of_hessian(slope: Tensor, leaf: Tensor) -> Tensor:
     d = leaf.shape[1]
     if not slope.requires_grad:  # the log joint is linear
         return torch.zeros(len(leaf), d, d, dtype=leaf.dtype, device=leaf.device)
+    if d <= ROW_BY_ROW:
+        of_each = [
+            torch.autograd.grad(x.sum(), leaf, retain_graph=True, allow_unused=True)[0]
+            for x in slope.unbind(1)
+        ]
+        return torch.stack([torch.zeros_like(leaf) if x is None else x for x in of_each], 1)
     each = torch.eye(d, dtype=leaf.dtype, device=leaf.device)[:, None].expand(-1, len(leaf), -1)
     (rows,) = torch.autograd.grad(slope, leaf, each, is_grads_batched=True, allow_unused=True)
     return (torch.zeros_like(each) if rows is None else rows).transpose(0, 1)
