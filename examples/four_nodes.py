@@ -90,7 +90,9 @@ def main() -> None:
     table = {"exact": pairs(lambda of: float(p @ of(edges).double()))}
 
     begun = time.perf_counter()
-    result = trj.TRJSampler(target, seed=0).run(max_seconds=options.seconds, progress=False)
+    result = trj.TRJSampler(target, seed=0).run(
+        until={"probability": 1e-3}, max_seconds=options.seconds, progress=False
+    )
     seconds = time.perf_counter() - begun
     drawn = adjacency(graphs.GraphPosterior(result).masks.flatten(0, 1))
     table["run"] = pairs(lambda of: float(of(drawn).double().mean()))

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch.distributions import Exponential, Gamma, Normal
@@ -19,6 +20,7 @@ from trjmcmc.run.price import price
 from trjmcmc.run.recipes import by_importance
 from trjmcmc.run.recipes.base import DEAREST
 from trjmcmc.run.recipes.choose import recipe_of
+from trjmcmc.run.recipes.graphs import graph_draws
 from trjmcmc.run.recipes.lists import Lists
 
 
@@ -393,3 +395,41 @@ def test_a_trained_map_moves_subsets_and_components(name):
     ours, others = result.model_probabilities(), plain.model_probabilities()
     gap = (ours["probability"] - others["probability"]).dropna().abs()
     assert gap.max() < FAR * np.hypot(ours["se"].max(), others["se"].max())
+
+
+# ---- graphs -------------------------------------------------------------------------------------
+
+
+def network(nodes, weight=0.6, seed=0):
+    """A chain of normal variables, and the scores of its graphs."""
+    x = torch.randn(200, nodes, generator=torch.Generator().manual_seed(seed))
+    for j in range(1, nodes):
+        x[:, j] += weight * x[:, j - 1]
+    scores = trj.graphs.bge(x)
+    return scores, trj.graphs.target(scores)
+
+
+@pytest.mark.parametrize("nodes", [3, 5, 13])
+def test_graphs_are_drawn_anew_in_rounds(nodes):
+    """By layers, and by orders from thirteen nodes on."""
+    scores, target = network(nodes)
+    first, again = (trj.TRJSampler(target, seed=1).run(progress=False) for _ in range(2))
+    assert first.report.judged.detection == 0
+    assert "no mode can be lost" in str(first.report) and "graph draws in 100%" in str(first.report)
+    assert torch.equal(first.raw.code, again.raw.code)
+    table, exact = first.inclusion_probabilities(), trj.graphs.exact(scores)
+    truth = pd.Series({n: exact.edges.loc[tuple(n.split("->"))] for n in table.index})
+    z = (table["probability"] - truth) / table["se"]
+    assert z.abs().max() < FAR and table["se"].max() <= 0.01
+    other = trj.graphs.exact(network(nodes, seed=1)[0])  # of other data: the control
+    apart = pd.Series({n: other.edges.loc[tuple(n.split("->"))] for n in table.index})
+    assert ((table["probability"] - apart) / table["se"]).abs().max() > FAR
+
+
+def test_graphs_that_take_long_to_draw_take_none():
+    assert judged(network(2)[1])  # though one of four codes is a cycle
+    assert graph_draws(network(20)[1]) is None  # ten seconds of sums
+    assert graph_draws(network(14, weight=0.0)[1]) is None  # few orders tell so few edges apart
+    x = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
+    assert graph_draws(trj.graphs.network(x, hidden=2)) is None  # parameters
+    assert graph_draws(pair()) is None

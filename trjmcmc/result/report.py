@@ -112,7 +112,7 @@ class Judged:
             groups of chains that share nothing.
         tau: Integrated autocorrelation time of the slowest quantity, steps.
         detection: Share of a model's prior from which a basin that leads to a mode was met with
-            95 %; infinite where nothing was searched.
+            95 %; infinite where nothing was searched, 0 of independent draws.
         short: Whether the doubt is of length alone: groups agree, and so do the routes. Errors
             count how far groups are apart, and no warning need say more.
     """
@@ -235,7 +235,9 @@ class RunReport:
         if self.judged is not None:
             times = self.steps / self.judged.tau
             lines.append(f"  {times:.0f} autocorrelation times of the slowest quantity")
-            if math.isfinite(self.judged.detection):
+            if self.judged.detection == 0:
+                lines.append("  each step draws from the posterior itself: no mode can be lost")
+            elif math.isfinite(self.judged.detection):
                 lines.append(
                     f"  modes whose basins hold {self.judged.detection:.1e} of a model's prior or "
                     "more would have been met with 95 %"

@@ -17,7 +17,6 @@ from ..promises import DONE_ERROR, DONE_SECONDS
 from ..result import report as told
 from ..result.report import Judged, RunReport
 from ..result.result import Result
-from ..space.base import Space
 from ..target.exchangeable import components_of
 from ..target.target import Target
 from .budget import limited
@@ -75,7 +74,7 @@ def begin(
         )
     if not known.strategy.chooses:
         raise ConfigurationError("rounds: they take no kernel or strategy; leave it out")
-    if not all_possible(known.target.space):
+    if not all_possible(known.target):
         raise ConfigurationError("rounds: each of so few models has to have a prior above 0")
     recipe = recipe_of(known.target, plan or Plan(), known.generator)
     dear = recipe.numbers > recipe.dearest and not asked
@@ -88,18 +87,19 @@ def begin(
 
 def suits(known: Knowledge, until: Any) -> bool:
     """Whether rounds are the usual run of a target, and what is asked for is theirs."""
-    target, space = known.target, known.target.space
+    target = known.target
     asked = until is None or (isinstance(until, Mapping) and set(until) <= AIMS)
     usual = known.strategy.chooses and known.policy == Policy()
-    served = kind_of(space) is not None and all_possible(space)
+    served = kind_of(target) is not None and all_possible(target)
     if not (asked and usual and served and target.account.unlimited):
         return False
-    return kind_of(space) is not Components or bool(components_of(target))
+    return kind_of(target) is not Components or bool(components_of(target))
 
 
-def all_possible(space: Space) -> bool:
-    """Whether each model of a space has a prior above 0; true of those of many models."""
-    if not space.few and kind_of(space) is not Lists:
+def all_possible(target: Target) -> bool:
+    """Whether each of few models has a prior above 0; true of targets of many models."""
+    space = target.space
+    if space.graphs or (not space.few and kind_of(target) is not Lists):
         return True
     return bool(space.log_prior(space.enumerate()).isfinite().all())
 

@@ -173,6 +173,7 @@ class _Chains:
         """Moves between models by their worth, each followed by those inside."""
         plan, between = self.recipe.plan, moves.between
         if len(between) < 2:
+            self.shares = dict.fromkeys(between, 1.0)
             return Cycle([*between.values(), *moves.inside])
         worth = {name: self.worth.get(name, 0.0) for name in between}  # 0 if it was too late
         best = max(worth.values()) or 1.0
@@ -356,7 +357,7 @@ def summed_up(chains: _Chains, known: Known, moves: Moves, route: Route | None) 
         doubt=doubt,
         short=short and agree and min(found.trend, found.alike) > plan.level,
         shares=chains.shares,
-        detection=MET / known.climbs if known.climbs else math.inf,
+        detection=0.0 if recipe.exact else MET / known.climbs if known.climbs else math.inf,
         steps=chains.steps,
         evaluations=recipe.evaluations,
         overflows=int(recipe.target.overflows) - chains.overflows,

@@ -150,6 +150,7 @@ class Recipe(ABC):
     least_chains = 8  # of a group, however dear they are
     dearest: float = DEAREST
     searches = False  # whether prior draws climb in search of lost modes
+    exact = False  # whether each step draws anew from the posterior
 
     def __init__(
         self,

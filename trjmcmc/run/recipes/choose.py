@@ -7,12 +7,12 @@ import math
 import torch
 
 from ...errors import ConfigurationError
-from ...space.base import Space
 from ...target.exchangeable import components_of
 from ...target.target import Target
 from ..plan import Plan
 from .base import Limit, Recipe
 from .counts import Components
+from .graphs import Graphs, graph_draws
 from .lists import Lists
 from .subsets import Items
 
@@ -24,13 +24,13 @@ FEW_SUBSETS = 16  # up to which populations of each are cheap, and give evidence
 def recipe_of(
     target: Target, plan: Plan, generator: torch.Generator, *, limit: Limit | None = None
 ) -> Recipe:
-    """Components where numbers are counted, items of many subsets, else a list of models.
+    """Components where numbers are counted, items of many subsets, graphs, else a list of models.
 
     Raises:
-        ConfigurationError: Graphs, or more than 128 models that are no subsets; components that
-            are not exchangeable.
+        ConfigurationError: Graphs that are not drawn independently; more than 128 models that are
+            no subsets; components that are not exchangeable.
     """
-    kind = kind_of(target.space)
+    kind = kind_of(target)
     if kind is None:
         raise ConfigurationError(f"rounds: no recipe for {type(target.space).__name__}")
     if kind is Components and not components_of(target):
@@ -38,10 +38,12 @@ def recipe_of(
     return kind(target, plan, generator, limit=limit)
 
 
-def kind_of(space: Space) -> type[Recipe] | None:
-    """The kind of a space: of components, of items, of few models; None of others."""
+def kind_of(target: Target) -> type[Recipe] | None:
+    """The kind of a space: of components, items, graphs, few models; None of others."""
+    space = target.space
     if space.graphs or space.orders:
-        return None
+        drawn = space.graphs and target.once(graph_draws) is not None
+        return Graphs if drawn else None
     if space.counts and space.several:
         return Components
     if space.has_items and (space.size or math.inf) > FEW_SUBSETS:

@@ -1,0 +1,71 @@
+"""Graphs that are drawn from the posterior itself, by sums over all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from ...draws import Pool
+from ...errors import ConfigurationError
+from ...kernel.base import State, start
+from ...kernel.graphs.draws import GraphDraws
+from ...space.dags import Dags
+from ...target.target import Target
+from ..plan import Plan
+from .base import Known, Moves, Recipe
+
+MOST_SUMS = 1e8  # d^2 2^d of d nodes: two seconds
+
+FIRST = 16  # steps of the first round: six thousand graphs tell every edge to .01
+
+MOST_TRIES = 20.0  # orders for a graph, from which moves are measured instead
+
+
+class Graphs(Recipe):
+    """Each step draws anew: no graph owes anything to the one before."""
+
+    exact = True
+
+    def __init__(
+        self, target: Target, plan: Plan, generator: torch.Generator, **settings: Any
+    ) -> None:
+        super().__init__(target, replace(plan, first=min(plan.first, FIRST)), generator, **settings)
+
+    @cached_property
+    def numbers(self) -> float:
+        return float(self.target.space.n_items)  # scores are looked up
+
+    def begin(self) -> tuple[Known, State]:
+        draws = self.target.once(graph_draws)
+        assert draws is not None
+        code = draws.draws.sample(self.chains, self.generator)
+        state = start(self.target, code, code.new_empty(len(code), 0).to(self.target.dtype))
+        pool = Pool(state.code, state.theta, state.log_joint.double())
+        return Known(pool, None, torch.zeros(self.plan.groups, dtype=torch.float64)), state
+
+    def moves(self, known: Known) -> Moves:
+        draws = self.target.once(graph_draws)
+        assert draws is not None
+        return Moves({draws.name: draws}, [])
+
+    def asked(self, code: Tensor) -> Tensor:
+        """Whether each edge is there."""
+        return self.host.items(code.flatten(0, 1)).double().view(*code.shape[:2], -1)
+
+
+def graph_draws(target: Target) -> GraphDraws | None:
+    """Independent draws of graphs; None of other targets, and where they take long."""
+    if target.scores is None or target.dim:
+        return None
+    nodes = len(cast("Dags", target.space).nodes)
+    if nodes**2 * 2.0**nodes > MOST_SUMS:
+        return None
+    try:
+        found = GraphDraws(target)
+    except ConfigurationError:
+        return None
+    return found if found.tries <= MOST_TRIES else None
