@@ -17,11 +17,10 @@ from trjmcmc.pilot.smc import TemperedSMC
 from trjmcmc.run.knowledge import Knowledge
 from trjmcmc.run.plan import Plan
 from trjmcmc.run.price import price
-from trjmcmc.run.recipes import by_importance
+from trjmcmc.run.recipes import by_importance, lists
 from trjmcmc.run.recipes.base import DEAREST
 from trjmcmc.run.recipes.choose import recipe_of
 from trjmcmc.run.recipes.graphs import graph_draws
-from trjmcmc.run.recipes.lists import Lists
 
 
 def pair(rows=1, wrap=lambda f: f):
@@ -301,16 +300,16 @@ def test_searches_that_always_meet_something_leave_no_error(times, monkeypatch):
     """
     searches, endless = [0], times == math.inf
 
-    def lost(self, known, m, through, seen, n):
+    def lost(recipe, known, m, through, seen, n, policy):
         searches[0] += 1
         return [None] if searches[0] <= times else []
 
-    def with_part(self, known, m, part):
+    def with_part(recipe, known, m, part):
         draws = known.draws.at(slice(None))
         return known._replace(draws=draws, log_mass=known.log_mass + 0.1)
 
-    monkeypatch.setattr(Lists, "_lost", lost)
-    monkeypatch.setattr(Lists, "_with_part", with_part)
+    monkeypatch.setattr(lists, "lost_parts", lost)
+    monkeypatch.setattr(lists, "with_part", with_part)
     result = trj.TRJSampler(pair(), seed=1).run(progress=False, max_seconds=5.0)
     assert bool(result.model_probabilities(full=True)["visits_se"].isna().all()) == endless
     assert ("went on meeting" in result.report.judged.doubt) == endless
@@ -322,15 +321,15 @@ def test_what_a_search_met_when_time_was_up_is_said(monkeypatch):
     """By a clock that stands still until a search has met something."""
     now = [0.0]
 
-    def lost(self, known, m, through, seen, n):
+    def lost(recipe, known, m, through, seen, n, policy):
         now[0] = 100.0
         return [None]
 
-    def with_part(self, known, m, part):
+    def with_part(recipe, known, m, part):
         return known._replace(log_mass=known.log_mass + 0.1)
 
-    monkeypatch.setattr(Lists, "_lost", lost)
-    monkeypatch.setattr(Lists, "_with_part", with_part)
+    monkeypatch.setattr(lists, "lost_parts", lost)
+    monkeypatch.setattr(lists, "with_part", with_part)
     with clock.read_from(lambda: now[0]):
         result = trj.TRJSampler(pair(), seed=1).run(max_seconds=50.0, progress=False)
     assert "went on meeting" in result.report.judged.doubt

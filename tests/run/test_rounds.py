@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from trjmcmc import clock
 from trjmcmc.draws import Draws
 from trjmcmc.errors import ConfigurationError
 from trjmcmc.estimate.mixing import mixing, times_by_spread
+from trjmcmc.run.look import apart, combined, summed_up
 from trjmcmc.run.plan import Plan
 from trjmcmc.run.recipes import subsets
 from trjmcmc.run.recipes.base import Limit, Moves, Route
@@ -25,7 +25,7 @@ from trjmcmc.run.recipes.cooled import Cooled
 from trjmcmc.run.recipes.counts import Components
 from trjmcmc.run.recipes.lists import Lists
 from trjmcmc.run.recipes.subsets import Items
-from trjmcmc.run.rounds import apart, combined, looks, rounds, summed_up
+from trjmcmc.run.rounds import looks, rounds
 
 QUICK = Plan(particles=1600, moves=6, climbs=2000)
 KINDS = {
@@ -205,9 +205,7 @@ def test_a_chain_that_never_leaves_a_rare_model_keeps_a_run_from_being_done(stuc
     code = torch.zeros(512, 40, 1, dtype=torch.long)
     code[-1, 0 if stuck else 1 :] = 3
     draws = Draws(code, torch.zeros(512, 40, 4), torch.randn(512, 40, generator=recipe.generator))
-    chains = SimpleNamespace(recipe=recipe, kept=lambda: draws, shares={}, steps=40, overflows=0)
-    known, moves = recipe.begin()[0], Moves({}, [])
-    found = summed_up(chains, known, moves, None)
+    found = summed_up(recipe, draws, recipe.begin()[0], Moves({}, []), None)
     assert (found.mixing.tau == 40) == stuck and ("long" in found.doubt) == stuck
 
 

@@ -22,6 +22,7 @@ from ..target.target import Target
 from .budget import limited
 from .interrupts import once_pressed
 from .knowledge import Knowledge
+from .look import DISAGREE, Run, apart
 from .plan import Plan
 from .policy import Policy
 from .recipes.base import Recipe, route_of
@@ -29,7 +30,7 @@ from .recipes.choose import kind_of, recipe_of
 from .recipes.counts import Components
 from .recipes.lists import Lists
 from .report import Routes, made_result
-from .rounds import DISAGREE, Run, apart, looks
+from .rounds import looks
 from .threads import one_thread
 
 AIMS = {"probability", "detection"}  # that a run in rounds may have

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 
 import torch
@@ -17,16 +16,15 @@ from ...kernel.inside.crank_nicolson import CrankNicolson
 from ...kernel.inside.random_walk import RandomWalk
 from ...kernel.proposal.fixed import Fixed
 from ...pilot.particles import Particles
-from ...pilot.parts import Part
-from ...pilot.policy import ScreeningPolicy, WalkPolicy
-from ...pilot.screening import draws_within, screen
+from ...pilot.policy import ScreeningPolicy
+from ...pilot.screening import draws_within
 from ...pilot.smc import TemperedSMC
-from ...transport.base import Transport
 from ...transport.normals import gaussian_mixture
 from ..maps import matching
 from ..moves import birth_death
 from . import by_importance
-from .base import FRESH, Known, Moves, Recipe, Route, masses
+from .base import FRESH, Known, Moves, Recipe, Route
+from .lost import SPARING, is_of, lost_parts, masses_of, with_part
 
 LEAST_PARTICLES = 16  # of a population
 
@@ -36,27 +34,11 @@ LEAST_MOVES = 4  # of a particle at each power
 
 A_CLIMB, LEAST_SEARCH = 9, 40_000  # evaluations of a climb, and of a search of one model
 
-SHOWN, LEAST_SHOWN = 5000, 200  # draws of a model that a search is told of
-
-VISITED = 0.5  # draws in a part, over its share of the mass, from which it is not lost
-
 SEARCHES = 8  # of one model at most before chains go on
 
 FOUND = 0.01  # nats that a search adds to an evidence, from which it has met something
 
-UNDERSTATED = 1.0  # nats by which a part's mass alone exceeds what populations say of all
-
-LARGEST = 300.0  # of a log ratio of masses
-
-MOST_TAKEN = 0.9  # of the draws of a model that a part takes the place of, at most
-
-LEAST_TAKEN = 200  # draws of a part
-
 DEAR_SHARE = 0.1  # of the planned evaluations, under which proposals are cheaper
-
-SPARING = ScreeningPolicy(
-    kept_draws=16, census=16, walk=WalkPolicy(walkers=32), weighing_draws=512
-)  # a search there
 
 LEAST_SEARCHED = 100  # prior draws of it
 
@@ -205,6 +187,7 @@ class Lists(Recipe):
         Models of which this was not enough are searched as long again once chains have drawn.
         """
         found, before, incomplete = known, self.evaluations, list[str]()
+        policy = SPARING if self.proposed else ScreeningPolicy()
         labels = self.target.space.label(self.codes)
         models = [m for m in self.with_places if labels[m] in known.incomplete] or self.with_places
         for m in models if climbs else ():
@@ -213,9 +196,9 @@ class Lists(Recipe):
                 times += 1
                 level = float(masses_of(found)[m])
                 assert now.through is not None
-                parts = self._lost(found, m, now.through, seen, climbs)
+                parts = lost_parts(self, found, m, now.through, seen, climbs, policy)
                 for part in parts:
-                    found = self._with_part(found, m, part)
+                    found = with_part(self, found, m, part)
                 if parts:
                     now = self.all_moves(found)
                 if float(masses_of(found)[m]) > level + FOUND:
@@ -232,46 +215,6 @@ class Lists(Recipe):
             incomplete=tuple(incomplete) if climbs else known.incomplete,
         ), met
 
-    def _lost(self, known: Known, m: int, through: Transport, seen: Pool, n: int) -> list[Part]:
-        """Parts of a model that climbs from n prior draws meet, and that are not known."""
-        code = self.codes[m]
-        level = float(masses_of(known)[m])
-        pools = [known.draws] if seen is known.draws else [known.draws, seen]
-        shown = max(LEAST_SHOWN, int(self.share * SHOWN))
-        drawn = [pool.theta[is_of(pool, code)][:shown] for pool in pools]
-        _, parts = screen(
-            self.target,
-            code,
-            level - float(self.target.space.log_prior(code[None])[0]),
-            [lambda: through],
-            torch.cat(drawn),
-            n,
-            self.generator,
-            self.limit.deadline,
-            policy=SPARING if self.proposed else ScreeningPolicy(),
-        )
-        # a map that fits poorly may not know a part in which many draws are, if evidences do
-        return [part for part in parts if not any(_is_known(part, x, level) for x in drawn)]
-
-    def _with_part(self, known: Known, m: int, part: Part) -> Known:
-        """What is known with a part of a model: its mass, and draws by its share."""
-        assert known.log_mass is not None
-        odds = min(float(masses_of(known)[m]) - part.log_mass, LARGEST)
-        share = 1 / (1 + math.exp(odds))
-        rows = part.draw(max(LEAST_TAKEN, int(self.plan.taught * share)), self.generator)
-        mine = is_of(known.draws, self.codes[m])
-        kept = ~mine
-        kept[mine.nonzero()[int(mine.sum() * min(share, MOST_TAKEN)) :, 0]] = True
-        code = self.codes[m].expand(len(rows), -1)
-        new = Pool(code, part.theta[rows].to(known.draws.theta), part.log_joint[rows].double())
-        log_mass = known.log_mass.clone()
-        log_mass[:, m] = torch.logaddexp(log_mass[:, m], log_mass.new_tensor(part.log_mass))
-        return known._replace(
-            draws=known.draws.at(kept).joined(new),
-            log_mass=log_mass,
-            log_evidence=log_mass.logsumexp(1),
-        )
-
     def _placed(self, known: Known) -> State:
         """Chains at known draws, models by their masses."""
         g, chains = self.generator, self.chains
@@ -286,19 +229,6 @@ class Lists(Recipe):
         return start(self.target, self.codes[model], theta)
 
 
-def _is_known(part: Part, draws: Tensor, level: float) -> bool:
-    """Whether draws of a model have visited a part as its mass says, beside all that is known."""
-    share = 1 / (1 + math.exp(min(level - part.log_mass, LARGEST)))
-    held = int(part.place.holds(draws).sum()) / max(1, len(draws))
-    return held >= VISITED * share and part.log_mass < level + UNDERSTATED
-
-
-def masses_of(known: Known) -> Tensor:
-    """Log of p(model) times its evidence, mean of the groups, shape (M,), nats."""
-    assert known.log_mass is not None
-    return masses(known.log_mass)
-
-
 def differ(log_mass: Tensor) -> bool:
     """Whether groups differ in a model that could matter: it does in some group.
 
@@ -307,8 +237,3 @@ def differ(log_mass: Tensor) -> bool:
     """
     matters = (log_mass.softmax(1) > MATTERS).any(0)
     return not bool((log_mass.std(0)[matters] <= DIFFERENCE).all())  # of -inf it is NaN
-
-
-def is_of(draws: Pool, code: Tensor) -> Tensor:
-    """Which draws are of a model, shape (N,)."""
-    return (draws.code == code).all(-1)

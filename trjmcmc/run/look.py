@@ -1,0 +1,175 @@
+"""What a record of chains says of what was asked for, and whether that is enough."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..draws import Draws
+from ..estimate.mixing import Mixing, mixing
+from ..estimate.visits import rule_of_three
+from .plan import Plan
+from .recipes.base import Known, Moves, Recipe, Route
+
+JUDGED_CHAINS, JUDGED_DRAWS = 256, 96  # that a look takes: all groups are among these chains
+
+LONG = 4  # times the draws that are asked for, from which tau counts as settled
+
+MET = 3.0  # expected meetings of a basin that is met with 95 %
+
+DISAGREE = "visits and evidences disagree"
+
+ROUNDING = 0.003  # difference of probabilities that two routes may always have
+
+
+@dataclass
+class Run:
+    """Draws of a run in rounds, and what they say.
+
+    Attributes:
+        recipe: What made it; its target is in float64 if numbers asked for that.
+        known: What was learned.
+        moves: Made of it.
+        draws: Kept draws of all chains, burn-in left out.
+        p: What was asked for, by the best route, shape (Q,).
+        error: Standard errors, shape (Q,).
+        visits, visits_error: The same by the chains alone; before these have mixed the error holds
+            the spread of the groups. Of what no draw has, or every one, the distance of a 95 %
+            bound.
+        groups_error: Standard errors by the spread of the groups.
+        route: What rests on no chain, or None.
+        mixing: How chains mix; tau in steps.
+        doubt: Why the draws do not suffice, however large an error may be, in words; empty if
+            they do.
+        short: Whether that is their length alone: groups are alike, chains do not drift, and a
+            route that rests on no chain agrees.
+        evaluations: Likelihood evaluations, all in.
+        detection: Share of a model's prior from which a basin that leads to a mode was met with
+            95 %; infinite where nothing was searched, 0 of independent draws.
+        shares: Of the steps, by move between models.
+        done: Whether the rule was met.
+        unresolved: What numbers do not resolve, in words; empty if they will do.
+        steps: Steps of each chain since moves were learned for the last time, burn-in included.
+        overflows: Points of these steps at which a likelihood was no number, which counted as
+            impossible.
+    """
+
+    recipe: Recipe
+    known: Known
+    moves: Moves
+    draws: Draws
+    p: Tensor
+    error: Tensor
+    visits: Tensor
+    visits_error: Tensor
+    groups_error: Tensor
+    route: Route | None
+    mixing: Mixing
+    doubt: str
+    short: bool
+    evaluations: int
+    detection: float
+    shares: Mapping[str, float] = field(default_factory=dict)
+    done: bool = False
+    unresolved: str = ""
+    steps: int = 0
+    overflows: int = 0
+
+    def judge(self, error: float) -> None:
+        """See whether the run is done, with a standard error that is asked for."""
+        sure = not self.doubt and not self.known.incomplete
+        self.done = sure and float(self.error.max()) <= error
+
+
+def summed_up(recipe: Recipe, draws: Draws, known: Known, moves: Moves, route: Route | None) -> Run:
+    """What kept draws of all chains say, and whether that is enough."""
+    plan, one, found = recipe.plan, recipe.asked(draws.code), judged(recipe, draws)
+    means = one.mean(1)
+    p, visits_error = means.mean(0), means.std(0) / draws.n_chains**0.5
+    rare = p * (1 - p) <= plan.variance
+    if bool(((means - p.round()).abs() == 1)[:, rare].any()):  # a chain has never left it
+        found = found._replace(tau=max(found.tau, float(draws.n_draws * draws.thin)))
+    times = max(1.0, draws.n_draws * draws.thin / found.tau) if bool((p % 1 > 0).any()) else 1.0
+    visits_error[p % 1 == 0] = rule_of_three(draws.n_chains * times)  # never met, or never left
+    by_group = torch.stack([one[k :: plan.groups].mean((0, 1)) for k in range(plan.groups)])
+    groups_error = by_group.std(0) / plan.groups**0.5
+    clear = min(found.trend, found.alike) > plan.clear and found.slowing < plan.slowing
+    asked = plan.times * found.tau * (1 if clear else 2)
+    doubt = shortfall(found, draws.n_draws * draws.thin, asked, plan)
+    short = draws.n_draws * draws.thin < asked
+    if short:  # chains of a group may stand where it began
+        visits_error = torch.maximum(visits_error, groups_error)
+    best, best_error = p, visits_error
+    agree = False
+    if route is not None and bool((route.error < 1).all()):
+        agree = apart(p, visits_error, route) <= plan.agree
+        if agree:
+            best, best_error = combined(p, visits_error, route)
+        else:
+            doubt = doubt or DISAGREE
+    return Run(
+        recipe=recipe,
+        known=known,
+        moves=moves,
+        draws=draws,
+        p=best,
+        error=best_error,
+        visits=p,
+        visits_error=visits_error,
+        groups_error=groups_error,
+        route=route,
+        mixing=found,
+        doubt=doubt,
+        short=short and agree and min(found.trend, found.alike) > plan.level,
+        evaluations=recipe.evaluations,
+        detection=0.0 if recipe.exact else MET / known.climbs if known.climbs else math.inf,
+    )
+
+
+def shortfall(found: Mixing, steps: int, asked: float, plan: Plan) -> str:
+    """Why so many steps do not suffice, in words; empty if they do."""
+    if steps < asked:
+        times, least = steps / found.tau, asked / found.tau
+        return f"chains are {times:.1f} autocorrelation times long, {least:.0f} are asked for"
+    if found.grown >= plan.settled and steps < LONG * asked:
+        return "autocorrelation times still grow with the run"
+    if found.trend <= plan.level:
+        return "chains drift"
+    return "groups of chains differ" if found.alike <= plan.level else ""
+
+
+def apart(p: Tensor, error: Tensor, route: Route) -> float:
+    """Largest difference between visits and a route that share no draws, in their errors."""
+    gap = ((route.p - p).abs() - ROUNDING).clamp(min=0)
+    return float((gap / (error**2 + route.error**2 + 1e-30).sqrt()).max())
+
+
+def combined(p: Tensor, error: Tensor, route: Route) -> tuple[Tensor, Tensor]:
+    """Visits and a route that share no draws, by their precision."""
+    variance = error**2 + route.error**2 + 1e-30
+    share = error**2 / variance  # of the route: its error may be 0, and so may both
+    return p + share * (route.p - p), error * route.error / variance.sqrt()
+
+
+def judged(recipe: Recipe, draws: Draws) -> Mixing:
+    """How chains mix in what was asked for and in all that they pass, tau in steps."""
+    every = max(1, draws.n_draws // JUDGED_DRAWS)
+    code, theta, log_joint = (
+        x[:JUDGED_CHAINS, ::every] for x in (draws.code, draws.theta, draws.log_joint)
+    )
+    few = Draws(code, theta, log_joint)
+    asked = recipe.asked(few.code).numpy()
+    x = np.concatenate([asked, *recipe.judged(few)], -1)
+    found = mixing(
+        x,
+        recipe.plan.groups,
+        starts=recipe.starts[: len(x)].numpy(),
+        indicators=asked.shape[2],
+        least_variance=recipe.plan.variance,
+    )
+    return found._replace(tau=found.tau * every * draws.thin)

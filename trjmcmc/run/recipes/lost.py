@@ -1,0 +1,108 @@
+"""Parts of a model that climbs from prior draws meet and that neither normals nor groups know."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ...draws import Pool
+from ...pilot.parts import Part
+from ...pilot.policy import ScreeningPolicy, WalkPolicy
+from ...pilot.screening import screen
+from ...transport.base import Transport
+from .base import Known, Recipe, masses
+
+SHOWN, LEAST_SHOWN = 5000, 200  # draws of a model that a search is told of
+
+VISITED = 0.5  # draws in a part, over its share of the mass, from which it is not lost
+
+UNDERSTATED = 1.0  # nats by which a part's mass alone exceeds what populations say of all
+
+LARGEST = 300.0  # of a log ratio of masses
+
+MOST_TAKEN = 0.9  # of the draws of a model that a part takes the place of, at most
+
+LEAST_TAKEN = 200  # draws of a part
+
+SPARING = ScreeningPolicy(
+    kept_draws=16, census=16, walk=WalkPolicy(walkers=32), weighing_draws=512
+)  # a search where evaluations are dear and posteriors like normals
+
+
+def lost_parts(
+    recipe: Recipe,
+    known: Known,
+    m: int,
+    through: Transport,
+    seen: Pool,
+    n: int,
+    policy: ScreeningPolicy,
+) -> list[Part]:
+    """Parts of a model that climbs from n prior draws meet, and that are not known.
+
+    Arguments:
+        recipe: Of a list of models.
+        known: What is known.
+        m: The model's place in the list.
+        through: Normals made of what is known.
+        seen: Draws: where these are nothing is lost.
+        n: Prior draws.
+        policy: How they climb, and how what they meet is weighed.
+    """
+    target = recipe.target
+    code, level = target.space.enumerate()[m], float(masses_of(known)[m])
+    pools = [known.draws] if seen is known.draws else [known.draws, seen]
+    shown = max(LEAST_SHOWN, int(recipe.share * SHOWN))
+    drawn = [pool.theta[is_of(pool, code)][:shown] for pool in pools]
+    _, parts = screen(
+        target,
+        code,
+        level - float(target.space.log_prior(code[None])[0]),
+        [lambda: through],
+        torch.cat(drawn),
+        n,
+        recipe.generator,
+        recipe.limit.deadline,
+        policy=policy,
+    )
+    # a map that fits poorly may not know a part in which many draws are, if evidences do
+    return [part for part in parts if not any(_is_known(part, x, level) for x in drawn)]
+
+
+def with_part(recipe: Recipe, known: Known, m: int, part: Part) -> Known:
+    """What is known with a part of a model: its mass, and draws by its share."""
+    assert known.log_mass is not None
+    code = recipe.target.space.enumerate()[m]
+    share = 1 / (1 + math.exp(min(float(masses_of(known)[m]) - part.log_mass, LARGEST)))
+    rows = part.draw(max(LEAST_TAKEN, int(recipe.plan.taught * share)), recipe.generator)
+    mine = is_of(known.draws, code)
+    kept = ~mine
+    kept[mine.nonzero()[int(mine.sum() * min(share, MOST_TAKEN)) :, 0]] = True
+    theta, log_joint = part.theta[rows].to(known.draws.theta), part.log_joint[rows].double()
+    log_mass = known.log_mass.clone()
+    log_mass[:, m] = torch.logaddexp(log_mass[:, m], log_mass.new_tensor(part.log_mass))
+    return known._replace(
+        draws=known.draws.at(kept).joined(Pool(code.expand(len(rows), -1), theta, log_joint)),
+        log_mass=log_mass,
+        log_evidence=log_mass.logsumexp(1),
+    )
+
+
+def _is_known(part: Part, draws: Tensor, level: float) -> bool:
+    """Whether draws of a model have visited a part as its mass says, beside all that is known."""
+    share = 1 / (1 + math.exp(min(level - part.log_mass, LARGEST)))
+    held = int(part.place.holds(draws).sum()) / max(1, len(draws))
+    return held >= VISITED * share and part.log_mass < level + UNDERSTATED
+
+
+def masses_of(known: Known) -> Tensor:
+    """Log of p(model) times its evidence, mean of the groups, shape (M,), nats."""
+    assert known.log_mass is not None
+    return masses(known.log_mass)
+
+
+def is_of(draws: Pool, code: Tensor) -> Tensor:
+    """Which draws are of a model, shape (N,)."""
+    return (draws.code == code).all(-1)
