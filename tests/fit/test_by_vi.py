@@ -30,7 +30,6 @@ def refuses_draws(monkeypatch):
     monkeypatch.setattr(trainer_module, "covering", covering)
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize("audit", [True, False])
 def test_a_map_trained_by_vi_sees_no_draws(audit, monkeypatch):
     refuses_draws(monkeypatch)
@@ -39,7 +38,6 @@ def test_a_map_trained_by_vi_sees_no_draws(audit, monkeypatch):
     assert (made.audit_report is not None) is audit  # it judges, and teaches nothing
 
 
-@pytest.mark.whole
 def test_a_fit_says_what_it_was_by():
     assert sampler().fit(**QUICK).by == "pilot"
     assert sampler().fit(by="pilot", **QUICK).by == "pilot"

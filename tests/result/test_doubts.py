@@ -116,6 +116,13 @@ def test_nested_rhat_is_its_definition_and_sees_groups(rng):
         assert found[q] == pytest.approx((1 + between / within) ** 0.5)
     assert found[0] < 1.04 < 1.08 < found[1]
     assert np.isnan(nested_rhats(x, everywhere, np.zeros(48, int))).all()
+    few, alone = everywhere[:12], np.arange(12) % 8  # four groups of one chain
+    scores = normal_scores(x[:12], few)
+    groups = [scores[alone == k, :, 0] for k in range(8)]
+    spread = [g.mean(1).var(ddof=1) if len(g) > 1 else 0.0 for g in groups]
+    within = np.mean(spread) + np.mean([g.var(1, ddof=1).mean() for g in groups])
+    between = np.var([g.mean() for g in groups], ddof=1)
+    assert nested_rhats(x[:12], few, alone)[0] == pytest.approx((1 + between / within) ** 0.5)
     assert np.isnan(nested_rhats(x, ~everywhere, group)).all()
 
 

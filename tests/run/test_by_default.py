@@ -11,9 +11,10 @@ from torch.distributions import Exponential, Gamma, Normal
 import trjmcmc as trj
 from tests.run.test_rounds import FAR, sums
 from trjmcmc import clock
-from trjmcmc.errors import ConfigurationError, LimitWarning
+from trjmcmc.errors import ConfigurationError, InterruptedWarning, LimitWarning
 from trjmcmc.estimate.mean import mean_error
 from trjmcmc.pilot.smc import TemperedSMC
+from trjmcmc.run import in_rounds
 from trjmcmc.run.knowledge import Knowledge
 from trjmcmc.run.plan import Plan
 from trjmcmc.run.price import price
@@ -104,7 +105,6 @@ def test_subsets_and_components_take_rounds(make):
     assert judged(make())
 
 
-@pytest.mark.whole
 def test_how_small_a_basin_is_searched_for_can_be_asked_for():
     sampler = trj.TRJSampler(pair(), seed=1)
     usual = sampler.run(progress=False).report.judged.detection
@@ -119,7 +119,6 @@ def test_how_small_a_basin_is_searched_for_can_be_asked_for():
             sampler.run(until=wrong)
 
 
-@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
 @pytest.mark.parametrize(
     "settings",
@@ -134,7 +133,6 @@ def by_name(p, active):
     return (p["a"] * torch.arange(1.0, 4.0) * active).sum(-1)
 
 
-@pytest.mark.whole
 def test_components_that_are_not_exchangeable_take_none():
     target = trj.Target(trj.Counts(3, of="a"), {"a": Normal(0.0, 1.0)}, by_name)
     with pytest.warns(LimitWarning):
@@ -202,7 +200,6 @@ def test_dear_subsets_black_boxes_and_limited_targets_take_none():
     assert not judged(limited, max_seconds=1.0)
 
 
-@pytest.mark.whole
 def test_dear_evaluations_are_fewer():
     cheap, dear = (
         recipe_of(pair(rows), trj.run.plan.Plan(), torch.Generator().manual_seed(0))
@@ -370,6 +367,36 @@ def test_a_trained_map_is_a_move_like_others(fit, monkeypatch):
     assert off(result) < FAR
 
 
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")
+def test_ctrl_c_in_a_training_gives_the_draws_of_a_second(monkeypatch):
+    made = trj.TRJSampler(pair(), seed=1)
+    broken = trj.fit.FitTrace(step=[50], stopped="interrupted")
+    monkeypatch.setattr(type(made._known.trainer), "_train", lambda *a, **k: broken)
+    with pytest.warns(InterruptedWarning, match="interrupted after"):
+        result = made.run(fit="vi", progress=False)
+    assert result.report.interrupted and result.raw.n_draws >= 1
+    assert "map" not in result.report.plan.weights
+    assert made.more(draws=5, progress=False).raw.n_draws > result.raw.n_draws
+
+
+def test_seconds_of_a_training_are_told_once():
+    made = trj.TRJSampler(pair(), seed=1)
+    made.fit(by="vi", steps=20, batch=32, audit=False, progress=False)
+    first, more = made.run(progress=False), made.more(draws=5, progress=False)
+    again = made.run(progress=False)
+    assert first.report.seconds["fit"] > 0 and first.report.fit is made.fit_trace
+    for later in (more, again):
+        assert "fit" not in later.report.seconds and later.report.fit is None
+
+
+def test_what_learnt_q_of_the_models_is_sampled_through_it():
+    made = trj.TRJSampler(pair(), models=trj.fit.CategoricalWeights, seed=1)
+    made.fit(by="vi", steps=20, batch=32, audit=False, progress=False)
+    result = made.run(draws=20, chains=32, progress=False)
+    assert made.models is not None and result.report.judged is None
+    assert not in_rounds.suits(made._known, None)
+
+
 def test_a_map_of_the_user_is_a_move():
     sampler = trj.TRJSampler(pair(), trj.RealNVP, seed=1)
     result = sampler.run(progress=False)
@@ -427,6 +454,7 @@ def test_graphs_are_drawn_anew_in_rounds(nodes):
 
 def test_graphs_that_take_long_to_draw_take_none():
     assert judged(network(2)[1])  # though one of four codes is a cycle
+    assert not judged(network(1)[1])  # one graph alone
     assert graph_draws(network(20)[1]) is None  # ten seconds of sums
     assert graph_draws(network(14, weight=0.0)[1]) is None  # few orders tell so few edges apart
     x = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))

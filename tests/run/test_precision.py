@@ -62,7 +62,6 @@ def offset(dtype=None):
     return trj.Target(models, dtype=dtype)
 
 
-@pytest.mark.whole
 def test_large_log_densities_take_float64_and_the_report_says_why():
     sampler = trj.TRJSampler(offset(), seed=1)
     result = sampler.run(draws=150, chains=64, progress=False)

@@ -13,19 +13,20 @@ from torch.distributions import Normal, Uniform
 import trjmcmc as trj
 from tests.emulated import DEVICE, Emulated
 from trjmcmc import clock
-from trjmcmc.draws import Draws
+from trjmcmc.draws import Draws, Pool
 from trjmcmc.errors import ConfigurationError
 from trjmcmc.estimate.mixing import mixing, times_by_spread
 from trjmcmc.run.look import apart, combined, summed_up
 from trjmcmc.run.plan import Plan
 from trjmcmc.run.recipes import subsets
-from trjmcmc.run.recipes.base import Limit, Moves, Route
+from trjmcmc.run.recipes.base import Limit, Moves, Route, gain
 from trjmcmc.run.recipes.choose import recipe_of
 from trjmcmc.run.recipes.cooled import Cooled
 from trjmcmc.run.recipes.counts import Components
 from trjmcmc.run.recipes.lists import Lists
 from trjmcmc.run.recipes.subsets import Items
 from trjmcmc.run.rounds import looks, rounds
+from trjmcmc.transport.normals import gaussian_mixture
 
 QUICK = Plan(particles=1600, moves=6, climbs=2000)
 KINDS = {
@@ -53,9 +54,9 @@ def truth_of(target):
 # ---- what is learned ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("judged", [True, False])
-def test_worse_normals_never_replace_better_ones(judged, monkeypatch):
-    """Chains that teach nonsense; the control keeps what was learned last."""
+@pytest.mark.parametrize(("judged", "mapped"), [(True, False), (True, True), (False, False)])
+def test_worse_normals_never_replace_better_ones(judged, mapped, monkeypatch):
+    """Chains that teach nonsense, beside a map of the user too; the control keeps the last."""
     lesson = Lists.learn
 
     def misled(recipe, known, seen, first):
@@ -67,11 +68,43 @@ def test_worse_normals_never_replace_better_ones(judged, monkeypatch):
     if not judged:
         monkeypatch.setattr("trjmcmc.run.rounds.gain", lambda *_: 0.0)
     recipe = recipe_of(trj.problems.sinh_arcsinh(), QUICK, torch.Generator().manual_seed(1))
+    if mapped:
+        recipe = recipe.with_map(trj.RealNVP(recipe.target.space))
     found = next(run for run in looks(recipe) if run.steps == 2 * QUICK.first)
     flat = (found.draws.theta.flatten(0, 1), found.draws.code.flatten(0, 1))
     here = float(found.moves.through.log_prob(*flat).mean())
     assert (here > -5) is judged
     assert (float(found.known.draws.theta.mean()) < 10) is judged
+
+
+def test_a_gain_fills_spare_coordinates_and_no_draw_decides_alone():
+    """Records hold zeros there, which a map that moves them takes for a point."""
+    target = trj.problems.sinh_arcsinh()
+    flow = trj.ConditionalRealNVP(target.space)
+    with torch.no_grad():
+        for p in flow.parameters():
+            p += 0.03 * torch.randn(p.shape, generator=torch.Generator().manual_seed(0))
+    code = target.space.enumerate().repeat(500, 1)
+    theta = torch.randn(1000, target.dim, generator=torch.Generator().manual_seed(1))
+    theta = theta * target.space.active(code)
+    draws = Pool(code, theta, torch.zeros(1000))
+    normal = gaussian_mixture(target.space, draws, torch.Generator().manual_seed(2), components=1)
+    there = flow.log_prob(flow.with_spares(theta, code), code) - normal.log_prob(theta, code)
+    assert gain(flow, normal, draws) == pytest.approx(float(there.detach().mean()), rel=1e-4)
+    assert gain(normal, flow, draws) == pytest.approx(-gain(flow, normal, draws))
+    zeros = flow.log_prob(theta, code) - normal.log_prob(theta, code)  # the control
+    assert abs(float(zeros.detach().mean()) - gain(flow, normal, draws)) > 1e-3
+    assert gain(normal, normal, draws) == gain(normal, None, draws) == 0
+
+    class Impossible:
+        """Of one draw."""
+
+        with_spares = normal.with_spares
+
+        def log_prob(self, theta, code):
+            return normal.log_prob(theta, code).index_fill(0, torch.tensor([3]), -math.inf)
+
+    assert gain(Impossible(), normal, draws) == pytest.approx(-50 / 1000)
 
 
 # ---- answers ------------------------------------------------------------------------------------
@@ -487,8 +520,9 @@ def test_routes_are_combined_where_they_agree():
     assert apart(p, error, near._replace(p=torch.tensor([0.5, 0.5]).double())) > 10
 
 
-@pytest.mark.whole
-@pytest.mark.parametrize("gap", [0.0, 0.2, math.nan])
+@pytest.mark.parametrize(
+    "gap", [0.2, *(pytest.param(x, marks=pytest.mark.whole) for x in (0.0, math.nan))]
+)
 def test_a_run_is_not_done_where_a_second_route_says_something_else(gap, monkeypatch):
     weigh = Lists.weigh
 
@@ -530,9 +564,9 @@ def test_evidence_by_groups():
     assert abs(float(known.log_evidence.logsumexp(0) - math.log(8) - total)) < FAR * float(error)
 
 
-def test_graphs_have_no_recipe_yet(rng):
+def test_orders_of_graphs_have_no_recipe(rng):
     for nodes in (3, 5):
         graph = trj.graphs.target(trj.graphs.bge(rng.normal(size=(30, nodes))))
-        for target in (graph, trj.graphs.ordered(graph)):
-            with pytest.raises(ConfigurationError, match="no recipe"):
-                recipe_of(target, Plan(), torch.Generator())
+        assert recipe_of(graph, Plan(), torch.Generator()).exact
+        with pytest.raises(ConfigurationError, match="no recipe"):
+            recipe_of(trj.graphs.ordered(graph), Plan(), torch.Generator())

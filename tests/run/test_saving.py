@@ -476,7 +476,6 @@ def test_a_run_goes_on_from_the_head_before(folder_of_ten, tmp_path):
     assert same(run(sampler_of()), run(sampler_of(), tmp_path))
 
 
-@pytest.mark.whole
 def test_a_full_disk_is_told_once_and_sampling_goes_on(tmp_path, monkeypatch):
     whole, calls = run(sampler_of()), []
 
@@ -801,7 +800,6 @@ def test_sigkill_at_random_moments(tmp_path):
 # ---- from a result ------------------------------------------------------------------------------
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize(
     "problem", ["list", *(pytest.param(p, marks=LONG) for p in ("subsets", "components"))]
 )

@@ -47,7 +47,6 @@ def test_a_worker_is_killed_and_the_bits_are_the_same(cluster):
     assert same(run(draws=30), found)
 
 
-@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_cluster_without_workers_says_so_and_keeps_the_time(monkeypatch):
     """Workers may come later: a queue, an adaptive cluster."""

@@ -144,11 +144,12 @@ def nested_rhats(x: Array, inside: NDArray[np.bool_], kind: NDArray[np.integer])
     if len(groups) < 2 or not inside.any():
         return np.full(x.shape[2], math.nan)
     scores = normal_scores(x, inside)
-    means = scores.mean(1)
+    means, spread = scores.mean(1), scores.var(1, ddof=1)
     of_group = np.array([means[mine].mean(0) for mine in groups])
-    among = [means[mine].var(0, ddof=1) if mine.sum() > 1 else 0.0 for mine in groups]
+    within = np.mean([spread[mine].mean(0) for mine in groups], 0)
+    among = [means[mine].var(0, ddof=1) for mine in groups if mine.sum() > 1]  # 0 of one chain
     with np.errstate(divide="ignore", invalid="ignore"):
-        within = np.mean(among, 0) + scores.var(1, ddof=1).mean(0)
+        within = within + np.sum(among, 0) / len(groups)
         found: Array = np.sqrt(1 + of_group.var(0, ddof=1) / within)
     found[np.ptp(x[inside], axis=0) == 0] = math.nan
     return found

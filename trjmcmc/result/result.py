@@ -208,7 +208,7 @@ class Result:
             all below one percent together) and quantity: the log joint, being in a model,
             including an item, numbers of components, unconstrained parameters. ``rhat``,
             rank-normalised split R-hat over chains of independent starts; ``nested_rhat``, that of
-            eight groups of chains, which tells sooner where chains are many and short; ``ess_bulk``
+            eight groups of chains, which share nothing in a run in rounds; ``ess_bulk``
             and ``ess_tail``, effective draws; ``share`` of the draws in which the quantity exists.
 
         Source:

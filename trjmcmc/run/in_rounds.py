@@ -62,16 +62,16 @@ def begin(
         fit: Whether a map is trained first, as of :meth:`trjmcmc.TRJSampler.run`.
 
     Raises:
-        ConfigurationError: Rounds were asked for over graphs, over more than 128 models that are
-            no subsets, of an impossible model; a kernel or a strategy was given; more was asked of
-            the run than rounds take.
+        ConfigurationError: Rounds were asked for over graphs that are not drawn anew, over more
+            than 128 models that are no subsets, of an impossible model; a kernel or a strategy was
+            given; more was asked of the run than rounds take.
     """
     asked = plan is not None
-    if not asked and not (plain and suits(known, until)):
+    if not asked and not (plain and suits(known, until, fit)):
         return None
     if not plain:
         raise ConfigurationError(
-            "run: in rounds it takes until, max_seconds, fit and progress, uncompiled"
+            'run: in rounds it takes until, max_seconds, progress, and fit="vi" or True, uncompiled'
         )
     if not known.strategy.chooses:
         raise ConfigurationError("rounds: they take no kernel or strategy; leave it out")
@@ -80,13 +80,21 @@ def begin(
     recipe = recipe_of(known.target, plan or Plan(), known.generator)
     dear = recipe.numbers > recipe.dearest and not asked
     aims = aims_of(until)
-    if aims[1] < 1 and not recipe.searches:
+    if aims[1] < 1 and not (recipe.searches or recipe.exact):
         raise ConfigurationError('until: "detection" is for lists of models alone')
-    trained = known.trace is not None and (fit != "vi" or known.trace.by == fit)
+    by = trained_by(known)
+    trained = by == "vi" if fit == "vi" else bool(by)
     return None if dear else InRounds(recipe, known, seed, aims, "" if trained else fit)
 
 
-def suits(known: Knowledge, until: Any) -> bool:
+def trained_by(known: Knowledge) -> str:
+    """What the map was trained by to the end; nothing if it was not."""
+    trace = known.trace
+    ended = trace is not None and bool(trace.step) and trace.stopped != INTERRUPTED
+    return trace.by if trace is not None and ended else ""
+
+
+def suits(known: Knowledge, until: Any, fit: bool | str = "auto") -> bool:
     """Whether rounds are the usual run of a target, and what is asked for is theirs."""
     target = known.target
     asked = until is None or (isinstance(until, Mapping) and set(until) <= AIMS)
@@ -94,6 +102,8 @@ def suits(known: Knowledge, until: Any) -> bool:
     served = kind_of(target) is not None and all_possible(target)
     if not (asked and usual and served and target.account.unlimited):
         return False
+    if (known.ready or fit != "auto") and not (target.space.few and known.make_weights is None):
+        return False  # moves through q(m), and among many models, are made elsewhere
     return kind_of(target) is not Components or bool(components_of(target))
 
 
@@ -146,28 +156,39 @@ class InRounds:
         self._looks = self._begun()
         self._last: Run | None = None
         self._broken = False  # off in a step
+        self._cut = False  # short in its training
 
     @property
     def target(self) -> Target:
         """The target, in float64 if numbers asked for that."""
         return self._recipe.target if self._last is None else self._last.recipe.target
 
-    def first(self, until: Any, max_seconds: float | None, progress: bool) -> Result:
-        """The first of its calls; arguments as of :meth:`trjmcmc.TRJSampler.run`."""
+    @property
+    def begun(self) -> bool:
+        """Whether there is something to go on from."""
+        return self._last is not None
+
+    def first(self, until: Any, max_seconds: float | None, progress: bool, begun: float) -> Result:
+        """The first of its calls; arguments as of :meth:`trjmcmc.TRJSampler.run`.
+
+        Where Ctrl-C ends a training, chains are sampled for a second.
+        """
         asked, seconds = until is not None or max_seconds is None, max_seconds or DONE_SECONDS
-        begun, known = clock.now(), self._known
+        known = self._known
         if self._fit in {True, "vi"}:
-            late = begun + known.policy.shares.fit_before_choice * seconds
-            by = "vi" if self._fit == "vi" else None
+            shares, by = known.policy.shares, "vi" if self._fit == "vi" else None
+            late = begun + seconds * (shares.fit_before_choice if by else shares.fit)
             trace = known.fit(by=by, deadline=late, mend_until=late, progress=progress)
-            if trace.stopped == INTERRUPTED:
-                raise KeyboardInterrupt
+            self._cut = trace.stopped == INTERRUPTED
+            if self._cut:
+                begun, seconds = clock.now(), known.policy.summing_up.interrupted_seconds
         return self.run(self._error, begun + seconds - clock.now(), progress, asked=asked)
 
     def _begun(self) -> Iterator[Run]:
         """Looks of the run, through the map if there is one."""
         known = self._known
-        trained = known.transport if known.ready and self.target.dim else None
+        trained = known.transport if known.given_map or trained_by(known) else None
+        trained = trained if self.target.dim else None
         yield from looks(self._recipe.with_map(trained), self._detection)
 
     def run(
@@ -197,7 +218,7 @@ class InRounds:
         limit, spending, ended = self._recipe.limit, self._spending, None
         begun = clock.now()
         limit.begin(begun + seconds)
-        spending.begin()
+        self._known.begin()
         few = self._recipe.numbers * self._recipe.chains < ONE_THREAD
         with (
             one_thread(few),
@@ -228,7 +249,7 @@ class InRounds:
         spending.close(self._known.trace)
         if ended is not None and not isinstance(ended, BudgetError):
             raise ended.carrying(result)
-        if limit.pressed:
+        if result.report.interrupted:
             warn_user(
                 f"interrupted after {result.raw.n_draws} draws a chain; the result holds them",
                 InterruptedWarning,
@@ -253,6 +274,7 @@ class InRounds:
             raise ConfigurationError("more: the last run was broken off in a step; run anew")
         if isinstance(until, Mapping) and "detection" in until:
             raise ConfigurationError('more: "detection" is asked of run(); searches go on anyway')
+        self._cut = False
         return self.run(
             None if until is None else aims_of(until)[0],
             math.inf if max_seconds is None else max_seconds,
@@ -283,7 +305,7 @@ class InRounds:
             seconds={**self._known.fitted.seconds, **self._spending.seconds},
             steps=draws.n_draws * draws.thin,
             seed=self._seed,
-            interrupted=limit.pressed,
+            interrupted=limit.pressed or self._cut,
             budget_spent=budget_spent,
             overflows=run.overflows,
             evaluations=self._spending.evaluations,

@@ -27,6 +27,7 @@ class Plan:
         normals: Normals of each model at most. Factor models reach half the error of 8 fitted to
             half as many draws in as many steps; other problems are as before.
         taught: Draws of each model that they are fitted to.
+        remembered: Draws of all models together that runs over subsets and components learn from.
         weighed: Draws of each model by which they are weighed.
         times: Kept draws a chain, over tau of the slowest quantity, when a run is done; twice as
             many where the tests of trend and of groups are not clear, or tau grows.
@@ -58,6 +59,7 @@ class Plan:
     growth: float = 1.35
     normals: int = 16
     taught: int = 4000
+    remembered: int = 16_000
     weighed: int = 4096
     times: float = 5.0
     settled: float = 1.6

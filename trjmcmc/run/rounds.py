@@ -80,10 +80,13 @@ def looks(recipe: Recipe, detection: float = math.inf) -> Iterator[Run]:
                 moves = recipe.all_moves(known)
                 chains.measure(moves)
             chains.begin()
-            kernel = chains.warmed(chains.mixture(moves), n // 2)
-            if not recipe.late and gain(moves.through, old[1].through, chains.some()) < 0:
-                known, moves = old  # a few draws of chains that stick teach worse normals
-                kernel = chains.warmed(chains.mixture(moves), n // 2)
+            kernel = chains.warmed(chains.mixture(moves), max(1, n // 2))
+            if not recipe.late:
+                after = chains.some()
+                if gain(moves.through, old[1].through, after) < 0:
+                    known, moves = old  # a few draws of chains that stick teach worse normals
+                    kernel = chains.warmed(chains.mixture(moves), max(1, n // 2))
+                moves = recipe.weighed_by(moves, after)
             learned += 1
             chains.begin()
             route = recipe.weigh(moves)

@@ -6,6 +6,7 @@ import copy
 import math
 import secrets
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ from .sharded import runner_of
 from .stop import Rule, Stop
 from .strategy import GivenKernel, MakeKernel, Strategy, ThroughTheMap
 
-PLAIN = {"chains": None, "warmup": None, "thin": 1, "fit": "auto"}  # what rounds leave open
+PLAIN = (None, None, 1)  # chains, warmup, thin: what rounds leave open
 MakeTransport = Callable[[Space], Transport]
 
 
@@ -60,8 +61,7 @@ class TRJSampler:
             ``lambda space: CosmicFlow(space, layers=12)``; a :class:`CosmicFlow` by default.
         kernel: A kernel, or a function of (target, transport) that makes one; the map is then
             trained in full before the first run, unless ``fit=False``. By default the run
-            chooses, see :meth:`run`; after a full fit a transport jump to another model, a
-            Crank-Nicolson move in reference space and random walks in plain coordinates.
+            chooses, see :meth:`run`.
         models: The q(m) that :meth:`fit` learns by reverse KL, a
             :class:`~trjmcmc.fit.ModelWeights`, or a function that makes one from the space, such
             as ``trj.Made``, the default over more than 64 models; none over fewer.
@@ -276,7 +276,7 @@ class TRJSampler:
         """Sample, with as much training as pays.
 
         Lists, subsets and components whose likelihoods cost little (some ten thousand rows), and
-        graphs of up to eighteen nodes, are sampled in rounds, where nothing but limit or precision
+        graphs of up to seventeen nodes, are sampled in rounds, where nothing but limit or precision
         is asked for: equal seeds give equal draws, and ``max_seconds`` ends the same run earlier.
 
         Elsewhere a small pilot run comes first. Warm-up measures per second how fast the model
@@ -340,12 +340,14 @@ class TRJSampler:
         checked_fit(fit, self._may_train)
         asked: dict[str, Any] = {"chains": chains, "warmup": warmup, "thin": thin, "fit": fit}
         given = draws, start, max_evaluations, checkpoint, shards, executor
-        plain = asked | {"fit": "auto"} == PLAIN and fit is not False and self._compile is False
-        plain &= all(x is None for x in given)
+        plain = (chains, warmup, thin) == PLAIN and fit is not False and self._compile is False
+        plain, begun = plain and all(x is None for x in given), clock.now()
         rounds = in_rounds.begin(self._known, self._plan, self.seed, until, plain=plain, fit=fit)
         if rounds is not None:
-            self._left = rounds
-            result = rounds.first(until, max_seconds, progress)
+            try:
+                result = rounds.first(until, max_seconds, progress, begun)
+            finally:
+                self._left = rounds if rounds.begun else None
             if rounds.target is not self.target and self._refines:
                 self._go_on_in_float64("")
             return result
@@ -373,7 +375,9 @@ class TRJSampler:
             try:
                 return self._run(draws, max_evaluations=max_evaluations, **settings)
             except TooCoarse as found:
-                self._go_on_in_float64(str(found))
+                with suppress(TargetError):  # its data have the other precision
+                    self._go_on_in_float64(str(found))
+                self._open_precision = False
             if place is not None:  # what it holds is of float32
                 settings["place"] = place.anew(clock.now() - begun)
             if max_evaluations is not None:
@@ -531,10 +535,6 @@ class TRJSampler:
         return self._open_precision and untouched and single
 
     def _go_on_in_float64(self, why: str) -> None:
-        """Begin anew in float64, if the likelihood takes it; what is known of evaluations stays."""
-        try:
-            finer = self.target.to(dtype=torch.float64)
-        except TargetError:  # its data have the other precision
-            self._open_precision = False
-            return
+        """Begin anew with float64 numbers; what is known of evaluations stays."""
+        finer = self.target.to(dtype=torch.float64)
         self._know(finer, f"float32 does not resolve {why}", self._known.spending)

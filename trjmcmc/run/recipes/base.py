@@ -36,6 +36,8 @@ from ..price import price
 
 FRESH = 0.1  # share of moves through a map that draw from it
 
+BEYOND, MOST_TOLD = 1e30, 50.0  # nats: a density of 0; what one draw says of two maps at most
+
 LEAST_WEIGHED = 200  # draws of a model
 
 IMPROBABLE = 1e-6  # probability of models whose evidence need not be known
@@ -104,11 +106,13 @@ class Moves(NamedTuple):
         between: Between models, by name.
         inside: Inside models; all of them follow each step between.
         through: The normals that the jumps go through, or None.
+        weighing: What models are weighed through: the normals, or a trained map that is closer.
     """
 
     between: Mapping[str, Kernel]
     inside: list[Kernel]
     through: Transport | None = None
+    weighing: Transport | None = None
 
 
 class Route(NamedTuple):
@@ -220,6 +224,8 @@ class Recipe(ABC):
         """The same in float64, where nobody has stated a precision and the likelihood takes it."""
         if self.target.dtype == torch.float64 or not self.target.is_precision_open:
             return None
+        if self.trained is not None:  # it would no longer be that of the sampler
+            return None
         try:
             target = self.target.to(dtype=torch.float64).counted_with(self.target)
         except TargetError:  # its data have the other one
@@ -231,7 +237,6 @@ class Recipe(ABC):
             limit=self.limit,
             before=self._before,
             why=f"float32 does not resolve {why}",
-            trained=self.trained,
         )
 
     @abstractmethod
@@ -259,7 +264,7 @@ class Recipe(ABC):
             seen: Draws of the chains.
             first: Whether nothing was learned from chains before.
         """
-        return known._replace(draws=self.few(seen, self.plan.taught * self.plan.normals))
+        return known._replace(draws=self.few(seen, self.plan.remembered))
 
     def few(self, draws: Pool, most: int) -> Pool:
         """Random draws of a pool, without replacement, so many at most."""
@@ -272,24 +277,33 @@ class Recipe(ABC):
         """Kernels for what is known."""
 
     def all_moves(self, known: Known) -> Moves:
-        """And those through a trained map, which weighs models where it is closer than normals."""
+        """And those through a trained map."""
         moves, space = self.moves(known), self.target.space
+        moves = moves._replace(weighing=moves.through)
         if self.trained is None:
             return moves
-        closer = gain(self.trained, moves.through, known.draws) > 0
-        best = self.trained if closer else moves.through
         inside = CrankNicolson(self.target, self.trained, fresh=FRESH, name="map inside")
         if not space.several:
-            return Moves({}, [*moves.inside, inside], best)
+            return moves._replace(inside=[*moves.inside, inside])
         to = proposal(space, space.few, self.guess(known))
         jump = Jump(self.target, self.trained, to, fresh=FRESH, name="map")
-        return Moves({**moves.between, "map": Cycle([jump, inside])}, moves.inside, best)
+        return moves._replace(between={**moves.between, "map": Cycle([jump, inside])})
+
+    def weighed_by(self, moves: Moves, draws: Pool) -> Moves:
+        """The same, models weighed through the trained map if draws are more probable under it."""
+        closer = gain(self.trained, moves.through, draws) > 0
+        return moves._replace(weighing=self.trained if closer else moves.through)
 
     def guess(self, known: Known) -> Tensor | None:
         """Log-probabilities of few models as jumps propose them, shape (M,); None of many."""
-        if known.log_mass is None:
+        space = self.target.space
+        if known.log_mass is not None:
+            p = masses(known.log_mass).softmax(0)
+        elif space.few:
+            visits = torch.bincount(space.index(known.draws.code), minlength=space.size or 0)
+            p = visits.double() / visits.sum()
+        else:
             return None
-        p = masses(known.log_mass).softmax(0)
         return ((1 - self.plan.uniform) * p + self.plan.uniform / len(p)).log()
 
     def weigh(self, moves: Moves) -> Route | None:
@@ -297,8 +311,8 @@ class Recipe(ABC):
         return None
 
     def normals(self, known: Known, moves: Moves, generator: torch.Generator) -> Transport | None:
-        """Normals that models can be weighed by once a run has ended, or None."""
-        return moves.through
+        """What models can be weighed through once a run has ended, or None."""
+        return moves.weighing
 
     def route(self, through: Transport, codes: Tensor, generator: torch.Generator) -> Route:
         """Probabilities of some models by importance sampling through normals."""
@@ -337,11 +351,17 @@ def masses(log_mass: Tensor) -> Tensor:
 
 @torch.no_grad()
 def gain(new: Transport | None, old: Transport | None, draws: Pool) -> float:
-    """Nats by which draws are more probable under a new map; 0 where one of them is missing."""
+    """Nats by which draws are more probable under a new map; 0 where one of them is missing.
+
+    No draw counts for more than fifty of them, so that one far out does not decide.
+    """
     if new is None or old is None or new is old:
         return 0.0
-    there = new.log_prob(draws.theta, draws.code) - old.log_prob(draws.theta, draws.code)
-    return float(there.nan_to_num().mean())
+    found = [
+        m.log_prob(m.with_spares(draws.theta, draws.code), draws.code).double() for m in (new, old)
+    ]
+    there, before = (x.nan_to_num(-BEYOND, BEYOND, -BEYOND) for x in found)
+    return float((there - before).clamp(-MOST_TOLD, MOST_TOLD).mean())
 
 
 def route_of(weights: Sequence[Tensor]) -> Route:

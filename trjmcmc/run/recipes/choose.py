@@ -42,7 +42,7 @@ def kind_of(target: Target) -> type[Recipe] | None:
     """The kind of a space: of components, items, graphs, few models; None of others."""
     space = target.space
     if space.graphs or space.orders:
-        drawn = space.graphs and target.once(graph_draws) is not None
+        drawn = space.graphs and space.several and target.once(graph_draws) is not None
         return Graphs if drawn else None
     if space.counts and space.several:
         return Components

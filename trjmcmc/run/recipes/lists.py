@@ -168,8 +168,8 @@ class Lists(Recipe):
         return known._replace(draws=draws)
 
     def weigh(self, moves: Moves) -> Route:
-        assert moves.through is not None
-        return self.route(moves.through, self.codes, self.generator)
+        assert moves.weighing is not None
+        return self.route(moves.weighing, self.codes, self.generator)
 
     def asked(self, code: Tensor) -> Tensor:
         index = self.host.index(code.flatten(0, 1)).view(code.shape[:2])
