@@ -789,6 +789,12 @@ def test_ctrl_c_in_a_fit_of_its_own_leaves_a_map_that_runs_use():
         (lambda: trj.TRJSampler(toys.gaussians()).run(1e2), ConfigurationError, "are integers"),
         (lambda: trj.TRJSampler("target"), TargetError, "expected a trj.Target, got str"),
         (lambda: trj.TRJSampler(toys.gaussians(), dtype=torch.int32), ConfigurationError, "dtype"),
+        (lambda: trj.TRJSampler(toys.gaussians(), "RealNVP"), ConfigurationError, "got 'RealNVP'"),
+        (
+            lambda: trj.TRJSampler(toys.gaussians(), repr),
+            ConfigurationError,
+            "a map, or a function",
+        ),
         (
             lambda: trj.TRJSampler(toys.gaussians(), kernel=lambda t, T: RandomWalk(t)),
             ConfigurationError,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 
 import torch
 
@@ -27,6 +28,28 @@ PROBES = 64  # points at which a map is checked
 ROUND_TRIP = 0.05  # largest error of a map there and back, relative or in nats
 
 DEFAULT = MapPolicy()
+
+
+def map_of(
+    target: Target,
+    given: Transport | Callable[[Space], Transport] | None,
+    seed: int,
+    policy: MapPolicy = DEFAULT,
+) -> Transport:
+    """The map that was given, or made by what was given; the default one of None.
+
+    Raises:
+        ConfigurationError: It is neither a map nor makes one.
+    """
+    if given is None:
+        return default_map(target, seed, policy)
+    made = given if isinstance(given, Transport) or not callable(given) else given(target.space)
+    if not isinstance(made, Transport):
+        raise ConfigurationError(
+            "transport: expected a map, or a function of the space that makes one, such as "
+            f"trj.RealNVP; got {made!r}"
+        )
+    return made
 
 
 def default_map(target: Target, seed: int, policy: MapPolicy = DEFAULT) -> Transport:

@@ -36,7 +36,7 @@ from .crew import Grid, grid_of
 from .given import MakeWeights, as_pool, check_given, weights_maker
 from .in_rounds import InRounds
 from .knowledge import Knowledge
-from .maps import default_map, matching
+from .maps import map_of, matching
 from .onward import Onward, adopted, check_asked
 from .plan import Plan
 from .policy import Policy
@@ -136,10 +136,7 @@ class TRJSampler:
         transport, strategy, models, policy = self._make
         given_map = transport is not None
         self.target = target
-        if transport is None:
-            transport = default_map(target, self.seed, policy.maps)
-        elif not isinstance(transport, Transport):
-            transport = transport(target.space)
+        transport = map_of(target, transport, self.seed, policy.maps)
         self.transport = matching(transport, target)
         self._known = Knowledge(
             target,

@@ -310,8 +310,8 @@ def check_until(space: Space, until: Mapping[str, float] | None) -> dict[str, fl
     wanted = dict(until or {})
     if unknown := set(wanted) - {*KINDS, RHAT}:
         raise ConfigurationError(
-            'until: expected {"probability": error}, {"log_bayes_factor": error} or '
-            f'{{"rhat": limit}}, got {sorted(unknown)}'
+            'until: expected {"probability": error}, {"log_bayes_factor": error}, {"rhat": limit} '
+            f'or, of lists in rounds, {{"detection": share}}, got {sorted(unknown)}'
         )
     if not wanted.get(RHAT, math.inf) > 1:
         raise ConfigurationError(f"until: expected a limit of R-hat above 1, got {wanted[RHAT]}")
