@@ -357,7 +357,7 @@ def test_a_run_goes_on_with_more_chains(clock, monkeypatch):
     monkeypatch.setattr(Runner, "_warm_up_chosen", settled)
     monkeypatch.setattr(Chooser, "chains_for", lambda self, choice, state: 2048)
     sampler = trj.TRJSampler(toys.gaussians(), seed=4)
-    result = sampler.run(max_seconds=4, progress=False)
+    result = sampler.run(until={"rhat": 1.0001}, max_seconds=4, progress=False)
     assert result.raw.n_chains == 2048
     # new chains make the steps that others have made
     assert steps[-1] >= choices[-1].steps >= SegmentPolicy().least_steps
