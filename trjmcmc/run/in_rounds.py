@@ -178,7 +178,9 @@ class InRounds:
         if self._fit in {True, "vi"}:
             shares, by = known.policy.shares, "vi" if self._fit == "vi" else None
             late = begun + seconds * (shares.fit_before_choice if by else shares.fit)
-            trace = known.fit(by=by, deadline=late, mend_until=late, progress=progress)
+            trace = known.fit(  # the run weighs its models itself, through what is closer
+                by=by, audit=by is None, deadline=late, mend_until=late, progress=progress
+            )
             self._cut = trace.stopped == INTERRUPTED
             if self._cut:
                 begun, seconds = clock.now(), known.policy.summing_up.interrupted_seconds

@@ -9,6 +9,7 @@ import torch
 from ..draws import Draws, Pool
 from ..kernel.base import Kernel, State
 from ..kernel.compose import Cycle, MixtureKernel
+from .count import Tally
 from .look import judged
 from .recipes.base import Moves, Recipe
 
@@ -51,22 +52,36 @@ class Recorded:
 
     @torch.no_grad()
     def advance(self, kernel: Kernel, n: int) -> None:
-        """Steps of a frozen kernel, which are recorded; where chains are if it is too late."""
+        """Steps of a frozen kernel, which are recorded; where chains are if it is too late.
+
+        Raises:
+            NonFiniteError: A density was NaN or +inf.
+        """
+        tally = Tally(self.recipe.target)
         for _ in range(n):
             if self.recipe.late:
                 break
-            self.state, _ = kernel.step(self.state, self.recipe.generator)
+            self.state, infos = kernel.step(self.state, self.recipe.generator)
+            tally.add(infos)
             self._keep()
+        tally.check()
         self.record = self.record or [self.state]
 
     @torch.no_grad()
     def warmed(self, kernel: Kernel, n: int) -> Kernel:
-        """A kernel that has learned from n steps, frozen; they are recorded."""
+        """A kernel that has learned from n steps, frozen; they are recorded.
+
+        Raises:
+            NonFiniteError: A density was NaN or +inf.
+        """
+        tally = Tally(self.recipe.target)
         for _ in range(n):
             if self.recipe.late:
                 break
-            kernel, self.state, _ = kernel.adapt(self.state, self.recipe.generator)
+            kernel, self.state, infos = kernel.adapt(self.state, self.recipe.generator)
+            tally.add(infos)
             self._keep()
+        tally.check()
         return kernel.frozen()
 
     def _keep(self) -> None:
