@@ -153,7 +153,7 @@ class InRounds:
         self._recipe, self._known, self._seed, self._fit = recipe, known, seed, fit
         self._spending = known.spending
         self._error, self._detection = aims
-        self._looks = self._begun()
+        self._looks = self._through_the_map()
         self._last: Run | None = None
         self._broken = False  # off in a step
         self._cut = False  # short in its training
@@ -186,7 +186,7 @@ class InRounds:
                 begun, seconds = clock.now(), known.policy.summing_up.interrupted_seconds
         return self.run(self._error, begun + seconds - clock.now(), progress, asked=asked)
 
-    def _begun(self) -> Iterator[Run]:
+    def _through_the_map(self) -> Iterator[Run]:
         """Looks of the run, through the map if there is one."""
         known = self._known
         trained = known.transport if known.given_map or trained_by(known) else None
