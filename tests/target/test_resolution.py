@@ -265,3 +265,21 @@ def test_a_run_names_model_parameter_precision_and_remedy():
     assert result.coarse == {}
     found = result.model_probabilities(full=True).loc["one"]
     assert found["visits"] == pytest.approx(0.5, abs=5 * found["visits_se"] + 0.005)
+
+
+def test_chains_that_all_begin_at_one_point_say_nothing_of_numbers():
+    """One draw of each chain; as many of the prior, which is too narrow, are the control."""
+    target = trj.Target(
+        [
+            trj.Model(
+                "m",
+                {"x": Normal(torch.full((2,), 55_000.0), 0.01)},
+                lambda p: torch.zeros(len(p["x"])),
+            )
+        ],
+        dtype=torch.float32,
+    )
+    code = torch.zeros(200, 1, dtype=torch.long)
+    draws = target.sample_prior(code, torch.Generator().manual_seed(0))[:, None]
+    assert "float32" in resolution_doubts(target, code[:1], code, draws)["m"]
+    assert resolution_doubts(target, code[:1], code, draws[:1].expand(200, -1, -1)) == {}
