@@ -283,3 +283,5 @@ def test_chains_that_all_begin_at_one_point_say_nothing_of_numbers():
     draws = target.sample_prior(code, torch.Generator().manual_seed(0))[:, None]
     assert "float32" in resolution_doubts(target, code[:1], code, draws)["m"]
     assert resolution_doubts(target, code[:1], code, draws[:1].expand(200, -1, -1)) == {}
+    bare = trj.Target([trj.Model("bare", {}, lambda p: torch.tensor(0.0))])
+    assert resolution_doubts(bare, code[:1], code, torch.zeros(200, 1, 0)) == {}

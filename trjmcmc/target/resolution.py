@@ -187,10 +187,10 @@ def resolution_doubts(
             rows = rows[moved]
         elif len(used) != 1 or len(which) == 1:  # else all chains may have one number to go to
             continue
-        if which.shape[1] == 1 and len(flat[rows].unique(dim=0)) < LEAST_DRAWS:
-            continue  # chains that have not moved yet may all begin at one point
         if not len(used):
             continue
+        if which.shape[1] == 1 and len(flat[rows][:, used].unique(dim=0)) < LEAST_DRAWS:
+            continue  # chains that have not moved yet may all begin at one point
         doubts: list[Coarse | Beyond] = [*_coarse(target, twin, code, flat[rows], used)]
         doubts += _beyond(target, twin, code, flat[rows], used)
         if doubts:
