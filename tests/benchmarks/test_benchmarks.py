@@ -187,7 +187,6 @@ def test_figures_of_yin_and_jiao_stand_beside_ours(name, monkeypatch, clock):
     assert all(math.isfinite(row["ours"]) for row in found)
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_published_experiments_run(name, tmp_path, capsys, monkeypatch, clock):
     """With all samplers of the papers, and two steps of every training."""

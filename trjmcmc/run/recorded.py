@@ -50,39 +50,38 @@ class Recorded:
         self.record, self.thin, self.steps = [], 1, 0
         self.overflows = int(self.recipe.target.overflows)
 
-    @torch.no_grad()
     def advance(self, kernel: Kernel, n: int) -> None:
         """Steps of a frozen kernel, which are recorded; where chains are if it is too late.
 
         Raises:
             NonFiniteError: A density was NaN or +inf.
         """
-        tally = Tally(self.recipe.target)
-        for _ in range(n):
-            if self.recipe.late:
-                break
-            self.state, infos = kernel.step(self.state, self.recipe.generator)
-            tally.add(infos)
-            self._keep()
-        tally.check()
+        self._make(kernel, n, learns=False)
         self.record = self.record or [self.state]
 
-    @torch.no_grad()
     def warmed(self, kernel: Kernel, n: int) -> Kernel:
         """A kernel that has learned from n steps, frozen; they are recorded.
 
         Raises:
             NonFiniteError: A density was NaN or +inf.
         """
-        tally = Tally(self.recipe.target)
+        return self._make(kernel, n, learns=True).frozen()
+
+    @torch.no_grad()
+    def _make(self, kernel: Kernel, n: int, *, learns: bool) -> Kernel:
+        """Make n steps, or as many as there is time for; the kernel as it then is."""
+        tally, generator = Tally(self.recipe.target), self.recipe.generator
         for _ in range(n):
             if self.recipe.late:
                 break
-            kernel, self.state, infos = kernel.adapt(self.state, self.recipe.generator)
+            if learns:
+                kernel, self.state, infos = kernel.adapt(self.state, generator)
+            else:
+                self.state, infos = kernel.step(self.state, generator)
             tally.add(infos)
             self._keep()
         tally.check()
-        return kernel.frozen()
+        return kernel
 
     def _keep(self) -> None:
         """Record where chains are, every other step alone once memory is short."""

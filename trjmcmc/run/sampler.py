@@ -67,7 +67,8 @@ class TRJSampler:
             as ``trj.Made``, the default over more than 64 models; none over fewer.
         seed: Any integer; drawn and recorded if omitted. When draws are the same: :meth:`run`.
         device: Where to compute, e.g. ``"cuda"``; tensors inside your likelihood must be there.
-        dtype: If omitted the target's, or float32 and, where that will not do, float64.
+        dtype: ``torch.float32`` or ``torch.float64``. If omitted the target's, or float32 and,
+            where that does not resolve a posterior, float64 (``report.precision`` says why).
         strategy: How the map is fitted and a kernel made of it, in place of ``kernel``; for those
             who write another kind of sampler.
         policy: How runs are planned, a :class:`~trjmcmc.run.policy.Policy`; for experts. Or a
@@ -345,7 +346,7 @@ class TRJSampler:
                 result = rounds.first(until, max_seconds, progress, begun)
             finally:
                 self._left = rounds if rounds.begun else None
-            if rounds.target is not self.target and self._refines:
+            if rounds.target is not self.target:
                 self._go_on_in_float64("")
             return result
         if draws is None and until is None and max_seconds is None and max_evaluations is None:

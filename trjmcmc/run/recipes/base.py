@@ -143,11 +143,10 @@ class Recipe(ABC):
         limit: Until when the run may go on.
         before: Likelihood evaluations of the target before this run; those so far if omitted.
         why: Why the target is in float64 though nobody asked for it, in words, or nothing.
-        trained: A map that jumps and moves inside models go through as well, or None.
 
     Attributes:
         why: As above.
-        trained: As above, in the target's precision and place.
+        trained: A map that jumps and moves inside models go through as well, or None.
         host: The space on the CPU, where chains are judged.
     """
 
@@ -155,6 +154,7 @@ class Recipe(ABC):
     dearest: float = DEAREST
     searches = False  # whether prior draws climb in search of lost modes
     exact = False  # whether each step draws anew from the posterior
+    trained: Transport | None = None
 
     def __init__(
         self,
@@ -165,11 +165,9 @@ class Recipe(ABC):
         limit: Limit | None = None,
         before: int | None = None,
         why: str = "",
-        trained: Transport | None = None,
     ) -> None:
         self.target, self.plan, self.generator = target, plan, generator
         self.limit, self.why = limit or Limit(), why
-        self.trained = None if trained is None else matching(trained, target)
         self._before = target.account.evaluations if before is None else before
         self.host = target.to(device="cpu", probe=False).space
 
@@ -298,7 +296,7 @@ class Recipe(ABC):
         """Log-probabilities of few models as jumps propose them, shape (M,); None of many."""
         space = self.target.space
         if known.log_mass is not None:
-            p = masses(known.log_mass).softmax(0)
+            p = masses(known).softmax(0)
         elif space.few:
             visits = torch.bincount(space.index(known.draws.code), minlength=space.size or 0)
             p = visits.double() / visits.sum()
@@ -340,13 +338,10 @@ class Recipe(ABC):
         return found
 
 
-def masses(log_mass: Tensor) -> Tensor:
-    """Mean of the groups, shape (M,), nats.
-
-    Arguments:
-        log_mass: Log of p(model) times its evidence by group, shape (K, M), nats.
-    """
-    return log_mass.logsumexp(0) - math.log(len(log_mass))
+def masses(known: Known) -> Tensor:
+    """Log of p(model) times its evidence, mean of the groups, shape (M,), nats; of few models."""
+    assert known.log_mass is not None
+    return known.log_mass.logsumexp(0) - math.log(len(known.log_mass))
 
 
 @torch.no_grad()

@@ -39,18 +39,21 @@ class Graphs(Recipe):
     def numbers(self) -> float:
         return max(1.0, float(self.target.space.n_items))  # scores are looked up
 
+    @property
+    def drawn(self) -> GraphDraws:
+        """What draws the graphs; without one the target has another recipe."""
+        found = self.target.once(graph_draws)
+        assert found is not None
+        return found
+
     def begin(self) -> tuple[Known, State]:
-        draws = self.target.once(graph_draws)
-        assert draws is not None
-        code = draws.draws.sample(self.chains, self.generator)
+        code = self.drawn.draws.sample(self.chains, self.generator)
         state = start(self.target, code, code.new_empty(len(code), 0).to(self.target.dtype))
         pool = Pool(state.code, state.theta, state.log_joint.double())
         return Known(pool, None, torch.zeros(self.plan.groups, dtype=torch.float64)), state
 
     def moves(self, known: Known) -> Moves:
-        draws = self.target.once(graph_draws)
-        assert draws is not None
-        return Moves({draws.name: draws}, [])
+        return Moves({self.drawn.name: self.drawn}, [])
 
     def asked(self, code: Tensor) -> Tensor:
         """Whether each edge is there."""

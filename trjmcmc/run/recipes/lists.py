@@ -23,8 +23,8 @@ from ...transport.normals import gaussian_mixture
 from ..maps import matching
 from ..moves import birth_death
 from . import by_importance
-from .base import FRESH, Known, Moves, Recipe, Route
-from .lost import SPARING, is_of, lost_parts, masses_of, with_part
+from .base import FRESH, Known, Moves, Recipe, Route, masses
+from .lost import SPARING, is_of, lost_parts, with_part
 
 LEAST_PARTICLES = 16  # of a population
 
@@ -194,14 +194,14 @@ class Lists(Recipe):
             now, times, last = moves, 0, 0  # searches, and the last that met something
             while times <= min(2 * last, SEARCHES - 1) and not self.late:
                 times += 1
-                level = float(masses_of(found)[m])
+                level = float(masses(found)[m])
                 assert now.through is not None
                 parts = lost_parts(self, found, m, now.through, seen, climbs, policy)
                 for part in parts:
                     found = with_part(self, found, m, part)
                 if parts:
                     now = self.all_moves(found)
-                if float(masses_of(found)[m]) > level + FOUND:
+                if float(masses(found)[m]) > level + FOUND:
                     last = times
             if times < 2 * last:
                 incomplete.append(labels[m])
@@ -218,7 +218,7 @@ class Lists(Recipe):
     def _placed(self, known: Known) -> State:
         """Chains at known draws, models by their masses."""
         g, chains = self.generator, self.chains
-        model = torch.multinomial(masses_of(known).softmax(0), chains, True, generator=g)
+        model = torch.multinomial(masses(known).softmax(0), chains, True, generator=g)
         theta = known.draws.theta.new_zeros(chains, self.target.dim)
         for m in model.unique().tolist():
             mine = is_of(known.draws, self.codes[m]).nonzero()[:, 0]

@@ -52,7 +52,7 @@ def lost_parts(
         policy: How they climb, and how what they meet is weighed.
     """
     target = recipe.target
-    code, level = target.space.enumerate()[m], float(masses_of(known)[m])
+    code, level = target.space.enumerate()[m], float(masses(known)[m])
     pools = [known.draws] if seen is known.draws else [known.draws, seen]
     shown = max(LEAST_SHOWN, int(recipe.share * SHOWN))
     drawn = [pool.theta[is_of(pool, code)][:shown] for pool in pools]
@@ -75,7 +75,7 @@ def with_part(recipe: Recipe, known: Known, m: int, part: Part) -> Known:
     """What is known with a part of a model: its mass, and draws by its share."""
     assert known.log_mass is not None
     code = recipe.target.space.enumerate()[m]
-    share = 1 / (1 + math.exp(min(float(masses_of(known)[m]) - part.log_mass, LARGEST)))
+    share = 1 / (1 + math.exp(min(float(masses(known)[m]) - part.log_mass, LARGEST)))
     rows = part.draw(max(LEAST_TAKEN, int(recipe.plan.taught * share)), recipe.generator)
     mine = is_of(known.draws, code)
     kept = ~mine
@@ -95,12 +95,6 @@ def _is_known(part: Part, draws: Tensor, level: float) -> bool:
     share = 1 / (1 + math.exp(min(level - part.log_mass, LARGEST)))
     held = int(part.place.holds(draws).sum()) / max(1, len(draws))
     return held >= VISITED * share and part.log_mass < level + UNDERSTATED
-
-
-def masses_of(known: Known) -> Tensor:
-    """Log of p(model) times its evidence, mean of the groups, shape (M,), nats."""
-    assert known.log_mass is not None
-    return masses(known.log_mass)
 
 
 def is_of(draws: Pool, code: Tensor) -> Tensor:
