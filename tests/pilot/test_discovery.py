@@ -16,7 +16,9 @@ from trjmcmc.pilot.census import Census, census
 from trjmcmc.pilot.crowd import crowd, next_step, systematic
 from trjmcmc.pilot.lost import BY_CHAINS, BY_PRIOR, Screening
 from trjmcmc.pilot.parts import Ellipsoid, share_inside, told_apart, weighed
+from trjmcmc.pilot.policy import WalkPolicy
 from trjmcmc.pilot.screening import missed, screen, theta_of_none
+from trjmcmc.pilot.walk import walked
 from trjmcmc.result.report import RunReport
 from trjmcmc.run import screening
 from trjmcmc.run.choose import Chooser
@@ -451,6 +453,17 @@ def test_several_lost_modes_are_weighed_at_once(generator):
     said, parts = screen(problem, code, math.log(0.86), [lambda: known], theta, 65_536, generator)
     assert len(parts) >= 3 and said.lost  # one may be missed by so few draws
     assert said.share == pytest.approx(len(parts) * 0.035 / 0.86, rel=0.15)
+
+
+def test_walks_side_by_side_have_each_the_extent_of_its_own_place(generator):
+    problem = target()
+    summits = torch.tensor([[NARROW[1]], [WIDE[1]]]).expand(2, 3)
+    starts = summits[:, None].expand(-1, 256, -1)
+    scale = torch.full((3,), PRIOR)
+    points = walked(problem, code_of(problem), starts, scale, generator, WalkPolicy())
+    expected = torch.tensor([NARROW[2], WIDE[2]])[:, None].expand(2, 3)
+    assert torch.allclose(points.std(1), expected, rtol=0.2)
+    assert bool(((points.mean(1) - summits).abs() < 0.3 * expected).all())
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -58,19 +58,33 @@ def census(
         >>> census(theta, log_joint(theta), log_joint, most=10)
         Census(ends=5, summits=2, once=0)
     """
+    ends, sizes = int(height.isfinite().sum()), list[int]()
+    for _, size in hills(theta, height, log_joint):
+        sizes.append(size)
+        if len(sizes) == most or sum(sizes) == ends:
+            break
+        if clock.now() > deadline:
+            return Census()
+    left = ends - sum(sizes)
+    return Census(ends, len(sizes) + left, sum(n == 1 for n in sizes) + left)
+
+
+def hills(
+    theta: Tensor, height: Tensor, log_joint: Callable[[Tensor], Tensor]
+) -> Iterator[tuple[Tensor, int]]:
+    """The highest point and how many there are of its summit, then the same of those left.
+
+    Arguments:
+        theta, height, log_joint: As of :func:`census`.
+    """
     usable = height.isfinite()
     order = height[usable].argsort(descending=True)
     theta, height = theta[usable][order], height[usable][order]
     share = (torch.arange(1, BETWEEN + 1, device=theta.device) / (BETWEEN + 1)).to(theta)
-    ends, sizes = len(theta), list[int]()
-    while len(theta) and len(sizes) < most:
-        if sizes and clock.now() > deadline:
-            return Census()
+    while len(theta):
         line = theta[0] + share[:, None, None] * (theta - theta[0])
         between = log_joint(line.flatten(0, 1)).reshape(BETWEEN, -1)
         same = between.min(0).values >= height - JOINED_NATS
         same[0] = True
-        sizes.append(int(same.sum()))
+        yield theta[0], int(same.sum())
         theta, height = theta[~same], height[~same]
-    left = len(theta)
-    return Census(ends, len(sizes) + left, sum(n == 1 for n in sizes) + left)

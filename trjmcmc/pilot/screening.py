@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Protocol
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 from .. import clock
 from ..target.target import Target
 from ..transport.base import Transport
-from .census import Census, census
+from .census import Census, census, hills
 from .crowd import affordable, crowd
 from .lost import BY_CHAINS, LEAST_EXPECTED, Screening, is_fair
 from .parts import Ellipsoid, Part, share_inside, told_apart, weighed
@@ -41,6 +42,8 @@ FEW_SEEN_SHARE = 0.05  # the same where chains have passed few points
 SEEN_IN_A_PART = 5  # points of the chains that would be there: fewer may all be elsewhere by chance
 
 LEAST_SHARE = 5e-4  # the same, from which a further part is weighed beside those that are larger
+
+HELD_APART = 256  # points among which summits are told apart at once
 
 LEAST_SCALE = 1e-6  # of a coordinate
 
@@ -120,23 +123,13 @@ def screen(
     said = Screening(label, drawn, 0, 0.0, climbs=bool(high), **counted._asdict())
     if not bool(lost.any()):
         return said, []
-    height = target.log_joint(code.expand(len(candidates), -1), candidates)
-    left, parts, words = lost.clone(), list[Part](), ""
-    while bool(left.any()) and len(parts) < policy.most_parts:
-        summit = candidates[torch.where(left, height, -math.inf).argmax()]
-        words = words or search.words(summit)
-        part = search.part_about(summit, scale, seen, parts)
-        mass = -math.inf if part is None else part.log_mass - level
-        if part is None or (parts and mass < math.log(LEAST_SHARE)):  # crumbs of those before
-            break
-        parts.append(part)
-        left &= ~part.place.holds(candidates)
-        if target.account.evaluations - before > evaluations:
-            break
+    candidates, height = search.from_the_top(candidates[lost])
+    parts = search.parts_among(candidates, height, scale, seen, before + evaluations)
     parts = told_apart(parts, search.lost)
     share = sum(math.exp(min(part.log_mass - level, LARGEST)) for part in parts)
     if share < min(FEW_SEEN_SHARE, SEEN_IN_A_PART / max(len(seen), 1)):  # missed by chance
         return said, []
+    words = search.words(candidates[0])
     return replace(said, met=int(lost.sum()), share=share, place=words), parts
 
 
@@ -207,7 +200,7 @@ def missed(
     if clock.now() + policy.walk.steps * (clock.now() - begun) > deadline:
         return None
     scale = theta.std(0).nan_to_num(1.0).clamp(min=LEAST_SCALE)
-    part = search.part_about(summit, scale, theta)
+    part = search.part_of(search.walked_from(summit[None], scale)[0], theta)
     share = 0.0 if part is None else math.exp(min(part.log_mass - level, LARGEST))
     # a poor map has other gaps too, which are not what was weighed
     met = 0 if part is None else max(1, int((lost & part.place.holds(theta)).sum()))
@@ -296,11 +289,7 @@ class _Search:
             return theta, Census()
         theta, _ = self.climbed(theta, scale, 1, policy.first_lengths)
         theta, height = self.climbed(theta, scale, policy.summit_steps, policy.lengths)
-
-        def log_joint(x: Tensor) -> Tensor:
-            return self.target.log_joint(self.codes(len(x)), x)
-
-        return theta, census(theta, height, log_joint, policy.told_apart, deadline)
+        return theta, census(theta, height, self.height, policy.told_apart, deadline)
 
     def best(self, theta: Tensor, score: Tensor, least: int = 0) -> tuple[Tensor, Tensor]:
         """The points that score highest, ``kept_draws`` or ``least`` of them, and their scores."""
@@ -355,17 +344,59 @@ class _Search:
         log_pi = self.target.log_joint(codes, theta).double() - self.level
         return unknown_to(self.transports, theta, codes, log_pi)
 
-    def part_about(
-        self, summit: Tensor, scale: Tensor, seen: Tensor, others: Sequence[Part] = ()
-    ) -> Part | None:
-        """The part about a summit that no map knows; None where chains know it.
+    def height(self, theta: Tensor) -> Tensor:
+        """Log joint of points (n, D), shape (n,), nats."""
+        return self.target.log_joint(self.codes(len(theta)), theta)
 
-        Draws of a normal as wide as the summit weigh it; not those that lie in other parts.
+    def from_the_top(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """Points, the highest first, and their log joint."""
+        height = self.height(theta)
+        order = height.argsort(descending=True)
+        return theta[order], height[order]
+
+    def parts_among(
+        self, theta: Tensor, height: Tensor, scale: Tensor, seen: Tensor, evaluations: float
+    ) -> list[Part]:
+        """Parts about the highest of some points, until one is known or a crumb beside the others.
+
+        Arguments:
+            theta, height: Points that no map knows, shape (n, D), the highest first.
+            scale: Standard deviations of prior draws, shape (D,).
+            seen: Points that chains have passed, shape (k, D).
+            evaluations: Of the target, beyond which no second part is weighed.
+        """
+        parts, account = list[Part](), self.target.account
+        while len(theta) and len(parts) < self.policy.most_parts:
+            if parts and account.evaluations > evaluations:
+                break
+            most = self.policy.most_parts - len(parts) if math.isinf(evaluations) else 1
+            few = HELD_APART if most > 1 else 1
+            found = islice(hills(theta[:few], height[:few], self.height), most)
+            summits = torch.stack([summit for summit, _ in found])
+            for summit, points in zip(summits, self.walked_from(summits, scale), strict=True):
+                if any(bool(part.place.holds(summit[None])) for part in parts):
+                    continue
+                part = self.part_of(points, seen, parts)
+                if part is None or (parts and part.log_mass < self.level + math.log(LEAST_SHARE)):
+                    return parts
+                parts.append(part)
+            left = ~torch.stack([part.place.holds(theta) for part in parts]).any(0)
+            theta, height = theta[left], height[left]
+        return parts
+
+    def walked_from(self, summits: Tensor, scale: Tensor) -> Tensor:
+        """Points of walks from some summits, (k, D), side by side: their extents, (k, m, D)."""
+        walk = self.policy.walk
+        starts = summits[:, None].expand(-1, walk.walkers, -1)
+        return walked(self.target, self.code, starts, scale, self.generator, walk)
+
+    def part_of(self, points: Tensor, seen: Tensor, others: Sequence[Part] = ()) -> Part | None:
+        """The part in which walks have ended and that no map knows; None where chains know it.
+
+        Draws of a normal as wide as their points weigh it; not those that lie in other parts.
         """
         policy, target = self.policy, self.target
         used = target.free(self.code[None])[0]
-        starts = summit.expand(policy.walk.walkers, -1)
-        points = walked(target, self.code, starts, scale, self.generator, policy.walk)
         points = points[:, used].double()
         centre, spread = points.mean(0), torch.cov(points.T).reshape(points.shape[1], -1)
         least = LEAST_SCALE**2 * torch.eye(len(spread), device=spread.device)
@@ -374,9 +405,9 @@ class _Search:
             return None
         place = Ellipsoid(centre, factor, used, policy.neighbourhood_sds)
         d, n = len(centre), policy.weighing_draws
-        z = torch.randn(n, d, generator=self.generator, device=summit.device).double()
-        theta = torch.zeros(n, target.dim, dtype=summit.dtype, device=summit.device)
-        theta[:, used] = (centre + z @ factor.mT).to(summit.dtype)
+        z = torch.randn(n, d, generator=self.generator, device=centre.device).double()
+        theta = torch.zeros(n, target.dim, dtype=target.dtype, device=centre.device)
+        theta[:, used] = (centre + z @ factor.mT).to(target.dtype)
         log_joint = target.log_joint(self.codes(n), theta)
         counts = self.lost(theta)
         for other in others:
