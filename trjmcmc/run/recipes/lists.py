@@ -19,6 +19,7 @@ from ...pilot.particles import Particles
 from ...pilot.policy import ScreeningPolicy
 from ...pilot.screening import draws_within
 from ...pilot.smc import TemperedSMC
+from ...transport.base import Transport
 from ...transport.normals import gaussian_mixture
 from ..maps import matching
 from ..moves import birth_death
@@ -134,13 +135,9 @@ class Lists(Recipe):
         return run, log_mass.double().view(groups, len(codes))
 
     def moves(self, known: Known) -> Moves:
-        target, space, plan = self.target, self.target.space, self.plan
+        target, space = self.target, self.target.space
         codes, active = self.codes, self.target.space.active(self.codes)
-        few = min(plan.normals, FEW_NORMALS) if self.proposed else plan.normals
-        normals = gaussian_mixture(
-            space, known.draws, self.generator, components=few, draws=plan.taught
-        )
-        through = matching(normals, target)
+        through = self._normals(known.draws)
         scale = typical_scale(moments(known.draws, codes, active)[1], active)
         inside = [
             RandomWalk(target, scale=scale),
@@ -157,6 +154,14 @@ class Lists(Recipe):
         if SplitMerge.fits(target):
             between["splits"] = SplitMerge(target)
         return Moves(between, inside, through)
+
+    def _normals(self, draws: Pool) -> Transport:
+        """Normals fitted to draws of each model."""
+        plan = self.plan
+        few = min(plan.normals, FEW_NORMALS) if self.proposed else plan.normals
+        space, g = self.target.space, self.generator
+        normals = gaussian_mixture(space, draws, g, components=few, draws=plan.taught)
+        return matching(normals, self.target)
 
     def learn(self, known: Known, seen: Pool, first: bool) -> Known:
         """Draws of the chains; those of the populations too at first, and of rare models."""
@@ -191,16 +196,17 @@ class Lists(Recipe):
         labels = self.target.space.label(self.codes)
         models = [m for m in self.with_places if labels[m] in known.incomplete] or self.with_places
         for m in models if climbs else ():
-            now, times, last = moves, 0, 0  # searches, and the last that met something
+            through, times, last = moves.through, 0, 0  # searches, and the last that met something
             while times <= min(2 * last, SEARCHES - 1) and not self.late:
                 times += 1
                 level = float(masses(found)[m])
-                assert now.through is not None
-                parts = lost_parts(self, found, m, now.through, seen, climbs, policy)
+                assert through is not None
+                parts = lost_parts(self, found, m, through, seen, climbs, policy)
                 for part in parts:
                     found = with_part(self, found, m, part)
                 if parts:
-                    now = self.all_moves(found)
+                    mine = is_of(found.draws, self.codes[m])
+                    through = self._normals(found.draws.at(mine))
                 if float(masses(found)[m]) > level + FOUND:
                     last = times
             if times < 2 * last:
