@@ -233,7 +233,7 @@ def test_a_density_that_fails_brings_the_draws_so_far(after):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TRJWarning)
         with pytest.raises(NonFiniteError) as failed:
-            sampler.run(until={"probability": 0.001}, progress=False)
+            sampler.run(until={"probability": 1e-5}, progress=False)
     found = getattr(failed.value, "result", None)
     assert (found is None) == (after == 10)
     if found is not None:

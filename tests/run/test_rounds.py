@@ -25,6 +25,7 @@ from trjmcmc.run.recipes.cooled import Cooled
 from trjmcmc.run.recipes.counts import Components
 from trjmcmc.run.recipes.lists import Lists
 from trjmcmc.run.recipes.subsets import Items
+from trjmcmc.run.recorded import Recorded
 from trjmcmc.run.rounds import looks, rounds
 from trjmcmc.transport.normals import gaussian_mixture
 
@@ -52,6 +53,19 @@ def truth_of(target):
 
 
 # ---- what is learned ----------------------------------------------------------------------------
+
+
+def test_moves_are_held_against_each_other_only_where_one_forgets_too_slowly():
+    """Of a toy the first suffices; of coal mining, the control, all are measured."""
+    worth = []
+    for target in (trj.problems.sinh_arcsinh(), trj.problems.coal_mining(1, 3)):
+        recipe = recipe_of(target, QUICK, torch.Generator().manual_seed(1))
+        known, state = recipe.begin()
+        chains = Recorded(recipe, state)
+        seen = chains.measure(recipe.all_moves(known))
+        assert len(seen) == sum(w > 0 for w in chains.worth.values())
+        worth.append([*chains.worth.values()])
+    assert worth[0][0] > 0 == worth[0][1] and min(worth[1]) > 0
 
 
 @pytest.mark.parametrize(("judged", "mapped"), [(True, False), (True, True), (False, False)])

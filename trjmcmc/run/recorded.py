@@ -93,18 +93,27 @@ class Recorded:
             self.record, self.thin = self.record[1::2], 2 * self.thin
 
     def measure(self, moves: Moves) -> list[Pool]:
-        """Each new move between models alone, once; what these steps have drawn."""
-        seen, account = [], self.recipe.target.account
+        """Each new move between models alone, once; what these steps have drawn.
+
+        Once a move forgets so soon that the first round suffices, those after it are not measured
+        and count as worth nothing.
+        """
+        plan = self.recipe.plan
+        seen, account, soon = [], self.recipe.target.account, False
         for name, move in moves.between.items():
             if name in self.worth or len(moves.between) == 1:
                 continue
+            if soon:
+                self.worth[name] = 0.0
+                continue
             self.begin()
             before = account.evaluations
-            self.warmed(Cycle([move, *moves.inside]), self.recipe.plan.measured)
+            self.warmed(Cycle([move, *moves.inside]), plan.measured)
             if self.recipe.late:
                 break
             tau = judged(self.recipe, self.kept()).tau
             self.worth[name] = 1 / (tau * max(1, account.evaluations - before))
+            soon = 2 * plan.times * tau <= plan.first * (1 - 1 / BURN_IN)
             seen.append(pool_of(self.kept(), EVERY, self.recipe.target.device))
         return seen
 
