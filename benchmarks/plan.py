@@ -143,7 +143,6 @@ WITHOUT = {
 def row(problem: str, runner: str, seed: int, plan: Plan, limit: float) -> dict[str, Any]:
     """One run."""
     target = PROBLEMS[problem]()
-    begun = time.process_time()
     with (
         clock.read_from(time.process_time),
         warnings.catch_warnings(record=True) as said,
@@ -154,7 +153,6 @@ def row(problem: str, runner: str, seed: int, plan: Plan, limit: float) -> dict[
         "problem": problem,
         "runner": runner,
         "seed": seed,
-        "seconds": time.process_time() - begun,
         **found,
         "warnings": len(said),
     }
@@ -162,11 +160,12 @@ def row(problem: str, runner: str, seed: int, plan: Plan, limit: float) -> dict[
 
 def in_rounds(target: trj.Target, seed: int, plan: Plan, limit: float) -> dict[str, Any]:
     """What a run in rounds answers."""
-    generator = torch.Generator().manual_seed(seed)
+    begun, generator = time.process_time(), torch.Generator().manual_seed(seed)
     recipe = recipe_of(target, plan, generator, limit=Limit(clock.now() + limit))
     run = rounds(recipe, error=ERROR)
-    exact = truth_of(target, recipe)
+    seconds, exact = time.process_time() - begun, truth_of(target, recipe)
     return {
+        "seconds": seconds,
         "evaluations": run.evaluations,
         "done": run.done,
         "stated": float(run.error.max()),
@@ -177,9 +176,11 @@ def in_rounds(target: trj.Target, seed: int, plan: Plan, limit: float) -> dict[s
 
 def by_now(target: trj.Target, seed: int, plan: Plan, limit: float) -> dict[str, Any]:
     """What a run answers that takes no rounds, since R-hat is asked for as well."""
+    begun = time.process_time()
     result = trj.TRJSampler(target, seed=seed).run(
         until={"probability": ERROR, "rhat": PRECISE_RHAT}, max_seconds=limit, progress=False
     )
+    seconds = time.process_time() - begun
     table = result.model_probabilities(full=True)
     best = "combined" if "combined" in table and table["combined"].notna().all() else "visits"
     value, error = table[best], table[f"{best}_se"]
@@ -190,6 +191,7 @@ def by_now(target: trj.Target, seed: int, plan: Plan, limit: float) -> dict[str,
         p, e = (torch.tensor(x[shown].to_numpy()).double() for x in (value, error))
         off_by = off(p, e, torch.tensor([known[m] for m in shown]).double())
     return {
+        "seconds": seconds,
         "evaluations": result.report.evaluations,
         "done": not result.report.missed,
         "stated": float(error.max()),
