@@ -40,7 +40,7 @@ import trjmcmc as trj
 from benchmarks.same_draws import pair
 from trjmcmc.draws import Recorder
 from trjmcmc.result.files import smallest
-from trjmcmc.run import saving, shard_rounds
+from trjmcmc.run import shard_rounds, writing
 from trjmcmc.run.crew import Crew
 from trjmcmc.run.sampling import Block, SamplingPlan, Shard
 from trjmcmc.run.shard_rounds import Lane, Round, Rounds
@@ -175,7 +175,7 @@ def _workers(client: Any) -> list[dict[str, Any]]:
 
 def leader(options: argparse.Namespace) -> None:
     whole = digest(quiet_run(None, options))
-    saving.SAVE_SECONDS, saving.SAVE_SHARE = 0.2, 1.0
+    writing.SAVE_SECONDS, writing.SAVE_SHARE = 0.2, 1.0
     folder = Path(tempfile.mkdtemp()) / "run"
     rng, kills, begun = random.Random(1), 0, time.monotonic()
     seconds = options.kill_seconds

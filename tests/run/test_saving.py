@@ -35,7 +35,7 @@ from trjmcmc.checkpoint.lock import FOREIGN_SECONDS, Lock
 from trjmcmc.errors import CheckpointError, CheckpointWarning, InterruptedWarning, TRJError
 from trjmcmc.fit.train import Training
 from trjmcmc.result import packed
-from trjmcmc.run import saving
+from trjmcmc.run import saving, writing
 
 ROOT = Path(__file__).parents[2]
 LONG = pytest.mark.whole
@@ -48,9 +48,9 @@ class Killed(BaseException):
 @pytest.fixture(autouse=True)
 def at_each_draw(monkeypatch):
     """A head after every draw."""
-    monkeypatch.setattr(saving, "SAVE_SECONDS", 0.0)
-    monkeypatch.setattr(saving, "SAVE_SHARE", math.inf)
-    monkeypatch.setattr(saving, "WHOLE_SEGMENT", 3000)  # so that there are several
+    monkeypatch.setattr(writing, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(writing, "SAVE_SHARE", math.inf)
+    monkeypatch.setattr(writing, "WHOLE_SEGMENT", 3000)  # so that there are several
     monkeypatch.setattr(saving.Saver, "passing", lambda *_: None)  # trainings where tests say so
 
 
@@ -355,7 +355,7 @@ def test_a_run_that_is_killed_before_it_begins_anew_in_float64(tmp_path, monkeyp
 @pytest.mark.whole
 def test_ctrl_c_writes_a_head(tmp_path, monkeypatch):
     whole = run(sampler_of())
-    monkeypatch.setattr(saving, "SAVE_SECONDS", 1000.0)
+    monkeypatch.setattr(writing, "SAVE_SECONDS", 1000.0)
     with pytest.warns(InterruptedWarning, match="after 9 of 16"):
         stopped = run(sampler_of(), tmp_path, until=killed_at(9, KeyboardInterrupt))
     assert stopped.raw.n_draws == 9 == trj.load(tmp_path).raw.n_draws
@@ -435,9 +435,9 @@ def folder_of_ten(tmp_path_factory):
     """A run that was killed after its tenth draw; its head is of the ninth."""
     folder = tmp_path_factory.mktemp("ten")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(saving, "SAVE_SECONDS", 0.0)
-        patch.setattr(saving, "SAVE_SHARE", math.inf)
-        patch.setattr(saving, "WHOLE_SEGMENT", 0)
+        patch.setattr(writing, "SAVE_SECONDS", 0.0)
+        patch.setattr(writing, "SAVE_SHARE", math.inf)
+        patch.setattr(writing, "WHOLE_SEGMENT", 0)
         killed(folder, 10)
     return {p.name: p.read_bytes() for p in folder.glob("*.ckpt")}
 
@@ -557,7 +557,7 @@ def test_a_folder_that_is_read_only(tmp_path, monkeypatch):
 def test_a_clock_that_jumps_costs_no_draws_and_no_heads(jump, tmp_path, monkeypatch):
     """As where a machine sleeps, or a simulated clock is set; the usual one never goes back."""
     whole, ahead = run(sampler_of()), [0.0]
-    monkeypatch.setattr(saving, "SAVE_SECONDS", 0.001)
+    monkeypatch.setattr(writing, "SAVE_SECONDS", 0.001)
 
     def jumps(recorder):
         ahead[0] = jump if recorder.kept >= 6 else 0.0
@@ -771,8 +771,8 @@ import sys, torch, warnings
 warnings.simplefilter("ignore")
 torch.set_num_threads(1)
 from tests.run.test_saving import run, sampler_of
-from trjmcmc.run import saving
-saving.SAVE_SECONDS, saving.SAVE_SHARE = 0.0, float("inf")
+from trjmcmc.run import saving, writing
+writing.SAVE_SECONDS, writing.SAVE_SHARE = 0.0, float("inf")
 tell = lambda recorder: print(recorder.kept, flush=True)
 run(sampler_of("components"), sys.argv[1], draws=30, until=tell)
 """

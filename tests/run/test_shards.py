@@ -28,7 +28,7 @@ from trjmcmc.errors import (
     PoolWarning,
     TargetError,
 )
-from trjmcmc.run import saving, shard_rounds
+from trjmcmc.run import shard_rounds, writing
 from trjmcmc.run.shard_rounds import block_draws
 from trjmcmc.run.team import told_apart
 from trjmcmc.transport.base import Identity
@@ -424,9 +424,9 @@ def killed_at(kept):
 
 @pytest.mark.whole
 def test_a_leader_that_dies_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(saving, "SAVE_SECONDS", 0.0)
-    monkeypatch.setattr(saving, "SAVE_SHARE", math.inf)
-    monkeypatch.setattr(saving, "WHOLE_SEGMENT", 3000)
+    monkeypatch.setattr(writing, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(writing, "SAVE_SHARE", math.inf)
+    monkeypatch.setattr(writing, "WHOLE_SEGMENT", 3000)
     whole = run(draws=32)
     for kept in (10, 20):
         with pytest.raises(Killed):

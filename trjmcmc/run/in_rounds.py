@@ -30,7 +30,9 @@ from .recipes.choose import kind_of, recipe_of
 from .recipes.counts import Components
 from .recipes.lists import Lists
 from .report import Routes, made_result
-from .rounds import looks
+from .rounds import Before, looks
+from .rounds_saved import ROUNDS, RoundsOnward, RoundsSaver, before_in, before_of, saved_in
+from .saving import Place
 from .threads import one_thread
 
 AIMS = {"probability", "detection"}  # that a run in rounds may have
@@ -50,6 +52,8 @@ def begin(
     *,
     plain: bool,
     fit: bool | str = "auto",
+    start: Any = None,
+    place: Place | None = None,
 ) -> InRounds | None:
     """A run in rounds that has not begun, or None where another kind of run suits.
 
@@ -60,18 +64,37 @@ def begin(
         until: When it is done.
         plain: Whether nothing else was asked for than limit, progress bar and a map.
         fit: Whether a map is trained first, as of :meth:`trjmcmc.TRJSampler.run`.
+        start: A result to go on from, or None.
+        place: The folder that the run is saved in, or None.
 
     Raises:
+        CheckpointError: The folder or the result are of another run.
         ConfigurationError: Rounds were asked for over graphs that are not drawn anew, over more
             than 128 models that are no subsets, of an impossible model; a kernel or a strategy was
             given; more was asked of the run than rounds take.
     """
-    asked = plan is not None
-    if not asked and not (plain and suits(known, until, fit)):
+    asked, saved = plan is not None, saved_in(start)
+    found = None if place is None else place.found
+    there = saved is not None or (found is not None and ROUNDS in found.head)
+    if not there and (found is not None or start is not None):  # of another kind
+        return None
+    if not asked and not there and not (plain and suits(known, until, fit)):
+        return None
+    saving = place is not None or start is not None
+    mapped = fit != "auto" or known.ready
+    if there and (mapped or not plain):
+        raise ConfigurationError(
+            "a run in rounds goes on as it was: leave chains, warmup, thin, fit, shards, compile "
+            "and maps out; start=result.raw.second_half(10_000, 'cpu') starts new chains"
+        )
+    if saving and mapped:  # maps are not saved
+        if asked:
+            raise ConfigurationError("rounds: no run with a map is saved; leave it out")
         return None
     if not plain:
         raise ConfigurationError(
-            'run: in rounds it takes until, max_seconds, progress, and fit="vi" or True, uncompiled'
+            "run: in rounds it takes until, max_seconds, start, checkpoint, progress, and "
+            'fit="vi" or True, uncompiled'
         )
     if not known.strategy.chooses:
         raise ConfigurationError("rounds: they take no kernel or strategy; leave it out")
@@ -84,7 +107,14 @@ def begin(
         raise ConfigurationError('until: "detection" is for lists of models alone')
     by = trained_by(known)
     trained = by == "vi" if fit == "vi" else bool(by)
-    return None if dear else InRounds(recipe, known, seed, aims, "" if trained else fit)
+    if dear and not there:
+        return None
+    saver = None if place is None else RoundsSaver(place, known.spending)
+    before = None if place is None else before_in(place, recipe, known.spending)
+    if before is None and saved is not None:
+        before = before_of(start, saved, known.target, seed)
+    fit = "" if trained else fit
+    return InRounds(recipe, known, seed, aims, fit, before=before, saver=saver)
 
 
 def trained_by(known: Knowledge) -> str:
@@ -140,6 +170,8 @@ class InRounds:
         seed: The sampler's.
         aims: Standard error, and share of a prior from which basins of modes are to be met.
         fit: What the map is to be trained by first, as of :meth:`trjmcmc.TRJSampler.run`.
+        before: Where it goes on, or None.
+        saver: Writes the run into a folder, or None.
     """
 
     def __init__(
@@ -149,10 +181,16 @@ class InRounds:
         seed: int,
         aims: tuple[float, float],
         fit: bool | str,
+        *,
+        before: Before | None = None,
+        saver: RoundsSaver | None = None,
     ) -> None:
         self._recipe, self._known, self._seed, self._fit = recipe, known, seed, fit
         self._spending = known.spending
         self._error, self._detection = aims
+        self._before, self._saver = before, saver
+        if saver is not None and before is not None:
+            saver.taken_up(before.position)
         self._looks = self._through_the_map()
         self._last: Run | None = None
         self._broken = False  # off in a step
@@ -168,7 +206,15 @@ class InRounds:
         """Whether there is something to go on from."""
         return self._last is not None
 
-    def first(self, until: Any, max_seconds: float | None, progress: bool, begun: float) -> Result:
+    def first(
+        self,
+        until: Any,
+        max_seconds: float | None,
+        progress: bool,
+        begun: float,
+        draws: int | None = None,
+        max_evaluations: int | None = None,
+    ) -> Result:
         """The first of its calls; arguments as of :meth:`trjmcmc.TRJSampler.run`.
 
         Where Ctrl-C ends a training, chains are sampled for a second.
@@ -184,14 +230,24 @@ class InRounds:
             self._cut = trace.stopped == INTERRUPTED
             if self._cut:
                 begun, seconds = clock.now(), known.policy.summing_up.interrupted_seconds
-        return self.run(self._error, begun + seconds - clock.now(), progress, asked=asked)
+        error = None if until is None and draws is not None else self._error
+        return self.run(
+            error,
+            begun + seconds - clock.now(),
+            progress,
+            asked=asked,
+            draws=draws,
+            max_evaluations=max_evaluations,
+        )
 
     def _through_the_map(self) -> Iterator[Run]:
         """Looks of the run, through the map if there is one."""
         known = self._known
         trained = known.transport if known.given_map or trained_by(known) else None
         trained = trained if self.target.dim else None
-        yield from looks(self._recipe.with_map(trained), self._detection)
+        keep = None if self._saver is None else self._saver.keep
+        recipe = self._recipe.with_map(trained)
+        yield from looks(recipe, self._detection, before=self._before, keep=keep)
 
     def run(
         self,
@@ -232,7 +288,10 @@ class InRounds:
                 while self._last is None or not self._is_enough(self._last, error, draws):
                     self._last = run = next(self._looks)
                     bar.update()
-                    bar.set_postfix_str(f"error {float(run.error.max()):.2g}")
+                    words = f"error {float(run.error.max()):.2g}"
+                    bar.set_postfix_str(words)
+                    if self._saver is not None:
+                        self._saver.tell("progress", kept=run.draws.n_draws, precision=words)
                     if limit.passed or run.steps >= self._recipe.plan.most:
                         break
             except KeyboardInterrupt:
@@ -246,9 +305,16 @@ class InRounds:
                     raise
             assert self._last is not None
             spending.spend("sample", clock.now() - begun)
+            if self._saver is not None and not self._broken:
+                self._saver.save(self._last.position)
             budget_spent = isinstance(ended, BudgetError)
             result = self._result(self._last, error if asked else None, budget_spent)
         spending.close(self._known.trace)
+        if self._saver is not None:
+            why = str(ended) if ended is not None else "enough"
+            why = "interrupted" if result.report.interrupted else why
+            missed = result.report.missed or None
+            self._saver.tell("ended", why=why, kept=result.raw.n_draws, missed=missed)
         if ended is not None and not isinstance(ended, BudgetError):
             raise ended.carrying(result)
         if result.report.interrupted:
@@ -296,7 +362,6 @@ class InRounds:
     def _result(self, run: Run, error: float | None, budget_spent: bool) -> Result:
         limit, target, draws = self._recipe.limit, run.recipe.target, run.draws
         weights, routes = weighed(run)
-        finer = target.dtype != self._recipe.target.dtype
         reached = float(run.error.max())
         missed = ""
         if error is not None and reached > error:
@@ -317,12 +382,15 @@ class InRounds:
             missed=missed,
             fit=self._spending.news(self._known.trace),
             audit=self._known.audit_report,
-            precision=run.recipe.why if finer else "",
+            precision=run.recipe.why,
             unresolved=run.unresolved,
             reached_error=reached,
             judged=judged(run),
         )
-        return made_result(target, draws, report, routes, weights)
+        result = made_result(target, draws, report, routes, weights)
+        if run.position is not None and run.recipe.trained is None:
+            result.onward = RoundsOnward(run.position, target, self._seed)
+        return result
 
 
 def judged(run: Run) -> Judged:

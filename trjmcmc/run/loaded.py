@@ -49,12 +49,14 @@ def _without_draws(folder: str | Path) -> str:
 def _so_far(found: Found) -> Result:
     head = found.head
 
+    first = head.get("left_out", 0)  # of a run in rounds, its burn-in until now
+
     def column(name: str) -> Tensor:
-        return torch.cat([s[name] for s in found.segments]).transpose(0, 1).contiguous()
+        return torch.cat([s[name] for s in found.segments])[first:].transpose(0, 1).contiguous()
 
     drawn = [s for s in found.segments if len(s["code"])]
     values = {
-        name: torch.cat([s["values"][name] for s in drawn]).transpose(0, 1)
+        name: torch.cat([s["values"][name] for s in drawn])[first:].transpose(0, 1)
         for name in drawn[0]["values"]
     }
     record = Draws(

@@ -14,6 +14,7 @@ from ..draws import Draws
 from ..estimate.mixing import Mixing, mixing
 from ..estimate.visits import rule_of_three
 from .plan import Plan
+from .position import Position
 from .recipes.base import Known, Moves, Recipe, Route
 
 JUDGED_CHAINS, JUDGED_DRAWS = 256, 96  # that a look takes: all groups are among these chains
@@ -57,6 +58,7 @@ class Run:
         steps: Steps of each chain since moves were learned for the last time, burn-in included.
         overflows: Points of these steps at which a likelihood was no number, which counted as
             impossible.
+        position: Where the run goes on; None where its beginning was cut short.
     """
 
     recipe: Recipe
@@ -79,6 +81,7 @@ class Run:
     unresolved: str = ""
     steps: int = 0
     overflows: int = 0
+    position: Position | None = None
 
     def judge(self, error: float) -> None:
         """See whether the run is done, with a standard error that is asked for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -11,7 +12,9 @@ from ..kernel.base import Kernel, State
 from ..kernel.compose import Cycle, MixtureKernel
 from .count import Tally
 from .look import judged
-from .recipes.base import Moves, Recipe
+from .memories import Memories
+from .position import Lesson, Position
+from .recipes.base import Known, Moves, Recipe
 
 BURN_IN = 4  # a quarter of the record is left out
 
@@ -32,6 +35,7 @@ class Recorded:
         worth: Of each move between models: effective draws for each likelihood evaluation.
         shares: Of the steps, by move.
         record: States, every ``thin``-th step alone once memory is short.
+        gone: States before these, which are not at hand.
         steps: Steps since the record began.
         overflows: Points at which a likelihood was no number, until then.
     """
@@ -41,47 +45,96 @@ class Recorded:
     worth: dict[str, float] = field(default_factory=dict)
     shares: dict[str, float] = field(default_factory=dict)
     record: list[State] = field(default_factory=list)
+    gone: int = 0
     thin: int = 1
     steps: int = 0
     overflows: int = 0
 
     def begin(self) -> None:
         """A record of what is drawn from now on."""
-        self.record, self.thin, self.steps = [], 1, 0
+        self.record, self.gone, self.thin, self.steps = [], 0, 1, 0
         self.overflows = int(self.recipe.target.overflows)
 
-    def advance(self, kernel: Kernel, n: int) -> None:
-        """Steps of a frozen kernel, which are recorded; where chains are if it is too late.
+    @torch.no_grad()
+    def advance(self, kernel: Kernel, n: int) -> Iterator[int]:
+        """Steps of a frozen kernel, recorded, until it is late; after each, how many are ahead.
 
         Raises:
             NonFiniteError: A density was NaN or +inf.
         """
-        self._make(kernel, n, learns=False)
+        self._kernel, self._tally = kernel, Tally(self.recipe.target)
+        for ahead in reversed(range(n)):
+            if self.recipe.late:
+                break
+            self.state, infos = kernel.step(self.state, self.recipe.generator)
+            self._tally.add(infos)
+            self._keep()
+            yield ahead
+        self._tally.check()
         self.record = self.record or [self.state]
 
+    @torch.no_grad()
     def warmed(self, kernel: Kernel, n: int) -> Kernel:
         """A kernel that has learned from n steps, frozen; they are recorded.
 
         Raises:
             NonFiniteError: A density was NaN or +inf.
         """
-        return self._make(kernel, n, learns=True).frozen()
-
-    @torch.no_grad()
-    def _make(self, kernel: Kernel, n: int, *, learns: bool) -> Kernel:
-        """Make n steps, or as many as there is time for; the kernel as it then is."""
-        tally, generator = Tally(self.recipe.target), self.recipe.generator
+        tally = Tally(self.recipe.target)
         for _ in range(n):
             if self.recipe.late:
                 break
-            if learns:
-                kernel, self.state, infos = kernel.adapt(self.state, generator)
-            else:
-                self.state, infos = kernel.step(self.state, generator)
+            kernel, self.state, infos = kernel.adapt(self.state, self.recipe.generator)
             tally.add(infos)
             self._keep()
         tally.check()
-        return kernel
+        return kernel.frozen()
+
+    def position(self, lesson: Lesson, known: Known, ahead: int, before: int) -> Position:
+        """Where the run is, all that the next step depends on.
+
+        Arguments:
+            lesson: Its moves' own.
+            known: What is known.
+            ahead: Steps of the round that are left.
+            before: Evaluations before the round.
+
+        Raises:
+            NonFiniteError: A density was NaN or +inf.
+        """
+        self._tally.check()
+        code, theta, log_joint, memo = self.state
+        owner = Memories(self._kernel, self.recipe.target).place_of(memo)
+        return Position(
+            lesson,
+            known.climbs,
+            known.searched,
+            known.incomplete,
+            code.cpu(),
+            theta.cpu(),
+            log_joint.cpu(),
+            () if memo is None or owner < 0 else memo.values,
+            owner,
+            self.recipe.generator.get_state(),
+            self.gone + len(self.record),
+            self.thin,
+            self.steps,
+            int(self.recipe.target.overflows) - self.overflows,
+            ahead,
+            self.recipe.evaluations,
+            before,
+            self.recipe.why,
+        )
+
+    def go_on(self, at: Position, record: list[State], kernel: Kernel) -> None:
+        """Be where chains of this kernel were, with the last draws of their record."""
+        device = self.recipe.target.device
+        memories = Memories(kernel, self.recipe.target)
+        memo = memories.memo(at.owner, tuple(x.to(device) for x in at.memo))
+        self.state = State(at.code.to(device), at.theta.to(device), at.log_joint.to(device), memo)
+        self.record, self.gone = list(record), at.recorded - len(record)
+        self.thin, self.steps = at.thin, at.steps
+        self.overflows = int(self.recipe.target.overflows) - at.overflows
 
     def _keep(self) -> None:
         """Record where chains are, every other step alone once memory is short."""
@@ -90,10 +143,10 @@ class Recorded:
             return
         self.record.append(self.state)
         if len(self.record) * self.state.theta.numel() > MOST_NUMBERS:
-            self.record, self.thin = self.record[1::2], 2 * self.thin
+            self.record, self.gone, self.thin = self.record[1::2], self.gone // 2, 2 * self.thin
 
-    def measure(self, moves: Moves) -> list[Pool]:
-        """Each new move between models alone, once; what these steps have drawn.
+    def measure(self, moves: Moves) -> Pool | None:
+        """Each new move between models alone, once; what these steps have drawn, if any.
 
         Once a move forgets so soon that the first round suffices, those after it are not measured
         and count as worth nothing.
@@ -115,7 +168,7 @@ class Recorded:
             self.worth[name] = 1 / (tau * max(1, account.evaluations - before))
             soon = 2 * plan.times * tau <= plan.first * (1 - 1 / BURN_IN)
             seen.append(pool_of(self.kept(), EVERY, self.recipe.target.device))
-        return seen
+        return joined(seen) if seen else None
 
     def mixture(self, moves: Moves) -> Kernel:
         """Moves between models by their worth, each followed by those inside."""
@@ -135,9 +188,14 @@ class Recorded:
         draws = self.kept()
         return pool_of(draws, max(1, draws.n_draws // SOME_DRAWS), self.recipe.target.device)
 
+    @property
+    def left_out(self) -> int:
+        """First states of the record that are burn-in."""
+        return max(0, (self.gone + len(self.record)) // BURN_IN - self.gone)
+
     def kept(self) -> Draws:
         """The record without its burn-in."""
-        kept = self.record[len(self.record) // BURN_IN :]
+        kept = self.record[self.left_out :]
         return Draws(
             torch.stack([s.code for s in kept], 1).cpu(),
             torch.stack([s.theta for s in kept], 1).cpu(),

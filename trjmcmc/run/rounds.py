@@ -10,16 +10,33 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
 
 from ..errors import TargetError
-from ..kernel.base import State
+from ..kernel.base import Kernel, State
 from .look import MET, Run, summed_up
-from .recipes.base import Known, Moves, Recipe, gain
-from .recorded import Recorded, joined
+from .position import Lesson, Position
+from .recipes.base import Known, Moves, Recipe, Route, gain
+from .recorded import Recorded
 
 LEAST_STEPS = 8  # of a round
 
 LEAST_CLIMBS = 1000  # of a search that goes on: a summit is weighed however few they are
+
+Keep = Callable[[Recorded, Callable[[], Position]], object]
+
+
+class Before(NamedTuple):
+    """Where a run goes on.
+
+    Attributes:
+        position: Between two steps.
+        record: The last draws of its chains since moves were learned.
+    """
+
+    position: Position
+    record: list[State]
 
 
 def rounds(
@@ -61,80 +78,158 @@ def rounds(
     return run
 
 
-def looks(recipe: Recipe, detection: float = math.inf) -> Iterator[Run]:
+def looks(
+    recipe: Recipe,
+    detection: float = math.inf,
+    *,
+    before: Before | None = None,
+    keep: Keep | None = None,
+) -> Iterator[Run]:
     """The run after each round, for ever; where it is late, what there was.
 
     Arguments:
         recipe, detection: As of :func:`rounds`.
+        before: Where it goes on, or None.
+        keep: Is told after each step of a round of the chains, and of what gives the position.
     """
-    plan = recipe.plan
-    recipe, known, moves, state, unresolved = begun(recipe, math.ceil(MET / detection))
-    chains = Recorded(recipe, state)
-    seen, n, learned, run = chains.measure(moves), plan.first, 0, None
+    plan, run = recipe.plan, None
+    if before is None:
+        recipe, lesson = begun(recipe, math.ceil(MET / detection))
+    else:
+        lesson = before.position.lesson
     while True:
-        before = recipe.evaluations
-        if learned < plan.learned:
-            old = known, moves
-            if seen and not recipe.late:
-                known = recipe.learn(known, joined(seen), learned == 0)
-                moves = recipe.all_moves(known)
-                chains.measure(moves)
-            chains.begin()
-            kernel = chains.warmed(chains.mixture(moves), max(1, n // 2))
-            if not recipe.late:
-                after = chains.some()
-                if gain(moves.through, old[1].through, after) < 0:
-                    known, moves = old  # a few draws of chains that stick teach worse normals
-                    kernel = chains.warmed(chains.mixture(moves), max(1, n // 2))
-                moves = recipe.weighed_by(moves, after)
-            learned += 1
-            chains.begin()
-            route = recipe.weigh(moves)
+        counted, ahead = recipe.evaluations, lesson.steps
+        if before is None:
+            chains, kernel, known, moves, route = teach(recipe, lesson)
+            whole = not recipe.late
+        else:
+            chains, kernel, known, moves, route = taught_again(recipe, before)
+            counted, ahead, whole = before.position.before, before.position.ahead, True
+        before, learned, new = None, lesson.learned + 1, None
         if run is not None and recipe.late:
             yield replace(run, known=known)
-        chains.advance(kernel, n)
-        run = replace(
-            summed_up(recipe, chains.kept(), known, moves, route),
-            shares=chains.shares,
-            unresolved=unresolved,
-            steps=chains.steps,
-            overflows=int(recipe.target.overflows) - chains.overflows,
-        )
-        yield run
-        climbs = int(plan.sought * (recipe.evaluations - before) * known.climbs_per_call)
-        climbs = climbs if climbs > min(LEAST_CLIMBS, recipe.climbs // 2) else 0
-        climbs = recipe.climbs if known.incomplete else climbs
-        drawn = chains.some()
-        known, met = recipe.search(known, moves, drawn, climbs)
-        if met is not None:
-            moves, chains = recipe.all_moves(known), Recorded(recipe, met)
-            seen, n, learned = chains.measure(moves), plan.first, 0
-        elif learned < plan.learned:
-            seen, n = [drawn], 2 * n
-        else:
-            n = max(LEAST_STEPS, int((plan.growth - 1) * run.steps))
+        while new is None:
+            steps = chains.advance(kernel, ahead)
+            for ahead in steps:
+                if keep is not None and whole:
+                    keep(chains, partial(chains.position, lesson, known, ahead, counted))
+            run = replace(
+                summed_up(recipe, chains.kept(), known, moves, route),
+                shares=chains.shares,
+                unresolved=lesson.unresolved,
+                steps=chains.steps,
+                overflows=int(recipe.target.overflows) - chains.overflows,
+                position=chains.position(lesson, known, ahead, counted) if whole else None,
+            )
+            yield run
+            if ahead and whole:  # it was late: first the rest of the round
+                continue
+            drawn, climbs = chains.some(), further(recipe, known, recipe.evaluations - counted)
+            known, met = recipe.search(known, moves, drawn, climbs)
+            if met is not None:
+                new = lesson_of(recipe, known, met, lesson.unresolved)
+            elif learned < plan.learned:
+                new = replace(
+                    lesson_of(recipe, known, chains.state, lesson.unresolved),
+                    steps=2 * lesson.steps,
+                    seen=drawn,
+                    learned=learned,
+                    worth=chains.worth,
+                )
+            else:
+                ahead = max(LEAST_STEPS, int((plan.growth - 1) * run.steps))
+                counted = recipe.evaluations
+        lesson = new
 
 
-def begun(recipe: Recipe, climbs: int) -> tuple[Recipe, Known, Moves, State, str]:
+def further(recipe: Recipe, known: Known, evaluations: int) -> int:
+    """Climbs of a search that goes on, after a round of so many evaluations."""
+    usual = recipe.climbs(known)
+    if known.incomplete:
+        return usual
+    climbs = int(recipe.plan.sought * evaluations * known.climbs_per_call)
+    return climbs if climbs > min(LEAST_CLIMBS, usual // 2) else 0
+
+
+def lesson_of(recipe: Recipe, known: Known, state: State, unresolved: str) -> Lesson:
+    """A first lesson at a place, of moves that have not been measured."""
+    random = recipe.generator.get_state()
+    state = state._replace(memo=None)
+    return Lesson(known, state, random, recipe.plan.first, unresolved=unresolved)
+
+
+def begun(recipe: Recipe, climbs: int) -> tuple[Recipe, Lesson]:
     """Groups and what was searched for, anew in float64 where float32 does not resolve them.
 
     Returns:
-        Recipe, what is known, moves, where chains are, and what is not resolved all the same.
+        The recipe, and the first lesson of its chains.
     """
     known, state = recipe.begin()
     if recipe.late:
-        return recipe, known, recipe.all_moves(known), state, ""
+        return recipe, lesson_of(recipe, known, state, "")
     unresolved, finer = resolved(recipe, known)
     if finer is not None:
         return begun(finer, climbs)
-    moves = recipe.all_moves(known)
-    known, met = recipe.search(known, moves, known.draws, max(climbs, recipe.climbs))
+    moves, climbs = recipe.all_moves(known), max(climbs, recipe.climbs(known))
+    known, met = recipe.search(known, moves, known.draws, climbs)
     if met is not None:
         unresolved, finer = resolved(recipe, known)
         if finer is not None:
             return begun(finer, climbs)
-        state, moves = met, recipe.all_moves(known)
-    return recipe, known, moves, state, unresolved
+    return recipe, lesson_of(recipe, known, state if met is None else met, unresolved)
+
+
+class Taught(NamedTuple):
+    """What comes of a lesson.
+
+    Attributes:
+        chains: With no record yet.
+        kernel: Frozen.
+        known: What is known now.
+        moves: Made of it.
+        route: Probabilities that rest on no chain, or None.
+    """
+
+    chains: Recorded
+    kernel: Kernel
+    known: Known
+    moves: Moves
+    route: Route | None
+
+
+def teach(recipe: Recipe, lesson: Lesson) -> Taught:
+    """Measure moves, learn from draws of the chains, keep the better normals, weigh models."""
+    chains, known = Recorded(recipe, lesson.state, dict(lesson.worth)), lesson.known
+    moves = old = recipe.all_moves(known)
+    seen = chains.measure(moves) if lesson.seen is None else lesson.seen
+    if seen is not None and not recipe.late:
+        known = recipe.learn(known, seen, lesson.learned == 0)
+        moves = recipe.all_moves(known)
+        chains.measure(moves)
+    chains.begin()
+    steps = max(1, lesson.steps // 2)
+    kernel = chains.warmed(chains.mixture(moves), steps)
+    if not recipe.late:
+        after = chains.some()
+        if gain(moves.through, old.through, after) < 0:
+            known, moves = lesson.known, old  # a few draws of chains that stick teach worse normals
+            kernel = chains.warmed(chains.mixture(moves), steps)
+        moves = recipe.weighed_by(moves, after)
+    chains.begin()
+    return Taught(chains, kernel, known, moves, recipe.weigh(moves))
+
+
+def taught_again(recipe: Recipe, before: Before) -> Taught:
+    """The same lesson again, without a limit, and its chains where they were."""
+    at = before.position
+    recipe.generator.set_state(at.lesson.generator)
+    with recipe.unlimited():
+        found = teach(recipe, at.lesson)
+    recipe.go_on(at.evaluations, at.why)
+    recipe.generator.set_state(at.generator)
+    found.chains.go_on(at, before.record, found.kernel)
+    known = found.known._replace(climbs=at.climbs, searched=at.searched, incomplete=at.incomplete)
+    return found._replace(known=known)
 
 
 def resolved(recipe: Recipe, known: Known) -> tuple[str, Recipe | None]:

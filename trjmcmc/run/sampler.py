@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import copy
-import math
 import secrets
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,44 +12,40 @@ import torch
 
 from .. import clock
 from ..draws import Pool
-from ..errors import ConfigurationError, TargetError
+from ..errors import ConfigurationError
 from ..fit.objective import Objective
 from ..fit.trace import FitTrace
 from ..kernel.base import Kernel
 from ..pilot.report import AuditReport
-from ..promises import DONE_ERROR, DONE_RHAT, DONE_SECONDS
 from ..result.alarms import warn_of_coverage
 from ..result.result import Result
 from ..result.variational import Variational
 from ..space.base import Space
-from ..target.account import Account
 from ..target.target import Target
 from ..transport.base import Transport
 from ..weights.base import ModelWeights
-from . import few_calls, in_rounds
+from . import in_rounds
 from .budget import Spending
-from .chains import chains_asked
-from .crew import Grid, grid_of
+from .crew import grid_of
+from .elsewhere import Elsewhere
 from .given import MakeWeights, as_pool, check_given, weights_maker
 from .in_rounds import InRounds
 from .knowledge import Knowledge
 from .maps import map_of, matching
-from .onward import Onward, adopted, check_asked
+from .onward import Onward
 from .plan import Plan
 from .policy import Policy
-from .precision import TooCoarse
-from .request import Request, check_counts, check_seconds, checked_fit, checked_mode
-from .resumed import Resumed
-from .saving import ASKED, Place, place_of
-from .sharded import runner_of
-from .stop import Rule, Stop
+from .request import check_seconds, checked_fit, checked_mode
+from .rounds_saved import saved_in
+from .saving import place_of
+from .stop import Rule
 from .strategy import GivenKernel, MakeKernel, Strategy, ThroughTheMap
 
-PLAIN = (None, None, 1)  # chains, warmup, thin: what rounds leave open
+PLAIN = (None, None, 1, None, None)  # chains, warmup, thin, shards, executor in rounds
 MakeTransport = Callable[[Space], Transport]
 
 
-class TRJSampler:
+class TRJSampler(Elsewhere):
     """Samples a posterior over models and parameters by transport reversible jumps.
 
     Arguments:
@@ -151,16 +144,6 @@ class TRJSampler:
             spending=spending,
         )
         self._made = self._known.kernel(self.transport)
-
-    @property
-    def policy(self) -> Policy:
-        """How runs are planned."""
-        return self._known.policy
-
-    @property
-    def account(self) -> Account:
-        """Evaluations of its runs and fits, and of nobody else on the same target."""
-        return self._known.spending.account
 
     @property
     def models(self) -> ModelWeights | None:
@@ -337,61 +320,53 @@ class TRJSampler:
         check_seconds(max_seconds)
         checked_fit(fit, self._may_train)
         asked: dict[str, Any] = {"chains": chains, "warmup": warmup, "thin": thin, "fit": fit}
-        given = draws, start, max_evaluations, checkpoint, shards, executor
-        plain = (chains, warmup, thin) == PLAIN and fit is not False and self._compile is False
-        plain, begun = plain and all(x is None for x in given), clock.now()
-        rounds = in_rounds.begin(self._known, self._plan, self.seed, until, plain=plain, fit=fit)
-        if rounds is not None:
+        plain = (chains, warmup, thin, shards, executor) == PLAIN and fit is not False
+        plain, saved, begun = plain and self._compile is False, saved_in(start), clock.now()
+        with place_of(checkpoint, asked | {"seed": self.seed, "shards": shards}) as place:
+            if place is not None and place.found is not None:
+                head = place.found.head
+                self._be(head["settings"]["seed"], head["dtype"])
+                place = replace(place, settings={**place.settings, "seed": self.seed})
+            elif saved is not None:
+                self._be(saved["seed"], saved["dtype"])
+            limits = draws, max_evaluations
+            rounds = in_rounds.begin(
+                self._known,
+                self._plan,
+                self.seed,
+                until,
+                plain=plain and (saved is not None or limits == (None, None)),
+                fit=fit,
+                start=start,
+                place=place,
+            )
+            if rounds is None:
+                return self._run_elsewhere(
+                    asked,
+                    place,
+                    draws=draws,
+                    start=start,
+                    until=until,
+                    max_seconds=max_seconds,
+                    max_evaluations=max_evaluations,
+                    grid=grid_of(shards, executor),
+                    progress=progress,
+                )
+            begun -= 0.0 if place is None else place.spent
             try:
-                result = rounds.first(until, max_seconds, progress, begun)
+                result = rounds.first(until, max_seconds, progress, begun, *limits)
             finally:
                 self._left = rounds if rounds.begun else None
             if rounds.target is not self.target:
                 self._go_on_in_float64("")
             return result
-        if draws is None and until is None and max_seconds is None and max_evaluations is None:
-            until, max_seconds = {"probability": DONE_ERROR, "rhat": DONE_RHAT}, DONE_SECONDS
-        before = None
-        if isinstance(start, Result) and start.onward is not None and shards is None:
-            before, start = self._onward(start, draws=draws, **asked), None
-        asked |= {"seed": self.seed, "shards": shards}
-        with place_of(checkpoint, asked) as place:
-            if place is not None:
-                place = self._at(place)
-            begun = clock.now() - (0.0 if place is None else place.spent)
-            settings: dict[str, Any] = {
-                "until": until,
-                "start": as_pool(start, self.target.device, self.target.dtype),
-                "deadline": math.inf if max_seconds is None else begun + max_seconds,
-                "progress": progress,
-                "place": place,
-                "before": before,
-                **({k: asked[k] for k in ASKED} if before is None else before.settings),
-                "grid": grid_of(shards, executor),
-            }
-            spent = self.account.evaluations
-            try:
-                return self._run(draws, max_evaluations=max_evaluations, **settings)
-            except TooCoarse as found:
-                with suppress(TargetError):  # its data have the other precision
-                    self._go_on_in_float64(str(found))
-                self._open_precision = False
-            if place is not None:  # what it holds is of float32
-                settings["place"] = place.anew(clock.now() - begun)
-            if max_evaluations is not None:
-                max_evaluations -= self.account.evaluations - spent
-            return self._run(draws, max_evaluations=max_evaluations, **settings)
 
-    def _at(self, place: Place) -> Place:
-        """Be what the run in a folder was of: its seed where none was given, its precision."""
-        if place.found is None:
-            return place
-        head = place.found.head
+    def _be(self, seed: int, dtype: str) -> None:
+        """Be what a saved run was of: its seed where none was given, its precision."""
         if not self._given_seed:
-            self.seed = head["settings"]["seed"]
-        if head["dtype"] == str(torch.float64) and self._refines:
+            self.seed = seed
+        if dtype == str(torch.float64) and self._refines:
             self._go_on_in_float64("")
-        return replace(place, settings={**place.settings, "seed": self.seed})
 
     def more(
         self,
@@ -428,111 +403,6 @@ class TRJSampler:
             raise ConfigurationError("more: say how long: draws, until, max_seconds")
         if isinstance(self._left, InRounds):
             return self._left.more(draws, until, max_seconds, max_evaluations, progress)
-        before = self._left.check("more")
-        settings: dict[str, Any] = {
-            **before.settings,
-            "until": until,
-            "deadline": math.inf if max_seconds is None else clock.now() + max_seconds,
-            "progress": progress,
-        }
-        total = None if draws is None else draws + len(before.code)
-        return self._run(total, max_evaluations=max_evaluations, **settings, before=before)
-
-    def _run(
-        self,
-        draws: int | None,
-        *,
-        chains: int | None,
-        warmup: int | None,
-        thin: int,
-        fit: bool | str,
-        until: Mapping[str, float] | Rule | None,
-        deadline: float,
-        max_evaluations: int | None,
-        progress: bool,
-        start: Pool | None = None,
-        place: Place | None = None,
-        before: Resumed | None = None,
-        grid: Grid | None = None,
-    ) -> Result:
-        """A run in the precision of now; arguments as of :meth:`run`, but for the deadline."""
-        policy, begun = self.policy, clock.now()
-        space = copy.deepcopy(self.target.space).cpu()
-        stop = Stop(space, until, deadline, policy.stopping)
-        open_length = draws is None and (until is not None or math.isfinite(deadline))
-        if draws is None and not open_length:
-            draws = 1000
-        chains, fewest, most = chains_asked(self._known, chains, open_length, grid, fit is True)
-        check_counts(draws, chains, thin, warmup)
-        fit, by = checked_fit(fit, self._may_train)
-        free = fit == "auto" and not by and self._known.strategy.chooses and not self._known.ready
-        calls_are_few = free and few_calls.are_few(self._known, max_evaluations)
-        if fit == "auto" and (not self._known.strategy.chooses or max_evaluations is not None):
-            fit = self._may_train
-        request = Request(
-            draws=draws,
-            chains=chains,
-            fewest_chains=fewest,
-            most_chains=most,
-            thin=thin,
-            warmup=warmup,
-            fit=fit,
-            by=by,
-            until=stop.until,
-            error=stop.error or policy.choice.proposed_precision,
-            begun=begun,
-            deadline=deadline,
-            max_evaluations=max_evaluations,
-            progress=progress,
-            calls_are_few=calls_are_few,
-            start=start,
-            refines=self._refines,
-            times=stop.times,
-            compile=self._compile,
+        return self._more_elsewhere(
+            self._left, draws, until, max_seconds, max_evaluations, progress
         )
-        saver = None
-        if place is not None:
-            saver, known, there, max_evaluations = place.begin(self._known, self._made, request)
-            before = there or before
-            self._known, self.transport = known, known.transport
-        request = replace(request, max_evaluations=max_evaluations)
-        runner = runner_of(grid, self._known, request, stop, self.seed, before, saver)
-        try:
-            result = runner.run()
-        finally:
-            self._left = self._going_on(runner.left())
-        result.onward = self._left
-        return result
-
-    def _going_on(self, left: Resumed | None) -> Onward | None:
-        return None if left is None else Onward(self._known, self._made, left, self.seed)
-
-    def _onward(self, result: Result, **asked: Any) -> Resumed:
-        """The run of a result, to go on with; refused where it is another's, or more is asked."""
-        if isinstance(onward := result.onward, Onward) and onward.is_of(self._known):
-            before = onward.check("start")
-        else:
-            if result.raw.theta.dtype == torch.float64 and self._refines:
-                self._go_on_in_float64("")
-            seed = self.seed if self._given_seed else None
-            before, self.seed = adopted(result, self._known, self._made, seed)
-        check_asked(before, result, **asked)
-        return before
-
-    @property
-    def _may_train(self) -> bool:
-        """Whether a map may be trained over the models: not over many graphs."""
-        return self.target.space.few or not self.target.space.graphs
-
-    @property
-    def _refines(self) -> bool:
-        """Whether float64 may follow: nobody has stated a precision, given a kernel, or trained."""
-        known = self._known
-        untouched = known.trace is None and known.strategy.chooses
-        single = self.target.dtype == torch.float32 and self.target.device.type != "mps"
-        return self._open_precision and untouched and single
-
-    def _go_on_in_float64(self, why: str) -> None:
-        """Begin anew with float64 numbers; what is known of evaluations stays."""
-        finer = self.target.to(dtype=torch.float64)
-        self._know(finer, f"float32 does not resolve {why}", self._known.spending)

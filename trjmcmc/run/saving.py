@@ -10,17 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from .. import clock
-from ..checkpoint.events import Events
 from ..checkpoint.folder import File, Folder, Found, read_folder
 from ..checkpoint.frozen import Roots, freeze, thaw
 from ..draws import Recorder
-from ..errors import CheckpointError, CheckpointWarning, warn_user
+from ..errors import CheckpointWarning, warn_user
 from ..kernel.base import Kernel
 from ..result.files import smallest
 from ..target.target import Target
+from . import writing
 from .knowledge import Knowledge
 from .memories import Held, Memories
 from .request import Request
@@ -28,14 +27,9 @@ from .resumed import Planned, Resumed, new_rows, shard_data, with_rows
 from .same import about, check_pairs, check_target
 from .sampling import Shard, Walk
 from .stop import Stop
-
-SAVE_SECONDS = 30.0  # between two heads
+from .writing import Writer
 
 TOLD_SECONDS = 60.0  # between two lines of progress in the events
-
-SAVE_SHARE = 0.01  # of the time, that writing may take
-
-WHOLE_SEGMENT = 2**20  # bytes from which a segment is not written again with later draws
 
 ASKED = ("chains", "warmup", "thin", "fit")  # settings that must be those of the run in the folder
 
@@ -58,7 +52,7 @@ def roots_of(known: Knowledge, made: Kernel) -> Roots:
     return Roots(objects, {"target", "strategy", "policy"})
 
 
-class Saver:
+class Saver(Writer):
     """Writes a run into a folder, between two draws.
 
     Arguments:
@@ -77,24 +71,16 @@ class Saver:
         found: Found | None,
         spent: float,
     ) -> None:
-        self._folder, self._roots, self._settings = folder, roots, dict(settings)
-        self._begun = clock.now() - spent
+        super().__init__(folder, spent, 0 if found is None else found.head["kept"])
+        self._roots, self._settings = roots, dict(settings)
         self._plan: File | None = None if found is None else File(*found.head["plan"])
         self._segments = [] if found is None else [File(*s) for s in found.head["segments"]]
-        self._saved = 0 if found is None else found.head["kept"]
         self._thin = None if found is None else found.head["thin"]
         self._remembered: tuple[Held, ...] | None = None
         self._open: tuple[int, tuple[Held, ...] | None] | None = None  # what the last began with
-        self._due, self._looked, self._warned = -math.inf, -math.inf, False
-        self._host: Target | None = None
-        self._events, self._told = Events(folder.path), clock.now()
+        self._told = clock.now()
 
     # ---- who looks at it from outside -----------------------------------------------------------
-
-    def tell(self, event: str, **found: Any) -> None:
-        """Append a line to the events of the folder, with the seconds that the run has taken."""
-        spent = round(clock.now() - self._begun, 3)
-        self._events.add(event, spent=spent, **found)
 
     def _tell_progress(self, recorder: Recorder, stop: Stop) -> None:
         now = clock.now()
@@ -113,26 +99,26 @@ class Saver:
 
     def learnt(self, known: Knowledge) -> None:
         """Write what is known before sampling: a pilot run, a fit, or a part of one."""
-        self._guarded(lambda: self._write_plan(known, None), step=known.trainer.step)
+        self.guarded(lambda: self._write_plan(known, None), step=known.trainer.step)
 
     def passing(self, known: Knowledge) -> None:
         """Write a fit between two steps of its training, if it is time to."""
-        if self._is_due:
+        if self.is_due:
             self.learnt(known)
 
     def planned(self, known: Knowledge, planned: Planned, walk: Walk, recorder: Recorder) -> None:
         """Write what is settled, and begin a new record."""
-        self._segments, self._saved, self._thin = [], 0, recorder.thin
+        self._segments, self.saved, self._thin = [], 0, recorder.thin
         self._remembered, self._plan, self._open = None, None, None
 
         def write() -> None:
             self._write_plan(known, planned)
             self._write(known, walk, recorder, {})
-            found = read_folder(self._folder.path, plan=True)
+            found = read_folder(self.folder.path, plan=True)
             assert found is not None
             taken_up(found, self._roots)  # better now than after a crash
 
-        self._guarded(write)
+        self.guarded(write)
 
     def resumed(self, known: Knowledge, planned: Planned, walk: Walk, recorder: Recorder) -> None:
         """Take note of what the folder holds; write all of it where that is nothing."""
@@ -140,49 +126,26 @@ class Saver:
             self.planned(known, planned, walk, recorder)
             return
         self._remembered = walk.shard().remembered
-        self._due = clock.now() + SAVE_SECONDS
+        self.wait()
 
     def drawn(self, known: Knowledge, walk: Walk, recorder: Recorder, stop: Stop) -> None:
         """Write the draws since, if it is time to."""
         self._tell_progress(recorder, stop)
-        if self._is_due:
+        if self.is_due:
             self.save(known, walk, recorder, stop)
-
-    @property
-    def _is_due(self) -> bool:
-        now = clock.now()
-        return now >= self._due or now < self._looked  # a clock that was set back
 
     def save(self, known: Knowledge, walk: Walk, recorder: Recorder, stop: Stop) -> None:
         """Write the draws since, and a head that the next draw can begin from."""
         if self._plan is not None:
-            self._guarded(lambda: self._write(known, walk, recorder, stop.held()))
+            self.guarded(lambda: self._write(known, walk, recorder, stop.held()))
 
     # ---- how it is written --------------------------------------------------------------------
-
-    def _guarded(self, write: Any, **told: Any) -> None:
-        """Write, and tell it; where that fails say so once, and let the run go on."""
-        begun = clock.now()
-        try:
-            write()
-            self.tell("saved", kept=self._saved, seconds=round(clock.now() - begun, 4), **told)
-        except (OSError, CheckpointError) as error:
-            self.tell("unsaved", why=str(error))
-            if not self._warned:
-                warn_user(
-                    f"checkpoint: nothing more is saved in {self._folder.path} ({error}); the run "
-                    "goes on, and tries again",
-                    CheckpointWarning,
-                )
-            self._warned = True
-        self._looked = now = clock.now()
-        self._due = now + max(SAVE_SECONDS, (now - begun) / SAVE_SHARE)
 
     def _write_plan(self, known: Knowledge, planned: Planned | None) -> None:
         data = freeze({"known": known, "planned": planned}, self._roots)
         if planned is None:  # later it goes with the draws
             data["remembered"] = new_rows(_memories(known).held(), None)
-        self._plan = self._folder.write("plan", data)
+        self._plan = self.folder.write("plan", data)
         if planned is None:
             self._write_head(known, {"shard": None, "kept": 0, "thin": None, "stop": {}})
 
@@ -190,8 +153,8 @@ class Saver:
         self, known: Knowledge, walk: Walk, recorder: Recorder, stop: Mapping[str, Any]
     ) -> None:
         assert self._plan is not None
-        segments, first, before = self._segments, self._saved, self._remembered
-        if self._open is not None and segments[-1].size < WHOLE_SEGMENT:
+        segments, first, before = self._segments, self.saved, self._remembered
+        if self._open is not None and segments[-1].size < writing.WHOLE_SEGMENT:
             segments, (first, before) = segments[:-1], self._open
         if recorder.thin != self._thin or recorder.kept < first:  # every other draw was dropped
             segments, first, before = [], 0, None
@@ -203,17 +166,17 @@ class Saver:
             "code": smallest(code),
             "theta": theta.clone(),
             "log_joint": log_joint.clone(),
-            "values": self._values(known, code, theta),
+            "values": self.values(known.target, code, theta),
             "remembered": new_rows(shard.remembered, before),
         }
-        segments = [*segments, self._folder.write("draws", segment)]
+        segments = [*segments, self.folder.write("draws", segment)]
         ancestor = recorder.ancestor
         seen = None if walk.crossings is None else walk.crossings.result()
         shares = None if walk.visits is None or recorder.thin == 1 else walk.visits.result()
         head = {"shard": shard_data(shard), "kept": recorder.kept, "thin": recorder.thin}
         head |= {"ancestor": ancestor, "stop": dict(stop), "crossings": seen, "shares": shares}
         self._write_head(known, head | {"acceptance": walk.tally.rates()}, segments)
-        self._segments, self._saved, self._thin = segments, recorder.kept, recorder.thin
+        self._segments, self.saved, self._thin = segments, recorder.kept, recorder.thin
         self._open = first, before
         self._remembered = shard.remembered
 
@@ -221,28 +184,17 @@ class Saver:
         self, known: Knowledge, head: Mapping[str, Any], segments: list[File] | None = None
     ) -> None:
         assert self._plan is not None
-        self._folder.write_head(
+        self.folder.write_head(
             {
                 **head,
                 "plan": tuple(self._plan),
                 "segments": [tuple(s) for s in segments or []],
                 "settings": self._settings,
-                "spent": max(0.0, clock.now() - self._begun),
+                "spent": max(0.0, self.spent),
                 "account": known.spending.account.held(),
                 **about(known.target),
             }
         )
-
-    def _values(self, known: Knowledge, code: Tensor, theta: Tensor) -> dict[str, Tensor]:
-        """Parameters as users know them, (draw, chain, ...)."""
-        if self._host is None:
-            self._host = known.target.to(device="cpu", probe=False)
-        if not len(code):
-            return {}
-        found = self._host.padded_values(code.flatten(0, 1), theta.flatten(0, 1))
-        return {
-            name: value.reshape(*code.shape[:2], *value.shape[1:]) for name, value in found.items()
-        }
 
 
 # ---- a folder for a run -------------------------------------------------------------------------

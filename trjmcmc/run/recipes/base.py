@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -84,6 +85,7 @@ class Known(NamedTuple):
         climbs: Prior draws of each model that have climbed in search of lost modes.
         searched: Evaluations that these took.
         incomplete: Models of which the last searches still met lost modes, by label.
+        proposed: Whether the run began with proposals by importance sampling.
     """
 
     draws: Pool
@@ -92,6 +94,7 @@ class Known(NamedTuple):
     climbs: int = 0
     searched: int = 0
     incomplete: tuple[str, ...] = ()
+    proposed: bool = False
 
     @property
     def climbs_per_call(self) -> float:
@@ -188,8 +191,7 @@ class Recipe(ABC):
         least = min(self.least_chains, planned // groups)
         return groups * max(least, int(self.share**0.5 * planned / groups))
 
-    @property
-    def climbs(self) -> int:
+    def climbs(self, known: Known) -> int:
         """Prior draws of each model that climb before the first round."""
         return self.plan.climbs
 
@@ -203,10 +205,28 @@ class Recipe(ABC):
         """Whether the run has to end."""
         return self.limit.passed
 
+    @contextmanager
+    def unlimited(self) -> Iterator[None]:
+        """No limit in this block."""
+        limit, self.limit = self.limit, Limit()
+        try:
+            yield
+        finally:
+            self.limit = limit
+
     @property
     def evaluations(self) -> int:
         """Likelihood evaluations of this run so far."""
         return self.target.account.evaluations - self._before
+
+    def go_on(self, evaluations: int, why: str) -> None:
+        """Be that of a run that has taken so many evaluations until now, in float64 for a reason.
+
+        Arguments:
+            evaluations: Of the run.
+            why: As above.
+        """
+        self._before, self.why = self.target.account.evaluations - evaluations, why
 
     def with_map(self, trained: Transport | None) -> Recipe:
         """The same with jumps and moves inside models through a map as well, or without."""
@@ -271,12 +291,13 @@ class Recipe(ABC):
         return draws.at(rows)
 
     @abstractmethod
-    def moves(self, known: Known) -> Moves:
-        """Kernels for what is known."""
+    def moves(self, known: Known, generator: torch.Generator) -> Moves:
+        """Kernels for what is known, a function of these alone."""
 
     def all_moves(self, known: Known) -> Moves:
-        """And those through a trained map."""
-        moves, space = self.moves(known), self.target.space
+        """And those through a trained map; of what is known, and of the run's seed."""
+        seeded = torch.Generator(self.target.device).manual_seed(self.generator.initial_seed())
+        moves, space = self.moves(known, seeded), self.target.space
         moves = moves._replace(weighing=moves.through)
         if self.trained is None:
             return moves

@@ -65,12 +65,12 @@ class Components(Cooled):
         found |= {"exchange": Cycle([*exchanges])} if exchanges else {}
         return found | ({"splits": Cycle([*splits])} if splits else {})
 
-    def moves(self, known: Known) -> Moves:
+    def moves(self, known: Known, generator: torch.Generator) -> Moves:
         target, space = self.target, self.target.space
         between, through = self._steps(target), None
         listed = len(space.kinds) == 1 or (space.size or math.inf) <= MODELS_ONE_BY_ONE
         if space.enumerable and listed and len(known.draws.code) >= LEAST_TAUGHT:
-            through = self._in_order(known.draws)
+            through = self._in_order(known.draws, generator)
             prior = space.log_prior(space.enumerate()).double().exp()
             seen = torch.bincount(space.index(known.draws.code), minlength=len(prior)).sqrt()
             weights = (1 - self.plan.uniform / 2) * seen.double() / seen.sum()
@@ -80,7 +80,7 @@ class Components(Cooled):
             )
         return Moves(between, component_walks(target, components_of(target)), through)
 
-    def _in_order(self, draws: Pool) -> Transport:
+    def _in_order(self, draws: Pool, generator: torch.Generator) -> Transport:
         """Normals of the components of each kind in the order of one of their parameters."""
         space = self.target.space
         layers: list[OrderedComponents] = []
@@ -89,7 +89,7 @@ class Components(Cooled):
             layers.append(OrderedComponents(inner, kind=part.place))
         _, u = layers[-1].arrange(draws.code, draws.theta)
         ordered = Pool(draws.code, u, draws.log_joint)
-        normals = gaussian_mixture(space, ordered, self.generator, components=self.plan.normals)
+        normals = gaussian_mixture(space, ordered, generator, components=self.plan.normals)
         found: list[OrderedComponents] = []
         for layer in layers:
             around = found[-1] if found else normals

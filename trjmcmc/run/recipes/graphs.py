@@ -52,7 +52,7 @@ class Graphs(Recipe):
         pool = Pool(state.code, state.theta, state.log_joint.double())
         return Known(pool, None, torch.zeros(self.plan.groups, dtype=torch.float64)), state
 
-    def moves(self, known: Known) -> Moves:
+    def moves(self, known: Known, generator: torch.Generator) -> Moves:
         return Moves({self.drawn.name: self.drawn}, [])
 
     def asked(self, code: Tensor) -> Tensor:

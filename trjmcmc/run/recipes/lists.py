@@ -54,7 +54,6 @@ class Lists(Recipe):
     searches = True
     dearest = sys.float_info.max  # whatever has a price
     least_chains = 3
-    proposed = False  # whether it began with proposals: dear evaluations, posteriors like normals
 
     @property
     def codes(self) -> Tensor:
@@ -67,12 +66,11 @@ class Lists(Recipe):
         used: list[int] = self.target.space.active(self.codes).any(1).nonzero()[:, 0].tolist()
         return used
 
-    @property
-    def climbs(self) -> int:
+    def climbs(self, known: Known) -> int:
         most = min(self.plan.climbs, self.plan.most_climbs // max(1, len(self.with_places)))
         if self.share == 1:
             return most
-        if self.proposed:
+        if known.proposed:
             return min(most, max(LEAST_SEARCHED, int(self.share * most)))
         return min(most, draws_within(max(LEAST_SEARCH, self.share * A_CLIMB * most)))
 
@@ -81,7 +79,6 @@ class Lists(Recipe):
         found = None
         if self.share < DEAR_SHARE:
             found = by_importance.begun(self.target, self.codes, self.generator, self.limit)
-        self.proposed = found is not None
         return self._cooled() if found is None else self._proposed(found)
 
     def _proposed(self, found: by_importance.Begun) -> tuple[Known, State]:
@@ -92,7 +89,7 @@ class Lists(Recipe):
         rows = found.rows(repeat, m, g)
         state = start(self.target, found.draws.code[rows], found.draws.theta[rows])
         log_mass = found.log_mass[torch.arange(groups) % len(found.log_mass)]
-        return Known(found.draws, log_mass, log_mass.logsumexp(1)), state
+        return Known(found.draws, log_mass, log_mass.logsumexp(1), proposed=True), state
 
     def _cooled(self) -> tuple[Known, State]:
         target, plan, g = self.target, self.plan, self.generator
@@ -134,10 +131,10 @@ class Lists(Recipe):
         log_mass = run.log_evidence + self.target.space.log_prior(run.code)
         return run, log_mass.double().view(groups, len(codes))
 
-    def moves(self, known: Known) -> Moves:
+    def moves(self, known: Known, generator: torch.Generator) -> Moves:
         target, space = self.target, self.target.space
         codes, active = self.codes, self.target.space.active(self.codes)
-        through = self._normals(known.draws)
+        through = self._normals(known, known.draws, generator)
         scale = typical_scale(moments(known.draws, codes, active)[1], active)
         inside = [
             RandomWalk(target, scale=scale),
@@ -148,19 +145,18 @@ class Lists(Recipe):
         guess = self.guess(known)
         jump = Jump(target, through, Fixed(space, guess, other=True), name="normals")
         between: dict[str, Kernel] = {"normals": jump}
-        if self.proposed:  # measuring others takes longer than they save
+        if known.proposed:  # measuring others takes longer than they save
             return Moves(between, inside, through)
         between["births"] = birth_death(target, guess)
         if SplitMerge.fits(target):
             between["splits"] = SplitMerge(target)
         return Moves(between, inside, through)
 
-    def _normals(self, draws: Pool) -> Transport:
+    def _normals(self, known: Known, draws: Pool, generator: torch.Generator) -> Transport:
         """Normals fitted to draws of each model."""
-        plan = self.plan
-        few = min(plan.normals, FEW_NORMALS) if self.proposed else plan.normals
-        space, g = self.target.space, self.generator
-        normals = gaussian_mixture(space, draws, g, components=few, draws=plan.taught)
+        plan, space = self.plan, self.target.space
+        few = min(plan.normals, FEW_NORMALS) if known.proposed else plan.normals
+        normals = gaussian_mixture(space, draws, generator, components=few, draws=plan.taught)
         return matching(normals, self.target)
 
     def learn(self, known: Known, seen: Pool, first: bool) -> Known:
@@ -192,7 +188,7 @@ class Lists(Recipe):
         Models of which this was not enough are searched as long again once chains have drawn.
         """
         found, before, incomplete = known, self.evaluations, list[str]()
-        policy = SPARING if self.proposed else ScreeningPolicy()
+        policy = SPARING if known.proposed else ScreeningPolicy()
         labels = self.target.space.label(self.codes)
         models = [m for m in self.with_places if labels[m] in known.incomplete] or self.with_places
         for m in models if climbs else ():
@@ -206,7 +202,7 @@ class Lists(Recipe):
                     found = with_part(self, found, m, part)
                 if parts:
                     mine = is_of(found.draws, self.codes[m])
-                    through = self._normals(found.draws.at(mine))
+                    through = self._normals(known, found.draws.at(mine), self.generator)
                 if float(masses(found)[m]) > level + FOUND:
                     last = times
             if times < 2 * last:

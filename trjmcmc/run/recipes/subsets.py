@@ -38,10 +38,10 @@ class Items(Cooled):
                 found["gibbs"] = UnitGibbs(target)
         return found
 
-    def moves(self, known: Known) -> Moves:
+    def moves(self, known: Known, generator: torch.Generator) -> Moves:
         between = self._steps(self.target)
         if marginals_fit(self.target):
-            between[NAME] = marginal_moves(self.target, known.draws, self.generator, DEFAULT)
+            between[NAME] = marginal_moves(self.target, known.draws, generator, DEFAULT)
         return Moves(between, self._walks(self.target))
 
     def normals(self, known: Known, moves: Moves, generator: torch.Generator) -> Transport | None:

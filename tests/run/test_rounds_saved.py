@@ -1,0 +1,232 @@
+"""Runs in rounds that are killed, saved, and gone on with: the draws that they would have had."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import warnings
+from functools import cache
+
+import pytest
+import torch
+from torch.distributions import Normal
+
+import trjmcmc as trj
+from trjmcmc.checkpoint.events import read_events
+from trjmcmc.errors import CheckpointError, CheckpointWarning, ConfigurationError
+from trjmcmc.run import writing
+from trjmcmc.run.plan import Plan
+from trjmcmc.run.position import Position
+
+
+def pair(seen=1.0):
+    def log_likelihood(p):
+        return Normal(p["x"], 1.0).log_prob(torch.tensor(seen))
+
+    return trj.Target(
+        [trj.Model(n, {"x": Normal(0.0, sd)}, log_likelihood) for n, sd in (("a", 1.0), ("b", 3.0))]
+    )
+
+
+QUICK = Plan(chains=64, particles=400, moves=3, climbs=400, first=12, measured=6, weighed=200)
+KINDS = {
+    "list": trj.problems.sinh_arcsinh,
+    "subset": lambda: trj.problems.variable_selection(6),
+    "count": lambda: trj.problems.pulses(points=20, true=1, most=2, seed=1),
+    "graph": lambda: trj.graphs.target(trj.graphs.bge(noise(30, 4))),
+}
+
+
+ENOUGH, MORE = 0.03, 0.008  # standard errors
+
+
+LONG = pytest.mark.whole
+
+
+class Killed(BaseException):
+    """What nothing catches."""
+
+
+def noise(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture(autouse=True)
+def at_each_step(monkeypatch):
+    """A head after every step, and several segments."""
+    monkeypatch.setattr(writing, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(writing, "SAVE_SHARE", math.inf)
+    monkeypatch.setattr(writing, "WHOLE_SEGMENT", 200_000)
+
+
+def run(target, folder=None, *, seed=3, plan=QUICK, error=ENOUGH, **settings):
+    sampler = trj.TRJSampler(target, seed=seed, policy=plan)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", trj.errors.TRJWarning)
+        settings = {"until": {"probability": error}, "max_seconds": 600} | settings
+        return sampler.run(checkpoint=folder, progress=False, **settings)
+
+
+@cache
+def whole_run(kind, error=ENOUGH):
+    return run(KINDS[kind](), error=error)
+
+
+def killed(target, folder, at, monkeypatch, **settings):
+    """Killed after a step of a round."""
+    keep, steps = writing.Writer.guarded, [0]
+
+    def counted(self, write, **told):
+        keep(self, write, **told)
+        steps[0] += 1
+        if steps[0] == at:
+            raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(writing.Writer, "guarded", counted)
+        run(target, folder, **settings)
+
+
+def same(a, b):
+    pairs = [(getattr(a.raw, n), getattr(b.raw, n)) for n in ("code", "theta", "log_joint")]
+    return all(torch.equal(x, y) for x, y in pairs) and a.raw.n_draws > 1
+
+
+# ---- folders ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_that_is_killed_ends_as_if_it_had_not_been(kind, tmp_path, monkeypatch):
+    """In the first round, again in it, and in a later one."""
+    whole = whole_run(kind)
+    for at in (1, 2, 3) if kind == "graph" else (3, 5, 9):
+        killed(KINDS[kind](), tmp_path, at, monkeypatch)
+    found = run(KINDS[kind](), tmp_path)
+    assert same(whole, found)
+    assert whole.report.judged == found.report.judged
+    assert [e["event"] for e in read_events(tmp_path)].count("resumed") == 3
+
+
+def test_a_run_that_has_ended_is_shown_and_goes_on(tmp_path):
+    whole = whole_run("list", MORE)
+    first = run(KINDS["list"](), tmp_path)
+    shown = trj.load(tmp_path)
+    assert same(first, shown) and shown.report.seed == 3
+    assert shown.raw.n_draws < whole.raw.n_draws
+    again = run(KINDS["list"](), tmp_path)  # it has what is asked
+    assert same(first, again)
+    assert same(whole, run(KINDS["list"](), tmp_path, error=MORE))
+
+
+def test_the_seed_and_what_was_spent_are_those_of_the_folder(tmp_path):
+    first = run(KINDS["list"](), tmp_path)
+    found = run(KINDS["list"](), tmp_path, seed=None, error=MORE)
+    assert found.report.seed == 3
+    assert found.report.evaluations > first.report.evaluations
+    assert sum(found.report.seconds.values()) > sum(first.report.seconds.values())
+
+
+@pytest.mark.parametrize(
+    ("what", "make", "settings"),
+    [
+        ("seed", pair, {"seed": 4}),
+        ("plan of rounds", pair, {"plan": Plan(chains=64)}),
+        ("space of models", KINDS["subset"], {}),
+        ("priors, data or likelihoods", lambda: pair(1.5), {}),
+    ],
+)
+def test_other_runs_are_refused_by_name(what, make, settings, tmp_path):
+    run(pair(), tmp_path)
+    with pytest.raises(CheckpointError, match=what):
+        run(make(), tmp_path, **settings)
+
+
+def test_runs_of_another_kind_are_refused(tmp_path):
+    run(pair(), tmp_path)
+    with pytest.raises(ConfigurationError, match="goes on as it was"):
+        run(pair(), tmp_path, draws=20, chains=8)
+
+
+def test_a_full_disk_is_told_once(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(trj.checkpoint.folder, "replace_file", full)
+    sampler = trj.TRJSampler(KINDS["list"](), seed=3, policy=QUICK)
+    with pytest.warns(CheckpointWarning, match="nothing more is saved") as said:
+        found = sampler.run(until={"probability": ENOUGH}, checkpoint=tmp_path, progress=False)
+    assert sum(w.category is CheckpointWarning for w in said) == 1
+    assert same(found, whole_run("list"))
+
+
+# ---- results ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=LONG if k in {"count", "subset"} else ()) for k in KINDS]
+)
+def test_a_result_goes_on_as_if_it_had_not_ended(kind, tmp_path):
+    whole, first = (whole_run(kind, e) for e in (MORE, ENOUGH))
+    first.save(tmp_path / "first.trj")
+    loaded = trj.load(tmp_path / "first.trj")
+    for result in (first, loaded, pickle.loads(pickle.dumps(first))):
+        found = run(KINDS[kind](), error=MORE, start=result)
+        assert same(whole, found) and whole.raw.n_draws > first.raw.n_draws
+    assert run(KINDS[kind](), until=None, start=loaded, draws=200).raw.n_draws >= 200
+
+
+def test_a_run_that_was_late_goes_on_as_if_it_had_not_been(monkeypatch):
+    """Its last round is made to the end first."""
+    whole = whole_run("list", MORE)
+    sampler = trj.TRJSampler(KINDS["list"](), seed=3, policy=QUICK)
+    limits = trj.run.recipes.base.Limit
+    looks = iter([False] * 300 + [True] * 100_000)
+    with monkeypatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore", trj.errors.TRJWarning)
+        patch.setattr(limits, "passed", property(lambda _: next(looks)))
+        first = sampler.run(until={"probability": MORE}, progress=False)
+    assert first.report.out_of_time and first.report.judged.doubt
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", trj.errors.TRJWarning)
+        found = sampler.more(until={"probability": MORE}, progress=False)
+    assert same(whole, found)
+    assert same(whole, run(KINDS["list"](), error=MORE, start=first))
+
+
+def test_what_a_result_does_not_go_on_with_is_refused_by_name():
+    first = whole_run("list")
+    with pytest.raises(CheckpointError, match="another seed"):
+        run(KINDS["list"](), seed=4, start=first)
+    with pytest.raises(ConfigurationError, match="goes on as it was"):
+        run(KINDS["list"](), start=first, chains=8)
+
+
+def narrow():
+    """What float32 does not resolve."""
+
+    def model(name, width):
+        def log_likelihood(p):
+            return Normal(1e5 + p["x"], width).log_prob(torch.tensor(1e5 + 0.3).to(p["x"]))
+
+        return trj.Model(name, {"x": Normal(0.0, 1.0)}, log_likelihood)
+
+    return trj.Target([model("a", 0.01), model("b", 0.02)])
+
+
+def test_a_run_in_float64_goes_on_in_it(tmp_path, monkeypatch):
+    whole = run(narrow())
+    assert whole.report.precision and whole.raw.theta.dtype == torch.float64
+    killed(narrow(), tmp_path, 4, monkeypatch)
+    found = run(narrow(), tmp_path)
+    assert same(whole, found) and found.report.precision == whole.report.precision
+
+
+def test_positions_are_plain_data():
+    """All of it survives as tensors, numbers and words."""
+    position = whole_run("count").onward.position
+    again = Position.of(position.data(), position.lesson.data(), torch.device("cpu"))
+    assert again.lesson.known.climbs == position.lesson.known.climbs
+    assert torch.equal(again.lesson.known.draws.theta, position.lesson.known.draws.theta)
+    assert torch.equal(again.generator, position.generator)
+    assert again.lesson.worth == position.lesson.worth and again.ahead == position.ahead
+    assert again.data().keys() == position.data().keys()

@@ -1,0 +1,198 @@
+"""A run in rounds in a folder, or in a result: plain data, from which it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from ..checkpoint.folder import File
+from ..kernel.base import State
+from ..result.files import smallest
+from ..result.result import Result
+from ..target.target import Target
+from . import writing
+from .budget import Spending
+from .position import Position
+from .recipes.base import Recipe
+from .recorded import Recorded
+from .rounds import Before
+from .same import about, check_pairs, check_target
+from .saving import Place, check_same
+from .writing import Writer
+
+ROUNDS = "rounds"  # where a file has the position
+
+
+class RoundsSaver(Writer):
+    """Writes a run in rounds into a folder, between two steps.
+
+    Arguments:
+        place: The folder, and what is there.
+        spending: Seconds and likelihood calls of the sampler.
+    """
+
+    def __init__(self, place: Place, spending: Spending) -> None:
+        head: Mapping[str, Any] = {} if place.found is None else place.found.head
+        super().__init__(place.folder, place.spent, head.get("kept", 0))
+        self._settings, self._spending = place.settings, spending
+        self._plan = File(*head["plan"]) if head else None
+        self._segments = [File(*s) for s in head.get("segments", [])]
+        self._first = self.saved  # draws before the last segment
+        self._lesson: object = None  # that the plan holds
+        self._thin = head.get("thin", 1)
+        self._chains: Recorded | None = None
+        if head:
+            self.tell("resumed", kept=self.saved, **self._settings)
+        else:
+            self.tell("begun", **self._settings)
+
+    def taken_up(self, position: Position) -> None:
+        """Be what has written where a run goes on."""
+        self._lesson = position.lesson
+        self.wait()
+
+    def keep(self, chains: Recorded, at: Callable[[], Position]) -> None:
+        """Write what was drawn since, if it is time to."""
+        self._chains = chains
+        if self.is_due:
+            self.save(at())
+
+    def save(self, at: Position | None) -> None:
+        """Write what was drawn since, and where the next step begins."""
+        chains = self._chains
+        if at is not None and chains is not None:
+            self.guarded(lambda: self._write(chains, at))
+
+    def _write(self, chains: Recorded, at: Position) -> None:
+        target, segments, first = chains.recipe.target, self._segments, self.saved
+        if at.lesson is not self._lesson or at.thin != self._thin:  # another record
+            segments, first = [], 0
+        elif segments and segments[-1].size < writing.WHOLE_SEGMENT:
+            segments, first = segments[:-1], self._first
+        if self._plan is None or at.lesson is not self._lesson:
+            self._plan = self.folder.write("plan", at.lesson.data())
+        if first < at.recorded:
+            drawn = chains.record[max(0, first - chains.gone) :]
+            code, theta, log_joint = (
+                torch.stack(x).cpu() for x in zip(*(s[:3] for s in drawn), strict=True)
+            )
+            segment = {
+                "code": smallest(code),
+                "theta": theta,
+                "log_joint": log_joint,
+                "values": self.values(target, code, theta),
+            }
+            segments = [*segments, self.folder.write("draws", segment)]
+        self._segments, self._first, self.saved = segments, first, at.recorded
+        self._lesson, self._thin = at.lesson, at.thin
+        self.folder.write_head(
+            {
+                ROUNDS: at.data(),
+                "plan of rounds": asdict(chains.recipe.plan),
+                "kept": at.recorded,
+                "left_out": chains.left_out,
+                "thin": at.thin,
+                "shard": _chains(at),
+                **dict.fromkeys(("ancestor", "crossings", "shares")),
+                "acceptance": {},
+                "plan": tuple(self._plan),
+                "segments": [tuple(s) for s in segments],
+                "settings": dict(self._settings),
+                "spent": self.spent,
+                "seconds": dict(self._spending.seconds),
+                "account": self._spending.account.held(),
+                **about(target),
+            }
+        )
+
+
+def before_in(place: Place, recipe: Recipe, spending: Spending) -> Before | None:
+    """Where the run in a folder goes on; None where none was saved.
+
+    Arguments:
+        place: The folder, and what is there.
+        recipe: Of the run.
+        spending: It is told what the run has spent.
+
+    Raises:
+        CheckpointError: What is there is another run's.
+    """
+    found, target = place.found, recipe.target
+    if found is None:
+        return None
+    check_same(place, target)
+    numbers = found.head["plan of rounds"], asdict(recipe.plan)
+    check_pairs(place.folder.path, {"plan of rounds": numbers})
+    assert found.plan is not None
+    spending.account.take_up(found.head["account"])
+    for stage, seconds in found.head["seconds"].items():
+        spending.spend(stage, seconds)
+    columns = (torch.cat([s[n] for s in found.segments]) for n in ("code", "theta", "log_joint"))
+    position = Position.of(found.head[ROUNDS], found.plan, target.device)
+    return Before(position, _record(columns, target))
+
+
+class RoundsOnward:
+    """A run in rounds that has ended, between two steps.
+
+    Arguments:
+        position: Where it goes on.
+        target: Its target.
+        seed: The sampler's.
+    """
+
+    def __init__(self, position: Position, target: Target, seed: int) -> None:
+        self.position, self._target, self._seed = position, target, seed
+
+    def data(self) -> dict[str, Any]:
+        """Plain data, without the draws."""
+        return {
+            ROUNDS: self.position.data(),
+            "lesson": self.position.lesson.data(),
+            "shard": _chains(self.position),
+            "seed": self._seed,
+            **about(self._target),
+        }
+
+
+def saved_in(result: object) -> Mapping[str, Any] | None:
+    """The plain data of a run in rounds that a result goes on with; None of others."""
+    onward = getattr(result, "onward", None)
+    data = onward.data() if isinstance(onward, RoundsOnward) else onward
+    return data if isinstance(data, Mapping) and ROUNDS in data else None
+
+
+def before_of(result: Result, data: Mapping[str, Any], target: Target, seed: int) -> Before:
+    """Where the run of a result goes on.
+
+    Arguments:
+        result: The result, of a file too.
+        data: Of it, as of :func:`saved_in`.
+        target: The target.
+        seed: The sampler's.
+
+    Raises:
+        CheckpointError: It is of another target, version or seed.
+    """
+    check_target("start", data, data["shard"], target)
+    check_pairs("start", {"seed": (data["seed"], seed)})
+    draws = result.raw
+    columns = draws.code.transpose(0, 1), draws.theta.transpose(0, 1), draws.log_joint.T
+    return Before(
+        Position.of(data[ROUNDS], data["lesson"], target.device), _record(columns, target)
+    )
+
+
+def _record(columns: Any, target: Target) -> list[State]:
+    """The record, step by step, of columns of shape (draw, chain, ...)."""
+    code, theta, log_joint = columns
+    device = target.device
+    rows = zip(code.long().to(device), theta.to(device), log_joint.to(device), strict=True)
+    return [State(*row) for row in rows]
+
+
+def _chains(at: Position) -> dict[str, Any]:
+    return {"code": at.code, "theta": at.theta, "log_joint": at.log_joint}
