@@ -16,6 +16,7 @@ from trjmcmc import clock
 from trjmcmc.draws import Draws, Pool
 from trjmcmc.errors import ConfigurationError
 from trjmcmc.estimate.mixing import mixing, times_by_spread
+from trjmcmc.kernel.base import Kernel
 from trjmcmc.run.look import apart, combined, summed_up
 from trjmcmc.run.plan import Plan
 from trjmcmc.run.recipes import subsets
@@ -66,6 +67,27 @@ def test_moves_are_held_against_each_other_only_where_one_forgets_too_slowly():
         assert seen is not None
         worth.append([*chains.worth.values()])
     assert worth[0][0] > 0 == worth[0][1] and min(worth[1]) > 0
+
+
+class Idle(Kernel):
+    """Leaves chains where they are."""
+
+    name, between = "idle", True
+
+    def step(self, state, generator):
+        return state, []
+
+
+def test_a_move_that_moves_nobody_gets_the_least_share():
+    """Its chains have a time as long as the record by their spread; they remember where it began."""
+    recipe = recipe_of(trj.problems.coal_mining(1, 3), QUICK, torch.Generator().manual_seed(1))
+    known, state = recipe.begin()
+    moves = recipe.all_moves(known)
+    moves = moves._replace(between={"splits": moves.between["splits"], "idle": Idle()})
+    chains = Recorded(recipe, state)
+    chains.measure(moves)
+    chains.mixture(moves)
+    assert chains.shares["idle"] < 0.05 < 0.2 < chains.worth["splits"] / max(chains.worth.values())
 
 
 @pytest.mark.parametrize(("judged", "mapped"), [(True, False), (True, True), (False, False)])

@@ -18,6 +18,8 @@ LEAST_TIME = 0.01  # draws: chains that take turns may have one near 0
 
 SLOWEST = 3  # quantities
 
+NEVER = 0.9999  # correlation of last with first draws from which chains have not moved
+
 THIRD = 3  # first and last third are what a trend is told from
 
 
@@ -61,6 +63,34 @@ def times_by_spread(x: Array) -> Array:
     variance = x.reshape(-1, x.shape[2]).var(0).clip(1e-12)
     found: Array = x.shape[1] * x.mean(1).var(0, ddof=1) / variance
     return found.clip(LEAST_TIME)
+
+
+def time_by_memory(x: Array, least_variance: float = 0.02) -> float:
+    """Integrated autocorrelation time by how the last draws remember the first, all quantities.
+
+    Chains that hardly move have one by their spread that is as long as the record; what they
+    remember of its beginning tells how much longer it is. 0 draws where that is within two errors
+    of nothing.
+
+    Arguments:
+        x: Quantities, shape (chain, draw, Q).
+        least_variance: Quantities of a smaller one are not looked at.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> x = np.repeat(rng.normal(size=(500, 1, 1)), 20, 1)  # nobody moves
+        >>> round(float(times_by_spread(x)[0])), time_by_memory(x) > 1000
+        (20, True)
+        >>> time_by_memory(rng.normal(size=(500, 20, 1)))
+        0.0
+    """
+    x = x[..., x.reshape(-1, x.shape[2]).var(0) > least_variance]
+    first, last = (x[:, k] - x[:, k].mean(0) for k in (0, -1))
+    scale = np.sqrt((first**2).sum(0) * (last**2).sum(0)).sum()
+    left = float((first * last).sum() / max(scale, 1e-12))
+    if left < 2 / len(x) ** 0.5:
+        return 0.0
+    return float(-2 * (x.shape[1] - 1) / np.log(min(left, NEVER)))
 
 
 def mixing(

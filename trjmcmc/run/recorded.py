@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 
 from ..draws import Draws, Pool
+from ..estimate.mixing import time_by_memory
 from ..kernel.base import Kernel, State
 from ..kernel.compose import Cycle, MixtureKernel
 from .count import Tally
@@ -164,7 +165,9 @@ class Recorded:
             self.warmed(Cycle([move, *moves.inside]), plan.measured)
             if self.recipe.late:
                 break
-            tau = judged(self.recipe, self.kept()).tau
+            asked = self.recipe.asked(torch.stack([s.code for s in self.record], 1).cpu())
+            lasts = time_by_memory(asked.numpy(), plan.variance)
+            tau = max(judged(self.recipe, self.kept()).tau, lasts)
             self.worth[name] = 1 / (tau * max(1, account.evaluations - before))
             soon = 2 * plan.times * tau <= plan.first * (1 - 1 / BURN_IN)
             seen.append(pool_of(self.kept(), EVERY, self.recipe.target.device))
