@@ -204,7 +204,7 @@ class WalkPolicy(Checked):
     """How chains walk through a part of one model.
 
     Attributes:
-        walkers: Chains that walk.
+        walkers: Chains that walk from a summit, but four for each coordinate at least.
         steps: Steps of each.
         recorded_steps: The last of them, whose points are kept.
         searching_steps: The first of them, the same length along all coordinates; later ones are
@@ -218,7 +218,7 @@ class WalkPolicy(Checked):
         steps_a_spread: Steps between two looks at the spread.
     """
 
-    walkers: int = 256
+    walkers: int = 128
     steps: int = 80
     searching_steps: int = 16
     recorded_steps: int = 20

@@ -386,8 +386,8 @@ class _Search:
 
     def walked_from(self, summits: Tensor, scale: Tensor) -> Tensor:
         """Points of walks from some summits, (k, D), side by side: their extents, (k, m, D)."""
-        walk = self.policy.walk
-        starts = summits[:, None].expand(-1, walk.walkers, -1)
+        walk, used = self.policy.walk, int(self.target.free(self.code[None]).sum())
+        starts = summits[:, None].expand(-1, max(walk.walkers, 4 * used), -1)
         return walked(self.target, self.code, starts, scale, self.generator, walk)
 
     def part_of(self, points: Tensor, seen: Tensor, others: Sequence[Part] = ()) -> Part | None:

@@ -18,6 +18,8 @@ SHOWN, LEAST_SHOWN = 5000, 200  # draws of a model that a search is told of
 
 VISITED = 0.5  # draws in a part, over its share of the mass, from which it is not lost
 
+SURE = 2.0  # standard errors by which a part's mass may be less
+
 UNDERSTATED = 1.0  # nats by which a part's mass alone exceeds what populations say of all
 
 LARGEST = 300.0  # of a log ratio of masses
@@ -52,6 +54,7 @@ def lost_parts(
         policy: How they climb, and how what they meet is weighed.
     """
     target = recipe.target
+    assert known.log_mass is not None
     code, level = target.space.enumerate()[m], float(masses(known)[m])
     pools = [known.draws] if seen is known.draws else [known.draws, seen]
     shown = max(LEAST_SHOWN, int(recipe.share * SHOWN))
@@ -68,7 +71,9 @@ def lost_parts(
         policy=policy,
     )
     # a map that fits poorly may not know a part in which many draws are, if evidences do
-    return [part for part in parts if not any(_is_known(part, x, level) for x in drawn)]
+    error = float(known.log_mass[:, m].std()) / len(known.log_mass) ** 0.5
+    error = error if math.isfinite(error) else 0.0
+    return [part for part in parts if not any(_is_known(part, x, level, error) for x in drawn)]
 
 
 def with_part(recipe: Recipe, known: Known, m: int, part: Part) -> Known:
@@ -90,11 +95,18 @@ def with_part(recipe: Recipe, known: Known, m: int, part: Part) -> Known:
     )
 
 
-def _is_known(part: Part, draws: Tensor, level: float) -> bool:
-    """Whether draws of a model have visited a part as its mass says, beside all that is known."""
-    share = 1 / (1 + math.exp(min(level - part.log_mass, LARGEST)))
+def _is_known(part: Part, draws: Tensor, level: float, error: float) -> bool:
+    """Whether draws of a model have visited a part as its mass says, beside all that is known.
+
+    Arguments:
+        part: Its mass counts as far as it is sure.
+        draws: Of the model.
+        level, error: Log of p(model) times its evidence as known, nats.
+    """
+    surely = part.log_mass - SURE * math.hypot(part.error, error) - level
+    share = 1 / (1 + math.exp(min(-surely, LARGEST)))
     held = int(part.place.holds(draws).sum()) / max(1, len(draws))
-    return held >= VISITED * share and part.log_mass < level + UNDERSTATED
+    return held >= VISITED * share and surely < UNDERSTATED
 
 
 def is_of(draws: Pool, code: Tensor) -> Tensor:
