@@ -133,6 +133,7 @@ def by_name(p, active):
     return (p["a"] * torch.arange(1.0, 4.0) * active).sum(-1)
 
 
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # of a busy machine
 def test_components_that_are_not_exchangeable_take_none():
     target = trj.Target(trj.Counts(3, of="a"), {"a": Normal(0.0, 1.0)}, by_name)
     with pytest.warns(LimitWarning):

@@ -291,7 +291,7 @@ class InRounds:
                     words = f"error {float(run.error.max()):.2g}"
                     bar.set_postfix_str(words)
                     if self._saver is not None:
-                        self._saver.tell("progress", kept=run.draws.n_draws, precision=words)
+                        self._saver.look(judged(run), run.draws.n_draws, words)
                     if limit.passed or run.steps >= self._recipe.plan.most:
                         break
             except KeyboardInterrupt:

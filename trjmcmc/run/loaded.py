@@ -13,7 +13,7 @@ from ..checkpoint.folder import Found, read_folder
 from ..draws import Draws
 from ..errors import TRJError
 from ..result import result as of_result
-from ..result.report import RunReport
+from ..result.report import Judged, RunReport
 from ..result.result import Result
 from ..space.saved import space_from_spec
 from .team import numbers_of
@@ -76,6 +76,7 @@ def _so_far(found: Found) -> Result:
         evaluations=head["account"]["evaluations"],
         gradients=head["account"]["gradients"],
         expected_error=math.inf,
+        judged=Judged(**head["judged"]) if head.get("judged") else None,
     )
     return Result(
         space_from_spec(head["space"]),

@@ -11,6 +11,7 @@ import torch
 from ..checkpoint.folder import File
 from ..kernel.base import State
 from ..result.files import smallest
+from ..result.report import Judged
 from ..result.result import Result
 from ..target.target import Target
 from . import writing
@@ -44,18 +45,27 @@ class RoundsSaver(Writer):
         self._lesson: object = None  # that the plan holds
         self._thin = head.get("thin", 1)
         self._chains: Recorded | None = None
+        self._judged = Judged(**head["judged"]) if head.get("judged") else None
         if head:
             self.tell("resumed", kept=self.saved, **self._settings)
         else:
             self.tell("begun", **self._settings)
+            self.tell("stage", stage="the beginning")
 
     def taken_up(self, position: Position) -> None:
         """Be what has written where a run goes on."""
         self._lesson = position.lesson
         self.wait()
 
+    def look(self, judged: Judged, kept: int, words: str) -> None:
+        """Tell of a look at so many kept draws, and how the run stands by its rule."""
+        self._judged = judged
+        self.tell("progress", kept=kept, precision=words)
+
     def keep(self, chains: Recorded, at: Callable[[], Position]) -> None:
         """Write what was drawn since, if it is time to."""
+        if self._chains is None:
+            self.tell("stage", stage="the rounds")
         self._chains = chains
         if self.is_due:
             self.save(at())
@@ -102,6 +112,7 @@ class RoundsSaver(Writer):
                 "segments": [tuple(s) for s in segments],
                 "settings": dict(self._settings),
                 "spent": self.spent,
+                "judged": None if self._judged is None else asdict(self._judged),
                 "seconds": dict(self._spending.seconds),
                 "account": self._spending.account.held(),
                 **about(target),
