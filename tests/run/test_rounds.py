@@ -79,7 +79,7 @@ class Idle(Kernel):
 
 
 def test_a_move_that_moves_nobody_gets_the_least_share():
-    """Its chains have a time as long as the record by their spread; they remember where it began."""
+    """By their spread its chains have a time as long as the record; they remember its beginning."""
     recipe = recipe_of(trj.problems.coal_mining(1, 3), QUICK, torch.Generator().manual_seed(1))
     known, state = recipe.begin()
     moves = recipe.all_moves(known)

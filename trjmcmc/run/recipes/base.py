@@ -172,6 +172,7 @@ class Recipe(ABC):
         self.target, self.plan, self.generator = target, plan, generator
         self.limit, self.why = limit or Limit(), why
         self._before = target.account.evaluations if before is None else before
+        self._made: tuple[Known, Moves] | None = None  # the last moves, and of what
         self.host = target.to(device="cpu", probe=False).space
 
     @cached_property
@@ -231,6 +232,7 @@ class Recipe(ABC):
     def with_map(self, trained: Transport | None) -> Recipe:
         """The same with jumps and moves inside models through a map as well, or without."""
         new = copy.copy(self)
+        new._made = None
         new.trained = None if trained is None else matching(trained, self.target)
         return new
 
@@ -296,6 +298,14 @@ class Recipe(ABC):
 
     def all_moves(self, known: Known) -> Moves:
         """And those through a trained map; of what is known, and of the run's seed."""
+        if self._made is not None:
+            before, moves = self._made
+            if before.draws is known.draws and before.log_mass is known.log_mass:
+                return moves
+        self._made = known, self._moves(known)
+        return self._made[1]
+
+    def _moves(self, known: Known) -> Moves:
         seeded = torch.Generator(self.target.device).manual_seed(self.generator.initial_seed())
         moves, space = self.moves(known, seeded), self.target.space
         moves = moves._replace(weighing=moves.through)
