@@ -167,6 +167,20 @@ def test_counts_and_few_subsets_have_evidences(make):
     assert abs(shares["combined"].sum() - 1) < 0.01  # by visits where they were not weighed
 
 
+@pytest.mark.whole
+def test_a_bridge_weighs_counts_whose_normals_fit_poorly():
+    """Weights of two pulses have no error: the most probable count had no evidence."""
+    target = trj.problems.pulses(points=100, true=2, most=4, seed=1)
+    result = trj.TRJSampler(target, seed=1).run(progress=False)
+    table = result.evidence(full=True)
+    assert bool(table["importance_se"].isna().any()) and list(table.index) == ["1", "2", "3", "4"]
+    means = torch.nn.functional.one_hot(result.raw.code[..., 0], 5).double().mean(1)[:, 1:]
+    visits, error = means.mean(0), means.std(0) / len(means) ** 0.5
+    ratio, wide = (visits / visits[1]).log().numpy(), (error / visits).numpy()
+    gap = table["combined"].to_numpy() - table.loc["2", "combined"] - ratio
+    assert (np.abs(gap) < 4.4 * np.hypot(wide, 2 * table["combined_se"].to_numpy())).all()
+
+
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.LimitWarning")
 def test_components_whose_normals_say_something_else_are_not_weighed(monkeypatch):
     usual = Components.route

@@ -417,8 +417,8 @@ def judged(run: Run) -> Judged:
 def weighed(run: Run) -> tuple[dict[str, Tensor], Routes]:
     """Importance weights and evidences by every route through normals.
 
-    Where the rule took no such route: once chains have mixed, of models that have draws and whose
-    weights have an error, and only where visits agree.
+    Where the rule took no such route: once chains have mixed, of models that have draws, and only
+    where visits agree with the weights that have an error.
     """
     recipe, target, route = run.recipe, run.recipe.target, run.route
     generator = recipe.generator.clone_state()  # chains go on as if nobody had looked
@@ -436,12 +436,12 @@ def weighed(run: Run) -> tuple[dict[str, Tensor], Routes]:
             route = None
         if route is None or not bool((sound := route.log_mass_error.isfinite()).any()):
             return {}, {}
-        route, rows = route_of([route.log_weights[i] for i in sound.nonzero()[:, 0]]), rows[sound]
+        checked, some = route_of([route.log_weights[i] for i in sound.nonzero()[:, 0]]), rows[sound]
         place = recipe.host.index(run.draws.code.flatten(0, 1)).view(run.draws.code.shape[:2])
-        inside = torch.nn.functional.one_hot(place, len(codes)).double()[..., rows]
+        inside = torch.nn.functional.one_hot(place, len(codes)).double()[..., some]
         share, error = inside.mean((0, 1)), inside.mean(1).std(0) / run.draws.n_chains**0.5
-        if not apart(share / share.sum(), error / share.sum(), route) <= recipe.plan.agree:
+        if not apart(share / share.sum(), error / share.sum(), checked) <= recipe.plan.agree:
             return {}, {}  # none of the draws is in them, or normals do not reach all
-        codes = codes[rows]
+        codes = codes[rows]  # weights of some may have no error; a bridge may have one
     weights = dict(zip(target.space.label(codes), route.log_weights, strict=True))
     return weights, through_the_map(target, through, run.draws, weights, generator)

@@ -320,8 +320,8 @@ class TRJSampler(Elsewhere):
         check_seconds(max_seconds)
         checked_fit(fit, self._may_train)
         asked: dict[str, Any] = {"chains": chains, "warmup": warmup, "thin": thin, "fit": fit}
-        plain = (chains, warmup, thin, shards, executor) == PLAIN and fit is not False
-        plain, saved, begun = plain and self._compile is False, saved_in(start), clock.now()
+        plain = (chains, warmup, thin, shards, executor) == PLAIN and self._compile is False
+        saved, begun = saved_in(start), clock.now()
         with place_of(checkpoint, asked | {"seed": self.seed, "shards": shards}) as place:
             if place is not None and place.found is not None:
                 head = place.found.head
@@ -336,7 +336,7 @@ class TRJSampler(Elsewhere):
                 self.seed,
                 until,
                 plain=plain and (saved is not None or limits == (None, None)),
-                fit=fit,
+                fit=fit or "auto",
                 start=start,
                 place=place,
             )
