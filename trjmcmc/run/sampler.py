@@ -274,8 +274,8 @@ class TRJSampler(Elsewhere):
             warmup: Steps left out at the start; half as many as are kept if omitted, or a burn-in.
             thin: Steps a kept draw; doubled where draws are open and memory is short.
             fit: ``"auto"``; ``"vi"``, train the map by variational inference first; True, as
-                :meth:`fit` does. In rounds jumps through it are then moves like others; elsewhere
-                True takes the kernel through it alone, and False neither trains nor chooses.
+                :meth:`fit` does; False trains none. In rounds jumps through it are then moves like
+                others; elsewhere True takes the kernel through it alone, and so does False.
             start: A result, of a file too, to go on from without a pilot run: its chains, moves and
                 draws, which ``draws`` counts; seconds and evaluations count from here. Or points
                 at which chains start: particles of ``trj.graphs.dibs`` or ``trj.fit.svgd``, a
@@ -293,7 +293,7 @@ class TRJSampler(Elsewhere):
                 to a fit, the rest to chains and steps. With ``fit="auto"`` and few models mixtures
                 of t distributions are refined by importance sampling instead.
             checkpoint: A folder that the run is saved in, every 30 seconds while it samples. The
-                same line, in a new process, goes on from there, and with ``fit=True`` or
+                same line, in a new process, goes on from there, and in rounds, with ``fit=True`` or
                 ``fit=False`` gives the draws that it would have given. ``draws``, ``until``,
                 ``max_seconds``, ``max_evaluations`` count what was there and spent before.
                 :func:`trjmcmc.load` shows the result so far.
