@@ -13,6 +13,7 @@ from torch.distributions import Normal
 
 import trjmcmc as trj
 from trjmcmc.checkpoint.events import read_events
+from trjmcmc.checkpoint.folder import read_folder
 from trjmcmc.errors import CheckpointError, CheckpointWarning, ConfigurationError
 from trjmcmc.run import writing
 from trjmcmc.run.plan import Plan
@@ -102,6 +103,8 @@ def test_a_run_that_is_killed_ends_as_if_it_had_not_been(kind, tmp_path, monkeyp
     whole = whole_run(kind)
     for at in (1, 2, 3) if kind == "graph" else (3, 5, 9):
         killed(KINDS[kind](), tmp_path, at, monkeypatch)
+        there = read_folder(tmp_path, plan=False)
+        assert sum(len(s["code"]) for s in there.segments) == there.head["kept"] > 0
     found = run(KINDS[kind](), tmp_path)
     assert same(whole, found)
     assert whole.report.judged == found.report.judged

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from .. import clock
@@ -85,6 +85,11 @@ class Spending:
     def news(self, trace: FitTrace | None) -> FitTrace | None:
         """A training, unless an earlier report has told of it."""
         return None if trace is self._told else trace
+
+    def take_up(self, account: Mapping[str, int], seconds: Mapping[str, float]) -> None:
+        """Go on from what a saved run has spent: held counts, and seconds by stage."""
+        self.account.take_up(account)
+        self.seconds, self._before, self._reported = dict(seconds), (0, 0), False
 
     def close(self, trace: FitTrace | None) -> None:
         """All of it has been reported, with this training."""

@@ -109,10 +109,10 @@ def begin(
     trained = by == "vi" if fit == "vi" else bool(by)
     if dear and not there:
         return None
-    saver = None if place is None else RoundsSaver(place, known.spending)
     before = None if place is None else before_in(place, recipe, known.spending)
     if before is None and saved is not None:
         before = before_of(start, saved, known.target, seed)
+    saver = None if place is None else RoundsSaver(place, known.spending)
     fit = "" if trained else fit
     return InRounds(recipe, known, seed, aims, fit, before=before, saver=saver)
 

@@ -41,7 +41,8 @@ class RoundsSaver(Writer):
         self._settings, self._spending = place.settings, spending
         self._plan = File(*head["plan"]) if head else None
         self._segments = [File(*s) for s in head.get("segments", [])]
-        self._first = self.saved  # draws before the last segment
+        last = [] if place.found is None else place.found.segments[-1:]
+        self._first = self.saved - sum(len(s["code"]) for s in last)  # draws before the last one
         self._lesson: object = None  # that the plan holds
         self._thin = head.get("thin", 1)
         self._chains: Recorded | None = None
@@ -138,9 +139,7 @@ def before_in(place: Place, recipe: Recipe, spending: Spending) -> Before | None
     numbers = found.head["plan of rounds"], asdict(recipe.plan)
     check_pairs(place.folder.path, {"plan of rounds": numbers})
     assert found.plan is not None
-    spending.account.take_up(found.head["account"])
-    for stage, seconds in found.head["seconds"].items():
-        spending.spend(stage, seconds)
+    spending.take_up(found.head["account"], found.head["seconds"])
     columns = (torch.cat([s[n] for s in found.segments]) for n in ("code", "theta", "log_joint"))
     position = Position.of(found.head[ROUNDS], found.plan, target.device)
     return Before(position, _record(columns, target))
