@@ -143,10 +143,13 @@ def test_counts_are_right():
     assert bool((gap.abs() < 4.4 * table["se"]).all())
 
 
-def counted():
-    return sums(seen=0.2)[0], Normal(0.0, (0.25 + torch.arange(5.0)).sqrt()).log_prob(
-        torch.tensor(0.2)
-    )
+def counted(least=0):
+    sd = (0.25 + torch.arange(float(least), 5.0)).sqrt()
+    return sums(seen=0.2, least=least)[0], Normal(0.0, sd).log_prob(torch.tensor(0.2))
+
+
+def counted_from_two():
+    return counted(least=2)
 
 
 def chosen():
@@ -156,7 +159,7 @@ def chosen():
 
 
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.LimitWarning")
-@pytest.mark.parametrize("make", [counted, chosen])
+@pytest.mark.parametrize("make", [counted, counted_from_two, chosen])
 def test_counts_and_few_subsets_have_evidences(make):
     target, exact = make()
     _, result = sampled(target)
@@ -165,6 +168,16 @@ def test_counts_and_few_subsets_have_evidences(make):
     assert len(table) > 2 and bool((gap.abs() < 4.4 * table["combined_se"] + 1e-5).all())
     shares = result.model_probabilities(full=True)
     assert abs(shares["combined"].sum() - 1) < 0.01  # by visits where they were not weighed
+
+
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
+def test_components_go_on_for_so_many_calls():
+    sampler, first = sampled(counted()[0])
+    more = sampler.more(max_evaluations=40_000, progress=False)
+    assert more.report.budget_spent and 0 < more.report.evaluations <= 40_000
+    assert more.raw.n_draws >= first.raw.n_draws
+    gap = more.counts(full=True)["probability"].to_numpy() - sums(seen=0.2)[1].numpy()
+    assert (np.abs(gap) < 4.4 * more.counts(full=True)["se"].to_numpy()).all()
 
 
 @pytest.mark.whole

@@ -278,15 +278,16 @@ def test_a_chain_that_never_leaves_a_rare_model_keeps_a_run_from_being_done(stuc
     assert (found.mixing.tau == 40) == stuck and ("long" in found.doubt) == stuck
 
 
-def sums(most=4, seen=3.0, sd=0.5):
+def sums(most=4, seen=3.0, sd=0.5, least=0):
     """A number seen with noise that is the sum of standard normals: how many of them?"""
 
     def log_likelihood(p, active):
         total = (p["a"] * active).sum(-1)
         return Normal(total, sd).log_prob(torch.tensor(seen))
 
-    target = trj.Target(trj.Counts(most, of="a"), {"a": Normal(0.0, 1.0)}, log_likelihood)
-    sd_of = (sd**2 + torch.arange(most + 1.0, dtype=torch.float64)).sqrt()
+    space = trj.Counts(most, of="a", min=least)
+    target = trj.Target(space, {"a": Normal(0.0, 1.0)}, log_likelihood)
+    sd_of = (sd**2 + torch.arange(least, most + 1.0, dtype=torch.float64)).sqrt()
     return target, Normal(0.0, sd_of).log_prob(torch.tensor(seen)).softmax(0)
 
 
