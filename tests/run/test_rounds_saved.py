@@ -19,6 +19,7 @@ from trjmcmc.run import writing
 from trjmcmc.run.plan import Plan
 from trjmcmc.run.position import Position
 from trjmcmc.run.recipes.base import Limit
+from trjmcmc.run.recorded import Recorded
 
 
 def pair(seen=1.0):
@@ -200,6 +201,26 @@ def test_a_run_that_was_late_goes_on_as_if_it_had_not_been(monkeypatch):
         found = sampler.more(until={"probability": MORE}, progress=False)
     assert same(whole, found)
     assert same(whole, run(KINDS["list"](), error=MORE, start=first))
+
+
+@pytest.mark.parametrize("error", [trj.errors.BudgetError, KeyboardInterrupt])
+def test_a_run_that_is_broken_off_in_a_step_goes_on_from_its_last_look(error, monkeypatch):
+    whole, fails = whole_run("list", MORE), [True]
+    sampler, usual = trj.TRJSampler(KINDS["list"](), seed=3, policy=QUICK), Recorded.advance
+
+    def advance(self, kernel, n):
+        for ahead in usual(self, kernel, n):
+            if fails[0] and self.steps > 60:
+                fails[0] = False
+                raise error("in a step")
+            yield ahead
+
+    monkeypatch.setattr(Recorded, "advance", advance)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", trj.errors.TRJWarning)
+        first = sampler.run(until={"probability": MORE}, progress=False)
+        assert not fails[0] and first.raw.n_draws < whole.raw.n_draws
+        assert same(whole, sampler.more(until={"probability": MORE}, progress=False))
 
 
 def test_what_a_result_does_not_go_on_with_is_refused_by_name():

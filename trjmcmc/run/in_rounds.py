@@ -31,7 +31,15 @@ from .recipes.counts import Components
 from .recipes.lists import Lists
 from .report import Routes, made_result
 from .rounds import Before, looks
-from .rounds_saved import ROUNDS, RoundsOnward, RoundsSaver, before_in, before_of, saved_in
+from .rounds_saved import (
+    ROUNDS,
+    RoundsOnward,
+    RoundsSaver,
+    before_in,
+    before_of,
+    record_of,
+    saved_in,
+)
 from .saving import Place
 from .threads import one_thread
 
@@ -193,7 +201,7 @@ class InRounds:
             saver.taken_up(before.position)
         self._looks = self._through_the_map()
         self._last: Run | None = None
-        self._broken = False  # off in a step
+        self._broken = False  # off in a step, in a search, or in a lesson
         self._cut = False  # short in its training
 
     @property
@@ -245,9 +253,20 @@ class InRounds:
         known = self._known
         trained = known.transport if known.given_map or trained_by(known) else None
         trained = trained if self.target.dim else None
+        yield from self._from(self._recipe.with_map(trained), self._before)
+
+    def _from(self, recipe: Recipe, before: Before | None) -> Iterator[Run]:
+        """Looks of the run from where it goes on, or from its beginning."""
         keep = None if self._saver is None else self._saver.keep
-        recipe = self._recipe.with_map(trained)
-        yield from looks(recipe, self._detection, before=self._before, keep=keep)
+        return looks(recipe, self._detection, before=before, keep=keep)
+
+    def _mend(self) -> None:
+        """Go on from the last look where the run was broken off, as if it had not been."""
+        last = self._last
+        if self._broken and last is not None and last.position is not None:
+            record = record_of(last.draws, last.recipe.target)
+            self._looks = self._from(last.recipe, Before(last.position, record))
+            self._broken = False
 
     def run(
         self,
@@ -273,7 +292,8 @@ class InRounds:
             KeyboardInterrupt: Ctrl-C was pressed twice.
             TRJError: A density is NaN or +inf; attribute ``result`` has the draws so far.
         """
-        limit, spending, ended = self._recipe.limit, self._spending, None
+        self._mend()
+        limit, spending, ended, off = self._recipe.limit, self._spending, None, False
         begun = clock.now()
         limit.begin(begun + seconds)
         self._known.begin()
@@ -286,7 +306,9 @@ class InRounds:
         ):
             try:
                 while self._last is None or not self._is_enough(self._last, error, draws):
+                    before = None if self._last is None else self._last.position
                     self._last = run = next(self._looks)
+                    self._broken = before is not None and run.position is before
                     bar.update()
                     words = f"error {float(run.error.max()):.2g}"
                     bar.set_postfix_str(words)
@@ -295,17 +317,17 @@ class InRounds:
                     if limit.passed or run.steps >= self._recipe.plan.most:
                         break
             except KeyboardInterrupt:
-                self._broken = True
+                self._broken = off = True
                 if self._last is None or limit.pressed:  # the second time
                     raise
                 limit.press()
             except TRJError as error_in_step:
-                self._broken, ended = True, error_in_step
+                self._broken, off, ended = True, True, error_in_step
                 if self._last is None:
                     raise
             assert self._last is not None
             spending.spend("sample", clock.now() - begun)
-            if self._saver is not None and not self._broken:
+            if self._saver is not None and not off:  # chains are where the last look was
                 self._saver.save(self._last.position)
             budget_spent = isinstance(ended, BudgetError)
             result = self._result(self._last, error if asked else None, budget_spent)
@@ -338,7 +360,8 @@ class InRounds:
         Raises:
             ConfigurationError: The last run was broken off in a step; detection is asked for.
         """
-        if self._broken:
+        last = self._last
+        if self._broken and (last is None or last.position is None):
             raise ConfigurationError("more: the last run was broken off in a step; run anew")
         if isinstance(until, Mapping) and "detection" in until:
             raise ConfigurationError('more: "detection" is asked of run(); searches go on anyway')

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ..checkpoint.folder import File
+from ..draws import Draws
 from ..kernel.base import State
 from ..result.files import smallest
 from ..result.report import Judged
@@ -189,11 +190,14 @@ def before_of(result: Result, data: Mapping[str, Any], target: Target, seed: int
     """
     check_target("start", data, data["shard"], target)
     check_pairs("start", {"seed": (data["seed"], seed)})
-    draws = result.raw
+    position = Position.of(data[ROUNDS], data["lesson"], target.device)
+    return Before(position, record_of(result.raw, target))
+
+
+def record_of(draws: Draws, target: Target) -> list[State]:
+    """The record of chains, step by step, by what a look has kept of it."""
     columns = draws.code.transpose(0, 1), draws.theta.transpose(0, 1), draws.log_joint.T
-    return Before(
-        Position.of(data[ROUNDS], data["lesson"], target.device), _record(columns, target)
-    )
+    return _record(columns, target)
 
 
 def _record(columns: Any, target: Target) -> list[State]:
