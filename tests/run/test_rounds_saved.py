@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 import warnings
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -15,10 +16,13 @@ import trjmcmc as trj
 from trjmcmc.checkpoint.events import read_events
 from trjmcmc.checkpoint.folder import read_folder
 from trjmcmc.errors import CheckpointError, CheckpointWarning, ConfigurationError
-from trjmcmc.run import writing
+from trjmcmc.kernel.base import State
+from trjmcmc.run import recorded, writing
 from trjmcmc.run.plan import Plan
 from trjmcmc.run.position import Position
 from trjmcmc.run.recipes.base import Limit
+from trjmcmc.run.recipes.choose import recipe_of
+from trjmcmc.run.recipes.lists import Lists
 from trjmcmc.run.recorded import Recorded
 
 
@@ -136,7 +140,7 @@ def test_the_seed_and_what_was_spent_are_those_of_the_folder(tmp_path):
     ("what", "make", "settings"),
     [
         ("seed", pair, {"seed": 4}),
-        ("plan of rounds", pair, {"plan": Plan(chains=64)}),
+        ("numbers of the Plan", pair, {"plan": Plan(chains=64)}),
         ("space of models", KINDS["subset"], {}),
         ("priors, data or likelihoods", lambda: pair(1.5), {}),
     ],
@@ -223,10 +227,85 @@ def test_a_run_that_is_broken_off_in_a_step_goes_on_from_its_last_look(error, mo
         assert same(whole, sampler.more(until={"probability": MORE}, progress=False))
 
 
+SEARCHING = replace(QUICK, climbs=2500, sought=100.0)  # in every round
+
+
+@pytest.mark.parametrize("when", [2, 4])
+def test_a_run_that_was_late_in_a_search_goes_on_as_if_it_had_not_been(when, monkeypatch):
+    whole = run(KINDS["list"](), plan=SEARCHING, error=MORE)
+    sampler, usual = trj.TRJSampler(KINDS["list"](), seed=3, policy=SEARCHING), Lists.search
+    searches, late = [0], [False]
+
+    def search(self, *settings):
+        searches[0] += 1
+        late[0] |= searches[0] == when
+        return usual(self, *settings)
+
+    with monkeypatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore", trj.errors.TRJWarning)
+        patch.setattr(Lists, "search", search)
+        patch.setattr(Limit, "passed", property(lambda _: late[0]))
+        first = sampler.run(until={"probability": MORE}, progress=False)
+        late[0] = False
+        more = sampler.more(until={"probability": MORE}, progress=False)
+    assert same(whole, more) and first.raw.n_draws < whole.raw.n_draws
+    assert more.report.judged.detection == whole.report.judged.detection
+    assert same(whole, run(KINDS["list"](), plan=SEARCHING, error=MORE, start=first))
+
+
+def test_records_are_thinned_alike_where_their_beginning_is_gone(monkeypatch):
+    """Of four chains in two coordinates: every state is a number of steps."""
+    monkeypatch.setattr(recorded, "MOST_NUMBERS", 100)
+    kept = []
+    for gone in (0, 5):
+        state = State(torch.zeros(1, 1), torch.zeros(1, 2), torch.zeros(1))
+        chains = Recorded(recipe_of(pair(), QUICK, torch.Generator()), state)
+        for step in range(60):
+            chains.state = state._replace(log_joint=torch.tensor([float(step)]))
+            chains._keep()
+            if step == 5:
+                chains.record, chains.gone = chains.record[gone:], gone
+        kept.append([float(s.log_joint) for s in chains.record[-20:]])
+    assert kept[0] == kept[1] and chains.thin > 1
+
+
+def test_a_result_may_go_on_in_a_folder(tmp_path, monkeypatch):
+    whole, first = whole_run("list", MORE), whole_run("list")
+    killed(KINDS["list"](), tmp_path, 7, monkeypatch, start=first, error=MORE)
+    assert same(whole, run(KINDS["list"](), tmp_path, error=MORE, start=first))
+    other = tmp_path / "other"
+    assert same(first, run(KINDS["list"](), other, start=first))  # it has what is asked
+    assert same(first, trj.load(other))
+    seedless = run(KINDS["list"](), tmp_path / "third", seed=None, error=MORE, start=first)
+    assert same(whole, seedless) and trj.load(tmp_path / "third").report.seed == 3
+
+
+def test_what_a_folder_shows_goes_on(tmp_path, monkeypatch):
+    killed(KINDS["list"](), tmp_path, 30, monkeypatch, error=MORE)
+    shown = trj.load(tmp_path)
+    assert same(whole_run("list", MORE), run(KINDS["list"](), seed=None, error=MORE, start=shown))
+    with pytest.raises(ConfigurationError, match="1 or more"):
+        run(KINDS["list"](), start=shown, draws=0)
+
+
+def test_a_folder_is_anybodys_once_its_run_has_ended(tmp_path):
+    sampler = trj.TRJSampler(pair(), seed=3, policy=QUICK)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", trj.errors.TRJWarning)
+        sampler.run(until={"probability": ENOUGH}, checkpoint=tmp_path, progress=False)
+        events = read_events(tmp_path)
+        sampler.more(draws=20, progress=False)
+    assert read_events(tmp_path) == events and events[-1]["event"] == "ended"
+
+
 def test_what_a_result_does_not_go_on_with_is_refused_by_name():
     first = whole_run("list")
     with pytest.raises(CheckpointError, match="another seed"):
         run(KINDS["list"](), seed=4, start=first)
+    with pytest.raises(CheckpointError, match="numbers of the Plan"):
+        run(KINDS["list"](), plan=replace(QUICK, chains=128), start=first)
+    with pytest.raises(ConfigurationError, match="a run that begins"):
+        run(KINDS["list"](), start=first, until={"detection": 1e-5})
     with pytest.raises(ConfigurationError, match="goes on as it was"):
         run(KINDS["list"](), start=first, chains=8)
 

@@ -248,6 +248,8 @@ class ScreeningPolicy(Checked):
         census: Draws that climb to the end however low they lie: what is wide but low is met by
             these, and summits are counted.
         draws_a_census: Prior draws for each of these at least.
+        census_ahead: Times that the first batch has taken, for which there has to be time left; 0
+            where nothing but the end of a run may depend on the clock.
         told_apart: Summits that the count tells apart.
         most_parts: Summits about which parts are weighed, at most.
         walk: How chains walk from a summit: their spread is its extent.
@@ -274,6 +276,7 @@ class ScreeningPolicy(Checked):
     summit_steps: int = 12
     census: int = 1024
     draws_a_census: int = 8
+    census_ahead: float = 1.0
     told_apart: int = 32
     most_parts: int = 8
     walk: WalkPolicy = field(default_factory=WalkPolicy)

@@ -106,7 +106,8 @@ def screen(
         scale = spread.nan_to_num(1.0).clamp(min=LEAST_SCALE)
         if target.differentiable and target.free(code[None]).any():
             high.append(search.highest(_drawn_in(theta, usable, generator), scale))
-            if len(high) == 1 and 2 * clock.now() - begun < deadline:
+            ahead = policy.census_ahead * (clock.now() - begun)
+            if len(high) == 1 and clock.now() + ahead < deadline:
                 some = theta[usable][: min(policy.census, n // policy.draws_a_census)]
                 summits, counted = search.counted(some, scale, deadline)
     theta = search.best_of(likely)
@@ -145,7 +146,7 @@ def draws_within(evaluations: float, policy: ScreeningPolicy = ScreeningPolicy()
 
     Example:
         >>> draws_within(40_000), draws_within(400_000)
-        (175, 48104)
+        (295, 49989)
     """
     part = policy.walk.walkers * (policy.walk.steps + 1) + 2 * policy.weighing_draws
     evaluations = max(0.0, evaluations - part)
@@ -372,7 +373,10 @@ class _Search:
             most = self.policy.most_parts - len(parts) if math.isinf(evaluations) else 1
             few = HELD_APART if most > 1 else 1
             found = islice(hills(theta[:few], height[:few], self.height), most)
-            summits = torch.stack([summit for summit, _ in found])
+            each = [summit for summit, _ in found]
+            if not each:  # no height is finite
+                break
+            summits = torch.stack(each)
             for summit, points in zip(summits, self.walked_from(summits, scale), strict=True):
                 if any(bool(part.place.holds(summit[None])) for part in parts):
                     continue

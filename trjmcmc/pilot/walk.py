@@ -50,7 +50,7 @@ def walked(
         "dtype": starts.dtype,
     }
     used = target.free(code[None])[0]
-    codes, theta = code.expand(starts[..., 0].numel(), -1), starts
+    codes, theta = code.expand(starts.shape[:-1].numel(), -1), starts
 
     def height_at(x: Tensor) -> Tensor:
         return target.log_joint(codes, x.flatten(0, 1)).view(x.shape[:2])

@@ -22,7 +22,7 @@ from ..target.target import Target
 from .budget import limited
 from .interrupts import once_pressed
 from .knowledge import Knowledge
-from .look import DISAGREE, Run, apart
+from .look import DISAGREE, MET, Run, apart
 from .plan import Plan
 from .policy import Policy
 from .recipes.base import Recipe, route_of
@@ -30,7 +30,7 @@ from .recipes.choose import kind_of, recipe_of
 from .recipes.counts import Components
 from .recipes.lists import Lists
 from .report import Routes, made_result
-from .rounds import Before, looks
+from .rounds import Resumption, looks
 from .rounds_saved import (
     ROUNDS,
     RoundsOnward,
@@ -38,7 +38,6 @@ from .rounds_saved import (
     before_in,
     before_of,
     record_of,
-    saved_in,
 )
 from .saving import Place
 from .threads import one_thread
@@ -59,8 +58,10 @@ def begin(
     until: Any,
     *,
     plain: bool,
+    limits: bool = False,
     fit: bool | str = "auto",
     start: Any = None,
+    saved: Mapping[str, Any] | None = None,
     place: Place | None = None,
 ) -> InRounds | None:
     """A run in rounds that has not begun, or None where another kind of run suits.
@@ -70,9 +71,11 @@ def begin(
         plan: Its numbers; None where nobody asked for rounds.
         seed: The sampler's.
         until: When it is done.
-        plain: Whether nothing else was asked for than limit, progress bar and a map.
+        plain: Whether nothing else was asked for than limits, progress bar and a map.
+        limits: Whether draws or evaluations were asked for, as only a run that goes on takes them.
         fit: Whether a map is trained first, as of :meth:`trjmcmc.TRJSampler.run`.
-        start: A result to go on from, or None.
+        start: What to start from, or None.
+        saved: The plain data of a run in rounds that it goes on with, or None.
         place: The folder that the run is saved in, or None.
 
     Raises:
@@ -81,12 +84,13 @@ def begin(
             than 128 models that are no subsets, of an impossible model; a kernel or a strategy was
             given; more was asked of the run than rounds take.
     """
-    asked, saved = plan is not None, saved_in(start)
-    found = None if place is None else place.found
-    there = saved is not None or (found is not None and ROUNDS in found.head)
+    asked, found = plan is not None, None if place is None else place.found
+    there = saved is not None if found is None else ROUNDS in found.head
     if not there and (found is not None or start is not None):  # of another kind
+        if asked or saved is not None:
+            raise ConfigurationError("rounds: the run there is none in rounds; leave it out")
         return None
-    if not asked and not there and not (plain and suits(known, until, fit)):
+    if not asked and not there and (limits or not (plain and suits(known, until, fit))):
         return None
     saving = place is not None or start is not None
     mapped = fit != "auto" or known.ready
@@ -99,7 +103,7 @@ def begin(
         if asked:
             raise ConfigurationError("rounds: no run with a map is saved; leave it out")
         return None
-    if not plain:
+    if not plain or (limits and not there):
         raise ConfigurationError(
             "run: in rounds it takes until, max_seconds, start, checkpoint, progress, and "
             'fit="vi" or True, uncompiled'
@@ -119,7 +123,9 @@ def begin(
         return None
     before = None if place is None else before_in(place, recipe, known.spending)
     if before is None and saved is not None:
-        before = before_of(start, saved, known.target, seed)
+        before = before_of(start, saved, recipe, seed)
+    if before is not None and before.position.climbs * aims[1] < MET and recipe.searches:
+        raise ConfigurationError('until: "detection" is asked of a run that begins')
     saver = None if place is None else RoundsSaver(place, known.spending)
     fit = "" if trained else fit
     return InRounds(recipe, known, seed, aims, fit, before=before, saver=saver)
@@ -190,7 +196,7 @@ class InRounds:
         aims: tuple[float, float],
         fit: bool | str,
         *,
-        before: Before | None = None,
+        before: Resumption | None = None,
         saver: RoundsSaver | None = None,
     ) -> None:
         self._recipe, self._known, self._seed, self._fit = recipe, known, seed, fit
@@ -198,7 +204,7 @@ class InRounds:
         self._error, self._detection = aims
         self._before, self._saver = before, saver
         if saver is not None and before is not None:
-            saver.taken_up(before.position)
+            saver.go_on(before.position)
         self._looks = self._through_the_map()
         self._last: Run | None = None
         self._broken = False  # off in a step, in a search, or in a lesson
@@ -255,7 +261,7 @@ class InRounds:
         trained = trained if self.target.dim else None
         yield from self._from(self._recipe.with_map(trained), self._before)
 
-    def _from(self, recipe: Recipe, before: Before | None) -> Iterator[Run]:
+    def _from(self, recipe: Recipe, before: Resumption | None) -> Iterator[Run]:
         """Looks of the run from where it goes on, or from its beginning."""
         keep = None if self._saver is None else self._saver.keep
         return looks(recipe, self._detection, before=before, keep=keep)
@@ -265,7 +271,7 @@ class InRounds:
         last = self._last
         if self._broken and last is not None and last.position is not None:
             record = record_of(last.draws, last.recipe.target)
-            self._looks = self._from(last.recipe, Before(last.position, record))
+            self._looks = self._from(last.recipe, Resumption(last.position, record))
             self._broken = False
 
     def run(
@@ -292,6 +298,8 @@ class InRounds:
             KeyboardInterrupt: Ctrl-C was pressed twice.
             TRJError: A density is NaN or +inf; attribute ``result`` has the draws so far.
         """
+        if draws is not None and not (isinstance(draws, int) and draws > 0):
+            raise ConfigurationError(f"draws: expected an integer of 1 or more, got {draws!r}")
         self._mend()
         limit, spending, ended, off = self._recipe.limit, self._spending, None, False
         begun = clock.now()
@@ -337,6 +345,8 @@ class InRounds:
             why = "interrupted" if result.report.interrupted else why
             missed = result.report.missed or None
             self._saver.tell("ended", why=why, kept=result.raw.n_draws, missed=missed)
+            self._saver.close()
+            self._saver = None
         if ended is not None and not isinstance(ended, BudgetError):
             raise ended.carrying(result)
         if result.report.interrupted:
@@ -412,7 +422,7 @@ class InRounds:
         )
         result = made_result(target, draws, report, routes, weights)
         if run.position is not None and run.recipe.trained is None:
-            result.onward = RoundsOnward(run.position, target, self._seed)
+            result.onward = RoundsOnward(run.position, run.recipe, self._seed)
         return result
 
 

@@ -16,6 +16,7 @@ from ..result import result as of_result
 from ..result.report import Judged, RunReport
 from ..result.result import Result
 from ..space.saved import space_from_spec
+from .rounds_saved import ROUNDS, onward_of
 from .team import numbers_of
 
 
@@ -35,7 +36,7 @@ def load(path: str | Path) -> Result:
     found = read_folder(path, plan=False)
     if found is None or not found.head["kept"]:
         raise TRJError(f"{path}: {_without_draws(path)}")
-    return _so_far(found)
+    return _so_far(read_folder(path, plan=True) or found if ROUNDS in found.head else found)
 
 
 def _without_draws(folder: str | Path) -> str:
@@ -87,4 +88,5 @@ def _so_far(found: Found) -> Result:
         crossings=head["crossings"],
         slot_names=head["slot_names"],
         turns=head["turns"],
+        onward=None if found.plan is None else onward_of(head, found.plan),
     )

@@ -40,7 +40,10 @@ class Lesson:
 
     def data(self) -> dict[str, Any]:
         """Plain data and tensors."""
-        known = {**self.known._asdict(), "draws": _columns(self.known.draws)}
+        known = {
+            k: v.cpu() if isinstance(v, Tensor) else v for k, v in self.known._asdict().items()
+        }
+        known["draws"] = _columns(self.known.draws)
         seen = None if self.seen is None else _columns(self.seen)
         state = tuple(x.cpu() for x in self.state[:3])
         more = {"known": known, "state": state, "seen": seen, "worth": dict(self.worth)}
@@ -78,7 +81,7 @@ class Position:
             and steps.
         overflows: Of these steps.
         ahead: Steps of this round that are left.
-        evaluations, before: Of the run until now, and until this round began.
+        evaluations, counted: Of the run until now, and until this round began.
         why: Why the target is in float64 though nobody asked for it, in words, or nothing.
     """
 
@@ -98,7 +101,7 @@ class Position:
     overflows: int
     ahead: int
     evaluations: int
-    before: int
+    counted: int
     why: str
 
     def data(self) -> dict[str, Any]:

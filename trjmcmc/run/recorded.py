@@ -91,14 +91,14 @@ class Recorded:
         tally.check()
         return kernel.frozen()
 
-    def position(self, lesson: Lesson, known: Known, ahead: int, before: int) -> Position:
+    def position(self, lesson: Lesson, known: Known, ahead: int, counted: int) -> Position:
         """Where the run is, all that the next step depends on.
 
         Arguments:
             lesson: Its moves' own.
             known: What is known.
             ahead: Steps of the round that are left.
-            before: Evaluations before the round.
+            counted: Evaluations before the round.
 
         Raises:
             NonFiniteError: A density was NaN or +inf.
@@ -108,27 +108,28 @@ class Recorded:
         owner = Memories(self._kernel, self.recipe.target).place_of(memo)
         return Position(
             lesson,
-            known.climbs,
-            known.searched,
-            known.incomplete,
-            code.cpu(),
-            theta.cpu(),
-            log_joint.cpu(),
-            () if memo is None or owner < 0 else memo.values,
-            owner,
-            self.recipe.generator.get_state(),
-            self.gone + len(self.record),
-            self.thin,
-            self.steps,
-            int(self.recipe.target.overflows) - self.overflows,
-            ahead,
-            self.recipe.evaluations,
-            before,
-            self.recipe.why,
+            climbs=known.climbs,
+            searched=known.searched,
+            incomplete=known.incomplete,
+            code=code.cpu(),
+            theta=theta.cpu(),
+            log_joint=log_joint.cpu(),
+            memo=() if memo is None or owner < 0 else memo.values,
+            owner=owner,
+            generator=self.recipe.generator.get_state(),
+            recorded=self.gone + len(self.record),
+            thin=self.thin,
+            steps=self.steps,
+            overflows=int(self.recipe.target.overflows) - self.overflows,
+            ahead=ahead,
+            evaluations=self.recipe.evaluations,
+            counted=counted,
+            why=self.recipe.why,
         )
 
-    def go_on(self, at: Position, record: list[State], kernel: Kernel) -> None:
-        """Be where chains of this kernel were, with the last draws of their record."""
+    def put(self, at: Position, record: list[State], kernel: Kernel) -> None:
+        """Put chains of this kernel where they were, with the last draws of their record."""
+        self._kernel, self._tally = kernel, Tally(self.recipe.target)
         device = self.recipe.target.device
         memories = Memories(kernel, self.recipe.target)
         memo = memories.memo(at.owner, tuple(x.to(device) for x in at.memo))
@@ -143,8 +144,9 @@ class Recorded:
         if self.steps % self.thin:
             return
         self.record.append(self.state)
-        if len(self.record) * self.state.theta.numel() > MOST_NUMBERS:
-            self.record, self.gone, self.thin = self.record[1::2], self.gone // 2, 2 * self.thin
+        if (self.gone + len(self.record)) * self.state.theta.numel() > MOST_NUMBERS:
+            self.record = self.record[1 - self.gone % 2 :: 2]
+            self.gone, self.thin = self.gone // 2, 2 * self.thin
 
     def measure(self, moves: Moves) -> Pool | None:
         """Each new move between models alone, once; what these steps have drawn, if any.
@@ -166,7 +168,7 @@ class Recorded:
             if self.recipe.late:
                 break
             asked = self.recipe.asked(torch.stack([s.code for s in self.record], 1).cpu())
-            lasts = time_by_memory(asked.numpy(), plan.variance)
+            lasts = time_by_memory(asked.numpy(), plan.variance) * self.thin
             tau = max(judged(self.recipe, self.kept()).tau, lasts)
             self.worth[name] = 1 / (tau * max(1, account.evaluations - before))
             soon = 2 * plan.times * tau <= plan.first * (1 - 1 / BURN_IN)

@@ -27,7 +27,7 @@ LEAST_CLIMBS = 1000  # of a search that goes on: a summit is weighed however few
 Keep = Callable[[Recorded, Callable[[], Position]], object]
 
 
-class Before(NamedTuple):
+class Resumption(NamedTuple):
     """Where a run goes on.
 
     Attributes:
@@ -82,7 +82,7 @@ def looks(
     recipe: Recipe,
     detection: float = math.inf,
     *,
-    before: Before | None = None,
+    before: Resumption | None = None,
     keep: Keep | None = None,
 ) -> Iterator[Run]:
     """The run after each round, for ever; where it is late, what there was.
@@ -90,7 +90,8 @@ def looks(
     Arguments:
         recipe, detection: As of :func:`rounds`.
         before: Where it goes on, or None.
-        keep: Is told after each step of a round of the chains, and of what gives the position.
+        keep: Called after each step of a round with the chains and a function that gives the
+            position.
     """
     plan, run = recipe.plan, None
     if before is None:
@@ -104,7 +105,9 @@ def looks(
             whole = not recipe.late
         else:
             chains, kernel, known, moves, route = taught_again(recipe, before)
-            counted, ahead, whole = before.position.before, before.position.ahead, True
+            counted, ahead, whole = before.position.counted, before.position.ahead, True
+        if before is not None and keep is not None:
+            keep(chains, partial(chains.position, lesson, known, ahead, counted))
         before, learned, new = None, lesson.learned + 1, None
         if run is not None and recipe.late:
             yield replace(run, known=known)
@@ -126,6 +129,8 @@ def looks(
                 continue
             drawn, climbs = chains.some(), further(recipe, known, recipe.evaluations - counted)
             known, met = recipe.search(known, moves, drawn, climbs)
+            if recipe.late:  # the position is that before the search
+                yield replace(run, known=known)
             if met is not None:
                 new = lesson_of(recipe, known, met, lesson.unresolved)
             elif learned < plan.learned:
@@ -219,15 +224,15 @@ def teach(recipe: Recipe, lesson: Lesson) -> Taught:
     return Taught(chains, kernel, known, moves, recipe.weigh(moves))
 
 
-def taught_again(recipe: Recipe, before: Before) -> Taught:
+def taught_again(recipe: Recipe, before: Resumption) -> Taught:
     """The same lesson again, without a limit, and its chains where they were."""
     at = before.position
     recipe.generator.set_state(at.lesson.generator)
     with recipe.unlimited():
         found = teach(recipe, at.lesson)
-    recipe.go_on(at.evaluations, at.why)
+    recipe.count_from(at.evaluations, at.why)
     recipe.generator.set_state(at.generator)
-    found.chains.go_on(at, before.record, found.kernel)
+    found.chains.put(at, before.record, found.kernel)
     known = found.known._replace(climbs=at.climbs, searched=at.searched, incomplete=at.incomplete)
     return found._replace(known=known)
 

@@ -20,12 +20,12 @@ from .budget import Spending
 from .position import Position
 from .recipes.base import Recipe
 from .recorded import Recorded
-from .rounds import Before
+from .rounds import Resumption
 from .same import about, check_pairs, check_target
 from .saving import Place, check_same
 from .writing import Writer
 
-ROUNDS = "rounds"  # where a file has the position
+ROUNDS, PLAN = "rounds", "numbers of the Plan"  # where a file has the position, and these
 
 
 class RoundsSaver(Writer):
@@ -47,6 +47,7 @@ class RoundsSaver(Writer):
         self._lesson: object = None  # that the plan holds
         self._thin = head.get("thin", 1)
         self._chains: Recorded | None = None
+        self._closed = False
         self._judged = Judged(**head["judged"]) if head.get("judged") else None
         if head:
             self.tell("resumed", kept=self.saved, **self._settings)
@@ -54,10 +55,14 @@ class RoundsSaver(Writer):
             self.tell("begun", **self._settings)
             self.tell("stage", stage="the beginning")
 
-    def taken_up(self, position: Position) -> None:
-        """Be what has written where a run goes on."""
+    def go_on(self, position: Position) -> None:
+        """Write after what the folder holds of a run."""
         self._lesson = position.lesson
         self.wait()
+
+    def close(self) -> None:
+        """Write no more: the folder is anybody's."""
+        self._chains, self._closed = None, True
 
     def look(self, judged: Judged, kept: int, words: str) -> None:
         """Tell of a look at so many kept draws, and how the run stands by its rule."""
@@ -66,6 +71,8 @@ class RoundsSaver(Writer):
 
     def keep(self, chains: Recorded, at: Callable[[], Position]) -> None:
         """Write what was drawn since, if it is time to."""
+        if self._closed:
+            return
         if self._chains is None:
             self.tell("stage", stage="the rounds")
         self._chains = chains
@@ -85,7 +92,9 @@ class RoundsSaver(Writer):
         elif segments and segments[-1].size < writing.WHOLE_SEGMENT:
             segments, first = segments[:-1], self._first
         if self._plan is None or at.lesson is not self._lesson:
-            self._plan = self.folder.write("plan", at.lesson.data())
+            self._plan = self.folder.write("plan", at.lesson.data())  # what moves are made of
+        if at.lesson is not self._lesson and self._lesson is not None:
+            self._judged = None
         if first < at.recorded:
             drawn = chains.record[max(0, first - chains.gone) :]
             code, theta, log_joint = (
@@ -102,12 +111,10 @@ class RoundsSaver(Writer):
         self._lesson, self._thin = at.lesson, at.thin
         self.folder.write_head(
             {
-                ROUNDS: at.data(),
-                "plan of rounds": asdict(chains.recipe.plan),
+                **_position(at, chains.recipe),
                 "kept": at.recorded,
                 "left_out": chains.left_out,
                 "thin": at.thin,
-                "shard": _chains(at),
                 **dict.fromkeys(("ancestor", "crossings", "shares")),
                 "acceptance": {},
                 "plan": tuple(self._plan),
@@ -115,14 +122,19 @@ class RoundsSaver(Writer):
                 "settings": dict(self._settings),
                 "spent": self.spent,
                 "judged": None if self._judged is None else asdict(self._judged),
-                "seconds": dict(self._spending.seconds),
+                "seconds": self._seconds(),
                 "account": self._spending.account.held(),
-                **about(target),
             }
         )
 
+    def _seconds(self) -> dict[str, float]:
+        """Seconds by stage, those of sampling until now."""
+        known = self._spending.seconds
+        now = max(0.0, self.spent - sum(known.values()))
+        return {**known, "sample": known.get("sample", 0.0) + now}
 
-def before_in(place: Place, recipe: Recipe, spending: Spending) -> Before | None:
+
+def before_in(place: Place, recipe: Recipe, spending: Spending) -> Resumption | None:
     """Where the run in a folder goes on; None where none was saved.
 
     Arguments:
@@ -137,13 +149,12 @@ def before_in(place: Place, recipe: Recipe, spending: Spending) -> Before | None
     if found is None:
         return None
     check_same(place, target)
-    numbers = found.head["plan of rounds"], asdict(recipe.plan)
-    check_pairs(place.folder.path, {"plan of rounds": numbers})
+    check_pairs(place.folder.path, {PLAN: (found.head[PLAN], asdict(recipe.plan))})
     assert found.plan is not None
     spending.take_up(found.head["account"], found.head["seconds"])
     columns = (torch.cat([s[n] for s in found.segments]) for n in ("code", "theta", "log_joint"))
     position = Position.of(found.head[ROUNDS], found.plan, target.device)
-    return Before(position, _record(columns, target))
+    return Resumption(position, _record(columns, target))
 
 
 class RoundsOnward:
@@ -151,22 +162,22 @@ class RoundsOnward:
 
     Arguments:
         position: Where it goes on.
-        target: Its target.
+        recipe: Its recipe.
         seed: The sampler's.
     """
 
-    def __init__(self, position: Position, target: Target, seed: int) -> None:
-        self.position, self._target, self._seed = position, target, seed
+    def __init__(self, position: Position, recipe: Recipe, seed: int) -> None:
+        self.position, self._recipe, self._seed = position, recipe, seed
 
     def data(self) -> dict[str, Any]:
         """Plain data, without the draws."""
-        return {
-            ROUNDS: self.position.data(),
-            "lesson": self.position.lesson.data(),
-            "shard": _chains(self.position),
-            "seed": self._seed,
-            **about(self._target),
-        }
+        lesson = self.position.lesson.data()
+        return {**_position(self.position, self._recipe), "lesson": lesson, "seed": self._seed}
+
+
+def onward_of(head: Mapping[str, Any], lesson: Mapping[str, Any]) -> dict[str, Any]:
+    """What a result goes on with, of the head of a folder and the lesson there."""
+    return {**head, "lesson": lesson, "seed": head["settings"]["seed"]}
 
 
 def saved_in(result: object) -> Mapping[str, Any] | None:
@@ -176,22 +187,24 @@ def saved_in(result: object) -> Mapping[str, Any] | None:
     return data if isinstance(data, Mapping) and ROUNDS in data else None
 
 
-def before_of(result: Result, data: Mapping[str, Any], target: Target, seed: int) -> Before:
+def before_of(result: Result, data: Mapping[str, Any], recipe: Recipe, seed: int) -> Resumption:
     """Where the run of a result goes on.
 
     Arguments:
         result: The result, of a file too.
         data: Of it, as of :func:`saved_in`.
-        target: The target.
+        recipe: Of the run.
         seed: The sampler's.
 
     Raises:
-        CheckpointError: It is of another target, version or seed.
+        CheckpointError: It is of another target, version, seed or plan.
     """
+    target = recipe.target
     check_target("start", data, data["shard"], target)
-    check_pairs("start", {"seed": (data["seed"], seed)})
+    numbers = data[PLAN], asdict(recipe.plan)
+    check_pairs("start", {"seed": (data["seed"], seed), PLAN: numbers})
     position = Position.of(data[ROUNDS], data["lesson"], target.device)
-    return Before(position, record_of(result.raw, target))
+    return Resumption(position, record_of(result.raw, target))
 
 
 def record_of(draws: Draws, target: Target) -> list[State]:
@@ -208,5 +221,8 @@ def _record(columns: Any, target: Target) -> list[State]:
     return [State(*row) for row in rows]
 
 
-def _chains(at: Position) -> dict[str, Any]:
-    return {"code": at.code, "theta": at.theta, "log_joint": at.log_joint}
+def _position(at: Position, recipe: Recipe) -> dict[str, Any]:
+    """Where a run goes on, and what is compared before it does, as plain data."""
+    chains = {"code": at.code, "theta": at.theta, "log_joint": at.log_joint}
+    plan = asdict(recipe.plan)
+    return {ROUNDS: at.data(), PLAN: plan, "shard": chains, **about(recipe.target)}

@@ -296,7 +296,8 @@ class TRJSampler(Elsewhere):
                 same line, in a new process, goes on from there, and in rounds, with ``fit=True`` or
                 ``fit=False`` gives the draws that it would have given. ``draws``, ``until``,
                 ``max_seconds``, ``max_evaluations`` count what was there and spent before.
-                :func:`trjmcmc.load` shows the result so far.
+                :func:`trjmcmc.load` shows the result so far. Moves of rounds are made again first,
+                for seconds that no limit ends.
             shards: So many batches of ``chains`` chains, each with random numbers of its own, are
                 sampled after warm-up wherever ``executor`` says. See docs/long-runs.md.
             executor: A Dask client, or anything else with ``submit(function, *args)``; or a
@@ -321,23 +322,26 @@ class TRJSampler(Elsewhere):
         checked_fit(fit, self._may_train)
         asked: dict[str, Any] = {"chains": chains, "warmup": warmup, "thin": thin, "fit": fit}
         plain = (chains, warmup, thin, shards, executor) == PLAIN and self._compile is False
-        saved, begun = saved_in(start), clock.now()
+        saved, begun = saved_in(start) if shards is None else None, clock.now()
         with place_of(checkpoint, asked | {"seed": self.seed, "shards": shards}) as place:
             if place is not None and place.found is not None:
                 head = place.found.head
                 self._be(head["settings"]["seed"], head["dtype"])
-                place = replace(place, settings={**place.settings, "seed": self.seed})
             elif saved is not None:
                 self._be(saved["seed"], saved["dtype"])
+            if place is not None:
+                place = replace(place, settings={**place.settings, "seed": self.seed})
             limits = draws, max_evaluations
             rounds = in_rounds.begin(
                 self._known,
                 self._plan,
                 self.seed,
                 until,
-                plain=plain and (saved is not None or limits == (None, None)),
+                plain=plain,
+                limits=limits != (None, None),
                 fit=fit or "auto",
                 start=start,
+                saved=saved,
                 place=place,
             )
             if rounds is None:
@@ -362,7 +366,7 @@ class TRJSampler(Elsewhere):
             return result
 
     def _be(self, seed: int, dtype: str) -> None:
-        """Be what a saved run was of: its seed where none was given, its precision."""
+        """Take the seed of a saved run, where none was given, and its precision."""
         if not self._given_seed:
             self.seed = seed
         if dtype == str(torch.float64) and self._refines:

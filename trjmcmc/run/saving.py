@@ -190,7 +190,7 @@ class Saver(Writer):
                 "plan": tuple(self._plan),
                 "segments": [tuple(s) for s in segments or []],
                 "settings": self._settings,
-                "spent": max(0.0, self.spent),
+                "spent": self.spent,
                 "account": known.spending.account.held(),
                 **about(known.target),
             }

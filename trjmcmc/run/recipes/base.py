@@ -220,12 +220,12 @@ class Recipe(ABC):
         """Likelihood evaluations of this run so far."""
         return self.target.account.evaluations - self._before
 
-    def go_on(self, evaluations: int, why: str) -> None:
-        """Be that of a run that has taken so many evaluations until now, in float64 for a reason.
+    def count_from(self, evaluations: int, why: str) -> None:
+        """Count from what a saved run had taken.
 
         Arguments:
-            evaluations: Of the run.
-            why: As above.
+            evaluations: Of the run until now.
+            why: Why its target is in float64, in words, or nothing.
         """
         self._before, self.why = self.target.account.evaluations - evaluations, why
 

@@ -16,7 +16,6 @@ from ...kernel.inside.crank_nicolson import CrankNicolson
 from ...kernel.inside.random_walk import RandomWalk
 from ...kernel.proposal.fixed import Fixed
 from ...pilot.particles import Particles
-from ...pilot.policy import ScreeningPolicy
 from ...pilot.screening import draws_within
 from ...pilot.smc import TemperedSMC
 from ...transport.base import Transport
@@ -25,7 +24,7 @@ from ..maps import matching
 from ..moves import birth_death
 from . import by_importance
 from .base import FRESH, Known, Moves, Recipe, Route, masses
-from .lost import SPARING, is_of, lost_parts, with_part
+from .lost import SPARING, THOROUGH, is_of, lost_parts, with_part
 
 LEAST_PARTICLES = 16  # of a population
 
@@ -188,7 +187,7 @@ class Lists(Recipe):
         Models of which this was not enough are searched as long again once chains have drawn.
         """
         found, before, incomplete = known, self.evaluations, list[str]()
-        policy = SPARING if known.proposed else ScreeningPolicy()
+        policy = SPARING if known.proposed else THOROUGH
         labels = self.target.space.label(self.codes)
         models = [m for m in self.with_places if labels[m] in known.incomplete] or self.with_places
         for m in models if climbs else ():

@@ -28,8 +28,14 @@ MOST_TAKEN = 0.9  # of the draws of a model that a part takes the place of, at m
 
 LEAST_TAKEN = 200  # draws of a part
 
+THOROUGH = ScreeningPolicy(census_ahead=0.0)
+
 SPARING = ScreeningPolicy(
-    kept_draws=16, census=16, walk=WalkPolicy(walkers=32), weighing_draws=512
+    kept_draws=16,
+    census=16,
+    census_ahead=0.0,
+    walk=WalkPolicy(walkers=32),
+    weighing_draws=512,
 )  # a search where evaluations are dear and posteriors like normals
 
 
