@@ -196,7 +196,9 @@ def test_what_could_have_been_missed_is_a_number(generator):
     met = torch.rand(2000, 3000, generator=generator).amin(1) < 1e-3
     assert abs(float(met.double().mean()) - 0.95) < 5 * (0.05 * 0.95 / 2000) ** 0.5
     report = RunReport(screening=(Screening("m", 30_000, 0, 0.0),))
-    assert "basins hold 1.0e-04 of a prior or more would have been met with 95 %" in str(report)
+    assert "1.0e-04 of climbs from a prior lead, or more, would have been met with 95 %" in str(
+        report
+    )
 
 
 def test_chains_give_the_part_that_the_map_does_not_know(generator):

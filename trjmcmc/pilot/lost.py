@@ -54,7 +54,7 @@ class Screening:
 
     @property
     def limit(self) -> float:
-        """Share of the prior from which a mode's basin would have been met with 95 %.
+        """Share of climbs that lead to a mode from which it would have been met with 95 %.
 
         Of n draws that meet nothing: exp(-3) is the probability that all miss a share of 3/n. NaN
         of chains, which are no independent draws.

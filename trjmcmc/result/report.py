@@ -111,8 +111,8 @@ class Judged:
         off: By how much means may be off meanwhile, in standard deviations, by the spread of
             groups of chains that share nothing.
         tau: Integrated autocorrelation time of the slowest quantity, steps.
-        detection: Share of a model's prior from which a basin that leads to a mode was met with
-            95 %; infinite where nothing was searched, 0 of independent draws.
+        detection: Share of climbs from a model's prior that lead to a mode, from which it was met
+            with 95 %; infinite where nothing was searched, 0 of independent draws.
         short: Whether the doubt is of length alone: groups agree, and so do the routes. Errors
             count how far groups are apart, and no warning need say more.
     """
@@ -239,8 +239,8 @@ class RunReport:
                 lines.append("  each step draws from the posterior itself: no mode can be lost")
             elif math.isfinite(self.judged.detection):
                 lines.append(
-                    f"  modes whose basins hold {self.judged.detection:.1e} of a model's prior or "
-                    "more would have been met with 95 %"
+                    f"  modes to which {self.judged.detection:.1e} of climbs from a model's prior "
+                    "lead, or more, would have been met with 95 %"
                 )
             else:
                 lines.append("  no search for lost modes")
@@ -250,10 +250,11 @@ class RunReport:
             )
         if limits := [s.limit for s in self.screening if s.limit == s.limit]:
             climbs = all(s.climbs for s in self.screening)
-            what = "whose basins hold" if climbs else "that hold, their slopes not counted,"
-            lines.append(
-                f"  modes {what} {max(limits):.1e} of a prior or more would have been met with 95 %"
-            )
+            share = f"{max(limits):.1e}"
+            what = f"to which {share} of climbs from a prior lead, or more,"
+            if not climbs:
+                what = f"that hold, their slopes not counted, {share} of a prior or more"
+            lines.append(f"  modes {what} would have been met with 95 %")
             if any(s.visited for s in self.screening):
                 models = ", ".join(s.model for s in self.screening if s.draws)
                 lines.append(f"  by a search in each of {models}, which chains visit most")

@@ -482,9 +482,9 @@ class Result:
             differ``, where the difference exceeds 0.1 nats and five errors (of these the larger
             of ``difference_se`` and ``halves_differ`` counts), or ``rough``, where the halves
             differ by more than 0.1 nats, so that the audit is too small to judge an evidence.
-            ``limit``, the share of the prior from which a mode's basin would have been met with
-            95 %, and ``unseen``, the probability that a further climb from a prior draw ends at
-            a summit that none has met (Good-Turing); NaN where nothing climbed.
+            ``limit``, the share of climbs that lead to a mode from which it would have been met
+            with 95 %, and ``unseen``, the probability that a further climb from a prior draw ends
+            at a summit that none has met (Good-Turing); NaN where nothing climbed.
 
         Raises:
             TRJError: There was no audit.

@@ -50,8 +50,8 @@ class Run:
         short: Whether that is their length alone: groups are alike, chains do not drift, and a
             route that rests on no chain agrees.
         evaluations: Likelihood evaluations, all in.
-        detection: Share of a model's prior from which a basin that leads to a mode was met with
-            95 %; infinite where nothing was searched, 0 of independent draws.
+        detection: Share of climbs from a model's prior that lead to a mode, from which it was met
+            with 95 %; infinite where nothing was searched, 0 of independent draws.
         shares: Of the steps, by move between models.
         done: Whether the rule was met.
         unresolved: What numbers do not resolve, in words; empty if they will do.

@@ -51,7 +51,8 @@ def rounds(
     Arguments:
         recipe: Where the run begins and what moves it (:func:`~.recipes.choose.recipe_of`).
         error: Standard error of what is asked for.
-        detection: Share of a prior from which basins of modes are to be met with 95 %.
+        detection: Share of climbs from a prior that lead to a mode, from which it is to be met
+            with 95 %.
         said: Is told of each look.
 
     Source:

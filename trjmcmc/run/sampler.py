@@ -285,8 +285,9 @@ class TRJSampler(Elsewhere):
                 probability (of more than 64 models every unit's) is as small; of several, when
                 all are reached. ``{"log_bayes_factor": 0.05}``: nats, of every model above one
                 percent to the best (2 to 64 models); ``{"rhat": 1.01}``: split R-hat of models, log
-                joint, parameters; ``{"detection": 1e-5}``, of lists: modes whose basins hold that
-                share of a prior are met with 95 %. A function: :class:`~trjmcmc.run.stop.Stop`.
+                joint, parameters; ``{"detection": 1e-5}``, of lists: modes to which that share of
+                climbs from a prior leads are met with 95 %. Or a function, see
+                :class:`~trjmcmc.run.stop.Stop`.
             max_seconds: Wall time after which to stop, all stages included; kept within the larger
                 of a second and a tenth where a step of all chains takes less.
             max_evaluations: Most likelihood calls of this run, its fit included. Three quarters go
