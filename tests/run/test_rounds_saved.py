@@ -230,7 +230,7 @@ def test_a_run_that_is_broken_off_in_a_step_goes_on_from_its_last_look(error, mo
 SEARCHING = replace(QUICK, climbs=2500, sought=100.0)  # in every round
 
 
-@pytest.mark.parametrize("when", [2, 4])
+@pytest.mark.parametrize("when", [2, pytest.param(4, marks=LONG)])
 def test_a_run_that_was_late_in_a_search_goes_on_as_if_it_had_not_been(when, monkeypatch):
     whole = run(KINDS["list"](), plan=SEARCHING, error=MORE)
     sampler, usual = trj.TRJSampler(KINDS["list"](), seed=3, policy=SEARCHING), Lists.search

@@ -85,8 +85,7 @@ class TRJSampler(Elsewhere):
     Example:
         >>> import trjmcmc as trj
         >>> sampler = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1)
-        >>> trace = sampler.fit(steps=100, progress=False)
-        >>> result = sampler.run(draws=1000, chains=64, warmup=200, progress=False)
+        >>> result = sampler.run(progress=False)
         >>> bool(abs(result.model_probabilities().loc["2d", "probability"] - 0.75) < 0.05)
         True
     """
