@@ -143,7 +143,7 @@ class Recorded:
         self.steps += 1
         if self.steps % self.thin:
             return
-        self.record.append(self.state)
+        self.record.append(self.state._replace(memo=None))
         if (self.gone + len(self.record)) * self.state.theta.numel() > MOST_NUMBERS:
             self.record = self.record[1 - self.gone % 2 :: 2]
             self.gone, self.thin = self.gone // 2, 2 * self.thin
