@@ -243,7 +243,7 @@ class RunReport:
                     "lead, or more, would have been met with 95 %"
                 )
             else:
-                lines.append("  no search for lost modes")
+                lines.append("  of modes that may have been lost no limit is known")
         elif not self.screening and not self.interrupted:
             lines.append(
                 "  no search for lost modes: no time, or no model that chains visit often enough"
