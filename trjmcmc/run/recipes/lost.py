@@ -77,8 +77,7 @@ def lost_parts(
         policy=policy,
     )
     # a map that fits poorly may not know a part in which many draws are, if evidences do
-    error = float(known.log_mass[:, m].std()) / len(known.log_mass) ** 0.5
-    error = error if math.isfinite(error) else 0.0
+    error = error_of(known.log_mass[:, m])
     return [part for part in parts if not any(_is_known(part, x, level, error) for x in drawn)]
 
 
@@ -99,6 +98,21 @@ def with_part(recipe: Recipe, known: Known, m: int, part: Part) -> Known:
         log_mass=log_mass,
         log_evidence=log_mass.logsumexp(1),
     )
+
+
+def error_of(log_mass: Tensor) -> float:
+    """Relative standard error of the mean of the groups' masses, at most 1; 0 of one group.
+
+    Arguments:
+        log_mass: By group, shape (K,), nats.
+
+    Example:
+        >>> round(error_of(torch.zeros(8)), 3), round(error_of(-40 * torch.arange(8.0)), 3)
+        (0.0, 1.0)
+    """
+    mass = log_mass.softmax(0)
+    error = float(mass.std() / mass.mean()) / len(mass) ** 0.5
+    return error if math.isfinite(error) else 0.0
 
 
 def _is_known(part: Part, draws: Tensor, level: float, error: float) -> bool:
