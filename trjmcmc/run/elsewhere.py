@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -37,7 +38,7 @@ from .sharded import runner_of
 from .stop import Rule, Stop
 
 
-class Elsewhere:
+class Elsewhere(ABC):
     """A sampler's runs that are none in rounds; attributes are those of the sampler."""
 
     target: Target
@@ -187,12 +188,11 @@ class Elsewhere:
         try:
             result = runner.run()
         finally:
-            self._left = self._going_on(runner.left())
-        result.onward = self._left
+            left = runner.left()
+            onward = None if left is None else Onward(self._known, self._made, left, self.seed)
+            self._left = onward
+        result.onward = onward
         return result
-
-    def _going_on(self, left: Resumed | None) -> Onward | None:
-        return None if left is None else Onward(self._known, self._made, left, self.seed)
 
     def _onward(self, result: Result, **asked: Any) -> Resumed:
         """The run of a result, to go on with; refused where it is another's, or more is asked."""
@@ -224,5 +224,6 @@ class Elsewhere:
         finer = self.target.to(dtype=torch.float64)
         self._know(finer, f"float32 does not resolve {why}", self._known.spending)
 
+    @abstractmethod
     def _know(self, target: Target, precision: str = "", spending: Spending | None = None) -> None:
-        raise NotImplementedError
+        """Begin to learn about a target; arguments as of the sampler's."""

@@ -58,7 +58,7 @@ class Run:
         steps: Steps of each chain since moves were learned for the last time, burn-in included.
         overflows: Points of these steps at which a likelihood was no number, which counted as
             impossible.
-        position: Where the run goes on; None where its beginning was cut short.
+        position: Where the run goes on; None where its lesson was cut short.
     """
 
     recipe: Recipe

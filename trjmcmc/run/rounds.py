@@ -107,8 +107,8 @@ def looks(
         else:
             chains, kernel, known, moves, route = taught_again(recipe, before)
             counted, ahead, whole = before.position.counted, before.position.ahead, True
-        if before is not None and keep is not None:
-            keep(chains, partial(chains.position, lesson, known, ahead, counted))
+            if keep is not None:
+                keep(chains, partial(chains.position, lesson, known, ahead, counted))
         before, learned, new = None, lesson.learned + 1, None
         if run is not None and recipe.late:
             yield replace(run, known=known)

@@ -43,7 +43,7 @@ class RoundsSaver(Writer):
         self._plan = File(*head["plan"]) if head else None
         self._segments = [File(*s) for s in head.get("segments", [])]
         last = [] if place.found is None else place.found.segments[-1:]
-        self._first = self.saved - sum(len(s["code"]) for s in last)  # draws before the last one
+        self._first = self.saved - sum(len(s["code"]) for s in last)  # before the last segment
         self._lesson: object = None  # that the plan holds
         self._thin = head.get("thin", 1)
         self._chains: Recorded | None = None

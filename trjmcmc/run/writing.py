@@ -27,10 +27,10 @@ class Writer:
     Arguments:
         folder: The folder.
         spent: Seconds that the run took before.
+        saved: Draws of each chain that the folder holds.
 
     Attributes:
-        folder: As above.
-        saved: Draws of each chain that the folder holds.
+        folder, saved: As above.
     """
 
     def __init__(self, folder: Folder, spent: float, saved: int = 0) -> None:
