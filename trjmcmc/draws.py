@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -67,6 +67,21 @@ class Draws:
         ancestor = None if self.ancestor is None else self.ancestor[::few]
         run = None if self.run is None else self.run[::few]
         return Draws(code, theta, log_joint, self.thin * every, ancestor=ancestor, run=run)
+
+    def last(self, most: int) -> Draws:
+        """The last draws of each chain, so many at most."""
+        code, theta, log_joint = (x[:, -most:] for x in (self.code, self.theta, self.log_joint))
+        return replace(self, code=code, theta=theta, log_joint=log_joint)
+
+    def in_pieces(self, chains: int) -> Draws:
+        """Chains cut into pieces of equal length that count as chains: so many, if draws allow."""
+        pieces = min(-(-chains // self.n_chains), self.n_draws)
+        each = self.n_draws // pieces
+        code, theta, log_joint = (
+            x[:, : pieces * each].unflatten(1, (pieces, each)).transpose(0, 1).flatten(0, 1)
+            for x in (self.code, self.theta, self.log_joint)
+        )
+        return Draws(code, theta, log_joint, self.thin)
 
     def second_half(self, most: int, device: torch.device) -> Pool:
         """Later draws to train on, evenly thinned.

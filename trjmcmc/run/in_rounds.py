@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -25,14 +26,16 @@ from .knowledge import Knowledge
 from .look import DISAGREE, MET, Run, apart
 from .plan import Plan
 from .policy import Policy
-from .recipes.base import Recipe, route_of
+from .recipes.base import Recipe, Stated, route_of
 from .recipes.choose import kind_of, recipe_of
 from .recipes.counts import Components
 from .recipes.lists import Lists
-from .report import Routes, made_result
+from .report import Routes, compared, made_result
+from .request import check_counts
 from .rounds import Resumption, looks
 from .rounds_saved import (
     ROUNDS,
+    STATED,
     RoundsOnward,
     RoundsSaver,
     before_in,
@@ -48,6 +51,11 @@ INTERRUPTED = "interrupted"  # why a training has stopped
 
 LEAST_DRAWS = 50  # of a model that is weighed through normals fitted to them
 
+ONWARD = (
+    "a run in rounds goes on as it was: leave chains, warmup, thin, fit, shards, compile "
+    "and maps out; start=result.raw.second_half(10_000, 'cpu') starts new chains"
+)
+
 ONE_THREAD = 5e6  # numbers of a batch of all chains, under which threads wait for each other
 
 
@@ -58,7 +66,8 @@ def begin(
     until: Any,
     *,
     plain: bool,
-    limits: bool = False,
+    stated: Stated,
+    few_calls: bool = False,
     fit: bool | str = "auto",
     start: Any = None,
     saved: Mapping[str, Any] | None = None,
@@ -71,8 +80,9 @@ def begin(
         plan: Its numbers; None where nobody asked for rounds.
         seed: The sampler's.
         until: When it is done.
-        plain: Whether nothing else was asked for than limits, progress bar and a map.
-        limits: Whether draws or evaluations were asked for, as only a run that goes on takes them.
+        plain: Whether it is of one batch, and no step is compiled.
+        stated: What is stated of its chains.
+        few_calls: Whether likelihood calls are limited, as only a run that goes on takes it.
         fit: Whether a map is trained first, as of :meth:`trjmcmc.TRJSampler.run`.
         start: What to start from, or None.
         saved: The plain data of a run in rounds that it goes on with, or None.
@@ -81,45 +91,45 @@ def begin(
     Raises:
         CheckpointError: The folder or the result are of another run.
         ConfigurationError: Rounds were asked for over graphs that are not drawn anew, over more
-            than 128 models that are no subsets, of an impossible model; a kernel or a strategy was
-            given; more was asked of the run than rounds take.
+            than 128 models that are no subsets, of an impossible model; more was asked of the run
+            than rounds take.
     """
     asked, found = plan is not None, None if place is None else place.found
-    there = saved is not None if found is None else ROUNDS in found.head
-    if not there and (found is not None or start is not None):  # of another kind
+    there = saved if found is None else found.head if ROUNDS in found.head else None
+    others = found is not None or getattr(start, "onward", None) is not None
+    if there is None and others:  # of another kind
         if asked or saved is not None:
             raise ConfigurationError("rounds: the run there is none in rounds; leave it out")
         return None
-    if not asked and not there and (limits or not (plain and suits(known, until, fit))):
+    free = known.strategy.chooses
+    if not free:
+        stated = stated._replace(kernel=lambda _: known.kernel(known.transport))
+        fit = "auto" if known.ready or not known.strategy.trains else fit if fit != "auto" else True
+    if there is None and not asked and (few_calls or not (plain and suits(known, until, fit))):
         return None
-    saving = place is not None or start is not None
-    mapped = fit != "auto" or known.ready
-    if there and (mapped or not plain):
-        raise ConfigurationError(
-            "a run in rounds goes on as it was: leave chains, warmup, thin, fit, shards, compile "
-            "and maps out; start=result.raw.second_half(10_000, 'cpu') starts new chains"
-        )
-    if saving and mapped:  # maps are not saved
+    mapped = fit in {True, "vi"} or known.ready
+    if there is not None:
+        stated = stated_again(stated, there)
+        if mapped or not plain:
+            raise ConfigurationError(ONWARD)
+    if place is not None and mapped:  # maps are not saved
         if asked:
             raise ConfigurationError("rounds: no run with a map is saved; leave it out")
         return None
-    if not plain or (limits and not there):
+    if not plain or (few_calls and there is None):
         raise ConfigurationError(
-            "run: in rounds it takes until, max_seconds, start, checkpoint, progress, and "
-            'fit="vi" or True, uncompiled'
+            "run: in rounds it takes no shards, max_evaluations or compiled steps"
         )
-    if not known.strategy.chooses:
-        raise ConfigurationError("rounds: they take no kernel or strategy; leave it out")
     if not all_possible(known.target):
         raise ConfigurationError("rounds: each of so few models has to have a prior above 0")
-    recipe = recipe_of(known.target, plan or Plan(), known.generator)
-    dear = recipe.numbers > recipe.dearest and not asked
+    recipe = recipe_of(known.target, plan or Plan(), known.generator, stated=stated)
+    dear = recipe.numbers > recipe.dearest and not asked and free
     aims = aims_of(until)
     if aims[1] < 1 and not (recipe.searches or recipe.exact):
         raise ConfigurationError('until: "detection" is for lists of models alone')
     by = trained_by(known)
     trained = by == "vi" if fit == "vi" else bool(by)
-    if dear and not there:
+    if dear and there is None:
         return None
     before = None if place is None else before_in(place, recipe, known.spending)
     if before is None and saved is not None:
@@ -129,6 +139,19 @@ def begin(
     saver = None if place is None else RoundsSaver(place, known.spending)
     fit = "" if trained else fit
     return InRounds(recipe, known, seed, aims, fit, before=before, saver=saver)
+
+
+def stated_again(stated: Stated, there: Mapping[str, Any]) -> Stated:
+    """What a saved run was told of its chains.
+
+    Raises:
+        ConfigurationError: Something else is asked for now, or points to start from.
+    """
+    same = stated._replace(kernel=None)
+    was = Stated(**there[STATED])
+    if same not in {Stated(), was}:
+        raise ConfigurationError(ONWARD)
+    return was._replace(kernel=stated.kernel)
 
 
 def trained_by(known: Knowledge) -> str:
@@ -142,9 +165,11 @@ def suits(known: Knowledge, until: Any, fit: bool | str = "auto") -> bool:
     """Whether rounds are the usual run of a target, and what is asked for is theirs."""
     target = known.target
     asked = until is None or (isinstance(until, Mapping) and set(until) <= AIMS)
-    usual = known.strategy.chooses and known.policy == Policy()
-    served = kind_of(target) is not None and all_possible(target)
-    if not (asked and usual and served and target.account.unlimited):
+    if not (asked and known.policy == Policy() and target.account.unlimited):
+        return False
+    if not known.strategy.chooses:
+        return True
+    if kind_of(target) is None or not all_possible(target):
         return False
     if (known.ready or fit != "auto") and not (target.space.few and known.make_weights is None):
         return False  # moves through q(m), and among many models, are made elsewhere
@@ -207,6 +232,7 @@ class InRounds:
             saver.go_on(before.position)
         self._looks = self._through_the_map()
         self._last: Run | None = None
+        self._kept = 0  # draws of each chain in the last result
         self._broken = False  # off in a step, in a search, or in a lesson
         self._cut = False  # short in its training
 
@@ -233,8 +259,9 @@ class InRounds:
 
         Where Ctrl-C ends a training, chains are sampled for a second.
         """
-        asked, seconds = until is not None or max_seconds is None, max_seconds or DONE_SECONDS
-        known = self._known
+        asked, known = until is not None or max_seconds is None, self._known
+        endless = draws is not None or max_evaluations is not None
+        seconds = max_seconds or (math.inf if endless else DONE_SECONDS)
         if self._fit in {True, "vi"}:
             shares, by = known.policy.shares, "vi" if self._fit == "vi" else None
             late = begun + seconds * (shares.fit_before_choice if by else shares.fit)
@@ -291,15 +318,14 @@ class InRounds:
             seconds: After which it is late.
             progress: Show a bar.
             asked: Whether that was asked for, so that it is said where it was not reached.
-            draws: Kept draws of each chain that are asked for, or None.
+            draws: Kept draws of each chain that are asked for, the last of them; or None.
             max_evaluations: Most likelihood calls from here, or None.
 
         Raises:
             KeyboardInterrupt: Ctrl-C was pressed twice.
             TRJError: A density is NaN or +inf; attribute ``result`` has the draws so far.
         """
-        if draws is not None and not (isinstance(draws, int) and draws > 0):
-            raise ConfigurationError(f"draws: expected an integer of 1 or more, got {draws!r}")
+        check_counts(draws)
         self._mend()
         limit, spending, ended, off = self._recipe.limit, self._spending, None, False
         begun = clock.now()
@@ -338,7 +364,9 @@ class InRounds:
             if self._saver is not None and not off:  # chains are where the last look was
                 self._saver.save(self._last.position)
             budget_spent = isinstance(ended, BudgetError)
-            result = self._result(self._last, error if asked else None, budget_spent)
+            last = self._last.draws if draws is None else self._last.draws.last(draws)
+            shown, self._kept = replace(self._last, draws=last), last.n_draws
+            result = self._result(shown, error if asked else None, budget_spent)
         spending.close(self._known.trace)
         if self._saver is not None:
             why = str(ended) if ended is not None else "enough"
@@ -380,7 +408,7 @@ class InRounds:
             None if until is None else aims_of(until)[0],
             math.inf if max_seconds is None else max_seconds,
             progress,
-            draws=None if draws is None or self._last is None else draws + self._last.draws.n_draws,
+            draws=None if draws is None else draws + self._kept,
             max_evaluations=max_evaluations,
         )
 
@@ -394,8 +422,9 @@ class InRounds:
 
     def _result(self, run: Run, error: float | None, budget_spent: bool) -> Result:
         limit, target, draws = self._recipe.limit, run.recipe.target, run.draws
+        points = self._recipe.stated.points
         weights, routes = weighed(run)
-        reached = float(run.error.max())
+        reached, free = float(run.error.max()), self._recipe.stated.kernel is None
         missed = ""
         if error is not None and reached > error:
             missed = f"a standard error of {reached:.2g} where {error:g} was asked for"
@@ -410,7 +439,9 @@ class InRounds:
             overflows=run.overflows,
             evaluations=self._spending.evaluations,
             gradients=self._spending.gradients,
-            plan=told.Plan(weights=dict(run.shares), automatic=True),
+            plan=told.Plan(weights=dict(run.shares), settings=run.settings, automatic=free),
+            acceptance=run.acceptance,
+            start=None if points is None else compared(run.recipe.host, points, draws),
             out_of_time=limit.passed and not limit.pressed,
             missed=missed,
             fit=self._spending.news(self._known.trace),

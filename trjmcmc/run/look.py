@@ -15,7 +15,7 @@ from ..estimate.mixing import Mixing, mixing
 from ..estimate.visits import rule_of_three
 from .plan import Plan
 from .position import Position
-from .recipes.base import Known, Moves, Recipe, Route
+from .recipes.base import LEAST_CHAINS, Known, Moves, Recipe, Route
 
 JUDGED_CHAINS, JUDGED_DRAWS = 256, 96  # that a look takes: all groups are among these chains
 
@@ -59,6 +59,9 @@ class Run:
         overflows: Points of these steps at which a likelihood was no number, which counted as
             impossible.
         position: Where the run goes on; None where its lesson was cut short.
+        acceptance: Rates of these steps by move, as of
+            :class:`~trjmcmc.result.report.RunReport`.
+        settings: What moves have learned, by their names.
     """
 
     recipe: Recipe
@@ -82,6 +85,8 @@ class Run:
     steps: int = 0
     overflows: int = 0
     position: Position | None = None
+    acceptance: dict[str, dict[str, float]] = field(default_factory=dict)
+    settings: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def judge(self, error: float) -> None:
         """See whether the run is done, with a standard error that is asked for."""
@@ -91,7 +96,8 @@ class Run:
 
 def summed_up(recipe: Recipe, draws: Draws, known: Known, moves: Moves, route: Route | None) -> Run:
     """What kept draws of all chains say, and whether that is enough."""
-    plan, one, found = recipe.plan, recipe.asked(draws.code), judged(recipe, draws)
+    found, all_draws, draws = judged(recipe, draws), draws, draws.in_pieces(LEAST_CHAINS)
+    plan, one = recipe.plan, recipe.asked(draws.code)
     means = one.mean(1)
     p, visits_error = means.mean(0), means.std(0) / draws.n_chains**0.5
     rare = p * (1 - p) <= plan.variance
@@ -100,7 +106,7 @@ def summed_up(recipe: Recipe, draws: Draws, known: Known, moves: Moves, route: R
     times = max(1.0, draws.n_draws * draws.thin / found.tau) if bool((p % 1 > 0).any()) else 1.0
     visits_error[p % 1 == 0] = rule_of_three(draws.n_chains * times)  # never met, or never left
     by_group = torch.stack([one[k :: plan.groups].mean((0, 1)) for k in range(plan.groups)])
-    groups_error = by_group.std(0) / plan.groups**0.5
+    groups_error = by_group.std(0, correction=min(1, plan.groups - 1)) / plan.groups**0.5
     clear = min(found.trend, found.alike) > plan.clear and found.slowing < plan.slowing
     asked = plan.times * found.tau * (1 if clear else 2)
     doubt = shortfall(found, draws.n_draws * draws.thin, asked, plan)
@@ -119,7 +125,7 @@ def summed_up(recipe: Recipe, draws: Draws, known: Known, moves: Moves, route: R
         recipe=recipe,
         known=known,
         moves=moves,
-        draws=draws,
+        draws=all_draws,
         p=best,
         error=best_error,
         visits=p,
@@ -161,6 +167,8 @@ def combined(p: Tensor, error: Tensor, route: Route) -> tuple[Tensor, Tensor]:
 
 def judged(recipe: Recipe, draws: Draws) -> Mixing:
     """How chains mix in what was asked for and in all that they pass, tau in steps."""
+    chains, draws = draws.n_chains, draws.in_pieces(LEAST_CHAINS)
+    chains, draws = draws.n_chains, draws.in_pieces(LEAST_CHAINS)
     every = max(1, draws.n_draws // JUDGED_DRAWS)
     code, theta, log_joint = (
         x[:JUDGED_CHAINS, ::every] for x in (draws.code, draws.theta, draws.log_joint)
@@ -171,7 +179,7 @@ def judged(recipe: Recipe, draws: Draws) -> Mixing:
     found = mixing(
         x,
         recipe.plan.groups,
-        starts=recipe.starts[: len(x)].numpy(),
+        starts=recipe.starts[:chains].repeat(draws.n_chains // chains)[: len(x)].numpy(),
         indicators=asked.shape[2],
         least_variance=recipe.plan.variance,
     )

@@ -39,6 +39,7 @@ class Recorded:
         gone: States before these, which are not at hand.
         steps: Steps since the record began.
         overflows: Points at which a likelihood was no number, until then.
+        tally: Of acceptances since the record began, or since it was put back.
     """
 
     recipe: Recipe
@@ -50,10 +51,12 @@ class Recorded:
     thin: int = 1
     steps: int = 0
     overflows: int = 0
+    tally: Tally = field(init=False)
 
-    def begin(self) -> None:
-        """A record of what is drawn from now on."""
-        self.record, self.gone, self.thin, self.steps = [], 0, 1, 0
+    def begin(self, thin: int = 1) -> None:
+        """A record of what is drawn from now on, of every ``thin``-th step."""
+        self.record, self.gone, self.thin, self.steps = [], 0, thin, 0
+        self.tally = Tally(self.recipe.target)
         self.overflows = int(self.recipe.target.overflows)
 
     @torch.no_grad()
@@ -63,15 +66,15 @@ class Recorded:
         Raises:
             NonFiniteError: A density was NaN or +inf.
         """
-        self._kernel, self._tally = kernel, Tally(self.recipe.target)
+        self._kernel = kernel
         for ahead in reversed(range(n)):
             if self.recipe.late:
                 break
             self.state, infos = kernel.step(self.state, self.recipe.generator)
-            self._tally.add(infos)
+            self.tally.add(infos)
             self._keep()
             yield ahead
-        self._tally.check()
+        self.tally.check()
         self.record = self.record or [self.state]
 
     @torch.no_grad()
@@ -103,7 +106,7 @@ class Recorded:
         Raises:
             NonFiniteError: A density was NaN or +inf.
         """
-        self._tally.check()
+        self.tally.check()
         code, theta, log_joint, memo = self.state
         owner = Memories(self._kernel, self.recipe.target).place_of(memo)
         return Position(
@@ -129,7 +132,7 @@ class Recorded:
 
     def put(self, at: Position, record: list[State], kernel: Kernel) -> None:
         """Put chains of this kernel where they were, with the last draws of their record."""
-        self._kernel, self._tally = kernel, Tally(self.recipe.target)
+        self._kernel, self.tally = kernel, Tally(self.recipe.target)
         device = self.recipe.target.device
         memories = Memories(kernel, self.recipe.target)
         memo = memories.memo(at.owner, tuple(x.to(device) for x in at.memo))
@@ -187,6 +190,11 @@ class Recorded:
         self.shares = {m: s / sum(shares) for m, s in zip(worth, shares, strict=True)}
         kernels = [Cycle([move, *moves.inside]) for move in between.values()]
         return MixtureKernel(kernels, [*self.shares.values()])
+
+    def settings(self, kernel: Kernel) -> dict[str, dict[str, float]]:
+        """What a kernel's parts have learned and seen, by their names."""
+        found = {k.name: k.adapted() | k.seen(self.state) for k in kernel.parts()}
+        return {name: settings for name, settings in found.items() if settings}
 
     def some(self) -> Pool:
         """A few of these draws of each chain, where the target is."""

@@ -108,7 +108,9 @@ class Request:
         return max(0.0, self.deadline - clock.now())
 
 
-def check_counts(draws: int | None, chains: int, thin: int, warmup: int | None) -> None:
+def check_counts(
+    draws: int | None, chains: int = 1, thin: int = 1, warmup: int | None = None
+) -> None:
     """Refuse counts that are no counts.
 
     Raises:

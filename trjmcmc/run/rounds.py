@@ -19,6 +19,7 @@ from .look import MET, Run, summed_up
 from .position import Lesson, Position
 from .recipes.base import Known, Moves, Recipe, Route, gain
 from .recorded import Recorded
+from .start import given_starts
 
 LEAST_STEPS = 8  # of a round
 
@@ -123,6 +124,8 @@ def looks(
                 unresolved=lesson.unresolved,
                 steps=chains.steps,
                 overflows=int(recipe.target.overflows) - chains.overflows,
+                acceptance=chains.tally.rates(),
+                settings=chains.settings(kernel),
                 position=chains.position(lesson, known, ahead, counted) if whole else None,
             )
             yield run
@@ -143,7 +146,7 @@ def looks(
                     worth=chains.worth,
                 )
             else:
-                ahead = max(LEAST_STEPS, int((plan.growth - 1) * run.steps))
+                ahead = max(LEAST_STEPS * recipe.stated.thin, int((plan.growth - 1) * run.steps))
                 counted = recipe.evaluations
         lesson = new
 
@@ -159,9 +162,9 @@ def further(recipe: Recipe, known: Known, evaluations: int) -> int:
 
 def lesson_of(recipe: Recipe, known: Known, state: State, unresolved: str) -> Lesson:
     """A first lesson at a place, of moves that have not been measured."""
-    random = recipe.generator.get_state()
-    state = state._replace(memo=None)
-    return Lesson(known, state, random, recipe.plan.first, unresolved=unresolved)
+    random, steps = recipe.generator.get_state(), LEAST_STEPS * recipe.stated.thin
+    steps = max(steps, recipe.plan.first)
+    return Lesson(known, recipe.stated_of(state), random, steps, unresolved=unresolved)
 
 
 def begun(recipe: Recipe, climbs: int) -> tuple[Recipe, Lesson]:
@@ -171,6 +174,8 @@ def begun(recipe: Recipe, climbs: int) -> tuple[Recipe, Lesson]:
         The recipe, and the first lesson of its chains.
     """
     known, state = recipe.begin()
+    if (points := recipe.stated.points) is not None:
+        state, _ = given_starts(recipe.target, points, recipe.chains)
     if recipe.late:
         return recipe, lesson_of(recipe, known, state, "")
     unresolved, finer = resolved(recipe, known)
@@ -213,7 +218,7 @@ def teach(recipe: Recipe, lesson: Lesson) -> Taught:
         moves = recipe.all_moves(known)
         chains.measure(moves)
     chains.begin()
-    steps = max(1, lesson.steps // 2)
+    steps = max(1, lesson.steps // 2, recipe.stated.warmup)
     kernel = chains.warmed(chains.mixture(moves), steps)
     if not recipe.late:
         after = chains.some()
@@ -221,7 +226,7 @@ def teach(recipe: Recipe, lesson: Lesson) -> Taught:
             known, moves = lesson.known, old  # a few draws of chains that stick teach worse normals
             kernel = chains.warmed(chains.mixture(moves), steps)
         moves = recipe.weighed_by(moves, after)
-    chains.begin()
+    chains.begin(recipe.stated.thin)
     return Taught(chains, kernel, known, moves, recipe.weigh(moves))
 
 

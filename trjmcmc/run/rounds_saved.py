@@ -27,6 +27,8 @@ from .writing import Writer
 
 ROUNDS, PLAN = "rounds", "numbers of the Plan"  # where a file has the position, and these
 
+STATED = "stated"  # where it has what the user has stated of the chains
+
 
 class RoundsSaver(Writer):
     """Writes a run in rounds into a folder, between two steps.
@@ -225,4 +227,6 @@ def _position(at: Position, recipe: Recipe) -> dict[str, Any]:
     """Where a run goes on, and what is compared before it does, as plain data."""
     chains = {"code": at.code, "theta": at.theta, "log_joint": at.log_joint}
     plan = asdict(recipe.plan)
-    return {ROUNDS: at.data(), PLAN: plan, "shard": chains, **about(recipe.target)}
+    stated = {name: getattr(recipe.stated, name) for name in ("chains", "warmup", "thin")}
+    found = {ROUNDS: at.data(), PLAN: plan, STATED: stated, "shard": chains}
+    return found | about(recipe.target)

@@ -35,13 +35,13 @@ from .maps import map_of, matching
 from .onward import Onward
 from .plan import Plan
 from .policy import Policy
-from .request import check_seconds, checked_fit, checked_mode
+from .recipes.base import Stated
+from .request import check_counts, check_seconds, checked_fit, checked_mode
 from .rounds_saved import saved_in
 from .saving import place_of
 from .stop import Rule
 from .strategy import GivenKernel, MakeKernel, Strategy, ThroughTheMap
 
-PLAIN = (None, None, 1, None, None)  # chains, warmup, thin, shards, executor in rounds
 MakeTransport = Callable[[Space], Transport]
 
 
@@ -321,8 +321,10 @@ class TRJSampler(Elsewhere):
         check_seconds(max_seconds)
         checked_fit(fit, self._may_train)
         asked: dict[str, Any] = {"chains": chains, "warmup": warmup, "thin": thin, "fit": fit}
-        plain = (chains, warmup, thin, shards, executor) == PLAIN and self._compile is False
+        check_counts(draws, chains or 1, thin, warmup)
+        plain = shards is None and executor is None and self._compile is False
         saved, begun = saved_in(start) if shards is None else None, clock.now()
+        points = None if saved else as_pool(start, self.target.device, self.target.dtype)
         with place_of(checkpoint, asked | {"seed": self.seed, "shards": shards}) as place:
             if place is not None and place.found is not None:
                 head = place.found.head
@@ -331,15 +333,15 @@ class TRJSampler(Elsewhere):
                 self._be(saved["seed"], saved["dtype"])
             if place is not None:
                 place = replace(place, settings={**place.settings, "seed": self.seed})
-            limits = draws, max_evaluations
             rounds = in_rounds.begin(
                 self._known,
                 self._plan,
                 self.seed,
                 until,
                 plain=plain,
-                limits=limits != (None, None),
-                fit=fit or "auto",
+                stated=Stated(chains, warmup or 0, thin, points),
+                few_calls=max_evaluations is not None,
+                fit=fit,
                 start=start,
                 saved=saved,
                 place=place,
@@ -358,7 +360,7 @@ class TRJSampler(Elsewhere):
                 )
             begun -= 0.0 if place is None else place.spent
             try:
-                result = rounds.first(until, max_seconds, progress, begun, *limits)
+                result = rounds.first(until, max_seconds, progress, begun, draws, max_evaluations)
             finally:
                 self._left = rounds if rounds.begun else None
             if rounds.target is not self.target:

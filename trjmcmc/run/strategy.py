@@ -26,10 +26,12 @@ class Strategy(ABC):
     Attributes:
         chooses: Whether a run may choose its kernel by measurement instead.
         weighs: Whether evidences are estimated with the map, by importance sampling and bridges.
+        trains: Whether its kernel goes through the map, which is then trained first.
     """
 
     chooses = False
     weighs = True
+    trains = True
 
     def fit_share(self, shares: SharePolicy) -> float:
         """Share of the time of a run that its fit may take."""
@@ -84,7 +86,7 @@ class GivenKernel(Strategy):
                 "kernel: expected a trj.kernel.Kernel, or a function of (target, transport) that "
                 f"makes one, got {kernel!r}; several kernels in turn are a trj.kernel.Cycle"
             )
-        self._given = kernel
+        self._given, self.trains = kernel, not isinstance(kernel, Kernel)
 
     def kernel(
         self, target: Target, transport: Transport, fitted: Fitted, guess: Tensor | None

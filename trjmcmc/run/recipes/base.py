@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -38,6 +38,8 @@ from ..price import price
 FRESH = 0.1  # share of moves through a map that draw from it
 
 BEYOND, MOST_TOLD = 1e30, 50.0  # nats: a density of 0; what one draw says of two maps at most
+
+LEAST_CHAINS = 16  # of a look: fewer count as pieces of themselves
 
 LEAST_WEIGHED = 200  # draws of a model
 
@@ -136,19 +138,38 @@ class Route(NamedTuple):
     log_weights: Sequence[Tensor] = ()
 
 
+class Stated(NamedTuple):
+    """What a user states of the chains of a run.
+
+    Attributes:
+        chains: Their number; None for as many as are planned.
+        warmup: Steps before each record by which moves adapt, at least.
+        thin: Steps of a kept draw.
+        points: Where they start, or None.
+        kernel: Makes the kernel of a target, in place of what a recipe has; or None.
+    """
+
+    chains: int | None = None
+    warmup: int = 0
+    thin: int = 1
+    points: Pool | None = None
+    kernel: Callable[[Target], Kernel] | None = None
+
+
 class Recipe(ABC):
     """A kind of space: where its runs begin, what moves them, and what they are asked for.
 
     Arguments:
         target: The target.
-        plan: The numbers of the run.
+        plan: The numbers of the run; of so few chains that some groups had one, with fewer groups.
         generator: The only source of randomness.
         limit: Until when the run may go on.
         before: Likelihood evaluations of the target before this run; those so far if omitted.
         why: Why the target is in float64 though nobody asked for it, in words, or nothing.
+        stated: What the user states of its chains.
 
     Attributes:
-        why: As above.
+        why, stated: As above.
         trained: A map that jumps and moves inside models go through as well, or None.
         host: The space on the CPU, where chains are judged.
     """
@@ -168,9 +189,12 @@ class Recipe(ABC):
         limit: Limit | None = None,
         before: int | None = None,
         why: str = "",
+        stated: Stated = Stated(),  # noqa: B008
     ) -> None:
+        if stated.chains is not None:
+            plan = replace(plan, groups=groups_of(stated.chains, plan.groups))
         self.target, self.plan, self.generator = target, plan, generator
-        self.limit, self.why = limit or Limit(), why
+        self.limit, self.why, self.stated = limit or Limit(), why, stated
         self._before = target.account.evaluations if before is None else before
         self._made: tuple[Known, Moves] | None = None  # the last moves, and of what
         self.host = target.to(device="cpu", probe=False).space
@@ -187,10 +211,16 @@ class Recipe(ABC):
 
     @property
     def chains(self) -> int:
-        """Chains, as many in each group."""
+        """Chains that begin, as many in each group; those that go on are the stated number."""
         groups, planned = self.plan.groups, self.plan.chains
         least = min(self.least_chains, planned // groups)
+        least = max(least, math.ceil((self.stated.chains or 0) / groups))
         return groups * max(least, int(self.share**0.5 * planned / groups))
+
+    def stated_of(self, state: State) -> State:
+        """As many chains of a state as the user states."""
+        code, theta, log_joint = (x[: self.stated.chains] for x in state[:3])
+        return State(code, theta, log_joint)
 
     def climbs(self, known: Known) -> int:
         """Prior draws of each model that climb before the first round."""
@@ -257,6 +287,7 @@ class Recipe(ABC):
             limit=self.limit,
             before=self._before,
             why=f"float32 does not resolve {why}",
+            stated=self.stated,
         )
 
     @abstractmethod
@@ -349,9 +380,20 @@ class Recipe(ABC):
         n = max(LEAST_WEIGHED, n)
         return route_of([log_weights(self.target, through, c, n, generator).cpu() for c in codes])
 
-    @abstractmethod
     def asked(self, code: Tensor) -> Tensor:
-        """Indicators of what the run is asked for, of codes (chain, draw, L): (chain, draw, Q)."""
+        """Indicators of what the run is asked for, of codes (chain, draw, L): (chain, draw, Q).
+
+        Each number of components of each kind; else whether each item is in, and each of few
+        models.
+        """
+        host, flat, one_hot = self.host, code.flatten(0, 1), torch.nn.functional.one_hot
+        if host.counts:
+            found = [one_hot(flat[:, i], kind.max + 1) for i, kind in enumerate(host.kinds)]
+        else:
+            found = [host.items(flat)] if host.has_items else []
+            if host.few or not host.has_items:
+                found.append(one_hot(host.index(flat), host.size or 0))
+        return torch.cat([x.double() for x in found], 1).view(*code.shape[:2], -1)
 
     def judged(self, draws: Draws) -> list[NDArray[np.float64]]:
         """All else that chains pass, in ranks, each (chain, draw, Q).
@@ -367,6 +409,12 @@ class Recipe(ABC):
             if x.shape[-1] and not part.names[0].startswith((IN, INCLUDES)):  # asked for
                 found.append(in_ranks(x, part.inside))
         return found
+
+
+def groups_of(chains: int, most: int) -> int:
+    """Groups of so many chains: of two or more each, and of few as many each."""
+    each = range(min(most, chains // 2), 1, -1)
+    return next((g for g in each if chains >= LEAST_CHAINS or chains % g == 0), 1)
 
 
 def masses(known: Known) -> Tensor:

@@ -96,9 +96,3 @@ class Components(Cooled):
             found.append(OrderedComponents(around, by=int(layer.key), kind=layer.place))
         found[-1].arrange(draws.code, draws.theta)
         return found[-1]
-
-    def asked(self, code: Tensor) -> Tensor:
-        """Each number of components of each kind."""
-        kinds = enumerate(self.host.kinds)
-        each = [torch.nn.functional.one_hot(code[..., i].long(), kind.max + 1) for i, kind in kinds]
-        return torch.cat(each, -1).double()

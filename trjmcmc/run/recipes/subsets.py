@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 
 import torch
-from torch import Tensor
 
 from ...errors import ConfigurationError
 from ...kernel.base import Kernel
@@ -47,12 +46,3 @@ class Items(Cooled):
     def normals(self, known: Known, moves: Moves, generator: torch.Generator) -> Transport | None:
         space = self.target.space
         return gaussian_mixture(space, known.draws, generator) if space.few else None
-
-    def asked(self, code: Tensor) -> Tensor:
-        """Whether each item is in; of few models each model as well."""
-        flat, shape = code.flatten(0, 1), code.shape[:2]
-        found = self.host.items(flat).double()
-        if self.host.few:
-            each = torch.nn.functional.one_hot(self.host.index(flat), self.host.size or 0)
-            found = torch.cat([found, each.double()], 1)
-        return found.view(*shape, -1)

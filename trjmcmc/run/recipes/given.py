@@ -1,0 +1,72 @@
+"""A kernel of the user, from draws of the prior."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from ...draws import Pool
+from ...kernel.base import State
+from ...target.target import Target
+from ...transport.base import Transport
+from ...transport.normals import gaussian_mixture
+from ..maps import matching
+from ..plan import Plan
+from ..start import starting_state
+from .base import Known, Moves, Recipe, Route
+
+FIRST = 200  # steps of the first round at least; half as many before it for the kernel to adapt
+
+CANDIDATES = 16  # prior draws of each chain, which starts at one in proportion to its likelihood
+
+
+class Given(Recipe):
+    """The kernel alone moves chains; two rounds are for it to adapt and to leave the prior."""
+
+    least_chains = 1
+
+    def __init__(
+        self, target: Target, plan: Plan, generator: torch.Generator, **settings: Any
+    ) -> None:
+        plan = replace(plan, first=max(plan.first, FIRST), learned=1)
+        super().__init__(target, plan, generator, **settings)
+
+    @property
+    def share(self) -> float:
+        """All that is planned: what a step takes is the user's choice."""
+        return 1.0
+
+    def begin(self) -> tuple[Known, State]:
+        target, generator = self.target, self.generator
+        code = target.space.sample_prior(self.chains, generator)
+        state, _ = starting_state(target, self.trained, code, generator, candidates=CANDIDATES)
+        pool = Pool(state.code, state.theta, state.log_joint.double())
+        return Known(pool, None, torch.zeros(self.plan.groups, dtype=torch.float64)), state
+
+    def moves(self, known: Known, generator: torch.Generator) -> Moves:
+        assert self.stated.kernel is not None
+        kernel = self.stated.kernel(self.target)
+        return Moves({kernel.name: kernel}, [])
+
+    def _moves(self, known: Known) -> Moves:
+        return self.moves(known, self.generator)
+
+    def weigh(self, moves: Moves) -> Route | None:
+        """Models through a map that was trained or given."""
+        space = self.target.space
+        if self.trained is None or not space.few or space.has_items:
+            return None
+        return self.route(self.trained, space.enumerate(), self.generator)
+
+    def finer(self, why: str) -> None:
+        """None: the kernel was made for these numbers."""
+
+    def normals(self, known: Known, moves: Moves, generator: torch.Generator) -> Transport | None:
+        """The map that was trained or given; else normals of what chains have drawn of each of few
+        models."""
+        space = self.target.space
+        if self.trained is not None or not space.few:
+            return self.trained
+        return matching(gaussian_mixture(space, known.draws, generator), self.target)
