@@ -14,12 +14,12 @@ from .. import clock
 from ..errors import BudgetError, ConfigurationError, InterruptedWarning, TRJError, warn_user
 from ..estimate.routes import through_the_map
 from ..progress import progress_bar
-from ..promises import DONE_ERROR, DONE_SECONDS
+from ..promises import DONE_SECONDS
 from ..result import report as told
 from ..result.report import Judged, RunReport
 from ..result.result import Result
-from ..target.exchangeable import components_of
 from ..target.target import Target
+from .aims import Aims
 from .budget import limited
 from .interrupts import once_pressed
 from .knowledge import Knowledge
@@ -28,8 +28,6 @@ from .plan import Plan
 from .policy import Policy
 from .recipes.base import Recipe, Stated, route_of
 from .recipes.choose import kind_of, recipe_of
-from .recipes.counts import Components
-from .recipes.lists import Lists
 from .report import Routes, compared, made_result
 from .request import check_counts
 from .rounds import Resumption, looks
@@ -44,8 +42,6 @@ from .rounds_saved import (
 )
 from .saving import Place
 from .threads import one_thread
-
-AIMS = {"probability", "detection"}  # that a run in rounds may have
 
 INTERRUPTED = "interrupted"  # why a training has stopped
 
@@ -105,7 +101,7 @@ def begin(
     if not free:
         stated = stated._replace(kernel=lambda _: known.kernel(known.transport))
         fit = "auto" if known.ready or not known.strategy.trains else fit if fit != "auto" else True
-    if there is None and not asked and (few_calls or not (plain and suits(known, until, fit))):
+    if there is None and not asked and (few_calls or not (plain and suits(known))):
         return None
     mapped = fit in {True, "vi"} or known.ready
     if there is not None:
@@ -120,12 +116,10 @@ def begin(
         raise ConfigurationError(
             "run: in rounds it takes no shards, max_evaluations or compiled steps"
         )
-    if not all_possible(known.target):
-        raise ConfigurationError("rounds: each of so few models has to have a prior above 0")
     recipe = recipe_of(known.target, plan or Plan(), known.generator, stated=stated)
     dear = recipe.numbers > recipe.dearest and not asked and free
-    aims = aims_of(until)
-    if aims[1] < 1 and not (recipe.searches or recipe.exact):
+    aims = Aims.of(recipe.host, until)
+    if aims.detection < 1 and not (recipe.searches or recipe.exact):
         raise ConfigurationError('until: "detection" is for lists of models alone')
     by = trained_by(known)
     trained = by == "vi" if fit == "vi" else bool(by)
@@ -134,7 +128,7 @@ def begin(
     before = None if place is None else before_in(place, recipe, known.spending)
     if before is None and saved is not None:
         before = before_of(start, saved, recipe, seed)
-    if before is not None and before.position.climbs * aims[1] < MET and recipe.searches:
+    if before is not None and before.position.climbs * aims.detection < MET and recipe.searches:
         raise ConfigurationError('until: "detection" is asked of a run that begins')
     saver = None if place is None else RoundsSaver(place, known.spending)
     fit = "" if trained else fit
@@ -161,43 +155,14 @@ def trained_by(known: Knowledge) -> str:
     return trace.by if trace is not None and ended else ""
 
 
-def suits(known: Knowledge, until: Any, fit: bool | str = "auto") -> bool:
-    """Whether rounds are the usual run of a target, and what is asked for is theirs."""
+def suits(known: Knowledge) -> bool:
+    """Whether rounds are the usual run of a target."""
     target = known.target
-    asked = until is None or (isinstance(until, Mapping) and set(until) <= AIMS)
-    if not (asked and known.policy == Policy() and target.account.unlimited):
+    if not (known.policy == Policy() and target.account.unlimited):
         return False
     if not known.strategy.chooses:
         return True
-    if kind_of(target) is None or not all_possible(target):
-        return False
-    if (known.ready or fit != "auto") and not (target.space.few and known.make_weights is None):
-        return False  # moves through q(m), and among many models, are made elsewhere
-    return kind_of(target) is not Components or bool(components_of(target))
-
-
-def all_possible(target: Target) -> bool:
-    """Whether each of few models has a prior above 0; true of targets of many models."""
-    space = target.space
-    if space.graphs or (not space.few and kind_of(target) is not Lists):
-        return True
-    return bool(space.log_prior(space.enumerate()).isfinite().all())
-
-
-def aims_of(until: Any) -> tuple[float, float]:
-    """Standard error of a probability, and share of a prior from which basins are to be met.
-
-    Raises:
-        ConfigurationError: Something else is asked for.
-    """
-    aims = {"probability": DONE_ERROR} if until is None else until
-    known = isinstance(aims, Mapping) and bool(aims) and set(aims) <= AIMS
-    if not known or not all(isinstance(x, int | float) and 0 < x < 1 for x in aims.values()):
-        raise ConfigurationError(
-            'until: a run in rounds takes "probability", a standard error, and "detection", a '
-            f"share of a prior, both between 0 and 1; got {until!r}"
-        )
-    return float(aims.get("probability", DONE_ERROR)), float(aims.get("detection", math.inf))
+    return kind_of(target) is not None
 
 
 class InRounds:
@@ -207,7 +172,7 @@ class InRounds:
         recipe: Where it begins and what moves it.
         known: What is known of the target: its map, once that is trained or was given.
         seed: The sampler's.
-        aims: Standard error, and share of a prior from which basins of modes are to be met.
+        aims: What it is for.
         fit: What the map is to be trained by first, as of :meth:`trjmcmc.TRJSampler.run`.
         before: Where it goes on, or None.
         saver: Writes the run into a folder, or None.
@@ -218,7 +183,7 @@ class InRounds:
         recipe: Recipe,
         known: Knowledge,
         seed: int,
-        aims: tuple[float, float],
+        aims: Aims,
         fit: bool | str,
         *,
         before: Resumption | None = None,
@@ -226,7 +191,7 @@ class InRounds:
     ) -> None:
         self._recipe, self._known, self._seed, self._fit = recipe, known, seed, fit
         self._spending = known.spending
-        self._error, self._detection = aims
+        self._aims = aims
         self._before, self._saver = before, saver
         if saver is not None and before is not None:
             saver.go_on(before.position)
@@ -271,9 +236,8 @@ class InRounds:
             self._cut = trace.stopped == INTERRUPTED
             if self._cut:
                 begun, seconds = clock.now(), known.policy.summing_up.interrupted_seconds
-        error = None if until is None and draws is not None else self._error
         return self.run(
-            error,
+            None if until is None and draws is not None else self._aims,
             begun + seconds - clock.now(),
             progress,
             asked=asked,
@@ -291,7 +255,7 @@ class InRounds:
     def _from(self, recipe: Recipe, before: Resumption | None) -> Iterator[Run]:
         """Looks of the run from where it goes on, or from its beginning."""
         keep = None if self._saver is None else self._saver.keep
-        return looks(recipe, self._detection, before=before, keep=keep)
+        return looks(recipe, self._aims.detection, before=before, keep=keep)
 
     def _mend(self) -> None:
         """Go on from the last look where the run was broken off, as if it had not been."""
@@ -303,7 +267,7 @@ class InRounds:
 
     def run(
         self,
-        error: float | None,
+        aims: Aims | None,
         seconds: float,
         progress: bool,
         *,
@@ -314,11 +278,12 @@ class InRounds:
         """Go on until the run is done or late.
 
         Arguments:
-            error: Standard error of a probability at which it is done, or None.
+            aims: What it is for, or None.
             seconds: After which it is late.
             progress: Show a bar.
             asked: Whether that was asked for, so that it is said where it was not reached.
-            draws: Kept draws of each chain that are asked for, the last of them; or None.
+            draws: Kept draws of each chain, the last of them, with which it ends in any case; or
+                None.
             max_evaluations: Most likelihood calls from here, or None.
 
         Raises:
@@ -339,7 +304,7 @@ class InRounds:
             progress_bar(progress, desc="sampling", unit="round") as bar,
         ):
             try:
-                while self._last is None or not self._is_enough(self._last, error, draws):
+                while self._last is None or not self._is_enough(self._last, aims, draws):
                     before = None if self._last is None else self._last.position
                     self._last = run = next(self._looks)
                     self._broken = before is not None and run.position is before
@@ -366,7 +331,7 @@ class InRounds:
             budget_spent = isinstance(ended, BudgetError)
             last = self._last.draws if draws is None else self._last.draws.last(draws)
             shown, self._kept = replace(self._last, draws=last), last.n_draws
-            result = self._result(shown, error if asked else None, budget_spent)
+            result = self._result(shown, aims if asked else None, budget_spent)
         spending.close(self._known.trace)
         if self._saver is not None:
             why = str(ended) if ended is not None else "enough"
@@ -401,35 +366,33 @@ class InRounds:
         last = self._last
         if self._broken and (last is None or last.position is None):
             raise ConfigurationError("more: the last run was broken off in a step; run anew")
-        if isinstance(until, Mapping) and "detection" in until:
+        aims = None if until is None else Aims.of(self._recipe.host, until)
+        if aims is not None and aims.detection < math.inf:
             raise ConfigurationError('more: "detection" is asked of run(); searches go on anyway')
         self._cut = False
         return self.run(
-            None if until is None else aims_of(until)[0],
+            aims,
             math.inf if max_seconds is None else max_seconds,
             progress,
             draws=None if draws is None else draws + self._kept,
             max_evaluations=max_evaluations,
         )
 
-    def _is_enough(self, run: Run, error: float | None, draws: int | None) -> bool:
+    @staticmethod
+    def _is_enough(run: Run, aims: Aims | None, draws: int | None) -> bool:
         """Whether a run has what is asked for; never where nothing but a limit is."""
-        if error is None and draws is None:
-            return False
-        run.judge(math.inf if error is None else error)
-        precise = error is None or (run.done and run.detection <= self._detection)
-        return precise and run.draws.n_draws >= (draws or 0)
+        if draws is not None and run.draws.n_draws >= draws:
+            return True
+        return aims is not None and aims.reached(run)
 
-    def _result(self, run: Run, error: float | None, budget_spent: bool) -> Result:
+    def _result(self, run: Run, aims: Aims | None, budget_spent: bool) -> Result:
         limit, target, draws = self._recipe.limit, run.recipe.target, run.draws
         points = self._recipe.stated.points
         weights, routes = weighed(run)
         reached, free = float(run.error.max()), self._recipe.stated.kernel is None
         missed = ""
-        if error is not None and reached > error:
-            missed = f"a standard error of {reached:.2g} where {error:g} was asked for"
-        elif run.detection > self._detection:
-            missed = f"its search for basins of {self._detection:g} of a prior is not finished"
+        if aims is not None and aims.rule is None and (words := aims.missed(run)):
+            missed = f"{', '.join(words)} asked for"
         report = RunReport(
             seconds={**self._known.fitted.seconds, **self._spending.seconds},
             steps=draws.n_draws * draws.thin,
@@ -450,6 +413,7 @@ class InRounds:
             unresolved=run.unresolved,
             reached_error=reached,
             judged=judged(run),
+            variational=self._known.variational_answer(draws),
         )
         result = made_result(target, draws, report, routes, weights)
         if run.position is not None and run.recipe.trained is None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 
 from ...errors import ConfigurationError
+from ...space.base import Space
 from ...target.exchangeable import components_of
 from ...target.target import Target
 from ..plan import Plan
@@ -30,32 +29,29 @@ def recipe_of(
     limit: Limit | None = None,
     stated: Stated = Stated(),  # noqa: B008
 ) -> Recipe:
-    """Components where numbers are counted, items of many subsets, graphs, else a list of models.
-
-    With a kernel of the user that of given kernels.
+    """That of the kernel that is stated, or of the kind of space.
 
     Raises:
-        ConfigurationError: Graphs that are not drawn independently; more than 128 models that are
-            no subsets; components that are not exchangeable.
+        ConfigurationError: Graphs that are not drawn independently.
     """
-    if stated.kernel is not None:
-        return Given(target, plan, generator, limit=limit, stated=stated)
-    kind = kind_of(target)
+    kind = Given if stated.kernel is not None else kind_of(target)
     if kind is None:
         raise ConfigurationError(f"rounds: no recipe for {type(target.space).__name__}")
-    if kind is Components and not components_of(target):
-        raise ConfigurationError("rounds: they take components that are exchangeable")
     return kind(target, plan, generator, limit=limit, stated=stated)
 
 
 def kind_of(target: Target) -> type[Recipe] | None:
-    """The kind of a space: of components, items, graphs, few models; None of others."""
+    """Of components that are alike, graphs, few models, else items; None of some graphs."""
     space = target.space
     if space.graphs or space.orders:
         drawn = space.graphs and space.several and target.once(graph_draws) is not None
         return Graphs if drawn else None
-    if space.counts and space.several:
+    if space.counts and space.several and components_of(target):
         return Components
-    if space.has_items and (space.size or math.inf) > FEW_SUBSETS:
-        return Items
-    return Lists if space.enumerable and (space.size or 0) <= MOST_LISTED else None
+    few = FEW_SUBSETS if space.has_items else MOST_LISTED
+    return Lists if space.enumerable and (space.size or 0) <= few and all_possible(space) else Items
+
+
+def all_possible(space: Space) -> bool:
+    """Whether each of few models has a prior above 0."""
+    return bool(space.log_prior(space.enumerate()).isfinite().all())
