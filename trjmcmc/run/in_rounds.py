@@ -63,7 +63,6 @@ def begin(
     *,
     plain: bool,
     stated: Stated,
-    few_calls: bool = False,
     fit: bool | str = "auto",
     start: Any = None,
     saved: Mapping[str, Any] | None = None,
@@ -78,7 +77,6 @@ def begin(
         until: When it is done.
         plain: Whether it is of one batch, and no step is compiled.
         stated: What is stated of its chains.
-        few_calls: Whether likelihood calls are limited, as only a run that goes on takes it.
         fit: Whether a map is trained first, as of :meth:`trjmcmc.TRJSampler.run`.
         start: What to start from, or None.
         saved: The plain data of a run in rounds that it goes on with, or None.
@@ -101,7 +99,7 @@ def begin(
     if not free:
         stated = stated._replace(kernel=lambda _: known.kernel(known.transport))
         fit = "auto" if known.ready or not known.strategy.trains else fit if fit != "auto" else True
-    if there is None and not asked and (few_calls or not (plain and suits(known))):
+    if there is None and not asked and not (plain and suits(known)):
         return None
     mapped = fit in {True, "vi"} or known.ready
     if there is not None:
@@ -112,19 +110,14 @@ def begin(
         if asked:
             raise ConfigurationError("rounds: no run with a map is saved; leave it out")
         return None
-    if not plain or (few_calls and there is None):
-        raise ConfigurationError(
-            "run: in rounds it takes no shards, max_evaluations or compiled steps"
-        )
+    if not plain:
+        raise ConfigurationError("run: in rounds it takes no shards or compiled steps")
     recipe = recipe_of(known.target, plan or Plan(), known.generator, stated=stated)
-    dear = recipe.numbers > recipe.dearest and not asked and free
     aims = Aims.of(recipe.host, until)
     if aims.detection < 1 and not (recipe.searches or recipe.exact):
         raise ConfigurationError('until: "detection" is for lists of models alone')
     by = trained_by(known)
     trained = by == "vi" if fit == "vi" else bool(by)
-    if dear and there is None:
-        return None
     before = None if place is None else before_in(place, recipe, known.spending)
     if before is None and saved is not None:
         before = before_of(start, saved, recipe, seed)
@@ -141,9 +134,8 @@ def stated_again(stated: Stated, there: Mapping[str, Any]) -> Stated:
     Raises:
         ConfigurationError: Something else is asked for now, or points to start from.
     """
-    same = stated._replace(kernel=None)
-    was = Stated(**there[STATED])
-    if same not in {Stated(), was}:
+    same, was = stated._replace(kernel=None, evaluations=None), Stated(**there[STATED])
+    if same not in {Stated(), was._replace(evaluations=None)}:
         raise ConfigurationError(ONWARD)
     return was._replace(kernel=stated.kernel)
 
@@ -294,7 +286,7 @@ class InRounds:
         self._mend()
         limit, spending, ended, off = self._recipe.limit, self._spending, None, False
         begun = clock.now()
-        limit.begin(begun + seconds)
+        limit.begin(begun + seconds, lambda: spending.account.left, self._recipe.kept)
         self._known.begin()
         few = self._recipe.numbers * self._recipe.chains < ONE_THREAD
         with (
@@ -328,7 +320,7 @@ class InRounds:
             spending.spend("sample", clock.now() - begun)
             if self._saver is not None and not off:  # chains are where the last look was
                 self._saver.save(self._last.position)
-            budget_spent = isinstance(ended, BudgetError)
+            budget_spent = isinstance(ended, BudgetError) or limit.spent
             last = self._last.draws if draws is None else self._last.draws.last(draws)
             shown, self._kept = replace(self._last, draws=last), last.n_draws
             result = self._result(shown, aims if asked else None, budget_spent)
@@ -405,7 +397,7 @@ class InRounds:
             plan=told.Plan(weights=dict(run.shares), settings=run.settings, automatic=free),
             acceptance=run.acceptance,
             start=None if points is None else compared(run.recipe.host, points, draws),
-            out_of_time=limit.passed and not limit.pressed,
+            out_of_time=limit.passed and not (limit.pressed or budget_spent),
             missed=missed,
             fit=self._spending.news(self._known.trace),
             audit=self._known.audit_report,

@@ -163,7 +163,7 @@ def further(recipe: Recipe, known: Known, evaluations: int) -> int:
 def lesson_of(recipe: Recipe, known: Known, state: State, unresolved: str) -> Lesson:
     """A first lesson at a place, of moves that have not been measured."""
     random, steps = recipe.generator.get_state(), LEAST_STEPS * recipe.stated.thin
-    steps = max(steps, recipe.plan.first)
+    steps = max(steps, recipe.first(known))
     return Lesson(known, recipe.stated_of(state), random, steps, unresolved=unresolved)
 
 

@@ -227,6 +227,8 @@ def _position(at: Position, recipe: Recipe) -> dict[str, Any]:
     """Where a run goes on, and what is compared before it does, as plain data."""
     chains = {"code": at.code, "theta": at.theta, "log_joint": at.log_joint}
     plan = asdict(recipe.plan)
-    stated = {name: getattr(recipe.stated, name) for name in ("chains", "warmup", "thin")}
+    stated = {
+        name: getattr(recipe.stated, name) for name in ("chains", "warmup", "thin", "evaluations")
+    }
     found = {ROUNDS: at.data(), PLAN: plan, STATED: stated, "shard": chains}
     return found | about(recipe.target)

@@ -41,13 +41,22 @@ BEYOND, MOST_TOLD = 1e30, 50.0  # nats: a density of 0; what one draw says of tw
 
 LEAST_CHAINS = 16  # of a look: fewer count as pieces of themselves
 
-LEAST_WEIGHED = 200  # draws of a model
+LATE_WEIGHED = 50  # draws of a model at least, of dear likelihoods where a run is late
+
+A_STEP = 4  # evaluations of a step of one chain, about
 
 IMPROBABLE = 1e-6  # probability of models whose evidence need not be known
 
-DEAREST = 300_000  # numbers of an evaluation up to which rounds are a target's usual run
-
 CHEAP = 5000  # numbers of an evaluation from which populations, chains and searches are fewer
+
+UNKNOWN = 0.005  # share of what is planned where nobody knows what an evaluation takes
+
+USUAL = 1e6  # evaluations of a run as it is planned
+
+
+def endless() -> float:
+    """No limit of evaluations."""
+    return math.inf
 
 
 @dataclass
@@ -56,24 +65,33 @@ class Limit:
 
     Attributes:
         deadline: Time by :func:`trjmcmc.clock.now` from which it ends with what it has.
+        left: Gives the likelihood evaluations that are left.
+        kept: Of these, those by which it sums up.
         pressed: Whether the user has ended it.
     """
 
     deadline: float = math.inf
+    left: Callable[[], float] = endless
+    kept: float = 0.0
     pressed: bool = False
 
-    def begin(self, deadline: float) -> None:
+    def begin(self, deadline: float, left: Callable[[], float], kept: float) -> None:
         """Go on until another time."""
-        self.deadline, self.pressed = deadline, False
+        self.deadline, self.left, self.kept, self.pressed = deadline, left, kept, False
 
     def press(self) -> None:
         """End the run at its next step."""
         self.pressed = True
 
     @property
+    def spent(self) -> bool:
+        """Whether evaluations are."""
+        return self.left() < self.kept
+
+    @property
     def passed(self) -> bool:
-        """Whether it has to end."""
-        return self.pressed or clock.now() > self.deadline
+        """Whether the run has to end."""
+        return self.pressed or self.spent or clock.now() > self.deadline
 
 
 class Known(NamedTuple):
@@ -87,7 +105,9 @@ class Known(NamedTuple):
         climbs: Prior draws of each model that have climbed in search of lost modes.
         searched: Evaluations that these took.
         incomplete: Models of which the last searches still met lost modes, by label.
-        proposed: Whether the run began with proposals by importance sampling.
+        proposed: Likelihood calls, for each coordinate and two more, of the proposals by importance
+            sampling that it began with; 0 of none.
+        poor: Whether these are to be refined.
     """
 
     draws: Pool
@@ -96,7 +116,8 @@ class Known(NamedTuple):
     climbs: int = 0
     searched: int = 0
     incomplete: tuple[str, ...] = ()
-    proposed: bool = False
+    proposed: int = 0
+    poor: bool = False
 
     @property
     def climbs_per_call(self) -> float:
@@ -145,6 +166,7 @@ class Stated(NamedTuple):
         chains: Their number; None for as many as are planned.
         warmup: Steps before each record by which moves adapt, at least.
         thin: Steps of a kept draw.
+        evaluations: Likelihood calls of the run at most, by which it is planned; or None.
         points: Where they start, or None.
         kernel: Makes the kernel of a target, in place of what a recipe has; or None.
     """
@@ -152,6 +174,7 @@ class Stated(NamedTuple):
     chains: int | None = None
     warmup: int = 0
     thin: int = 1
+    evaluations: int | None = None
     points: Pool | None = None
     kernel: Callable[[Target], Kernel] | None = None
 
@@ -175,7 +198,6 @@ class Recipe(ABC):
     """
 
     least_chains = 8  # of a group, however dear they are
-    dearest: float = DEAREST
     searches = False  # whether prior draws climb in search of lost modes
     exact = False  # whether each step draws anew from the posterior
     trained: Transport | None = None
@@ -206,8 +228,9 @@ class Recipe(ABC):
 
     @cached_property
     def share(self) -> float:
-        """Share of the planned evaluations that a run takes where each of them is dear."""
-        return min(1.0, CHEAP / self.numbers) if math.isfinite(self.numbers) else 1.0
+        """Share of the planned evaluations that a run takes where each is dear, or they are few."""
+        share = min(1.0, CHEAP / self.numbers) if math.isfinite(self.numbers) else UNKNOWN
+        return min(share, (self.stated.evaluations or math.inf) / USUAL)
 
     @property
     def chains(self) -> int:
@@ -221,6 +244,16 @@ class Recipe(ABC):
         """As many chains of a state as the user states."""
         code, theta, log_joint = (x[: self.stated.chains] for x in state[:3])
         return State(code, theta, log_joint)
+
+    @property
+    def kept(self) -> float:
+        """Evaluations of a step and of the last weighing of models, about."""
+        models = 0 if self.target.space.has_items else self.target.space.size or 0
+        return A_STEP * self.chains + LATE_WEIGHED * models
+
+    def first(self, known: Known) -> int:
+        """Steps of the first round."""
+        return self.plan.first
 
     def climbs(self, known: Known) -> int:
         """Prior draws of each model that climb before the first round."""
@@ -376,8 +409,8 @@ class Recipe(ABC):
 
     def route(self, through: Transport, codes: Tensor, generator: torch.Generator) -> Route:
         """Probabilities of some models by importance sampling through normals."""
-        n = int(self.share**0.5 * self.plan.weighed) // (4 if self.late else 1)
-        n = max(LEAST_WEIGHED, n)
+        n = max(LATE_WEIGHED, int(self.share**0.5 * self.plan.weighed))
+        n = LATE_WEIGHED if self.late and self.share < 1 else n // (4 if self.late else 1)
         return route_of([log_weights(self.target, through, c, n, generator).cpu() for c in codes])
 
     def asked(self, code: Tensor) -> Tensor:

@@ -18,9 +18,11 @@ from .base import Limit
 
 REPEATS = 2  # independent proposals of each model; groups take turns among them
 
-CALLS = 250  # of a proposal, for each coordinate and two more; twice as many of a second one
+FEWEST, CALLS = 30, 480  # of a proposal, for each coordinate and two more: at first, and at most
 
-WEIGHED = 500  # draws of a proposal that weigh its model, and that chains begin at
+SHARE = 0.35  # of the calls that a user states, for first proposals and their weights
+
+WEIGHED, LEAST_WEIGHED = 100, 20  # draws that weigh a model at first, and of few calls at least
 
 GOOD = 0.3  # effective draws, over these, from which a proposal will do: a posterior like normals
 
@@ -33,58 +35,81 @@ class Begun(NamedTuple):
     Attributes:
         log_mass: Log of p(model) times its evidence, shape (R, M), nats.
         draws: Posterior draws, n of each repeat and model in this order: R M n rows.
+        good: Whether each proposal is close, and repeats agree.
     """
 
     log_mass: Tensor
     draws: Pool
+    good: bool
 
     def rows(self, repeat: Tensor, model: Tensor, generator: torch.Generator) -> Tensor:
         """Random rows of some repeats and models, shape (C,)."""
-        n = torch.randint(WEIGHED, model.shape, generator=generator, device=model.device)
-        return (repeat * self.log_mass.shape[1] + model) * WEIGHED + n
+        each = len(self.draws.code) // self.log_mass.numel()
+        n = torch.randint(each, model.shape, generator=generator, device=model.device)
+        return (repeat * self.log_mass.shape[1] + model) * each + n
 
 
-@torch.no_grad()
-def begun(target: Target, codes: Tensor, generator: torch.Generator, limit: Limit) -> Begun | None:
-    """Independent proposals of every model; None where one is poor, two differ, or time is up.
+def sizes(target: Target, codes: Tensor, evaluations: int | None) -> tuple[int, int]:
+    """Likelihood calls of first proposals, for each coordinate and two more, and of weights.
 
     Arguments:
         target: The target.
         codes: All models, shape (M, L).
-        generator: Source of randomness.
-        limit: Until when.
+        evaluations: Of the run, where a user states them.
     """
-    each, draws = list[Estimate](), list[Pool]()
-    for code in [*codes] * REPEATS:
-        for calls in (CALLS, 2 * CALLS):  # one in fifty falls short by chance
-            found, pool = _weighed(target, code, calls, generator, limit)
-            if limit.passed or found.ess > GOOD * WEIGHED:
-                break
-        if limit.passed or not found.ess > GOOD * WEIGHED:
-            return None
-        each, draws = [*each, found], [*draws, pool]
+    if evaluations is None:
+        return FEWEST, WEIGHED
+    each = int(SHARE * evaluations / (REPEATS * len(codes)))  # of a proposal and its weights
+    coordinates = float(target.space.active(codes).sum(1).double().mean()) + 2
+    weighed = max(LEAST_WEIGHED, each // 2)
+    return min(CALLS, max(1, int((each - weighed) / coordinates))), weighed
+
+
+@torch.no_grad()
+def begun(
+    target: Target,
+    codes: Tensor,
+    calls: int,
+    weighed: int,
+    generator: torch.Generator,
+    limit: Limit,
+) -> Begun:
+    """Independent proposals of every model.
+
+    Arguments:
+        target: The target.
+        codes: All models, shape (M, L).
+        calls: Of a proposal, for each coordinate and two more.
+        weighed: Draws that weigh a model, and that chains begin at.
+        generator: Source of randomness.
+        limit: Until when; proposals are poor after it.
+    """
+    n = weighed
+    found = [_weighed(target, code, calls, n, generator, limit) for code in [*codes] * REPEATS]
+    each = [estimate for estimate, _ in found]
     first, second = each[: len(codes)], each[len(codes) :]
+    good = all(e.ess > GOOD * n for e in each) and not limit.passed
     for a, b in zip(first, second, strict=True):
-        if abs(a.value - b.value) > APART * math.hypot(a.std_error, b.std_error) + ROUNDING:
-            return None
+        good &= abs(a.value - b.value) <= APART * math.hypot(a.std_error, b.std_error) + ROUNDING
     log_mass = torch.tensor([e.value for e in each], dtype=torch.float64, device=codes.device)
-    return Begun(log_mass.view(REPEATS, -1), reduce(Pool.joined, draws))
+    draws = reduce(Pool.joined, (pool for _, pool in found))
+    return Begun(log_mass.view(REPEATS, -1), draws, good)
 
 
 def _weighed(
-    target: Target, code: Tensor, calls: int, generator: torch.Generator, limit: Limit
+    target: Target, code: Tensor, calls: int, n: int, generator: torch.Generator, limit: Limit
 ) -> tuple[Estimate, Pool]:
-    """Log of p(model) times its evidence by a proposal, and posterior draws."""
+    """Log of p(model) times its evidence by n draws of a proposal, and n posterior draws."""
     used = target.space.active(code[None])[0]
-    theta = torch.zeros(WEIGHED, target.dim, dtype=target.dtype, device=target.device)
-    log_q = theta.new_zeros(WEIGHED, dtype=torch.float64)
+    theta = torch.zeros(n, target.dim, dtype=target.dtype, device=target.device)
+    log_q = theta.new_zeros(n, dtype=torch.float64)
     if used.any():
         calls *= int(used.sum()) + 2
         normals = adaptive_proposal(target, code, calls, generator, deadline=limit.deadline).normals
-        x = normals.sample(WEIGHED, generator)
+        x = normals.sample(n, generator)
         theta[:, used], log_q = x.to(theta), normals.log_prob(x)
-    log_joint = target.log_joint(code.expand(WEIGHED, -1), theta).double()
+    log_joint = target.log_joint(code.expand(n, -1), theta).double()
     log_weight = log_joint - log_q
     weights = log_weight.softmax(0).nan_to_num(1.0)  # none where all are impossible
-    rows = torch.multinomial(weights, WEIGHED, True, generator=generator)
-    return smoothed(log_weight), Pool(code.expand(WEIGHED, -1), theta[rows], log_joint[rows])
+    rows = torch.multinomial(weights, n, True, generator=generator)
+    return smoothed(log_weight), Pool(code.expand(n, -1), theta[rows], log_joint[rows])

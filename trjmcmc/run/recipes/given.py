@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -33,7 +34,7 @@ class Given(Recipe):
         plan = replace(plan, first=max(plan.first, FIRST), learned=1)
         super().__init__(target, plan, generator, **settings)
 
-    @property
+    @cached_property
     def share(self) -> float:
         """All that is planned: what a step takes is the user's choice."""
         return 1.0

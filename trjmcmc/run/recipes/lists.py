@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import math
 
 import torch
 from torch import Tensor
@@ -42,6 +42,8 @@ DEAR_SHARE = 0.1  # of the planned evaluations, under which proposals are cheape
 
 LEAST_SEARCHED = 100  # prior draws of it
 
+FIRST_PROPOSED = 16  # steps of the first round there: normals take chains anywhere in one or two
+
 FEW_NORMALS = 2  # of each model there: few draws of a proposal are distinct
 
 FEW_DRAWS = 200  # of a model, under which those of the populations are kept
@@ -51,7 +53,6 @@ class Lists(Recipe):
     """Few models, each with a tempered population of its own in every group."""
 
     searches = True
-    dearest = sys.float_info.max  # whatever has a price
     least_chains = 3
 
     @property
@@ -65,30 +66,47 @@ class Lists(Recipe):
         used: list[int] = self.target.space.active(self.codes).any(1).nonzero()[:, 0].tolist()
         return used
 
+    def first(self, known: Known) -> int:
+        return min(FIRST_PROPOSED, self.plan.first) if known.proposed else self.plan.first
+
     def climbs(self, known: Known) -> int:
         most = min(self.plan.climbs, self.plan.most_climbs // max(1, len(self.with_places)))
         if self.share == 1:
             return most
+        if known.poor or not math.isfinite(self.numbers):
+            return 0
         if known.proposed:
             return min(most, max(LEAST_SEARCHED, int(self.share * most)))
         return min(most, draws_within(max(LEAST_SEARCH, self.share * A_CLIMB * most)))
 
     def begin(self) -> tuple[Known, State]:
-        """Tempered populations of every model and group; proposals where these do and save."""
-        found = None
-        if self.share < DEAR_SHARE:
-            found = by_importance.begun(self.target, self.codes, self.generator, self.limit)
-        return self._cooled() if found is None else self._proposed(found)
+        """Tempered populations of every model and group; proposals where evaluations are dear."""
+        if self.share >= DEAR_SHARE:
+            return self._cooled()
+        return self._proposed(
+            *by_importance.sizes(self.target, self.codes, self.stated.evaluations)
+        )
 
-    def _proposed(self, found: by_importance.Begun) -> tuple[Known, State]:
+    def _refined(self, known: Known) -> tuple[Known, State | None]:
+        """Proposals of twice as many calls; populations if these were too many already."""
+        most, calls = self.stated.evaluations, 2 * known.proposed
+        if most is not None and self.evaluations > most / 3:
+            return known._replace(poor=False), None
+        if calls <= by_importance.CALLS:
+            return self._proposed(calls, calls)
+        return (known._replace(poor=False), None) if most is not None else self._cooled()
+
+    def _proposed(self, calls: int, weighed: int) -> tuple[Known, State]:
         g, groups = self.generator, self.plan.groups
+        found = by_importance.begun(self.target, self.codes, calls, weighed, g, self.limit)
         group = torch.arange(self.chains, device=self.target.device) % groups
         repeat = group % len(found.log_mass)
         m = torch.multinomial(found.log_mass.softmax(1)[repeat], 1, generator=g)[:, 0]
         rows = found.rows(repeat, m, g)
         state = start(self.target, found.draws.code[rows], found.draws.theta[rows])
         log_mass = found.log_mass[torch.arange(groups) % len(found.log_mass)]
-        return Known(found.draws, log_mass, log_mass.logsumexp(1), proposed=True), state
+        evidence, poor = log_mass.logsumexp(1), not found.good
+        return Known(found.draws, log_mass, evidence, proposed=calls, poor=poor), state
 
     def _cooled(self) -> tuple[Known, State]:
         target, plan, g = self.target, self.plan, self.generator
@@ -186,6 +204,8 @@ class Lists(Recipe):
         a search that met something as many follow as came before: others may have been missed.
         Models of which this was not enough are searched as long again once chains have drawn.
         """
+        if known.poor:
+            return (known, None) if seen is known.draws else self._refined(known)
         found, before, incomplete = known, self.evaluations, list[str]()
         policy = SPARING if known.proposed else THOROUGH
         labels = self.target.space.label(self.codes)
