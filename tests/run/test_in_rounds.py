@@ -77,6 +77,7 @@ def test_a_limit_gives_the_beginning_of_the_run(whole):
     assert bool((gap.abs() < 5 * table["visits_se"]).all())
 
 
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # one look of many
 def test_a_run_goes_on():
     """As the run would have that asked for as much at once, bit for bit."""
     sampler, first = sampled(trj.problems.sinh_arcsinh())
@@ -92,36 +93,141 @@ def test_a_run_goes_on():
     assert limited.report.budget_spent and limited.report.evaluations <= 2000
     longer = sampler.more(draws=10, progress=False)  # from the last look
     assert longer.raw.n_draws >= limited.raw.n_draws + 10
-    with pytest.raises(ConfigurationError, match="probability"):
-        sampled(toys.gaussians())[0].more(until={"rhat": 1.01}, progress=False)
+    with pytest.raises(ConfigurationError, match="asked of run"):
+        sampled(toys.gaussians())[0].more(until={"detection": 1e-5}, progress=False)
 
 
 def constant(name):
     return trj.Model(name, {"x": Normal(0.0, 1.0)}, lambda p: 0 * p["x"])
 
 
+@pytest.mark.parametrize("chains", [1, 2, 5, 17, 300])
+def test_chains_and_draws_are_those_that_are_stated(chains):
+    _, result = sampled(trj.problems.sinh_arcsinh(), draws=70, chains=chains)
+    assert (result.raw.n_chains, result.raw.n_draws) == (chains, 70)
+    table, exact = result.model_probabilities(), result.truth.probabilities
+    gap = table["probability"] - [exact[m] for m in table.index]
+    assert bool((gap.abs() < 5 * table["se"]).all())
+    assert set(result.report.acceptance) >= {"normals", "walk"}
+
+
+def test_draws_are_thinned():
+    target, kept = trj.problems.sinh_arcsinh(), []
+    for thin, draws in ((1, 80), (4, 20)):
+        settings = {"draws": draws, "chains": 16, "thin": thin, "warmup": 30}
+        kept.append(sampled(target, **settings)[1].raw)
+    assert kept[1].thin == 4 and kept[1].n_draws == 20
+    with pytest.raises(ConfigurationError, match="thin >= 1"):
+        sampled(target, thin=0)
+
+
+def test_an_end_by_draws_is_the_beginning_of_a_longer_run():
+    sampler, first = sampled(trj.problems.sinh_arcsinh(), draws=40, chains=32)
+    more = sampler.more(draws=100, progress=False)
+    _, at_once = sampled(trj.problems.sinh_arcsinh(), draws=140, chains=32)
+    assert more.raw.n_draws == 140 and torch.equal(more.raw.theta, at_once.raw.theta)
+    assert first.raw.n_draws == 40
+
+
 @pytest.mark.parametrize(
-    "asked",
-    [{"draws": 20}, {"chains": 8}, {"thin": 2}, {"until": {"rhat": 1.01}}, {"until": len}],
+    ("until", "reached"),
+    [
+        ({"log_bayes_factor": 0.05}, lambda r: r.model_probabilities()["se"].max() < 0.02),
+        ({"rhat": 1.05}, lambda r: r.convergence()["rhat"].max() < 1.06),
+        (lambda draws: draws.n_draws > 100, lambda r: r.raw.n_draws > 100),
+    ],
 )
-def test_what_rounds_do_not_take_is_refused(asked):
-    with pytest.raises(ConfigurationError, match="in rounds"):
-        sampled(toys.gaussians(), **asked)
+def test_every_aim_is_reached(until, reached):
+    _, result = sampled(trj.problems.sinh_arcsinh(), until=until)
+    assert reached(result) and not result.report.missed
 
 
-def test_a_kernel_is_refused():
-    target = toys.gaussians()
-    kernel = trj.kernel.BirthDeath(target, trj.kernel.Fixed(target.space))
-    kernel = trj.kernel.Cycle([kernel, trj.kernel.RandomWalk(target)])
-    sampler = trj.TRJSampler(target, kernel=kernel, policy=QUICK)
-    with pytest.raises(ConfigurationError, match="no kernel"):
-        sampler.run(progress=False)
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
+def test_what_was_missed_is_said():
+    until = {"log_bayes_factor": 1e-6, "rhat": 1.000001, "probability": 1e-7}
+    _, result = sampled(trj.problems.sinh_arcsinh(), draws=40, until=until)
+    assert result.raw.n_draws == 40
+    assert all(w in result.report.missed for w in ("log Bayes factors", "R-hat", "standard error"))
 
 
-def test_an_impossible_model_is_refused():
+@pytest.mark.parametrize(
+    "until", [{}, {"time": 3}, {"rhat": 0.9}, {"probability": 0}, {"detection": 2}, 0.01]
+)
+def test_other_aims_are_refused(until):
+    with pytest.raises(ConfigurationError, match="until: expected"):
+        sampled(toys.gaussians(), until=until)
+
+
+def test_bayes_factors_of_many_models_are_refused():
+    with pytest.raises(ConfigurationError, match="2 to 64 models"):
+        sampled(trj.problems.variable_selection(7), until={"log_bayes_factor": 0.1})
+
+
+def gaussian_kernel(target):
+    births = trj.kernel.BirthDeath(target, trj.kernel.Fixed(target.space))
+    return trj.kernel.Cycle([births, trj.kernel.RandomWalk(target)])
+
+
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
+def test_a_kernel_of_the_user_samples_alone():
+    target = trj.problems.variable_selection(6)
+    found = []
+    for _ in range(2):
+        sampler = trj.TRJSampler(target, kernel=gaussian_kernel(target), seed=2)
+        found.append(sampler.run(600, chains=64, progress=False))
+    assert torch.equal(found[0].raw.theta, found[1].raw.theta)
+    assert set(found[0].report.acceptance) == {"birth-death", "walk"}
+    labels, p = zip(*target.truth.probabilities.items(), strict=True)
+    on = target.space.items(torch.stack([target.space.code_of(m) for m in labels])).numpy()
+    table = found[0].inclusion_probabilities(full=True)
+    gap = table["probability"] - np.array(p) @ on
+    assert bool((gap.abs() < 4.4 * table["se"]).all())
+    more = sampler.more(draws=50, progress=False)
+    assert more.raw.n_draws == 650
+
+
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
+def test_a_kernel_starts_where_it_is_told_to():
+    """With a control: from the prior the chains are elsewhere after one step."""
+    target = trj.problems.variable_selection(6)
+    code = torch.ones(5, 6, dtype=torch.long)
+    points = trj.fit.Pool(code, torch.zeros(5, target.dim), torch.zeros(5).double())
+    sampler = trj.TRJSampler(target, kernel=trj.kernel.Cycle([Stays(), Stays()]), seed=2)
+    result = sampler.run(10, chains=20, start=points, progress=False)
+    assert bool((result.raw.code == 1).all()) and result.report.start is not None
+    assert not bool((sampler.run(10, chains=20, progress=False).raw.code == 1).all())
+
+
+class Stays(trj.kernel.Kernel):
+    name, between, within = "stays", True, True
+
+    def step(self, state, generator):
+        return state, []
+
+
+def test_impossible_models_have_probability_0():
     models = [constant(name) for name in "abc"]
-    with pytest.raises(ConfigurationError, match="prior above 0"):
-        sampled(trj.Target(models, model_prior=[0.5, 0.5, 0.0]))
+    _, result = sampled(trj.Target(models, model_prior=[0.5, 0.5, 0.0]))
+    assert result.model_probabilities()["probability"]["c"] == 0
+    assert abs(result.model_probabilities()["probability"]["a"] - 0.5) < 0.05
+
+
+@pytest.mark.whole
+def test_a_list_of_many_models_is_sampled():
+    """Two hundred models, their probabilities by hand."""
+    sd = 1 + torch.arange(200.0) / 10
+
+    def model(k):
+        def log_likelihood(p):
+            return Normal(p["x"], 1.0).log_prob(torch.tensor(1.0))
+
+        return trj.Model(f"m{k}", {"x": Normal(0.0, float(sd[k]))}, log_likelihood)
+
+    _, result = sampled(trj.Target([model(k) for k in range(200)]))
+    exact = Normal(0.0, (1 + sd**2).sqrt()).log_prob(torch.tensor(1.0)).double().softmax(0)
+    visits = torch.bincount(result.raw.code.flatten(), minlength=200).double()
+    gap = (visits / visits.sum() - exact).abs()
+    assert float(gap.max()) < 4.4 * max(0.003, result.report.reached_error)
 
 
 def test_items_are_right():

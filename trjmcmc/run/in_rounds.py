@@ -24,6 +24,7 @@ from .budget import limited
 from .interrupts import once_pressed
 from .knowledge import Knowledge
 from .look import DISAGREE, MET, Run, apart
+from .maps import check_round_trip
 from .plan import Plan
 from .policy import Policy
 from .recipes.base import Recipe, Stated, route_of
@@ -242,6 +243,8 @@ class InRounds:
         known = self._known
         trained = known.transport if known.given_map or trained_by(known) else None
         trained = trained if self.target.dim else None
+        if trained is not None:
+            check_round_trip(self.target, trained, known.generator)
         yield from self._from(self._recipe.with_map(trained), self._before)
 
     def _from(self, recipe: Recipe, before: Resumption | None) -> Iterator[Run]:

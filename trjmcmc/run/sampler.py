@@ -321,7 +321,7 @@ class TRJSampler(Elsewhere):
         check_seconds(max_seconds)
         checked_fit(fit, self._may_train)
         asked: dict[str, Any] = {"chains": chains, "warmup": warmup, "thin": thin, "fit": fit}
-        check_counts(draws, chains or 1, thin, warmup)
+        check_counts(draws, 1 if chains is None else chains, thin, warmup)
         plain = shards is None and executor is None and self._compile is False
         saved, begun = saved_in(start) if shards is None else None, clock.now()
         points = None if saved else as_pool(start, self.target.device, self.target.dtype)

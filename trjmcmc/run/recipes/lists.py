@@ -257,4 +257,5 @@ def differ(log_mass: Tensor) -> bool:
         log_mass: Log of p(model) times its evidence by group, shape (K, M), nats.
     """
     matters = (log_mass.softmax(1) > MATTERS).any(0)
-    return not bool((log_mass.std(0)[matters] <= DIFFERENCE).all())  # of -inf it is NaN
+    spread = log_mass.std(0, correction=min(1, len(log_mass) - 1))
+    return not bool((spread[matters] <= DIFFERENCE).all())  # of -inf it is NaN

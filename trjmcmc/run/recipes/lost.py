@@ -111,8 +111,9 @@ def error_of(log_mass: Tensor) -> float:
         (0.0, 1.0)
     """
     mass = log_mass.softmax(0)
-    error = float(mass.std() / mass.mean()) / len(mass) ** 0.5
-    return error if math.isfinite(error) else 0.0
+    if len(mass) == 1:
+        return 0.0
+    return float(mass.std() / mass.mean()) / len(mass) ** 0.5
 
 
 def _is_known(part: Part, draws: Tensor, level: float, error: float) -> bool:
