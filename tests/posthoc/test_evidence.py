@@ -714,7 +714,7 @@ def normal_pair(scale=1.0, prior=(0.5, 0.5)):
 
 @pytest.fixture(scope="module")
 def pair():
-    return trj.TRJSampler(normal_pair(), seed=4).run(draws=1000, progress=False)
+    return trj.TRJSampler(normal_pair(), seed=4).run(draws=1000, fit=True, progress=False)
 
 
 @pytest.mark.whole

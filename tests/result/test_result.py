@@ -254,7 +254,7 @@ def test_advice_is_by_what_the_run_did(result):
 
     def advice(**report):
         doubtful = copy.copy(stuck)
-        doubtful.report = dataclasses.replace(result.report, **report)
+        doubtful.report = dataclasses.replace(result.report, judged=None, **report)
         with pytest.warns(trj.errors.ConvergenceWarning, match="not converged") as said:
             doubtful.warn()
         return str(said[0].message)
@@ -348,7 +348,7 @@ def test_codes_are_saved_in_few_bytes(small, tmp_path):
     draws.onward = None  # the moves, which are not many bytes either
     draws.save(tmp_path / "run.trj")
     moves = (tmp_path / "whole.trj").stat().st_size - (tmp_path / "run.trj").stat().st_size
-    assert 0 < moves < 20_000
+    assert 0 < moves < 200_000
     again = trj.load(tmp_path / "run.trj")
     assert torch.equal(again.raw.code, small.raw.code)
     numbers = sum(v.numel() for v in small._parameters.values.values())

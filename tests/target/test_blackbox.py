@@ -453,8 +453,8 @@ def test_a_run_that_fails_gives_the_draws_so_far():
     sampler = trj.TRJSampler(target, seed=1)
     sampler.fit(steps=30, particles=20, moves=5, audit=1, progress=False)
 
-    def fails_after_twenty_draws(record):
-        broken["how"] = "raise" if record.kept >= 20 else ""
+    def fails_after_twenty_draws(draws):
+        broken["how"] = "raise" if draws.n_draws >= 20 else ""
         return False
 
     with warnings.catch_warnings():
@@ -469,7 +469,7 @@ def test_a_run_that_fails_gives_the_draws_so_far():
                 progress=False,
             )
     result = caught.value.result
-    assert result.raw.n_draws == 20
+    assert result.raw.n_draws >= 20
     assert result.raw.n_chains == 8
     assert result.report.evaluations > 160
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from .. import clock
 from ..errors import BudgetError, ConfigurationError, InterruptedWarning, TRJError, warn_user
 from ..estimate.routes import through_the_map
+from ..pilot.report import by_audit
 from ..progress import progress_bar
 from ..promises import DONE_SECONDS
 from ..result import report as told
@@ -200,6 +201,11 @@ class InRounds:
         return self._recipe.target if self._last is None else self._last.recipe.target
 
     @property
+    def _evaluations(self) -> int:
+        """Of the sampler so far."""
+        return self._spending.account.evaluations
+
+    @property
     def begun(self) -> bool:
         """Whether there is something to go on from."""
         return self._last is not None
@@ -222,10 +228,18 @@ class InRounds:
         seconds = max_seconds or (math.inf if endless else DONE_SECONDS)
         if self._fit in {True, "vi"}:
             shares, by = known.policy.shares, "vi" if self._fit == "vi" else None
-            late = begun + seconds * (shares.fit_before_choice if by else shares.fit)
+            share = shares.fit_before_choice if by else shares.fit
+            late, most, before = begun + seconds * share, max_evaluations, self._evaluations
             trace = known.fit(  # the run weighs its models itself, through what is closer
-                by=by, audit=by is None, deadline=late, mend_until=late, progress=progress
+                by=by,
+                audit=by is None,
+                deadline=late,
+                mend_until=late,
+                max_evaluations=None if most is None else int(share * most),
+                progress=progress,
             )
+            if most is not None:
+                max_evaluations = most - (self._evaluations - before)
             self._cut = trace.stopped == INTERRUPTED
             if self._cut:
                 begun, seconds = clock.now(), known.policy.summing_up.interrupted_seconds
@@ -287,46 +301,20 @@ class InRounds:
         """
         check_counts(draws)
         self._mend()
-        limit, spending, ended, off = self._recipe.limit, self._spending, None, False
-        begun = clock.now()
-        limit.begin(begun + seconds, lambda: spending.account.left, self._recipe.kept)
+        limit, spending, begun = self._recipe.limit, self._spending, clock.now()
         self._known.begin()
-        few = self._recipe.numbers * self._recipe.chains < ONE_THREAD
-        with (
-            one_thread(few),
-            limited(self._recipe.target, spending.account, max_evaluations),
-            once_pressed(limit.press),
-            progress_bar(progress, desc="sampling", unit="round") as bar,
-        ):
-            try:
-                while self._last is None or not self._is_enough(self._last, aims, draws):
-                    before = None if self._last is None else self._last.position
-                    self._last = run = next(self._looks)
-                    self._broken = before is not None and run.position is before
-                    bar.update()
-                    words = f"error {float(run.error.max()):.2g}"
-                    bar.set_postfix_str(words)
-                    if self._saver is not None:
-                        self._saver.look(judged(run), run.draws.n_draws, words)
-                    if limit.passed or run.steps >= self._recipe.plan.most:
-                        break
-            except KeyboardInterrupt:
-                self._broken = off = True
-                if self._last is None or limit.pressed:  # the second time
-                    raise
-                limit.press()
-            except TRJError as error_in_step:
-                self._broken, off, ended = True, True, error_in_step
-                if self._last is None:
-                    raise
-            assert self._last is not None
-            spending.spend("sample", clock.now() - begun)
-            if self._saver is not None and not off:  # chains are where the last look was
-                self._saver.save(self._last.position)
-            budget_spent = isinstance(ended, BudgetError) or limit.spent
-            last = self._last.draws if draws is None else self._last.draws.last(draws)
-            shown, self._kept = replace(self._last, draws=last), last.n_draws
-            result = self._result(shown, aims if asked else None, budget_spent)
+        with limited(self._recipe.target, spending.account, max_evaluations):
+            few = self._recipe.numbers * self._recipe.chains < ONE_THREAD
+            limit.begin(begun + seconds, lambda: spending.account.left, self._recipe.kept)
+            with one_thread(few), once_pressed(limit.press):
+                with progress_bar(progress, desc="sampling", unit="round") as bar:
+                    ended = self._look_on(aims, draws, bar)
+                assert self._last is not None
+                spending.spend("sample", clock.now() - begun)
+                budget_spent = isinstance(ended, BudgetError) or limit.spent
+                last = self._last.draws if draws is None else self._last.draws.last(draws)
+                shown, self._kept = replace(self._last, draws=last), last.n_draws
+                result = self._result(shown, aims if asked else None, draws, budget_spent)
         spending.close(self._known.trace)
         if self._saver is not None:
             why = str(ended) if ended is not None else "enough"
@@ -344,6 +332,41 @@ class InRounds:
             )
         result.warn()
         return result
+
+    def _look_on(self, aims: Aims | None, draws: int | None, bar: Any) -> TRJError | None:
+        """Look after each round until the run is done or late; what broke it off, if anything did.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C was pressed twice.
+            TRJError: It was broken off before there was anything to look at.
+        """
+        limit, saver = self._recipe.limit, self._saver
+        try:
+            while self._last is None or not self._is_enough(self._last, aims, draws):
+                before = None if self._last is None else self._last.position
+                self._last = run = next(self._looks)
+                self._broken = before is not None and run.position is before
+                words = f"error {float(run.error.max()):.2g}"
+                bar.update()
+                bar.set_postfix_str(words)
+                if saver is not None:
+                    saver.look(judged(run), run.draws.n_draws, words)
+                if limit.passed or (draws is None and run.steps >= self._recipe.plan.most):
+                    break
+        except KeyboardInterrupt:
+            self._broken = True
+            if self._last is None or limit.pressed:  # the second time
+                raise
+            limit.press()
+            return None
+        except TRJError as error:
+            self._broken = True
+            if self._last is None:
+                raise
+            return error
+        if saver is not None:  # chains are where the last look was
+            saver.save(self._last.position)
+        return None
 
     def more(
         self,
@@ -380,10 +403,12 @@ class InRounds:
             return True
         return aims is not None and aims.reached(run)
 
-    def _result(self, run: Run, aims: Aims | None, budget_spent: bool) -> Result:
+    def _result(self, run: Run, aims: Aims | None, asked: int | None, budget_spent: bool) -> Result:
         limit, target, draws = self._recipe.limit, run.recipe.target, run.draws
         points = self._recipe.stated.points
         weights, routes = weighed(run)
+        if (audit := self._known.audit_report) is not None:
+            routes["audit"] = by_audit(target.space, audit)
         reached, free = float(run.error.max()), self._recipe.stated.kernel is None
         missed = ""
         if aims is not None and aims.rule is None and (words := aims.missed(run)):
@@ -399,6 +424,7 @@ class InRounds:
             gradients=self._spending.gradients,
             plan=told.Plan(weights=dict(run.shares), settings=run.settings, automatic=free),
             acceptance=run.acceptance,
+            draws_asked=asked,
             start=None if points is None else compared(run.recipe.host, points, draws),
             out_of_time=limit.passed and not (limit.pressed or budget_spent),
             missed=missed,

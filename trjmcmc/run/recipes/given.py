@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -16,17 +17,17 @@ from ...transport.normals import gaussian_mixture
 from ..maps import matching
 from ..plan import Plan
 from ..start import starting_state
-from .base import Known, Moves, Recipe, Route
+from .base import USUAL, Known, Moves, Recipe, Route
 
 FIRST = 200  # steps of the first round at least; half as many before it for the kernel to adapt
+
+A_START = 10  # share of the stated evaluations that these may take is one in so many
 
 CANDIDATES = 16  # prior draws of each chain, which starts at one in proportion to its likelihood
 
 
 class Given(Recipe):
     """The kernel alone moves chains; two rounds are for it to adapt and to leave the prior."""
-
-    least_chains = 1
 
     def __init__(
         self, target: Target, plan: Plan, generator: torch.Generator, **settings: Any
@@ -36,13 +37,19 @@ class Given(Recipe):
 
     @cached_property
     def share(self) -> float:
-        """All that is planned: what a step takes is the user's choice."""
-        return 1.0
+        """All that is planned, but for weights: what a step takes is the user's choice."""
+        return min(1.0, (self.stated.evaluations or math.inf) / USUAL)
+
+    @property
+    def chains(self) -> int:
+        return self.stated.chains or self.plan.chains
 
     def begin(self) -> tuple[Known, State]:
         target, generator = self.target, self.generator
         code = target.space.sample_prior(self.chains, generator)
-        state, _ = starting_state(target, self.trained, code, generator, candidates=CANDIDATES)
+        most = (self.stated.evaluations or math.inf) / (A_START * self.chains)
+        candidates = max(1, int(min(CANDIDATES, most)))
+        state, _ = starting_state(target, self.trained, code, generator, candidates=candidates)
         pool = Pool(state.code, state.theta, state.log_joint.double())
         return Known(pool, None, torch.zeros(self.plan.groups, dtype=torch.float64)), state
 
