@@ -424,7 +424,5 @@ def test_copies_of_a_point_are_one_start():
     copies = GraphParticles(target, torch.zeros(64, 3, dtype=torch.long))
     kernel = BirthDeath(target, StructureNeighbours(target.space))
     sampler = trj.TRJSampler(target, kernel=kernel, seed=1)
-    with pytest.warns(ConvergenceWarning, match="descend from"):
-        result = sampler.run(draws=300, start=copies, progress=False)
-    edges = graphs.GraphPosterior(result).edges()
-    assert edges.loc[("a", "c"), "se"] != edges.loc[("a", "c"), "se"]  # NaN
+    with pytest.warns(ConvergenceWarning, match="all chains start at one point"):
+        sampler.run(draws=300, start=copies, progress=False)

@@ -239,7 +239,7 @@ class Doubts:
         space, routes = self.indicator.space, self._routes.values()
         related = space.has_items  # models next to each other are alike
         if not space.few or related:
-            possible = space.size != 1 and not routes
+            possible = space.size != 1 and not routes and self.judged is None
             return [] if self.indicator.number_visited > 1 or not possible else ["any other model"]
         labels = space.label(space.enumerate())
         log_prior = self.indicator.log_prior(labels)

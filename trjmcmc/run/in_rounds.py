@@ -436,7 +436,7 @@ class InRounds:
             judged=judged(run),
             variational=self._known.variational_answer(draws),
         )
-        result = made_result(target, draws, report, routes, weights)
+        result = made_result(target, draws, report, routes, weights, run.crossings)
         if run.position is not None and run.recipe.trained is None:
             result.onward = RoundsOnward(run.position, run.recipe, self._seed)
         return result

@@ -25,6 +25,8 @@ MET = 3.0  # expected meetings of a basin that is met with 95 %
 
 DISAGREE = "visits and evidences disagree"
 
+ONE_START = "all chains start at one point"
+
 ROUNDING = 0.003  # difference of probabilities that two routes may always have
 
 
@@ -61,6 +63,8 @@ class Run:
         position: Where the run goes on; None where its lesson was cut short.
         acceptance: Rates of these steps by move, as of
             :class:`~trjmcmc.result.report.RunReport`.
+        crossings: Of few models, as of :class:`~trjmcmc.Result`, since moves were learned or the
+            run was gone on with.
         settings: What moves have learned, by their names.
     """
 
@@ -86,6 +90,7 @@ class Run:
     overflows: int = 0
     position: Position | None = None
     acceptance: dict[str, dict[str, float]] = field(default_factory=dict)
+    crossings: tuple[Tensor, Tensor] | None = None
     settings: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def judge(self, error: float) -> None:
@@ -109,7 +114,7 @@ def summed_up(recipe: Recipe, draws: Draws, known: Known, moves: Moves, route: R
     groups_error = by_group.std(0, correction=min(1, plan.groups - 1)) / plan.groups**0.5
     clear = min(found.trend, found.alike) > plan.clear and found.slowing < plan.slowing
     asked = plan.times * found.tau * (1 if clear else 2)
-    doubt = shortfall(found, draws.n_draws * draws.thin, asked, plan)
+    doubt = "" if recipe.exact else shortfall(found, draws.n_draws * draws.thin, asked, plan)
     short = draws.n_draws * draws.thin < asked
     if short:  # chains of a group may stand where it began
         visits_error = torch.maximum(visits_error, groups_error)
@@ -121,6 +126,8 @@ def summed_up(recipe: Recipe, draws: Draws, known: Known, moves: Moves, route: R
             best, best_error = combined(p, visits_error, route)
         else:
             doubt = doubt or DISAGREE
+    if recipe.stated.points is not None and not agree and not recipe.starts.any():
+        doubt = doubt or ONE_START
     return Run(
         recipe=recipe,
         known=known,

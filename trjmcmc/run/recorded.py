@@ -11,7 +11,7 @@ from ..draws import Draws, Pool
 from ..estimate.mixing import time_by_memory
 from ..kernel.base import Kernel, State
 from ..kernel.compose import Cycle, MixtureKernel
-from .count import Tally
+from .count import Crossings, Tally
 from .look import judged
 from .memories import Memories
 from .position import Lesson, Position
@@ -40,6 +40,7 @@ class Recorded:
         steps: Steps since the record began.
         overflows: Points at which a likelihood was no number, until then.
         tally: Of acceptances since the record began, or since it was put back.
+        crossings: Of few models, acceptance probabilities of jumps between these, likewise.
     """
 
     recipe: Recipe
@@ -52,11 +53,12 @@ class Recorded:
     steps: int = 0
     overflows: int = 0
     tally: Tally = field(init=False)
+    crossings: Crossings | None = None
 
     def begin(self, thin: int = 1) -> None:
         """A record of what is drawn from now on, of every ``thin``-th step."""
         self.record, self.gone, self.thin, self.steps = [], 0, thin, 0
-        self.tally = Tally(self.recipe.target)
+        self.tally, self.crossings = Tally(self.recipe.target), None
         self.overflows = int(self.recipe.target.overflows)
 
     @torch.no_grad()
@@ -67,11 +69,16 @@ class Recorded:
             NonFiniteError: A density was NaN or +inf.
         """
         self._kernel = kernel
+        if self.crossings is None and self.recipe.host.few and self.recipe.host.several:
+            names = {k.name for k in kernel.parts() if k.between}
+            self.crossings = Crossings(self.recipe.target, len(self.state.code), names)
         for ahead in reversed(range(n)):
             if self.recipe.late:
                 break
             self.state, infos = kernel.step(self.state, self.recipe.generator)
             self.tally.add(infos)
+            if self.crossings is not None:
+                self.crossings.add(infos)
             self._keep()
             yield ahead
         self.tally.check()

@@ -125,6 +125,7 @@ def looks(
                 steps=chains.steps,
                 overflows=int(recipe.target.overflows) - chains.overflows,
                 acceptance=chains.tally.rates(),
+                crossings=None if chains.crossings is None else chains.crossings.result(),
                 settings=chains.settings(kernel),
                 position=chains.position(lesson, known, ahead, counted) if whole else None,
             )
@@ -175,7 +176,7 @@ def begun(recipe: Recipe, climbs: int) -> tuple[Recipe, Lesson]:
     """
     known, state = recipe.begin()
     if (points := recipe.stated.points) is not None:
-        state, _ = given_starts(recipe.target, points, recipe.chains)
+        state, _ = given_starts(recipe.target, points, recipe.stated.chains or recipe.chains)
     if recipe.late:
         return recipe, lesson_of(recipe, known, state, "")
     unresolved, finer = resolved(recipe, known)

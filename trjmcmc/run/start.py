@@ -116,10 +116,17 @@ def given_starts(target: Target, pool: Pool, chains: int) -> tuple[State, Tensor
         raise ConfigurationError(
             f"start: {lost} of {len(code)} points have density zero; leave them out"
         )
-    each = torch.arange(chains, device=target.device)
+    pick, point = rows_of(pool, chains)
+    return State(code[pick], theta[pick], every.log_joint[pick]), point.to(code.device)
+
+
+def rows_of(pool: Pool, chains: int) -> tuple[Tensor, Tensor]:
+    """The point that each chain starts at, and which of the different ones it is, shapes (C,)."""
+    code, theta = pool.code.cpu(), pool.theta.cpu()
+    each = torch.arange(chains)
     pick = each % len(code) if chains > len(code) else each * len(code) // chains
     _, point = torch.cat([code.to(theta), theta], 1).unique(dim=0, return_inverse=True)
-    return State(code[pick], theta[pick], every.log_joint[pick]), point[pick]
+    return pick, point[pick]
 
 
 def carried_starts(

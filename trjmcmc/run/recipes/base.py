@@ -34,6 +34,7 @@ from ..moves import proposal
 from ..plan import Plan
 from ..precision import unresolved
 from ..price import price
+from ..start import rows_of
 
 FRESH = 0.1  # share of moves through a map that draw from it
 
@@ -261,7 +262,14 @@ class Recipe(ABC):
 
     @property
     def starts(self) -> Tensor:
-        """Which kind of start each chain had, on the CPU, shape (C,)."""
+        """Which kind of start each chain had, on the CPU, shape (C,): by the points of the user."""
+        if self.stated.points is None:
+            return self.kinds
+        return rows_of(self.stated.points, self.stated.chains or self.chains)[1]
+
+    @property
+    def kinds(self) -> Tensor:
+        """Kinds of starts of the recipe itself, on the CPU, shape (C,)."""
         return torch.zeros(self.chains, dtype=torch.long)
 
     @property

@@ -37,7 +37,7 @@ class Cooled(Recipe):
         """What moves chains on a tempered target, before anything is learned."""
 
     @property
-    def starts(self) -> Tensor:
+    def kinds(self) -> Tensor:
         """0 of chains that cooled, 1 of those that begin where climbs of a whole model end."""
         return (torch.arange(self.chains) // self.plan.groups % CLIMBERS == 0).long()
 
@@ -103,7 +103,7 @@ class Cooled(Recipe):
     def _climbed(self, code: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
         """Codes and points of chains, some of each group where climbs end: cooling loses modes."""
         target, g = self.target, self.generator
-        rows = (self.starts.to(code.device) == 1).nonzero()[:, 0]
+        rows = (self.kinds.to(code.device) == 1).nonzero()[:, 0]
         model = self._of_all_sizes(len(rows))
         point = target.sample_prior(model, g)
         scale = point.std(0).nan_to_num(1.0) * target.free(model)

@@ -35,16 +35,16 @@ class Components(Cooled):
         return Cycle([*walks, *self._steps(target).values()])
 
     @property
-    def starts(self) -> Tensor:
+    def kinds(self) -> Tensor:
         """As of all that cool, and 2 of chains with a component that climbs lead to."""
         place = torch.arange(self.chains) // self.plan.groups % CLIMBERS
-        return super().starts + 2 * (place == CLIMBERS // 2).long()
+        return super().kinds + 2 * (place == CLIMBERS // 2).long()
 
     def _climbed(self, code: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
         """And some of each group with a component that climbs from many prior draws lead to."""
         code, theta = super()._climbed(code, theta)
         draws = math.ceil(self.share * DRAWS)
-        rows = (self.starts.to(code.device) == 2).nonzero()[:, 0]
+        rows = (self.kinds.to(code.device) == 2).nonzero()[:, 0]
         if not len(rows):
             return code, theta
         for parts in components_of(self.target):
