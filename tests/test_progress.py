@@ -42,5 +42,5 @@ def test_a_run_is_logged_unless_it_is_to_be_silent(shown, caplog, monkeypatch, c
     sampler = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1)
     with caplog.at_level(logging.INFO, "trjmcmc"):
         sampler.run(draws=5, chains=4, warmup=5, fit=False, progress=shown)
-    assert any(m.startswith("sample: ") for m in caplog.messages) == shown
+    assert any(m.startswith("sampling: ") for m in caplog.messages) == shown
     assert capsys.readouterr().err == ""
