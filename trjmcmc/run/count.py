@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +13,8 @@ from ..estimate.mean import BATCHES
 from ..grouping import surely
 from ..kernel.base import Info
 from ..target.target import Target
+
+Held = dict[str, Any]  # plain data and tensors
 
 Pair = tuple[Tensor, Tensor, Tensor]  # of a jump: places in two tables, and its chance
 
@@ -113,6 +115,15 @@ class Tally:
             self._steps[name] = int(inside + across)
             self._sums[name] = torch.stack([across, inside_ok + crossed, crossed])
         self._undefined, self._bad = held["undefined"], held["bad"]
+
+
+def summed(tallies: Sequence[Held]) -> Held:
+    """What several tallies have counted, none of which met an undefined density."""
+    counts: dict[str, Tensor] = {}
+    for held in tallies:
+        for name, rows in held["counts"].items():
+            counts[name] = counts.get(name, 0) + rows
+    return {"counts": counts, "undefined": tallies[0]["undefined"], "bad": None}
 
 
 def _rows(info: Info) -> Rows:

@@ -22,7 +22,7 @@ ASKED = 5.0  # seconds between questions whether there are any
 PAUSES = (0.001, 0.05)  # seconds between looks at tasks, the shortest and the longest
 
 
-@dataclass(frozen=True)
+@dataclass
 class Grid:
     """Shards, and who advances them.
 
@@ -33,6 +33,20 @@ class Grid:
 
     shards: int
     executor: Any = None
+    _crew: Crew | None = None
+
+    def crew(self, work: Work) -> Crew:
+        """Workers that know a work: those of before where it is the same."""
+        if self._crew is None or self._crew.work != work:
+            self.close()
+            self._crew = Crew(self.executor, work)
+        return self._crew
+
+    def close(self) -> None:
+        """Let workers go."""
+        if self._crew is not None:
+            self._crew.close()
+        self._crew = None
 
 
 def grid_of(shards: int | None, executor: Any) -> Grid | None:
@@ -101,11 +115,12 @@ class Crew:
                 f"else with submit(function, *args), got {executor!r}"
             )
         self._packed: bytes | None = None
+        self.work = work
         if self.local:
-            self._work = f"here {id(work)}"
-            learn(self._work, work)
+            self._key = f"here {id(work)}"
+            learn(self._key, work)
         else:
-            self._work, self._packed = pack_work(work)
+            self._key, self._packed = pack_work(work)
         self._tasks: dict[Hashable, tuple[Any, tuple[Any, ...]]] = {}
         self._deaths: dict[Hashable, int] = {}
         self._breaks = 0  # of pools, since the last task came back
@@ -136,7 +151,7 @@ class Crew:
 
     # ---- tasks --------------------------------------------------------------------------------
 
-    def send(self, key: Hashable, limit: float, step: str, *args: Any) -> None:
+    def send(self, key: Hashable, limit: float, step: Callable[..., Any], *args: Any) -> None:
         """Send a task.
 
         Arguments:
@@ -149,7 +164,7 @@ class Crew:
         self._submit(key, (limit, step, *args), packed=not self._sent_to_all)
 
     def _submit(self, key: Hashable, task: tuple[Any, ...], packed: bool) -> None:
-        args = perform, self._work, self._packed if packed else None, *task
+        args = perform, self._key, self._packed if packed else None, *task
         try:
             try:
                 future = self._executor.submit(*args, **({"pure": False} if self._is_dask else {}))
@@ -160,7 +175,7 @@ class Crew:
                 if self._breaks >= DEATHS:
                     raise
                 self._executor = self._fresh()
-                args = perform, self._work, self._packed, *task
+                args = perform, self._key, self._packed, *task
                 future = self._executor.submit(*args)
         except TRJError:
             raise
@@ -253,15 +268,19 @@ class Crew:
                 PoolWarning,
             )
 
-    def close(self) -> None:
+    def drop(self) -> None:
         """Let go of what is still on its way."""
         for future, _ in self._tasks.values():
             cancel = getattr(future, "cancel", None)
             if cancel is not None:
                 cancel()
         self._tasks = {}
+
+    def close(self) -> None:
+        """Let go of what is still on its way, and of workers that were made for it."""
+        self.drop()
         if self.local:
-            forget(self._work)
+            forget(self._key)
         if self._make is not None and hasattr(self._executor, "shutdown"):
             self._executor.shutdown(wait=False, cancel_futures=True)
 

@@ -33,8 +33,8 @@ from .policy import Policy
 from .precision import TooCoarse
 from .request import Request, check_counts, checked_fit
 from .resumed import Resumed
+from .runner import Runner
 from .saving import ASKED, Place
-from .sharded import runner_of
 from .stop import Rule, Stop
 
 
@@ -184,7 +184,7 @@ class Elsewhere(ABC):
             before = there or before
             self._known, self.transport = known, known.transport
         request = replace(request, max_evaluations=max_evaluations)
-        runner = runner_of(grid, self._known, request, stop, self.seed, before, saver)
+        runner = Runner(self._known, request, stop, self.seed, before, saver)
         try:
             result = runner.run()
         finally:

@@ -11,7 +11,14 @@ import torch
 from torch import Tensor
 
 from .. import clock
-from ..errors import BudgetError, ConfigurationError, InterruptedWarning, TRJError, warn_user
+from ..errors import (
+    BudgetError,
+    CheckpointError,
+    ConfigurationError,
+    InterruptedWarning,
+    TRJError,
+    warn_user,
+)
 from ..estimate.routes import through_the_map
 from ..pilot.report import by_audit
 from ..progress import progress_bar
@@ -22,6 +29,7 @@ from ..result.result import Result
 from ..target.target import Target
 from .aims import Aims
 from .budget import limited
+from .capture import off_target
 from .interrupts import once_pressed
 from .knowledge import Knowledge
 from .look import DISAGREE, MET, Run, apart
@@ -34,6 +42,7 @@ from .report import Routes, compared, made_result
 from .request import check_counts
 from .rounds import Resumption, looks
 from .rounds_saved import (
+    MAP,
     ROUNDS,
     STATED,
     RoundsOnward,
@@ -43,9 +52,12 @@ from .rounds_saved import (
     record_of,
 )
 from .saving import Place
+from .shards import numbers_of
 from .threads import one_thread
 
 INTERRUPTED = "interrupted"  # why a training has stopped
+
+CHECKED = 2000  # draws of captured steps that are held against the target
 
 LEAST_DRAWS = 50  # of a model that is weighed through normals fitted to them
 
@@ -63,7 +75,6 @@ def begin(
     seed: int,
     until: Any,
     *,
-    plain: bool,
     stated: Stated,
     fit: bool | str = "auto",
     start: Any = None,
@@ -77,7 +88,6 @@ def begin(
         plan: Its numbers; None where nobody asked for rounds.
         seed: The sampler's.
         until: When it is done.
-        plain: Whether it is of one batch, and no step is compiled.
         stated: What is stated of its chains.
         fit: Whether a map is trained first, as of :meth:`trjmcmc.TRJSampler.run`.
         start: What to start from, or None.
@@ -101,19 +111,15 @@ def begin(
     if not free:
         stated = stated._replace(kernel=lambda _: known.kernel(known.transport))
         fit = "auto" if known.ready or not known.strategy.trains else fit if fit != "auto" else True
-    if there is None and not asked and not (plain and suits(known)):
+    if there is None and not asked and not suits(known):
         return None
-    mapped = fit in {True, "vi"} or known.ready
     if there is not None:
         stated = stated_again(stated, there)
-        if mapped or not plain:
+        lesson = found.plan if found is not None else there["lesson"]
+        assert lesson is not None
+        with_saved_map(known, lesson[MAP])
+        if lesson[MAP] is None and (known.ready or (fit in {True, "vi"} and found is None)):
             raise ConfigurationError(ONWARD)
-    if place is not None and mapped:  # maps are not saved
-        if asked:
-            raise ConfigurationError("rounds: no run with a map is saved; leave it out")
-        return None
-    if not plain:
-        raise ConfigurationError("run: in rounds it takes no shards or compiled steps")
     recipe = recipe_of(known.target, plan or Plan(), known.generator, stated=stated)
     aims = Aims.of(recipe.host, until)
     if aims.detection < 1 and not (recipe.searches or recipe.exact):
@@ -126,8 +132,27 @@ def begin(
     if before is not None and before.position.climbs * aims.detection < MET and recipe.searches:
         raise ConfigurationError('until: "detection" is asked of a run that begins')
     saver = None if place is None else RoundsSaver(place, known.spending)
-    fit = "" if trained else fit
+    fit = "" if trained or before is not None else fit
     return InRounds(recipe, known, seed, aims, fit, before=before, saver=saver)
+
+
+def with_saved_map(known: Knowledge, state: Mapping[str, Any] | None) -> None:
+    """Let a sampler have the map of a saved run, or none.
+
+    Raises:
+        CheckpointError: It is a map of another kind.
+        ConfigurationError: The sampler's was trained since.
+    """
+    if state is None:
+        return
+    now = known.transport.state_dict()
+    if known.trace is not None and any(not torch.equal(now[k].cpu(), state[k]) for k in state):
+        raise ConfigurationError("start: the map was trained since that run; run anew")
+    try:
+        known.transport.load_state_dict(state)
+    except RuntimeError as error:
+        raise CheckpointError(f"the run there has another map: {error}") from None
+    known.given_map = True
 
 
 def stated_again(stated: Stated, there: Mapping[str, Any]) -> Stated:
@@ -136,10 +161,10 @@ def stated_again(stated: Stated, there: Mapping[str, Any]) -> Stated:
     Raises:
         ConfigurationError: Something else is asked for now, or points to start from.
     """
-    same, was = stated._replace(kernel=None, evaluations=None), Stated(**there[STATED])
-    if same not in {Stated(), was._replace(evaluations=None)}:
+    was = Stated(**there[STATED])
+    if stated.numbers not in {Stated().numbers, was.numbers} or stated.points is not None:
         raise ConfigurationError(ONWARD)
-    return was._replace(kernel=stated.kernel)
+    return was._replace(kernel=stated.kernel, grid=stated.grid)
 
 
 def trained_by(known: Knowledge) -> str:
@@ -307,8 +332,12 @@ class InRounds:
             few = self._recipe.numbers * self._recipe.chains < ONE_THREAD
             limit.begin(begun + seconds, lambda: spending.account.left, self._recipe.kept)
             with one_thread(few), once_pressed(limit.press):
-                with progress_bar(progress, desc="sampling", unit="round") as bar:
-                    ended = self._look_on(aims, draws, bar)
+                try:
+                    with progress_bar(progress, desc="sampling", unit="round") as bar:
+                        ended = self._look_on(aims, draws, bar)
+                finally:
+                    if (grid := self._recipe.stated.grid) is not None:
+                        grid.close()
                 assert self._last is not None
                 spending.spend("sample", clock.now() - begun)
                 budget_spent = isinstance(ended, BudgetError) or limit.spent
@@ -406,6 +435,8 @@ class InRounds:
     def _result(self, run: Run, aims: Aims | None, asked: int | None, budget_spent: bool) -> Result:
         limit, target, draws = self._recipe.limit, run.recipe.target, run.draws
         points = self._recipe.stated.points
+        if (grid := run.recipe.stated.grid) is not None:
+            draws = replace(draws, run=numbers_of(grid.shards, draws.n_chains))
         weights, routes = weighed(run)
         if (audit := self._known.audit_report) is not None:
             routes["audit"] = by_audit(target.space, audit)
@@ -413,6 +444,9 @@ class InRounds:
         missed = ""
         if aims is not None and aims.rule is None and (words := aims.missed(run)):
             missed = f"{', '.join(words)} asked for"
+        off = ""
+        if run.captured is not None and run.captured.captured:
+            off = off_target(target, draws, CHECKED, limit.deadline)
         report = RunReport(
             seconds={**self._known.fitted.seconds, **self._spending.seconds},
             steps=draws.n_draws * draws.thin,
@@ -435,9 +469,11 @@ class InRounds:
             reached_error=reached,
             judged=judged(run),
             variational=self._known.variational_answer(draws),
+            captured=() if run.captured is None else tuple(run.captured.said),
+            off_target=off,
         )
         result = made_result(target, draws, report, routes, weights, run.crossings)
-        if run.position is not None and run.recipe.trained is None:
+        if run.position is not None and run.recipe.stated.grid is None:
             result.onward = RoundsOnward(run.position, run.recipe, self._seed)
         return result
 

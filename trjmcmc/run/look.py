@@ -16,6 +16,7 @@ from ..estimate.visits import rule_of_three
 from .plan import Plan
 from .position import Position
 from .recipes.base import LEAST_CHAINS, Known, Moves, Recipe, Route
+from .stepper import Stepper
 
 JUDGED_CHAINS, JUDGED_DRAWS = 256, 96  # that a look takes: all groups are among these chains
 
@@ -66,6 +67,7 @@ class Run:
         crossings: Of few models, as of :class:`~trjmcmc.Result`, since moves were learned or the
             run was gone on with.
         settings: What moves have learned, by their names.
+        captured: What has made the steps, and says what came of capturing them.
     """
 
     recipe: Recipe
@@ -92,6 +94,7 @@ class Run:
     acceptance: dict[str, dict[str, float]] = field(default_factory=dict)
     crossings: tuple[Tensor, Tensor] | None = None
     settings: dict[str, dict[str, float]] = field(default_factory=dict)
+    captured: Stepper | None = None
 
     def judge(self, error: float) -> None:
         """See whether the run is done, with a standard error that is asked for."""
@@ -174,8 +177,7 @@ def combined(p: Tensor, error: Tensor, route: Route) -> tuple[Tensor, Tensor]:
 
 def judged(recipe: Recipe, draws: Draws) -> Mixing:
     """How chains mix in what was asked for and in all that they pass, tau in steps."""
-    chains, draws = draws.n_chains, draws.in_pieces(LEAST_CHAINS)
-    chains, draws = draws.n_chains, draws.in_pieces(LEAST_CHAINS)
+    draws, starts = draws.in_pieces(LEAST_CHAINS), recipe.starts[: recipe.stated.chains]
     every = max(1, draws.n_draws // JUDGED_DRAWS)
     code, theta, log_joint = (
         x[:JUDGED_CHAINS, ::every] for x in (draws.code, draws.theta, draws.log_joint)
@@ -186,7 +188,7 @@ def judged(recipe: Recipe, draws: Draws) -> Mixing:
     found = mixing(
         x,
         recipe.plan.groups,
-        starts=recipe.starts[:chains].repeat(draws.n_chains // chains)[: len(x)].numpy(),
+        starts=starts.repeat(-(-len(x) // len(starts)))[: len(x)].numpy(),
         indicators=asked.shape[2],
         least_variance=recipe.plan.variance,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
@@ -63,7 +63,8 @@ class Lesson:
             "state": State(*(x.to(device) for x in data["state"])),
             "seen": None if seen is None else Pool(*(x.to(device) for x in seen)),
         }
-        return cls(**{**data, **more})
+        own: dict[str, Any] = {f.name: {**data, **more}[f.name] for f in fields(cls)}
+        return cls(**own)
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
 
+from .. import clock
 from ..draws import Draws, Pool
 from ..estimate.mixing import time_by_memory
-from ..kernel.base import Kernel, State
+from ..kernel.base import Info, Kernel, State
 from ..kernel.compose import Cycle, MixtureKernel
-from .count import Crossings, Tally
+from .count import Crossings, Pair, Rows, Tally
 from .look import judged
 from .memories import Memories
 from .position import Lesson, Position
 from .recipes.base import Known, Moves, Recipe
+from .stepper import Stepper
 
 BURN_IN = 4  # a quarter of the record is left out
 
@@ -41,6 +44,8 @@ class Recorded:
         overflows: Points at which a likelihood was no number, until then.
         tally: Of acceptances since the record began, or since it was put back.
         crossings: Of few models, acceptance probabilities of jumps between these, likewise.
+        stepper: Makes the steps of the frozen kernel, captured where that was asked for.
+        ahead: Steps of this round that are left.
     """
 
     recipe: Recipe
@@ -54,6 +59,8 @@ class Recorded:
     overflows: int = 0
     tally: Tally = field(init=False)
     crossings: Crossings | None = None
+    stepper: Stepper | None = None
+    ahead: int = 0
 
     def begin(self, thin: int = 1) -> None:
         """A record of what is drawn from now on, of every ``thin``-th step."""
@@ -68,21 +75,39 @@ class Recorded:
         Raises:
             NonFiniteError: A density was NaN or +inf.
         """
-        self._kernel = kernel
         if self.crossings is None and self.recipe.host.few and self.recipe.host.several:
             names = {k.name for k in kernel.parts() if k.between}
             self.crossings = Crossings(self.recipe.target, len(self.state.code), names)
-        for ahead in reversed(range(n)):
+        self._kernel, stepper = kernel, self._stepper_of(kernel)
+        for self.ahead in reversed(range(n)):
             if self.recipe.late:
                 break
-            self.state, infos = kernel.step(self.state, self.recipe.generator)
-            self.tally.add(infos)
+            self.state, (rows, pairs) = stepper(self.state)
+            self.tally.take(rows)
             if self.crossings is not None:
-                self.crossings.add(infos)
+                self.crossings.take(pairs)
             self._keep()
-            yield ahead
+            yield self.ahead
         self.tally.check()
         self.record = self.record or [self.state]
+
+    def _stepper_of(self, kernel: Kernel) -> Stepper:
+        """Makes its steps; the one of before where it was the same."""
+        if self.stepper is None or self.stepper.kernel is not kernel:
+            self._begun, mode = clock.now(), self.recipe.stated.compile
+            self.stepper = Stepper(
+                kernel, self._counts, self.recipe.generator, mode, self._seconds_ahead
+            )
+        return self.stepper
+
+    def _counts(self, infos: list[Info]) -> tuple[list[Rows], list[Pair]]:
+        """What is counted of a step, a function of its argument."""
+        pairs = [] if self.crossings is None else self.crossings.pairs(infos)
+        return self.tally.rows(infos), pairs
+
+    def _seconds_ahead(self) -> float:
+        """Of this round, at the pace of the steps so far."""
+        return self.ahead * (clock.now() - self._begun) / max(1, self.steps)
 
     @torch.no_grad()
     def warmed(self, kernel: Kernel, n: int) -> Kernel:
@@ -126,7 +151,7 @@ class Recorded:
             log_joint=log_joint.cpu(),
             memo=() if memo is None or owner < 0 else memo.values,
             owner=owner,
-            generator=self.recipe.generator.get_state(),
+            generator=self.random,
             recorded=self.gone + len(self.record),
             thin=self.thin,
             steps=self.steps,
@@ -137,10 +162,17 @@ class Recorded:
             why=self.recipe.why,
         )
 
+    @property
+    def random(self) -> Tensor:
+        """All that random numbers depend on."""
+        return self.recipe.generator.get_state()
+
     def put(self, at: Position, record: list[State], kernel: Kernel) -> None:
         """Put chains of this kernel where they were, with the last draws of their record."""
         self._kernel, self.tally = kernel, Tally(self.recipe.target)
         device = self.recipe.target.device
+        if at.generator.dim() == 1:
+            self.recipe.generator.set_state(at.generator)
         memories = Memories(kernel, self.recipe.target)
         memo = memories.memo(at.owner, tuple(x.to(device) for x in at.memo))
         self.state = State(at.code.to(device), at.theta.to(device), at.log_joint.to(device), memo)
@@ -154,6 +186,10 @@ class Recorded:
         if self.steps % self.thin:
             return
         self.record.append(self.state._replace(memo=None))
+        self._thin()
+
+    def _thin(self) -> None:
+        """Keep every other draw alone where memory is short."""
         if (self.gone + len(self.record)) * self.state.theta.numel() > MOST_NUMBERS:
             self.record = self.record[1 - self.gone % 2 :: 2]
             self.gone, self.thin = self.gone // 2, 2 * self.thin

@@ -19,6 +19,7 @@ from .look import MET, Run, summed_up
 from .position import Lesson, Position
 from .recipes.base import Known, Moves, Recipe, Route, gain
 from .recorded import Recorded
+from .shards import Shards
 from .start import given_starts
 
 LEAST_STEPS = 8  # of a round
@@ -127,9 +128,12 @@ def looks(
                 acceptance=chains.tally.rates(),
                 crossings=None if chains.crossings is None else chains.crossings.result(),
                 settings=chains.settings(kernel),
+                captured=chains.stepper,
                 position=chains.position(lesson, known, ahead, counted) if whole else None,
             )
-            yield run
+            alone = recipe.stated.grid is not None and learned <= plan.learned  # shards come later
+            if not alone or recipe.late:
+                yield run
             if ahead and whole:  # it was late: first the rest of the round
                 continue
             drawn, climbs = chains.some(), further(recipe, known, recipe.evaluations - counted)
@@ -228,6 +232,8 @@ def teach(recipe: Recipe, lesson: Lesson) -> Taught:
             kernel = chains.warmed(chains.mixture(moves), steps)
         moves = recipe.weighed_by(moves, after)
     chains.begin(recipe.stated.thin)
+    if recipe.stated.grid is not None and lesson.learned == recipe.plan.learned:
+        chains = Shards(chains, recipe.stated.grid)
     return Taught(chains, kernel, known, moves, recipe.weigh(moves))
 
 
@@ -238,7 +244,6 @@ def taught_again(recipe: Recipe, before: Resumption) -> Taught:
     with recipe.unlimited():
         found = teach(recipe, at.lesson)
     recipe.count_from(at.evaluations, at.why)
-    recipe.generator.set_state(at.generator)
     found.chains.put(at, before.record, found.kernel)
     known = found.known._replace(climbs=at.climbs, searched=at.searched, incomplete=at.incomplete)
     return found._replace(known=known)

@@ -27,7 +27,7 @@ from .writing import Writer
 
 ROUNDS, PLAN = "rounds", "numbers of the Plan"  # where a file has the position, and these
 
-STATED = "stated"  # where it has what the user has stated of the chains
+STATED, MAP = "stated", "map"  # where it has what was stated of the chains, and a trained map
 
 
 class RoundsSaver(Writer):
@@ -94,7 +94,9 @@ class RoundsSaver(Writer):
         elif segments and segments[-1].size < writing.WHOLE_SEGMENT:
             segments, first = segments[:-1], self._first
         if self._plan is None or at.lesson is not self._lesson:
-            self._plan = self.folder.write("plan", at.lesson.data())  # what moves are made of
+            self._plan = self.folder.write(
+                "plan", _lesson(at, chains.recipe)
+            )  # what moves are made of
         if at.lesson is not self._lesson and self._lesson is not None:
             self._judged = None
         if first < at.recorded:
@@ -173,7 +175,7 @@ class RoundsOnward:
 
     def data(self) -> dict[str, Any]:
         """Plain data, without the draws."""
-        lesson = self.position.lesson.data()
+        lesson = _lesson(self.position, self._recipe)
         return {**_position(self.position, self._recipe), "lesson": lesson, "seed": self._seed}
 
 
@@ -221,6 +223,13 @@ def _record(columns: Any, target: Target) -> list[State]:
     device = target.device
     rows = zip(code.long().to(device), theta.to(device), log_joint.to(device), strict=True)
     return [State(*row) for row in rows]
+
+
+def _lesson(at: Position, recipe: Recipe) -> dict[str, Any]:
+    """What moves are made of, as plain data."""
+    trained = recipe.trained
+    state = None if trained is None else {k: v.cpu() for k, v in trained.state_dict().items()}
+    return {**at.lesson.data(), MAP: state}
 
 
 def _position(at: Position, recipe: Recipe) -> dict[str, Any]:

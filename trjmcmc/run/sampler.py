@@ -322,7 +322,8 @@ class TRJSampler(Elsewhere):
         checked_fit(fit, self._may_train)
         asked: dict[str, Any] = {"chains": chains, "warmup": warmup, "thin": thin, "fit": fit}
         check_counts(draws, 1 if chains is None else chains, thin, warmup)
-        plain = shards is None and executor is None and self._compile is False
+        grid = grid_of(shards, executor)
+        compile = False if self._compile == "auto" and checkpoint else self._compile  # noqa: A001
         saved, begun = saved_in(start) if shards is None else None, clock.now()
         points = None if saved else as_pool(start, self.target.device, self.target.dtype)
         with place_of(checkpoint, asked | {"seed": self.seed, "shards": shards}) as place:
@@ -338,8 +339,15 @@ class TRJSampler(Elsewhere):
                 self._plan,
                 self.seed,
                 until,
-                plain=plain,
-                stated=Stated(chains, warmup or 0, thin, max_evaluations, points),
+                stated=Stated(
+                    chains,
+                    warmup or 0,
+                    thin,
+                    max_evaluations,
+                    points,
+                    grid=grid,
+                    compile=compile,
+                ),
                 fit=fit,
                 start=start,
                 saved=saved,
@@ -354,7 +362,7 @@ class TRJSampler(Elsewhere):
                     until=until,
                     max_seconds=max_seconds,
                     max_evaluations=max_evaluations,
-                    grid=grid_of(shards, executor),
+                    grid=grid,
                     progress=progress,
                 )
             begun -= 0.0 if place is None else place.spent

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import pickle
 import threading
 import traceback
@@ -17,18 +16,8 @@ from torch import Tensor
 
 from .. import clock
 from ..errors import ConfigurationError
-from ..kernel.base import State
-from ..result.files import smallest
-from ..rng import stream
-from ..transport.base import Identity, Transport
-from .count import Tally
-from .knowledge import Knowledge
-from .loop import CHECK_EVERY
-from .memories import Memories
-from .policy import Policy
-from .sampling import Block, SamplingPlan, Shard, Walk, advance
-from .start import carried_starts, starting_state, with_climbs
-from .strategy import ThroughTheMap
+from ..kernel.base import Kernel
+from ..target.target import Target
 
 
 @dataclass(frozen=True)
@@ -36,119 +25,12 @@ class Work:
     """What all shards of a run have in common; it does not change while they sample.
 
     Attributes:
-        plan: What they are advanced by.
-        seed: Of the run.
-        burn_in: Steps between the start of a shard and its first draw.
-        through: Map whose draws every other chain starts at, or None.
-        transport: Map by which starts are found in many models, or None.
-        policy: How starts are found.
+        target: The target.
+        kernel: Frozen.
     """
 
-    plan: SamplingPlan
-    seed: int
-    burn_in: int
-    through: Transport | None
-    transport: Transport | None
-    policy: Policy
-
-
-class Start(NamedTuple):
-    """Where the chains of a shard come from.
-
-    Attributes:
-        code: Models, shape (C, L).
-        theta: Points, shape (C, D); None where the shard has to find them.
-        log_joint: Of chains that go on from there, shape (C,); None of candidates for a start.
-        memo, owner: What the kernel knows of the place, as of :class:`~trjmcmc.run.sampling.Shard`.
-        ancestor: The independent draw that each chain descends from, shape (C,).
-    """
-
-    code: Tensor
-    theta: Tensor | None = None
-    log_joint: Tensor | None = None
-    memo: tuple[Tensor, ...] = ()
-    owner: int = -1
-    ancestor: Tensor | None = None
-
-
-# ---- steps --------------------------------------------------------------------------------------
-
-
-def begin_shard(work: Work, number: int, place: Start, seconds: float, candidates: int) -> Shard:
-    """A shard before its first draw: its chains start, and burn in by the frozen kernel.
-
-    Arguments:
-        work: The work.
-        number: Of the shard; with the seed it names its stream of random numbers.
-        place: Where its chains come from.
-        seconds: That this may take; fewer steps are made then.
-        candidates: Draws of the prior that a chain may choose from.
-    """
-    plan = work.plan
-    target, kernel = plan.target, plan.kernel
-    generator, end = stream(work.seed, number, target.device), clock.now() + seconds
-    memories = Memories((kernel, work.through, work.transport), target)
-    before = memories.held()
-    state, ancestor = _chains(work, moved(place, target.device), generator, end, candidates)
-    with torch.no_grad():
-        tally = Tally(target)
-        for i in range(work.burn_in):
-            state, infos = kernel.step(state, generator)
-            tally.add(infos)
-            if i % CHECK_EVERY == 0:
-                tally.check()
-            if clock.now() > end:
-                break
-        tally.check()
-        shard = Walk(plan, state, generator, ancestor).shard()._replace(remembered=None)
-    memories.take_up(before)
-    return shard
-
-
-def _chains(
-    work: Work, place: Start, generator: torch.Generator, end: float, candidates: int
-) -> tuple[State, Tensor]:
-    """Chains where they start, and the independent draw that each descends from, shape (C,)."""
-    plan, code, theta, log_joint = work.plan, place.code, place.theta, place.log_joint
-    target, ancestor = plan.target, place.ancestor
-    if theta is not None and log_joint is not None:
-        memo = Memories(plan.kernel, target).memo(place.owner, place.memo)
-        assert ancestor is not None
-        return State(code, theta, log_joint, memo), ancestor
-    carried = None if theta is None or ancestor is None else (theta, ancestor)
-    free = math.isinf(target.account.left)
-    if carried is not None:
-        few = len(carried[1].unique()) < work.policy.starts.fewest_starts
-        if few and free and target.differentiable:
-            until = clock.part_of_the_time_left(work.policy.starts.climbing_share, end)
-            carried = with_climbs(target, code, *carried, generator, until)
-    else:
-        known = Knowledge(
-            target,
-            Identity(target.space) if work.transport is None else work.transport,
-            ThroughTheMap(work.policy.kernels),
-            generator,
-            policy=work.policy,
-            given_map=False,
-            make_weights=None,
-        )
-        if free:
-            carried = carried_starts(known, code, end)
-        else:
-            some = int(work.policy.starts.share_of_calls * target.account.left)
-            candidates = max(1, min(candidates, some // len(code)))
-    return starting_state(target, work.through, code, generator, carried, candidates)
-
-
-def advance_shard(work: Work, shard: Shard, draws: int, thin: int) -> tuple[Block, Shard]:
-    """Some draws of a shard, and its next state."""
-    device = work.plan.target.device
-    here = moved(shard, device)._replace(generator=shard.generator)
-    block, after = advance(work.plan, here, draws, thin)
-    return block._replace(code=smallest(block.code)), after
-
-
-STEPS: dict[str, Callable[..., Any]] = {"begin": begin_shard, "advance": advance_shard}
+    target: Target
+    kernel: Kernel
 
 
 # ---- as a task ----------------------------------------------------------------------------------
@@ -184,7 +66,7 @@ class Failed(NamedTuple):
 
 
 def perform(
-    key: str, packed: bytes | None, limit: float, step: str, *args: Any
+    key: str, packed: bytes | None, limit: float, step: Callable[..., Any], *args: Any
 ) -> Done | Failed | None:
     """Do a step of the work of that key; None where this worker does not know it.
 
@@ -194,7 +76,7 @@ def perform(
         key: Of the work.
         packed: The work; None where it was sent before.
         limit: Likelihood calls that may be made.
-        step: A name of :data:`STEPS`.
+        step: What is done, a function of the work and more.
         args: Of the step, after the work.
     """
     try:
@@ -203,10 +85,12 @@ def perform(
         work: Work | None = _HERE.works.get(key)
         if work is None:
             return None
-        account, begun = work.plan.target.account, clock.now()
+        account, begun = work.target.account, clock.now()
         before = account.held()
         with _one_thread(), account.held_to(limit):
-            value = moved(STEPS[step](work, *args), torch.device("cpu"))
+            value = moved(
+                step(work, *(moved(x, work.target.device) for x in args)), torch.device("cpu")
+            )
         made = {name: n - before[name] for name, n in account.held().items()}
         return Done(value, **made, seconds=clock.now() - begun)
     except Exception as error:

@@ -29,6 +29,7 @@ from ...result.convergence import IN, INCLUDES, Convergence
 from ...result.indicator import ModelIndicator
 from ...target.target import Target
 from ...transport.base import Transport
+from ..crew import Grid
 from ..maps import matching
 from ..moves import proposal
 from ..plan import Plan
@@ -170,6 +171,8 @@ class Stated(NamedTuple):
         evaluations: Likelihood calls of the run at most, by which it is planned; or None.
         points: Where they start, or None.
         kernel: Makes the kernel of a target, in place of what a recipe has; or None.
+        grid: Shards that sample once moves are learned, or None.
+        compile: How steps are captured, as of :class:`~trjmcmc.run.stepper.Stepper`.
     """
 
     chains: int | None = None
@@ -178,6 +181,13 @@ class Stated(NamedTuple):
     evaluations: int | None = None
     points: Pool | None = None
     kernel: Callable[[Target], Kernel] | None = None
+    grid: Grid | None = None
+    compile: bool | str = False
+
+    @property
+    def numbers(self) -> tuple[int | None, ...]:
+        """What a run that goes on has to have been told too."""
+        return self.chains, self.warmup, self.thin
 
 
 class Recipe(ABC):
@@ -215,7 +225,8 @@ class Recipe(ABC):
         stated: Stated = Stated(),  # noqa: B008
     ) -> None:
         if stated.chains is not None:
-            plan = replace(plan, groups=groups_of(stated.chains, plan.groups))
+            even = stated.grid is not None
+            plan = replace(plan, groups=groups_of(stated.chains, plan.groups, even))
         self.target, self.plan, self.generator = target, plan, generator
         self.limit, self.why, self.stated = limit or Limit(), why, stated
         self._before = target.account.evaluations if before is None else before
@@ -452,10 +463,11 @@ class Recipe(ABC):
         return found
 
 
-def groups_of(chains: int, most: int) -> int:
-    """Groups of so many chains: of two or more each, and of few as many each."""
+def groups_of(chains: int, most: int, even: bool = False) -> int:
+    """Groups of so many chains: of two or more each; of few, or if even, as many each."""
     each = range(min(most, chains // 2), 1, -1)
-    return next((g for g in each if chains >= LEAST_CHAINS or chains % g == 0), 1)
+    uneven = chains >= LEAST_CHAINS and not even
+    return next((g for g in each if uneven or chains % g == 0), 1)
 
 
 def masses(known: Known) -> Tensor:

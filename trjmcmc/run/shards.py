@@ -1,0 +1,157 @@
+"""Chains in shards: batches with random numbers of their own, advanced anywhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import PoolError, TRJError
+from ..kernel.base import Kernel, State
+from ..result.files import smallest
+from .count import Held, Tally, summed
+from .crew import Crew, Grid
+from .position import Position
+from .recorded import Recorded
+from .shard_work import Done, Failed, Work
+
+TOGETHER = 64  # steps of a shard between two looks at the time
+
+
+class Shards(Recorded):
+    """Chains of all shards side by side: as many of each, which start where those of lessons are.
+
+    What a shard does is a function of its kernel, its chains and its random numbers, so that
+    draws are the same whoever makes them.
+
+    Arguments:
+        chains: Those of lessons.
+        grid: How many shards, and who advances them.
+    """
+
+    def __init__(self, chains: Recorded, grid: Grid) -> None:
+        recipe, shards = chains.recipe, grid.shards
+        code, theta, log_joint = (torch.cat([x] * shards) for x in chains.state[:3])
+        first = State(code, theta, log_joint)
+        super().__init__(recipe, first, worth=chains.worth, shares=chains.shares)
+        self._grid, generator = grid, recipe.generator
+        seeds = torch.randint(2**62, (shards,), generator=generator, device=generator.device)
+        made = (torch.Generator(generator.device).manual_seed(s) for s in seeds.tolist())
+        self._randoms = [g.get_state() for g in made]
+        self.begin(recipe.stated.thin)
+
+    def advance(self, kernel: Kernel, n: int) -> Iterator[int]:
+        """Steps of all shards, recorded, until it is late; after some, how many are ahead.
+
+        Raises:
+            PoolError: Workers are lost, or a task failed on one.
+            TRJError: A density failed there.
+        """
+        self._kernel = kernel
+        crew = self._grid.crew(Work(self.recipe.target, kernel))
+        while n and not self.recipe.late:
+            steps = min(n, TOGETHER)
+            if (found := self._gathered(crew, steps)) is None:
+                break
+            self._take(found, steps)
+            n -= steps
+            yield n
+        self.record = self.record or [self.state]
+
+    def _gathered(self, crew: Crew, steps: int) -> list[Any] | None:
+        """What all shards have done in some steps; None where it is late before they have."""
+        left = self.recipe.limit.left() / self._grid.shards
+        rows = zip(*(x.cpu().chunk(self._grid.shards) for x in self.state[:3]), strict=True)
+        for i, (place, random) in enumerate(zip(rows, self._randoms, strict=True)):
+            limit = left if crew.local else math.floor(min(left, 2**62))
+            crew.send((i, self.steps), limit, advanced, place, random, steps, self.steps, self.thin)
+        found: dict[Hashable, Any] = {}
+        while crew.pending:
+            for key, task in crew.arrived():
+                found[key] = self._told(crew, key, task)
+            if crew.pending and self.recipe.late:
+                crew.drop()
+                return None
+        return [found[i, self.steps] for i in range(self._grid.shards)]
+
+    def _told(self, crew: Crew, key: Hashable, task: Done | Failed) -> Any:
+        """What a task has done, its likelihood calls counted."""
+        if isinstance(task, Failed):
+            if isinstance(task.error, TRJError):
+                raise task.error
+            raise PoolError(f"shard and step {key}: {task.text.strip()}") from task.error
+        if not crew.local:
+            overflows = torch.tensor(task.overflows, device=self.recipe.target.device)
+            self.recipe.target.account.add(
+                evaluations=task.evaluations, gradients=task.gradients, overflows=overflows
+            )
+        return task.value
+
+    def _take(self, found: list[Any], steps: int) -> None:
+        """Record what the shards have done."""
+        device = self.recipe.target.device
+        places, randoms, drawn, counts = zip(*found, strict=True)
+        code, theta, log_joint = (torch.cat(x).to(device) for x in zip(*places, strict=True))
+        self.state = State(code, theta, log_joint)
+        self._randoms, self.steps = list(randoms), self.steps + steps
+        for each in zip(*drawn, strict=True):
+            code, theta, log_joint = (torch.cat(x).to(device) for x in zip(*each, strict=True))
+            self.record.append(State(code.long(), theta, log_joint))
+        self._thin()
+        self.tally.take_up(summed([self.tally.held(), *counts]))
+
+    @property
+    def random(self) -> Tensor:
+        """State of the generator, and of those of all shards, a row each."""
+        return torch.stack([super().random, *self._randoms])
+
+    def put(self, at: Position, record: list[State], kernel: Kernel) -> None:
+        main, *self._randoms = at.generator
+        super().put(at, record, kernel)
+        self.recipe.generator.set_state(main)
+
+
+def advanced(
+    work: Work, place: tuple[Tensor, ...], random: Tensor, n: int, before: int, thin: int
+) -> tuple[tuple[Tensor, ...], Tensor, list[tuple[Tensor, ...]], Held]:
+    """Some steps of a shard, a function of its arguments.
+
+    Arguments:
+        work: Target and frozen kernel.
+        place: Codes, points and log joints of its chains.
+        random: State of its generator.
+        n: Steps.
+        before: Steps that it has made.
+        thin: Every so many-th step is kept.
+
+    Returns:
+        Where chains are; the state of the generator; the states that are kept; what was counted.
+
+    Raises:
+        NonFiniteError: A density was NaN or +inf.
+    """
+    target, tally = work.target, Tally(work.target)
+    generator = torch.Generator(target.device)
+    generator.set_state(random)
+    state, kept = State(place[0], place[1], place[2]), list[tuple[Tensor, ...]]()
+    with torch.no_grad():
+        for step in range(before + 1, before + n + 1):
+            state, infos = work.kernel.step(state, generator)
+            tally.add(infos)
+            if step % thin == 0:
+                kept.append((smallest(state.code), state.theta, state.log_joint))
+    tally.check()
+    return tuple(state[:3]), generator.get_state(), kept, tally.held()
+
+
+def numbers_of(shards: int, chains: int) -> Tensor | None:
+    """The shard that each of all chains belongs to, shape (chains,); None of one shard.
+
+    Example:
+        >>> numbers_of(2, 6).tolist()
+        [0, 0, 0, 1, 1, 1]
+    """
+    return torch.arange(shards).repeat_interleave(chains // shards) if shards > 1 else None
