@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -44,6 +45,7 @@ def by_tempering(
     generator: torch.Generator,
     deadline: float,
     policy: GraphPolicy,
+    ended: Callable[[], bool] | None = None,
 ) -> Families:
     """Mixtures of normals fitted to tempered draws of each family, and evidences by tempering.
 
@@ -53,6 +55,7 @@ def by_tempering(
         generator: Source of randomness.
         deadline: Time by :func:`trjmcmc.clock.now` at which to be done, about.
         policy: How many particles.
+        ended: Whether to be done at once.
     """
     scores, parts = [], list[tuple[Tensor, Tensor, Tensor]]()
     found = temper_families(
@@ -63,6 +66,7 @@ def by_tempering(
         moves=policy.moves,
         generator=generator,
         deadline=deadline,
+        ended=ended,
     )
     for target, tempered in zip(nodes.targets, found, strict=True):
         scores.append(tempered.value)

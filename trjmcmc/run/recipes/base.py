@@ -86,6 +86,7 @@ class Known(NamedTuple):
         searched: Evaluations that these took.
         incomplete: Models of which the last searches still met lost modes, by label.
         proposed: Whether the run began with proposals by importance sampling.
+        families: Of graphs with equations: what their families' mixtures are made of.
     """
 
     draws: Pool
@@ -95,6 +96,7 @@ class Known(NamedTuple):
     searched: int = 0
     incomplete: tuple[str, ...] = ()
     proposed: bool = False
+    families: tuple[Tensor, ...] = ()
 
     @property
     def climbs_per_call(self) -> float:

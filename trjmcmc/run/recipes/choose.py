@@ -12,9 +12,11 @@ from ...target.target import Target
 from ..plan import Plan
 from .base import Limit, Recipe
 from .counts import Components
+from .equations import Equations, has_families
 from .graphs import Graphs, graph_draws
 from .lists import Lists
 from .subsets import Items
+from .walked_graphs import WalkedGraphs
 
 MOST_LISTED = 128  # models
 
@@ -42,10 +44,16 @@ def kind_of(target: Target) -> type[Recipe] | None:
     """The kind of a space: of components, items, graphs, few models; None of others."""
     space = target.space
     if space.graphs or space.orders:
-        drawn = space.graphs and space.several and target.once(graph_draws) is not None
-        return Graphs if drawn else None
+        return kind_of_graphs(target) if space.graphs and space.several else None
     if space.counts and space.several:
         return Components
     if space.has_items and (space.size or math.inf) > FEW_SUBSETS:
         return Items
     return Lists if space.enumerable and (space.size or 0) <= MOST_LISTED else None
+
+
+def kind_of_graphs(target: Target) -> type[Recipe] | None:
+    """Graphs drawn whole, walked by tables, with parameters of each node; None of others."""
+    if target.scores is not None and not target.dim:
+        return WalkedGraphs if target.once(graph_draws) is None else Graphs
+    return Equations if target.once(has_families) else None
