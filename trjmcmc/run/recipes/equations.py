@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from contextlib import suppress
-from typing import cast
+from dataclasses import replace
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from ...draws import Pool
 from ...errors import (
-    ConfigurationError,
     ConvergenceError,
     CoverageWarning,
     TargetError,
@@ -21,9 +19,7 @@ from ...errors import (
 )
 from ...kernel.base import Kernel, State, start
 from ...kernel.compose import Cycle
-from ...kernel.graphs.draws import GraphDraws
 from ...kernel.graphs.families import Families, FamilyJump, FamilyRefresh
-from ...kernel.graphs.walk import GraphWalk
 from ...kernel.inside.random_walk import RandomWalk
 from ...kernel.proposal.surrogate import SurrogateWalk
 from ...pilot.families import listed_families
@@ -31,17 +27,17 @@ from ...space.dags import Dags
 from ...target.nodes import Nodes
 from ...target.scores import LocalScores
 from ...target.target import Target
-from ..families import by_normals, by_tempering, effective
+from ..families import WHOLE, by_normals, by_tempering, effective, places_of, proposals, surrogate
+from ..plan import Plan
 from ..policy_of_graphs import GraphPolicy
 from .base import Known, Moves, Recipe
+from .graphs import FIRST
 
 NUMBERS = GraphPolicy()
 
 DRAWN = 20  # times that chains are drawn anew at most, where a likelihood is 0
 
 CONTRADICTION = 2.0  # nats between tempered runs of a family
-
-WHOLE = "families"  # the jump to graphs that are drawn whole
 
 
 class Equations(Recipe):
@@ -52,6 +48,11 @@ class Equations(Recipe):
     kept as plain tensors: evidences, rows, shares, means and factors of the mixtures, and the
     effective share of draws from the median one.
     """
+
+    def __init__(
+        self, target: Target, plan: Plan, generator: torch.Generator, **settings: Any
+    ) -> None:
+        super().__init__(target, replace(plan, first=min(plan.first, FIRST)), generator, **settings)
 
     def begin(self) -> tuple[Known, State]:
         families = self._families()
@@ -118,7 +119,7 @@ class Equations(Recipe):
         name, move = next(iter(proposals(cheap).items()))
         for _ in range(1 if name == WHOLE else NUMBERS.first_steps):
             state, _ = move.step(state, g)
-        node, place, row = families_of(families, state.code)
+        node, place, row = places_of(families, state.code)
         value = families.sample(row, families.active(node, place), g)
         theta = torch.zeros(n, target.dim, dtype=target.dtype, device=target.device)
         theta[:, nodes.slots.flatten()] = value.view(n, -1)
@@ -126,7 +127,7 @@ class Equations(Recipe):
 
     def _doubt(self, families: Families, code: Tensor) -> None:
         """Warn where tempered runs of families that chains begin in contradict each other."""
-        row = families_of(families, code)[2].view(code.shape).clamp(min=0)
+        row = places_of(families, code)[2].view(code.shape).clamp(min=0)
         share = (families.gap[row] > CONTRADICTION).double().mean(0)
         names = cast("Dags", self.target.space).nodes
         worst = [names[j] for j in (share > NUMBERS.doubted_share).nonzero()[:, 0]]
@@ -159,6 +160,11 @@ class Equations(Recipe):
         return self.host.items(code.flatten(0, 1)).double().view(*code.shape[:2], -1)
 
 
+def tries_of(share: Tensor) -> int:
+    """Draws that a jump tries, by the effective share of these."""
+    return min(NUMBERS.most_tries, math.ceil(NUMBERS.effective_tries / float(share)))
+
+
 def has_families(target: Target) -> bool:
     """Whether a target is of equations with parameters whose families are few enough to list."""
     space = target.space
@@ -167,30 +173,3 @@ def has_families(target: Target) -> bool:
     listed = listed_families(cast("Dags", space))
     most = NUMBERS.most_families if target.differentiable else NUMBERS.most_tempered
     return listed is not None and int(listed.sum()) <= most
-
-
-def tries_of(share: Tensor) -> int:
-    """Draws that a jump tries, by the effective share of these."""
-    return min(NUMBERS.most_tries, math.ceil(NUMBERS.effective_tries / float(share)))
-
-
-def surrogate(families: Families) -> Target:
-    """Graphs alone, by the evidences of their families."""
-    nodes = families.nodes
-    return Target(nodes.space.bare(), {}, families.scores, device=nodes.target.device)
-
-
-def proposals(cheap: Target) -> Mapping[str, Kernel]:
-    """Moves of graphs by evidences, by name: whole ones unless nodes are many, and neighbours."""
-    found: dict[str, Kernel] = {}
-    with suppress(ConfigurationError):  # too many nodes
-        found[WHOLE] = GraphDraws(cheap, ahead=1)
-    found["families near"] = GraphWalk(cheap, moves=1)
-    return found
-
-
-def families_of(families: Families, code: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Nodes, places of their parents, and rows of the families of graphs (n, d), each (n d,)."""
-    node = torch.arange(code.shape[1], device=code.device).repeat(len(code))
-    place = families.nodes.places(code).flatten()
-    return node, place, families.rows(node, place)
