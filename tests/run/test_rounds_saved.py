@@ -178,7 +178,7 @@ def test_a_full_disk_is_told_once(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param(k, marks=LONG if k in {"count", "subset", "walked"} else ()) for k in KINDS],
+    [pytest.param(k, marks=() if k in {"list", "graph"} else LONG) for k in KINDS],
 )
 def test_a_result_goes_on_as_if_it_had_not_ended(kind, tmp_path):
     whole, first = (whole_run(kind, e) for e in (MORE, ENOUGH))

@@ -1,4 +1,4 @@
-"""Runs that are none in rounds: graphs beyond exact draws, kernels of the user, shards, limits."""
+"""Runs that are none in rounds: kernels of the user, shards, limits."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def begin(
 
     Raises:
         CheckpointError: The folder or the result are of another run.
-        ConfigurationError: Rounds were asked for over graphs that are not drawn anew, over more
+        ConfigurationError: Rounds were asked for over orders of the nodes of graphs, over more
             than 128 models that are no subsets, of an impossible model; a kernel or a strategy was
             given; more was asked of the run than rounds take.
     """

@@ -256,8 +256,9 @@ class TRJSampler(Elsewhere):
         """Sample, with as much training as pays.
 
         Lists, subsets and components whose likelihoods cost little (some ten thousand rows), and
-        graphs of up to seventeen nodes, are sampled in rounds, where nothing but limit or precision
-        is asked for: equal seeds give equal draws, and ``max_seconds`` ends the same run earlier.
+        graphs, with parameters or without, are sampled in rounds, where nothing but limit or
+        precision is asked for: equal seeds give equal draws, and ``max_seconds`` ends the same run
+        earlier.
 
         Elsewhere a small pilot run comes first. Warm-up measures per second how fast the model
         indicator forgets under each move, trains the map while that pays, and mixes the moves by

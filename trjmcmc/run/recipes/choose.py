@@ -29,7 +29,7 @@ def recipe_of(
     """Components where numbers are counted, items of many subsets, graphs, else a list of models.
 
     Raises:
-        ConfigurationError: Graphs that are not drawn independently; more than 128 models that are
+        ConfigurationError: Orders of the nodes of graphs; more than 128 models that are
             no subsets; components that are not exchangeable.
     """
     kind = kind_of(target)

@@ -10,13 +10,7 @@ import torch
 from torch import Tensor
 
 from ...draws import Pool
-from ...errors import (
-    ConvergenceError,
-    CoverageWarning,
-    TargetError,
-    UnreachableError,
-    warn_user,
-)
+from ...errors import ConvergenceError, CoverageWarning, TargetError, UnreachableError, warn_user
 from ...kernel.base import Kernel, State, start
 from ...kernel.compose import Cycle
 from ...kernel.graphs.families import Families, FamilyJump, FamilyRefresh
@@ -56,7 +50,7 @@ class Equations(Recipe):
 
     def begin(self) -> tuple[Known, State]:
         families = self._families()
-        share = effective(families, NUMBERS.check_draws, self.generator).median()
+        share = effective(families, NUMBERS.check_draws, self.generator).nan_to_num(0.0).median()
         state = self._started(families, self._chains(tries_of(share)))
         made = families.log_shares.exp(), families.mean, families.factor
         tables = families.scores.table, families.index, *made, share
@@ -162,7 +156,7 @@ class Equations(Recipe):
 
 def tries_of(share: Tensor) -> int:
     """Draws that a jump tries, by the effective share of these."""
-    return min(NUMBERS.most_tries, math.ceil(NUMBERS.effective_tries / float(share)))
+    return math.ceil(min(NUMBERS.most_tries, NUMBERS.effective_tries / (float(share) or 1e-9)))
 
 
 def has_families(target: Target) -> bool:
