@@ -24,7 +24,7 @@ from trjmcmc.run.recipes.walked_graphs import WalkedGraphs
 from trjmcmc.run.rounds import lesson_of, rounds
 
 FEW = Plan(chains=64, first=12, measured=6, most=30)
-SMALL = replace(equations.NUMBERS, particles=60, moves=4, components=4, fitted_draws=500)
+SMALL = replace(equations.NUMBERS, particles=40, moves=3, components=4, fitted_draws=200)
 
 
 def many_nodes(d=13):
@@ -160,15 +160,15 @@ def test_a_seed_has_one_answer_whatever_a_clock_says(kind, monkeypatch):
     if kind == "tempered":
         monkeypatch.setattr(equations, "NUMBERS", replace(SMALL, least_effective=1.0))
     make, now = (many_nodes if kind == "walked" else binary), [0.0]
-    first = run(make(), error=0.05)
+    first = run(make(), error=0.1)
 
     def jumping():
         now[0] += 1e6
         return now[0]
 
     with clock.read_from(jumping):
-        assert same(first, run(make(), error=0.05))
-    assert not torch.equal(first.p, run(make(), seed=2, error=0.05).p)
+        assert same(first, run(make(), error=0.1))
+    assert not torch.equal(first.p, run(make(), seed=2, error=0.1).p)
 
 
 def test_families_are_plain_data():
