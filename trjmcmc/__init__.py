@@ -31,7 +31,6 @@ if TYPE_CHECKING:  # what type checkers and editors read; at run time names come
     from .posthoc.evidence import Evidence, evidence
     from .result.result import Result, merge
     from .result.variational import Variational
-    from .run.even_counts import evidences_of_counts
     from .run.loaded import load
     from .run.policy import Policy
     from .run.sampler import TRJSampler
@@ -176,7 +175,6 @@ _MODULE_OF = {  # where the names above are defined; the others are folders
     "Variational": "result.variational",
     "compare_samplers": "compare.compare",
     "evidence": "posthoc.evidence",
-    "evidences_of_counts": "run.even_counts",
     "from_jax": "interop.from_jax",
     "from_numpyro": "interop.from_numpyro",
     "from_pymc": "interop.from_pymc",

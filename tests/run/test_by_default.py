@@ -456,7 +456,7 @@ def test_graphs_are_drawn_anew_in_rounds(nodes):
 def test_graphs_that_take_long_to_draw_take_none():
     assert judged(network(2)[1])  # though one of four codes is a cycle
     assert not judged(network(1)[1])  # one graph alone
-    assert graph_draws(network(20)[1]) is None  # ten seconds of sums
+    assert graph_draws(network(21)[1]) is None  # half a minute of sums
     assert graph_draws(network(14, weight=0.0)[1]) is None  # few orders tell so few edges apart
     x = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
     assert graph_draws(trj.graphs.network(x, hidden=2)) is None  # parameters

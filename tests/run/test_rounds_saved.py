@@ -41,6 +41,8 @@ KINDS = {
     "subset": lambda: trj.problems.variable_selection(6),
     "count": lambda: trj.problems.pulses(points=20, true=1, most=2, seed=1),
     "graph": lambda: trj.graphs.target(trj.graphs.bge(noise(30, 4))),
+    "equations": lambda: trj.graphs.network(noise(20, 3), noise=0.5),
+    "walked": lambda: trj.graphs.target(trj.graphs.bge(noise(30, 13), candidates=2)),
 }
 
 
@@ -102,11 +104,13 @@ def same(a, b):
 # ---- folders ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=LONG if k == "walked" else ()) for k in KINDS]
+)
 def test_a_run_that_is_killed_ends_as_if_it_had_not_been(kind, tmp_path, monkeypatch):
     """In the first round, again in it, and in a later one."""
     whole = whole_run(kind)
-    for at in (1, 2, 3) if kind == "graph" else (3, 5, 9):
+    for at in (1, 2, 3) if kind in {"graph", "equations"} else (3, 5, 9):
         killed(KINDS[kind](), tmp_path, at, monkeypatch)
         there = read_folder(tmp_path, plan=False)
         assert sum(len(s["code"]) for s in there.segments) == there.head["kept"] > 0
@@ -173,7 +177,8 @@ def test_a_full_disk_is_told_once(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(k, marks=LONG if k in {"count", "subset"} else ()) for k in KINDS]
+    "kind",
+    [pytest.param(k, marks=() if k in {"list", "graph"} else LONG) for k in KINDS],
 )
 def test_a_result_goes_on_as_if_it_had_not_ended(kind, tmp_path):
     whole, first = (whole_run(kind, e) for e in (MORE, ENOUGH))

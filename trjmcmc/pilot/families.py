@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -68,6 +69,7 @@ def temper_families(
     moves: int,
     generator: torch.Generator,
     deadline: float = math.inf,
+    ended: Callable[[], bool] | None = None,
 ) -> list[Tempered]:
     """Temper each family of each node from its prior, some times over.
 
@@ -78,6 +80,7 @@ def temper_families(
         replicates: Independent runs a family.
         generator: Source of randomness.
         deadline: Time by :func:`trjmcmc.clock.now` at which to be done, about.
+        ended: Whether to be done at once, as of :class:`~trjmcmc.pilot.smc.TemperedSMC`.
     """
     found = []
     for j, target in enumerate(nodes.targets):
@@ -89,6 +92,7 @@ def temper_families(
             particles=particles,
             moves=moves,
             deadline=until,
+            ended=ended,
             generator=generator,
         ).run()
         found.append(Tempered(code, run.log_evidence.view(len(code), replicates), run))

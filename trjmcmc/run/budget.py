@@ -6,14 +6,10 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from .. import clock
-from ..draws import Recorder
 from ..errors import ConfigurationError
 from ..fit.trace import FitTrace
 from ..target.account import Account
 from ..target.target import Target
-from .policy import Policy, SummingUpPolicy
-from .stop import Stop
 
 
 @contextmanager
@@ -94,60 +90,3 @@ class Spending:
     def close(self, trace: FitTrace | None) -> None:
         """All of it has been reported, with this training."""
         self._reported, self._told = True, trace
-
-
-def affordable(left: int, chains: int, warmup: int, policy: Policy) -> tuple[int, int]:
-    """Chains and warm-up steps that a number of likelihood calls pays for."""
-    each, steps = policy.chains.evaluations_a_step, policy.chains.steps_of_limited_evaluations
-    chains = min(chains, max(2, left // (each * steps)))
-    return chains, min(warmup, left // (5 * each * chains))
-
-
-class SummingUpInTime:
-    """Moves a deadline so that the result can be built in time, by timing trial results.
-
-    Arguments:
-        sum_up: Sums up the draws of a recorder.
-        stop: Whose deadline is moved.
-        end: When the run has to be over.
-        policy: How much time it takes.
-    """
-
-    def __init__(
-        self,
-        sum_up: Callable[[Recorder], None],
-        stop: Stop,
-        end: float,
-        policy: SummingUpPolicy,
-    ) -> None:
-        self._sum_up, self._stop, self._end, self._policy = sum_up, stop, end, policy
-        self._known: list[tuple[int, float]] = []  # draws a chain, and seconds
-        begun = clock.now()
-        self._tries = [begun + share * (self._end - begun) for share in policy.rehearsed]
-
-    def __call__(self, recorder: Recorder) -> None:
-        """Rehearse if it is time to, and move the deadline by what that took."""
-        now = clock.now()
-        if math.isinf(self._end) or now >= self._end:
-            return
-        if self._tries and now >= self._tries[0]:
-            del self._tries[0]
-            self._sum_up(recorder)
-            spent = clock.now() - now
-            self._known.append((recorder.kept, spent))
-            if spent > self._policy.rehearsal_share * (self._end - now):
-                self._tries = []
-            if not self._tries:
-                share = self._policy.share * (self._end - now)
-                recorder.bound(int(share / max(self._growth(), 1e-12)))
-        if self._known:
-            n, seconds = self._known[-1]
-            ahead = seconds + self._growth() * max(0, recorder.kept - n)
-            self._stop.set_deadline(self._end - ahead)
-
-    def _growth(self) -> float:
-        """Seconds that a further draw of each chain adds."""
-        (n, seconds), before = self._known[-1], self._known[0]
-        if n == before[0]:
-            return seconds / n
-        return max(0.0, seconds - before[1]) / max(n - before[0], 1)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 import torch
 from torch import Tensor
 
+from ..errors import ConfigurationError
+from ..kernel.base import Kernel
+from ..kernel.graphs.draws import GraphDraws
 from ..kernel.graphs.families import Families
+from ..kernel.graphs.walk import GraphWalk
 from ..pilot.families import temper_families
 from ..target.nodes import Nodes
 from ..target.scores import LocalScores
@@ -15,6 +21,8 @@ from ..target.target import Target
 from ..transport.laplace import Laplace
 from ..transport.normals import NormalMixture
 from .policy_of_graphs import GraphPolicy
+
+WHOLE = "families"  # the jump to graphs that are drawn whole
 
 
 def by_normals(nodes: Nodes, families: Tensor) -> Families:
@@ -44,6 +52,7 @@ def by_tempering(
     generator: torch.Generator,
     deadline: float,
     policy: GraphPolicy,
+    ended: Callable[[], bool] | None = None,
 ) -> Families:
     """Mixtures of normals fitted to tempered draws of each family, and evidences by tempering.
 
@@ -53,6 +62,7 @@ def by_tempering(
         generator: Source of randomness.
         deadline: Time by :func:`trjmcmc.clock.now` at which to be done, about.
         policy: How many particles.
+        ended: Whether to be done at once.
     """
     scores, parts = [], list[tuple[Tensor, Tensor, Tensor]]()
     found = temper_families(
@@ -63,6 +73,7 @@ def by_tempering(
         moves=policy.moves,
         generator=generator,
         deadline=deadline,
+        ended=ended,
     )
     for target, tempered in zip(nodes.targets, found, strict=True):
         scores.append(tempered.value)
@@ -80,6 +91,28 @@ def effective(families: Families, each: int, generator: torch.Generator) -> Tens
     node, place = (families.index >= 0).nonzero().unbind(1)
     _, weight = families.tried(node, place, each, generator)
     return 1 / weight.softmax(1).square().sum(1) / each
+
+
+def surrogate(families: Families) -> Target:
+    """Graphs alone, by the evidences of their families."""
+    nodes = families.nodes
+    return Target(nodes.space.bare(), {}, families.scores, device=nodes.target.device)
+
+
+def proposals(cheap: Target) -> Mapping[str, Kernel]:
+    """Moves of graphs by evidences, by name: whole ones unless nodes are many, and neighbours."""
+    found: dict[str, Kernel] = {}
+    with suppress(ConfigurationError):  # too many nodes
+        found[WHOLE] = GraphDraws(cheap, ahead=1)
+    found["families near"] = GraphWalk(cheap, moves=1)
+    return found
+
+
+def places_of(families: Families, code: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Nodes, places of their parents, and rows of the families of graphs (n, d), each (n d,)."""
+    node = torch.arange(code.shape[1], device=code.device).repeat(len(code))
+    place = families.nodes.places(code).flatten()
+    return node, place, families.rows(node, place)
 
 
 def _mixture(

@@ -35,9 +35,8 @@ from .knowledge import Knowledge
 from .look import DISAGREE, MET, Run, apart
 from .maps import check_round_trip
 from .plan import Plan
-from .policy import Policy
 from .recipes.base import Recipe, Stated, route_of
-from .recipes.choose import kind_of, recipe_of
+from .recipes.choose import recipe_of
 from .report import Routes, compared, made_result
 from .request import check_counts
 from .rounds import Resumption, looks
@@ -80,12 +79,12 @@ def begin(
     start: Any = None,
     saved: Mapping[str, Any] | None = None,
     place: Place | None = None,
-) -> InRounds | None:
-    """A run in rounds that has not begun, or None where another kind of run suits.
+) -> InRounds:
+    """A run in rounds that has not begun.
 
     Arguments:
         known: What is known of the target.
-        plan: Its numbers; None where nobody asked for rounds.
+        plan: Its numbers; None for the usual ones.
         seed: The sampler's.
         until: When it is done.
         stated: What is stated of its chains.
@@ -96,23 +95,15 @@ def begin(
 
     Raises:
         CheckpointError: The folder or the result are of another run.
-        ConfigurationError: Rounds were asked for over graphs that are not drawn anew, over more
-            than 128 models that are no subsets, of an impossible model; more was asked of the run
-            than rounds take.
+        ConfigurationError: More was asked of the run than rounds take.
     """
-    asked, found = plan is not None, None if place is None else place.found
-    there = saved if found is None else found.head if ROUNDS in found.head else None
-    others = found is not None or getattr(start, "onward", None) is not None
-    if there is None and others:  # of another kind
-        if asked or saved is not None:
-            raise ConfigurationError("rounds: the run there is none in rounds; leave it out")
-        return None
-    free = known.strategy.chooses
-    if not free:
+    found = None if place is None else place.found
+    there = saved if found is None else found.head
+    if there is not None and ROUNDS not in there:
+        raise CheckpointError("checkpoint: the run there is of an older version; begin anew")
+    if not known.strategy.chooses:
         stated = stated._replace(kernel=lambda _: known.kernel(known.transport))
         fit = "auto" if known.ready or not known.strategy.trains else fit if fit != "auto" else True
-    if there is None and not asked and not suits(known):
-        return None
     if there is not None:
         stated = stated_again(stated, there)
         lesson = found.plan if found is not None else there["lesson"]
@@ -172,16 +163,6 @@ def trained_by(known: Knowledge) -> str:
     trace = known.trace
     ended = trace is not None and bool(trace.step) and trace.stopped != INTERRUPTED
     return trace.by if trace is not None and ended else ""
-
-
-def suits(known: Knowledge) -> bool:
-    """Whether rounds are the usual run of a target."""
-    target = known.target
-    if not (known.policy == Policy() and target.account.unlimited):
-        return False
-    if not known.strategy.chooses:
-        return True
-    return kind_of(target) is not None
 
 
 class InRounds:

@@ -17,7 +17,7 @@ from ..result.report import Judged, RunReport
 from ..result.result import Result
 from ..space.saved import space_from_spec
 from .rounds_saved import ROUNDS, onward_of
-from .team import numbers_of
+from .shards import numbers_of
 
 
 def load(path: str | Path) -> Result:

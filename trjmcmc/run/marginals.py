@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 
 from ..draws import Pool
@@ -14,12 +12,8 @@ from ..kernel.proposal.fixed import Learnt
 from ..kernel.proposal.neighbours import Neighbours
 from ..target.target import Target
 from ..weights.bernoulli import BernoulliMixture
-from .bench import Bench
-from .decide import Worth
 from .moves import swaps
-from .policy import KernelPolicy, Policy
-from .request import Request
-from .segment import Segment
+from .policy import KernelPolicy
 
 NAME = "marginals"
 
@@ -51,37 +45,3 @@ def marginal_moves(
         MarginalRefresh(target, marginals),
     ]
     return MixtureKernel(moves, list(policy.marginal_shares))
-
-
-def offer_marginals(
-    bench: Bench,
-    request: Request,
-    policy: Policy,
-    offer: Callable[[str, Kernel], Segment],
-    worth: Worth,
-    seen: Pool | None = None,
-) -> None:
-    """Offer such moves, fitted again while that helps, where the run is long enough for it.
-
-    Arguments:
-        bench: Chains, and the moves so far.
-        request: What the user asks of the run.
-        policy: The policy.
-        offer: Measures a move of a name, and takes it up.
-        worth: What a segment is worth.
-        seen: Points to fit to at first; those of the bench if omitted.
-    """
-    target = bench.target
-    for _ in range(policy.choice.fits_of_marginals):
-        seen = bench.seen() if seen is None else seen
-        best = max(bench.found.values(), key=worth)
-        most = policy.choice.inside_share * request.ahead_of(best)
-        if seen is None or policy.choice.marginal_price * target.dim > most:
-            return
-        before, last = bench.moves.get(NAME), bench.found.get((NAME,))
-        moves = marginal_moves(target, seen, bench.generator, policy.kernels)
-        bench.forget_seen()
-        now, seen = offer(NAME, moves), None
-        if before is not None and last is not None and worth(now) < worth(last):
-            bench.withdraw(NAME, before, last)
-            return

@@ -44,6 +44,7 @@ class Lesson:
             k: v.cpu() if isinstance(v, Tensor) else v for k, v in self.known._asdict().items()
         }
         known["draws"] = _columns(self.known.draws)
+        known["families"] = tuple(x.cpu() for x in self.known.families)
         seen = None if self.seen is None else _columns(self.seen)
         state = tuple(x.cpu() for x in self.state[:3])
         more = {"known": known, "state": state, "seen": seen, "worth": dict(self.worth)}
@@ -57,6 +58,7 @@ class Lesson:
             k: v.to(device) if isinstance(v, Tensor) else v for k, v in known.items()
         }
         there["draws"] = Pool(*(x.to(device) for x in known["draws"]))
+        there["families"] = tuple(x.to(device) for x in known["families"])
         there["incomplete"] = tuple(known["incomplete"])
         more: dict[str, Any] = {
             "known": Known(**there),

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
-from .. import clock
 from ..draws import Pool
-from ..errors import TargetError, TRJError
-from ..kernel.base import State
-from ..pilot.audit import Audit
-from ..pilot.parts import Part
+from ..errors import TRJError
 from ..promises import ROUNDING_ERROR
 from ..space.codes import distinct
 from ..target.resolution import EXAMINED, LEAST_DRAWS, resolution_doubts
 from ..target.target import Target
-from .knowledge import Knowledge
-from .request import Request
-
-EACH = 500  # draws of a pilot run that each model is examined by
 
 TRIED = 32  # draws of a model at which its log density is computed in both precisions
 
@@ -30,103 +19,6 @@ STEP = 2e-3  # step of second differences of a log density, quartile distances o
 JUMPS = 2  # draws of these that may lie next to a jump of a log density
 
 SECOND = 1.7  # mean size of second differences of independent normal errors without these, in sd
-
-
-class TooCoarse(Exception):
-    """Working numbers that do not resolve a posterior; the message says which and why."""
-
-
-class Numbers(NamedTuple):
-    """What is wrong with the numbers of a run that has to go on with them, in words.
-
-    Attributes:
-        rounding: Models whose log densities rounding changes.
-        unresolved: What float64 does not resolve.
-    """
-
-    rounding: str = ""
-    unresolved: str = ""
-
-    def also(self, rounding: str) -> Numbers:
-        """The same, with rounding that was found elsewhere where there was none."""
-        return self._replace(rounding=self.rounding or rounding)
-
-
-def examined(known: Knowledge, state: State, request: Request) -> Numbers:
-    """Look at the numbers of a run before it samples.
-
-    Arguments:
-        known: What is known of the target.
-        state: Chains after their warm-up.
-        request: What the user asks; whether float64 may take the place of float32.
-
-    Raises:
-        TooCoarse: It may, and should.
-        TargetError: It has, and does not do either.
-    """
-    target, rounding, unresolved = known.target, "", ""
-    if request.refines or target.dtype == torch.float64:
-        unresolved = coarse_numbers(target, state, known.fitted.audit)
-    if request.refines and unresolved:
-        raise TooCoarse(unresolved)
-    if known.precision and unresolved:
-        raise TargetError(f"no numbers of this machine resolve the posterior. {unresolved}")
-    if request.max_evaluations is None and target.limit == math.inf:
-        rounding = rounding_of(target, state.code, state.theta)
-    if request.refines and rounding:
-        raise TooCoarse(f"log densities: rounding changes those of {rounding}")
-    return Numbers(rounding, unresolved)
-
-
-def roundings(
-    known: Knowledge, parts: list[Part], request: Request, generator: torch.Generator
-) -> list[str]:
-    """Of each part of a posterior that was met: what rounding does to it, in words, or "".
-
-    Rounding makes heights of its own, far out, which a search then takes for lost modes.
-
-    Arguments:
-        known: What is known of the target.
-        parts: What was met.
-        request: What the user asks.
-        generator: Source of randomness.
-
-    Raises:
-        TooCoarse: float64 may take the place of float32, and most of the time is left.
-    """
-    target = known.target
-    if request.max_evaluations is not None or target.limit != math.inf:
-        return [""] * len(parts)
-    found = []
-    for part in parts:
-        theta = part.theta[part.draw(TRIED, generator)]
-        found.append(rounding_of(target, part.code.expand(TRIED, -1), theta))
-    worst = max(found, default="", key=len)
-    if worst and request.refines and request.left() > clock.now() - request.begun:
-        raise TooCoarse(f"log densities: rounding changes those of {worst}")
-    return found
-
-
-def coarse_numbers(target: Target, state: State, audit: Audit | None) -> str:
-    """What the working numbers do not resolve, in words; empty if they will do.
-
-    Chains tell it of the models that they are in, a pilot run of all others: where numbers are
-    much too few, a model that should have the mass has none.
-
-    Arguments:
-        target: The target.
-        state: Chains after their warm-up.
-        audit: The pilot run, or None.
-    """
-    if large := _too_large(target, state.log_joint):
-        return large
-    found = _doubts(target, state.code, state.theta)
-    if audit is not None:
-        told = (audit.ancestors >= LEAST_DRAWS).nonzero()[:, 0].to(target.device)
-        model = told.repeat_interleave(EACH)
-        theta, *_ = audit.draw(model)
-        found = _doubts(target, audit.code[model], theta) | found
-    return "; ".join(f"{label}: {why}" for label, why in found.items())
 
 
 def unresolved(target: Target, pool: Pool) -> str:

@@ -21,31 +21,30 @@ from ..result.alarms import warn_of_coverage
 from ..result.result import Result
 from ..result.variational import Variational
 from ..space.base import Space
+from ..target.account import Account
 from ..target.target import Target
 from ..transport.base import Transport
 from ..weights.base import ModelWeights
 from . import in_rounds
+from .aims import Rule
 from .budget import Spending
 from .crew import grid_of
-from .elsewhere import Elsewhere
 from .given import MakeWeights, as_pool, check_given, weights_maker
 from .in_rounds import InRounds
 from .knowledge import Knowledge
 from .maps import map_of, matching
-from .onward import Onward
 from .plan import Plan
 from .policy import Policy
 from .recipes.base import Stated
 from .request import check_counts, check_seconds, checked_fit, checked_mode
 from .rounds_saved import saved_in
 from .saving import place_of
-from .stop import Rule
 from .strategy import GivenKernel, MakeKernel, Strategy, ThroughTheMap
 
 MakeTransport = Callable[[Space], Transport]
 
 
-class TRJSampler(Elsewhere):
+class TRJSampler:
     """Samples a posterior over models and parameters by transport reversible jumps.
 
     Arguments:
@@ -112,18 +111,17 @@ class TRJSampler(Elsewhere):
         if strategy is None:
             strategy = ThroughTheMap(policy.kernels) if kernel is None else GivenKernel(kernel)
         self._open_precision = dtype is None and target.is_precision_open
-        self._left: Onward | InRounds | None = None  # of the last run, to go on from
+        self._left: InRounds | None = None  # of the last run, to go on from
         self._given_seed = seed is not None
         self.seed = secrets.randbits(31) if seed is None else int(seed)
         self._make, self._compile = (transport, strategy, models, policy), checked_mode(compile)
         self._know(target.to(dtype=dtype, device=device))
 
-    def _know(self, target: Target, precision: str = "", spending: Spending | None = None) -> None:
+    def _know(self, target: Target, spending: Spending | None = None) -> None:
         """Begin to learn about a target.
 
         Arguments:
             target: In the precision and on the device of the runs.
-            precision: Why it was not left in float32, or nothing.
             spending: What was spent on it before, or None.
         """
         transport, strategy, models, policy = self._make
@@ -139,7 +137,6 @@ class TRJSampler(Elsewhere):
             policy=policy,
             given_map=given_map,
             make_weights=weights_maker(target, models),
-            precision=precision,
             spending=spending,
         )
         self._made = self._known.kernel(self.transport)
@@ -256,8 +253,9 @@ class TRJSampler(Elsewhere):
         """Sample, with as much training as pays.
 
         Lists, subsets and components whose likelihoods cost little (some ten thousand rows), and
-        graphs of up to seventeen nodes, are sampled in rounds, where nothing but limit or precision
-        is asked for: equal seeds give equal draws, and ``max_seconds`` ends the same run earlier.
+        graphs, with parameters or without, are sampled in rounds, where nothing but limit or
+        precision is asked for: equal seeds give equal draws, and ``max_seconds`` ends the same run
+        earlier.
 
         Elsewhere a small pilot run comes first. Warm-up measures per second how fast the model
         indicator forgets under each move, trains the map while that pays, and mixes the moves by
@@ -353,25 +351,13 @@ class TRJSampler(Elsewhere):
                 saved=saved,
                 place=place,
             )
-            if rounds is None:
-                return self._run_elsewhere(
-                    asked,
-                    place,
-                    draws=draws,
-                    start=start,
-                    until=until,
-                    max_seconds=max_seconds,
-                    max_evaluations=max_evaluations,
-                    grid=grid,
-                    progress=progress,
-                )
             begun -= 0.0 if place is None else place.spent
             try:
                 result = rounds.first(until, max_seconds, progress, begun, draws, max_evaluations)
             finally:
                 self._left = rounds if rounds.begun else None
             if rounds.target is not self.target:
-                self._go_on_in_float64("")
+                self._go_on_in_float64()
             return result
 
     def _be(self, seed: int, dtype: str) -> None:
@@ -379,7 +365,7 @@ class TRJSampler(Elsewhere):
         if not self._given_seed:
             self.seed = seed
         if dtype == str(torch.float64) and self._refines:
-            self._go_on_in_float64("")
+            self._go_on_in_float64()
 
     def more(
         self,
@@ -411,11 +397,34 @@ class TRJSampler(Elsewhere):
             500
         """
         if self._left is None:
-            raise ConfigurationError("more: no run of one batch to go on with; call run first")
+            raise ConfigurationError("more: no run to go on with; call run first")
         if draws is None and until is None and max_seconds is None and max_evaluations is None:
             raise ConfigurationError("more: say how long: draws, until, max_seconds")
-        if isinstance(self._left, InRounds):
-            return self._left.more(draws, until, max_seconds, max_evaluations, progress)
-        return self._more_elsewhere(
-            self._left, draws, until, max_seconds, max_evaluations, progress
-        )
+        return self._left.more(draws, until, max_seconds, max_evaluations, progress)
+
+    @property
+    def policy(self) -> Policy:
+        """How maps are fitted."""
+        return self._known.policy
+
+    @property
+    def account(self) -> Account:
+        """Evaluations of its runs and fits, and of nobody else on the same target."""
+        return self._known.spending.account
+
+    @property
+    def _may_train(self) -> bool:
+        """Whether a map may be trained over the models: not over many graphs."""
+        return self.target.space.few or not self.target.space.graphs
+
+    @property
+    def _refines(self) -> bool:
+        """Whether float64 may follow: nobody has stated a precision, given a kernel, or trained."""
+        known = self._known
+        untouched = known.trace is None and known.strategy.chooses
+        single = self.target.dtype == torch.float32 and self.target.device.type != "mps"
+        return self._open_precision and untouched and single
+
+    def _go_on_in_float64(self) -> None:
+        """Begin anew with float64 numbers; what is known of evaluations stays."""
+        self._know(self.target.to(dtype=torch.float64), self._known.spending)

@@ -24,7 +24,6 @@ from .capture import (
     shape_of,
     traced,
 )
-from .decide import capture_pays, worth_having
 from .policy_of_capture import CapturePolicy
 
 Ahead = Callable[[], float]  # seconds of sampling ahead
@@ -286,3 +285,32 @@ def _ways(state: State) -> list[tuple[str, Way]]:
     if state.theta.device.type == "cuda":
         return [("replayed", replayed)]
     return [("traced", traced), ("compiled", compiled)]
+
+
+def capture_pays(
+    price: float, hoped: float, now: float, ahead: float, policy: CapturePolicy
+) -> bool:
+    """Whether another way to make steps is sure to give more of them in the time ahead.
+
+    Of the seconds ahead the price is lost, and each of the others makes ``now / hoped`` times the
+    steps: together more, if the price is less than the share ``1 - hoped / now`` of them.
+
+    Arguments:
+        price: Seconds until steps are made so.
+        hoped: Seconds of such a step, as they are counted on.
+        now: Seconds of a step as it is made now.
+        ahead: Seconds of steps ahead.
+        policy: How many times the price has to be saved.
+
+    Example:
+        >>> from .policy_of_capture import CapturePolicy
+        >>> policy = CapturePolicy(margin=1.5)
+        >>> [capture_pays(2.0, 0.001, 0.002, ahead, policy) for ahead in (5.0, 7.0)]
+        [False, True]
+    """
+    return policy.margin * price <= (1 - hoped / now) * ahead
+
+
+def worth_having(now: float, before: float, policy: CapturePolicy) -> bool:
+    """Whether steps that take so many seconds are to be preferred to those before."""
+    return now <= policy.gain * before

@@ -110,6 +110,7 @@ class Known(NamedTuple):
         proposed: Likelihood calls, for each coordinate and two more, of the proposals by importance
             sampling that it began with; 0 of none.
         poor: Whether these are to be refined.
+        families: Of graphs with equations: what their families' mixtures are made of.
     """
 
     draws: Pool
@@ -120,6 +121,7 @@ class Known(NamedTuple):
     incomplete: tuple[str, ...] = ()
     proposed: int = 0
     poor: bool = False
+    families: tuple[Tensor, ...] = ()
 
     @property
     def climbs_per_call(self) -> float:

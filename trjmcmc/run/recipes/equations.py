@@ -1,0 +1,165 @@
+"""Graphs whose equations have parameters: mixtures of normals for each node given its parents."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from ...draws import Pool
+from ...errors import ConvergenceError, CoverageWarning, TargetError, UnreachableError, warn_user
+from ...kernel.base import Kernel, State, start
+from ...kernel.compose import Cycle
+from ...kernel.graphs.families import Families, FamilyJump, FamilyRefresh
+from ...kernel.inside.random_walk import RandomWalk
+from ...kernel.proposal.surrogate import SurrogateWalk
+from ...pilot.families import listed_families
+from ...space.dags import Dags
+from ...target.nodes import Nodes
+from ...target.scores import LocalScores
+from ...target.target import Target
+from ..families import WHOLE, by_normals, by_tempering, effective, places_of, proposals, surrogate
+from ..plan import Plan
+from ..policy_of_graphs import GraphPolicy
+from .base import Known, Moves, Recipe
+from .graphs import FIRST
+
+NUMBERS = GraphPolicy()
+
+DRAWN = 20  # times that chains are drawn anew at most, where a likelihood is 0
+
+CONTRADICTION = 2.0  # nats between tempered runs of a family
+
+
+class Equations(Recipe):
+    """Jumps to graphs that evidences of families propose, with parameters from their mixtures.
+
+    A family is a node with its parents. Its mixture is the normal at the mode where draws of most
+    such normals are effective, else what is fitted to tempered draws. What is known of families is
+    kept as plain tensors: evidences, rows, shares, means and factors of the mixtures, and the
+    effective share of draws from the median one.
+    """
+
+    def __init__(
+        self, target: Target, plan: Plan, generator: torch.Generator, **settings: Any
+    ) -> None:
+        super().__init__(target, replace(plan, first=min(plan.first, FIRST)), generator, **settings)
+
+    def begin(self) -> tuple[Known, State]:
+        families = self._families()
+        share = effective(families, NUMBERS.check_draws, self.generator).nan_to_num(0.0).median()
+        state = self._started(families, self._chains(tries_of(share)))
+        made = families.log_shares.exp(), families.mean, families.factor
+        tables = families.scores.table, families.index, *made, share
+        pool = Pool(state.code, state.theta, state.log_joint.double())
+        nothing = torch.zeros(self.plan.groups, dtype=torch.float64)
+        return Known(pool, None, nothing, families=tables), state
+
+    def _families(self) -> Families:
+        """Normals at the modes if these will do, else what tempering finds."""
+        target, g, nodes = self.target, self.generator, Nodes(self.target)
+        listed = listed_families(nodes.space)
+        assert listed is not None
+        normals = by_normals(nodes, listed) if target.differentiable else None
+        if normals is not None:
+            share = effective(normals, NUMBERS.check_draws, g).median()
+            if share > NUMBERS.least_effective or int(listed.sum()) > NUMBERS.most_tempered:
+                return normals
+        try:
+            return by_tempering(nodes, listed, g, math.inf, NUMBERS, ended=lambda: self.late)
+        except (TargetError, ConvergenceError):  # the prior reaches where nothing is possible
+            if normals is None:
+                raise
+            return normals
+
+    def _chains(self, tries: int) -> int:
+        """Chains: fewer where each tries many parameters a step."""
+        groups, nodes = self.plan.groups, self.target.space.code_width
+        each = max(self.least_chains, NUMBERS.draws_a_step // (nodes * tries) // groups)
+        return self.chains if self.stated.chains else min(self.chains, groups * each)
+
+    def _started(self, families: Families, n: int) -> State:
+        """Chains at graphs that evidences propose, with parameters from the mixtures.
+
+        Raises:
+            UnreachableError: The likelihood is 0 wherever a group was begun.
+        """
+        target, groups = self.target, self.plan.groups
+        code, theta = self._drawn(families, n)
+        self._doubt(families, code)
+        for _ in range(DRAWN):
+            sound = target.log_joint(code, theta).abs() < math.inf
+            if self.late or bool(sound.all()):
+                break
+            other, point = self._drawn(families, n)
+            code = torch.where(sound[:, None], code, other)
+            theta = torch.where(sound[:, None], theta, point)
+        sound = (target.log_joint(code, theta).abs() < math.inf).view(-1, groups)
+        if not bool(sound.any(0).all()):
+            raise UnreachableError("likelihood: it is 0 wherever chains were begun")
+        pick = sound.T.double().multinomial(len(sound), True, generator=self.generator).T
+        every = torch.arange(n, device=code.device).view(-1, groups)
+        rows = torch.where(sound, every, pick * groups + every[:1]).flatten()
+        return start(target, code[rows], theta[rows])
+
+    def _drawn(self, families: Families, n: int) -> tuple[Tensor, Tensor]:
+        """Graphs and parameters, masks (n, d) and coordinates (n, D)."""
+        target, g, nodes = self.target, self.generator, families.nodes
+        cheap, code = surrogate(families), target.space.sample_prior(n, g)
+        state = start(cheap, code, torch.zeros(n, 0, dtype=cheap.dtype, device=target.device))
+        name, move = next(iter(proposals(cheap).items()))
+        for _ in range(1 if name == WHOLE else NUMBERS.first_steps):
+            state, _ = move.step(state, g)
+        node, place, row = places_of(families, state.code)
+        value = families.sample(row, families.active(node, place), g)
+        theta = torch.zeros(n, target.dim, dtype=target.dtype, device=target.device)
+        theta[:, nodes.slots.flatten()] = value.view(n, -1)
+        return state.code, theta
+
+    def _doubt(self, families: Families, code: Tensor) -> None:
+        """Warn where tempered runs of families that chains begin in contradict each other."""
+        row = places_of(families, code)[2].view(code.shape).clamp(min=0)
+        share = (families.gap[row] > CONTRADICTION).double().mean(0)
+        names = cast("Dags", self.target.space).nodes
+        worst = [names[j] for j in (share > NUMBERS.doubted_share).nonzero()[:, 0]]
+        if worst:
+            warn_user(
+                f"tempered runs of the equation(s) of {', '.join(worst)} contradict each other (by "
+                f"up to {float(families.gap[row].max()):.1f} nats): a part of their posterior may "
+                "be lost, and chains start there. Compare with "
+                "trj.graphs.exact(trj.graphs.evidences(target, particles=2000))",
+                CoverageWarning,
+            )
+
+    def moves(self, known: Known, generator: torch.Generator) -> Moves:
+        target, nodes = self.target, Nodes(self.target)
+        table, index, weight, mean, factor, share = known.families
+        scores = LocalScores(nodes.space.nodes, table)
+        families = Families(nodes, scores, index, weight, mean, factor)
+        cheap, tries = surrogate(families), tries_of(share)
+        between: dict[str, Kernel] = {}
+        for name, move in proposals(cheap).items():
+            if between and share >= NUMBERS.nearly_exact:
+                break  # graphs that are drawn whole are all but independent
+            to = SurrogateWalk(cheap, move)
+            between[name] = FamilyJump(target, families, to, tries=tries, name=name)
+        walks = Cycle([(RandomWalk(target), NUMBERS.walks if tries > 1 else 1)])
+        return Moves(between, [FamilyRefresh(target, families, tries=tries), walks])
+
+
+def tries_of(share: Tensor) -> int:
+    """Draws that a jump tries, by the effective share of these."""
+    return math.ceil(min(NUMBERS.most_tries, NUMBERS.effective_tries / (float(share) or 1e-9)))
+
+
+def has_families(target: Target) -> bool:
+    """Whether a target is of equations with parameters whose families are few enough to list."""
+    space = target.space
+    if target.equations is None or not space.graphs:
+        return False
+    listed = listed_families(cast("Dags", space))
+    most = NUMBERS.most_families if target.differentiable else NUMBERS.most_tempered
+    return listed is not None and int(listed.sum()) <= most
