@@ -3,6 +3,7 @@
 import math
 import warnings
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch.distributions import Bernoulli, Normal, Uniform
 
 import trjmcmc as trj
 from tests.battery import limit
+from tests.emulated import DEVICE, Emulated
 from tests.graphs.small import data
 from trjmcmc import clock, graphs
 from trjmcmc.errors import CoverageWarning, TRJWarning, UnreachableError
@@ -27,10 +29,10 @@ FEW = Plan(chains=64, first=12, measured=6, most=30)
 SMALL = replace(equations.NUMBERS, particles=40, moves=3, components=4, fitted_draws=200)
 
 
-def many_nodes(d=13):
+def many_nodes(d=13, **device):
     """Where few orders of the nodes tell edges apart."""
     x = torch.randn(30, d, generator=torch.Generator().manual_seed(1))
-    return graphs.target(graphs.bge(x, candidates=2))
+    return graphs.target(graphs.bge(x, candidates=2), **device)
 
 
 def binary(d=3, n=40, seed=0):
@@ -169,6 +171,20 @@ def test_a_seed_has_one_answer_whatever_a_clock_says(kind, monkeypatch):
     with clock.read_from(jumping):
         assert same(first, run(make(), error=0.1))
     assert not torch.equal(first.p, run(make(), seed=2, error=0.1).p)
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("make", [partial(graphs.network, data(3), noise=0.5), many_nodes])
+def test_on_a_device(make):
+    """What is learned stays there, what is judged leaves it."""
+    plan = Plan(chains=32, first=8, measured=6, most=12)
+    with Emulated():
+        target = make(device=DEVICE)
+        found = rounds(recipe_of(target, plan, torch.Generator(DEVICE).manual_seed(1)))
+        assert found.known.draws.code.device == DEVICE
+        assert all(x.device == DEVICE for x in found.known.families)
+        assert found.draws.code.device.type == found.p.device.type == "cpu"
+    assert bool(found.p.isfinite().all())
 
 
 def test_families_are_plain_data():
