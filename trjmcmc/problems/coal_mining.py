@@ -13,6 +13,7 @@ import scipy
 import torch
 from torch import Tensor
 from torch.distributions import Dirichlet, Gamma
+from torch.nn.functional import pad
 
 from ..errors import TargetError
 from ..target.likelihood import LogLikelihood
@@ -105,7 +106,7 @@ def coal_mining(
 def _model(k: int, exact: LogLikelihood, smooth: LogLikelihood) -> Model:
     priors: dict[str, Any] = {"spacing": Dirichlet(torch.full((k + 1,), 2.0))} if k else {}
     priors["height"] = Gamma(1.0, GAMMA_RATE).expand(torch.Size([k + 1]))
-    return Model(f"k={k}", priors, exact, surrogate=smooth)
+    return Model(f"k={k}", priors, exact, surrogate=smooth, padded=True)
 
 
 class _StepRate:
@@ -146,9 +147,10 @@ class _StepRate:
         height = params["height"]
         spacing = params.get("spacing", torch.ones_like(height))
         days = LENGTH * spacing
-        edges = torch.nn.functional.pad(self._count(days[:, :-1].cumsum(-1)), (1, 0))
-        counts = torch.diff(edges, append=torch.full_like(edges[:, :1], self._number))
-        return (counts * height.log() - height * days).sum(-1)
+        edges = self._count(days[:, :-1].cumsum(-1))
+        counts = pad(edges, (0, 1), value=self._number) - pad(edges, (1, 0))
+        rate = torch.where(height > 0, height, 1.0)  # behind the last step are no events
+        return (counts * rate.log() - height * days).sum(-1)
 
 
 @cache
