@@ -58,6 +58,10 @@ class Padded(Density):
 
     def __init__(self, longest: Density) -> None:
         vars(self).update(vars(longest))
+        some = {b.prior.name: b.prior.spec for b in longest.blocks}
+        self._shares = {
+            k: _Shares(d.concentration) for k, d in some.items() if isinstance(d, Dirichlet)
+        }
         self.blocks = [
             replace(b, items=b.slots) if len(b.prior.batch_shape) else b for b in longest.blocks
         ]
@@ -70,8 +74,8 @@ class Padded(Density):
         values, log_densities = {}, []
         for block in self.blocks:
             prior, x, used = block.prior, theta[:, block.slots], items[:, block.slots]
-            if isinstance(dirichlet := prior.spec, Dirichlet):
-                value, log_density = _shares(dirichlet.concentration, x, used)
+            if prior.name in self._shares:
+                value, log_density = self._shares[prior.name].evaluate(x, used)
             else:
                 value, log_density = prior.evaluate(x, {})
                 if block.items is not None:
@@ -81,32 +85,42 @@ class Padded(Density):
         return values, values, log_densities
 
 
-def _shares(concentration: Tensor, x: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
-    """:meth:`Prior.evaluate` of Dirichlet priors of the first entries, one more than are used.
+class _Shares:
+    """Dirichlet priors of the first entries of a vector, however many.
 
     Arguments:
         concentration: Of the longest, shape (K + 1,).
-        x: Unconstrained slots, shape (C, K), finite where they are not used.
-        used: The first of each row, shape (C, K), bool.
-
-    Returns:
-        Shapes (C, K + 1), zero after the last, and (C,), nats.
     """
-    n, kept = used.sum(-1), pad(used, (1, 0), value=True)
-    left = (n[:, None] - torch.arange(x.shape[1], device=x.device)).clamp(min=1)
-    x = torch.where(used, x - left.to(x).log(), ALL)  # behind the last slot: of what is left
-    log_share, log_rest = logsigmoid(x), pad(logsigmoid(-x).cumsum(-1), (1, 0))
-    slope = torch.where(used, log_share + log_rest[:, 1:], 0.0).sum(-1)
-    log_value = torch.where(kept, pad(log_share, (0, 1)) + log_rest, 0.0)
-    constant = concentration.cumsum(0).lgamma() - concentration.lgamma().cumsum(0)
-    log_density = ((concentration - 1) * log_value).sum(-1) + constant[n] + slope
-    value = log_value.exp() * kept
-    inside = ((value >= torch.finfo(value.dtype).tiny) | ~kept).all(-1)
-    if surely(inside):
-        return value, log_density
-    centre = (kept / (n + 1)[:, None]).to(value)
-    value = torch.where(inside[:, None], value, centre)
-    return value, torch.where(inside, log_density, -torch.inf)
+
+    def __init__(self, concentration: Tensor) -> None:
+        left = torch.arange(len(concentration))[:, None] - torch.arange(len(concentration) - 1)
+        self.log_left = left.clamp(min=1).to(concentration).log()
+        self.power = concentration - 1
+        self.constant = concentration.cumsum(0).lgamma() - concentration.lgamma().cumsum(0)
+
+    def evaluate(self, x: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
+        """:meth:`Prior.evaluate` where the vector has one entry more than slots are used.
+
+        Arguments:
+            x: Unconstrained slots, shape (C, K), finite where they are not used.
+            used: The first of each row, shape (C, K), bool.
+
+        Returns:
+            Shapes (C, K + 1), zero after the last, and (C,), nats.
+        """
+        n, kept = used.sum(-1), pad(used, (1, 0), value=True)
+        x = torch.where(used, x - self.log_left.index_select(0, n), ALL)  # then all that is left
+        log_share, log_rest = logsigmoid(x), pad(logsigmoid(-x).cumsum(-1), (1, 0))
+        slope = torch.where(used, log_share + log_rest[:, 1:], 0.0).sum(-1)
+        log_value = torch.where(kept, pad(log_share, (0, 1)) + log_rest, 0.0)
+        log_density = (self.power * log_value).sum(-1) + self.constant.index_select(0, n) + slope
+        value = log_value.exp()
+        inside = value >= torch.finfo(value.dtype).tiny
+        if surely(inside):
+            return value * kept, log_density
+        inside = inside.all(-1)
+        value = torch.where(inside[:, None], value, 1 / (n + 1)[:, None].to(value)) * kept
+        return value, torch.where(inside, log_density, -torch.inf)
 
 
 def padded(each: Sequence[Density]) -> Padded | None:
