@@ -58,6 +58,17 @@ def test_coal_mining_truth_against_direct_integration():
     assert target.truth.log_evidence["k=1"] == pytest.approx(math.log(sum(pieces)) - 1188, abs=1e-6)
 
 
+def test_coal_mining_counts_whole_and_other_days_alike(generator):
+    days = torch.tensor(DAYS, dtype=torch.float64)
+    time = torch.cat([days, days - 1e-6, LENGTH * torch.rand(500, generator=generator).double()])
+    time = torch.cat([time, torch.tensor([0.0, LENGTH, LENGTH + 0.1])])
+    for shift in (0.0, 0.25):  # the second is searched for, not looked up
+        rate = _StepRate(days + shift, smooth=False)
+        assert len(rate.heights) == (LENGTH + 1 if shift == 0 else len(days.unique()) + 1)
+        stated = (days + shift <= time[:, None]).sum(1).double()
+        assert torch.equal(rate._count(time[None])[0], stated)
+
+
 def test_coal_mining_truth_does_not_depend_on_the_number_of_nodes():
     assert np.allclose(_log_evidence(6), _log_evidence(6, 9, 200.0), atol=1e-7)
 

@@ -6,6 +6,10 @@ from torch.distributions import (
     AffineTransform,
     Beta,
     ComposeTransform,
+    Dirichlet,
+    Gamma,
+    LogNormal,
+    Normal,
     SigmoidTransform,
     TanhTransform,
     Uniform,
@@ -13,7 +17,13 @@ from torch.distributions import (
     constraints,
 )
 
-from trjmcmc.target.support import bijection_onto, log_density_inside, with_slope
+from trjmcmc.target.support import (
+    bijection_onto,
+    constant_of,
+    interior_point,
+    log_density_inside,
+    with_slope,
+)
 
 INTERVALS = {
     "numbers": constraints.interval(-3, 4.5),
@@ -54,7 +64,21 @@ def test_other_bijections_have_slopes_of_their_own(transform):
 
 def test_densities_inside_the_support_are_those_of_the_distribution(generator):
     low, high = torch.tensor([0.0, -2.0]), torch.tensor([1.0, 1e4])
-    for dist in (Uniform(low, high), Beta(torch.tensor([0.5, 2.0]), torch.tensor(3.0))):
-        value = bijection_onto(dist.support)(torch.randn(100, 2, generator=generator))
-        found = log_density_inside(dist, value).expand(value.shape)
-        assert torch.equal(found, dist.log_prob(value))
+    two, many = torch.tensor([0.5, 2.0]), torch.tensor([1.0, 0.5, 3.0])
+    known = [Uniform(low, high), Normal(low, high), Gamma(two, torch.tensor(3.0)), Dirichlet(many)]
+    for dist in (*known, Beta(two, torch.tensor(3.0)), LogNormal(low, two)):
+        constant = constant_of(dist)
+        assert (constant is not None) == (dist in known)  # others are asked each time
+        u = torch.randn(100, 2, generator=generator)
+        value = bijection_onto(dist.support)(u)
+        found, stated = log_density_inside(dist, value, constant), dist.log_prob(value)
+        assert torch.allclose(found.expand(stated.shape), stated, rtol=1e-5, atol=1e-5)
+        if constant is not None:  # the control: it is the constant of this distribution
+            assert not torch.allclose(log_density_inside(dist, value, constant + 0.01), stated)
+
+
+def test_points_of_the_line_are_inside_where_they_are_finite():
+    y = torch.tensor([0.0, -1e38, torch.inf, -torch.inf, torch.nan])
+    for support in (constraints.real, constraints.independent(constraints.real, 1)):
+        inside = interior_point(support, None, y, y)
+        assert inside.tolist() == [True, True, False, False, False]

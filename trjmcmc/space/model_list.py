@@ -36,17 +36,17 @@ class ModelList(Space):
         self.register_buffer("slot_item", torch.arange(self.n_items))
 
     def items(self, code: Tensor) -> Tensor:
-        return self.table[code[:, 0]]
+        return self.table.index_select(0, code[:, 0])  # a quarter of [...]'s time
 
     def active(self, code: Tensor) -> Tensor:
-        return self.table[code[:, 0]]
+        return self.items(code)
 
     def context(self, code: Tensor) -> Tensor:
         one_hot = code == torch.arange(self.context_width, device=code.device)
         return one_hot.to(self.log_prior_table.dtype)
 
     def log_prior(self, code: Tensor) -> Tensor:
-        return self.log_prior_table[code[:, 0]]
+        return self.log_prior_table.index_select(0, code[:, 0])
 
     def sample_prior(self, n: int, generator: torch.Generator) -> Tensor:
         weights = self.log_prior_table.exp()

@@ -18,10 +18,11 @@ from ..grouping import apply_by_group
 from ..space.base import Space, check_names
 from ..space.model_list import ModelList
 from ..space.prior import LogWeights, normalised_log_prior
-from .density import Density
+from .density import Density, Evaluation
 from .likelihood import LogLikelihood
 from .model import Model
 from .names import told_apart
+from .padded import Padded, padded
 from .prior import PriorSpec
 
 RowFunction = Callable[..., tuple[Tensor, ...]]  # of a density, columns of rows, and items in use
@@ -36,6 +37,7 @@ class Densities(ABC):
         dim: D, padded unconstrained coordinates.
         slot_names: One name a coordinate.
         models: Of a list, as they were stated, their names made different where they must be.
+        padded: All models of a list as one, where they differ in length alone.
     """
 
     space: Space
@@ -43,6 +45,7 @@ class Densities(ABC):
     dim: int
     slot_names: list[str]
     models: list[Model]
+    padded: Padded | None = None
 
     @abstractmethod
     def of(self, code: Tensor) -> Density:
@@ -70,6 +73,21 @@ class Densities(ABC):
             What the function gives, in the order of the rows.
         """
 
+    def evaluate(
+        self, code: Tensor, theta: Tensor, surrogate: bool, total: Tensor | None = None
+    ) -> Evaluation:
+        """Priors and likelihoods of points of any models; arguments as of ``Density.evaluate``."""
+        calls = 0
+
+        def evaluated(density: Density, theta: Tensor, items: Tensor | None) -> tuple[Tensor, ...]:
+            nonlocal calls
+            found = density.evaluate(theta, items, surrogate, total)
+            calls += found.calls
+            return found[:3]
+
+        log_prior, log_likelihood, forgiven = self.by_row(evaluated, code, theta)
+        return Evaluation(log_prior, log_likelihood, forgiven, calls)
+
     @abstractmethod
     def kept(self, old: Tensor, new: Tensor) -> Tensor:
         """Slots with the same entry of the same parameter in both models, (C, D), bool."""
@@ -85,8 +103,12 @@ class Densities(ABC):
             points: Shape (len(each), D).
             rows: Of a batch on a CPU at most.
         """
+        return self.holding([density.cut(n) for density, n in zip(self.each, rows, strict=True)])
+
+    def holding(self, each: list[Density]) -> Densities:
+        """The same with other densities."""
         new = copy.copy(self)
-        new.each = [density.cut(n) for density, n in zip(self.each, rows, strict=True)]
+        new.each = each
         return new
 
     def over(self, space: Space) -> Densities:
@@ -97,8 +119,7 @@ class Densities(ABC):
 
     def given(self, data: Any) -> Densities:
         """The same over other data, where every likelihood is :class:`Observed`."""
-        new = copy.copy(self)
-        new.each = [density.given(data) for density in self.each]
+        new = self.holding([density.given(data) for density in self.each])
         new.models = [
             replace(m, log_likelihood=d.likelihood.function, surrogate=None, fused=None)
             for m, d in zip(self.models, new.each, strict=False)
@@ -107,9 +128,8 @@ class Densities(ABC):
 
     def to(self, dtype: torch.dtype, device: torch.device) -> Densities:
         """A copy in another precision or on another device."""
-        new = copy.copy(self)
+        new = self.holding([density.to(dtype, device) for density in self.each])
         new.space = copy.deepcopy(self.space).to(device, dtype)
-        new.each = [density.to(dtype, device) for density in self.each]
         return new
 
 
@@ -187,6 +207,7 @@ class ByModel(Densities):
         for name, size in width.items():
             starts[name], self.dim = self.dim, self.dim + size
         self.each = [density.placed(starts) for density in each]
+        self.padded = padded(self.each)
         self._entry_sizes = torch.zeros(len(models), self.dim, dtype=torch.long)
         slots = torch.zeros(len(models), self.dim, dtype=torch.bool)
         for m, density in enumerate(self.each):
@@ -220,6 +241,18 @@ class ByModel(Densities):
             return function(density, *each, None)
 
         return apply_by_group(code[:, 0], [partial(called, d) for d in self.each], x, anchors)
+
+    def evaluate(
+        self, code: Tensor, theta: Tensor, surrogate: bool, total: Tensor | None = None
+    ) -> Evaluation:
+        if self.padded is not None:
+            return self.padded.evaluate(theta, self.space.active(code), surrogate, total)
+        return super().evaluate(code, theta, surrogate, total)
+
+    def holding(self, each: list[Density]) -> Densities:
+        new = super().holding(each)
+        new.padded = padded(each)
+        return new
 
     def kept(self, old: Tensor, new: Tensor) -> Tensor:
         both = self.space.active(old) & self.space.active(new)

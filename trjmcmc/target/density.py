@@ -89,8 +89,9 @@ class Density:
         space: Space | None = None,
         fused: LogPriorAndLikelihood | None = None,
         on_reference: bool = False,
+        padded: bool = False,
     ) -> None:
-        self.owner, self.on_reference = owner, on_reference
+        self.owner, self.on_reference, self.padded = owner, on_reference, padded
         if isinstance(log_likelihood, Additive):
             kinds = () if space is None else space.kinds
             log_likelihood = log_likelihood.bound({kind.name: kind.of for kind in kinds})

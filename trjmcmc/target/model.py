@@ -46,6 +46,9 @@ class Model:
         fused: Log prior and log likelihood in one call, for models where two cost more: a
             function of the parameters' values as ``log_likelihood`` has them that returns both,
             (C,) each, nats, and is the same as what ``priors`` and ``log_likelihood`` say.
+        padded: Whether ``log_likelihood`` and ``surrogate`` say the same where zeros are added at
+            the end of every vector. A list of such models with one function, and priors of numbers
+            or of Dirichlet vectors that differ in length alone, is evaluated in one batch.
         dtype: Precision that its functions compute in; a target with no other takes it.
         dims: By parameter, names of its axes, for :meth:`trjmcmc.Result.to_arviz`.
         coords: By axis, what its places are called.
@@ -75,6 +78,7 @@ class Model:
     vectorized: bool = True
     surrogate: LogLikelihood | None = None
     fused: LogPriorAndLikelihood | None = field(default=None, kw_only=True)
+    padded: bool = field(default=False, kw_only=True)
     dtype: torch.dtype | None = field(default=None, kw_only=True)
     dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict, kw_only=True)
     coords: Mapping[str, Sequence[Any]] = field(default_factory=dict, kw_only=True)

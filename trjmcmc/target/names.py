@@ -69,6 +69,7 @@ def _density(model: Model) -> Density:
         model.surrogate,
         fused=model.fused,
         on_reference=model.on_reference,
+        padded=model.padded,
     )
 
 

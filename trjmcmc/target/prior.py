@@ -20,6 +20,7 @@ from .support import (
     bijector_of,
     cast_to,
     check_distribution,
+    constant_of,
     each_entry,
     ends_of,
     interior_point,
@@ -137,6 +138,7 @@ class Prior:
 
     def _set_fixed(self, dist: Distribution) -> None:
         self._fixed = self._expanded(dist, self.batch_shape)
+        self._constant = constant_of(self._fixed)
         self._transform = bijection_onto(support_of(self._fixed))
         self._ends = ends_of(support_of(self._fixed), some_tensor(self._fixed).dtype)
         self._centre = self._transform(self._origin(1))
@@ -206,7 +208,8 @@ class Prior:
         """
         y, slope, u, dist, transform, inside = self._reached(x, given)
         value = y if inside is None else self._interior(y, u, dist, transform, inside)
-        log_density = log_density_inside(dist, value)
+        constant = constant_of(dist) if self._fixed is None else self._constant
+        log_density = log_density_inside(dist, value, constant)
         if slope is not None:
             log_density = log_density + slope
         return value, log_density if inside is None else torch.where(inside, log_density, -math.inf)

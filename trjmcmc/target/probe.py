@@ -64,6 +64,11 @@ def probe(
             )
             parameters.check_finite(code, theta, counted)
             _check_alone(counted[0], batch.log_likelihood[0], one.log_likelihood[0], density, what)
+            if densities.padded is not None:
+                with unchecked():
+                    longer = densities.evaluate(code, theta, surrogate)
+                account.add(evaluations=longer.calls)
+                _check_zeros(batch.log_likelihood, longer.log_likelihood, density, what)
             if space.counts and items is not None:
                 _check_padding(densities, density, theta, items, what)
         rows.append(_rows(density, theta, items, account))
@@ -94,6 +99,18 @@ def _check_alone(
         raise ShapeError(
             f"{what} of {density.owner}: point 0 gives {float(alone):.6g} alone and "
             f"{float(batch):.6g} in a batch; the function mixes the points of a batch"
+        )
+
+
+def _check_zeros(stated: Tensor, longer: Tensor, density: Density, what: str) -> None:
+    """Compare a likelihood with itself where vectors end with zeros."""
+    other = ~torch.isclose(stated, longer, rtol=SAME, atol=SAME, equal_nan=True)
+    if bool(other.any()):
+        row = int(other.int().argmax())
+        alone, there = float(stated[row]), float(longer[row])
+        raise TargetError(
+            f"{what} of {density.owner}: a point gives {alone:.6g} alone and {there:.6g} with "
+            "zeros at the end of its vectors, which padded=True says are the same"
         )
 
 

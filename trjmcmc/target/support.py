@@ -15,12 +15,15 @@ from torch.distributions import (
     AffineTransform,
     Beta,
     ComposeTransform,
+    Dirichlet,
     Distribution,
     ExpTransform,
+    Gamma,
     Independent,
     IndependentTransform,
     LKJCholesky,
     MixtureSameFamily,
+    Normal,
     SigmoidTransform,
     StickBreakingTransform,
     Transform,
@@ -269,8 +272,8 @@ def interior_point(support: Any, ends: tuple[Any, Any] | None, u: Tensor, y: Ten
         free = (u.abs() < math.atanh(1 - limits.eps)).all(-1)
         fine = torch.isfinite(y) & free[..., None, None]
     else:
-        fine = torch.isfinite(y)
-        if support.event_dim == 0:
+        fine = y.abs() < math.inf
+        if support.event_dim == 0 and support is not constraints.real:
             fine = fine & support.check(y)
     return fine
 
@@ -327,12 +330,38 @@ def _log_width_of(transform: Transform) -> Tensor | float | None:
     return width.abs().log() if isinstance(width, Tensor) else math.log(abs(width))
 
 
-def log_density_inside(dist: Distribution, value: Tensor) -> Tensor:
-    """Log density of values inside the support, to which batch entries may have to be expanded."""
+def log_density_inside(dist: Distribution, value: Tensor, constant: Tensor | None) -> Tensor:
+    """Log density of values inside the support, to which batch entries may have to be expanded.
+
+    Arguments:
+        dist: The distribution.
+        value: Values.
+        constant: What :func:`constant_of` says of it: half of torch's operations.
+    """
+    if constant is None:
+        log_density: Tensor = dist.log_prob(value)
+        return log_density
+    if isinstance(dist, Normal):
+        return constant - 0.5 * ((value - dist.loc) / dist.scale).square()
+    if isinstance(dist, Gamma):
+        return constant + (dist.concentration - 1) * value.log() - dist.rate * value
+    if isinstance(dist, Dirichlet):
+        return constant + ((dist.concentration - 1) * value.log()).sum(-1)
+    return constant
+
+
+def constant_of(dist: Distribution) -> Tensor | None:
+    """The part of a log density that is the same at all values, of some that are met often."""
     if type(dist) is Uniform:
         return -(dist.high - dist.low).log()
-    log_density: Tensor = dist.log_prob(value)
-    return log_density
+    if type(dist) is Normal:
+        return -dist.scale.log() - 0.5 * math.log(2 * math.pi)
+    if type(dist) is Gamma:
+        return dist.concentration * dist.rate.log() - dist.concentration.lgamma()
+    if type(dist) is Dirichlet:
+        total = dist.concentration.sum(-1)
+        return total.lgamma() - dist.concentration.lgamma().sum(-1)
+    return None
 
 
 def repaired(dist: Distribution) -> Distribution:

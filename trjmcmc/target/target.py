@@ -203,17 +203,10 @@ class Target(InWords, Remade, Counted):
         if not surrogate or any(d.surrogate is None for d in each):
             self.account.check(len(theta))
 
-        def evaluated(
-            density: Density, theta: Tensor, items: Tensor | None
-        ) -> tuple[Tensor, Tensor, Tensor]:
-            found = density.evaluate(theta, items, surrogate, total)
-            self.account.add(evaluations=found.calls)
-            return found.log_prior, found.log_likelihood, found.forgiven
-
         with unchecked():
-            log_prior, log_likelihood, far = self._densities.by_row(evaluated, code, theta)
-        self.account.add(overflows=far.sum())
-        return self.space.log_prior(code) + log_prior, log_likelihood
+            found = self._densities.evaluate(code, theta, surrogate, total)
+        self.account.add(evaluations=found.calls, overflows=found.forgiven.sum())
+        return self.space.log_prior(code) + found.log_prior, found.log_likelihood
 
     def with_presence(self, bits: Tensor, items: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
         """Log prior and log likelihood of subsets whose items are present by degrees.

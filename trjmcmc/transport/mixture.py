@@ -82,7 +82,7 @@ class Mixture(Choosing):
         """Log weights of the components, shape (C, K)."""
         if len(self.log_weights) == 1:
             return self.log_weights.log_softmax(-1).expand(len(code), -1)
-        return self.log_weights.log_softmax(-1)[self.space.index(code)]
+        return self.log_weights.log_softmax(-1).index_select(0, self.space.index(code))
 
     def _choice(self, z: Tensor, log_w: Tensor) -> Tensor:
         """The component that each reference point stands for, shape (C,)."""

@@ -74,9 +74,10 @@ class Maps(Parts):
             return _pick(torch.stack([way(x, code)[0] for way in ways], 1), pick)
         order = torch.argsort(pick, stable=True)
         sizes = torch.bincount(pick, minlength=len(ways)).tolist()
-        parts = zip(ways, x[order].split(sizes), code[order].split(sizes), strict=True)
+        rows = (v.index_select(0, order).split(sizes) for v in (x, code))
+        parts = zip(ways, *rows, strict=True)
         found = [way(*rows)[0] for way, *rows in parts if len(rows[0])]
-        return torch.cat(found)[torch.argsort(order)] if found else x
+        return torch.cat(found).index_select(0, torch.argsort(order)) if found else x
 
 
 class Gaussians(Parts):
@@ -115,14 +116,14 @@ class Gaussians(Parts):
 
     def log_prob(self, x: Tensor, code: Tensor) -> Tensor:
         index = self.space.index(code)
-        x = torch.where(self.on[index], x, 0.0)
+        x = torch.where(self.on.index_select(0, index), x, 0.0)
         if on_host(x):  # a model at a time: no matrix is copied
             functions = [partial(self._squares, m) for m in range(len(self.on))]
             (squares,) = apply_by_group(index, functions, x, torch.zeros_like(self.loc[:, 0]))
         else:
             gap = x[:, None] - self.loc[index]
             squares = (self.inverse[index] @ gap[..., None])[..., 0].square().sum(-1)
-        return -0.5 * squares - self.log_norm[index]
+        return -0.5 * squares - self.log_norm.index_select(0, index)
 
     def _squares(self, m: int, x: Tensor) -> tuple[Tensor]:
         """Squared length under each map of a model, spare slots zero, (n, D) -> (n, K)."""
@@ -131,16 +132,19 @@ class Gaussians(Parts):
         return (z.square().sum(-1).T,)
 
     def pull(self, x: Tensor, pick: Tensor, code: Tensor) -> Tensor:
-        index = self.space.index(code)
-        return self._times(self.inverse, x - self.loc[index, pick], index, pick)
+        which = self._which(pick, code)
+        return times_rows(self.inverse.flatten(0, 1), x - self._centre(which), which)
 
     def push(self, z: Tensor, pick: Tensor, code: Tensor) -> Tensor:
-        index = self.space.index(code)
-        return self.loc[index, pick] + self._times(self.tril, z, index, pick)
+        which = self._which(pick, code)
+        return self._centre(which) + times_rows(self.tril.flatten(0, 1), z, which)
 
-    def _times(self, table: Tensor, x: Tensor, index: Tensor, pick: Tensor) -> Tensor:
-        """Each row (C, D) times its own matrix of a table (M, K, D, D)."""
-        return times_rows(table.flatten(0, 1), x, index * self.number + pick)
+    def _which(self, pick: Tensor, code: Tensor) -> Tensor:
+        """Of all maps of all models, shape (C,)."""
+        return self.space.index(code) * self.number + pick
+
+    def _centre(self, which: Tensor) -> Tensor:
+        return self.loc.flatten(0, 1).index_select(0, which)
 
 
 class Diagonals(Parts):
@@ -190,7 +194,7 @@ def times_rows(table: Tensor, x: Tensor, which: Tensor) -> Tensor:
     if len(table) == 1:
         return x @ table[0].mT
     if not on_host(x) or x.shape[1] <= SMALL:
-        return (table[which] @ x[..., None])[..., 0]
+        return (table.index_select(0, which) @ x[..., None])[..., 0]
     functions = [lambda rows, matrix=matrix: (rows @ matrix.mT,) for matrix in table]
     return apply_by_group(which, functions, x, torch.zeros_like(table[..., 0]))[0]
 
