@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copyreg
-import importlib
 import io
 import pickle
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from torch import Generator, Tensor, nn
 from ..errors import CheckpointError
 from ..result.files import smallest
 from ..transport.memory import CodeMemory
-from .names import Path, classes, follow, paths
+from .names import Path, classes, paths
 
 ROOMS = (  # of the package, whose classes and functions may be named in a file
     "draws",
@@ -103,21 +102,6 @@ def freeze(found: Any, roots: Roots) -> dict[str, Any]:
     return {"body": body, **kept, "names": pickler.names}
 
 
-def thaw(data: Mapping[str, Any], roots: Roots) -> Any:
-    """Objects out of data; nothing but what the allow-list names is imported or called.
-
-    Raises:
-        CheckpointError: Something else is named, or the script does not make what it made.
-    """
-    body = bytes(data["body"].numpy().tobytes())
-    try:
-        return _Unpickler(io.BytesIO(body), data, roots).load()
-    except CheckpointError:
-        raise
-    except Exception as error:  # a foreign stream fails in many ways
-        raise CheckpointError(f"the plan can't be read: {type(error).__name__}: {error}") from None
-
-
 def bound(it: Any, name: str) -> Any:
     """A method of an object of the package."""
     package = type(it).__module__.partition(".")[0] in {"trjmcmc", "zuko", "torch"}
@@ -190,52 +174,6 @@ class _Pickler(pickle.Pickler):
 
 def _nothing(code: Tensor) -> tuple[Tensor, ...]:
     return ()
-
-
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, data: Mapping[str, Any], roots: Roots) -> None:
-        super().__init__(file)
-        self._data, self._roots = data, roots
-        self._made: dict[tuple[str, Any], Any] = {}
-
-    def persistent_load(self, pid: Any) -> Any:
-        if pid not in self._made:
-            self._made[pid] = self._load(*pid)
-        return self._made[pid]
-
-    def _load(self, kind: str, which: Any) -> Any:
-        if kind == "tensor":
-            tensor, trained = self._data["tensors"][which], self._data["trained"][which]
-            if self._data["wide"][which]:
-                return tensor.long()
-            return tensor if trained is None else nn.Parameter(tensor, requires_grad=trained)
-        if kind == "stream":
-            device, state = self._data["streams"][which]
-            generator = Generator(device)
-            generator.set_state(state)
-            return generator
-        if kind == "class":
-            if which not in self._roots.classes:
-                raise CheckpointError(f"the class {which} is not among what was given this time")
-            return self._roots.classes[which]
-        name, path = self._data["names"][which]
-        try:
-            return follow(self._roots.objects, name, path)
-        except (KeyError, AttributeError, IndexError, TypeError):
-            steps = "".join(f".{s}" if how == "attribute" else f"[{s!r}]" for how, s in path)
-            raise CheckpointError(f"{name}{steps} was there, and is not now") from None
-
-    def find_class(self, module: str, name: str) -> Any:
-        if "." in name:
-            raise CheckpointError(f"{module}.{name} is not allowed in a file")
-        found = getattr(_module(module), name, None) if _room(module) else None
-        if found is None or not _allowed(module, found):
-            raise CheckpointError(f"{module}.{name} is not allowed in a file")
-        return found
-
-
-def _module(name: str) -> Any:
-    return importlib.import_module(name)
 
 
 def _room(module: str) -> bool:

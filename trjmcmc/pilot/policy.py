@@ -297,8 +297,6 @@ class FewCallsPolicy(Checked):
     Attributes:
         share: Of the calls, for finding proposals at most: growth curves of four parameters,
             1000 calls a model, are within .08 nats in 36 of 36 tries; 450 of 1000 were too few.
-        weighing_share: Of the calls, or the time, left then, to weigh the models; the rest is for
-            chains.
         time_share: Of the time of a run, that calls may take where it has a limit of time alone.
         prior_share: Of the calls of a model, for draws of its prior.
         rounds: Rounds in which the rest is spent.
@@ -312,16 +310,9 @@ class FewCallsPolicy(Checked):
             by, times n / d.
         fitted_draws: Resampled draws of a fit.
         good_share: Effective draws over draws at which a proposal is good enough.
-        poor_share: The same, below which a flow is trained instead.
-        most_calls: Calls a model beyond which a pilot run and a flow are affordable.
-        least_calls: Calls a model that time is taken to allow at least; of fewer than twice as many
-            none are spent on a flow.
-        seconds_a_call: Price of a likelihood call from which calls are what a run saves.
-        priced_calls: Calls by which that price is taken, beside one.
     """
 
     share: float = 0.7
-    weighing_share: float = 0.65
     time_share: float = 0.85
     prior_share: float = 0.15
     rounds: int = 30
@@ -334,8 +325,3 @@ class FewCallsPolicy(Checked):
     widening: float = 1.0
     fitted_draws: int = 2000
     good_share: float = 0.7
-    poor_share: float = 0.05
-    most_calls: int = 50_000
-    least_calls: int = 500
-    seconds_a_call: float = 0.005
-    priced_calls: int = 4

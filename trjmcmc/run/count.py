@@ -213,35 +213,3 @@ class Crossings:
         """Go on from what was held."""
         self._span, self._steps = held["span"], held["steps"]
         self._crossed, self._stays = held["crossed"].clone(), held["stays"].clone()
-
-
-class StepsInModels:
-    """Steps of each chain in each model of a small space, thinned ones included.
-
-    Arguments:
-        target: A target with few models.
-        chains: Number of chains.
-    """
-
-    def __init__(self, target: Target, chains: int) -> None:
-        self.space, device = target.space, target.device
-        models = len(target.space.enumerate())
-        self._row = torch.arange(chains, device=device) * models
-        self._one = torch.ones(chains, dtype=torch.float64, device=device)
-        self._steps = torch.zeros(chains, models, dtype=torch.float64, device=device)
-
-    def add(self, code: Tensor) -> None:
-        """Count one step of all chains; no copy to the host."""
-        self._steps.view(-1).index_add_(0, self._row + self.space.index(code), self._one)
-
-    def result(self) -> Tensor:
-        """Share of its steps that each chain was in each model, (chain, M), on the CPU."""
-        return (self._steps / self._steps.sum(1, keepdim=True)).cpu()
-
-    def held(self) -> dict[str, Any]:
-        """What was counted so far; it stays as it is."""
-        return {"steps": self._steps.clone()}
-
-    def take_up(self, held: Mapping[str, Any]) -> None:
-        """Go on counting from what was held."""
-        self._steps = held["steps"].clone()

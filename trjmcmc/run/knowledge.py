@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -12,17 +12,15 @@ import torch
 from torch import Tensor
 
 from .. import clock
-from ..draws import Draws, Pool
+from ..draws import Draws
 from ..errors import TRJError
-from ..estimate.estimate import Estimate
 from ..fit.fitted import Fitted
 from ..fit.schedule import check_schedule
 from ..fit.trace import FitTrace
 from ..fit.trainer import Trainer
 from ..kernel.base import Kernel
-from ..pilot.lost import Screening
 from ..pilot.report import AuditReport
-from ..result.answer import audited, of_searches, variational
+from ..result.answer import audited, variational
 from ..result.variational import Variational
 from ..target.target import Target
 from ..transport.base import Transport
@@ -47,16 +45,12 @@ class Knowledge:
         policy: How runs are planned.
         given_map: Whether the user gave the map, so that it is used as it is.
         make_weights: Gives the distribution over models to learn beside the map, or None.
-        precision: Why the target is in float64 though nobody asked for it, or nothing.
         spending: What was spent on the same target before, or None.
 
     Attributes:
         trainer: Trains the map.
-        normals: Normals fitted to draws that evidences go through in place of the map, if any.
         audit_report: What the audit said of the map, or None.
-        passed: Points that the chains of the last run have passed, which a fit may learn from.
         spending: Seconds and likelihood calls since the last report.
-        told: Evidences by route and model that a run which is gone on with has found.
     """
 
     def __init__(
@@ -69,23 +63,17 @@ class Knowledge:
         policy: Policy,
         given_map: bool,
         make_weights: Callable[[], ModelWeights] | None,
-        precision: str = "",
         spending: Spending | None = None,
     ) -> None:
         self.target, self.transport, self.strategy = target, transport, strategy
         self.generator, self.policy, self.given_map = generator, policy, given_map
         self.make_weights = make_weights
         self.trainer = Trainer(target, transport, generator, make_weights, policy.fit)
-        self.normals: Transport | None = None
         self.audit_report: AuditReport | None = None
         self._answer: tuple[Any, Variational] | None = None
-        self._told: tuple[Any, Variational] | None = None  # the same with what was met since
-        self.precision = precision
+        self._told: tuple[Any, Variational] | None = None  # the same with what an audit says
         self.spending = Spending() if spending is None else spending
-        self.passed: Pool | None = None
-        self.told: Mapping[str, Mapping[str, Estimate]] = {}
         self._weighing: Weighing | None = None
-        self.searched: tuple[Screening, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the answer of the fit alone, which is made anew when it is asked for."""
@@ -95,17 +83,6 @@ class Knowledge:
         """Count from here if what was spent so far has been reported."""
         if self.spending.begin():
             self.trainer.keep(replace(self.fitted, seconds={}))
-
-    def hear(
-        self, told: Mapping[str, Mapping[str, Estimate]], audit_report: AuditReport | None
-    ) -> None:
-        """Take over what a run has found that is gone on with.
-
-        Arguments:
-            told: Evidences by route and model.
-            audit_report: What its audit said.
-        """
-        self.told, self.audit_report = told, audit_report
 
     # ---- the map ----------------------------------------------------------------------------
 
@@ -127,19 +104,19 @@ class Knowledge:
     @property
     def map(self) -> Transport:
         """The map that evidences go through."""
-        return self.transport if self.normals is None else self.normals
+        return self.transport
 
     @property
     def mapped(self) -> bool:
         """Whether that map has been fitted or given."""
         trained = self.trace is not None and bool(self.trace.step)
-        return trained or self.given_map or self.normals is not None
+        return trained or self.given_map
 
     @property
     def unaudited(self) -> bool:
         """Whether evidences go through a map that nothing but its own draws has judged."""
         own = self.given_map if self.trace is None else self.trace.by in OWN
-        return own and self.strategy.weighs and self.normals is None and self.audit_report is None
+        return own and self.strategy.weighs and self.audit_report is None
 
     def kernel(self, transport: Transport) -> Kernel:
         """The strategy's kernel through a map.
@@ -155,11 +132,10 @@ class Knowledge:
         check_schedule(settings.get("schedule", "cosine"))
         self.begin()
         with limited(self.target, self.spending.account, max_evaluations) as left:
-            settings |= {"max_evaluations": max_evaluations, "extra": self.passed}
-            self.audit_report, self._weighing, self.searched = None, None, ()
+            settings |= {"max_evaluations": max_evaluations}
+            self.audit_report, self._weighing = None, None
             trace = self.strategy.fit(self.trainer, **settings).trace
             assert trace is not None
-            self.normals = None
             if self.fitted.score is not None:
                 share = self.policy.shares.warm_up
                 self.weigh(left(), clock.part_of_the_time_left(share, self.trainer.deadline))
@@ -174,9 +150,9 @@ class Knowledge:
         state = fingerprint(self.map if weights is None else self.transport)
         if self._answer is None or self._answer[0] != state:
             self._answer = state, self._answered()
-        known = self._answer[1], self.audit_report, self.searched
+        known = self._answer[1], self.audit_report
         if self._told is None or any(a is not b for a, b in zip(self._told[0], known, strict=True)):
-            self._told = known, audited(*known[:2], of_searches(self.searched))
+            self._told = known, audited(*known)
         return self._told[1]
 
     def _answered(self) -> Variational:
@@ -193,27 +169,7 @@ class Knowledge:
                 return answer.against(draws).without_draws()
         return None
 
-    def note(self, searched: tuple[Screening, ...]) -> None:
-        """Keep what searches for lost modes have found of the map, for its own answer."""
-        self.searched = searched
-
-    def use(self, normals: Transport | None) -> None:
-        """Let evidences go through normals fitted to draws; through the map again if None."""
-        self.normals = normals
-
-    def remember(self, passed: Pool | None) -> None:
-        """Keep points that chains have passed, for fits to come."""
-        self.passed = passed
-
     # ---- evidences --------------------------------------------------------------------------
-
-    @property
-    def is_weighed(self) -> bool:
-        """Whether all models of a small space were weighed through the map as it is now."""
-        known = self._weighing
-        if known is None or not known.is_of(self.map):
-            return False
-        return all(m in known.log_mass for m in self._labels())
 
     def _labels(self) -> list[str]:
         space = self.target.space
@@ -224,8 +180,6 @@ class Knowledge:
         if self._weighing is None or not self._weighing.is_of(self.map):
             draws = self.policy.weighing
             most = draws.most_draws if self.fitted.few else draws.most_of_many
-            if self.normals is not None:
-                most = draws.most_of_normals
             self._weighing = Weighing(self.target, self.map, self.generator, most)
         return self._weighing
 
@@ -279,47 +233,12 @@ class Knowledge:
         if self.fitted.score is not None:
             self.audit_report = self._report()
 
-    def weigh_visited(self, codes: Tensor) -> None:
-        """Weigh some models of a large space, as far as the likelihood goes along."""
-        weighing = self.weighing()
-        with suppress(TRJError):  # the draws are worth more than their weights
-            for code, label in zip(codes, self.target.space.label(codes), strict=True):
-                weighing.weigh(code, label)
-
-    def bridge_seconds(self, deadline: float, evaluations: float) -> float:
-        """Seconds to keep for the symmetrised bridge; infinite where it would take too many.
-
-        Arguments:
-            deadline: When the run has to be over.
-            evaluations: Calls of the symmetrised bridge for each weighed draw.
-        """
-        if math.isinf(deadline) or not (labels := list(self.weighing().log_weights)):
-            return 0.0
-        codes = torch.stack([self.target.space.code_of(m) for m in labels])
-        codes = codes.to(self.target.device)
-        priced = self.policy.summing_up.priced_draws
-        if self.spending.account.left < 2 * priced:
-            return math.inf
-        pace = self.weighing().seconds_a_draw(codes, priced)
-        seconds = evaluations * len(codes) * pace
-        most = self.policy.shares.symmetrised_bridge * (deadline - clock.now())
-        return seconds if seconds < most else math.inf
-
     # ---- the audit --------------------------------------------------------------------------
-
-    def spot_check(self, deadline: float, progress: bool) -> None:
-        """Audit the models of a large space that chains visit most."""
-        if self.passed is None:
-            return
-        seconds = self.policy.shares.spot_audit * (deadline - clock.now())
-        self.trainer.spot_check(self.passed.code, seconds, progress)
-        if self.fitted.spot is not None and self.audit_report is None:
-            self.audit_report = self._report()
 
     def _report(self) -> AuditReport:
         """The audit beside what the map says."""
         fitted, space, weighing = self.fitted, self.target.space, self.weighing()
-        audit, score = fitted.audit or fitted.spot, fitted.score
+        audit, score = fitted.audit, fitted.score
         assert audit is not None and score is not None
         labels = space.label(audit.code)
         for code, label in zip(audit.code, labels, strict=True):
@@ -332,5 +251,5 @@ class Knowledge:
             [e.value - prior for e, prior in zip(found, log_prior, strict=True)],
             [e.std_error for e in found],
             fitted.mended,
-            self.normals is not None,
+            False,
         )

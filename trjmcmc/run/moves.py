@@ -19,7 +19,6 @@ from ..estimate.estimate import Estimate
 from ..fit.fitted import Fitted
 from ..kernel.base import Kernel
 from ..kernel.between.birth_death import BirthDeath
-from ..kernel.between.informed import InformedBirthDeath
 from ..kernel.between.jump import Jump
 from ..kernel.components.births import ComponentBirthDeath
 from ..kernel.components.common import CommonWalk
@@ -33,7 +32,6 @@ from ..kernel.graphs.learnt import OrderRefresh
 from ..kernel.graphs.parents import EdgeReversal, ParentGibbs
 from ..kernel.graphs.walk import GraphWalk
 from ..kernel.inside.crank_nicolson import CrankNicolson
-from ..kernel.inside.hmc import HMC
 from ..kernel.inside.random_walk import RandomWalk
 from ..kernel.proposal.base import IndexProposal
 from ..kernel.proposal.fixed import Fixed, Learnt
@@ -169,33 +167,6 @@ def graph_moves(target: Target, policy: GraphPolicy) -> dict[str, Kernel]:
     }
 
 
-def laplace_moves(
-    target: Target,
-    flow: Laplace,
-    walk: IndexProposal,
-    name: str,
-    policy: KernelPolicy = DEFAULT,
-) -> Kernel:
-    """Walks among the models by a score, steps to neighbours that need none, moves inside.
-
-    A normal is too narrow for some posteriors: births, deaths and random walks free the chains
-    that it would hold in a tail or a second mode.
-    """
-    near = Neighbours(target.space, swap=swaps(target.space, policy))
-    jumps: list[Kernel] = [
-        Jump(target, flow, to, rho=policy.laplace_rho, fresh=policy.fresh_share, name=n)
-        for to, n in ((walk, name), (near, "laplace near"))
-    ]
-    inner = CrankNicolson(target, flow, fresh=policy.fresh_share)
-    births = birth_death(target, None, policy)
-    return Cycle([*jumps, inner, births, (RandomWalk(target), policy.walks)])
-
-
-def informed_moves(target: Target, policy: KernelPolicy = DEFAULT) -> Kernel:
-    """Births and deaths that the gradient chooses, some that it does not, and moves inside."""
-    return Cycle([InformedBirthDeath(target), HMC(target), birth_death(target, None, policy)])
-
-
 def component_births(
     target: Target, parts: Sequence[Components], policy: KernelPolicy = DEFAULT
 ) -> Kernel:
@@ -235,17 +206,6 @@ def component_walks(target: Target, parts: Sequence[Components]) -> list[Kernel]
     # as in mixtures: where one signal leaves the others as they are, scales in common are few
     each += [CommonWalk(target, part) for part in parts if part.delicate or not part.additive]
     return [*each, Cycle([(SharedWalk(target), 4)])] if parts and parts[0].shared else each
-
-
-def plain_kernel(target: Target, guess: Tensor | None, policy: KernelPolicy = DEFAULT) -> Kernel:
-    """Births and deaths and random walks: what needs neither pilot run nor map."""
-    parts = components_of(target)
-    if parts and target.space.several:
-        births = component_births(target, parts, policy)
-        return Cycle([births, *component_walks(target, parts)])
-    jumps = [birth_death(target, guess, policy)] if target.space.several else []
-    walks = [RandomWalk(target)] if target.dim or not jumps else []
-    return Cycle([*jumps, *walks])
 
 
 def swaps(space: Space, policy: KernelPolicy = DEFAULT) -> float:

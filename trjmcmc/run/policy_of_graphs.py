@@ -14,30 +14,18 @@ class GraphPolicy(Checked):
     The latter go one family, a node with its parents, at a time.
 
     Attributes:
-        sums_a_second: Sums over orders of d nodes are d^2 2^d; of those of 20 nodes 10 s.
-        sums_share: Of the time left, for them.
-        orders_a_step: Orders drawn in a step of independent graphs, by which there are chains.
-        tries_alone: Orders that an independent graph may take; else there are moves beside.
-        orders_to_start: Orders for graphs that chains start at, where there are moves beside.
-        orders_beside: Orders of each chain a step there.
         block_size: Nodes that get new parents together; twenty nodes, 60 s, largest error .29 with
             6, .048 with 8, .024 with 10, .031 with 11.
         layer_share: Of the nodes, those that move between layers for each block; without layers
             errors are twice as large where there are hardly any edges.
         reversals: Edges turned around with new parents, beside one new parent set;
             Sachs's 853 rows, 256 chains, 6 s: largest errors .007 and .008 by these alone.
-        pairs_a_step: Pairs of nodes of all chains together, by which runs of open length have
-            fewer chains: tempering needs steps.
-        telling_steps: Steps of a segment from which it tells whether modes stay apart; fifteen
-            nodes, 20 s: largest error .033 with replicas.
         most_families: Most families whose normals are found by Newton steps.
         most_tempered: Most of them that are found by tempering.
         least_effective: Effective share of draws of the median family from which normals at modes
             will do.
         nearly_exact: Effective share from which whole graphs are proposed alone.
         check_draws: Draws of each family by which that is judged.
-        warm_up_share: Of the time left, for all of it.
-        most_seconds: Seconds of it where no limit is set.
         particles: Of tempering, a family and replicate.
         replicates: Independent ones a family.
         moves: Of each particle at each temperature.
@@ -55,24 +43,14 @@ class GraphPolicy(Checked):
         least_chains: Fewest of them.
     """
 
-    sums_a_second: float = 4e7
-    sums_share: float = 0.3
-    orders_a_step: int = 4096
-    tries_alone: float = 20.0
-    orders_to_start: int = 2**15
-    orders_beside: int = 4
     block_size: int = 9
     layer_share: float = 0.33
     reversals: int = 4
-    pairs_a_step: int = 100_000
-    telling_steps: int = 50
     most_families: int = 6000
     most_tempered: int = 200
     least_effective: float = 0.3
     nearly_exact: float = 0.9
     check_draws: int = 256
-    warm_up_share: float = 0.5
-    most_seconds: float = 60.0
     particles: int = 500
     replicates: int = 2
     moves: int = 30

@@ -7,50 +7,13 @@ import math
 import torch
 from torch import Tensor
 
-from .. import clock
 from ..draws import Pool
-from ..errors import ConfigurationError, ConvergenceError, TargetError, TRJError
-from ..fit.pathfinder import pathfinder
+from ..errors import ConfigurationError, TargetError
 from ..kernel.base import State, start
-from ..pilot.smc import TemperedSMC
-from ..promises import MODELS_ONE_BY_ONE
 from ..rng import categorical
-from ..space.codes import distinct
 from ..target.target import Target
 from ..transport.base import Transport
-from ..transport.laplace import Laplace
-from .knowledge import Knowledge
 from .policy import StartPolicy
-
-
-def starting_models(known: Knowledge, chains: int) -> Tensor:
-    """Models from the guess where there is one, else from the model prior, shape (chains, L)."""
-    space, generator = known.target.space, known.generator
-    guess = known.guess()
-    if guess is None:
-        return space.sample_prior(chains, generator)
-    pick = torch.multinomial(guess.exp(), chains, True, generator=generator)
-    return space.enumerate()[pick]
-
-
-def new_chains(
-    known: Knowledge, code: Tensor, through: Transport | None, deadline: float
-) -> tuple[State, Tensor]:
-    """Chains in given models, and the draw that each descends from.
-
-    Arguments:
-        known: What is known of the target.
-        code: Models, shape (C, L).
-        through: Map whose draws are candidates; None where there is none.
-        deadline: Time by :func:`trjmcmc.clock.now` by which they are to be there.
-    """
-    account, policy = known.spending.account, known.policy.starts
-    carried = carried_starts(known, code, deadline)
-    candidates = policy.candidates
-    if math.isfinite(account.limit):
-        some = int(policy.share_of_calls * account.left)
-        candidates = max(1, min(candidates, some // len(code)))
-    return starting_state(known.target, through, code, known.generator, carried, candidates)
 
 
 def prior_draws(
@@ -127,121 +90,6 @@ def rows_of(pool: Pool, chains: int) -> tuple[Tensor, Tensor]:
     pick = each % len(code) if chains > len(code) else each * len(code) // chains
     _, point = torch.cat([code.to(theta), theta], 1).unique(dim=0, return_inverse=True)
     return pick, point[pick]
-
-
-def carried_starts(
-    known: Knowledge, code: Tensor, deadline: float = math.inf
-) -> tuple[Tensor, Tensor] | None:
-    """For each chain a prior draw carried to its model's posterior, and which one it was.
-
-    Of very many models a few are carried; the chains in others start from Laplace's normals,
-    or from the prior.
-
-    Arguments:
-        known: What is known of the target.
-        code: The model that each chain starts in, shape (C, L).
-        deadline: When the run has to be over.
-
-    Returns:
-        Shapes (C, D) and (C,); None where carrying would cost evaluations that are limited.
-    """
-    target, fitted, generator = known.target, known.fitted, known.generator
-    space, policy = target.space, known.policy.starts
-    if fitted.audit is not None:
-        drawn, _, ancestor = fitted.audit.draw(space.index(code))
-        few = len(ancestor.unique()) < policy.fewest_starts
-        if few and target.differentiable and math.isinf(known.spending.account.limit):
-            until = clock.part_of_the_time_left(policy.climbing_share, deadline)
-            return with_climbs(target, code, drawn, ancestor, generator, until)
-        return drawn, ancestor
-    if not math.isinf(known.spending.account.limit):
-        return None
-    codes, index, _ = distinct(code)
-    theta: Tensor | None = None
-    own = -1 - torch.arange(len(code), device=code.device)
-    if len(codes) > MODELS_ONE_BY_ONE:
-        with torch.no_grad():
-            theta = target.sample_prior(code, generator)
-            if isinstance(known.transport, Laplace):
-                flow = known.transport.bare()
-                z = flow.reference.sample((len(code), target.dim), generator, target.dtype)
-                theta, _ = flow.push(z, code)
-        codes = codes[:: -(-len(codes) // MODELS_ONE_BY_ONE)]
-        deadline = clock.part_of_the_time_left(policy.tempered_share, deadline)
-    alone = None if theta is None else (theta, own)
-    if len(codes) * target.dim**3 > policy.covariance_cost:
-        return alone
-    try:
-        run = TemperedSMC(
-            target,
-            codes,
-            particles=policy.tempered_particles,
-            moves=policy.tempered_moves,
-            deadline=deadline,
-            generator=generator,
-            policy=known.policy.fit.survey.audit.tempering,
-        ).run()
-    except (TargetError, ConvergenceError):
-        return alone
-    if theta is None:
-        pick = run.draw(index, generator)
-        return run.theta[pick], run.origin[pick]
-    same = (code[:, None] == codes).all(-1)  # chain, carried model
-    carried, which = same.any(1), same.int().argmax(1)
-    pick = run.draw(which, generator)
-    return (
-        torch.where(carried[:, None], run.theta[pick], theta),
-        torch.where(carried, run.origin[pick], own),
-    )
-
-
-def with_climbs(
-    target: Target,
-    code: Tensor,
-    theta: Tensor,
-    ancestor: Tensor,
-    generator: torch.Generator,
-    deadline: float = math.inf,
-) -> tuple[Tensor, Tensor]:
-    """Starts of which every other one is a draw of a normal along a climb of its own.
-
-    In tens of coordinates all particles of a pilot run descend from a handful of prior draws, so
-    that chains which agree tell little. Climbs of other prior draws are independent.
-
-    Arguments:
-        target: A target with gradients.
-        code: The model that each chain starts in, shape (C, L).
-        theta: Starts, shape (C, D).
-        ancestor: The draw that each descends from, shape (C,), zero or more.
-        generator: Source of randomness.
-        deadline: Time by :func:`trjmcmc.clock.now` from which no further step is climbed.
-
-    Returns:
-        Starts and ancestors; those of climbs have negative numbers below -C.
-    """
-    theta, ancestor, named = theta.clone(), ancestor.clone(), 1 + len(code)
-    codes, index, _ = distinct(code)
-    for m, model in enumerate(codes):
-        if clock.now() > deadline:
-            break
-        rows = (index == m).nonzero()[::2, 0]
-        try:
-            found = pathfinder(
-                target, model, generator, paths=len(rows), refine=0, deadline=deadline
-            )
-        except TRJError:  # the prior's draws are no place to climb from
-            continue
-        if clock.now() > deadline:  # climbs that have hardly begun are worse than what there is
-            break
-        path = torch.arange(len(rows), device=theta.device) % len(found)
-        white = torch.randn(
-            len(rows), target.dim, 1, generator=generator, device=theta.device, dtype=theta.dtype
-        )
-        drawn = found.loc[path] + (found.scale_tril[path] @ white)[..., 0]
-        theta[rows] = torch.where(target.space.active(model[None]), drawn, theta[rows])
-        ancestor[rows] = -named - path
-        named += len(found)
-    return theta, ancestor
 
 
 def starting_state(
