@@ -131,7 +131,7 @@ def looks(
                 captured=chains.stepper,
                 position=chains.position(lesson, known, ahead, counted) if whole else None,
             )
-            alone = recipe.stated.grid is not None and learned <= plan.learned  # shards come later
+            alone = recipe.stated.grid is not None and learned < plan.learned  # shards come later
             if not alone or recipe.late:
                 yield run
             if ahead and whole:  # it was late: first the rest of the round
@@ -232,7 +232,7 @@ def teach(recipe: Recipe, lesson: Lesson) -> Taught:
             kernel = chains.warmed(chains.mixture(moves), steps)
         moves = recipe.weighed_by(moves, after)
     chains.begin(recipe.stated.thin)
-    if recipe.stated.grid is not None and lesson.learned == recipe.plan.learned:
+    if recipe.stated.grid is not None and lesson.learned + 1 >= recipe.plan.learned:
         chains = Shards(chains, recipe.stated.grid)
     return Taught(chains, kernel, known, moves, recipe.weigh(moves))
 
