@@ -56,8 +56,7 @@ def examples_run_on_simulated_time(request):
 def runs_are_planned_small():
     """Examples and tests take small pilot runs; what a module's tests share too."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (sampler, in_rounds):
-            patch.setattr(module, "Policy", small_policy)
+        patch.setattr(sampler, "Policy", small_policy)
         patch.setattr(in_rounds, "Plan", small_plan)
         yield
 
@@ -66,6 +65,5 @@ def runs_are_planned_small():
 def or_as_users_have_them(request, monkeypatch):
     """The mark ``planned``: for tests that ask how a run plans itself."""
     if request.node.get_closest_marker("planned") is not None:
-        for module in (sampler, in_rounds):
-            monkeypatch.setattr(module, "Policy", Policy)
+        monkeypatch.setattr(sampler, "Policy", Policy)
         monkeypatch.setattr(in_rounds, "Plan", Plan)

@@ -23,11 +23,9 @@ from torch.distributions import Normal
 import trjmcmc as trj
 from trjmcmc.errors import TRJWarning
 from trjmcmc.run.policy import WeighingPolicy
-from trjmcmc.run.policy_of_screening import ScreeningBudget
 
 HURRIED = trj.Policy(
     weighing=WeighingPolicy(most_draws=4096),
-    screening=ScreeningBudget(least_seconds=0.02, most_seconds=0.05),  # all modes are known
 )
 SHARES = ("visits", "bartolucci")
 EVIDENCES = ("importance", "smoothed", "bridge", "warp", "combined")

@@ -8,7 +8,6 @@
 - `leader`: the same in a folder, by a process that is killed at random moments.
 - `speed`: draws a second of one process and of two.
 - `truth`: many runs of four shards on a problem whose answer is known: are their errors true?
-- `merge`: a thousand synthetic shards put side by side and summed up: seconds, and memory.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import logging
 import multiprocessing
 import os
 import random
-import resource
 import signal
 import tempfile
 import time
@@ -28,7 +26,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +35,8 @@ from torch.distributions import Normal
 
 import trjmcmc as trj
 from benchmarks.same_draws import pair
-from trjmcmc.draws import Recorder
-from trjmcmc.result.files import smallest
-from trjmcmc.run import shard_rounds, writing
-from trjmcmc.run.crew import Crew
-from trjmcmc.run.sampling import Block, SamplingPlan, Shard
-from trjmcmc.run.shard_rounds import Lane, Round, Rounds
-from trjmcmc.run.shard_work import Work
-from trjmcmc.transport.base import Identity
+from trjmcmc.draws import Draws
+from trjmcmc.run import writing
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -94,7 +85,7 @@ def quiet_run(executor: Any, options: argparse.Namespace, **settings: Any) -> tr
     start = trj.fit.Pool(code, theta, target.log_joint(code, theta).double())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return trj.TRJSampler(target, Identity, seed=3).run(
+        return trj.TRJSampler(target, seed=3).run(
             fit=False, progress=False, executor=executor, start=start, **(usual | settings)
         )
 
@@ -153,7 +144,7 @@ def deaths(options: argparse.Namespace) -> None:
     begun, turn, killed = time.monotonic(), itertools.count(1), list[int]()
     with dask_workers(4) as client:
 
-        def rule(record: Recorder) -> bool:
+        def rule(record: Draws) -> bool:
             if next(turn) % 2 == 0 and len(killed) < 5:
                 there = [w["pid"] for w in _workers(client)]
                 fresh = [p for p in there if p not in first]
@@ -252,15 +243,12 @@ def truth(options: argparse.Namespace) -> None:
     """
     z, plain, g = list[float](), list[float](), torch.Generator().manual_seed(0)
     begun = time.process_time()
-    usual = trj.TRJSampler(pair()).policy
-    few = replace(usual.screening, seconds_a_dimension=0.001, least_seconds=0.02, most_seconds=0.1)
-    policy = replace(usual, weighing=replace(usual.weighing, most_draws=64), screening=few)
     for seed in range(options.runs):
         target, true, start = exact(4 * 16, g)
         fixed = trj.kernel.Fixed(target.space)
         jump = trj.kernel.Jump(target, trj.Laplace(target), fixed, rho=0.0)  # exact, every other
         kernel = trj.kernel.MixtureKernel([jump, trj.kernel.RandomWalk(target)])
-        sampler = trj.TRJSampler(target, Identity, kernel, seed=seed, policy=policy)
+        sampler = trj.TRJSampler(target, kernel=kernel, seed=seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             result = sampler.run(
@@ -300,79 +288,12 @@ def _say_truth(z: list[float], plain: list[float], seconds: float) -> None:
     )
 
 
-class _Synthetic:
-    """Blocks that cost nothing: independent draws of three models."""
-
-    def __init__(self, target: trj.Target, chains: int) -> None:
-        self.target, self.chains, self.g = target, chains, torch.Generator().manual_seed(0)
-
-    def block(self, draws: int) -> Block:
-        n = draws * self.chains
-        code = torch.randint(3, (n, 1), generator=self.g)
-        theta = 0.3 * torch.randn(n, self.target.dim, generator=self.g)
-        theta = torch.where(self.target.space.active(code), theta, 0.0)
-        shape = draws, self.chains
-        log_joint = -0.5 * theta.square().sum(-1).view(shape)
-        return Block(smallest(code.view(*shape, 1)), theta.view(*shape, -1), log_joint, None)
-
-
-def merge(options: argparse.Namespace) -> None:
-    """Blocks of many shards into one record, and that into a result with all its warnings."""
-    target, shards, chains, draws = counts(), options.shards, 128, 200
-    kernel = trj.kernel.RandomWalk(target)
-    plan, source = SamplingPlan(target, kernel), _Synthetic(target, chains)
-    zeros = torch.zeros(shards * chains, 1, dtype=torch.long)
-    record = Recorder(draws, zeros, torch.zeros(shards * chains, target.dim), 1, None)
-    crew = Crew(None, Work(plan, 1, 0, None, None, trj.run.policy.Policy()))
-    lanes = [Lane(None) for _ in range(shards)]
-    table = Rounds(crew, lanes, record, draws, chains * (2 + target.dim), common=False)
-    keep, sums, begun = 0.0, 0.0, time.process_time()
-    blank = Shard(*(torch.zeros(0),) * 3, (), -1, torch.zeros(0), {}, None, None, None, None)
-    for _ in range(draws // 25):
-        for lane in lanes:
-            lane.waiting.append((source.block(25), blank))
-        table._planned.append(Round(25, 1))
-        begun = time.process_time()
-        table.close(1.0)
-        keep += time.process_time() - begun
-    del table, lanes
-    begun, wall = time.process_time(), time.monotonic()
-    drawn = record.draws()
-    del record
-    drawn = replace(drawn, run=torch.arange(shards).repeat_interleave(chains))
-    code, theta = drawn.flat()
-
-    def values() -> dict[str, torch.Tensor]:
-        padded = target.padded_values(code, theta).items()
-        return {k: v.reshape(shards * chains, draws, *v.shape[1:]) for k, v in padded}
-
-    result = trj.Result(
-        target.space, drawn, values, {}, trj.result.report.RunReport(), target=target,
-        slot_names=target.slot_names,
-    )  # fmt: skip
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        made = time.process_time()
-        result.model_probabilities(full=True)
-        told = time.process_time()
-        result.warn()
-        sums = time.process_time()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(
-        f"{shards} shards of {chains} chains, {draws} draws: blocks side by side {keep:.1f} s, "
-        f"a record {made - begun:.1f} s, probabilities {told - made:.1f} s, doubts and warnings "
-        f"{sums - told:.1f} s; in all {keep + sums - begun:.1f} processor seconds "
-        f"({time.monotonic() - wall:.1f} s after the last block); peak memory {peak:.2f} GB"
-    )
-
-
 PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
     "engines": engines,
     "deaths": deaths,
     "leader": leader,
     "speed": speed,
     "truth": truth,
-    "merge": merge,
 }
 
 
@@ -385,18 +306,13 @@ def main() -> None:
     parser.add_argument("--part", action="append", choices=PARTS, help="all if omitted")
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--chains", type=int, default=128, help="of each of eight shards")
-    parser.add_argument(
-        "--block", type=int, default=shard_rounds.LEAST, help="draws of the first blocks"
-    )
     parser.add_argument("--kills", type=int, default=4, help="of the leader")
     parser.add_argument("--kill-seconds", type=float, default=10.0, help="latest moment of each")
     parser.add_argument("--runs", type=int, default=200, help="of four shards, for `truth`")
     parser.add_argument("--truth-draws", type=int, default=50)
-    parser.add_argument("--shards", type=int, default=1000, help="that are merged")
     parser.add_argument("--threads", type=int, default=1, help="of torch, here; workers have one")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    shard_rounds.LEAST = options.block
     for name in options.part or PARTS:
         print(f"-- {name}", flush=True)
         PARTS[name](options)

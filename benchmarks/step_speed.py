@@ -94,45 +94,30 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[Any, torch.Generator], Any]]
 
 
 def _drawing(target: Any, kernel: Any, state: Any, generator: torch.Generator, way: str) -> Any:
-    """A function that makes one draw as a run does, and what was said of the capture."""
-    from trjmcmc.draws import Recorder
+    """A function that makes one draw as a run does, and what makes its steps."""
+    from trjmcmc.run.count import Crossings, Tally
+    from trjmcmc.run.stepper import Stepper
 
     few = target.space.size is not None and target.space.size <= 64
-    recorder = Recorder(None, state.code, state.theta, 1)
-    try:
-        from trjmcmc.run.policy_of_capture import CapturePolicy
-        from trjmcmc.run.sampling import SamplingPlan, Walk
-        from trjmcmc.run.stepper import nothing_ahead
-    except ImportError:
-        return _drawing_of_old(target, kernel, state, generator, recorder, few)
-    walk = Walk(SamplingPlan(target, kernel, crosses=few), state, generator)
-    for _ in range(WARM):  # a map that remembers models knows most of them by then
-        walk.draw(1, recorder)
-    if way != "plain":
-        walk.capture(way, nothing_ahead, CapturePolicy())
-    return lambda: walk.draw(1, recorder), walk
-
-
-def _drawing_of_old(
-    target: Any, kernel: Any, state: Any, generator: torch.Generator, recorder: Any, few: bool
-) -> Any:
-    """What the loop of version 0.9.0 does."""
-    from trjmcmc.sample import Crossings, Tally  # type: ignore[import-not-found]
-
-    tally = Tally(target)
-    names = {k.name for k in kernel.parts() if k.between}
+    tally, names = Tally(target), {k.name for k in kernel.parts() if k.between}
     crossings = Crossings(target, len(state.code), names) if few else None
 
-    def draw() -> None:
-        nonlocal state
-        state, infos = kernel.step(state, generator)
-        tally.add(infos)
-        if crossings is not None:
-            crossings.add(infos)
-        tally.check()
-        recorder.keep(state.code, state.theta, state.log_joint)
+    def counts(infos: Any) -> Any:
+        return tally.rows(infos), [] if crossings is None else crossings.pairs(infos)
 
-    return draw, None
+    plain = Stepper(kernel, counts, generator)
+    stepper = plain if way == "plain" else Stepper(kernel, counts, generator, way)
+
+    def draw(by: Any = stepper) -> None:
+        nonlocal state
+        state, (rows, pairs) = by(state)
+        tally.take(rows)
+        if crossings is not None:
+            crossings.take(pairs)
+
+    for _ in range(WARM):  # a map that remembers models knows most of them by then
+        draw(plain)
+    return draw, stepper
 
 
 class Bench:

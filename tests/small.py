@@ -30,21 +30,6 @@ def small_policy():
         usual,
         fit=fit,
         maps=replace(usual.maps, layers=4, hidden=(16,), layers_in_laplace=2),
-        chains=replace(
-            usual.chains,
-            of_given_draws=128,
-            of_open_length=256,
-            through_a_map=256,
-            warm_up_steps=60,
-        ),
-        screening=replace(
-            usual.screening,
-            seconds_a_dimension=0.001,
-            least_seconds=0.02,
-            most_seconds=0.1,
-            least_draws=200,
-        ),
-        segments=replace(usual.segments, most_seconds=1.5),
     )
 
 

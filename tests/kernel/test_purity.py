@@ -10,7 +10,6 @@ import torch
 import trjmcmc as trj
 from tests import cases, toys
 from tests.kernels import COMPONENT_KERNELS, KERNELS
-from trjmcmc.draws import Recorder
 from trjmcmc.kernel import (
     HMC,
     BirthDeath,
@@ -35,8 +34,6 @@ from trjmcmc.kernel import (
     start,
 )
 from trjmcmc.kernel.base import Memo
-from trjmcmc.run.loop import run_chains, warm_up
-from trjmcmc.run.sampling import SamplingPlan, Walk
 
 C = 60  # chains
 
@@ -179,11 +176,15 @@ def test_a_warm_up_leaves_its_kernel_alone_and_gives_another(name, generator):
     found = []
     for _ in range(2):  # two runs of one kernel object and one seed
         again = torch.Generator().manual_seed(5)
-        warm, there, _ = warm_up(kernel, state, 70, target, again)
-        assert [part.adapted() for part in kernel.parts()] == before
-        walk = Walk(SamplingPlan(target, warm), there, again)
-        run = run_chains(walk, Recorder(10, there.code, there.theta, 1), draws=10)
-        found.append((run.draws.theta, [part.adapted() for part in warm.parts()]))
+        warm, there = kernel, state
+        with torch.no_grad():
+            for _ in range(70):
+                warm, there, _ = warm.adapt(there, again)
+            warm = warm.frozen()
+            assert [part.adapted() for part in kernel.parts()] == before
+            for _ in range(10):
+                there, _ = warm.step(there, again)
+        found.append((there.theta, [part.adapted() for part in warm.parts()]))
     assert torch.equal(found[0][0], found[1][0])
     assert found[0][1] == found[1][1] != before
 

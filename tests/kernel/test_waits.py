@@ -41,7 +41,7 @@ from trjmcmc.kernel import (
     start,
 )
 from trjmcmc.kernel.graphs.families import FamilyJump, FamilyRefresh
-from trjmcmc.run.count import Crossings, StepsInModels, Tally
+from trjmcmc.run.count import Crossings, Tally
 
 CHAINS, STEPS = 12, 2
 POWERS = torch.tensor([1.0, 0.4, 0.05, 0.0])
@@ -176,7 +176,6 @@ def counted_steps(target, kernel, state, generator, device=None, steps=STEPS):
     few = target.space.size is not None and target.space.size < 100
     between = {part.name for part in kernel.parts() if part.between}
     counters = Tally(target), few and Crossings(target, CHAINS, between)
-    visits = few and StepsInModels(target, CHAINS)
     kernel, state, _ = kernel.adapt(state, generator)
     kernel = kernel.frozen()
     for part in kernel.parts():
@@ -188,8 +187,6 @@ def counted_steps(target, kernel, state, generator, device=None, steps=STEPS):
         state, infos = kernel.step(state, generator)
         for counter in filter(None, counters):
             counter.add(infos)
-        if visits:
-            visits.add(state.code)
     return state
 
 

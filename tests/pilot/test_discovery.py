@@ -3,29 +3,21 @@
 import math
 import warnings
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
 from torch.distributions import MultivariateNormal, Normal, StudentT
 
 import trjmcmc as trj
-from trjmcmc.draws import Pool
 from trjmcmc.pilot.audit import Audit
 from trjmcmc.pilot.census import Census, census
 from trjmcmc.pilot.crowd import crowd, next_step, systematic
-from trjmcmc.pilot.lost import BY_CHAINS, BY_PRIOR, Screening
+from trjmcmc.pilot.lost import BY_CHAINS, Screening
 from trjmcmc.pilot.parts import Ellipsoid, share_inside, told_apart, weighed
 from trjmcmc.pilot.policy import WalkPolicy
 from trjmcmc.pilot.screening import missed, screen, theta_of_none
 from trjmcmc.pilot.walk import walked
 from trjmcmc.result.report import RunReport
-from trjmcmc.run import screening
-from trjmcmc.run.choose import Chooser
-from trjmcmc.run.policy import Policy
-from trjmcmc.run.policy_of_screening import ScreeningBudget
-from trjmcmc.run.screening import Discovery
-from trjmcmc.run.visited import is_familiar, visited
 from trjmcmc.transport.normals import gaussian_mixture
 
 NARROW, WIDE = (0.7, 3.0, 0.1), (0.3, -2.0, 1.0)  # weight, centre, standard deviation
@@ -215,61 +207,6 @@ def test_chains_give_the_part_that_the_map_does_not_know(generator):
     assert part is None and not said.lost  # the control: nothing is missing there
 
 
-def test_chains_that_visit_a_find_duly_know_it(generator):
-    """What was met before sampling is no loss then; if they never or hardly come there it is."""
-    problem = target()
-    theta, normals, known = wide_alone(problem, generator)
-    sampler = trj.TRJSampler(problem, seed=1)
-    code = code_of(problem)
-    narrow = NARROW[1] + NARROW[2] * torch.randn(len(theta), 3, generator=generator)
-    said, part = missed(problem, code, known, normals, torch.cat([theta, narrow[:20]]), generator)
-    met = replace(said, by=BY_PRIOR)
-    due = int(met.share * len(theta))
-    for visits, lost in ((0, True), (due // 20, True), (due, False)):
-        found = Discovery(sampler._known, None, seed=1)
-        found.said, found._met = (met,), {(met.model, met.by): [part]}
-        points = torch.cat([theta, narrow[:visits]])
-        codes = code.expand(len(points), -1)
-        passed = Pool(codes, points, problem.log_joint(codes, points).double())
-        assert found._visited_duly(met, passed) is not lost
-
-
-@pytest.mark.whole
-@pytest.mark.parametrize(("log_mass", "looks"), [(math.log(NARROW[0]), 2), (-9.0, 1)])
-def test_a_part_that_is_taken_up_costs_no_new_choice(generator, monkeypatch, log_mass, looks):
-    """Moves go on through normals that know of it; after crumbs there is no further look."""
-    problem = target()
-    theta, normals, known = wide_alone(problem, generator)
-    narrow = NARROW[1] + NARROW[2] * torch.randn(20, 3, generator=generator)
-    seen = torch.cat([theta, narrow])
-    _, part = missed(problem, code_of(problem), known, normals, seen, generator)
-    part, said, maps = replace(part, log_mass=log_mass), [], []
-
-    def look(self):
-        said.append(self)
-        return [part] if len(said) == 1 else []
-
-    def again(self, *starts):
-        before, choice = self._map, go_on(self, *starts)
-        maps.append((before, choice.map, [k for k in choice.kernel.parts() if k.name == "normals"]))
-        return choice
-
-    choose, go_on, chosen = Chooser.choose, Chooser.again, []
-    monkeypatch.setattr(Discovery, "before_sampling", look)
-    monkeypatch.setattr(Chooser, "choose", lambda self: chosen.append(self) or choose(self))
-    monkeypatch.setattr(Chooser, "again", again)
-    policy = Policy(screening=ScreeningBudget(late_reopenings=0))
-    sampler = trj.TRJSampler(problem, seed=1, policy=policy)
-    with warnings.catch_warnings():  # the second mass is wrong
-        warnings.simplefilter("ignore", trj.errors.TRJWarning)
-        result = sampler.run(draws=50, chains=32, progress=False)
-    assert len(said) == looks and len(chosen) == 1
-    ((before, after, jumps),) = maps
-    assert before is not after and jumps
-    assert all(jump.transport is after for jump in jumps)
-    assert result.report.seconds["warmup"] > 0
-
-
 def test_finds_of_chains_are_not_weighed_once_time_is_up(generator):
     problem = target()
     theta, normals, known = wide_alone(problem, generator)
@@ -277,35 +214,6 @@ def test_finds_of_chains_are_not_weighed_once_time_is_up(generator):
     seen, code, before = torch.cat([theta, narrow]), code_of(problem), problem.evaluations
     assert missed(problem, code, known, normals, seen, generator, deadline=0.0) is None
     assert problem.evaluations - before <= 2 * len(seen)
-
-
-def test_finds_of_chains_stay_where_there_is_no_time_to_weigh_them_again(generator, monkeypatch):
-    """They go once they are weighed and chains have their share, or chains were there duly."""
-    problem = target()
-    theta, normals, known = wide_alone(problem, generator)
-    narrow = NARROW[1] + NARROW[2] * torch.randn(len(theta), 3, generator=generator)
-    code = code_of(problem)
-    seen = torch.cat([theta, narrow[:20]])
-    said, part = missed(problem, code, known, normals, seen, generator)
-    monkeypatch.setattr(Discovery, "_weighed", True)
-
-    def passed(visits):
-        points = torch.cat([theta, narrow[:visits]])
-        codes = code.expand(len(points), -1)
-        return Pool(codes, points, problem.log_joint(codes, points).double())
-
-    def after(found, visits):
-        known_to_run, request = trj.TRJSampler(problem, seed=1)._known, SimpleNamespace(deadline=0)
-        search = Discovery(known_to_run, request, seed=1)
-        monkeypatch.setattr(screening, "late_finds", lambda *_: ((said, [part]),))
-        assert search.among(passed(20)) == [part] and search.said == (said,)
-        monkeypatch.setattr(screening, "late_finds", lambda *_: found)
-        assert search.among(passed(visits)) == []
-        return [finding for finding in search.said if finding.lost]
-
-    assert after((), 20) == [said]
-    assert after(((said.settled(), []),), 20) == []
-    assert after((), int(said.share * len(theta))) == []
 
 
 def test_an_audit_takes_up_a_part(generator):
@@ -336,17 +244,6 @@ def test_an_audit_takes_up_a_part(generator):
 
 
 # ---- whole runs -------------------------------------------------------------------------------
-
-
-@pytest.mark.whole
-@pytest.mark.planned
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_default_run_takes_up_what_it_has_found(seed):
-    result = trj.TRJSampler(target(), seed=seed).run(progress=False)
-    row = result.model_probabilities(full=True).loc["null"]
-    assert abs(row["combined"] - 0.5) < 4 * row["combined_se"] < 0.04
-    share = float((result.draws("modes")["x"][:, 0] > 2.0).mean())
-    assert share == pytest.approx(NARROW[0], abs=0.03)
 
 
 # ---- what may be left ---------------------------------------------------------------------------
@@ -510,79 +407,3 @@ def subsets(items, log_likelihood):
     names = [f"b{i}" for i in range(items)]
     space = trj.Subsets(names, of="beta", prior=0.5)
     return trj.Target(space, {"beta": Normal(0.0, 6.0)}, log_likelihood)
-
-
-def test_the_models_that_are_looked_at_have_every_item(generator):
-    problem = subsets(5, lambda p, active: 0 * p["beta"].sum(-1))
-    share = torch.tensor([0.9, 0.5, 0.5, 0.2, 0.0])
-    code = (torch.rand(4000, 5, generator=generator) < share).long()
-    pool = Pool(code, torch.zeros(4000, 5), torch.zeros(4000))
-    models = visited(problem, pool, ScreeningBudget())
-    used = torch.stack([problem.space.active(code[None])[0] for code, _ in models])
-    assert 1 < len(models) <= 4 and used.any(0).tolist() == [True, True, True, True, False]
-    assert all(len(points) >= 25 for _, points in models)
-
-
-def test_of_components_in_no_order_models_of_one_are_looked_at():
-    problem = trj.problems.mixture_1d()  # whose components share a parameter
-    code = problem.space.enumerate().repeat_interleave(50, 0)
-    pool = Pool(code, torch.zeros(len(code), problem.dim), torch.zeros(len(code)))
-    ((model, points),) = visited(problem, pool, ScreeningBudget())
-    assert int(model[0]) == 1 and len(points) == 50
-
-
-def test_a_combination_of_what_chains_know_is_familiar(generator):
-    problem = subsets(2, lambda p, active: 0 * p["beta"].sum(-1))
-    theta = torch.where(torch.rand(4000, 2, generator=generator) < 0.5, 1.0, -1.0)
-    theta = theta + 0.1 * torch.randn(4000, 2, generator=generator)
-    code = torch.ones(4000, 2, dtype=torch.long)
-    theta, code = theta[theta.sum(1).abs() < 1], code[theta.sum(1).abs() < 1]  # never of one sign
-    pool, used = Pool(code, theta, torch.zeros(len(code))), torch.tensor([True, True])
-    factor = 0.1 * torch.eye(2, dtype=torch.float64)
-    for centre, known in (((1.0, 1.0), True), ((1.0, 3.0), False)):
-        place = Ellipsoid(torch.tensor(centre).double(), factor, used, 3.0)
-        assert is_familiar(place, pool, problem, least=0.05) == known
-
-
-@pytest.mark.whole
-@pytest.mark.planned
-@pytest.mark.parametrize("there", [True, False])
-def test_a_search_in_visited_models_meets_what_chains_have_lost(there, clock):
-    """A spike in one of seven coefficients, which holds half of its mass, or nothing.
-
-    With the usual 16 000 draws of a look one search of twelve misses it; with 65 000 at least four
-    climbs met it in each of 40.
-    """
-    first = torch.arange(7) == 0
-
-    def log_likelihood(p, active):
-        b = p["beta"]
-        near = Normal(0.0, 0.5).log_prob(b) + math.log(0.5)
-        far = StudentT(3.0, 12.0, 1e-4).log_prob(b) + math.log(0.5)
-        usual = Normal(1.0, 0.5).log_prob(b)
-        height = torch.where(first, torch.logaddexp(near, far), usual) if there else usual
-        return torch.where(active, height - Normal(0.0, 6.0).log_prob(b), 0.0).sum(-1)
-
-    with warnings.catch_warnings():
-        # met, it is warned of, or taken up: then evidences through normals may lack it, and say so
-        warnings.simplefilter("ignore" if there else "error", trj.errors.TRJWarning)
-        clock.call = 4e-4  # so that looks have time for as many
-        policy = Policy(screening=ScreeningBudget(draws_alone=2**16))
-        sampler = trj.TRJSampler(subsets(7, log_likelihood), seed=1, policy=policy)
-        result = sampler.run(progress=False, max_seconds=20.0)
-    table = result.inclusion_probabilities(full=True)
-    right = abs(table["probability"] - 0.5) < 4 * table["se"]
-    looked = result.report.screening
-    assert all(s.visited for s in looked)
-    alone = [s for s in looked if "+" not in s.model]  # sets get what time is left
-    assert len(alone) == 7 and all(s.limit < 1e-3 for s in alone)
-    lost = any(s.lost for s in looked)
-    unknown = table["se"].isna()
-    if lost:
-        assert unknown.all()
-    elif there:  # taken up, and perhaps too late to converge; lost b0 would have a third
-        assert (right | unknown).all() and abs(table.loc["b0", "probability"] - 0.5) < 0.1
-    else:
-        assert right.all()
-    assert there or not lost
-    assert "which chains visit most" in str(result.report)

@@ -3,14 +3,12 @@
 import math
 import time
 
-import numpy as np
 import pytest
 import torch
 from torch.distributions import Normal
 
 import trjmcmc as trj
 from trjmcmc.pilot.few_calls import adaptive_proposal, as_map
-from trjmcmc.run.few_calls import calls_in_time
 
 pytestmark = pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
 
@@ -99,29 +97,3 @@ def test_a_run_of_few_calls_keeps_to_them_and_is_right(limit):
 def test_few_calls_say_that_no_limit_of_lost_modes_is_known():
     result = trj.TRJSampler(two_skewed(), seed=2).run(max_evaluations=4000, progress=False)
     assert "no limit is known" in str(result.report) and result.report.budget_spent
-
-
-def test_what_a_batch_costs_is_no_price_of_a_call():
-    """A function that takes its time for each call of it, however many points it gets."""
-
-    def batches(q):
-        time.sleep(0.02)
-        return -0.5 * np.square(q["x"])
-
-    def points(q):
-        time.sleep(0.02 * len(q["x"]))
-        return -0.5 * np.square(q["x"])
-
-    for function, found in ((batches, False), (points, True)):
-        box = trj.BlackBox(function, vectorized=True)
-        target = trj.Target([trj.Model("one", {"x": Normal(0.0, 1.0)}, box)])
-        known = trj.TRJSampler(target, seed=1)._known
-        assert (calls_in_time(known, 100.0) is not None) == found
-
-
-@pytest.mark.whole
-def test_without_a_reason_calls_are_not_few():
-    result = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1).run(
-        draws=100, chains=64, progress=False
-    )
-    assert "proposals" not in result.report.seconds

@@ -31,9 +31,6 @@ from trjmcmc.result.evidences import NOTHING
 from trjmcmc.result.indicator import ModelIndicator
 from trjmcmc.result.report import Judged, RunReport
 from trjmcmc.result.result import Result
-from trjmcmc.run.count import Tally
-from trjmcmc.run.tempering import temper_chains
-from trjmcmc.target.tempered import Tempered
 
 pytestmark = pytest.mark.planned
 
@@ -839,21 +836,3 @@ def test_effective_draws_are_over_ancestors(rng):
     alone = chains_of(x, ancestor=torch.arange(256)).convergence()
     family = chains_of(x, ancestor=torch.arange(256) // 8).convergence()
     assert family.loc[("only", "u0"), "ess_bulk"] < 0.3 * alone.loc[("only", "u0"), "ess_bulk"]
-
-
-def test_the_tempering_of_components_knows_ancestors(generator):
-    """One narrow place that few prior draws are near: nearly all chains descend from these."""
-    target = trj.Target(
-        trj.Counts(1, of="place"),
-        {"place": torch.distributions.Uniform(0.0, 1000.0)},
-        lambda p, active: active[:, 0] * (50.0 - (p["place"][:, 0] - 500.0).square()),
-    )
-    target = Tempered(target)
-    code = target.space.sample_prior(256, generator)
-    state = trj.kernel.start(target, code, target.sample_prior(code, generator))
-    kernel = trj.kernel.Cycle(
-        [trj.kernel.ComponentBirthDeath(target), trj.kernel.ComponentWalk(target)]
-    )
-    _, state, ancestor, _ = temper_chains(target, state, kernel, generator, Tally(target))
-    assert len(ancestor) == 256 and ancestor.max() < 256
-    assert len(ancestor.unique()) < 128  # of 256

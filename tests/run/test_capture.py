@@ -30,7 +30,7 @@ from trjmcmc.kernel import (
     accept,
     start,
 )
-from trjmcmc.run import runner, stepper
+from trjmcmc.run import in_rounds, stepper
 from trjmcmc.run.capture import (
     CapturedStep,
     NotTheSame,
@@ -40,7 +40,6 @@ from trjmcmc.run.capture import (
     traced,
 )
 from trjmcmc.run.count import Tally
-from trjmcmc.run.decide import capture_pays, worth_having
 from trjmcmc.run.lowering import (
     FEW,
     SHORT,
@@ -51,7 +50,7 @@ from trjmcmc.run.lowering import (
     short_scatter,
 )
 from trjmcmc.run.policy_of_capture import CapturePolicy
-from trjmcmc.run.stepper import Stepper
+from trjmcmc.run.stepper import Stepper, capture_pays, worth_having
 from trjmcmc.tape import NotCapturable, tape_now
 
 CHAINS = 12
@@ -844,7 +843,7 @@ def test_steps_that_go_wrong_later_are_said_aloud(monkeypatch, way, chains, wron
 def test_draws_of_plain_steps_are_not_looked_at(monkeypatch):
     """Nor where no step could be captured: whatever is wrong there, no capture has done it."""
     looked = []
-    monkeypatch.setattr(runner, "off_target", lambda *given: looked.append(1) or "")
+    monkeypatch.setattr(in_rounds, "off_target", lambda *given: looked.append(1) or "")
     asked = {"draws": 20, "chains": 8, "warmup": 10, "fit": False, "progress": False}
     for target, compile_ in (
         (reading(lambda a: 0.0 * a.sum().item() + torch.tensor((-0.5 * a**2).tolist())), True),

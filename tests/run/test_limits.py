@@ -15,17 +15,11 @@ import trjmcmc as trj
 from benchmarks.limits import many_models
 from tests import toys
 from trjmcmc.clock import read_from
-from trjmcmc.draws import Recorder
 from trjmcmc.errors import InterruptedWarning
 from trjmcmc.estimate.convergence import LEAST_DRAWS
 from trjmcmc.pilot.audit import Audit
 from trjmcmc.pilot.policy import TemperingPolicy
 from trjmcmc.pilot.smc import TemperedSMC
-from trjmcmc.run.choose import Chooser
-from trjmcmc.run.interrupts import import_whole, uninterrupted
-from trjmcmc.run.runner import Runner
-from trjmcmc.run.start import with_climbs
-from trjmcmc.run.weighing import Weighing
 
 pytestmark = pytest.mark.planned
 
@@ -56,20 +50,6 @@ def test_a_small_budget_is_kept_and_brings_an_answer(make, clock):
     assert (table["visits_se"].notna() | (table["note"] != "")).all()
 
 
-def test_climbs_to_starts_end_with_their_time(clock):
-    """A climb of six models took nineteen of six seconds where a likelihood takes its time."""
-    target = toys.gaussians()
-    code = target.space.sample_prior(64, torch.Generator().manual_seed(0))
-    theta, ancestor = torch.zeros(64, target.dim), torch.arange(64)
-    took = []
-    for seconds in (0.0, 0.05, math.inf):
-        begun = clock.seconds
-        generator = torch.Generator().manual_seed(1)
-        with_climbs(target, code, theta, ancestor, generator, begun + seconds)
-        took.append(clock.seconds - begun)
-    assert took[0] < 0.01 and took[1] < 0.1 < took[2], took
-
-
 @pytest.mark.whole
 @quiet
 def test_a_training_with_its_audit_keeps_its_budget(clock):
@@ -94,38 +74,6 @@ def test_a_second_is_enough_for_something(make, budget):
     """In real time, as the two tests before and after it are in simulated time."""
     result, over = timed(make(), budget)
     assert over < GRACE + 0.1 * budget and result.raw.n_draws >= 1
-
-
-@quiet
-def test_summing_up_is_within_the_limit(clock, monkeypatch):
-    """What it takes is learnt by a rehearsal, as slow as the last one."""
-    warn = trj.Result.warn
-
-    def slow(self):
-        clock.seconds += 0.4 + 2e-6 * self.raw.n_draws * self.raw.n_chains
-        warn(self)
-
-    monkeypatch.setattr(trj.Result, "warn", slow)
-    result, over = timed(toys.gaussians(), 6.0, clock, chains=64)
-    assert over < 0.6
-    assert result.raw.n_draws >= 20
-
-
-def test_a_recorder_that_is_bound_thins_evenly():
-    state = torch.zeros(2, 1, dtype=torch.long), torch.zeros(2, 1)
-    recorder, step = Recorder(None, *state, thin=1), 0
-    for bound in (None, 200):
-        if bound:
-            recorder.bound(bound)
-        for _ in range(401):
-            step += recorder.thin
-            recorder.keep(*state, torch.full((2,), float(step)))
-    kept = recorder.draws().log_joint[0]
-    assert len(kept) <= 200 and recorder.thin >= 4
-    assert bool((kept.diff()[-50:] == recorder.thin).all())
-    fixed = Recorder(300, *state, thin=1)
-    fixed.bound(10)
-    assert fixed.most == 300
 
 
 # ---- tempered runs --------------------------------------------------------------------------
@@ -196,7 +144,7 @@ def interrupting(at):
     def log_likelihood(p):
         calls[0] += 1
         if calls[0] == at:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
         return Normal(p["mu"], 1.0).log_prob(torch.tensor(1.0))
 
     models = [
@@ -228,63 +176,6 @@ def test_ctrl_c_in_a_likelihood_returns_what_there_is(at, settings):
     assert_there_is_something(result, said)
 
 
-def test_ctrl_c_between_the_weighings_of_two_models(monkeypatch):
-    sampler, _ = interrupting(math.inf)
-    weigh = Weighing.weigh
-
-    def once(self, code, label, draws=None):
-        if self.log_mass:
-            raise KeyboardInterrupt
-        weigh(self, code, label, draws)
-
-    monkeypatch.setattr(Weighing, "weigh", once)
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        result = sampler.run(chains=32, draws=20, fit=False, progress=False)
-    assert_there_is_something(result, said)
-
-
-@pytest.mark.parametrize("at", [3, 40, 300])
-def test_ctrl_c_where_components_are_counted(at):
-    calls = [-math.inf]
-
-    def log_likelihood(p, active):
-        calls[0] += 1
-        if calls[0] == at:
-            raise KeyboardInterrupt
-        return Normal(torch.where(active, p["a"], 0.0).sum(-1), 0.5).log_prob(torch.tensor(2.0))
-
-    target = trj.Target(trj.Counts(3, of="a"), {"a": Normal(0.0, 1.0)}, log_likelihood)
-    sampler, calls[0] = trj.TRJSampler(target, seed=1), 0
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        result = sampler.run(chains=32, max_seconds=10, progress=False)
-    assert_there_is_something(result, said)
-
-
-def test_ctrl_c_says_where_it_came(clock):
-    sampler, _ = interrupting(5)
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        sampler.run(chains=32, progress=False)
-    (word,) = [w for w in said if issubclass(w.category, InterruptedWarning)]
-    assert "interrupted in the pilot run" in str(word.message)
-    assert "hardly begun" in str(word.message) and word.filename == __file__
-
-
-@pytest.mark.whole
-def test_ctrl_c_while_summing_up_keeps_all_draws(monkeypatch, clock):
-    def stops(*args, **settings):
-        monkeypatch.undo()
-        raise KeyboardInterrupt
-
-    sampler = trj.TRJSampler(toys.gaussians(), seed=1)
-    monkeypatch.setattr(trj.run.report, "through_the_map", stops)
-    with pytest.warns(InterruptedWarning, match="interrupted in the summing up.* 50 draws"):
-        result = sampler.run(50, chains=64, progress=False)
-    assert result.raw.n_draws == 50 and result.report.interrupted
-
-
 def test_ctrl_c_again_ends_the_run():
     def log_likelihood(p):
         log_likelihood.calls += 1
@@ -297,49 +188,6 @@ def test_ctrl_c_again_ends_the_run():
     sampler, log_likelihood.calls = trj.TRJSampler(trj.Target(models), seed=1), 0
     with pytest.raises(KeyboardInterrupt):
         sampler.run(chains=8, progress=False)
-
-
-@pytest.mark.whole
-def test_ctrl_c_in_the_warm_up_of_more_chains_than_began(monkeypatch):
-    advance, chains = Runner._advance, []
-
-    def stops(self, state, steps, until):
-        chains.append(len(state.code))
-        if len(chains) == 1:
-            raise KeyboardInterrupt
-        return advance(self, state, steps, until)
-
-    monkeypatch.setattr(Runner, "_advance", stops)
-    monkeypatch.setattr(Chooser, "chains_for", lambda self, choice, state: 2 * len(state.code))
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        result = trj.TRJSampler(toys.gaussians(), seed=1).run(
-            until={"probability": 0.01}, progress=False
-        )
-    assert_there_is_something(result, said)
-    assert result.raw.n_chains == len(result.raw.ancestor) == chains[0]
-    assert str(result.report).startswith("interrupted") and "expected" not in str(result.report)
-    result.convergence()
-
-
-def test_what_must_be_whole_makes_ctrl_c_wait():
-    done = []
-    with pytest.raises(KeyboardInterrupt), uninterrupted():
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(0.01)
-        done.append(True)
-    assert done and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    import_whole()
-    thread = threading.Thread(target=lambda: done.append(enter()))
-    thread.start()
-    thread.join()
-    assert len(done) == 2
-
-
-def enter():
-    """No thread but the main one may touch signals."""
-    with uninterrupted():
-        return True
 
 
 @pytest.mark.whole

@@ -10,12 +10,9 @@ import pytest
 import trjmcmc as trj
 from tests import toys
 from trjmcmc.run.policy import (
-    ChainPolicy,
     KernelPolicy,
-    NormalsPolicy,
+    MapPolicy,
     Policy,
-    RoundPolicy,
-    SegmentPolicy,
     SharePolicy,
 )
 
@@ -36,16 +33,15 @@ def test_the_manual_shows_every_number():
 
 def test_every_number_says_what_it_does():
     table = Policy().table()
-    assert len(table) > 150 and table["meaning"].str.len().min() > 10
+    assert len(table) > 80 and table["meaning"].str.len().min() > 10
     assert all(re.fullmatch(r"[a-z_.]+", name) for name in table.index)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: NormalsPolicy(quick_components=()), "quick_components: expected one number"),
-        (lambda: SegmentPolicy(states_kept=0), "states_kept: expected 1 or more"),
-        (lambda: RoundPolicy(rounds=-1), "rounds: expected 0 or more"),
+        (lambda: MapPolicy(hidden=()), "hidden: expected one number"),
+        (lambda: MapPolicy(layers=-1), "layers: expected"),
         (lambda: KernelPolicy(uniform_share=0.0), r"uniform_share: expected a share in \(0, 1\]"),
         (lambda: KernelPolicy(walks="4"), "walks: expected a number"),
         (lambda: SharePolicy(fit=math.nan), "fit: expected 0 or more"),
@@ -54,20 +50,20 @@ def test_every_number_says_what_it_does():
 def test_impossible_numbers_are_refused_where_they_are_set(make, message):
     with pytest.raises(trj.errors.ConfigurationError, match=message):
         make()
-    assert RoundPolicy(rounds=0).rounds == 0
 
 
 def test_a_policy_does_not_change():
     with pytest.raises(dataclasses.FrozenInstanceError):
-        Policy().chains.of_given_draws = 3
+        Policy().maps.layers = 3
 
 
-@pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # a short run
-def test_a_run_goes_by_the_policy_that_it_is_given():
-    policy = Policy(chains=ChainPolicy(of_given_draws=48))
+def test_a_map_is_made_by_the_policy_that_is_given():
+    policy = Policy(maps=MapPolicy(layers=2, hidden=(8,)))
     sampler = trj.TRJSampler(toys.gaussians(), seed=1, policy=policy)
-    result = sampler.run(20, warmup=5, fit=False, progress=False)
-    assert result.raw.n_chains == 48 and sampler.policy is policy
+    assert sampler.policy is policy
+    usual = trj.TRJSampler(toys.gaussians(), seed=1, policy=Policy())
+    sizes = [sum(p.numel() for p in s.transport.parameters()) for s in (sampler, usual)]
+    assert sizes[0] < sizes[1]
 
 
 if __name__ == "__main__":

@@ -9,12 +9,8 @@ from torch.distributions import Gamma, LogNormal, NegativeBinomial, Normal, Pois
 
 import trjmcmc as trj
 from tests import toys
-from tests.run.test_decide import request
 from trjmcmc.errors import PrecisionWarning
-from trjmcmc.pilot.lost import Screening
 from trjmcmc.pilot.parts import Ellipsoid, Part
-from trjmcmc.run.precision import TooCoarse, roundings
-from trjmcmc.run.screening import Discovery
 
 WIDTH = 9.0  # of a quadrature, standard deviations to each side
 
@@ -185,30 +181,3 @@ def part_at(target, r):
     height, code = torch.zeros(50), torch.tensor([1])
     place = Ellipsoid(torch.zeros(2), torch.eye(2), torch.tensor([False, True, True]), 1.0)
     return Part(code, theta, height.double(), even, 0.0, 0.1, place)
-
-
-def test_rounding_is_no_lost_mode(generator):
-    """Of two parts that were met one is rounding: float64 takes over, or the other stays."""
-    known = trj.TRJSampler(counted(), seed=1)._known
-    parts = [part_at(known.target, r) for r in (3.0, 1e7)]
-    open_precision, stated = request(refines=True), request(refines=False)
-    with pytest.raises(TooCoarse, match="'spread'"):
-        roundings(known, parts, open_precision, generator)
-    for some, made in ((parts, [False, True]), (parts[::-1], [True, False])):
-        found = roundings(known, some, stated, generator)
-        assert [bool(said) for said in found] == made and "'spread'" in "".join(found)
-    assert roundings(known, parts[:1], open_precision, generator) == [""]
-    assert roundings(known, [], open_precision, generator) == []
-
-
-def test_a_model_of_which_rounding_made_all_that_was_met_has_lost_nothing():
-    known = trj.TRJSampler(counted(), seed=1)._known
-    search = Discovery(known, request(), 1)
-    lost = [Screening(m, 1000, 40, 2.0, "somewhere") for m in ("poisson", "spread")]
-    parts = [part_at(known.target, r) for r in (3.0, 1e7)]
-    assert all(s.lost for s in lost)
-    search.note(tuple(lost))
-    assert search.sound_of(parts, ["", "'spread' by 9 nats"]) == parts[:1]
-    assert all(s.lost for s in search.said)
-    assert search.sound_of(parts[1:], ["'spread' by 9 nats"]) == []
-    assert [s.lost for s in search.said] == [True, False]

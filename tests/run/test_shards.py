@@ -3,12 +3,10 @@
 import math
 import multiprocessing
 import os
-import signal
 import threading
 import time
 import warnings
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import replace
 
 import pytest
 import torch
@@ -17,28 +15,25 @@ from torch.distributions import Normal
 import trjmcmc as trj
 from benchmarks.same_draws import components, pair
 from tests import toys
-from tests.small import small_policy
-from trjmcmc.draws import Recorder
+from tests.small import small_plan
 from trjmcmc.errors import (
     CheckpointError,
     ConfigurationError,
-    InterruptedWarning,
     NonFiniteError,
     PoolError,
     PoolWarning,
     TargetError,
+    TRJWarning,
 )
-from trjmcmc.run import shard_rounds, writing
-from trjmcmc.run.shard_rounds import block_draws
-from trjmcmc.run.team import told_apart
-from trjmcmc.transport.base import Identity
+from trjmcmc.run import shards as of_shards
+from trjmcmc.run import writing
 
 SPAWN = multiprocessing.get_context("spawn")
 
 
 @pytest.fixture(autouse=True)
-def short_blocks(monkeypatch):
-    monkeypatch.setattr(shard_rounds, "LEAST", 5)
+def few_together(monkeypatch):
+    monkeypatch.setattr(of_shards, "TOGETHER", 20)
 
 
 @pytest.fixture(scope="module")
@@ -47,70 +42,29 @@ def two_processes():
         yield pool
 
 
-def bimodal():
-    """Two modes of one model that walks do not leave."""
-
-    def log_likelihood(p):
-        return torch.logaddexp(
-            Normal(-9.0, 0.5).log_prob(p["x"]), Normal(9.0, 0.5).log_prob(p["x"])
-        )
-
-    return trj.Target([trj.Model("one", {"x": Normal(0.0, 10.0)}, log_likelihood)])
-
-
-def quick_policy():
-    """Evidences by few draws: nothing here asks for them."""
-    usual = small_policy()
-    return replace(usual, weighing=replace(usual.weighing, most_draws=64, most_of_many=64))
-
-
-def through_laplace(target):
-    """Jumps through maps that remember what they have computed."""
-    flow = trj.Laplace(target)
-    jump = trj.kernel.Jump(target, flow, trj.kernel.SweepWalk(flow), rho=0.7)
-    return trj.kernel.Cycle([jump, trj.kernel.RandomWalk(target)])
-
-
 def births(target):
-    """Births and walks, through nothing that is fitted."""
     fixed = trj.kernel.Fixed(target.space)
     return trj.kernel.Cycle([trj.kernel.BirthDeath(target, fixed), trj.kernel.RandomWalk(target)])
 
 
-def places(target, n):
-    """Points to start at, so that no pilot run is needed."""
-    g = torch.Generator().manual_seed(1)
-    code = target.space.sample_prior(n, g)
-    theta = 0.3 * torch.randn(n, target.dim, generator=g)
-    theta = torch.where(target.space.active(code), theta, 0.0)
-    return trj.fit.Pool(code, theta, target.log_joint(code, theta).double())
+def walk(target):
+    return trj.kernel.RandomWalk(target)
 
 
-def run(target=None, shards=4, executor=None, draws=18, *, seed=3, kernel=None, **settings):
+def run(target=None, shards=4, executor=None, draws=18, *, seed=3, kernel=births, **settings):
     target = pair() if target is None else target
-    if kernel is None and not target.space.kinds:
-        kernel = births
-    sampler = trj.TRJSampler(
-        target,
-        Identity,
-        kernel=(lambda t, _: kernel(t)) if kernel else None,
-        seed=seed,
-        policy=quick_policy(),
-    )
-    usual = {"chains": 8, "warmup": 5, "fit": False, "progress": False}
-    if "start" not in settings and kernel is not None:
-        usual["start"] = places(target, 16)
+    kernel = None if kernel is None else kernel(target)
+    sampler = trj.TRJSampler(target, kernel=kernel, seed=seed, policy=small_plan())
     with warnings.catch_warnings():
         for category in ("Convergence", "Coverage", "Disagreement", "Limit"):
             warnings.simplefilter("ignore", getattr(trj.errors, f"{category}Warning"))
-        return sampler.run(draws=draws, shards=shards, executor=executor, **(usual | settings))
+        settings = {"chains": 8, "progress": False} | settings
+        return sampler.run(draws=draws, shards=shards, executor=executor, **settings)
 
 
 def same(a, b):
-    for name in ("code", "theta", "log_joint", "run", "ancestor"):
+    for name in ("code", "theta", "log_joint", "run"):
         assert torch.equal(getattr(a.raw, name), getattr(b.raw, name)), name
-    for x, y in zip(a.crossings or (), b.crossings or (), strict=True):
-        assert torch.equal(x, y)
     assert a.report.acceptance == b.report.acceptance
     return True
 
@@ -118,79 +72,48 @@ def same(a, b):
 # ---- the same bits ------------------------------------------------------------------------------
 
 
-@pytest.mark.whole
-@pytest.mark.parametrize("problem", ["list", "subsets", "components"])
+@pytest.mark.parametrize(
+    "problem",
+    ["list", *(pytest.param(n, marks=pytest.mark.whole) for n in ("subsets", "components"))],
+)
 def test_whoever_does_it_the_bits_are_the_same(problem, two_processes):
-    """In a loop, by threads, by processes: subsets jump through Laplace's maps, with a memory."""
-    make = {
-        "list": lambda: (pair(), births),
-        "subsets": lambda: (toys.conjugate_subsets(), through_laplace),
-        "components": lambda: (components(), None),
-    }[problem]
-
-    def found(executor):
-        target, kernel = make()
-        return run(target, 3, executor, kernel=kernel, start=places(target, 16))
-
-    here = found(None)
-    assert here.raw.theta.shape[:2] == (24, 18) and len(here.raw.run.unique()) == 3
+    """In a loop, by threads, by processes, by moves that the run has chosen and learned."""
+    make = {"list": pair, "subsets": toys.conjugate_subsets, "components": components}[problem]
+    here = run(make(), 3, kernel=None)
+    assert (here.raw.n_chains, here.raw.n_draws) == (24, 18)
+    assert here.raw.run.tolist() == [0] * 8 + [1] * 8 + [2] * 8
     with ThreadPoolExecutor(2) as threads:
-        assert same(here, found(threads))
-    assert same(here, found(two_processes))
+        assert same(here, run(make(), 3, threads, kernel=None))
+    assert same(here, run(make(), 3, two_processes, kernel=None))
+    assert not torch.equal(here.raw.theta, run(make(), 3, seed=4, kernel=None).raw.theta)
 
 
-def test_no_two_shards_share_a_stream_and_more_do_not_change_those_before():
-    few, more = run(shards=2), run(shards=4)
-    first, second = few.raw.theta[:8], few.raw.theta[8:]
-    assert not (first == second).all(-1).any()
-    seeds = [run(shards=1, seed=seed).raw.theta for seed in (3, 4)]
-    assert not torch.equal(*seeds) and more.raw.n_chains == 32
+def test_no_two_shards_share_a_stream():
+    theta = run(shards=3, draws=40).raw.theta
+    parts = theta.view(3, 8, *theta.shape[1:])
+    assert not torch.equal(parts[0], parts[1]) and not torch.equal(parts[1], parts[2])
 
 
-class Backwards:
-    """Does the last task first."""
-
-    def __init__(self):
-        self.tasks = []
-
-    def submit(self, function, *args):
-        self.tasks.append((future := Future(), function, args))
-        future.done = lambda: self.work() or Future.done(future)
-        return future
-
-    def work(self):
-        if self.tasks:
-            future, function, args = self.tasks.pop()
-            future.set_result(function(*args))
+def test_probabilities_are_those_of_all_shards():
+    target = trj.problems.sinh_arcsinh()
+    result = run(target, 4, kernel=None, draws=100, chains=16)
+    table, exact = result.model_probabilities(full=True), target.truth.probabilities
+    gap = table["visits"] - [exact[m] for m in table.index]
+    assert result.raw.n_chains == 64 and bool((gap.abs() < 5 * table["visits_se"]).all())
 
 
 @pytest.mark.whole
-def test_the_order_of_blocks_does_not_matter(monkeypatch):
-    assert same(run(), run(executor=Backwards()))
-    monkeypatch.setattr(shard_rounds, "AHEAD", 0)
-    assert same(run(), run(executor=Backwards()))
+def test_shards_reach_a_precision_and_are_thinned():
+    result = run(shards=3, draws=None, kernel=None, thin=3, until={"probability": 0.02})
+    assert result.raw.thin == 3 and result.report.reached_error <= 0.02
+    assert result.raw.n_chains == 24
 
 
-def test_blocks_are_as_long_as_what_there_is_says():
-    kept, lengths = 0, []
-    while kept < 2000:
-        lengths.append(block_draws(kept, 100))
-        kept += lengths[-1]
-    assert lengths[0] == shard_rounds.LEAST and lengths == sorted(lengths)
-    assert lengths[-1] <= 2000 / shard_rounds.GROWTH < 2000 and block_draws(10**6, 10**6) == 4
-
-
-def test_starts_are_told_apart_where_they_are():
-    own = [torch.tensor([2, -1, -7]), torch.tensor([2, -1, 0])]
-    assert told_apart(own, common=False).tolist() == [2, -2, -1, 2, -3, 0]
-    assert told_apart(own, common=True).tolist() == [2, -1, -7, 2, -1, 0]
-
-
-# ---- workers that die, fail, or are not there ---------------------------------------------------
+# ---- who dies -----------------------------------------------------------------------------------
 
 
 class Dying(ThreadPoolExecutor):
-    """Tasks of some numbers never come back."""
+    """Loses tasks of some numbers, as a worker does that is gone."""
 
     def __init__(self, deaths, error=ConnectionError):
         super().__init__(1)
@@ -205,18 +128,16 @@ class Dying(ThreadPoolExecutor):
         return super().submit(function, *args)
 
 
-def test_a_block_whose_worker_dies_is_done_again():
+def test_what_a_worker_died_of_is_done_again():
     with Dying({2, 6, 7, 11}) as pool, pytest.warns(PoolWarning, match="a worker was lost with"):
         found = run(executor=pool)
     assert same(run(), found)
 
 
-def test_a_block_that_kills_every_worker_is_named_and_nothing_is_lost():
-    with Dying(range(14, 1000)) as pool, pytest.warns(PoolWarning), pytest.raises(PoolError) as end:
+def test_a_task_that_kills_every_worker_is_named():
+    with Dying(range(3, 1000)) as pool, pytest.warns(PoolWarning), pytest.raises(PoolError) as end:
         run(executor=pool, draws=40)
-    assert "block 3 of shard" in str(end.value) and "ConnectionError" in str(end.value)
-    kept = end.value.result.raw
-    assert kept.n_draws in {5, 10} and torch.equal(kept.theta, run(draws=kept.n_draws).raw.theta)
+    assert "shard" in str(end.value) and "ConnectionError" in str(end.value)
 
 
 class Broken:
@@ -255,58 +176,46 @@ def fatal(mark):
     return trj.Target([trj.Model("one", {"x": Normal(0.0, 1.0)}, ends)])
 
 
-def walk(target):
-    return trj.kernel.RandomWalk(target)
-
-
 @pytest.mark.whole
 def test_a_broken_pool_is_named_or_made_anew(tmp_path):
     with ProcessPoolExecutor(1, mp_context=SPAWN) as pool, pytest.raises(PoolError) as end:
         run(fatal(tmp_path / "a"), 2, pool, kernel=walk, draws=40)
     assert "the whole pool with it" in str(end.value) and "BrokenProcessPool" in str(end.value)
+
+    def pool():
+        return ProcessPoolExecutor(1, mp_context=SPAWN)
+
     with pytest.warns(PoolWarning, match="BrokenProcessPool"):
-        found = run(
-            fatal(tmp_path / "b"),
-            2,
-            lambda: ProcessPoolExecutor(1, mp_context=SPAWN),
-            kernel=walk,
-            draws=40,
-        )
+        found = run(fatal(tmp_path / "b"), 2, pool, kernel=walk, draws=40)
     assert (tmp_path / "b").exists()
     assert same(found, run(fatal(tmp_path / "b"), 2, kernel=walk, draws=40))
 
 
-def failing(p):
-    x = p["x"]
-    return torch.where(x > 0.9, math.nan, -0.5 * x**2)
-
-
-class Raises:
+class Fails:
     """Fails in a worker's thread, after its first calls there."""
 
-    def __init__(self):
-        self.calls = 0
+    def __init__(self, how):
+        self.how, self.calls = how, 0
 
     def __getstate__(self):
-        return {"calls": 0}
+        return {"how": self.how, "calls": 0}
 
     def __call__(self, p):
         self.calls += 1
-        if self.calls > 40 and threading.current_thread() is not threading.main_thread():
+        fails = self.calls > 40 and threading.current_thread() is not threading.main_thread()
+        if fails and self.how == "raises":
             raise ZeroDivisionError("no such pulse")
-        return -0.5 * p["x"] ** 2
+        return -0.5 * p["x"] ** 2 + (math.nan if fails else 0.0)
 
 
-def test_a_likelihood_that_fails_is_named_and_draws_are_kept(two_processes):
-    target = trj.Target([trj.Model("one", {"x": Normal(0.0, 1.0)}, failing)])
-    pool = trj.fit.Pool(torch.zeros(8, 1, dtype=torch.long), torch.zeros(8, 1), torch.zeros(8))
-    for executor in (None, two_processes):
-        with pytest.raises(NonFiniteError, match="one"):
-            run(target, 2, executor, kernel=walk, start=pool, draws=400, warmup=0)
-    target = trj.Target([trj.Model("one", {"x": Normal(0.0, 1.0)}, Raises())])
-    with ThreadPoolExecutor(1) as threads, pytest.raises(TargetError, match="no such pulse") as end:
+@pytest.mark.parametrize(
+    ("how", "error", "words"),
+    [("raises", TargetError, "no such pulse"), ("is NaN", NonFiniteError, "one")],
+)
+def test_a_likelihood_that_fails_there_is_named(how, error, words):
+    target = trj.Target([trj.Model("one", {"x": Normal(0.0, 1.0)}, Fails(how))])
+    with ThreadPoolExecutor(1) as threads, pytest.raises(error, match=words):
         run(target, 2, threads, kernel=walk, draws=400)
-    assert end.value.result.raw.n_draws >= 5
 
 
 class Nobody:
@@ -318,9 +227,8 @@ class Nobody:
 
 def test_without_workers_the_time_is_kept():
     begun = time.monotonic()
-    with pytest.raises(PoolError, match="not all shards had started"):
-        run(executor=Nobody(), draws=None, max_seconds=1)
-    assert time.monotonic() - begun < 20
+    found = run(executor=Nobody(), draws=None, max_seconds=1)
+    assert time.monotonic() - begun < 20 and found.report.out_of_time and found.raw.n_draws == 1
 
 
 def test_work_that_cannot_be_sent_is_refused_in_words():
@@ -330,125 +238,48 @@ def test_work_that_cannot_be_sent_is_refused_in_words():
         run(target, executor=Nobody())
 
 
-# ---- limits -------------------------------------------------------------------------------------
+# ---- limits, folders, starts --------------------------------------------------------------------
 
 
-def test_all_shards_end_together():
-    """At a deadline, at a precision, at a number of calls; what some have begun is dropped."""
-    late = run(shards=2, draws=None, max_seconds=2.0)
-    assert late.report.out_of_time and late.raw.n_draws >= 1
-
-    def seen(record):
-        return int((record.code == 1).sum()) >= 200
-
-    enough = run(draws=400, until=seen)
-    assert 10 <= enough.raw.n_draws < 100 and enough.raw.n_draws % 5 == 0
-    with ThreadPoolExecutor(2) as threads:
-        assert same(enough, run(executor=threads, draws=400, until=seen))
-
-
-@pytest.mark.whole
 def test_a_number_of_calls_is_kept():
     with ThreadPoolExecutor(2) as threads:
         for executor in (None, threads):
-            found = run(executor=executor, draws=10_000, max_evaluations=6000)
-            assert found.report.budget_spent and found.report.evaluations <= 6000
-            assert found.raw.n_draws > 10
-
-
-def test_a_record_that_is_thinned_on_the_way(monkeypatch):
-    monkeypatch.setattr("trjmcmc.draws.STORED", 1)
-    monkeypatch.setattr("trjmcmc.draws.LEAST_DRAWS_STORED", 8)
-    found = run(draws=None, until=lambda record: record.kept * record.thin >= 40)
-    assert found.raw.thin == 8 and found.raw.n_draws == 8 and found.raw.shares is not None
-    assert found.raw.shares.sum(1).allclose(torch.ones(32).double())
-
-
-def test_a_record_that_is_cut_down_on_the_way_is_thinned_evenly(monkeypatch):
-    """So that it can be summed up in time, while shards are a round ahead."""
-    monkeypatch.setattr("trjmcmc.draws.LEAST_DRAWS_STORED", 8)
-
-    def rule(record):
-        if record.kept * record.thin == 20:
-            record.bound(10)
-        return record.kept * record.thin >= 60
-
-    found, whole = run(shards=2, draws=None, until=rule).raw, run(shards=2, draws=80).raw
-    assert found.thin > 1 and found.n_draws < 20
-    every = whole.theta[:, found.thin - 1 :: found.thin]
-    assert torch.equal(found.theta, every[:, : found.n_draws])
-
-
-def test_ctrl_c_in_the_middle_of_a_round_waits_for_its_end(tmp_path, monkeypatch):
-    keep, pressed = Recorder.keep, []
-
-    def presses(record, *state):
-        keep(record, *state)
-        if record.kept == 7 and not pressed:
-            pressed.append(1)
-            signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr(Recorder, "keep", presses)
-    with pytest.warns(InterruptedWarning, match="after 10 draws"):
-        found = run(shards=2, checkpoint=tmp_path)
-    assert torch.equal(found.raw.theta, run(shards=2, draws=10).raw.theta)
-    assert torch.equal(run(shards=2, checkpoint=tmp_path).raw.theta, run(shards=2).raw.theta)
-
-
-def test_ctrl_c_keeps_the_rounds_that_are_done():
-    def rule(record):
-        if record.kept >= 10:
-            raise KeyboardInterrupt
-        return False
-
-    with pytest.warns(InterruptedWarning, match="after 10 draws"):
-        found = run(until=rule)
-    assert found.report.interrupted and torch.equal(found.raw.theta, run(draws=10).raw.theta)
-
-
-# ---- folders ------------------------------------------------------------------------------------
+            found = run(executor=executor, draws=10_000, max_evaluations=20_000)
+            assert found.report.budget_spent and found.report.evaluations <= 20_000
 
 
 class Killed(BaseException):
     """What nothing catches."""
 
 
-def killed_at(kept):
-    def rule(record):
-        if record.kept >= kept:
-            raise Killed
-        return False
-
-    return rule
-
-
 @pytest.mark.whole
 def test_a_leader_that_dies_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(writing, "SAVE_SECONDS", 0.0)
     monkeypatch.setattr(writing, "SAVE_SHARE", math.inf)
-    monkeypatch.setattr(writing, "WHOLE_SEGMENT", 3000)
-    whole = run(draws=32)
-    for kept in (10, 20):
-        with pytest.raises(Killed):
-            run(draws=32, checkpoint=tmp_path, until=killed_at(kept))
-        so_far = trj.load(tmp_path)
-        assert so_far.raw.n_draws == kept - 5 and torch.equal(so_far.raw.run, whole.raw.run)
+    whole, steps = run(draws=600), [0]
+    keep = writing.Writer.guarded
+
+    def counted(self, write, **told):
+        keep(self, write, **told)
+        steps[0] += 1
+        if steps[0] in {2, 5}:
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writing.Writer, "guarded", counted)
+        for _ in range(2):
+            with pytest.raises(Killed):
+                run(draws=600, checkpoint=tmp_path)
+    so_far = trj.load(tmp_path)
+    assert torch.equal(so_far.raw.run, whole.raw.run) and so_far.raw.n_draws < 600
     with ThreadPoolExecutor(2) as threads:
-        found = run(draws=32, checkpoint=tmp_path, executor=threads)
-    for name in ("code", "theta", "log_joint", "run"):
-        assert torch.equal(getattr(whole.raw, name), getattr(found.raw, name))
-    assert all(torch.equal(x, y) for x, y in zip(whole.crossings, found.crossings, strict=True))
-    assert whole.report.acceptance == found.report.acceptance
+        found = run(draws=600, checkpoint=tmp_path, executor=threads)
+    assert torch.equal(whole.raw.theta, found.raw.theta)
     with pytest.raises(CheckpointError, match="another shards: 4, not 3"):
-        run(shards=3, draws=32, checkpoint=tmp_path)
-    assert run(draws=40, checkpoint=tmp_path).raw.n_draws == 40
+        run(shards=3, draws=600, checkpoint=tmp_path)
 
 
-# ---- what begins from shards, and what they share with other ways -------------------------------
-
-
-@pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")
-def test_results_of_shards_and_merged_ones_give_points_to_start_at(tmp_path):
+def test_results_of_shards_give_points_to_start_at(tmp_path):
     found = run(shards=2, draws=10)
     again = run(shards=2, draws=10, start=found, seed=4)
     again.save(tmp_path / "again.trj")
@@ -459,30 +290,16 @@ def test_results_of_shards_and_merged_ones_give_points_to_start_at(tmp_path):
     assert run(shards=None, draws=10, start=merged).report.start.points == 32 * 10
 
 
-def mean_of(p):
-    return -0.5 * float(p["x"] ** 2)
-
-
-@pytest.mark.whole
-def test_a_black_box_leaves_its_pool_at_home():
-    def boxed(pool=None):
-        box = trj.BlackBox(mean_of, pool=pool)
-        models = [trj.Model(name, {"x": Normal(0.0, sd)}, box) for name, sd in (("a", 1), ("b", 2))]
-        return trj.Target(models)
-
-    with ThreadPoolExecutor(2) as pool, ThreadPoolExecutor(2) as threads:
-        whole = run(boxed(), 2)
-        assert same(whole, run(boxed(pool), 2)) and same(whole, run(boxed(pool), 2, threads))
-        found = run(boxed(pool), 2, threads, draws=10_000, max_evaluations=2000)
-    assert found.report.budget_spent and found.report.evaluations <= 2000
-
-
-# ---- what shards see of each other --------------------------------------------------------------
-
-
 @pytest.mark.whole
 def test_a_shard_in_another_mode_raises_the_warning():
-    target = bimodal()
+    """Two modes of one model that walks do not leave; with a control where all start in one."""
+
+    def log_likelihood(p):
+        return torch.logaddexp(
+            Normal(-9.0, 0.5).log_prob(p["x"]), Normal(9.0, 0.5).log_prob(p["x"])
+        )
+
+    target = trj.Target([trj.Model("one", {"x": Normal(0.0, 10.0)}, log_likelihood)])
     shards, chains = 4, 32
     x = 0.5 * torch.randn(chains * shards, generator=torch.Generator().manual_seed(5)) - 9.0
     code = torch.zeros(len(x), 1, dtype=torch.long)
@@ -490,18 +307,16 @@ def test_a_shard_in_another_mode_raises_the_warning():
     def said(x):
         theta = target.unconstrain("one", {"x": x}).view(-1, 1)
         start = trj.fit.Pool(code, theta, target.log_joint(code, theta).double())
-        sampler = trj.TRJSampler(target, kernel=walk(target), seed=1, policy=quick_policy())
+        sampler = trj.TRJSampler(target, kernel=walk(target), seed=1)
         with warnings.catch_warnings(record=True) as warned:
-            warnings.simplefilter("always")
-            result = sampler.run(
-                60, chains=chains, warmup=10, fit=False, start=start, shards=shards, progress=False
-            )
+            warnings.simplefilter("always", TRJWarning)
+            result = sampler.run(100, chains=chains, start=start, shards=shards, progress=False)
         return result, " ".join(str(w.message) for w in warned)
 
     away = x.clone()
-    away[2::shards] += 18.0  # every fourth point, which is the third shard's
+    away[2 * chains : 3 * chains] += 18.0  # the third shard's
     result, words = said(away)
-    assert "the run has not converged" in words and "R-hat" in words
+    assert "the run has not converged" in words
     assert result.between_runs()["p"].min() < 1e-5
     result, words = said(x)
     assert "runs differ" not in words and result.between_runs()["p"].min() > 1e-5

@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-from tests.run.test_shards import PoolWarning, run, same, short_blocks  # noqa: F401
+from tests.run.test_shards import PoolWarning, few_together, run, same  # noqa: F401
 from trjmcmc.run import crew
 
 distributed = pytest.importorskip("distributed")
@@ -37,14 +37,14 @@ def test_a_worker_is_killed_and_the_bits_are_the_same(cluster):
     with distributed.Client(cluster) as client:
         pids = list(client.run(os.getpid).values())
 
-        def rule(record):
-            if record.kept >= 10 and len(pids) == 2:
+        def rule(draws):
+            if len(pids) == 2:
                 os.kill(pids.pop(), signal.SIGKILL)
             return False
 
-        found = run(draws=30, executor=client, until=rule)
+        found = run(draws=600, executor=client, until=rule)
         assert len(pids) == 1 and crew.Crew(client, None).workers() in {1, 2}
-    assert same(run(draws=30), found)
+    assert same(run(draws=600), found)
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -58,6 +58,5 @@ def test_a_cluster_without_workers_says_so_and_keeps_the_time(monkeypatch):
         ) as cluster,
         distributed.Client(cluster) as client,
         pytest.warns(PoolWarning, match="no workers for 1 s"),
-        pytest.raises(crew.PoolError, match="not all shards had started"),
     ):
-        run(executor=client, draws=None, max_seconds=4.0)
+        assert run(executor=client, draws=None, max_seconds=8.0).report.out_of_time

@@ -292,6 +292,6 @@ def _named(error: BaseException) -> str:
 
 def _said(key: Hashable, task: tuple[Any, ...]) -> str:
     if isinstance(key, tuple) and len(key) == 2:
-        shard, block = key
-        return f"block {block} of shard {shard}" if block else f"the start of shard {shard}"
+        shard, steps = key
+        return f"shard {shard} from step {steps} on"
     return f"the task {task[1]!r}"

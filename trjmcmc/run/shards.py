@@ -17,12 +17,15 @@ from .crew import Crew, Grid
 from .position import Position
 from .recorded import Recorded
 from .shard_work import Done, Failed, Work
+from .start import given_starts
 
 TOGETHER = 64  # steps of a shard between two looks at the time
 
 
 class Shards(Recorded):
     """Chains of all shards side by side: as many of each, which start where those of lessons are.
+
+    Where the user gives points they start at these, each shard at its own.
 
     What a shard does is a function of its kernel, its chains and its random numbers, so that
     draws are the same whoever makes them.
@@ -35,7 +38,9 @@ class Shards(Recorded):
     def __init__(self, chains: Recorded, grid: Grid) -> None:
         recipe, shards = chains.recipe, grid.shards
         code, theta, log_joint = (torch.cat([x] * shards) for x in chains.state[:3])
-        first = State(code, theta, log_joint)
+        first, points = State(code, theta, log_joint), recipe.stated.points
+        if points is not None:
+            first, _ = given_starts(recipe.target, points, len(code))
         super().__init__(recipe, first, worth=chains.worth, shares=chains.shares)
         self._grid, generator = grid, recipe.generator
         seeds = torch.randint(2**62, (shards,), generator=generator, device=generator.device)
