@@ -279,6 +279,7 @@ def test_a_leader_that_dies_goes_on(tmp_path, monkeypatch):
         run(shards=3, draws=600, checkpoint=tmp_path)
 
 
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # they are short
 def test_results_of_shards_give_points_to_start_at(tmp_path):
     found = run(shards=2, draws=10)
     again = run(shards=2, draws=10, start=found, seed=4)
