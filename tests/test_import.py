@@ -67,7 +67,7 @@ def test_import_loads_no_other_package():
 
 def test_a_sampler_of_a_model_list_leaves_slow_packages_alone():
     found = loaded(SAMPLER)
-    assert "trjmcmc.run.runner" in found
+    assert "trjmcmc.run.in_rounds" in found
     assert not found & (SLOW | ROOMS)
 
 

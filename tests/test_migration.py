@@ -21,7 +21,6 @@ RENAMED = [
     (trj, "Categorical", "trjmcmc.CategoricalWeights"),
     (trj, "Uniform", "trjmcmc.UniformWeights"),
     (trj.fit, "Recipe", "trjmcmc.fit.Trainer"),
-    (trj.estimate, "Enough", "trjmcmc.run.stop.Stop"),
 ]
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; at run time names come
     from .posthoc.evidence import Evidence, evidence
     from .result.result import Result, merge
     from .result.variational import Variational
+    from .run.even_counts import evidences_of_counts
     from .run.loaded import load
     from .run.policy import Policy
     from .run.sampler import TRJSampler
@@ -161,6 +162,7 @@ _MODULE_OF = {  # where the names above are defined; the others are folders
     "Ordered": "target.ordered",
     "OrderedDags": "space.ordered_dags",
     "PerModel": "transport.per_model",
+    "evidences_of_counts": "run.even_counts",
     "Policy": "run.policy",
     "RealNVP": "transport.realnvp",
     "Result": "result.result",

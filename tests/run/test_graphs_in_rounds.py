@@ -22,6 +22,7 @@ from trjmcmc.run.recipes.base import Limit
 from trjmcmc.run.recipes.choose import kind_of, recipe_of
 from trjmcmc.run.recipes.equations import Equations
 from trjmcmc.run.recipes.graphs import Graphs
+from trjmcmc.run.recipes.subsets import Items
 from trjmcmc.run.recipes.walked_graphs import WalkedGraphs
 from trjmcmc.run.rounds import lesson_of, rounds
 
@@ -82,8 +83,8 @@ def same(a, b):
         (lambda: graphs.target(graphs.bge(data(21), candidates=2)), WalkedGraphs),
         (lambda: graphs.network(data(3)), Equations),
         (binary, Equations),
-        (lambda: graphs.network(data(17)), None),  # families are too many to list
-        (lambda: graphs.network(data(1)), None),
+        (lambda: graphs.network(data(17)), Items),  # families are too many to list
+        (lambda: graphs.network(data(1)), Items),
     ],
 )
 def test_recipes_by_graphs(target, kind):

@@ -1,6 +1,5 @@
 """Estimates from draws and log densities, each with an error."""
 
-from ..errors import renamed as _renamed
 from .agreement import Clash, clashes, combine, shares_of, shares_of_sets, usable
 from .bartolucci import bartolucci, bartolucci_odds
 from .bridge import bridge
@@ -48,5 +47,3 @@ __all__ = [
     "usable",
     "visit_probability",
 ]
-
-__getattr__ = _renamed(__name__, {"Enough": "trjmcmc.run.stop.Stop"})

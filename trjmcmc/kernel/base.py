@@ -32,10 +32,7 @@ also writes ``adapted_to``, which returns a new kernel. A random walk that learn
     True
 
 A run takes it as ``TRJSampler(target, kernel=...)``. For default runs to try it, offer it in
-``moves`` of a recipe, :mod:`trjmcmc.run.recipes.lists` and others there; for runs that are none in
-rounds in ``Chooser._choose`` of :mod:`trjmcmc.run.choose` (over counts
-:mod:`trjmcmc.run.choose_components`); to make it part of a fitted sampler, add it to
-``trained_kernel`` of :mod:`trjmcmc.run.moves`.
+``moves`` of a recipe, :mod:`trjmcmc.run.recipes.lists` and others there.
 """
 
 from __future__ import annotations

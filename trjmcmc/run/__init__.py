@@ -1,15 +1,10 @@
-"""From a target to a result: choices, warm-up, the loop, and when it stops.
+"""From a target to a result.
 
-:class:`~trjmcmc.run.sampler.TRJSampler` is what users see. A run is a
-:class:`~trjmcmc.run.runner.Runner`, which goes through these stages:
+:class:`~trjmcmc.run.sampler.TRJSampler` is what users see. Each of its runs is one in rounds:
 
-- fit, where it is asked for: ``knowledge`` (what is known of a target), by a ``strategy``;
-- choice of the kernel: ``start``, ``choose`` or ``choose_components``, which measure moves of
-  ``moves`` on a ``bench`` in ``segment``s and train while it pays, by ``decide``;
-- warm-up: burn-in as long as ``decide.burn_in`` says, then evidences by ``weighing``;
-- ``screening``: climbs of prior draws, which find modes that map and chains have lost;
-- sampling: ``loop``, until ``stop`` gives a verdict; perhaps back to training;
-- the result: ``report``, in time by ``budget``.
-
-The numbers that decide stand in ``policy``.
+- ``rounds``: the algorithm, with ``recorded`` for the chains and ``look`` for what draws say;
+- ``recipes``: where runs over a kind of space begin, and what moves them;
+- ``in_rounds``: limits, Ctrl-C, the result; ``aims``: what a run is for;
+- ``position``, ``rounds_saved``: where a run goes on; ``shards``: chains that others advance;
+- ``knowledge``: a map, where one is trained.
 """

@@ -108,7 +108,8 @@ def begin(
         stated = stated_again(stated, there)
         lesson = found.plan if found is not None else there["lesson"]
         assert lesson is not None
-        with_saved_map(known, lesson[MAP])
+        if lesson[MAP] is not None:
+            known.take_map(lesson[MAP])
         if lesson[MAP] is None and (known.ready or (fit in {True, "vi"} and found is None)):
             raise ConfigurationError(ONWARD)
     recipe = recipe_of(known.target, plan or Plan(), known.generator, stated=stated)
@@ -125,25 +126,6 @@ def begin(
     saver = None if place is None else RoundsSaver(place, known.spending)
     fit = "" if trained or before is not None else fit
     return InRounds(recipe, known, seed, aims, fit, before=before, saver=saver)
-
-
-def with_saved_map(known: Knowledge, state: Mapping[str, Any] | None) -> None:
-    """Let a sampler have the map of a saved run, or none.
-
-    Raises:
-        CheckpointError: It is a map of another kind.
-        ConfigurationError: The sampler's was trained since.
-    """
-    if state is None:
-        return
-    now = known.transport.state_dict()
-    if known.trace is not None and any(not torch.equal(now[k].cpu(), state[k]) for k in state):
-        raise ConfigurationError("start: the map was trained since that run; run anew")
-    try:
-        known.transport.load_state_dict(state)
-    except RuntimeError as error:
-        raise CheckpointError(f"the run there has another map: {error}") from None
-    known.given_map = True
 
 
 def stated_again(stated: Stated, there: Mapping[str, Any]) -> Stated:

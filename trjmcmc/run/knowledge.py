@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .. import clock
 from ..draws import Draws
-from ..errors import TRJError
+from ..errors import CheckpointError, ConfigurationError, TRJError
 from ..fit.fitted import Fitted
 from ..fit.schedule import check_schedule
 from ..fit.trace import FitTrace
@@ -85,6 +85,22 @@ class Knowledge:
             self.trainer.keep(replace(self.fitted, seconds={}))
 
     # ---- the map ----------------------------------------------------------------------------
+
+    def take_map(self, state: Mapping[str, Tensor]) -> None:
+        """Have the map of a saved run.
+
+        Raises:
+            CheckpointError: It is a map of another kind.
+            ConfigurationError: The sampler's was trained since.
+        """
+        now = self.transport.state_dict()
+        if self.trace is not None and any(not torch.equal(now[k].cpu(), state[k]) for k in state):
+            raise ConfigurationError("start: the map was trained since that run; run anew")
+        try:
+            self.transport.load_state_dict(state)
+        except RuntimeError as error:
+            raise CheckpointError(f"the run there has another map: {error}") from None
+        self.given_map = True
 
     @property
     def fitted(self) -> Fitted:

@@ -1,7 +1,6 @@
 """Kernels built from a target and a map.
 
-Which of them a default run tries is decided in :mod:`trjmcmc.run.choose` (``Chooser._choose``; over
-counts :mod:`trjmcmc.run.choose_components`); a fitted sampler takes :func:`trained_kernel`.
+Which of them a run tries is decided in :mod:`trjmcmc.run.recipes`.
 """
 
 from __future__ import annotations

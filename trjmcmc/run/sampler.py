@@ -51,9 +51,9 @@ class TRJSampler:
         target: The target.
         transport: A map, or a function that makes one from the bound space, such as
             ``lambda space: CosmicFlow(space, layers=12)``; a :class:`CosmicFlow` by default.
-        kernel: A kernel, or a function of (target, transport) that makes one; the map is then
-            trained in full before the first run, unless ``fit=False``. By default the run
-            chooses, see :meth:`run`.
+        kernel: A kernel, or a function of (target, transport) that makes one; the map of a function
+            is trained in full before the first run, unless ``fit=False``. By default the run
+            measures moves of its own, see :meth:`run`.
         models: The q(m) that :meth:`fit` learns by reverse KL, a
             :class:`~trjmcmc.fit.ModelWeights`, or a function that makes one from the space, such
             as ``trj.Made``, the default over more than 64 models; none over fewer.
@@ -63,8 +63,8 @@ class TRJSampler:
             where that does not resolve a posterior, float64 (``report.precision`` says why).
         strategy: How the map is fitted and a kernel made of it, in place of ``kernel``; for those
             who write another kind of sampler.
-        policy: How runs are planned, a :class:`~trjmcmc.run.policy.Policy`; for experts. Or a
-            :class:`~trjmcmc.run.plan.Plan`: runs in rounds, which no clock decides.
+        policy: How runs are planned, a :class:`~trjmcmc.run.plan.Plan`, or maps are fitted, a
+            :class:`~trjmcmc.run.policy.Policy`; for experts.
         compile: Trace and compile steps: False, True, or ``"auto"``, where that saves time by
             measurement, never where a run is saved. To rounding draws are the same.
 
@@ -250,54 +250,47 @@ class TRJSampler:
         executor: Any = None,
         progress: bool = True,
     ) -> Result:
-        """Sample, with as much training as pays.
+        """Sample in rounds, as :doc:`/how-a-run-plans-itself` has it.
 
-        Lists, subsets and components whose likelihoods cost little (some ten thousand rows), and
-        graphs, with parameters or without, are sampled in rounds, where nothing but limit or
-        precision is asked for: equal seeds give equal draws, and ``max_seconds`` ends the same run
-        earlier.
-
-        Elsewhere a small pilot run comes first. Warm-up measures per second how fast the model
-        indicator forgets under each move, trains the map while that pays, and mixes the moves by
-        what it measured; ``result.report.plan`` says how. Two such runs differ; ``fit=True`` and
-        ``fit=False`` give identical draws for identical seeds.
+        Equal seeds give equal draws, and ``max_seconds`` ends the same run earlier; of runs with
+        ``fit="vi"`` or ``fit=True`` that holds as long as no limit cuts the training short.
 
         Arguments:
-            draws: Kept draws a chain. If omitted as many as ``until`` or ``max_seconds`` allow
-                (1000 with ``max_evaluations``), and without any of them until the run is done:
-                errors of .01 of probabilities at most and, in rounds, five to ten autocorrelation
-                times, else twenty and R-hat below 1.01; or ten minutes. Beside ``until`` the most.
-            chains: Chains, advanced together. If omitted 256, or 512 and more if draws are open.
-            warmup: Steps left out at the start; half as many as are kept if omitted, or a burn-in.
-            thin: Steps a kept draw; doubled where draws are open and memory is short.
-            fit: ``"auto"``; ``"vi"``, train the map by variational inference first; True, as
-                :meth:`fit` does; False trains none. In rounds jumps through it are then moves like
-                others; elsewhere True takes the kernel through it alone, and so does False.
-            start: A result, of a file too, to go on from without a pilot run: its chains, moves and
-                draws, which ``draws`` counts; seconds and evaluations count from here. Or points
-                at which chains start: particles of ``trj.graphs.dibs`` or ``trj.fit.svgd``, a
+            draws: Kept draws of each chain. If omitted as many as ``until`` or ``max_seconds``
+                allow, and without any of them until the run is done: errors of .01 of
+                probabilities at most and five to ten autocorrelation times; or ten minutes.
+                Beside ``until`` the most.
+            chains: Chains, advanced together; 512 or, where evaluations are dear, fewer if omitted.
+            warmup: Steps by which moves adapt before each record, at least.
+            thin: Steps of a kept draw; doubled where memory is short.
+            fit: ``"vi"``, train the map by variational inference first; True, as :meth:`fit` does;
+                jumps through it are then moves like others. ``"auto"`` and False train none, but
+                for a kernel that is a function of the map, for which False alone does not.
+            start: A result, of a file too, to go on from: its chains, moves and draws, which
+                ``draws`` counts; seconds and evaluations count from here. Or points at which chains
+                start: particles of ``trj.graphs.dibs`` or ``trj.fit.svgd``, a
                 :class:`~trjmcmc.fit.Pool`, a merged result, a result for ``shards``;
                 ``report.start`` says how far off they were.
             until: ``{"probability": 0.01}``: stop as soon as the standard error of every model's
-                probability (of more than 64 models every unit's) is as small; of several, when
-                all are reached. ``{"log_bayes_factor": 0.05}``: nats, of every model above one
-                percent to the best (2 to 64 models); ``{"rhat": 1.01}``: split R-hat of models, log
-                joint, parameters; ``{"detection": 1e-5}``, of lists: modes to which that share of
-                climbs from a prior leads are met with 95 %. Or a function, see
-                :class:`~trjmcmc.run.stop.Stop`.
+                probability (of more than 64 models every unit's) is as small and chains have
+                mixed; of several, when all are reached. ``{"log_bayes_factor": 0.05}``: nats, of
+                every model above one percent to the best (2 to 64 models); ``{"rhat": 1.01}``:
+                split R-hat of models, log joint, parameters; ``{"detection": 1e-5}``, of lists:
+                modes to which that share of climbs from a prior leads are met with 95 %. Or a
+                function of the kept :class:`~trjmcmc.draws.Draws` that says whether to stop, asked
+                after each round.
             max_seconds: Wall time after which to stop, all stages included; kept within the larger
                 of a second and a tenth where a step of all chains takes less.
-            max_evaluations: Most likelihood calls of this run, its fit included. Three quarters go
-                to a fit, the rest to chains and steps. With ``fit="auto"`` and few models mixtures
-                of t distributions are refined by importance sampling instead.
+            max_evaluations: Most likelihood calls of this run, its fit included, by which it is
+                planned: few go to proposals by importance sampling first.
             checkpoint: A folder that the run is saved in, every 30 seconds while it samples. The
-                same line, in a new process, goes on from there, and in rounds, with ``fit=True`` or
-                ``fit=False`` gives the draws that it would have given. ``draws``, ``until``,
+                same line, in a new process, goes on from there, and gives the draws that it would
+                have given; a training that was cut off begins anew. ``draws``, ``until``,
                 ``max_seconds``, ``max_evaluations`` count what was there and spent before.
-                :func:`trjmcmc.load` shows the result so far. Moves of rounds are made again first,
-                for seconds that no limit ends.
+                :func:`trjmcmc.load` shows the result so far. Moves are made again first, for
+                seconds that no limit ends.
             shards: So many batches of ``chains`` chains, each with random numbers of its own, are
-                sampled after warm-up wherever ``executor`` says. See docs/long-runs.md.
+                sampled wherever ``executor`` says once moves are learned. See docs/long-runs.md.
             executor: A Dask client, or anything else with ``submit(function, *args)``; or a
                 function that makes one, called again where it breaks. Here if omitted.
             progress: Show a progress bar.

@@ -438,14 +438,14 @@ class Recipe(ABC):
         """Indicators of what the run is asked for, of codes (chain, draw, L): (chain, draw, Q).
 
         Each number of components of each kind; else whether each item is in, and each of few
-        models.
+        models that are no graphs.
         """
         host, flat, one_hot = self.host, code.flatten(0, 1), torch.nn.functional.one_hot
         if host.counts:
             found = [one_hot(flat[:, i], kind.max + 1) for i, kind in enumerate(host.kinds)]
         else:
             found = [host.items(flat)] if host.has_items else []
-            if host.few or not host.has_items:
+            if (host.few and not host.graphs) or not host.has_items:
                 found.append(one_hot(host.index(flat), host.size or 0))
         return torch.cat([x.double() for x in found], 1).view(*code.shape[:2], -1)
 
