@@ -131,7 +131,7 @@ class Bench:
         code = target.space.sample_prior(chains, generator)
         with torch.no_grad():
             self.state = trj.kernel.start(target, code, target.sample_prior(code, generator))
-            self.draw, self._walk = _drawing(target, self.kernel, self.state, generator, way)
+            self.draw, self._stepper = _drawing(target, self.kernel, self.state, generator, way)
             for _ in range(WARM):
                 self.draw()
 
@@ -146,7 +146,7 @@ class Bench:
 
     @property
     def said(self) -> list[str]:
-        return list(getattr(self._walk, "captured", ()))
+        return list(self._stepper.said)
 
 
 def work(way: str, threads: int) -> None:

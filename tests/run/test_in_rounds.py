@@ -111,6 +111,7 @@ def test_chains_and_draws_are_those_that_are_stated(chains):
     assert set(result.report.acceptance) >= {"normals", "walk"}
 
 
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # by chance
 def test_draws_are_thinned():
     target, kept = trj.problems.sinh_arcsinh(), []
     for thin, draws in ((1, 80), (4, 20)):

@@ -14,7 +14,6 @@ import trjmcmc as trj
 from tests.emulated import DEVICE, Emulated
 from trjmcmc import clock
 from trjmcmc.draws import Draws, Pool
-from trjmcmc.errors import ConfigurationError
 from trjmcmc.estimate.mixing import mixing, times_by_spread
 from trjmcmc.kernel.base import Kernel
 from trjmcmc.run.look import apart, combined, summed_up
@@ -601,9 +600,15 @@ def test_evidence_by_groups():
     assert abs(float(known.log_evidence.logsumexp(0) - math.log(8) - total)) < FAR * float(error)
 
 
-def test_orders_of_graphs_have_no_recipe(rng):
+def test_graphs_are_drawn_and_orders_of_them_are_walked(rng):
     for nodes in (3, 5):
         graph = trj.graphs.target(trj.graphs.bge(rng.normal(size=(30, nodes))))
         assert recipe_of(graph, Plan(), torch.Generator()).exact
-        with pytest.raises(ConfigurationError, match="no recipe"):
-            recipe_of(trj.graphs.ordered(graph), Plan(), torch.Generator())
+        assert type(recipe_of(trj.graphs.ordered(graph), Plan(), torch.Generator())) is Items
+
+
+def test_few_chains_do_not_look_as_if_they_drifted():
+    """Sixteen chains of independent draws: a normal instead of Student's t calls one in ten so."""
+    rng = np.random.default_rng(0)
+    p = [mixing(rng.normal(size=(16, 60, 20)), 8).trend for _ in range(400)]
+    assert np.mean(np.array(p) < 0.05) < 0.1

@@ -667,22 +667,14 @@ def make_interrupting(at):
 
 
 @quiet
-def test_ctrl_c_returns_the_draws_so_far():
-    target = toys.gaussians()
-    sampler = untrained(trj.TRJSampler(target, kernel=make_interrupting(61), seed=1))
-    with pytest.warns(InterruptedWarning, match="after 40 of 100 draws"):
-        result = sampler.run(100, chains=8, warmup=20, progress=False)
-    assert result.raw.n_draws == 40
-    assert result.report.interrupted
+@pytest.mark.parametrize(("at", "least"), [(5, 1), (400, 40)])
+def test_ctrl_c_returns_the_draws_so_far(at, least):
+    """In the warm-up, and in a round."""
+    sampler = trj.TRJSampler(toys.gaussians(), kernel=make_interrupting(at), seed=1)
+    with pytest.warns(InterruptedWarning, match="interrupted after"):
+        result = sampler.run(5000, chains=8, fit=False, progress=False)
+    assert least <= result.raw.n_draws < 5000 and result.report.interrupted
     assert float(result.model_probabilities(full=True)["visits"].sum()) == pytest.approx(1)
-
-
-@quiet
-def test_ctrl_c_before_the_first_draw_leaves_a_second_of_sampling():
-    sampler = untrained(trj.TRJSampler(toys.gaussians(), kernel=make_interrupting(5), seed=1))
-    with pytest.warns(InterruptedWarning, match="interrupted in the warm-up"):
-        result = sampler.run(100, chains=8, warmup=20, progress=False)
-    assert result.raw.n_draws >= 1 and result.report.interrupted
 
 
 def test_a_likelihood_that_turns_nan_is_named():
@@ -755,8 +747,7 @@ def test_ctrl_c_in_a_fit_that_run_began_samples_through_the_map_so_far():
         result = sampler.run(10, chains=8, fit=True, progress=False)
     words = [str(w.message) for w in said]
     assert any("fit interrupted" in w for w in words)
-    assert any("interrupted in the fit" in w for w in words)
-    assert result.raw.n_draws >= 1 and "jump" in result.report.acceptance
+    assert result.raw.n_draws >= 1 and result.report.interrupted
 
 
 @pytest.mark.whole

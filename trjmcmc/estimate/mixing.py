@@ -142,7 +142,7 @@ def mixing(
         float(times.max()),
         float(np.max((times / of_last)[:indicators], initial=1.0)),
         slowing(x),
-        min(1.0, float(2 * scipy.special.ndtr(-z).min() * quantities)),
+        min(1.0, float(2 * scipy.special.stdtr(max(1, chains - 1), -z).min() * quantities)),
         min(1.0, alike * quantities),
     )
 

@@ -35,6 +35,7 @@ from .knowledge import Knowledge
 from .look import DISAGREE, MET, Run, apart
 from .maps import check_round_trip
 from .plan import Plan
+from .precision import parted
 from .recipes.base import Recipe, Stated, route_of
 from .recipes.choose import recipe_of
 from .report import Routes, compared, made_result
@@ -407,6 +408,7 @@ class InRounds:
         missed = ""
         if aims is not None and aims.rule is None and (words := aims.missed(run)):
             missed = f"{', '.join(words)} asked for"
+        rounding, unresolved = parted(run.unresolved)
         off = ""
         if run.captured is not None and run.captured.captured:
             off = off_target(target, draws, CHECKED, limit.deadline)
@@ -428,7 +430,8 @@ class InRounds:
             fit=self._spending.news(self._known.trace),
             audit=self._known.audit_report,
             precision=run.recipe.why,
-            unresolved=run.unresolved,
+            rounding=rounding,
+            unresolved=unresolved,
             reached_error=reached,
             judged=judged(run),
             variational=self._known.variational_answer(draws),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -21,6 +21,8 @@ from .stepper import Stepper
 JUDGED_CHAINS, JUDGED_DRAWS = 256, 96  # that a look takes: all groups are among these chains
 
 LONG = 4  # times the draws that are asked for, from which tau counts as settled
+
+NOISE = 5.0  # relative errors of tau, by so many chains, up to which it may seem to grow
 
 MET = 3.0  # expected meetings of a basin that is met with 95 %
 
@@ -117,7 +119,9 @@ def summed_up(recipe: Recipe, draws: Draws, known: Known, moves: Moves, route: R
     groups_error = by_group.std(0, correction=min(1, plan.groups - 1)) / plan.groups**0.5
     clear = min(found.trend, found.alike) > plan.clear and found.slowing < plan.slowing
     asked = plan.times * found.tau * (1 if clear else 2)
-    doubt = "" if recipe.exact else shortfall(found, draws.n_draws * draws.thin, asked, plan)
+    steps, settled = draws.n_draws * draws.thin, 1 + NOISE * (2 / draws.n_chains) ** 0.5
+    plan = replace(plan, settled=max(plan.settled, settled))
+    doubt = "" if recipe.exact else shortfall(found, steps, asked, plan)
     short = draws.n_draws * draws.thin < asked
     if short:  # chains of a group may stand where it began
         visits_error = torch.maximum(visits_error, groups_error)

@@ -12,6 +12,8 @@ from ..space.codes import distinct
 from ..target.resolution import EXAMINED, LEAST_DRAWS, resolution_doubts
 from ..target.target import Target
 
+ROUNDED = "log densities: rounding changes those of "
+
 TRIED = 32  # draws of a model at which its log density is computed in both precisions
 
 STEP = 2e-3  # step of second differences of a log density, quartile distances of its draws
@@ -31,8 +33,15 @@ def unresolved(target: Target, pool: Pool) -> str:
     found = _doubts(target, pool.code, pool.theta)
     said = [_too_large(target, pool.log_joint), *(f"{m}: {why}" for m, why in found.items())]
     if rounded := rounding_of(target, pool.code, pool.theta):
-        said.append(f"log densities: rounding changes those of {rounded}")
+        said.append(f"{ROUNDED}{rounded}")
     return "; ".join(filter(None, said))
+
+
+def parted(words: str) -> tuple[str, str]:
+    """What rounding changes, by model, and what else numbers do not resolve, in words."""
+    said = words.split("; ") if words else []
+    rounded = [x.removeprefix(ROUNDED) for x in said if x.startswith(ROUNDED)]
+    return "; ".join(rounded), "; ".join(x for x in said if not x.startswith(ROUNDED))
 
 
 def _too_large(target: Target, log_joint: Tensor) -> str:

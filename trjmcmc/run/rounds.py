@@ -17,6 +17,7 @@ from ..errors import TargetError
 from ..kernel.base import Kernel, State
 from .look import MET, Run, summed_up
 from .position import Lesson, Position
+from .precision import parted
 from .recipes.base import Known, Moves, Recipe, Route, gain
 from .recorded import Recorded
 from .shards import Shards
@@ -137,7 +138,7 @@ def looks(
             if ahead and whole:  # it was late: first the rest of the round
                 continue
             drawn, climbs = chains.some(), further(recipe, known, recipe.evaluations - counted)
-            known, met = recipe.search(known, moves, drawn, climbs)
+            known, met = recipe.searched(known, moves, drawn, climbs)
             if recipe.late:  # the position is that before the search
                 yield replace(run, known=known)
             if met is not None:
@@ -187,7 +188,7 @@ def begun(recipe: Recipe, climbs: int) -> tuple[Recipe, Lesson]:
     if finer is not None:
         return begun(finer, climbs)
     moves, climbs = recipe.all_moves(known), max(climbs, recipe.climbs(known))
-    known, met = recipe.search(known, moves, known.draws, climbs)
+    known, met = recipe.searched(known, moves, known.draws, climbs)
     if met is not None:
         unresolved, finer = resolved(recipe, known)
         if finer is not None:
@@ -253,9 +254,9 @@ def resolved(recipe: Recipe, known: Known) -> tuple[str, Recipe | None]:
     """What numbers do not resolve, in words, and a recipe in finer ones, if that helps.
 
     Raises:
-        TargetError: These are the finest.
+        TargetError: These are the finest, and it is more than rounding of a likelihood's own.
     """
     unresolved = recipe.unresolved(known)
-    if unresolved and recipe.why:
+    if recipe.why and parted(unresolved)[1]:
         raise TargetError(f"no numbers of this machine resolve the posterior. {unresolved}")
     return unresolved, recipe.finer(unresolved) if unresolved else None

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ... import clock
 from ...draws import Draws, Pool
-from ...errors import TargetError
+from ...errors import BudgetError, TargetError
 from ...estimate.importance import log_weights, smoothed
 from ...estimate.mixing import in_ranks
 from ...kernel.base import Kernel, State
@@ -361,6 +361,16 @@ class Recipe(ABC):
         """
         return known, None
 
+    def searched(
+        self, known: Known, moves: Moves, seen: Pool, climbs: int
+    ) -> tuple[Known, State | None]:
+        """:meth:`search`, as far as evaluations are left; the run is late if they were not."""
+        try:
+            return self.search(known, moves, seen, climbs)
+        except BudgetError:
+            self.limit.kept = math.inf
+            return known, None
+
     def learn(self, known: Known, seen: Pool, first: bool) -> Known:
         """What is known after chains have drawn.
 
@@ -444,8 +454,8 @@ class Recipe(ABC):
         if host.counts:
             found = [one_hot(flat[:, i], kind.max + 1) for i, kind in enumerate(host.kinds)]
         else:
-            found = [host.items(flat)] if host.has_items else []
-            if (host.few and not host.graphs) or not host.has_items:
+            found = [host.items(flat)] if host.n_items else []
+            if (host.few and not host.graphs) or not found:
                 found.append(one_hot(host.index(flat), host.size or 0))
         return torch.cat([x.double() for x in found], 1).view(*code.shape[:2], -1)
 

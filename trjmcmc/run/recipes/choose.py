@@ -48,7 +48,8 @@ def kind_of(target: Target) -> type[Recipe]:
 
 def kind_of_graphs(target: Target) -> type[Recipe]:
     """Graphs drawn whole, walked by tables, with parameters of each node; else like items."""
-    if target.scores is not None and not target.dim and target.space.several:
+    several = target.space.several and not target.space.orders
+    if target.scores is not None and not target.dim and several:
         return WalkedGraphs if target.once(graph_draws) is None else Graphs
     return Equations if target.once(has_families) else Items
 

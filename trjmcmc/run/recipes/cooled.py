@@ -103,6 +103,8 @@ class Cooled(Recipe):
     def _climbed(self, code: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
         """Codes and points of chains, some of each group where climbs end: cooling loses modes."""
         target, g = self.target, self.generator
+        if not target.dim:
+            return code, theta
         rows = (self.kinds.to(code.device) == 1).nonzero()[:, 0]
         model = self._of_all_sizes(len(rows))
         point = target.sample_prior(model, g)

@@ -42,6 +42,8 @@ DEAR_SHARE = 0.1  # of the planned evaluations, under which proposals are cheape
 
 LEAST_SEARCHED = 100  # prior draws of it
 
+SEARCH_SHARE = 0.2  # of the evaluations that a user states
+
 FIRST_PROPOSED = 16  # steps of the first round there: normals take chains anywhere in one or two
 
 FEW_NORMALS = 2  # of each model there: few draws of a proposal are distinct
@@ -71,10 +73,13 @@ class Lists(Recipe):
 
     def climbs(self, known: Known) -> int:
         most = min(self.plan.climbs, self.plan.most_climbs // max(1, len(self.with_places)))
-        if self.share == 1:
+        if self.share == 1 or not self.with_places:
             return most
         if known.poor or not math.isfinite(self.numbers):
             return 0
+        if (calls := self.stated.evaluations) is not None:
+            most = min(most, int(SEARCH_SHARE * calls / (A_CLIMB * len(self.with_places))))
+            return most if most > LEAST_SEARCHED else 0
         if known.proposed:
             return min(most, max(LEAST_SEARCHED, int(self.share * most)))
         return min(most, draws_within(max(LEAST_SEARCH, self.share * A_CLIMB * most)))
