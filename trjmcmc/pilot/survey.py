@@ -44,8 +44,8 @@ class PilotRuns:
         >>> target = problems.sinh_arcsinh()
         >>> pilot = PilotRuns(target, torch.Generator().manual_seed(0))
         >>> audit = pilot.survey(target.space.enumerate())
-        >>> audit.particles, audit.moves, [len(m) for m in pilot.modes(audit)]
-        (300, 20, [1, 1])
+        >>> audit.particles, audit.moves, len(pilot.modes(audit))
+        (300, 20, 2)
     """
 
     def __init__(
