@@ -85,6 +85,10 @@ class Limit:
         """End the run at its next step."""
         self.pressed = True
 
+    def spend(self) -> None:
+        """End it for want of evaluations."""
+        self.kept = math.inf
+
     @property
     def spent(self) -> bool:
         """Whether evaluations are."""
@@ -368,7 +372,7 @@ class Recipe(ABC):
         try:
             return self.search(known, moves, seen, climbs)
         except BudgetError:
-            self.limit.kept = math.inf
+            self.limit.spend()
             return known, None
 
     def learn(self, known: Known, seen: Pool, first: bool) -> Known:

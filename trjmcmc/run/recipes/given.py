@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import torch
 
 from ...draws import Pool
 from ...kernel.base import State
-from ...target.target import Target
 from ...transport.base import Transport
 from ...transport.normals import gaussian_mixture
 from ..maps import matching
-from ..plan import Plan
 from ..start import starting_state
 from .base import USUAL, Known, Moves, Recipe, Route
-
-FIRST = 200  # steps of the first round at least; half as many before it for the kernel to adapt
 
 A_START = 10  # share of the stated evaluations that these may take is one in so many
 
@@ -27,13 +21,7 @@ CANDIDATES = 16  # prior draws of each chain, which starts at one in proportion 
 
 
 class Given(Recipe):
-    """The kernel alone moves chains; two rounds are for it to adapt and to leave the prior."""
-
-    def __init__(
-        self, target: Target, plan: Plan, generator: torch.Generator, **settings: Any
-    ) -> None:
-        plan = replace(plan, first=max(plan.first, FIRST), learned=1)
-        super().__init__(target, plan, generator, **settings)
+    """The kernel alone moves chains; all lessons are for it to adapt and to leave the prior."""
 
     @cached_property
     def share(self) -> float:
