@@ -66,6 +66,11 @@ class Draws:
         run = None if self.run is None else self.run[::few]
         return Draws(code, theta, log_joint, self.thin * every, ancestor=ancestor, run=run)
 
+    def first(self, most: int) -> Draws:
+        """The first draws of each chain, so many at most."""
+        code, theta, log_joint = (x[:, :most] for x in (self.code, self.theta, self.log_joint))
+        return replace(self, code=code, theta=theta, log_joint=log_joint)
+
     def last(self, most: int) -> Draws:
         """The last draws of each chain, so many at most."""
         code, theta, log_joint = (x[:, -most:] for x in (self.code, self.theta, self.log_joint))

@@ -70,9 +70,11 @@ class Aims:
                 raise ConfigurationError(
                     f"until: expected {name} between {low:g} and {high:g}, got {x!r}"
                 )
-        if "log_bayes_factor" in asked and not (space.few and space.several):
+        listed = space.few and space.several and not space.graphs
+        if "log_bayes_factor" in asked and (not listed or (space.counts and len(space.kinds) > 1)):
             raise ConfigurationError(
-                f"until: log_bayes_factor is for 2 to {MODELS_ONE_BY_ONE} models; use probability"
+                f"until: log_bayes_factor is for 2 to {MODELS_ONE_BY_ONE} models that are no "
+                "graphs, and of one kind of components; use probability"
             )
         return cls(**asked)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -51,7 +52,7 @@ from .rounds_saved import (
     before_of,
     record_of,
 )
-from .saving import Place
+from .saving import Place, check_same
 from .shards import numbers_of
 from .threads import one_thread
 
@@ -105,8 +106,13 @@ def begin(
     if not known.strategy.chooses:
         stated = stated._replace(kernel=lambda _: known.kernel(known.transport))
         fit = "auto" if known.ready or not known.strategy.trains else fit if fit != "auto" else True
+    if fit in {True, "vi"} and stated.evaluations is not None:
+        left = (1 - known.policy.shares.fit) * stated.evaluations
+        stated = stated._replace(evaluations=max(1, int(left)))
+    if place is not None and found is not None:
+        check_same(place, known.target)
     if there is not None:
-        stated = stated_again(stated, there)
+        stated = stated_again(stated, there, found is not None)
         lesson = found.plan if found is not None else there["lesson"]
         assert lesson is not None
         if lesson[MAP] is not None:
@@ -129,16 +135,18 @@ def begin(
     return InRounds(recipe, known, seed, aims, fit, before=before, saver=saver)
 
 
-def stated_again(stated: Stated, there: Mapping[str, Any]) -> Stated:
-    """What a saved run was told of its chains.
+def stated_again(stated: Stated, there: Mapping[str, Any], folder: bool) -> Stated:
+    """What a saved run was told of its chains; of one in a folder points to start from as well.
 
     Raises:
         ConfigurationError: Something else is asked for now, or points to start from.
     """
     was = Stated(**there[STATED])
-    if stated.numbers not in {Stated().numbers, was.numbers} or stated.points is not None:
+    same = stated.numbers in {Stated().numbers, was.numbers}
+    if not same or (stated.points is not None and not folder):
         raise ConfigurationError(ONWARD)
-    return was._replace(kernel=stated.kernel, grid=stated.grid)
+    now = {name: getattr(stated, name) for name in ("points", "kernel", "grid", "compile")}
+    return was._replace(**now)
 
 
 def trained_by(known: Knowledge) -> str:
@@ -212,12 +220,12 @@ class InRounds:
 
         Where Ctrl-C ends a training, chains are sampled for a second.
         """
-        asked, known = until is not None or max_seconds is None, self._known
-        endless = draws is not None or max_evaluations is not None
+        known, endless = self._known, draws is not None or max_evaluations is not None
+        asked = until is not None or (max_seconds is None and not endless)
         seconds = max_seconds or (math.inf if endless else DONE_SECONDS)
         if self._fit in {True, "vi"}:
             shares, by = known.policy.shares, "vi" if self._fit == "vi" else None
-            share = shares.fit_before_choice if by else shares.fit
+            share = shares.fit_before_choice if by else known.strategy.fit_share(shares)
             late, most, before = begun + seconds * share, max_evaluations, self._evaluations
             trace = known.fit(  # the run weighs its models itself, through what is closer
                 by=by,
@@ -293,8 +301,9 @@ class InRounds:
         limit, spending, begun = self._recipe.limit, self._spending, clock.now()
         self._known.begin()
         with limited(self._recipe.target, spending.account, max_evaluations):
-            few = self._recipe.numbers * self._recipe.chains < ONE_THREAD
-            limit.begin(begun + seconds, lambda: spending.account.left, self._recipe.kept)
+            with nullcontext() if self._before is None else spending.account.free():
+                few = self._recipe.numbers * self._recipe.chains < ONE_THREAD
+            limit.begin(begun + seconds, spending.account, self._recipe.kept)
             with one_thread(few), once_pressed(limit.press):
                 try:
                     with progress_bar(progress, desc="sampling", unit="round") as bar:
@@ -392,16 +401,19 @@ class InRounds:
     @staticmethod
     def _is_enough(run: Run, aims: Aims | None, draws: int | None) -> bool:
         """Whether a run has what is asked for; never where nothing but a limit is."""
-        if draws is not None and run.draws.n_draws >= draws:
+        thin = run.recipe.stated.thin  # memory may have thinned the record further
+        if draws is not None and run.draws.n_draws * run.draws.thin >= draws * thin:
             return True
         return aims is not None and aims.reached(run)
 
     def _result(self, run: Run, aims: Aims | None, asked: int | None, budget_spent: bool) -> Result:
         limit, target, draws = self._recipe.limit, run.recipe.target, run.draws
         points = self._recipe.stated.points
-        if (grid := run.recipe.stated.grid) is not None:
+        if (grid := run.recipe.stated.grid) is not None and run.in_shards:
             draws = replace(draws, run=numbers_of(grid.shards, draws.n_chains))
-        weights, routes = weighed(run)
+        weights, routes = weighed(run) if self._known.strategy.weighs else ({}, {})
+        through_map = run.recipe.trained is not None and bool(weights)
+        through_map &= points_to_map(run)
         if (audit := self._known.audit_report) is not None:
             routes["audit"] = by_audit(target.space, audit)
         reached, free = float(run.error.max()), self._recipe.stated.kernel is None
@@ -423,6 +435,7 @@ class InRounds:
             gradients=self._spending.gradients,
             plan=told.Plan(weights=dict(run.shares), settings=run.settings, automatic=free),
             acceptance=run.acceptance,
+            unaudited=through_map and self._known.unaudited,
             draws_asked=asked,
             start=None if points is None else compared(run.recipe.host, points, draws),
             out_of_time=limit.passed and not (limit.pressed or budget_spent),
@@ -440,7 +453,11 @@ class InRounds:
         )
         result = made_result(target, draws, report, routes, weights, run.crossings)
         if run.position is not None and run.recipe.stated.grid is None:
-            result.onward = RoundsOnward(run.position, run.recipe, self._seed)
+            assert self._last is not None
+            whole = self._last.draws
+            cut = whole.n_draws - run.draws.n_draws
+            before = whole.first(cut) if cut else None
+            result.onward = RoundsOnward(run.position, run.recipe, self._seed, before)
         return result
 
 
@@ -465,6 +482,11 @@ def judged(run: Run) -> Judged:
     return Judged(run.doubt, max(off, default=0.0), tau, detection, run.short)
 
 
+def points_to_map(run: Run) -> bool:
+    """Whether models are weighed through the trained map."""
+    return run.moves.weighing is run.recipe.trained or run.recipe.stated.kernel is not None
+
+
 def weighed(run: Run) -> tuple[dict[str, Tensor], Routes]:
     """Importance weights and evidences by every route through normals.
 
@@ -473,7 +495,7 @@ def weighed(run: Run) -> tuple[dict[str, Tensor], Routes]:
     """
     recipe, target, route = run.recipe, run.recipe.target, run.route
     generator = recipe.generator.clone_state()  # chains go on as if nobody had looked
-    unmet = route is None and run.doubt
+    unmet = (route is None and run.doubt) or run.known.poor
     through = None if unmet else recipe.normals(run.known, run.moves, generator)
     if through is None:  # many models have none
         return {}, {}

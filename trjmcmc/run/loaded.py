@@ -60,6 +60,8 @@ def _so_far(found: Found) -> Result:
         name: torch.cat([s["values"][name] for s in drawn])[first:].transpose(0, 1)
         for name in drawn[0]["values"]
     }
+    shards = head["settings"].get("shards") or 1
+    in_shards = ROUNDS in head and head[ROUNDS]["generator"].dim() > 1
     record = Draws(
         column("code").long(),
         column("theta"),
@@ -67,7 +69,7 @@ def _so_far(found: Found) -> Result:
         head["thin"],
         head["shares"],
         head["ancestor"],
-        numbers_of(head["settings"].get("shards") or 1, head["shard"]["code"].shape[0]),
+        numbers_of(shards if in_shards else 1, head["shard"]["code"].shape[0]),
     )
     report = RunReport(
         acceptance=head["acceptance"],
@@ -88,5 +90,5 @@ def _so_far(found: Found) -> Result:
         crossings=head["crossings"],
         slot_names=head["slot_names"],
         turns=head["turns"],
-        onward=None if found.plan is None else onward_of(head, found.plan),
+        onward=None if found.plan is None or in_shards else onward_of(head, found.plan),
     )

@@ -30,6 +30,8 @@ DISAGREE = "visits and evidences disagree"
 
 ONE_START = "all chains start at one point"
 
+POOR = "likelihood calls are too few for proposals that importance sampling can rest on"
+
 ROUNDING = 0.003  # difference of probabilities that two routes may always have
 
 
@@ -70,6 +72,7 @@ class Run:
             run was gone on with.
         settings: What moves have learned, by their names.
         captured: What has made the steps, and says what came of capturing them.
+        in_shards: Whether its chains are those of all shards.
     """
 
     recipe: Recipe
@@ -97,6 +100,7 @@ class Run:
     crossings: tuple[Tensor, Tensor] | None = None
     settings: dict[str, dict[str, float]] = field(default_factory=dict)
     captured: Stepper | None = None
+    in_shards: bool = False
 
     def judge(self, error: float) -> None:
         """See whether the run is done, with a standard error that is asked for."""
@@ -127,12 +131,14 @@ def summed_up(recipe: Recipe, draws: Draws, known: Known, moves: Moves, route: R
         visits_error = torch.maximum(visits_error, groups_error)
     best, best_error = p, visits_error
     agree = False
-    if route is not None and bool((route.error < 1).all()):
+    if route is not None and not known.poor and bool((route.error < 1).all()):
         agree = apart(p, visits_error, route) <= plan.agree
         if agree:
             best, best_error = combined(p, visits_error, route)
         else:
             doubt = doubt or DISAGREE
+    if known.poor:
+        doubt = doubt or POOR
     if recipe.stated.points is not None and not agree and not recipe.starts.any():
         doubt = doubt or ONE_START
     return Run(

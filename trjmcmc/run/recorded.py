@@ -10,6 +10,7 @@ from torch import Tensor
 
 from .. import clock
 from ..draws import Draws, Pool
+from ..errors import BudgetError
 from ..estimate.mixing import time_by_memory
 from ..kernel.base import Info, Kernel, State
 from ..kernel.compose import Cycle, MixtureKernel
@@ -82,7 +83,11 @@ class Recorded:
         for self.ahead in reversed(range(n)):
             if self.recipe.late:
                 break
-            self.state, (rows, pairs) = stepper(self.state)
+            try:
+                self.state, (rows, pairs) = stepper(self.state)
+            except BudgetError:
+                self.recipe.limit.spend()
+                break
             self.tally.take(rows)
             if self.crossings is not None:
                 self.crossings.take(pairs)
@@ -120,7 +125,11 @@ class Recorded:
         for _ in range(n):
             if self.recipe.late:
                 break
-            kernel, self.state, infos = kernel.adapt(self.state, self.recipe.generator)
+            try:
+                kernel, self.state, infos = kernel.adapt(self.state, self.recipe.generator)
+            except BudgetError:
+                self.recipe.limit.spend()
+                break
             tally.add(infos)
             self._keep()
         tally.check()
@@ -190,7 +199,8 @@ class Recorded:
 
     def _thin(self) -> None:
         """Keep every other draw alone where memory is short."""
-        if (self.gone + len(self.record)) * self.state.theta.numel() > MOST_NUMBERS:
+        each = self.state.theta.numel() + self.state.code.numel()
+        if (self.gone + len(self.record)) * each > MOST_NUMBERS:
             self.record = self.record[1 - self.gone % 2 :: 2]
             self.gone, self.thin = self.gone // 2, 2 * self.thin
 

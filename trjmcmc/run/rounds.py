@@ -130,6 +130,7 @@ def looks(
                 crossings=None if chains.crossings is None else chains.crossings.result(),
                 settings=chains.settings(kernel),
                 captured=chains.stepper,
+                in_shards=isinstance(chains, Shards),
                 position=chains.position(lesson, known, ahead, counted) if whole else None,
             )
             alone = recipe.stated.grid is not None and learned < plan.learned  # shards come later
@@ -235,7 +236,7 @@ def teach(recipe: Recipe, lesson: Lesson) -> Taught:
     chains.begin(recipe.stated.thin)
     if recipe.stated.grid is not None and lesson.learned + 1 >= recipe.plan.learned:
         chains = Shards(chains, recipe.stated.grid)
-    return Taught(chains, kernel, known, moves, recipe.weigh(moves))
+    return Taught(chains, kernel, known, moves, recipe.routed(moves))
 
 
 def taught_again(recipe: Recipe, before: Resumption) -> Taught:

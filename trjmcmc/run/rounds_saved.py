@@ -27,6 +27,8 @@ from .writing import Writer
 
 ROUNDS, PLAN = "rounds", "numbers of the Plan"  # where a file has the position, and these
 
+CUT = "cut"  # where a result has the draws before those that it shows
+
 STATED, MAP = "stated", "map"  # where it has what was stated of the chains, and a trained map
 
 
@@ -168,20 +170,26 @@ class RoundsOnward:
         position: Where it goes on.
         recipe: Its recipe.
         seed: The sampler's.
+        cut: Draws before those that the result has, or None.
     """
 
-    def __init__(self, position: Position, recipe: Recipe, seed: int) -> None:
-        self.position, self._recipe, self._seed = position, recipe, seed
+    def __init__(
+        self, position: Position, recipe: Recipe, seed: int, cut: Draws | None = None
+    ) -> None:
+        self.position, self._recipe, self._seed, self._cut = position, recipe, seed, cut
 
     def data(self) -> dict[str, Any]:
         """Plain data, without the draws."""
         lesson = _lesson(self.position, self._recipe)
-        return {**_position(self.position, self._recipe), "lesson": lesson, "seed": self._seed}
+        cut = self._cut
+        parts = None if cut is None else (cut.code, cut.theta, cut.log_joint)
+        found = {"lesson": lesson, "seed": self._seed, CUT: parts}
+        return {**_position(self.position, self._recipe), **found}
 
 
 def onward_of(head: Mapping[str, Any], lesson: Mapping[str, Any]) -> dict[str, Any]:
     """What a result goes on with, of the head of a folder and the lesson there."""
-    return {**head, "lesson": lesson, "seed": head["settings"]["seed"]}
+    return {**head, "lesson": lesson, "seed": head["settings"]["seed"], CUT: None}
 
 
 def saved_in(result: object) -> Mapping[str, Any] | None:
@@ -208,7 +216,10 @@ def before_of(result: Result, data: Mapping[str, Any], recipe: Recipe, seed: int
     numbers = data[PLAN], asdict(recipe.plan)
     check_pairs("start", {"seed": (data["seed"], seed), PLAN: numbers})
     position = Position.of(data[ROUNDS], data["lesson"], target.device)
-    return Resumption(position, record_of(result.raw, target))
+    record = record_of(result.raw, target)
+    if data[CUT] is not None:
+        record = record_of(Draws(*data[CUT]), target) + record
+    return Resumption(position, record)
 
 
 def record_of(draws: Draws, target: Target) -> list[State]:

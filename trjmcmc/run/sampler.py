@@ -66,7 +66,8 @@ class TRJSampler:
         policy: How runs are planned, a :class:`~trjmcmc.run.plan.Plan`, or maps are fitted, a
             :class:`~trjmcmc.run.policy.Policy`; for experts.
         compile: Trace and compile steps: False, True, or ``"auto"``, where that saves time by
-            measurement, never where a run is saved. To rounding draws are the same.
+            measurement, never where a run is saved. To rounding draws are the same. Shards make
+            plain steps.
 
     Attributes:
         target, transport: As used, in the precision and on the device asked for.
@@ -323,6 +324,9 @@ class TRJSampler:
                 self._be(head["settings"]["seed"], head["dtype"])
             elif saved is not None:
                 self._be(saved["seed"], saved["dtype"])
+            if place is not None and place.found is not None and max_evaluations is not None:
+                spent = int(place.found.head["account"]["evaluations"])
+                max_evaluations = max(1, max_evaluations - spent)
             if place is not None:
                 place = replace(place, settings={**place.settings, "seed": self.seed})
             rounds = in_rounds.begin(

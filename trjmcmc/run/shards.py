@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import PoolError, TRJError
+from ..errors import BudgetError, PoolError, TRJError
 from ..kernel.base import Kernel, State
 from ..result.files import smallest
 from .count import Held, Tally, summed
@@ -59,7 +59,13 @@ class Shards(Recorded):
         crew = self._grid.crew(Work(self.recipe.target, kernel))
         while n and not self.recipe.late:
             steps = min(n, TOGETHER)
-            if (found := self._gathered(crew, steps)) is None:
+            try:
+                found = self._gathered(crew, steps)
+            except BudgetError:
+                self.recipe.limit.spend()
+                crew.drop()
+                break
+            if found is None:
                 break
             self._take(found, steps)
             n -= steps
@@ -68,7 +74,7 @@ class Shards(Recorded):
 
     def _gathered(self, crew: Crew, steps: int) -> list[Any] | None:
         """What all shards have done in some steps; None where it is late before they have."""
-        left = self.recipe.limit.left() / self._grid.shards
+        left = self.recipe.limit.account.left / self._grid.shards
         rows = zip(*(x.cpu().chunk(self._grid.shards) for x in self.state[:3]), strict=True)
         for i, (place, random) in enumerate(zip(rows, self._randoms, strict=True)):
             limit = left if crew.local else math.floor(min(left, 2**62))

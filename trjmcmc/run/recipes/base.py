@@ -7,7 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ from ...kernel.compose import Cycle
 from ...kernel.inside.crank_nicolson import CrankNicolson
 from ...result.convergence import IN, INCLUDES, Convergence
 from ...result.indicator import ModelIndicator
+from ...target.account import Account
 from ...target.target import Target
 from ...transport.base import Transport
 from ..crew import Grid
@@ -56,30 +57,25 @@ UNKNOWN = 0.005  # share of what is planned where nobody knows what an evaluatio
 USUAL = 1e6  # evaluations of a run as it is planned
 
 
-def endless() -> float:
-    """No limit of evaluations."""
-    return math.inf
-
-
 @dataclass
 class Limit:
     """Until when a run may go on.
 
     Attributes:
         deadline: Time by :func:`trjmcmc.clock.now` from which it ends with what it has.
-        left: Gives the likelihood evaluations that are left.
+        account: Of likelihood evaluations, with their limit.
         kept: Of these, those by which it sums up.
         pressed: Whether the user has ended it.
     """
 
     deadline: float = math.inf
-    left: Callable[[], float] = endless
+    account: Account = field(default_factory=Account)
     kept: float = 0.0
     pressed: bool = False
 
-    def begin(self, deadline: float, left: Callable[[], float], kept: float) -> None:
+    def begin(self, deadline: float, account: Account, kept: float) -> None:
         """Go on until another time."""
-        self.deadline, self.left, self.kept, self.pressed = deadline, left, kept, False
+        self.deadline, self.account, self.kept, self.pressed = deadline, account, kept, False
 
     def press(self) -> None:
         """End the run at its next step."""
@@ -92,7 +88,7 @@ class Limit:
     @property
     def spent(self) -> bool:
         """Whether evaluations are."""
-        return self.left() < self.kept
+        return self.account.left < self.kept
 
     @property
     def passed(self) -> bool:
@@ -214,7 +210,6 @@ class Recipe(ABC):
         host: The space on the CPU, where chains are judged.
     """
 
-    least_chains = 8  # of a group, however dear they are
     searches = False  # whether prior draws climb in search of lost modes
     exact = False  # whether each step draws anew from the posterior
     trained: Transport | None = None
@@ -238,6 +233,11 @@ class Recipe(ABC):
         self._before = target.account.evaluations if before is None else before
         self._made: tuple[Known, Moves] | None = None  # the last moves, and of what
         self.host = target.to(device="cpu", probe=False).space
+
+    @property
+    def least_chains(self) -> int:
+        """Chains of a group, however dear they are."""
+        return 8
 
     @cached_property
     def numbers(self) -> float:
@@ -299,7 +299,8 @@ class Recipe(ABC):
         """No limit in this block."""
         limit, self.limit = self.limit, Limit()
         try:
-            yield
+            with limit.account.free():
+                yield
         finally:
             self.limit = limit
 
@@ -437,6 +438,14 @@ class Recipe(ABC):
     def weigh(self, moves: Moves) -> Route | None:
         """A second route to what was asked for, or None."""
         return None
+
+    def routed(self, moves: Moves) -> Route | None:
+        """:meth:`weigh`, as far as evaluations are left; the run is late if they were not."""
+        try:
+            return self.weigh(moves)
+        except BudgetError:
+            self.limit.spend()
+            return None
 
     def normals(self, known: Known, moves: Moves, generator: torch.Generator) -> Transport | None:
         """What models can be weighed through once a run has ended, or None."""

@@ -24,7 +24,7 @@ SHARE = 0.35  # of the calls that a user states, for first proposals and their w
 
 WEIGHED, LEAST_WEIGHED = 100, 20  # draws that weigh a model at first, and of few calls at least
 
-GOOD = 0.3  # effective draws, over these, from which a proposal will do: a posterior like normals
+GOOD = 0.3  # effective draws, over a hundred or more, from which a proposal will do
 
 APART, ROUNDING = 4.0, 0.05  # standard errors, and nats, that evidences of repeats may differ by
 
@@ -88,7 +88,7 @@ def begun(
     found = [_weighed(target, code, calls, n, generator, limit) for code in [*codes] * REPEATS]
     each = [estimate for estimate, _ in found]
     first, second = each[: len(codes)], each[len(codes) :]
-    good = all(e.ess > GOOD * n for e in each) and not limit.passed
+    good = n >= WEIGHED and all(e.ess > GOOD * n for e in each) and not limit.passed
     for a, b in zip(first, second, strict=True):
         good &= abs(a.value - b.value) <= APART * math.hypot(a.std_error, b.std_error) + ROUNDING
     log_mass = torch.tensor([e.value for e in each], dtype=torch.float64, device=codes.device)

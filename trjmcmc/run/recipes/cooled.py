@@ -20,6 +20,10 @@ BISECTIONS = 40  # of a step of the power
 
 DRAWN = 200  # prior draws of each chain at most, where a likelihood may be 0
 
+LEAST, LEAST_OF_FEW, FEW_CALLS = 32, 8, 100_000  # chains of a group at least, and of few calls
+
+A_POWER = 6  # evaluations of a step of all moves of one chain, about
+
 CLIMBERS = 8  # one chain in so many of each group begins where a climb of a whole model ends
 
 CLIMB = 200  # steps
@@ -30,7 +34,16 @@ LEAST_PROBABLE = -20.0  # nats that a model's prior may be under that of a draw 
 class Cooled(Recipe):
     """A space too large to list: all chains begin in the prior, moved by the run's own kernels."""
 
-    least_chains = 32  # that a group is resampled from
+    @property
+    def least_chains(self) -> int:
+        """That a group is resampled from; fewer where calls are."""
+        few = (self.stated.evaluations or math.inf) < FEW_CALLS
+        return LEAST_OF_FEW if few else LEAST
+
+    @property
+    def kept(self) -> float:
+        """Evaluations of a power too, about."""
+        return super().kept + A_POWER * self.plan.warm * self.chains
 
     @abstractmethod
     def warm_kernel(self, target: Target) -> Kernel:

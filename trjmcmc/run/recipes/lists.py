@@ -55,7 +55,10 @@ class Lists(Recipe):
     """Few models, each with a tempered population of its own in every group."""
 
     searches = True
-    least_chains = 3
+
+    @property
+    def least_chains(self) -> int:
+        return 3
 
     @property
     def codes(self) -> Tensor:
@@ -96,10 +99,10 @@ class Lists(Recipe):
         """Proposals of twice as many calls; populations if these were too many already."""
         most, calls = self.stated.evaluations, 2 * known.proposed
         if most is not None and self.evaluations > most / 3:
-            return known._replace(poor=False), None
+            return known, None
         if calls <= by_importance.CALLS:
             return self._proposed(calls, calls)
-        return (known._replace(poor=False), None) if most is not None else self._cooled()
+        return (known, None) if most is not None else self._cooled()
 
     def _proposed(self, calls: int, weighed: int) -> tuple[Known, State]:
         g, groups = self.generator, self.plan.groups
