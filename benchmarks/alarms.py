@@ -119,7 +119,6 @@ def run(case: str, seed: int) -> dict[str, Any]:
         "scores": scores(target, result),
         "seconds": seconds,
         "alarm_s": sum(spent),
-        "climb_s": result.report.seconds.get("screening", 0.0),
     }
 
 
@@ -148,7 +147,6 @@ def summary(found: Rows) -> pd.DataFrame:
             "warned": np.mean([r["warned"] for r in some]),
             "run_s": seconds / len(some),
             "alarm_share": sum(r["alarm_s"] for r in some) / seconds,
-            "climb_share": sum(r["climb_s"] for r in some) / seconds,
         }
         for short, columns in (("visits", ("visits", "probability")), ("combined", ("combined",))):
             z = np.array([z for r in some for c, _, z in r["scores"] if c in columns])

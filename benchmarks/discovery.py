@@ -87,7 +87,6 @@ def run(number: int, max_seconds: float | None, threads: int = 1) -> dict[str, A
         except TRJError as error:
             return row | {"verdict": "refused", "said": str(error)[:80]}
     row["seconds"] = time.perf_counter() - begun
-    row["discovery_s"] = result.report.seconds.get("screening", math.nan)
     said = [w for w in caught if issubclass(w.category, TRJWarning)]
     table = result.model_probabilities(full=True).loc["null"]
     worst, order = RIGHT, (RIGHT, RIGHT_WARNED, NO_NUMBER, WRONG_WARNED, SILENT)
@@ -98,12 +97,12 @@ def run(number: int, max_seconds: float | None, threads: int = 1) -> dict[str, A
     nearest = mixture.by_part(x.double().reshape(-1, mixture.dim)).argmax(1)
     shares = torch.bincount(nearest, minlength=len(mixture.weights)) / max(len(nearest), 1)
     found = shares > 0.2 * torch.as_tensor(mixture.weights)
-    screened = result.report.screening
+    judged = result.report.judged
     return row | {
         "null": float(table["combined"]),
         "null_se": float(table["combined_se"]),
         "found": bool(found.all()),
-        "limit": max((s.limit for s in screened if s.limit == s.limit), default=math.nan),
+        "limit": math.nan if judged is None else judged.detection,
         "verdict": worst,
         "said": "; ".join(sorted({str(w.message)[:60] for w in said})),
     }

@@ -7,14 +7,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-STORED = 100_000_000  # numbers set aside for an open number of draws
-
-LEAST_DRAWS_STORED = 200  # draws a chain that are set aside in any case
-
-BLOCK_DRAWS, BLOCK_NUMBERS = 64, 2**24  # that a device keeps at most, of draws and in all
-
-INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64)
-
 
 @dataclass(frozen=True)
 class Draws:

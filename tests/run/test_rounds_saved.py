@@ -155,9 +155,9 @@ def test_other_runs_are_refused_by_name(what, make, settings, tmp_path):
         run(make(), tmp_path, **settings)
 
 
-def test_runs_of_another_kind_are_refused(tmp_path):
+def test_runs_of_other_chains_are_refused(tmp_path):
     run(pair(), tmp_path)
-    with pytest.raises(ConfigurationError, match="goes on as it was"):
+    with pytest.raises(CheckpointError, match="another chains"):
         run(pair(), tmp_path, draws=20, chains=8)
 
 
@@ -348,3 +348,35 @@ def test_positions_are_plain_data():
     assert torch.equal(again.generator, position.generator)
     assert again.lesson.worth == position.lesson.worth and again.ahead == position.ahead
     assert again.data().keys() == position.data().keys()
+
+
+def test_few_draws_of_a_first_lesson_go_on_as_if_they_had_been_more(tmp_path):
+    """A result shows the last ten; what is learned from are all."""
+    asked = {"until": None, "chains": 32}
+    whole, first = (run(KINDS["list"](), draws=n, **asked) for n in (100, 10))
+    first.save(tmp_path / "first.trj")
+    for start in (first, trj.load(tmp_path / "first.trj")):
+        assert same(whole, run(KINDS["list"](), until=None, draws=100, start=start))
+
+
+def test_calls_of_a_folder_are_counted_once(tmp_path):
+    """Moves are made again for nothing: no draw is added to a budget that is spent."""
+    asked = {"until": None, "draws": 10**6, "chains": 32, "max_evaluations": 60_000}
+    first, again = (run(KINDS["list"](), tmp_path, **asked) for _ in range(2))
+    assert first.report.budget_spent and again.report.budget_spent
+    assert again.raw.n_draws <= first.raw.n_draws + 5
+
+
+def test_a_record_that_memory_has_thinned_ends(monkeypatch):
+    monkeypatch.setattr(recorded, "MOST_NUMBERS", 2**14)
+    result = run(KINDS["list"](), until=None, draws=1000, chains=64)
+    assert result.raw.thin > 1 and result.raw.n_draws * result.raw.thin >= 1000
+
+
+@pytest.mark.whole
+def test_a_trained_map_is_saved(tmp_path):
+    asked = {"until": None, "chains": 16, "fit": True}
+    whole = run(KINDS["list"](), draws=120, **asked)
+    assert not same(whole, run(KINDS["list"](), until=None, draws=120, chains=16))
+    run(KINDS["list"](), tmp_path, draws=40, **asked)
+    assert same(whole, run(KINDS["list"](), tmp_path, draws=120, **asked))

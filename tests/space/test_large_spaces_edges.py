@@ -11,7 +11,6 @@ from torch.distributions import Normal
 import trjmcmc as trj
 from tests import toys
 from tests.battery import limit
-from trjmcmc import clock
 from trjmcmc.errors import ConfigurationError, TRJError
 from trjmcmc.kernel import Cycle, RandomWalk, ScoreWalk
 from trjmcmc.result.answer import variational
@@ -230,18 +229,6 @@ def test_shares_of_weighed_models_carry_the_error_of_what_they_share():
         assert table[route][weighed].sum() == pytest.approx(whole.value, rel=0.05)
         relative = (table[f"{route}_se"] / table[route])[weighed]
         assert (relative >= 0.999 * whole.std_error / whole.value).all()
-
-
-def test_an_audit_of_what_is_visited_holds_its_time():
-    sampler = trj.TRJSampler(trj.problems.conjugate_selection(p=8), seed=1)
-    sampler.fit(steps=20, progress=False)
-    trainer, code = sampler._known.trainer, torch.zeros(100, 8, dtype=torch.long)
-    for seconds in (-1.0, 0.0):
-        assert trainer.spot_check(code, seconds, progress=False).spot is None
-    with clock.read_from(time.process_time):  # other jobs may take any time
-        begun = clock.now()
-        spot = trainer.spot_check(code, 1.0, progress=False).spot
-        assert spot is not None and clock.now() - begun < 5
 
 
 @pytest.mark.whole

@@ -26,7 +26,6 @@ class Fitted:
         few: Whether the space has so few models that each is audited.
         trace: Of the last training, or None.
         audit: Of the models of a small space, or None.
-        spot: Audit of the models that a run in a large space visits most, or None.
         score: What shares of the audited posteriors the map covers, or None.
         mended: How often the last fit was repeated because of the audit.
         modes: Modes of each audited model.
@@ -39,7 +38,6 @@ class Fitted:
     few: bool
     trace: FitTrace | None = None
     audit: Audit | None = None
-    spot: Audit | None = None
     score: Score | None = None
     mended: int = 0
     modes: tuple[Modes, ...] = ()

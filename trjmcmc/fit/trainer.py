@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from ..errors import ConfigurationError, ConvergenceWarning, warn_user
 from ..pilot.audit import Audit
 from ..pilot.parts import Part
 from ..pilot.report import Score
-from ..pilot.survey import PilotRuns, seconds_to_agree
+from ..pilot.survey import PilotRuns
 from ..promises import MODELS_ONE_BY_ONE
 from ..space.codes import distinct
 from ..target.target import Target
@@ -181,7 +180,7 @@ class Trainer:
         """
         if self._under_way is not None:
             return self._go_on(self._under_way, mend_until, deadline, progress)
-        self._learn(score=None, mended=0, spot=None)
+        self._learn(score=None, mended=0)
         self._audits = audit is not False and max_evaluations is None
         if not self.target.dim and self._make_weights is None:  # there is nothing to map
             return self._learn(trace=FitTrace())
@@ -441,57 +440,6 @@ class Trainer:
         _, scale = moments(self.draws(), codes, active)
         self._learn(scale=typical_scale(scale, active))
 
-    def survey_again(
-        self, gap: float, *, most_seconds: float = 0.0, progress: bool = False
-    ) -> Fitted:
-        """Enlarge the survey of models whose halves differ by more than ``gap`` nats.
-
-        Arguments:
-            gap: As above.
-            most_seconds: Seconds of all surveys within which it is enlarged again until they agree.
-            progress: Show a bar.
-        """
-        audit = self._fitted.audit
-        assert audit is not None
-        while True:
-            begun, size = clock.now(), audit.evaluations
-            until = clock.part_of_the_time_left(self.policy.survey.time_share, self._deadline)
-            if most_seconds:
-                left = most_seconds - self._fitted.seconds.get("survey", 0.0)
-                until = min(until, begun + left)
-            self.pilot.enlarge(audit, gap, deadline=until, progress=progress)
-            self._adopt(audit)
-            spent = self._fitted.seconds.get("survey", 0.0) + clock.now() - begun
-            self._spend("survey", spent)
-            apart = bool((audit.gap[audit.matters] > gap).any())
-            if not apart or audit.evaluations == size or 2 * spent > most_seconds:
-                return self._fitted
-
-    def salvage(self) -> Fitted:
-        """Take up the finished rounds of an audit that was interrupted."""
-        known = self.pilot.interrupted()
-        if self._fitted.audit is None and self._fitted.few and known is not None:
-            self._adopt(known)
-        return self._fitted
-
-    def spot_check(self, visited: Tensor, seconds: float, progress: bool) -> Fitted:
-        """In a large space, audit the models that chains visit most; nothing is trained.
-
-        Arguments:
-            visited: Models of posterior draws, shape (N, L).
-            seconds: That it may take, about; none is made where it would have to be too small.
-            progress: Show a bar.
-        """
-        known = self._fitted
-        if known.few or not self._audits or known.spot is not None or not self.target.dim:
-            return known
-        audit = self.pilot.of_visited(visited, seconds=seconds, progress=progress)
-        if audit is not None:
-            self._learn(spot=audit, score=audit.score(self.transport))
-            self._learn(modes=self.pilot.modes(audit, self._deadline))
-            self._spend("audit", audit.seconds)
-        return self._fitted
-
     def _adopt(self, audit: Audit) -> None:
         self._learn(audit=audit, modes=self.pilot.modes(audit, self._deadline))
 
@@ -511,29 +459,3 @@ class Trainer:
         return audit.score(transport, int(min(audit.policy.scored_draws, affordable)))
 
     # ---- what more would cost ---------------------------------------------------------------
-
-    def training_step(self, extra: Pool | None) -> float:
-        """Seconds of one step of training, found on a copy of the map.
-
-        Arguments:
-            extra: Draws beside those of the audit, or None.
-        """
-        trial = copy.deepcopy(self.transport)
-        objective: Objective
-        if self._fitted.audit is not None:
-            pool = self._joined(self._fitted.audit, extra)
-            objective = covering(pool, self.generator, self.policy.covering)
-        else:
-            objective = self._reverse(learnt=False)
-        steps = self.policy.priced_steps
-        with torch.enable_grad():  # a run may ask in its midst
-            self._train(objective, {"steps": 1, "progress": False}, transport=trial)
-            begun = clock.now()  # the first optimiser of a process takes a second to load
-            self._train(objective, {"steps": steps, "progress": False}, transport=trial)
-        return (clock.now() - begun) / steps
-
-    def audit_cost(self, steps: int) -> float:
-        """Seconds, by guess, until the halves of the audit of a fit of so many steps agree."""
-        audit, policy = self._fitted.audit, self.policy
-        budget = policy.evaluations_a_training_draw * steps * policy.training.batch
-        return 0.0 if audit is None else seconds_to_agree(audit, budget)

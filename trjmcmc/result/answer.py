@@ -23,7 +23,6 @@ from ..estimate.importance import (
     smoothed,
 )
 from ..estimate.reach import FarDraws, far_draws
-from ..pilot.lost import Screening
 from ..pilot.report import AuditReport
 from ..promises import PARETO_K_RELIABLE
 from ..space.base import Space
@@ -381,16 +380,6 @@ def _doubts(answer: Variational, space: Space, weighed: Weighed) -> list[str]:
             "Use corrected=True where Pareto k allows it, or a richer family"
         )
     return found + (_of_inclusion(answer, space, weighed) or _of_models(answer, space))
-
-
-def of_searches(searched: Sequence[Screening]) -> list[str]:
-    """What searches for lost modes say against the answer of a map, in words."""
-    return [
-        f"q misses a part of the posterior of {s.model} near {s.place}: it holds "
-        f"{s.share:.2g} of what q knows"
-        for s in searched
-        if s.lost
-    ]
 
 
 def _of_audit(audit: AuditReport | None) -> list[str]:

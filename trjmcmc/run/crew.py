@@ -133,11 +133,6 @@ class Crew:
         return list(self._tasks)
 
     @property
-    def bytes_out(self) -> int:
-        """Size of the work as it is sent."""
-        return 0 if self._packed is None else len(self._packed)
-
-    @property
     def _is_dask(self) -> bool:
         return type(self._executor).__module__.partition(".")[0] == "distributed"
 

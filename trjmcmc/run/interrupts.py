@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-LATE_IMPORTS = ("torch.fx.experimental.symbolic_shapes",)  # by torch, once shapes are broadcast
-
 
 @contextmanager
 def once_pressed(act: Callable[[], object]) -> Iterator[None]:

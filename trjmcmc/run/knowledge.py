@@ -199,12 +199,6 @@ class Knowledge:
             self._weighing = Weighing(self.target, self.map, self.generator, most)
         return self._weighing
 
-    @property
-    def log_weights(self) -> dict[str, Tensor]:
-        """Log importance weights by model, through the map as it is now."""
-        known = self._weighing
-        return known.log_weights if known is not None and known.is_of(self.map) else {}
-
     def guess(self) -> Tensor | None:
         """Log-probabilities of the models of a small space as far as they are known, (M,)."""
         known = {} if self._weighing is None else self._weighing.log_mass

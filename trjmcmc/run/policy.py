@@ -29,13 +29,10 @@ class StartPolicy(Checked):
     Attributes:
         candidates: Prior draws tried for each chain that starts from the prior.
         least_possible_draws: Prior draws of finite density a chain from which no more are made.
-        climbing_share: Of the time left, from which no further model is climbed: 64 climbs in 100
-            coordinates take a second.
     """
 
     candidates: int = 64
     least_possible_draws: float = 0.1
-    climbing_share: float = 0.1
 
 
 @dataclass(frozen=True)
@@ -47,16 +44,11 @@ class SharePolicy(Checked):
         fit_before_choice: The same of the time where moves are chosen after it, by ``fit="vi"``.
         warm_up: Of the time left, for the warm-up by a standard or the user's kernel, and for
             weighing models before it.
-        spot_audit: Of the time left, for an audit of the models of a large space that are
-            visited most.
-        symmetrised_bridge: Of the evaluations, or of the time left, for the symmetrised bridge.
     """
 
     fit: float = 0.75
     fit_before_choice: float = 0.4
     warm_up: float = 0.1
-    spot_audit: float = 0.2
-    symmetrised_bridge: float = 0.1
 
 
 @dataclass(frozen=True)
@@ -116,13 +108,10 @@ class WeighingPolicy(Checked):
 
     Attributes:
         most_draws: Most draws of a map, of each of few models.
-        most_of_normals: The same of normals that were fitted for jumps: more would not make these
-            better.
         most_of_many: The same of each visited model of many.
     """
 
     most_draws: int = MOST_DRAWS
-    most_of_normals: int = FIRST_DRAWS
     most_of_many: int = 2 * FIRST_DRAWS
 
 
@@ -131,13 +120,11 @@ class SummingUpPolicy(Checked):
     """How a run that is limited by time keeps some for its result.
 
     Attributes:
-        share: Of the time left, that summing up may grow to; beyond it draws are thinned.
         priced_draws: Draws of a map whose price is taken.
         interrupted_seconds: Seconds of sampling where the user has interrupted what comes
             before it.
     """
 
-    share: float = 0.08
     priced_draws: int = 64
     interrupted_seconds: float = 1.0
 

@@ -40,7 +40,6 @@ class GraphPolicy(Checked):
         most_tries: Most of them.
         walks: Walks of all parameters, a step.
         draws_a_step: Draws that all chains try for all nodes, by which fewer chains are made.
-        least_chains: Fewest of them.
     """
 
     block_size: int = 9
@@ -63,4 +62,3 @@ class GraphPolicy(Checked):
     most_tries: int = 32
     walks: int = 3
     draws_a_step: int = 2**14
-    least_chains: int = 64
