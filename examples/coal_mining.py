@@ -103,8 +103,11 @@ def main() -> None:
     print("\nPosterior probability of the number of change points, 191 disasters 1851-1962\n")
     print(table.round(4).to_string())
     print("\nLog evidences by every route (nats)\n")
-    evidence = result.evidence(full=True)
-    shown = ["visits", "importance", "bridge", "warp", "combined", "combined_se", "verdict"]
+    try:
+        evidence = result.evidence(full=True)
+    except trj.errors.UnweighedError:  # the run was cut off before it had weighed a model
+        evidence = result.evidence()
+    shown = ["visits", "importance", "bridge", "combined", "combined_se", "verdict"]
     print(evidence[[c for c in shown if c in evidence]].round(3).to_string())
 
     report, off = result.report, (table["probability"] - table["exact"]).abs()

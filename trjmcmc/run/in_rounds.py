@@ -490,12 +490,14 @@ def points_to_map(run: Run) -> bool:
 def weighed(run: Run) -> tuple[dict[str, Tensor], Routes]:
     """Importance weights and evidences by every route through normals.
 
+    None of a run whose first lesson was cut short, unless groups and importance weights agree.
     Where the rule took no such route: once chains have mixed, of models that have draws, and only
     where visits agree with the weights that have an error.
     """
     recipe, target, route = run.recipe, run.recipe.target, run.route
     generator = recipe.generator.clone_state()  # chains go on as if nobody had looked
-    unmet = (route is None and run.doubt) or run.known.poor
+    cut = run.position is None and not run.short  # in a first lesson: normals are the groups' own
+    unmet = (route is None and run.doubt) or run.known.poor or cut
     through = None if unmet else recipe.normals(run.known, run.moves, generator)
     if through is None:  # many models have none
         return {}, {}
