@@ -412,8 +412,6 @@ class InRounds:
         if (grid := run.recipe.stated.grid) is not None and run.in_shards:
             draws = replace(draws, run=numbers_of(grid.shards, draws.n_chains))
         weights, routes = weighed(run) if self._known.strategy.weighs else ({}, {})
-        through_map = run.recipe.trained is not None and bool(weights)
-        through_map &= points_to_map(run)
         if (audit := self._known.audit_report) is not None:
             routes["audit"] = by_audit(target.space, audit)
         reached, free = float(run.error.max()), self._recipe.stated.kernel is None
@@ -435,7 +433,7 @@ class InRounds:
             gradients=self._spending.gradients,
             plan=told.Plan(weights=dict(run.shares), settings=run.settings, automatic=free),
             acceptance=run.acceptance,
-            unaudited=through_map and self._known.unaudited,
+            unaudited=bool(weights) and weighed_by_map(run) and self._known.unaudited,
             draws_asked=asked,
             start=None if points is None else compared(run.recipe.host, points, draws),
             out_of_time=limit.passed and not (limit.pressed or budget_spent),
@@ -482,9 +480,11 @@ def judged(run: Run) -> Judged:
     return Judged(run.doubt, max(off, default=0.0), tau, detection, run.short)
 
 
-def points_to_map(run: Run) -> bool:
-    """Whether models are weighed through the trained map."""
-    return run.moves.weighing is run.recipe.trained or run.recipe.stated.kernel is not None
+def weighed_by_map(run: Run) -> bool:
+    """Whether models are weighed through a map that was trained or given."""
+    recipe = run.recipe
+    closest = run.moves.weighing is recipe.trained or recipe.stated.kernel is not None
+    return recipe.trained is not None and closest
 
 
 def weighed(run: Run) -> tuple[dict[str, Tensor], Routes]:
