@@ -397,3 +397,22 @@ def test_rare_models_have_a_bound(whole):
     table = result.model_probabilities(full=True)
     assert table.loc["far", "visits"] == 0 and 0 < table.loc["far", "visits_se"] < 0.01
     assert np.isclose(table.loc["far", "combined"], math.exp(-40), rtol=0.1)
+
+
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
+def test_a_kernel_through_a_given_map_has_both_routes():
+    """Of a list: visits, and weights through the map; with a control of another answer."""
+
+    def jumps(target, transport):
+        jump = trj.kernel.Jump(target, transport, trj.kernel.Fixed(target.space))
+        return trj.kernel.Cycle([jump, trj.kernel.RandomWalk(target)])
+
+    target = toys.gaussians()
+    made = trj.TRJSampler(target, trj.RealNVP, kernel=jumps, seed=1)
+    made.fit(by="vi", steps=300, audit=False, progress=False)
+    result = made.run(draws=300, chains=64, progress=False)
+    table = result.model_probabilities(full=True)
+    assert {"visits", "importance", "combined"} <= set(table) and "jump" in result.report.acceptance
+    gap = (table["visits"] - table["combined"]).abs()
+    assert bool((gap < 5 * table["visits_se"] + 0.02).all())
+    assert float((table["visits"] - 1 / 3).abs().max()) > 0.02

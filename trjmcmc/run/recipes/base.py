@@ -467,7 +467,7 @@ class Recipe(ABC):
         if host.counts:
             found = [one_hot(flat[:, i], kind.max + 1) for i, kind in enumerate(host.kinds)]
         else:
-            found = [host.items(flat)] if host.n_items else []
+            found = [host.items(flat)] if host.has_items and host.n_items else []
             if (host.few and not host.graphs) or not found:
                 found.append(one_hot(host.index(flat), host.size or 0))
         return torch.cat([x.double() for x in found], 1).view(*code.shape[:2], -1)
