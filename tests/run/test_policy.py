@@ -42,7 +42,7 @@ def test_every_number_says_what_it_does():
     [
         (lambda: MapPolicy(hidden=()), "hidden: expected one number"),
         (lambda: MapPolicy(layers=-1), "layers: expected"),
-        (lambda: KernelPolicy(uniform_share=0.0), r"uniform_share: expected a share in \(0, 1\]"),
+        (lambda: KernelPolicy(local_share=0.0), r"local_share: expected a share in \(0, 1\]"),
         (lambda: KernelPolicy(walks="4"), "walks: expected a number"),
         (lambda: SharePolicy(fit=math.nan), "fit: expected 0 or more"),
     ],

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 import zuko
-from torch import Tensor
 
 from .. import clock
 from ..draws import Pool
@@ -34,7 +33,7 @@ from ..kernel.proposal.fixed import Fixed
 from ..kernel.proposal.neighbours import Neighbours
 from ..run.policy import SharePolicy
 from ..run.sampler import TRJSampler
-from ..run.strategy import Strategy
+from ..run.strategy import WithKernel
 from ..space.base import Space
 from ..target.target import Target
 from ..transport.base import Transport
@@ -102,7 +101,7 @@ class ClassicalSampler(TRJSampler):
             raise ConfigurationError(f"{method}: reverse KL needs the likelihood's gradient")
 
 
-class Classical(Strategy):
+class Classical(WithKernel):
     """Fits a classical jump to a pilot run, and samples with it and random walks.
 
     Arguments:
@@ -141,9 +140,7 @@ class Classical(Strategy):
         seconds = {**known.seconds, "fit": spent}
         return trainer.keep(replace(known, trace=FitTrace(), seconds=seconds))
 
-    def kernel(
-        self, target: Target, transport: Transport, fitted: Fitted, guess: Tensor | None
-    ) -> Kernel:
+    def kernel(self, target: Target, transport: Transport, fitted: Fitted) -> Kernel:
         """The fitted jump and random walks; before the fit, births and deaths."""
         if self._jump is not None:
             return Cycle([self._jump, (RandomWalk(target, scale=fitted.scale), WALKS)])

@@ -26,9 +26,8 @@ from ..target.target import Target
 from ..transport.base import Transport
 from ..weights.base import ModelWeights
 from .budget import Spending, limited
-from .moves import log_guess
 from .policy import Policy
-from .strategy import Strategy, check_kernel
+from .strategy import Strategy, WithKernel, check_kernel
 from .weighing import Weighing, fingerprint
 
 OWN = ("vi", "objective")  # what trains a map on its own draws
@@ -118,13 +117,8 @@ class Knowledge:
         return self.trace is not None or self.given_map
 
     @property
-    def map(self) -> Transport:
-        """The map that evidences go through."""
-        return self.transport
-
-    @property
     def mapped(self) -> bool:
-        """Whether that map has been fitted or given."""
+        """Whether the map has been fitted or given."""
         trained = self.trace is not None and bool(self.trace.step)
         return trained or self.given_map
 
@@ -140,8 +134,8 @@ class Knowledge:
         Raises:
             ConfigurationError: It can't move between models, or inside them.
         """
-        made = self.strategy.kernel(self.target, transport, self.fitted, self.guess())
-        return check_kernel(self.target, made)
+        assert isinstance(self.strategy, WithKernel)
+        return check_kernel(self.target, self.strategy.kernel(self.target, transport, self.fitted))
 
     def fit(self, *, max_evaluations: int | None = None, **settings: Any) -> FitTrace:
         """Train the map, and weigh models through it; see :meth:`trjmcmc.TRJSampler.fit`."""
@@ -163,7 +157,7 @@ class Knowledge:
         weights = self.fitted.weights
         if weights is None and not (self.fitted.few and self.mapped):
             return None
-        state = fingerprint(self.map if weights is None else self.transport)
+        state = fingerprint(self.transport)
         if self._answer is None or self._answer[0] != state:
             self._answer = state, self._answered()
         known = self._answer[1], self.audit_report
@@ -173,7 +167,7 @@ class Knowledge:
 
     def _answered(self) -> Variational:
         weights = self.fitted.weights
-        through = self.map if weights is None else self.transport
+        through = self.transport
         return variational(self.target, weights, through, self.generator)
 
     def variational_answer(self, draws: Draws) -> Variational | None:
@@ -193,18 +187,11 @@ class Knowledge:
 
     def weighing(self) -> Weighing:
         """That of the map as it is now, made anew where the map has changed."""
-        if self._weighing is None or not self._weighing.is_of(self.map):
+        if self._weighing is None or not self._weighing.is_of(self.transport):
             draws = self.policy.weighing
             most = draws.most_draws if self.fitted.few else draws.most_of_many
-            self._weighing = Weighing(self.target, self.map, self.generator, most)
+            self._weighing = Weighing(self.target, self.transport, self.generator, most)
         return self._weighing
-
-    def guess(self) -> Tensor | None:
-        """Log-probabilities of the models of a small space as far as they are known, (M,)."""
-        known = {} if self._weighing is None else self._weighing.log_mass
-        if len(known) < len(self._labels()):  # the weighing was interrupted
-            known = {}
-        return log_guess(self.fitted, known, self.target.device, self.policy.kernels)
 
     def weigh(self, evaluations: int | None = None, until: float = math.inf) -> None:
         """Weigh every model of a small space.

@@ -59,12 +59,6 @@ class KernelPolicy(Checked):
         births_a_walk: Births or deaths a walk of a component: two are jointly best on pulses and
             galaxies.
         walks: Random walks a step: cheap, and four halve the autocorrelation time.
-        uniform_share: Share of the proposals between models that ignores evidences, so that no
-            model is starved.
-        jump_rho: Correlation of the reference between two jumps of the default kernel: best of
-            .8, .95 and 1 on coal mining.
-        fresh_share: Share of jumps and moves with independent reference noise: an untrained map
-            mixes through nothing else.
         swap_share: Share of the proposals among neighbours that exchange two items.
         local_share: Share of births and deaths that lead to neighbours, where models are few.
         marginal_components: Normals by which each coordinate's marginal is fitted.
@@ -74,9 +68,6 @@ class KernelPolicy(Checked):
 
     births_a_walk: int = 2
     walks: int = 4
-    uniform_share: float = 0.2
-    jump_rho: float = 0.95
-    fresh_share: float = 0.1
     swap_share: float = 0.3
     local_share: float = 0.5
     marginal_components: int = 4

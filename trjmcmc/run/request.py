@@ -35,8 +35,8 @@ def check_seconds(max_seconds: float | None) -> None:
         raise ConfigurationError(f"max_seconds: expected a positive number, got {max_seconds!r}")
 
 
-def checked_fit(fit: bool | str, may_train: bool) -> tuple[bool | str, str | None]:
-    """Whether a map is trained in full, or the run chooses, and by what before it does.
+def check_fit(fit: bool | str, may_train: bool) -> None:
+    """Refuse a way to train that there is not.
 
     Arguments:
         fit: As of :meth:`trjmcmc.TRJSampler.run`.
@@ -51,7 +51,6 @@ def checked_fit(fit: bool | str, may_train: bool) -> tuple[bool | str, str | Non
         raise ConfigurationError(
             f"fit={fit!r}: no map is trained over so many graphs; run() samples them"
         )
-    return ("auto", "vi") if fit == "vi" else (fit if fit == "auto" else bool(fit), None)
 
 
 def checked_mode(mode: bool | str) -> bool | str:

@@ -35,11 +35,11 @@ from .knowledge import Knowledge
 from .maps import map_of, matching
 from .plan import Plan
 from .policy import Policy
-from .recipes.base import Stated
-from .request import check_counts, check_seconds, checked_fit, checked_mode
+from .request import check_counts, check_fit, check_seconds, checked_mode
 from .rounds_saved import saved_in
 from .saving import place_of
-from .strategy import GivenKernel, MakeKernel, Strategy, ThroughTheMap
+from .stated import Stated
+from .strategy import GivenKernel, MakeKernel, Strategy, WithKernel
 
 MakeTransport = Callable[[Space], Transport]
 
@@ -110,7 +110,7 @@ class TRJSampler:
         self._plan = policy if isinstance(policy, Plan) else None
         policy = Policy() if policy is None or isinstance(policy, Plan) else policy
         if strategy is None:
-            strategy = ThroughTheMap(policy.kernels) if kernel is None else GivenKernel(kernel)
+            strategy = Strategy() if kernel is None else GivenKernel(kernel)
         self._open_precision = dtype is None and target.is_precision_open
         self._left: InRounds | None = None  # of the last run, to go on from
         self._given_seed = seed is not None
@@ -140,7 +140,8 @@ class TRJSampler:
             make_weights=weights_maker(target, models),
             spending=spending,
         )
-        self._made = self._known.kernel(self.transport)
+        if isinstance(strategy, WithKernel):
+            self._known.kernel(self.transport)  # refused here if it can't reach everything
 
     @property
     def models(self) -> ModelWeights | None:
@@ -311,7 +312,7 @@ class TRJSampler:
                 error and that of densities holds the draws so far, if there are any.
         """
         check_seconds(max_seconds)
-        checked_fit(fit, self._may_train)
+        check_fit(fit, self._may_train)
         asked: dict[str, Any] = {"chains": chains, "warmup": warmup, "thin": thin, "fit": fit}
         check_counts(draws, 1 if chains is None else chains, thin, warmup)
         grid = grid_of(shards, executor)
@@ -418,7 +419,7 @@ class TRJSampler:
     def _refines(self) -> bool:
         """Whether float64 may follow: nobody has stated a precision, given a kernel, or trained."""
         known = self._known
-        untouched = known.trace is None and known.strategy.chooses
+        untouched = known.trace is None and not isinstance(known.strategy, WithKernel)
         single = self.target.dtype == torch.float32 and self.target.device.type != "mps"
         return self._open_precision and untouched and single
 

@@ -55,8 +55,8 @@ def prior_draws(
     return State(code[pick], theta[pick], log_joint[pick]), pick
 
 
-def given_starts(target: Target, pool: Pool, chains: int) -> tuple[State, Tensor]:
-    """Chains at points that the user gave, and which of the different ones each starts at.
+def given_starts(target: Target, pool: Pool, chains: int) -> State:
+    """Chains at points that the user gave.
 
     Raises:
         ConfigurationError: No points, points of another space, or where the density is zero.
@@ -79,8 +79,8 @@ def given_starts(target: Target, pool: Pool, chains: int) -> tuple[State, Tensor
         raise ConfigurationError(
             f"start: {lost} of {len(code)} points have density zero; leave them out"
         )
-    pick, point = rows_of(pool, chains)
-    return State(code[pick], theta[pick], every.log_joint[pick]), point.to(code.device)
+    pick, _ = rows_of(pool, chains)
+    return State(code[pick], theta[pick], every.log_joint[pick])
 
 
 def rows_of(pool: Pool, chains: int) -> tuple[Tensor, Tensor]:
@@ -97,9 +97,8 @@ def starting_state(
     transport: Transport | None,
     code: Tensor,
     generator: torch.Generator,
-    carried: tuple[Tensor, Tensor] | None = None,
     candidates: int = 64,
-) -> tuple[State, Tensor]:
+) -> State:
     """Chains of which every other one starts from the map, the rest from the prior.
 
     Arguments:
@@ -107,13 +106,7 @@ def starting_state(
         transport: The map; without one all start from the prior.
         code: The model that each chain starts in, shape (C, L).
         generator: Source of randomness.
-        carried: Where prior draws have been carried by tempering, shape (C, D), and the draws
-            that these descend from as numbers, shape (C,). Without them a chain takes one of a few
-            prior draws in proportion to its likelihood.
-        candidates: How many of these.
-
-    Returns:
-        The chains, and the independent draw that each descends from as a number, shape (C,).
+        candidates: Prior draws of a chain, which takes one in proportion to its likelihood.
 
     Raises:
         TargetError: No point with a finite density was found.
@@ -121,12 +114,7 @@ def starting_state(
     """
     chains, device = len(code), target.device
     with torch.no_grad():
-        own = -1 - torch.arange(chains, device=device)
-        if carried is None:
-            drawn, ancestor = _from_prior(target, code, generator, candidates), own
-        else:
-            drawn, ancestor = start(target, code, carried[0]), carried[1]
-        pushed = drawn
+        pushed = drawn = _from_prior(target, code, generator, candidates)
         if transport is not None:
             z = transport.reference.sample((chains, target.dim), generator, target.dtype)
             pushed = start(target, code, transport.push(z, code)[0])
@@ -134,8 +122,6 @@ def starting_state(
         use_map = torch.where(from_map, pushed.log_joint > -math.inf, drawn.log_joint == -math.inf)
         theta = torch.where(use_map[:, None], pushed.theta, drawn.theta)
         log_joint = torch.where(use_map, pushed.log_joint, drawn.log_joint)
-        if transport is not None:
-            ancestor = torch.where(use_map, own, ancestor)
         target.check_finite(code, theta, log_joint)
         fine = log_joint > -math.inf
         if not bool(fine.any()):
@@ -146,7 +132,7 @@ def starting_state(
         # a chain without a start of its own borrows that of another
         donor = torch.multinomial(fine.double(), chains, replacement=True, generator=generator)
         chosen = torch.where(fine, torch.arange(chains, device=device), donor)
-        return State(code[chosen], theta[chosen], log_joint[chosen]), ancestor[chosen]
+        return State(code[chosen], theta[chosen], log_joint[chosen])
 
 
 def _from_prior(target: Target, code: Tensor, generator: torch.Generator, candidates: int) -> State:

@@ -6,32 +6,25 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor
-
 from ..errors import ConfigurationError
 from ..fit.fitted import Fitted
 from ..fit.trainer import Trainer
 from ..kernel.base import Kernel
 from ..target.target import Target
 from ..transport.base import Transport
-from .moves import trained_kernel
-from .policy import KernelPolicy, SharePolicy
+from .policy import SharePolicy
 
 MakeKernel = Callable[[Target, Transport], Kernel]
 
 
-class Strategy(ABC):
-    """How a sampler fits, and how it makes its kernel of what it knows.
+class Strategy:
+    """How a sampler fits; its runs measure moves of their own.
 
     Attributes:
-        chooses: Whether a run may choose its kernel by measurement instead.
         weighs: Whether evidences are estimated with the map, by importance sampling and bridges.
-        trains: Whether its kernel goes through the map, which is then trained first.
     """
 
-    chooses = False
     weighs = True
-    trains = True
 
     def fit_share(self, shares: SharePolicy) -> float:
         """Share of the time of a run that its fit may take."""
@@ -41,39 +34,28 @@ class Strategy(ABC):
         """Fit the map; settings as of :meth:`~trjmcmc.TRJSampler.fit`, a deadline and draws."""
         return trainer.fit(**settings)
 
+
+class WithKernel(Strategy, ABC):
+    """A sampler of one kernel.
+
+    Attributes:
+        trains: Whether the kernel goes through the map, which is then trained first.
+    """
+
+    trains = True
+
     @abstractmethod
-    def kernel(
-        self, target: Target, transport: Transport, fitted: Fitted, guess: Tensor | None
-    ) -> Kernel:
+    def kernel(self, target: Target, transport: Transport, fitted: Fitted) -> Kernel:
         """The kernel, of the map as it is.
 
         Arguments:
             target: The target.
             transport: The map.
             fitted: What is known of the target.
-            guess: Log-probabilities of the models so far, shape (M,), or None.
         """
 
 
-class ThroughTheMap(Strategy):
-    """Transport jumps, moves through the map and random walks: what a sampler does by default.
-
-    Arguments:
-        policy: What the kernels are made of.
-    """
-
-    chooses = True
-
-    def __init__(self, policy: KernelPolicy) -> None:
-        self.policy = policy
-
-    def kernel(
-        self, target: Target, transport: Transport, fitted: Fitted, guess: Tensor | None
-    ) -> Kernel:
-        return trained_kernel(target, transport, fitted, guess, self.policy)
-
-
-class GivenKernel(Strategy):
+class GivenKernel(WithKernel):
     """The user's kernel, or what the user's function makes of the target and the map.
 
     Raises:
@@ -88,9 +70,7 @@ class GivenKernel(Strategy):
             )
         self._given, self.trains = kernel, not isinstance(kernel, Kernel)
 
-    def kernel(
-        self, target: Target, transport: Transport, fitted: Fitted, guess: Tensor | None
-    ) -> Kernel:
+    def kernel(self, target: Target, transport: Transport, fitted: Fitted) -> Kernel:
         return self._given if isinstance(self._given, Kernel) else self._given(target, transport)
 
 
