@@ -20,10 +20,10 @@ from trjmcmc.kernel.base import State
 from trjmcmc.run import recorded, writing
 from trjmcmc.run.plan import Plan
 from trjmcmc.run.position import Position
-from trjmcmc.run.recipes.base import Limit
 from trjmcmc.run.recipes.choose import recipe_of
 from trjmcmc.run.recipes.lists import Lists
 from trjmcmc.run.recorded import Recorded
+from trjmcmc.run.stated import Limit
 
 
 def pair(seen=1.0):
@@ -380,3 +380,45 @@ def test_a_trained_map_is_saved(tmp_path):
     assert not same(whole, run(KINDS["list"](), until=None, draws=120, chains=16))
     run(KINDS["list"](), tmp_path, draws=40, **asked)
     assert same(whole, run(KINDS["list"](), tmp_path, draws=120, **asked))
+
+
+def walks(name):
+    return lambda target, transport: trj.kernel.Cycle(
+        [trj.kernel.BirthDeath(target, trj.kernel.Fixed(target.space)), walk(target, name)]
+    )
+
+
+def walk(target, name):
+    return trj.kernel.RandomWalk(target, name=name)
+
+
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
+def test_a_kernel_of_the_user_goes_on_and_another_is_refused(tmp_path):
+    def made(name, draws, folder=None):
+        sampler = trj.TRJSampler(KINDS["list"](), kernel=walks(name), seed=3)
+        settings = {"chains": 16, "fit": False, "checkpoint": folder, "progress": False}
+        return sampler.run(draws, **settings)
+
+    made("walk", 40, tmp_path)
+    assert same(made("walk", 90, tmp_path), made("walk", 90))
+    with pytest.raises(CheckpointError, match="another kernel"):
+        made("other", 120, tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
+def test_a_run_that_was_late_before_its_first_draw_goes_on(monkeypatch):
+    """Where it stood is shown, and is no draw."""
+    sampler, late = trj.TRJSampler(KINDS["list"](), seed=3, policy=QUICK), [False]
+    usual = Recorded.advance
+
+    def advance(self, kernel, n):
+        late[0] = True
+        yield from usual(self, kernel, n)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorded, "advance", advance)
+        patch.setattr(Limit, "passed", property(lambda _: late[0]))
+        first = sampler.run(40, chains=16, thin=5, progress=False)
+    assert first.raw.n_draws == 1
+    whole = run(KINDS["list"](), until=None, draws=40, chains=16, thin=5)
+    assert same(whole, sampler.more(draws=39, progress=False))

@@ -78,8 +78,9 @@ class Position:
         climbs, searched, incomplete: What searches have done since, as of
             :class:`~trjmcmc.run.recipes.base.Known`.
         code, theta, log_joint: Where chains are, on the CPU.
-        memo, owner: What the last kernel knew of that place, and which part of it.
-        generator: State of the generator.
+        moves: Names of the parts of the kernel.
+        memo, owner: What the last of them knew of that place, and which part of it.
+        generator: State of the generator; in shards a row each, that of the run first.
         recorded, thin, steps: Draws of each chain since moves were learned, steps between them,
             and steps.
         overflows: Of these steps.
@@ -95,6 +96,7 @@ class Position:
     code: Tensor
     theta: Tensor
     log_joint: Tensor
+    moves: tuple[str, ...]
     memo: tuple[Tensor, ...]
     owner: int
     generator: Tensor
@@ -119,7 +121,7 @@ class Position:
         cls, data: Mapping[str, Any], lesson: Mapping[str, Any], device: torch.device
     ) -> Position:
         """A position out of plain data."""
-        words = {"incomplete": tuple(data["incomplete"]), "memo": tuple(data["memo"])}
+        words = {name: tuple(data[name]) for name in ("incomplete", "moves", "memo")}
         return cls(**{**data, **words}, lesson=Lesson.of(lesson, device))
 
 

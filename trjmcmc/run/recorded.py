@@ -15,10 +15,11 @@ from ..estimate.mixing import time_by_memory
 from ..kernel.base import Info, Kernel, State
 from ..kernel.compose import Cycle, MixtureKernel
 from .count import Crossings, Pair, Rows, Tally
-from .look import judged
+from .look import mixing_of
 from .memories import Memories
 from .position import Lesson, Position
 from .recipes.base import Known, Moves, Recipe
+from .same import check_pairs
 from .stepper import Stepper
 
 BURN_IN = 4  # a quarter of the record is left out
@@ -94,7 +95,6 @@ class Recorded:
             self._keep()
             yield self.ahead
         self.tally.check()
-        self.record = self.record or [self.state]
 
     def _stepper_of(self, kernel: Kernel) -> Stepper:
         """Makes its steps; the one of before where it was the same."""
@@ -158,6 +158,7 @@ class Recorded:
             code=code.cpu(),
             theta=theta.cpu(),
             log_joint=log_joint.cpu(),
+            moves=tuple(k.name for k in self._kernel.parts()),
             memo=() if memo is None or owner < 0 else memo.values,
             owner=owner,
             generator=self.random,
@@ -177,7 +178,12 @@ class Recorded:
         return self.recipe.generator.get_state()
 
     def put(self, at: Position, record: list[State], kernel: Kernel) -> None:
-        """Put chains of this kernel where they were, with the last draws of their record."""
+        """Put chains of this kernel where they were, with the last draws of their record.
+
+        Raises:
+            CheckpointError: They were moved by another kernel.
+        """
+        check_pairs("start", {"kernel": (at.moves, tuple(k.name for k in kernel.parts()))})
         self._kernel, self.tally = kernel, Tally(self.recipe.target)
         device = self.recipe.target.device
         if at.generator.dim() == 1:
@@ -185,7 +191,8 @@ class Recorded:
         memories = Memories(kernel, self.recipe.target)
         memo = memories.memo(at.owner, tuple(x.to(device) for x in at.memo))
         self.state = State(at.code.to(device), at.theta.to(device), at.log_joint.to(device), memo)
-        self.record, self.gone = list(record), at.recorded - len(record)
+        self.record = record[-at.recorded :] if at.recorded else []
+        self.gone = at.recorded - len(self.record)
         self.thin, self.steps = at.thin, at.steps
         self.overflows = int(self.recipe.target.overflows) - at.overflows
 
@@ -225,7 +232,7 @@ class Recorded:
                 break
             asked = self.recipe.asked(torch.stack([s.code for s in self.record], 1).cpu())
             lasts = time_by_memory(asked.numpy(), plan.variance) * self.thin
-            tau = max(judged(self.recipe, self.kept()).tau, lasts)
+            tau = max(mixing_of(self.recipe, self.kept()).tau, lasts)
             self.worth[name] = 1 / (tau * max(1, account.evaluations - before))
             soon = 2 * plan.times * tau <= plan.first * (1 - 1 / BURN_IN)
             seen.append(pool_of(self.kept(), EVERY, self.recipe.target.device))
@@ -260,8 +267,8 @@ class Recorded:
         return max(0, (self.gone + len(self.record)) // BURN_IN - self.gone)
 
     def kept(self) -> Draws:
-        """The record without its burn-in."""
-        kept = self.record[self.left_out :]
+        """The record without its burn-in; where chains are if there is none."""
+        kept = self.record[self.left_out :] or [self.state]
         return Draws(
             torch.stack([s.code for s in kept], 1).cpu(),
             torch.stack([s.theta for s in kept], 1).cpu(),

@@ -40,7 +40,7 @@ class Shards(Recorded):
         code, theta, log_joint = (torch.cat([x] * shards) for x in chains.state[:3])
         first, points = State(code, theta, log_joint), recipe.stated.points
         if points is not None:
-            first, _ = given_starts(recipe.target, points, len(code))
+            first = given_starts(recipe.target, points, len(code))
         super().__init__(recipe, first, worth=chains.worth, shares=chains.shares)
         self._grid, generator = grid, recipe.generator
         seeds = torch.randint(2**62, (shards,), generator=generator, device=generator.device)
@@ -70,7 +70,6 @@ class Shards(Recorded):
             self._take(found, steps)
             n -= steps
             yield n
-        self.record = self.record or [self.state]
 
     def _gathered(self, crew: Crew, steps: int) -> list[Any] | None:
         """What all shards have done in some steps; None where it is late before they have."""
