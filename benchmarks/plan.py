@@ -31,9 +31,9 @@ from benchmarks.honest_problems import against_null
 from trjmcmc import clock
 from trjmcmc.promises import PRECISE_RHAT
 from trjmcmc.run.plan import Plan
-from trjmcmc.run.recipes.base import Limit
 from trjmcmc.run.recipes.choose import recipe_of
 from trjmcmc.run.rounds import rounds
+from trjmcmc.run.stated import Limit
 
 ERROR = 0.01
 SMALL = 0.003  # a difference of a probability that no error is asked to cover

@@ -18,13 +18,13 @@ from trjmcmc.errors import CoverageWarning, TRJWarning, UnreachableError
 from trjmcmc.run.plan import Plan
 from trjmcmc.run.position import Lesson
 from trjmcmc.run.recipes import equations
-from trjmcmc.run.recipes.base import Limit
 from trjmcmc.run.recipes.choose import kind_of, recipe_of
 from trjmcmc.run.recipes.equations import Equations
 from trjmcmc.run.recipes.graphs import Graphs
 from trjmcmc.run.recipes.subsets import Items
 from trjmcmc.run.recipes.walked_graphs import WalkedGraphs
 from trjmcmc.run.rounds import lesson_of, rounds
+from trjmcmc.run.stated import Limit
 
 FEW = Plan(chains=64, first=12, measured=6, most=30)
 SMALL = replace(equations.NUMBERS, particles=40, moves=3, components=4, fitted_draws=200)

@@ -210,7 +210,16 @@ def test_impossible_models_have_probability_0():
     models = [constant(name) for name in "abc"]
     _, result = sampled(trj.Target(models, model_prior=[0.5, 0.5, 0.0]))
     assert result.model_probabilities()["probability"]["c"] == 0
-    assert abs(result.model_probabilities()["probability"]["a"] - 0.5) < 0.05
+    table = result.model_probabilities(full=True)
+    assert abs(table["importance"]["a"] - 0.5) < 0.05 and table["combined_se"]["a"] < 0.02
+
+
+def test_points_that_are_none_are_refused_before_anything_is_evaluated():
+    target = trj.problems.sinh_arcsinh()
+    sampler, before = trj.TRJSampler(target, seed=1), target.evaluations
+    with pytest.raises(ConfigurationError, match="start: expected particles"):
+        sampler.run(5, start={"1d": {"x": torch.zeros(3)}}, progress=False)
+    assert sampler.target.evaluations - before < 10
 
 
 @pytest.mark.whole

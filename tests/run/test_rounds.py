@@ -19,7 +19,7 @@ from trjmcmc.kernel.base import Kernel
 from trjmcmc.run.look import apart, combined, summed_up
 from trjmcmc.run.plan import Plan
 from trjmcmc.run.recipes import subsets
-from trjmcmc.run.recipes.base import Limit, Moves, Route, gain
+from trjmcmc.run.recipes.base import Moves, Route, gain
 from trjmcmc.run.recipes.choose import recipe_of
 from trjmcmc.run.recipes.cooled import Cooled
 from trjmcmc.run.recipes.counts import Components
@@ -27,6 +27,7 @@ from trjmcmc.run.recipes.lists import Lists
 from trjmcmc.run.recipes.subsets import Items
 from trjmcmc.run.recorded import Recorded
 from trjmcmc.run.rounds import looks, rounds
+from trjmcmc.run.stated import Limit
 from trjmcmc.transport.normals import gaussian_mixture
 
 QUICK = Plan(particles=1600, moves=6, climbs=2000)

@@ -8,9 +8,6 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from .. import clock
 from ..errors import (
     BudgetError,
@@ -20,12 +17,11 @@ from ..errors import (
     TRJError,
     warn_user,
 )
-from ..estimate.routes import through_the_map
 from ..pilot.report import by_audit
 from ..progress import progress_bar
 from ..promises import DONE_SECONDS
 from ..result import report as told
-from ..result.report import Judged, RunReport
+from ..result.report import RunReport
 from ..result.result import Result
 from ..target.target import Target
 from .aims import Aims
@@ -33,13 +29,13 @@ from .budget import limited
 from .capture import off_target
 from .interrupts import once_pressed
 from .knowledge import Knowledge
-from .look import DISAGREE, MET, Run, apart
+from .look import MET, Run
 from .maps import check_round_trip
 from .plan import Plan
 from .precision import parted
-from .recipes.base import Recipe, Stated, route_of
+from .recipes.base import Recipe
 from .recipes.choose import recipe_of
-from .report import Routes, compared, made_result
+from .report import compared, judged, made_result, weighed, weighed_by_map
 from .request import check_counts
 from .rounds import Resumption, looks
 from .rounds_saved import (
@@ -54,13 +50,13 @@ from .rounds_saved import (
 )
 from .saving import Place, check_same
 from .shards import numbers_of
+from .stated import Stated
+from .strategy import WithKernel
 from .threads import one_thread
 
 INTERRUPTED = "interrupted"  # why a training has stopped
 
 CHECKED = 2000  # draws of captured steps that are held against the target
-
-LEAST_DRAWS = 50  # of a model that is weighed through normals fitted to them
 
 ONWARD = (
     "a run in rounds goes on as it was: leave chains, warmup, thin, fit, shards, compile "
@@ -103,9 +99,10 @@ def begin(
     there = saved if found is None else found.head
     if there is not None and ROUNDS not in there:
         raise CheckpointError("checkpoint: the run there is of an older version; begin anew")
-    if not known.strategy.chooses:
+    if isinstance(known.strategy, WithKernel):
         stated = stated._replace(kernel=lambda _: known.kernel(known.transport))
-        fit = "auto" if known.ready or not known.strategy.trains else fit if fit != "auto" else True
+        needed = known.strategy.trains and not known.ready
+        fit = "auto" if not needed else True if fit == "auto" else fit
     if fit in {True, "vi"} and stated.evaluations is not None:
         left = (1 - known.policy.shares.fit) * stated.evaluations
         stated = stated._replace(evaluations=max(1, int(left)))
@@ -408,6 +405,7 @@ class InRounds:
 
     def _result(self, run: Run, aims: Aims | None, asked: int | None, budget_spent: bool) -> Result:
         limit, target, draws = self._recipe.limit, run.recipe.target, run.draws
+        late = limit.passed  # before models are weighed, which takes its time
         points = self._recipe.stated.points
         if (grid := run.recipe.stated.grid) is not None and run.in_shards:
             draws = replace(draws, run=numbers_of(grid.shards, draws.n_chains))
@@ -436,7 +434,7 @@ class InRounds:
             unaudited=bool(weights) and weighed_by_map(run) and self._known.unaudited,
             draws_asked=asked,
             start=None if points is None else compared(run.recipe.host, points, draws),
-            out_of_time=limit.passed and not (limit.pressed or budget_spent),
+            out_of_time=late and not (limit.pressed or budget_spent),
             missed=missed,
             fit=self._spending.news(self._known.trace),
             audit=self._known.audit_report,
@@ -457,66 +455,3 @@ class InRounds:
             before = whole.first(cut) if cut else None
             result.onward = RoundsOnward(run.position, run.recipe, self._seed, before)
         return result
-
-
-def judged(run: Run) -> Judged:
-    """How a run stands by its rule, and how far off means may be while it does not meet it.
-
-    By the spread of groups; and by what is left of starts that are off by a standard deviation
-    and are forgotten at the rate of tau, in a record whose burn-in was a third of its length.
-    """
-    tau, detection = run.mixing.tau, run.detection
-    if some := run.known.incomplete:
-        words = f"searches went on meeting lost modes of {', '.join(map(repr, some))}"
-        return Judged(words, math.nan, tau, detection)
-    if run.doubt in {"", DISAGREE}:  # the routes say themselves that they do
-        return Judged("", 0.0, tau, detection)
-    variance = run.visits * (1 - run.visits)
-    telling = variance > run.recipe.plan.variance
-    off = (run.groups_error[telling] / variance[telling].sqrt()).tolist()
-    if not run.short:
-        times = run.draws.n_draws * run.draws.thin / tau
-        off.append(math.exp(-times / 3) / times)
-    return Judged(run.doubt, max(off, default=0.0), tau, detection, run.short)
-
-
-def weighed_by_map(run: Run) -> bool:
-    """Whether models are weighed through a map that was trained or given."""
-    recipe = run.recipe
-    closest = run.moves.weighing is recipe.trained or recipe.stated.kernel is not None
-    return recipe.trained is not None and closest
-
-
-def weighed(run: Run) -> tuple[dict[str, Tensor], Routes]:
-    """Importance weights and evidences by every route through normals.
-
-    None of a run whose first lesson was cut short, unless groups and importance weights agree.
-    Where the rule took no such route: once chains have mixed, of models that have draws, and only
-    where visits agree with the weights that have an error.
-    """
-    recipe, target, route = run.recipe, run.recipe.target, run.route
-    generator = recipe.generator.clone_state()  # chains go on as if nobody had looked
-    cut = run.position is None and not run.short  # in a first lesson: normals are the groups' own
-    unmet = (route is None and run.doubt) or run.known.poor or cut
-    through = None if unmet else recipe.normals(run.known, run.moves, generator)
-    if through is None:  # many models have none
-        return {}, {}
-    codes = target.space.enumerate()
-    if route is None:
-        drawn = target.space.index(run.known.draws.code).bincount(minlength=len(codes))
-        rows = (drawn >= LEAST_DRAWS).nonzero()[:, 0].cpu()
-        try:
-            route = recipe.route(through, codes[rows], generator) if len(rows) else None
-        except TRJError:  # what rests on visits needs none
-            route = None
-        if route is None or not bool((sound := route.log_mass_error.isfinite()).any()):
-            return {}, {}
-        checked, some = route_of([route.log_weights[i] for i in sound.nonzero()[:, 0]]), rows[sound]
-        place = recipe.host.index(run.draws.code.flatten(0, 1)).view(run.draws.code.shape[:2])
-        inside = torch.nn.functional.one_hot(place, len(codes)).double()[..., some]
-        share, error = inside.mean((0, 1)), inside.mean(1).std(0) / run.draws.n_chains**0.5
-        if not apart(share / share.sum(), error / share.sum(), checked) <= recipe.plan.agree:
-            return {}, {}  # none of the draws is in them, or normals do not reach all
-        codes = codes[rows]  # weights of some may have no error; a bridge may have one
-    weights = dict(zip(target.space.label(codes), route.log_weights, strict=True))
-    return weights, through_the_map(target, through, run.draws, weights, generator)

@@ -110,7 +110,7 @@ class Run:
 
 def summed_up(recipe: Recipe, draws: Draws, known: Known, moves: Moves, route: Route | None) -> Run:
     """What kept draws of all chains say, and whether that is enough."""
-    found, all_draws, draws = judged(recipe, draws), draws, draws.in_pieces(LEAST_CHAINS)
+    found, all_draws, draws = mixing_of(recipe, draws), draws, draws.in_pieces(LEAST_CHAINS)
     plan, one = recipe.plan, recipe.asked(draws.code)
     means = one.mean(1)
     p, visits_error = means.mean(0), means.std(0) / draws.n_chains**0.5
@@ -185,7 +185,7 @@ def combined(p: Tensor, error: Tensor, route: Route) -> tuple[Tensor, Tensor]:
     return p + share * (route.p - p), error * route.error / variance.sqrt()
 
 
-def judged(recipe: Recipe, draws: Draws) -> Mixing:
+def mixing_of(recipe: Recipe, draws: Draws) -> Mixing:
     """How chains mix in what was asked for and in all that they pass, tau in steps."""
     draws, starts = draws.in_pieces(LEAST_CHAINS), recipe.starts[: recipe.stated.chains]
     every = max(1, draws.n_draws // JUDGED_DRAWS)

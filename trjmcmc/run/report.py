@@ -1,20 +1,27 @@
-"""From the draws of a run to evidences by every route, and to its result."""
+"""From a look at the draws of a run to evidences by every route, and to its result."""
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 from ..draws import Draws, Pool
+from ..errors import TRJError
 from ..estimate.estimate import Estimate
 from ..estimate.importance import pareto_k
-from ..result.report import RunReport, Started
+from ..estimate.routes import through_the_map
+from ..result.report import Judged, RunReport, Started
 from ..result.result import Result
 from ..space.base import Space
 from ..target.target import Target
+from .look import DISAGREE, Run, apart
+from .recipes.base import route_of
+
+LEAST_DRAWS = 50  # of a model that is weighed through normals fitted to them
 
 Routes = dict[str, dict[str, Estimate]]  # by route and model, log of p(model) times evidence
 
@@ -33,7 +40,7 @@ def made_result(
         target: The target.
         draws: What the chains kept.
         report: How the run went.
-        routes, log_weights: Of :func:`routes_of`.
+        routes, log_weights: Of :func:`weighed`.
         crossings: As of :class:`~trjmcmc.Result`.
     """
     host = target.to(device="cpu", probe=False)
@@ -73,3 +80,66 @@ def compared(space: Space, pool: Pool, record: Draws) -> Started:
     worst = int((there - here).abs().argmax())
     name = space.label(space.enumerate()[worst][None])[0] if space.few else space.names[worst]
     return Started(len(pool.code), name, float(there[worst]), float(here[worst]), gap)
+
+
+def judged(run: Run) -> Judged:
+    """How a run stands by its rule, and how far off means may be while it does not meet it.
+
+    By the spread of groups; and by what is left of starts that are off by a standard deviation
+    and are forgotten at the rate of tau, in a record whose burn-in was a third of its length.
+    """
+    tau, detection = run.mixing.tau, run.detection
+    if some := run.known.incomplete:
+        words = f"searches went on meeting lost modes of {', '.join(map(repr, some))}"
+        return Judged(words, math.nan, tau, detection)
+    if run.doubt in {"", DISAGREE}:  # the routes say themselves that they do
+        return Judged("", 0.0, tau, detection)
+    variance = run.visits * (1 - run.visits)
+    telling = variance > run.recipe.plan.variance
+    off = (run.groups_error[telling] / variance[telling].sqrt()).tolist()
+    if not run.short:
+        times = run.draws.n_draws * run.draws.thin / tau
+        off.append(math.exp(-times / 3) / times)
+    return Judged(run.doubt, max(off, default=0.0), tau, detection, run.short)
+
+
+def weighed_by_map(run: Run) -> bool:
+    """Whether models are weighed through a map that was trained or given."""
+    recipe = run.recipe
+    closest = run.moves.weighing is recipe.trained or recipe.stated.kernel is not None
+    return recipe.trained is not None and closest
+
+
+def weighed(run: Run) -> tuple[dict[str, Tensor], Routes]:
+    """Importance weights and evidences by every route through normals.
+
+    None of a run whose first lesson was cut short, unless groups and importance weights agree.
+    Where the rule took no such route: once chains have mixed, of models that have draws, and only
+    where visits agree with the weights that have an error.
+    """
+    recipe, target, route = run.recipe, run.recipe.target, run.route
+    generator = recipe.generator.clone_state()  # chains go on as if nobody had looked
+    cut = run.position is None and not run.short  # in a first lesson: normals are the groups' own
+    unmet = (route is None and run.doubt) or run.known.poor or cut
+    through = None if unmet else recipe.normals(run.known, run.moves, generator)
+    if through is None:  # many models have none
+        return {}, {}
+    codes = target.space.enumerate() if route is None else recipe.codes
+    if route is None:
+        drawn = target.space.index(run.known.draws.code).bincount(minlength=len(codes))
+        rows = (drawn >= LEAST_DRAWS).nonzero()[:, 0].cpu()
+        try:
+            route = recipe.route(through, codes[rows], generator) if len(rows) else None
+        except TRJError:  # what rests on visits needs none
+            route = None
+        if route is None or not bool((sound := route.log_mass_error.isfinite()).any()):
+            return {}, {}
+        checked, some = route_of([route.log_weights[i] for i in sound.nonzero()[:, 0]]), rows[sound]
+        place = recipe.host.index(run.draws.code.flatten(0, 1)).view(run.draws.code.shape[:2])
+        inside = torch.nn.functional.one_hot(place, len(codes)).double()[..., some]
+        share, error = inside.mean((0, 1)), inside.mean(1).std(0) / run.draws.n_chains**0.5
+        if not apart(share / share.sum(), error / share.sum(), checked) <= recipe.plan.agree:
+            return {}, {}  # none of the draws is in them, or normals do not reach all
+        codes = codes[rows]  # weights of some may have no error; a bridge may have one
+    weights = dict(zip(target.space.label(codes), route.log_weights, strict=True))
+    return weights, through_the_map(target, through, run.draws, weights, generator)

@@ -180,9 +180,11 @@ def begun(recipe: Recipe, climbs: int) -> tuple[Recipe, Lesson]:
     Returns:
         The recipe, and the first lesson of its chains.
     """
+    points, given = recipe.stated.points, None
+    if points is not None:  # first: they may be refused
+        given = given_starts(recipe.target, points, recipe.stated.chains or recipe.chains)
     known, state = recipe.begin()
-    if (points := recipe.stated.points) is not None:
-        state, _ = given_starts(recipe.target, points, recipe.stated.chains or recipe.chains)
+    state = state if given is None else given
     if recipe.late:
         return recipe, lesson_of(recipe, known, state, "")
     unresolved, finer = resolved(recipe, known)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -16,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ... import clock
 from ...draws import Draws, Pool
 from ...errors import BudgetError, TargetError
 from ...estimate.importance import log_weights, smoothed
@@ -27,16 +26,15 @@ from ...kernel.compose import Cycle
 from ...kernel.inside.crank_nicolson import CrankNicolson
 from ...result.convergence import IN, INCLUDES, Convergence
 from ...result.indicator import ModelIndicator
-from ...target.account import Account
 from ...target.target import Target
 from ...transport.base import Transport
-from ..crew import Grid
 from ..maps import matching
 from ..moves import proposal
 from ..plan import Plan
 from ..precision import unresolved
 from ..price import price
 from ..start import rows_of
+from ..stated import Limit, Stated
 
 FRESH = 0.1  # share of moves through a map that draw from it
 
@@ -55,45 +53,6 @@ CHEAP = 5000  # numbers of an evaluation from which populations, chains and sear
 UNKNOWN = 0.005  # share of what is planned where nobody knows what an evaluation takes
 
 USUAL = 1e6  # evaluations of a run as it is planned
-
-
-@dataclass
-class Limit:
-    """Until when a run may go on.
-
-    Attributes:
-        deadline: Time by :func:`trjmcmc.clock.now` from which it ends with what it has.
-        account: Of likelihood evaluations, with their limit.
-        kept: Of these, those by which it sums up.
-        pressed: Whether the user has ended it.
-    """
-
-    deadline: float = math.inf
-    account: Account = field(default_factory=Account)
-    kept: float = 0.0
-    pressed: bool = False
-
-    def begin(self, deadline: float, account: Account, kept: float) -> None:
-        """Go on until another time."""
-        self.deadline, self.account, self.kept, self.pressed = deadline, account, kept, False
-
-    def press(self) -> None:
-        """End the run at its next step."""
-        self.pressed = True
-
-    def spend(self) -> None:
-        """End it for want of evaluations."""
-        self.kept = math.inf
-
-    @property
-    def spent(self) -> bool:
-        """Whether evaluations are."""
-        return self.account.left < self.kept
-
-    @property
-    def passed(self) -> bool:
-        """Whether the run has to end."""
-        return self.pressed or self.spent or clock.now() > self.deadline
 
 
 class Known(NamedTuple):
@@ -161,35 +120,6 @@ class Route(NamedTuple):
     log_mass: Tensor
     log_mass_error: Tensor
     log_weights: Sequence[Tensor] = ()
-
-
-class Stated(NamedTuple):
-    """What a user states of the chains of a run.
-
-    Attributes:
-        chains: Their number; None for as many as are planned.
-        warmup: Steps before each record by which moves adapt, at least.
-        thin: Steps of a kept draw.
-        evaluations: Likelihood calls of the run at most, by which it is planned; or None.
-        points: Where they start, or None.
-        kernel: Makes the kernel of a target, in place of what a recipe has; or None.
-        grid: Shards that sample once moves are learned, or None.
-        compile: How steps are captured, as of :class:`~trjmcmc.run.stepper.Stepper`.
-    """
-
-    chains: int | None = None
-    warmup: int = 0
-    thin: int = 1
-    evaluations: int | None = None
-    points: Pool | None = None
-    kernel: Callable[[Target], Kernel] | None = None
-    grid: Grid | None = None
-    compile: bool | str = False
-
-    @property
-    def numbers(self) -> tuple[int | None, ...]:
-        """What a run that goes on has to have been told too."""
-        return self.chains, self.warmup, self.thin
 
 
 class Recipe(ABC):
@@ -262,6 +192,11 @@ class Recipe(ABC):
         """As many chains of a state as the user states."""
         code, theta, log_joint = (x[: self.stated.chains] for x in state[:3])
         return State(code, theta, log_joint)
+
+    @property
+    def codes(self) -> Tensor:
+        """Models that are weighed, of few, shape (M, L)."""
+        return self.target.space.enumerate()
 
     @property
     def kept(self) -> float:

@@ -14,7 +14,7 @@ from ...estimate.estimate import Estimate
 from ...estimate.importance import smoothed
 from ...pilot.few_calls import adaptive_proposal
 from ...target.target import Target
-from .base import Limit
+from ..stated import Limit
 
 REPEATS = 2  # independent proposals of each model; groups take turns among them
 

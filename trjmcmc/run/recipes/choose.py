@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from ...space.base import Space
 from ...target.exchangeable import components_of
 from ...target.target import Target
 from ..plan import Plan
-from .base import Limit, Recipe, Stated
+from ..stated import Limit, Stated
+from .base import Recipe
 from .counts import Components
 from .equations import Equations, has_families
 from .given import Given
@@ -43,7 +43,7 @@ def kind_of(target: Target) -> type[Recipe]:
     if space.counts and space.several and components_of(target):
         return Components
     few = FEW_SUBSETS if space.has_items else MOST_LISTED
-    return Lists if space.enumerable and (space.size or 0) <= few and all_possible(space) else Items
+    return Lists if space.enumerable and (space.size or 0) <= few else Items
 
 
 def kind_of_graphs(target: Target) -> type[Recipe]:
@@ -52,8 +52,3 @@ def kind_of_graphs(target: Target) -> type[Recipe]:
     if target.scores is not None and not target.dim and several:
         return WalkedGraphs if target.once(graph_draws) is None else Graphs
     return Equations if target.once(has_families) else Items
-
-
-def all_possible(space: Space) -> bool:
-    """Whether each of few models has a prior above 0."""
-    return bool(space.log_prior(space.enumerate()).isfinite().all())

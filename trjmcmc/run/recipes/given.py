@@ -37,7 +37,7 @@ class Given(Recipe):
         code = target.space.sample_prior(self.chains, generator)
         most = (self.stated.evaluations or math.inf) / (A_START * self.chains)
         candidates = max(1, int(min(CANDIDATES, most)))
-        state, _ = starting_state(target, self.trained, code, generator, candidates=candidates)
+        state = starting_state(target, self.trained, code, generator, candidates=candidates)
         pool = Pool(state.code, state.theta, state.log_joint.double())
         return Known(pool, None, torch.zeros(self.plan.groups, dtype=torch.float64)), state
 

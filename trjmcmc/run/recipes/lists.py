@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -62,8 +63,21 @@ class Lists(Recipe):
 
     @property
     def codes(self) -> Tensor:
-        """All models, shape (M, L)."""
-        return self.target.space.enumerate()
+        """Models of a prior probability above 0, shape (M, L)."""
+        return self.target.space.enumerate()[self._possible]
+
+    @cached_property
+    def _possible(self) -> Tensor:
+        """Which models have one, shape (all models,)."""
+        space = self.target.space
+        return space.log_prior(space.enumerate()).isfinite()
+
+    def guess(self, known: Known) -> Tensor:
+        found = super().guess(known)
+        assert found is not None
+        every = found.new_full(self._possible.shape, -math.inf)
+        every[self._possible] = found
+        return every
 
     @property
     def with_places(self) -> list[int]:
@@ -199,7 +213,8 @@ class Lists(Recipe):
 
     def asked(self, code: Tensor) -> Tensor:
         index = self.host.index(code.flatten(0, 1)).view(code.shape[:2])
-        return torch.nn.functional.one_hot(index, len(self.codes)).double()
+        possible = self._possible.cpu()
+        return torch.nn.functional.one_hot(index, len(possible))[..., possible].double()
 
     # ---- lost modes -------------------------------------------------------------------------
 

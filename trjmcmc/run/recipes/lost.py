@@ -61,7 +61,7 @@ def lost_parts(
     """
     target = recipe.target
     assert known.log_mass is not None
-    code, level = target.space.enumerate()[m], float(masses(known)[m])
+    code, level = recipe.codes[m], float(masses(known)[m])
     pools = [known.draws] if seen is known.draws else [known.draws, seen]
     shown = max(LEAST_SHOWN, int(recipe.share * SHOWN))
     drawn = [pool.theta[is_of(pool, code)][:shown] for pool in pools]
@@ -84,7 +84,7 @@ def lost_parts(
 def with_part(recipe: Recipe, known: Known, m: int, part: Part) -> Known:
     """What is known with a part of a model: its mass, and draws by its share."""
     assert known.log_mass is not None
-    code = recipe.target.space.enumerate()[m]
+    code = recipe.codes[m]
     share = 1 / (1 + math.exp(min(float(masses(known)[m]) - part.log_mass, LARGEST)))
     rows = part.draw(max(LEAST_TAKEN, int(recipe.plan.taught * share)), recipe.generator)
     mine = is_of(known.draws, code)
