@@ -178,6 +178,8 @@ def picture(kind: str, series: Mapping[str, NDArray[Any]]) -> Any:
         What ArviZ returns: axes (0.2x) or a PlotCollection (1.x).
     """
     arviz, modern = _arviz()
+    if kind == "rank":  # what never changes has no ranks
+        series = {k: x for k, x in series.items() if np.ptp(x) > 0} or series
     draw = getattr(arviz, f"plot_{kind}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what ArviZ 0.2x says of matplotlib's changes
