@@ -14,10 +14,13 @@ from ..errors import TRJError
 from ..estimate.estimate import Estimate
 from ..estimate.importance import pareto_k
 from ..estimate.routes import through_the_map
+from ..result.indicator import MODELS_SHOWN
 from ..result.report import Judged, RunReport, Started
 from ..result.result import Result
 from ..space.base import Space
+from ..space.codes import distinct
 from ..target.target import Target
+from ..transport.base import Transport
 from .look import DISAGREE, Run, apart
 from .recipes.base import route_of
 
@@ -119,6 +122,8 @@ def weighed(run: Run) -> tuple[dict[str, Tensor], Routes]:
     """
     recipe, target, route = run.recipe, run.recipe.target, run.route
     generator = recipe.generator.clone_state()  # chains go on as if nobody had looked
+    if recipe.trained is not None and not target.space.few:
+        return _most_visited(run, recipe.trained, generator)
     cut = run.position is None and not run.short  # in a first lesson: normals are the groups' own
     unmet = (route is None and run.doubt) or run.known.poor or cut
     through = None if unmet else recipe.normals(run.known, run.moves, generator)
@@ -141,5 +146,20 @@ def weighed(run: Run) -> tuple[dict[str, Tensor], Routes]:
         if not apart(share / share.sum(), error / share.sum(), checked) <= recipe.plan.agree:
             return {}, {}  # none of the draws is in them, or normals do not reach all
         codes = codes[rows]  # weights of some may have no error; a bridge may have one
+    weights = dict(zip(target.space.label(codes), route.log_weights, strict=True))
+    return weights, through_the_map(target, through, run.draws, weights, generator)
+
+
+def _most_visited(
+    run: Run, through: Transport, generator: torch.Generator
+) -> tuple[dict[str, Tensor], Routes]:
+    """The same of the models of many that chains visit most, through a map, as far as it goes."""
+    recipe, target = run.recipe, run.recipe.target
+    codes, _, counts = distinct(run.draws.flat()[0])
+    codes = codes[counts.argsort(descending=True)[:MODELS_SHOWN]].to(target.device)
+    try:
+        route = recipe.route(through, codes, generator)
+    except TRJError:  # the draws are worth more than their weights
+        return {}, {}
     weights = dict(zip(target.space.label(codes), route.log_weights, strict=True))
     return weights, through_the_map(target, through, run.draws, weights, generator)
