@@ -109,6 +109,16 @@ class Lists(Recipe):
             *by_importance.sizes(self.target, self.codes, self.stated.evaluations)
         )
 
+    def _refined_and_searched(self, known: Known) -> tuple[Known, State | None]:
+        """Better proposals, and what climbs meet once these are good."""
+        better, met = self._refined(known)
+        if better.poor:
+            return better, met
+        found, again = self.search(
+            better, self.all_moves(better), better.draws, self.climbs(better)
+        )
+        return found, met if again is None else again
+
     def _refined(self, known: Known) -> tuple[Known, State | None]:
         """Proposals of twice as many calls; populations if these were too many already."""
         most, calls = self.stated.evaluations, 2 * known.proposed
@@ -195,6 +205,7 @@ class Lists(Recipe):
         """Normals fitted to draws of each model."""
         plan, space = self.plan, self.target.space
         few = min(plan.normals, FEW_NORMALS) if known.proposed else plan.normals
+        few = 1 if self.late else few  # to weigh what there is
         normals = gaussian_mixture(space, draws, generator, components=few, draws=plan.taught)
         return matching(normals, self.target)
 
@@ -228,7 +239,7 @@ class Lists(Recipe):
         Models of which this was not enough are searched as long again once chains have drawn.
         """
         if known.poor:
-            return (known, None) if seen is known.draws else self._refined(known)
+            return (known, None) if seen is known.draws else self._refined_and_searched(known)
         found, before, incomplete = known, self.evaluations, list[str]()
         policy = SPARING if known.proposed else THOROUGH
         labels = self.target.space.label(self.codes)
