@@ -224,17 +224,20 @@ class InRounds:
             shares, by = known.policy.shares, "vi" if self._fit == "vi" else None
             share = shares.fit_before_choice if by else known.strategy.fit_share(shares)
             late, most, before = begun + seconds * share, max_evaluations, self._evaluations
-            trace = known.fit(  # the run weighs its models itself, through what is closer
-                by=by,
-                audit=by is None,
-                deadline=late,
-                mend_until=late,
-                max_evaluations=None if most is None else int(share * most),
-                progress=progress,
-            )
+            try:
+                trace = known.fit(  # the run weighs its models itself, through what is closer
+                    by=by,
+                    audit=by is None,
+                    deadline=late,
+                    mend_until=late,
+                    max_evaluations=None if most is None else int(share * most),
+                    progress=progress,
+                )
+                self._cut = trace.stopped == INTERRUPTED
+            except KeyboardInterrupt:  # in what comes before or after the training itself
+                self._cut = True
             if most is not None:
                 max_evaluations = most - (self._evaluations - before)
-            self._cut = trace.stopped == INTERRUPTED
             if self._cut:
                 begun, seconds = clock.now(), known.policy.summing_up.interrupted_seconds
         return self.run(
@@ -298,12 +301,14 @@ class InRounds:
         limit, spending, begun = self._recipe.limit, self._spending, clock.now()
         self._known.begin()
         with limited(self._recipe.target, spending.account, max_evaluations):
-            with nullcontext() if self._before is None else spending.account.free():
-                few = self._recipe.numbers * self._recipe.chains < ONE_THREAD
-            limit.begin(begun + seconds, spending.account, self._recipe.kept)
-            with one_thread(few), once_pressed(limit.press):
+            limit.begin(begun + seconds, spending.account)
+            with once_pressed(limit.press):
+                with nullcontext() if self._before is None else spending.account.free():
+                    few = self._recipe.numbers * self._recipe.chains < ONE_THREAD
+                    limit.kept = self._recipe.kept
                 try:
-                    with progress_bar(progress, desc="sampling", unit="round") as bar:
+                    bar = progress_bar(progress, desc="sampling", unit="round")
+                    with one_thread(few), bar as bar:
                         ended = self._look_on(aims, draws, bar)
                 finally:
                     if (grid := self._recipe.stated.grid) is not None:

@@ -31,9 +31,9 @@ class Limit:
     kept: float = 0.0
     pressed: bool = False
 
-    def begin(self, deadline: float, account: Account, kept: float) -> None:
+    def begin(self, deadline: float, account: Account) -> None:
         """Go on until another time."""
-        self.deadline, self.account, self.kept, self.pressed = deadline, account, kept, False
+        self.deadline, self.account, self.kept, self.pressed = deadline, account, 0.0, False
 
     def press(self) -> None:
         """End the run at its next step."""
