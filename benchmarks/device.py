@@ -248,8 +248,8 @@ def contracts(device: torch.device) -> Iterator[tuple[str, bool, str]]:
             warnings.simplefilter("ignore", trj.errors.TRJWarning)  # it is short
             return sampler.run(draws, chains=512, fit=False, warmup=100, progress=False)
 
-    result, again = run(200), run(200 if device.type == "cuda" else 20)
-    same = torch.equal(result.raw.theta[:, : again.raw.theta.shape[1]], again.raw.theta)
+    result, again = run(200), run(200)
+    same = torch.equal(result.raw.theta, again.raw.theta)
     yield "a seed gives the same draws", same, f"{result.raw.theta.shape[0]} chains"
 
     table = result.model_probabilities(full=True)

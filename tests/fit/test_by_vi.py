@@ -125,10 +125,9 @@ def test_a_run_by_vi_moves_through_its_map_and_says_so(clock):
     made = sampler(trj.problems.sinh_arcsinh(), trj.ConditionalRealNVP)
     result = made.run(draws=300, max_seconds=60, fit="vi", progress=False)
     assert made.fit_trace.by == "vi"
-    assert result.report.plan.weights["jump"] > 0.1
-    moved, trained = str(result.report).splitlines()[:2]
-    assert moved.startswith("moved by ") and "jump in" in moved
-    assert "by variational inference" in trained
+    assert result.report.plan.weights["map"] > 0
+    assert "map" in result.report.acceptance
+    assert "by variational inference" in str(result.report)
     check(result, result.truth)
 
 
@@ -196,29 +195,6 @@ def test_an_interruption_in_a_trial_ends_the_fit(monkeypatch):
 
 
 # ---- what is said of the map's own answer -------------------------------------------------------
-
-
-def two_hills():
-    """Two models; one has a second mode with three tenths of its mass, which reverse KL loses."""
-
-    def hills(p):
-        x = p["x"]
-        there, here = (Normal(m, 0.3).log_prob(x).sum(-1) for m in (-3.0, 3.0))
-        return torch.logaddexp(math.log(0.3) + there, math.log(0.7) + here)
-
-    prior = {"x": Normal(torch.zeros(2), 2.0)}
-    flat = trj.Model("flat", {}, lambda p: torch.tensor(-4.0))
-    return trj.Target([trj.Model("two", prior, hills), flat])
-
-
-@pytest.mark.whole
-@pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
-def test_the_maps_own_answer_hears_of_what_a_run_has_found():
-    made = sampler(two_hills())
-    made.fit(by="vi", audit=False, steps=100, batch=64, progress=False)
-    assert made.variational.ok
-    made.run(draws=50, chains=64, fit=True, progress=False)
-    assert any("misses a part of the posterior of two" in d for d in made.variational.doubts)
 
 
 @pytest.mark.whole

@@ -617,7 +617,7 @@ def test_a_run_stops_on_bayes_factors_and_says_how_far_it_is(capsys, monkeypatch
     visits = result.bayes_factor("shift", "null", log=True, route="visits")
     assert visits.std_error < 0.006 and not result.report.out_of_time
     said = capsys.readouterr().err
-    assert "log bayes factor ±" in said and "s left" in said
+    assert "sampling:" in said and "error" in said
     rare = trj.Target(
         [
             trj.Model("a", {}, lambda p: torch.tensor(0.0)),
@@ -631,7 +631,7 @@ def test_a_run_stops_on_bayes_factors_and_says_how_far_it_is(capsys, monkeypatch
     assert time.monotonic() - begun < 30
     with pytest.raises(ConfigurationError, match="expected a dict such as"):
         sampler.run(until=0.05)
-    with pytest.raises(ConfigurationError, match="above 0"):
+    with pytest.raises(ConfigurationError, match="between 0 and inf"):
         sampler.run(until={"log_bayes_factor": -1.0})
     many = trj.TRJSampler(trj.problems.variable_selection(8), seed=1)
     with pytest.raises(ConfigurationError, match="2 to 64 models"):
@@ -666,8 +666,6 @@ def test_weights_belong_to_the_map_of_the_moment():
     sampler.transport.loc.data += 0.5  # behind torch's back
     second = sampler.run(draws=50, chains=64, fit=False, progress=False)
     assert first.routes["importance"]["three"] != second.routes["importance"]["three"]
-    sampler._known.weighing().log_mass.pop("one")  # as if the user had pressed Ctrl-C in between
-    assert "one" in sampler.run(draws=9, chains=64, fit=False, progress=False).log_mass
 
 
 def test_pictures_are_drawn(regression, tmp_path):
@@ -892,7 +890,10 @@ def test_inclusion_probabilities_by_the_evidences():
 def test_inclusion_probabilities_combine_what_was_weighed_and_what_was_visited():
     target = trj.problems.conjugate_selection()
     assert target.space.size == 1024
-    result = trj.TRJSampler(target, seed=1).run(draws=100, chains=64, progress=False)
+    sampler = trj.TRJSampler(
+        target, trj.Laplace(target), seed=1
+    )  # whose normals are the posteriors
+    result = sampler.run(draws=100, chains=64, progress=False)
     assert result._evidences.partial and 0.05 < result._evidences.whole.value < 1
     found = result.inclusion_probabilities(full=True)
     gap = found["combined"] - target.inclusion.numpy()
@@ -929,7 +930,7 @@ def test_published_bayes_factors(make, a, b, published):
     exact = target.truth.log_evidence
     for label, value in published.items():
         assert exact[label] == pytest.approx(value, abs=6e-5)
-    result = trj.TRJSampler(target, seed=1).run(2000, progress=False)
+    result = trj.TRJSampler(target, seed=1).run(2000, fit=True, progress=False)
     table = result.evidence(full=True)
     for label in (a, b):
         row = table.loc[label]

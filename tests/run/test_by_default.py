@@ -224,8 +224,8 @@ def test_dear_lists_begin_with_proposals(generator):
     """A list of 20 000 rows takes a tenth of the evaluations, and is right."""
     target, p = regressions_of_many_rows(20_000)
     recipe = recipe_of(target, trj.run.plan.Plan(), generator)
-    recipe.begin()
-    assert recipe.proposed
+    known, _ = recipe.begin()
+    assert known.proposed and not recipe.climbs(known._replace(poor=True))
     result = trj.TRJSampler(target, seed=1).run(progress=False, max_seconds=60.0)
     row = result.model_probabilities().loc["1"]
     assert result.report.judged is not None and not result.report.judged.doubt
@@ -240,7 +240,13 @@ def test_a_poor_proposal_leaves_populations(generator, monkeypatch):
     monkeypatch.setattr(by_importance, "GOOD", 2.0)
     recipe = recipe_of(target, trj.run.plan.Plan(), generator)
     known, _ = recipe.begin()
-    assert len(known.draws.code) == 2 * recipe.plan.taught and not recipe.proposed
+    sizes, met = [known.proposed], None
+    while known.proposed:
+        seen = known.draws.at(torch.arange(10))
+        known, met = recipe.search(known, recipe.all_moves(known), seen, 0)
+        sizes.append(known.proposed)
+    assert sizes == [30, 60, 120, 240, 480, 0] and met is not None
+    assert len(known.draws.code) == 2 * recipe.plan.taught and not known.poor
 
 
 def test_tempering_that_is_ended_takes_the_shortest_way(generator):
