@@ -1,15 +1,15 @@
-"""What does a run cost until it is done, by the runner of R-hat ("now") and in rounds?
+"""What does a run cost until it is done, and is it right?
 
-    python -m benchmarks.plan                 # all problems, three seeds, an hour and a half
-    python -m benchmarks.plan --quick         # one seed, cheap problems, under ten minutes
-    python -m benchmarks.plan --problem toy --runner rounds --set times=5 climbs=2000
+    python -m benchmarks.plan                 # all problems, three seeds, half an hour
+    python -m benchmarks.plan --quick         # one seed, cheap problems, a minute
+    python -m benchmarks.plan --problem toy --set times=10 climbs=2000
     python -m benchmarks.plan --problem toy --without search "second lesson"
 
-Processor seconds of one thread, all in: beginning, search, evidences. Both runners aim at a
-standard error of .01: of each model's probability, in rounds over subsets of each item's inclusion.
+Processor seconds of one thread, all in: beginning, search, evidences, result. A run aims at a
+standard error of .01: of each model's probability, over subsets of each item's inclusion.
 ``error_over_stated`` is the largest difference from the truth over the stated standard error, of
-those above .003; NaN where no truth is known. ``--set`` changes a number of the plan of rounds
-(trjmcmc/run/plan.py); ``--without`` leaves out parts of rounds one by one, all if none is named.
+those above .003; NaN where no truth is known. ``--set`` changes a number of the plan
+(trjmcmc/run/plan.py); ``--without`` leaves out parts of a run one by one, all if none is named.
 """
 
 import argparse
@@ -29,15 +29,10 @@ import trjmcmc as trj
 from benchmarks.discovery import instance
 from benchmarks.honest_problems import against_null
 from trjmcmc import clock
-from trjmcmc.promises import PRECISE_RHAT
 from trjmcmc.run.plan import Plan
-from trjmcmc.run.recipes.choose import recipe_of
-from trjmcmc.run.rounds import rounds
-from trjmcmc.run.stated import Limit
 
 ERROR = 0.01
 SMALL = 0.003  # a difference of a probability that no error is asked to cover
-RUNNERS = ("now", "rounds")
 
 
 def toy() -> trj.Target:
@@ -140,7 +135,7 @@ WITHOUT = {
 }  # what a run in rounds does beyond drawing, and the numbers without it
 
 
-def row(problem: str, runner: str, seed: int, plan: Plan, limit: float) -> dict[str, Any]:
+def row(problem: str, settings: str, seed: int, plan: Plan, limit: float) -> dict[str, Any]:
     """One run."""
     target = PROBLEMS[problem]()
     with (
@@ -148,73 +143,51 @@ def row(problem: str, runner: str, seed: int, plan: Plan, limit: float) -> dict[
         warnings.catch_warnings(record=True) as said,
     ):
         warnings.simplefilter("always")
-        found = (by_now if runner == "now" else in_rounds)(target, seed, plan, limit)
+        begun = time.process_time()
+        sampler = trj.TRJSampler(target, seed=seed, policy=plan)
+        result = sampler.run(until={"probability": ERROR}, max_seconds=limit, progress=False)
+        seconds = time.process_time() - begun
+    table, known = answer(result)
+    judged = result.report.judged
     return {
         "problem": problem,
-        "runner": runner,
+        "settings": settings,
         "seed": seed,
-        **found,
-        "warnings": len(said),
-    }
-
-
-def in_rounds(target: trj.Target, seed: int, plan: Plan, limit: float) -> dict[str, Any]:
-    """What a run in rounds answers."""
-    begun, generator = time.process_time(), torch.Generator().manual_seed(seed)
-    recipe = recipe_of(target, plan, generator, limit=Limit(clock.now() + limit))
-    run = rounds(recipe, error=ERROR)
-    seconds, exact = time.process_time() - begun, truth_of(target, recipe)
-    return {
-        "seconds": seconds,
-        "evaluations": run.evaluations,
-        "done": run.done,
-        "stated": float(run.error.max()),
-        "error_over_stated": math.nan if exact is None else off(run.p, run.error, exact),
-        "tau": run.mixing.tau,
-    }
-
-
-def by_now(target: trj.Target, seed: int, plan: Plan, limit: float) -> dict[str, Any]:
-    """What a run answers that takes no rounds, since R-hat is asked for as well."""
-    begun = time.process_time()
-    result = trj.TRJSampler(target, seed=seed).run(
-        until={"probability": ERROR, "rhat": PRECISE_RHAT}, max_seconds=limit, progress=False
-    )
-    seconds = time.process_time() - begun
-    table = result.model_probabilities(full=True)
-    best = "combined" if "combined" in table and table["combined"].notna().all() else "visits"
-    value, error = table[best], table[f"{best}_se"]
-    known = {} if target.truth is None else target.truth.probabilities
-    shown = [m for m in value.index if m in known]
-    off_by = math.nan
-    if shown:
-        p, e = (torch.tensor(x[shown].to_numpy()).double() for x in (value, error))
-        off_by = off(p, e, torch.tensor([known[m] for m in shown]).double())
-    return {
         "seconds": seconds,
         "evaluations": result.report.evaluations,
+        "stated": float(table["se"].max()),
+        "error_over_stated": math.nan if known is None else off(table, known),
+        "tau": math.nan if judged is None else judged.tau,
+        "warnings": len(said),
         "done": not result.report.missed,
-        "stated": float(error.max()),
-        "error_over_stated": off_by,
-        "tau": math.nan,
     }
 
 
-def off(p: torch.Tensor, error: torch.Tensor, exact: torch.Tensor) -> float:
-    """The largest difference in stated errors, of those that matter; NaN without an error."""
-    gap = (p - exact).abs()
-    found = torch.where(gap > SMALL, gap / error, 0.0)
-    return float(found.max())
+def answer(result: trj.Result) -> tuple[pd.DataFrame, pd.Series | None]:
+    """What a run is asked for with its errors, and the truth of it as far as it is known."""
+    truth = result.truth
+    if result.space.has_items and not result.space.counts:
+        table = result.inclusion_probabilities()
+        return table, truth_of_items(result)
+    table = result.model_probabilities()
+    known = {} if truth is None else truth.probabilities
+    return table, pd.Series(known)[table.index] if known else None
 
 
-def truth_of(target: trj.Target, recipe: Any) -> torch.Tensor | None:
-    """What the run is asked for, as it is known."""
-    if target.truth is None or not target.truth.probabilities:
+def truth_of_items(result: trj.Result) -> pd.Series | None:
+    """Inclusion probabilities of items, where those of models are known."""
+    if result.truth is None or not result.truth.probabilities:
         return None
-    labels = [*target.truth.probabilities]
-    p = torch.tensor([*target.truth.probabilities.values()], dtype=torch.float64)
-    code = torch.stack([target.space.code_of(m) for m in labels])
-    return p @ recipe.asked(code[None])[0]
+    p = pd.Series(result.truth.probabilities)
+    code = torch.stack([result.space.code_of(m) for m in p.index])
+    found = torch.tensor(p.to_numpy()) @ result.space.items(code).double()
+    return pd.Series(found.numpy(), index=result.inclusion_probabilities().index)
+
+
+def off(table: pd.DataFrame, known: pd.Series) -> float:
+    """The largest difference in stated errors, of those that matter; NaN without an error."""
+    gap = (table["probability"] - known).abs()
+    return float((gap / table["se"]).where(gap > SMALL, 0.0).max(skipna=False))
 
 
 def main() -> None:
@@ -224,11 +197,10 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--problem", choices=PROBLEMS, action="append", help="all if omitted")
-    parser.add_argument("--runner", choices=RUNNERS, action="append", help="both if omitted")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--limit", type=float, default=300.0, help="processor seconds a run")
     parser.add_argument("--set", nargs="+", default=[], metavar="NUMBER=VALUE")
-    parser.add_argument("--without", nargs="*", choices=WITHOUT, help="rounds alone")
+    parser.add_argument("--without", nargs="*", choices=WITHOUT)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
@@ -237,19 +209,21 @@ def main() -> None:
     plan = Plan(**{k: type(getattr(Plan(), k))(v) for k, v in changed.items()})
     names = options.problem or (QUICK if options.quick else [*PROBLEMS])
     seeds, limit = ([1], 60.0) if options.quick else (options.seeds, options.limit)
-    plans = dict.fromkeys(options.runner or RUNNERS, plan)
+    plans = {"default": plan}
     if options.without is not None:
-        plans = {"rounds": plan}
         for part in options.without or WITHOUT:
             plans[f"without {part}"] = replace(plan, **WITHOUT[part])
     rows = []
     for name in names:
-        for runner, changes in plans.items():
-            rows += [row(name, runner, seed, changes, limit) for seed in seeds]
-            print(pd.DataFrame(rows[-1:]).to_string(header=len(rows) == 1), flush=True)
+        for settings, changes in plans.items():
+            rows += [row(name, settings, seed, changes, limit) for seed in seeds]
+            print(
+                pd.DataFrame(rows[-len(seeds) :]).to_string(header=not rows[len(seeds) :]),
+                flush=True,
+            )
     table = pd.DataFrame(rows)
     numbers = ["seconds", "evaluations", "stated", "error_over_stated", "tau", "warnings", "done"]
-    summed = table.groupby(["problem", "runner"], sort=False)[numbers]
+    summed = table.groupby(["problem", "settings"], sort=False)[numbers]
     print("\nmedians\n", summed.median().to_string(float_format="{:.3g}".format))
     print("\nworst\n", summed.max().to_string(float_format="{:.3g}".format))
 
