@@ -1,11 +1,11 @@
 """How surely is a lost mode met, by the share of the prior that its basin holds?
 
     python -m benchmarks.detection                    # 100 instances, three seeds each: ten minutes
-    python -m benchmarks.detection --instances 20 --draws 8192 --crowd-seconds 0
+    python -m benchmarks.detection --instances 20 --draws 8192
 
 The mixtures of ``benchmarks.discovery``. The map and the chains of each know all of its modes but
 the one with the smallest basin; what a run does before it samples has to meet that one: prior
-draws that climb, and a large tempered population. Left out are modes that the map covers by more
+draws that climb. Left out are modes that the map covers by more
 than half, since these lie next to others. Writes detection.json and detection.png into
 the folder --output.
 """
@@ -33,9 +33,7 @@ KNOWN = 6000  # draws of the modes that are known
 EDGES = (3e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1.0)  # between shares of the prior
 
 
-def met(
-    number: int, seeds: int, draws: int, crowd_seconds: float, threads: int = 1
-) -> dict[str, Any]:
+def met(number: int, seeds: int, draws: int, threads: int = 1) -> dict[str, Any]:
     """In how many searches the mode of the smallest basin is met."""
     torch.set_num_threads(threads)
     mixture, prior_sd = instance(number)
@@ -51,14 +49,13 @@ def met(
     model = target.space.code_of("modes")
     code = model.expand(KNOWN, -1)
     pool = Pool(code, theta, target.log_joint(code, theta))
-    parts = len(weights) - 1
-    normals = gaussian_mixture(target.space, pool, generator, components=parts)
+    normals = gaussian_mixture(target.space, pool, generator, components=len(weights) - 1)
     mode = centres[lost] + sds[lost] * torch.randn(KNOWN, mixture.dim, generator=generator)
     log_pi = target.log_joint(code, mode) - target.space.log_prior(code)
     gap = log_pi - math.log(float(weights.sum())) - normals.log_prob(mode, code)
     found = 0
     for seed in range(seeds):
-        said, _ = screen(
+        parts = screen(
             target,
             model,
             math.log(float(weights.sum())),
@@ -66,9 +63,8 @@ def met(
             theta[:500],
             draws,
             torch.Generator().manual_seed(1000 * number + seed),
-            crowd_seconds=crowd_seconds,
         )
-        found += said.lost
+        found += bool(parts)
     return {
         "instance": number,
         "dim": mixture.dim,
@@ -115,13 +111,12 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--draws", type=int, default=40_000)
-    parser.add_argument("--crowd-seconds", type=float, default=1.0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1, help="of each worker")
     parser.add_argument("--output", type=Path, default=Path("output"))
     options = parser.parse_args()
     numbers = range(options.first, options.first + options.instances)
-    settings = (options.seeds, options.draws, options.crowd_seconds, options.threads)
+    settings = (options.seeds, options.draws, options.threads)
     with ProcessPoolExecutor(options.workers) as pool:
         found = pool.map(met, numbers, *([s] * len(numbers) for s in settings))
         rows = []

@@ -159,7 +159,7 @@ def row(problem: str, settings: str, seed: int, plan: Plan, limit: float) -> dic
         "error_over_stated": math.nan if known is None else off(table, known),
         "tau": math.nan if judged is None else judged.tau,
         "warnings": len(said),
-        "done": not result.report.missed,
+        "done": not result.report.out_of_time,
     }
 
 
@@ -171,7 +171,7 @@ def answer(result: trj.Result) -> tuple[pd.DataFrame, pd.Series | None]:
         return table, truth_of_items(result)
     table = result.model_probabilities()
     known = {} if truth is None else truth.probabilities
-    return table, pd.Series(known)[table.index] if known else None
+    return table, pd.Series(known).reindex(table.index) if known else None
 
 
 def truth_of_items(result: trj.Result) -> pd.Series | None:

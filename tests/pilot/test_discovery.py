@@ -2,7 +2,6 @@
 
 import math
 import warnings
-from dataclasses import replace
 
 import pytest
 import torch
@@ -10,14 +9,11 @@ from torch.distributions import MultivariateNormal, Normal, StudentT
 
 import trjmcmc as trj
 from trjmcmc.pilot.audit import Audit
-from trjmcmc.pilot.census import Census, census
-from trjmcmc.pilot.crowd import crowd, next_step, systematic
-from trjmcmc.pilot.lost import BY_CHAINS, Screening
-from trjmcmc.pilot.parts import Ellipsoid, share_inside, told_apart, weighed
+from trjmcmc.pilot.hills import hills
+from trjmcmc.pilot.parts import Ellipsoid, told_apart, weighed
 from trjmcmc.pilot.policy import WalkPolicy
-from trjmcmc.pilot.screening import missed, screen, theta_of_none
+from trjmcmc.pilot.screening import screen, theta_of_none
 from trjmcmc.pilot.walk import walked
-from trjmcmc.result.report import RunReport
 from trjmcmc.transport.normals import gaussian_mixture
 
 NARROW, WIDE = (0.7, 3.0, 0.1), (0.3, -2.0, 1.0)  # weight, centre, standard deviation
@@ -46,56 +42,6 @@ def wide_alone(problem, generator, n=4000):
     code = code_of(problem).expand(n, -1)
     pool = trj.draws.Pool(code, theta, problem.log_joint(code, theta))
     return theta, gaussian_mixture(problem.space, pool, generator, components=1), math.log(WIDE[0])
-
-
-# ---- the crowd --------------------------------------------------------------------------------
-
-
-def test_a_crowd_meets_a_mode_that_few_prior_draws_lie_near(generator):
-    problem = target()
-    theta = crowd(problem, code_of(problem), 20_000, generator).theta
-    near = ((theta - NARROW[1]).abs() < 5 * NARROW[2]).all(1).double().mean()
-    assert theta.shape == (20_000, 3) and 0.05 < float(near) < 0.99
-
-
-def test_a_crowd_of_one_mode_has_its_moments(generator):
-    model = trj.Model(
-        "m", {"x": Normal(torch.zeros(2), 2.0)}, lambda p: Normal(p["x"], 1.0).log_prob(1.5).sum(-1)
-    )
-    problem = trj.Target([model])
-    theta = crowd(problem, code_of(problem), 20_000, generator).theta
-    mean, sd = 1.5 * 4 / 5, (4 / 5) ** 0.5
-    assert torch.allclose(theta.mean(0), torch.full((2,), mean), atol=0.05)
-    assert torch.allclose(theta.std(0), torch.full((2,), sd), atol=0.05)
-
-
-def test_a_crowd_is_given_up_in_time_and_where_nothing_is_possible(generator):
-    problem = target()
-    assert crowd(problem, code_of(problem), 1000, generator, deadline=-math.inf) is None
-    nowhere = trj.Target([trj.Model("m", {"x": Normal(0.0, 1.0)}, lambda p: p["x"] * 0 - math.inf)])
-    assert crowd(nowhere, code_of(nowhere), 1000, generator) is None
-
-
-def test_a_crowd_lives_with_impossible_regions(generator):
-    def half(p):
-        return torch.where(p["x"] > 0, -0.5 * p["x"].square(), -math.inf)
-
-    problem = trj.Target([trj.Model("m", {"x": Normal(0.0, 1.0)}, half)])
-    theta = crowd(problem, code_of(problem), 4000, generator).theta
-    assert bool((theta > 0).all())
-
-
-def test_steps_of_the_temperature_keep_the_share_and_end_at_one():
-    value = -torch.logspace(0, 4, 500)
-    step, weight = next_step(value, 0.0, 0.9)
-    assert 0 < step < 1
-    assert float(weight.mean().square() / weight.square().mean()) == pytest.approx(0.9, abs=1e-3)
-    assert next_step(torch.zeros(10), 0.25, 0.9)[0] == 0.75
-
-
-def test_systematic_draws_are_by_weight(generator):
-    index = systematic(torch.tensor([[1.0, 0.0, 3.0, 0.0]]).double(), 4, generator)[0]
-    assert index.tolist() in ([0, 2, 2, 2], [2, 2, 2, 2], [0, 0, 2, 2])
 
 
 # ---- parts ------------------------------------------------------------------------------------
@@ -137,11 +83,6 @@ def test_parts_that_overlap_count_each_point_once(generator):
     error = math.hypot(*(math.exp(p.log_mass) * p.error for p in apart))
     assert abs(mass - exact) < 5 * error < 0.02
     assert sum(math.exp(p.log_mass) for p in parts) > 2 * exact  # the control
-    assert 0.9 < share_inside(apart) <= 1
-    near = Ellipsoid(one, 0.25 * one[:, None], one.bool(), 0.0)  # half a unit about 1, and less
-    inside = Normal(0.0, 1.0).cdf(torch.tensor([0.75, 1.25])).diff()
-    held = share_inside([replace(parts[0], place=near)])
-    assert held == pytest.approx(float(inside) / math.exp(parts[0].log_mass), rel=0.1)
 
 
 @pytest.mark.whole
@@ -163,7 +104,7 @@ def test_a_tail_that_chains_visit_is_never_called_unknown():
 def test_the_screening_gives_the_part_that_a_map_has_lost(generator):
     problem = target()
     theta, normals, known = wide_alone(problem, generator)
-    said, (part, *crumbs) = screen(
+    part, *crumbs = screen(
         problem,
         code_of(problem),
         known,
@@ -171,49 +112,12 @@ def test_the_screening_gives_the_part_that_a_map_has_lost(generator):
         theta[:0],
         20_000,
         generator,
-        crowd_seconds=2.0,
     )
-    assert said.lost and said.share == pytest.approx(NARROW[0] / WIDE[0], rel=0.2)
     log_prior = float(problem.space.log_prior(code_of(problem)[None])[0])
     assert abs(part.log_mass - log_prior - math.log(NARROW[0])) < 5 * part.error
     assert all(crumb.log_mass < part.log_mass - 2 for crumb in crumbs)
     near = part.theta[part.draw(500, generator)]
     assert bool(((near - NARROW[1]).abs() < 6 * NARROW[2]).all())
-
-
-def test_what_could_have_been_missed_is_a_number(generator):
-    """Basins that hold as much as the limit are missed by one search in twenty."""
-    assert Screening("m", 30_000, 0, 0.0).limit == pytest.approx(1e-4)
-    assert math.isnan(Screening("m", 30_000, 0, 0.0, by=BY_CHAINS).limit)
-    met = torch.rand(2000, 3000, generator=generator).amin(1) < 1e-3
-    assert abs(float(met.double().mean()) - 0.95) < 5 * (0.05 * 0.95 / 2000) ** 0.5
-    report = RunReport(screening=(Screening("m", 30_000, 0, 0.0),))
-    assert "1.0e-04 of climbs from a prior lead, or more, would have been met with 95 %" in str(
-        report
-    )
-
-
-def test_chains_give_the_part_that_the_map_does_not_know(generator):
-    problem = target()
-    theta, normals, known = wide_alone(problem, generator)
-    narrow = NARROW[1] + NARROW[2] * torch.randn(20, 3, generator=generator)
-    code = code_of(problem)
-    said, part = missed(problem, code, known, normals, torch.cat([theta, narrow]), generator)
-    assert said.by == BY_CHAINS and said.met == 20 and said.lost
-    assert "20 of 4020 draws of the chains" in said.note and "the map does not know" in said.note
-    assert part is not None and said.share == pytest.approx(NARROW[0] / WIDE[0], rel=0.2)
-    assert f"holds {said.share / (1 + said.share):.2g} of it" in said.note
-    said, part = missed(problem, code, known, normals, theta, generator)
-    assert part is None and not said.lost  # the control: nothing is missing there
-
-
-def test_finds_of_chains_are_not_weighed_once_time_is_up(generator):
-    problem = target()
-    theta, normals, known = wide_alone(problem, generator)
-    narrow = NARROW[1] + NARROW[2] * torch.randn(20, 3, generator=generator)
-    seen, code, before = torch.cat([theta, narrow]), code_of(problem), problem.evaluations
-    assert missed(problem, code, known, normals, seen, generator, deadline=0.0) is None
-    assert problem.evaluations - before <= 2 * len(seen)
 
 
 def test_an_audit_takes_up_a_part(generator):
@@ -222,9 +126,7 @@ def test_an_audit_takes_up_a_part(generator):
     audit = Audit(problem, problem.space.enumerate(), particles=50, moves=5, generator=generator)
     audit.grow(0)
     theta, normals, known = wide_alone(problem, generator)
-    narrow = NARROW[1] + NARROW[2] * torch.randn(20, 3, generator=generator)
-    seen = torch.cat([theta, narrow])
-    _, part = missed(problem, code_of(problem), known, normals, seen, generator)
+    part, *_ = screen(problem, code_of(problem), known, [lambda: normals], theta, 20_000, generator)
     alone, error, ancestors = audit.log_evidence, audit.std_error, audit.ancestors
     audit.take_up(part)
     outside = float(audit.outside[0])  # it may have met some of the narrow mode itself
@@ -243,47 +145,20 @@ def test_an_audit_takes_up_a_part(generator):
     assert audit.parts == []
 
 
-# ---- whole runs -------------------------------------------------------------------------------
+# ---- hills --------------------------------------------------------------------------------------
 
 
-# ---- what may be left ---------------------------------------------------------------------------
-
-
-def hills(n, generator):
-    """Places of n summits in six dimensions, shape (n, 6), and a sum of normals about them."""
-    at = 30 * torch.randn(n, 6, generator=generator)
+def test_ends_of_climbs_are_told_apart_by_their_hills(generator):
+    at = 30 * torch.randn(9, 6, generator=generator)
 
     def log_joint(x):
         return (-0.5 * torch.cdist(x, at).square()).logsumexp(1)
 
-    return at, log_joint
-
-
-def test_good_turing_estimates_what_further_climbs_would_meet(generator):
-    """Half of the climbs end at one of a hundred hills, a few times each or never."""
-    at, log_joint = hills(101, generator)
-    chance = torch.full((101,), 0.5 / 100)
-    chance[0] = 0.5
-    unseen, estimated = [], []
-    for _ in range(40):
-        hill = torch.multinomial(chance, 60, replacement=True, generator=generator)
-        ends = at[hill] + 0.1 * torch.randn(60, 6, generator=generator)
-        found = census(ends, log_joint(ends), log_joint, most=128)
-        assert found.summits == len(hill.unique())
-        estimated.append(found.once / found.ends)
-        unseen.append(1 - float(chance[hill.unique()].sum()))
-    gap = torch.tensor(estimated) - torch.tensor(unseen)
-    assert abs(gap.mean()) < 4.5 * gap.std() / 40**0.5
-    assert sum(unseen) > 40 * 0.2  # and there was something to estimate
-
-
-def test_summits_beyond_those_told_apart_count_one_by_one(generator):
-    at, log_joint = hills(4, generator)
-    ends = at.repeat(2, 1)
-    found = census(ends, log_joint(ends), log_joint, most=2)
-    assert found == (8, 6, 4)
-    nowhere = torch.full((8,), -math.inf)
-    assert census(ends, nowhere, log_joint, most=2) == (0, 0, 0)
+    hill = torch.randint(9, (60,), generator=generator)
+    ends = at[hill] + 0.1 * torch.randn(60, 6, generator=generator)
+    sizes = sorted(n for _, n in hills(ends, log_joint(ends), log_joint))
+    assert sizes == sorted(hill.bincount()[hill.unique()].tolist())
+    assert not [*hills(ends, torch.full((60,), -math.inf), log_joint)]
 
 
 def test_a_low_wide_mode_is_met_beside_a_high_narrow_one(generator):
@@ -300,16 +175,8 @@ def test_a_low_wide_mode_is_met_beside_a_high_narrow_one(generator):
     codes = code.expand(4000, -1)
     pool = trj.draws.Pool(codes, theta, problem.log_joint(codes, theta))
     known = gaussian_mixture(problem.space, pool, generator, components=1)
-    said, (part,) = screen(problem, code, math.log(0.5), [lambda: known], theta, 8192, generator)
-    assert said.lost and abs(part.log_mass - math.log(0.5)) < max(0.1, 5 * part.error)
-    assert said.ends == 1024 and said.summits == 2 and said.unseen == 0
-
-
-def test_screenings_of_one_model_add_up():
-    first, second = (Screening("m", n, 0, 0.0) for n in (1000, 3000))
-    assert second.after(first).draws == 4000 and second.after(first).limit == 3 / 4000
-    by_chains = Screening("m", 50, 3, 0.2, by=BY_CHAINS)
-    assert by_chains.after(first) == by_chains
+    (part,) = screen(problem, code, math.log(0.5), [lambda: known], theta, 8192, generator)
+    assert abs(part.log_mass - math.log(0.5)) < max(0.1, 5 * part.error)
 
 
 def test_points_of_a_mode_nearby_do_not_speak_for_a_lost_one(generator):
@@ -329,8 +196,8 @@ def test_points_of_a_mode_nearby_do_not_speak_for_a_lost_one(generator):
     codes = code.expand(4000, -1)
     pool = trj.draws.Pool(codes, theta, problem.log_joint(codes, theta))
     known = gaussian_mixture(problem.space, pool, generator, components=1)
-    said, (part,) = screen(problem, code, math.log(0.6), [lambda: known], theta, 8192, generator)
-    assert said.lost and abs(part.log_mass - math.log(0.4)) < max(0.15, 5 * part.error)
+    (part,) = screen(problem, code, math.log(0.6), [lambda: known], theta, 8192, generator)
+    assert abs(part.log_mass - math.log(0.4)) < max(0.15, 5 * part.error)
 
 
 def test_several_lost_modes_are_weighed_at_once(generator):
@@ -349,9 +216,10 @@ def test_several_lost_modes_are_weighed_at_once(generator):
     codes = code.expand(4000, -1)
     pool = trj.draws.Pool(codes, theta, problem.log_joint(codes, theta))
     known = gaussian_mixture(problem.space, pool, generator, components=1)
-    said, parts = screen(problem, code, math.log(0.86), [lambda: known], theta, 65_536, generator)
-    assert len(parts) >= 3 and said.lost  # one may be missed by so few draws
-    assert said.share == pytest.approx(len(parts) * 0.035 / 0.86, rel=0.15)
+    parts = screen(problem, code, math.log(0.86), [lambda: known], theta, 65_536, generator)
+    assert len(parts) >= 3  # one may be missed by so few draws
+    mass = sum(math.exp(part.log_mass) for part in parts)
+    assert mass == pytest.approx(len(parts) * 0.035, rel=0.15)
 
 
 def test_walks_side_by_side_have_each_the_extent_of_its_own_place(generator):
@@ -385,19 +253,9 @@ def test_a_part_that_is_narrow_in_one_direction_has_its_mass(generator, turned):
             return torch.full((len(theta),), -1e9, dtype=torch.float64)
 
     none = theta_of_none(problem)
-    said, parts = screen(problem, code, 0.0, [Elsewhere], none, 20_000, generator)
+    parts = screen(problem, code, 0.0, [Elsewhere], none, 20_000, generator)
     mass = torch.tensor([part.log_mass for part in parts]).logsumexp(0)
-    assert said.lost and mass.item() == pytest.approx(0.0, abs=0.1)
-
-
-def test_what_there_was_no_time_to_tell_apart_is_not_counted(generator):
-    theta = torch.randn(50, 2, generator=generator)
-
-    def log_joint(x):
-        return -(x.remainder(1.0) - 0.5).square().sum(-1) * 1e3
-
-    assert census(theta, log_joint(theta), log_joint, most=5).summits > 5
-    assert census(theta, log_joint(theta), log_joint, most=5, deadline=-math.inf) == Census()
+    assert mass.item() == pytest.approx(0.0, abs=0.1)
 
 
 # ---- models that were not weighed -------------------------------------------------------------

@@ -55,18 +55,6 @@ def test_draws_become_fewer_towards_the_deadline(pilot):
     assert len(pilot.draws(audit).code) == 3 * POLICY.audit.draws_per_model
 
 
-@pytest.mark.whole
-def test_models_that_are_hardly_visited_are_not_audited(generator):
-    target = toys.conjugate_subsets(p=7, n=30)
-    pilot = PilotRuns(target, generator, SurveyPolicy(most_visited_models=2))
-    visited = torch.zeros(100, 7, dtype=torch.long)
-    visited[:40, 0], visited[:3, 1] = 1, 1
-    assert len(pilot.of_visited(visited).code) == 2
-    scattered = target.space.sample_prior(100, generator).unique(dim=0)
-    pilot.policy = SurveyPolicy(visited_share=0.5)
-    assert pilot.of_visited(scattered) is None
-
-
 def test_a_posterior_out_of_reach_has_no_audit(generator):
     nowhere = trj.Model(
         "m", {"x": torch.distributions.Normal(0.0, 1.0)}, lambda p: p["x"] - math.inf

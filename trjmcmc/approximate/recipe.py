@@ -178,7 +178,7 @@ class Recipe:
                 level = self._log_mass(transport, code)
                 log_prior = float(self.target.space.log_prior(code[None])[0])
                 seen = torch.zeros(0, self.target.dim).to(self.codes.device, self.target.dtype)
-                _, parts = screen(
+                found += screen(
                     self.target,
                     code,
                     level - log_prior,
@@ -190,7 +190,6 @@ class Recipe:
                 )
             except TRJError:  # the likelihood fails out there
                 continue
-            found += parts
         return found
 
     def _log_mass(self, transport: Transport, code: Tensor) -> float:

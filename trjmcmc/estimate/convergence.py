@@ -80,12 +80,25 @@ def normal_scores(x: Array, inside: NDArray[np.bool_]) -> Array:
     Source:
         Vehtari et al. (2021), https://doi.org/10.1214/20-BA1221, eq. 14
     """
-    import pandas as pd
-
     scores = np.zeros(x.shape)
     here = x[inside]
-    rank = pd.DataFrame(here).rank().to_numpy()  # that of scipy.stats takes a second to import
-    scores[inside] = scipy.special.ndtri((rank - 0.375) / (len(here) + 0.25))
+    if len(here):
+        scores[inside] = np.stack([_scores(column) for column in here.T], 1)
+    return scores
+
+
+def _scores(x: Array) -> Array:
+    """Of one quantity, shape (n,); equal draws share the mean of their ranks.
+
+    :func:`scipy.stats.rankdata` gives the ranks as well, but its module takes a second to import.
+    """
+    order = x.argsort()
+    ordered = x[order]
+    first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])  # of those that are equal
+    number = np.diff(np.r_[first, len(x)])
+    rank = first + (number + 1) / 2
+    scores = np.empty(len(x))
+    scores[order] = np.repeat(scipy.special.ndtri((rank - 0.375) / (len(x) + 0.25)), number)
     return scores
 
 

@@ -60,9 +60,18 @@ def times_by_spread(x: Array) -> Array:
         >>> bool(abs(times_by_spread(x.repeat(5, 1))[0] - 5) < 1.5)  # each draw five times
         True
     """
-    variance = x.reshape(-1, x.shape[2]).var(0).clip(1e-12)
-    found: Array = x.shape[1] * x.mean(1).var(0, ddof=1) / variance
+    found: Array = x.shape[1] * x.mean(1).var(0, ddof=1) / variances(x).clip(1e-12)
     return found.clip(LEAST_TIME)
+
+
+def variances(x: Array) -> Array:
+    """Variances of indicators and scores over all draws, in one pass, shape (Q,).
+
+    Arguments:
+        x: Quantities of the size of one, shape (chain, draw, Q).
+    """
+    found: Array = np.einsum("cdq,cdq->q", x, x) / (len(x) * x.shape[1]) - x.mean((0, 1)) ** 2
+    return found
 
 
 def time_by_memory(x: Array, least_variance: float = 0.02) -> float:
@@ -84,7 +93,7 @@ def time_by_memory(x: Array, least_variance: float = 0.02) -> float:
         >>> time_by_memory(rng.normal(size=(500, 20, 1)))
         0.0
     """
-    x = x[..., x.reshape(-1, x.shape[2]).var(0) > least_variance]
+    x = x[..., variances(x) > least_variance]
     first, last = (x[:, k] - x[:, k].mean(0) for k in (0, -1))
     scale = np.sqrt((first**2).sum(0) * (last**2).sum(0)).sum()
     left = float((first * last).sum() / max(scale, 1e-12))
@@ -124,7 +133,7 @@ def mixing(
         True
     """
     chains, draws, _ = x.shape
-    judged = x.reshape(-1, x.shape[2]).var(0) > least_variance
+    judged = variances(x) > least_variance
     x, indicators = x[..., judged], int(judged[:indicators].sum())
     quantities = x.shape[2]
     if not quantities:

@@ -10,9 +10,7 @@ from torch import Tensor
 
 from .. import clock
 from ..target.target import Target
-from ..transport.mixture import Mixture
 from ..transport.normals import NormalMixture
-from ..transport.parts import Gaussians
 from .policy import FewCallsPolicy
 
 USUAL = FewCallsPolicy()
@@ -103,31 +101,6 @@ def adaptive_proposal(
         proposals.append(normals)
         points.append(_Points(target, code, fresh))
         spent += n
-
-
-def as_map(target: Target, proposals: dict[int, Proposal]) -> Mixture:
-    """Proposals of the models of a small space as one map; standard normals where none is given.
-
-    Arguments:
-        target: The target.
-        proposals: By position of the model in the space.
-    """
-    space = target.space
-    codes = space.enumerate()
-    k = max((len(p.normals.weight) for p in proposals.values()), default=1)
-    like = torch.zeros(0, dtype=target.dtype, device=target.device)
-    loc = like.new_zeros(len(codes), k, target.dim)
-    tril = torch.diag_embed(torch.ones_like(loc))
-    log_weights = like.new_full((len(codes), k), -math.inf)
-    log_weights[:, 0] = 0.0
-    active = space.active(codes)
-    for m, found in proposals.items():
-        slots, here = active[m].nonzero()[:, 0], found.normals
-        n = len(here.weight)
-        log_weights[m, :n] = here.weight.log().to(like)
-        loc[m, :n, slots] = here.mean.to(like)
-        tril[m, :n, slots[:, None], slots] = here.factor.to(like)
-    return Mixture(Gaussians(space, loc, tril), log_weights=log_weights).requires_grad_(False)
 
 
 class _Points:

@@ -123,15 +123,3 @@ def told_apart(parts: Sequence[Part], lost: Callable[[Tensor], Tensor]) -> list[
         again = weighed(part.code, part.theta, part.log_joint, near[k], counts, part.place)
         found += [] if again is None else [again]
     return found
-
-
-def share_inside(parts: Sequence[Part]) -> float:
-    """Share of the mass of some parts that lies in their places, where chains are looked for."""
-    inside, every = 0.0, 0.0
-    top = max(part.log_mass for part in parts)
-    for part in parts:
-        held = torch.stack([other.place.holds(part.theta) for other in parts]).any(0)
-        mass = math.exp(part.log_mass - top)
-        every += mass
-        inside += mass * float(part.log_weight.exp()[held].sum())
-    return inside / every

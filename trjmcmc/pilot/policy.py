@@ -119,8 +119,7 @@ class SurveyPolicy(Checked):
     Attributes:
         particles_in_all: Particles of a survey, shared by all models and replicates: a tenth of an
             audit's, since it decides only where to start and what to train.
-        fewest_particles: Of them a model and replicate, at least where time allows; an audit of
-            visited models that could not have as many is not made.
+        fewest_particles: Of them a model and replicate, at least where time allows.
         most_particles: The same at most.
         moves: Moves of each particle at each temperature.
         longest_seconds: Seconds that a survey takes where likelihoods are expensive, about.
@@ -132,8 +131,6 @@ class SurveyPolicy(Checked):
         mode_draws: Draws of a model in which modes are searched: a mode of one percent has 20.
         fewest_mode_draws: The same once ``mode_share`` of the time left is spent.
         mode_share: Share of the time left in which modes are searched in so many draws.
-        most_visited_models: Models of a large space that are audited; each takes its time.
-        visited_share: Share of the visits from which a model of a large space is audited.
         draws_per_second: Draws of an audit taken for training for each second left: as many as a
             fit in that time can learn from.
         fewest_draws_per_model: The same a model, however short the time.
@@ -152,8 +149,6 @@ class SurveyPolicy(Checked):
     mode_draws: int = 2000
     fewest_mode_draws: int = 200
     mode_share: float = 0.03
-    most_visited_models: int = 8
-    visited_share: float = 0.02
     draws_per_second: float = 10_000
     fewest_draws_per_model: int = 100
     audit: AuditPolicy = AuditPolicy()
@@ -162,41 +157,6 @@ class SurveyPolicy(Checked):
         """Particles of each of so many runs of a survey."""
         each = self.particles_in_all // max(runs, 1)
         return min(self.most_particles, max(self.fewest_particles, each))
-
-
-@dataclass(frozen=True)
-class CrowdPolicy(Checked):
-    """One large population that looks for modes.
-
-    Measured on five mixtures of a narrow and a wide normal in 3 to 10 dimensions, whose narrow mode
-    one prior draw in 500 to 17 000 lies near: 20 000 points met it in all of four runs but in ten
-    dimensions, 80 000 there in one of four.
-
-    Attributes:
-        points: Points of each model, at most.
-        least_points: Points of each below which there is none.
-        moves: Moves of each at each temperature.
-        kept_share: Conditional effective sample size after a step of the temperature, over the
-            points: slower cooling keeps modes that nearly die out on the way.
-        planned_temperatures: Temperatures that its price is reckoned with.
-        difference_share: Share of the walks along the difference of two points.
-        shortest: Length of the shortest walk, in units of a difference or of the best walk along
-            the covariance.
-        longest: The same of the longest.
-        looked_at: Points in the end that are held against the maps.
-        climbing_share: Share of the points at each temperature that climb from there.
-    """
-
-    points: int = 80_000
-    least_points: int = 1000
-    moves: int = 5
-    kept_share: float = 0.9
-    planned_temperatures: int = 18
-    difference_share: float = 0.5
-    shortest: float = 0.015
-    longest: float = 1.5
-    looked_at: int = 4096
-    climbing_share: float = 1 / 256
 
 
 @dataclass(frozen=True)
@@ -245,12 +205,9 @@ class ScreeningPolicy(Checked):
         climbing_share: Share of a batch that goes on after that step, but ``kept_draws`` at least.
         climbing_steps: Further steps of these.
         summit_steps: Further steps of the highest.
-        census: Draws that climb to the end however low they lie: what is wide but low is met by
-            these, and summits are counted.
-        draws_a_census: Prior draws for each of these at least.
-        census_ahead: Times that the first batch has taken, for which there has to be time left; 0
-            where nothing but the end of a run may depend on the clock.
-        told_apart: Summits that the count tells apart.
+        followed: Draws that climb to the end however low they lie: what is wide but low is met by
+            these.
+        draws_a_climb: Prior draws for each of these at least.
         most_parts: Summits about which parts are weighed, at most.
         walk: How chains walk from a summit: their spread is its extent.
         weighing_draws: Draws of a normal by which what lies about a summit is weighed.
@@ -260,12 +217,6 @@ class ScreeningPolicy(Checked):
             run's chains belongs to the summit.
         known_fraction: Fraction of the share it should have among the run's points from which
             they know the summit.
-        fair_factor: Factor up to which the share of the chains' draws that lie in a part may differ
-            from the part's mass for the chains to know it: the map is poor there, no more.
-        late_fraction: The same of a run's draws: chains that have their share of a part know it,
-            however poor the map.
-        named_parameters: Parameters, and entries of each, that name a place.
-        crowd: The large population that looks for what climbs do not reach.
     """
 
     kept_draws: int = 512
@@ -274,20 +225,14 @@ class ScreeningPolicy(Checked):
     climbing_share: float = 1 / 8
     climbing_steps: int = 2
     summit_steps: int = 12
-    census: int = 1024
-    draws_a_census: int = 8
-    census_ahead: float = 1.0
-    told_apart: int = 32
+    followed: int = 1024
+    draws_a_climb: int = 8
     most_parts: int = 8
     walk: WalkPolicy = field(default_factory=WalkPolicy)
     weighing_draws: int = 2048
     weighing_width: float = 1.3
     neighbourhood_sds: float = 3.0
     known_fraction: float = 0.1
-    fair_factor: float = 1.5
-    late_fraction: float = 0.7
-    named_parameters: int = 3
-    crowd: CrowdPolicy = field(default_factory=CrowdPolicy)
 
 
 @dataclass(frozen=True)

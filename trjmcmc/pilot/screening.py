@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
@@ -14,10 +14,8 @@ from torch import Tensor
 from .. import clock
 from ..target.target import Target
 from ..transport.base import Transport
-from .census import Census, census, hills
-from .crowd import affordable, crowd
-from .lost import BY_CHAINS, LEAST_EXPECTED, Screening, is_fair
-from .parts import Ellipsoid, Part, share_inside, told_apart, weighed
+from .hills import hills
+from .parts import Ellipsoid, Part, told_apart, weighed
 from .policy import ScreeningPolicy
 from .report import LOST_NATS
 from .walk import walked
@@ -60,10 +58,9 @@ def screen(
     n: int,
     generator: torch.Generator,
     deadline: float = math.inf,
-    crowd_seconds: float = 0.0,
     policy: ScreeningPolicy = ScreeningPolicy(),
     evaluations: float = math.inf,
-) -> tuple[Screening, list[Part]]:
+) -> list[Part]:
     """Look for posterior mass that maps have lost, from prior draws.
 
     Narrow modes that tempering loses between its temperatures lie high. Of many prior draws a few
@@ -82,20 +79,17 @@ def screen(
         n: Prior draws, at most.
         generator: Source of randomness.
         deadline: Time by :func:`trjmcmc.clock.now` after which no further batch of them begins.
-        crowd_seconds: That a tempered population may take beside them, about.
         policy: How far draws climb, and how summits are weighed.
         evaluations: Beyond which no second part is weighed.
 
     Returns:
-        What was met, and the parts that were lost.
+        The parts that were lost.
     """
-    (label,) = target.space.label(code[None])
     level = log_evidence + float(target.space.log_prior(code[None])[0])
     search = _Search(target, code, level, transports, generator, policy)
     likely: list[tuple[Tensor, Tensor]] = []
     high: list[tuple[Tensor, Tensor]] = []
-    summits, counted, drawn = theta_of_none(target), Census(), 0
-    begun, before = clock.now(), target.account.evaluations
+    ends, drawn, before = theta_of_none(target), 0, target.account.evaluations
     while drawn < n and not (drawn and clock.now() > deadline):
         size = min(CHUNK, n - drawn)
         drawn += size
@@ -106,32 +100,21 @@ def screen(
         scale = spread.nan_to_num(1.0).clamp(min=LEAST_SCALE)
         if target.differentiable and target.free(code[None]).any():
             high.append(search.highest(_drawn_in(theta, usable, generator), scale))
-            ahead = policy.census_ahead * (clock.now() - begun)
-            if len(high) == 1 and clock.now() + ahead < deadline:
-                some = theta[usable][: min(policy.census, n // policy.draws_a_census)]
-                summits, counted = search.counted(some, scale, deadline)
-    theta = search.best_of(likely)
-    candidates = theta
+            if len(high) == 1 and clock.now() < deadline:
+                ends = search.ends(inside[: min(policy.followed, n // policy.draws_a_climb)], scale)
+    candidates = search.best_of(likely)
     if high:
         theta, _ = search.climbed(search.best_of(high), scale, policy.summit_steps, policy.lengths)
-        candidates = torch.cat([theta, candidates, summits])
-    if crowd_seconds:
-        begun = clock.now()
-        search.prior_draws(CHUNK)
-        price = max(clock.now() - begun, 1e-9) / CHUNK
-        candidates = torch.cat([candidates, search.crowd_points(crowd_seconds, price, scale)])
+        candidates = torch.cat([theta, candidates, ends])
     lost = search.lost(candidates)
-    said = Screening(label, drawn, 0, 0.0, climbs=bool(high), **counted._asdict())
     if not bool(lost.any()):
-        return said, []
+        return []
     candidates, height = search.from_the_top(candidates[lost])
     parts = search.parts_among(candidates, height, scale, seen, before + evaluations)
     parts = told_apart(parts, search.lost)
     share = sum(math.exp(min(part.log_mass - level, LARGEST)) for part in parts)
-    if share < min(FEW_SEEN_SHARE, SEEN_IN_A_PART / max(len(seen), 1)):  # missed by chance
-        return said, []
-    words = search.words(candidates[0])
-    return replace(said, met=int(lost.sum()), share=share, place=words), parts
+    missed_by_chance = share < min(FEW_SEEN_SHARE, SEEN_IN_A_PART / max(len(seen), 1))
+    return [] if missed_by_chance else parts
 
 
 def draws_within(evaluations: float, policy: ScreeningPolicy = ScreeningPolicy()) -> int:
@@ -153,63 +136,13 @@ def draws_within(evaluations: float, policy: ScreeningPolicy = ScreeningPolicy()
     each = 1 + len(policy.lengths)  # evaluations of a step: a gradient, and lengths
     climb = policy.summit_steps * each
     first = 2 + len(policy.first_lengths) + policy.climbing_share * policy.climbing_steps * each
-    n = int(evaluations / (first + climb + climb / policy.draws_a_census))  # of few all climb
+    n = int(evaluations / (first + climb + climb / policy.draws_a_climb))  # of few all climb
     if n > policy.kept_draws:
         left = evaluations - climb * policy.kept_draws
-        n = int(left / (first + climb / policy.draws_a_census))
-    if n > policy.census * policy.draws_a_census:
-        n = int((evaluations - climb * (policy.kept_draws + policy.census)) / first)
+        n = int(left / (first + climb / policy.draws_a_climb))
+    if n > policy.followed * policy.draws_a_climb:
+        n = int((evaluations - climb * (policy.kept_draws + policy.followed)) / first)
     return max(n, 0)
-
-
-@torch.no_grad()
-def missed(
-    target: Target,
-    code: Tensor,
-    log_evidence: float,
-    transport: Transport,
-    theta: Tensor,
-    generator: torch.Generator,
-    policy: ScreeningPolicy = ScreeningPolicy(),
-    deadline: float = math.inf,
-) -> tuple[Screening, Part | None] | None:
-    """Posterior mass that chains have met in a run and that its map does not know.
-
-    Chains that have their share of it know it: a poor map costs time alone. None where there is no
-    time to weigh it.
-
-    Arguments:
-        target: The target.
-        code: One model, shape (L,).
-        log_evidence: Of the model as it is known, nats.
-        transport: The map.
-        theta: Points of chains in that model, shape (n, D).
-        generator: Source of randomness.
-        policy: How summits are weighed.
-        deadline: Time by :func:`trjmcmc.clock.now` until which they may be.
-    """
-    (label,) = target.space.label(code[None])
-    level = log_evidence + float(target.space.log_prior(code[None])[0])
-    policy = replace(policy, known_fraction=policy.late_fraction)
-    search = _Search(target, code, level, [lambda: transport], generator, policy)
-    lost = search.lost(theta)
-    if len(theta) < 2 or not bool(lost.any()):
-        return Screening(label, len(theta), 0, 0.0, by=BY_CHAINS), None
-    begun = clock.now()
-    height = target.log_joint(search.codes(len(theta)), theta)
-    summit = theta[torch.where(lost, height, -math.inf).argmax()]
-    if clock.now() + policy.walk.steps * (clock.now() - begun) > deadline:
-        return None
-    scale = theta.std(0).nan_to_num(1.0).clamp(min=LEAST_SCALE)
-    part = search.part_of(search.walked_from(summit[None], scale)[0], theta)
-    share = 0.0 if part is None else math.exp(min(part.log_mass - level, LARGEST))
-    # a poor map has other gaps too, which are not what was weighed
-    met = 0 if part is None else max(1, int((lost & part.place.holds(theta)).sum()))
-    visited = 0.0 if part is None else met / len(theta) / max(share_inside([part]), LEAST_EXPECTED)
-    if part is None or is_fair(visited, share, part.error, policy.fair_factor):
-        return Screening(label, len(theta), 0, 0.0, by=BY_CHAINS), None
-    there = search.words(summit)
-    return Screening(label, len(theta), met, share, there, BY_CHAINS, visits=visited), part
 
 
 @dataclass(frozen=True)
@@ -246,51 +179,13 @@ class _Search:
         usable &= log_prior > -math.inf
         return theta, torch.where(usable, log_likelihood.double(), -math.inf), usable
 
-    def crowd_points(self, seconds: float, price: float, scale: Tensor) -> Tensor:
-        """Points of a tempered population that takes about so long, shape (k, D); none if small.
-
-        Some of each temperature climb.
-
-        Arguments:
-            seconds: That it may take.
-            price: Seconds of an evaluation.
-            scale: Standard deviations of prior draws, shape (D,).
-        """
-        policy = self.policy.crowd
-        n, found, end = affordable(seconds, price, policy), None, clock.now() + seconds
-        if n and bool(self.target.free(self.code[None]).any()):
-            found = crowd(
-                self.target,
-                self.code,
-                n,
-                self.generator,
-                clock.now() + 2 * seconds,
-                policy,
-            )
-        if found is None:
-            return theta_of_none(self.target)
-        last = found.theta[:: -(-len(found.theta) // policy.looked_at)]
-        if not self.target.differentiable or clock.now() > end:
-            return last
-        climbed, _ = self.climbed(
-            found.hotter, scale, self.policy.summit_steps, self.policy.lengths
-        )
-        return torch.cat([last, climbed])
-
-    def counted(self, theta: Tensor, scale: Tensor, deadline: float) -> tuple[Tensor, Census]:
-        """Ends of the climbs of some points, however low they lie, and the summits they are of.
-
-        Arguments:
-            theta: Prior draws, shape (n, D).
-            scale: Standard deviations of prior draws, shape (D,).
-            deadline: Time by :func:`trjmcmc.clock.now` after which no summit is told apart.
-        """
-        policy = self.policy
+    def ends(self, theta: Tensor, scale: Tensor) -> Tensor:
+        """Where climbs of some points (n, D) end, however low that lies: what is wide but low."""
         if not len(theta):
-            return theta, Census()
+            return theta
+        policy = self.policy
         theta, _ = self.climbed(theta, scale, 1, policy.first_lengths)
-        theta, height = self.climbed(theta, scale, policy.summit_steps, policy.lengths)
-        return theta, census(theta, height, self.height, policy.told_apart, deadline)
+        return self.climbed(theta, scale, policy.summit_steps, policy.lengths)[0]
 
     def best(self, theta: Tensor, score: Tensor, least: int = 0) -> tuple[Tensor, Tensor]:
         """The points that score highest, ``kept_draws`` or ``least`` of them, and their scores."""
@@ -424,15 +319,6 @@ class _Search:
         there = seen[place.holds(seen)]
         known = float(self.lost(there).double().sum()) / max(len(seen), 1) if len(there) else 0.0
         return None if known > policy.known_fraction * share / (1 + share) else part
-
-    def words(self, theta: Tensor) -> str:
-        """A point by the names of its first parameters, in the user's units."""
-        words, most = [], self.policy.named_parameters
-        for name, value in self.target.constrain(self.code, theta[None]).items():
-            entries = value.flatten().tolist()
-            some = [f"{x:.3g}" for x in entries[:most]] + ["..."] * (len(entries) > most)
-            words.append(f"{name} = {', '.join(some)}")
-        return "; ".join([*words[:most], *["..."] * (len(words) > most)])
 
 
 def unknown_to(transports: Maps, theta: Tensor, codes: Tensor, log_pi: Tensor) -> Tensor:

@@ -16,17 +16,13 @@ from ..errors import (
     BudgetError,
     ConvergenceError,
     ConvergenceWarning,
-    TRJError,
     UnreachableError,
     warn_user,
 )
-from ..promises import LOG_EVIDENCES_AGREE
-from ..space.codes import distinct
 from ..target.target import Target
 from .audit import REPLICATES, Audit
-from .crowd import affordable, crowd
 from .modes import Modes, find_modes
-from .policy import CrowdPolicy, SurveyPolicy
+from .policy import SurveyPolicy
 
 FEWEST_PARTICLES, FEWEST_MOVES = 4, 3  # of an audit, however few evaluations it may take
 
@@ -82,33 +78,6 @@ class PilotRuns:
         with torch.no_grad():
             self.target.log_joint(code, theta)
         return max(clock.now() - begun, 1e-9) / n
-
-    def crowds(self, codes: Tensor, seconds: float, policy: CrowdPolicy) -> Pool | None:
-        """Points of a large population of each model: more of them are distinct than of an audit.
-
-        Arguments:
-            codes: Models, shape (M, L).
-            seconds: That they may take, about.
-            policy: How they move and cool.
-
-        Returns:
-            The points; None where there was no time for any.
-        """
-        codes = codes[self.target.space.active(codes).any(-1)]
-        pool, end, price = None, clock.now() + seconds, self.price(codes)
-        for place, code in enumerate(codes):
-            share = (end - clock.now()) / (len(codes) - place)
-            deadline = clock.now() + 2 * share
-            n = affordable(share, price, policy)
-            found = None
-            with suppress(TRJError):  # the likelihood fails out there
-                found = crowd(self.target, code, n, self.generator, deadline, policy) if n else None
-            if found is not None:
-                mine = code.expand(len(found.theta), -1)
-                log_joint = self.target.log_joint(mine, found.theta).double()
-                points = Pool(mine, found.theta, log_joint)
-                pool = points if pool is None else pool.joined(points)
-        return pool
 
     # ---- audits -----------------------------------------------------------------------------
 
@@ -225,48 +194,6 @@ class PilotRuns:
             doubtful = ((audit.gap > gap) & audit.matters).nonzero()[:, 0]
             audit.enlarge(doubtful, deadline=deadline, progress=progress)
 
-    def of_visited(
-        self, visited: Tensor, *, seconds: float = math.inf, progress: bool = False
-    ) -> Audit | None:
-        """An audit of the models of a large space that chains visit most.
-
-        Arguments:
-            visited: Models of posterior draws, shape (N, L).
-            seconds: That it may take, about.
-            progress: Show a bar.
-
-        Returns:
-            None where no model is visited often, a posterior can't be reached, or the time would
-            allow but a poor one.
-        """
-        policy = self.policy
-        models, _, counts = distinct(visited)
-        order = counts.argsort(descending=True)[: policy.most_visited_models]
-        codes = models[order[counts[order] >= policy.visited_share * len(visited)]]
-        if not len(codes):
-            return None
-        particles: int | None = None
-        moves: int | None = None
-        if seconds < math.inf:
-            limit = int(max(0.0, seconds) / (policy.overhead * self.price(codes)))
-            particles, moves = self._sizes_within(limit, len(codes), policy.moves)
-            if particles < policy.fewest_particles:
-                return None
-            particles = min(particles, policy.most_particles)
-        audit = Audit(
-            self.target,
-            codes,
-            particles=particles,
-            moves=moves,
-            generator=self.generator,
-            policy=policy.audit,
-        )
-        try:
-            audit.grow(0, deadline=clock.now() + seconds, progress=progress)
-        except (UnreachableError, ConvergenceError):
-            return None
-        return None if audit.hurried else audit
-
     def _sizes_within(self, evaluations: float, models: int, moves: int) -> tuple[int, int]:
         """Particles and moves of an audit that takes about so many evaluations."""
         runs = models * REPLICATES * self.policy.planned_temperatures
@@ -299,16 +226,3 @@ class PilotRuns:
             theta, *_ = audit.draw(torch.full((draws,), m, device=self.target.device))
             found.append(find_modes(theta, active))
         return tuple(found)
-
-
-def seconds_to_agree(audit: Audit, budget: float) -> float:
-    """Seconds until the halves of an audit agree, or its budget is spent, by guess.
-
-    Arguments:
-        audit: The audit.
-        budget: Evaluations up to which it may grow.
-    """
-    gap = audit.gap[audit.matters]
-    worst = float(gap.nan_to_num(1.0, 1.0).max()) if len(gap) else 0.0
-    most = budget / max(audit.evaluations, 1)
-    return audit.seconds * min(most, max(0.0, (worst / LOG_EVIDENCES_AGREE) ** 2 - 1))

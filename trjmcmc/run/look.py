@@ -188,7 +188,7 @@ def combined(p: Tensor, error: Tensor, route: Route) -> tuple[Tensor, Tensor]:
 def mixing_of(recipe: Recipe, draws: Draws) -> Mixing:
     """How chains mix in what was asked for and in all that they pass, tau in steps."""
     draws, starts = draws.in_pieces(LEAST_CHAINS), recipe.starts[: recipe.stated.chains]
-    every = max(1, draws.n_draws // JUDGED_DRAWS)
+    every = -(-draws.n_draws // JUDGED_DRAWS)
     code, theta, log_joint = (
         x[:JUDGED_CHAINS, ::every] for x in (draws.code, draws.theta, draws.log_joint)
     )

@@ -28,12 +28,11 @@ MOST_TAKEN = 0.9  # of the draws of a model that a part takes the place of, at m
 
 LEAST_TAKEN = 200  # draws of a part
 
-THOROUGH = ScreeningPolicy(census_ahead=0.0)
+THOROUGH = ScreeningPolicy()
 
 SPARING = ScreeningPolicy(
     kept_draws=16,
-    census=16,
-    census_ahead=0.0,
+    followed=16,
     walk=WalkPolicy(walkers=32),
     weighing_draws=512,
 )  # a search where evaluations are dear and posteriors like normals
@@ -65,7 +64,7 @@ def lost_parts(
     pools = [known.draws] if seen is known.draws else [known.draws, seen]
     shown = max(LEAST_SHOWN, int(recipe.share * SHOWN))
     drawn = [pool.theta[is_of(pool, code)][:shown] for pool in pools]
-    _, parts = screen(
+    parts = screen(
         target,
         code,
         level - float(target.space.log_prior(code[None])[0]),
