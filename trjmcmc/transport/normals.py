@@ -14,6 +14,8 @@ from ..target.resolution import resolved
 from .mixture import Mixture
 from .parts import Gaussians
 
+SOME = 4  # normals that are tried between one and as many as are allowed
+
 ROUNDS = 25
 
 ENOUGH = 1e-3  # nats a draw: rounds of expectation-maximisation that gain less are the last
@@ -171,17 +173,19 @@ def gaussian_mixture(
         x = pool.theta[mine[order[:draws]]][:, used].double()
         k = max(1, min(components, len(x) // (DRAWS_A_COMPONENT * (len(used) + 1))))
         weight, mean, factor = _fit(x, k, generator)
-        factor = resolved(mean, factor, like.dtype)
+        factor, k = resolved(mean, factor, like.dtype), len(weight)
         log_weights[i, :k] = weight.log().to(like.dtype)
         loc[i, :k, used] = mean.to(like.dtype)
         tril[i, :k, used[:, None], used] = factor.to(like.dtype)
-    return Mixture(Gaussians(space, loc, tril), log_weights=log_weights).requires_grad_(False)
+    most = int((log_weights > -math.inf).sum(1).max())
+    parts = Gaussians(space, loc[:, :most], tril[:, :most])
+    return Mixture(parts, log_weights=log_weights[:, :most]).requires_grad_(False)
 
 
 def _fit(x: Tensor, k: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Weights (k,), means (k, d) and covariance factors (k, d, d) of a mixture of normals.
+    """Weights, means and covariance factors of a mixture of at most k normals.
 
-    The covariances have an inverse-Wishart prior, so that a component of few draws stays wide. Its
+    So many are taken as predict draws which were held out: one, four, or k. The covariances have an inverse-Wishart prior, so that a component of few draws stays wide. Its
     size is the one that predicts draws which were held out best: from a share of the draws' own
     spread down, for thin curved ridges.
 
@@ -197,19 +201,31 @@ def _fit(x: Tensor, k: int, generator: torch.Generator) -> tuple[Tensor, Tensor,
     if not 1 < int(held_out.sum()) < len(some) - k:
         held_out = torch.zeros_like(held_out)
     fitted, others = some[~held_out], some[held_out]
-    size = k ** (-2 / x.shape[1]) * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
-    share = torch.nn.functional.one_hot(_k_means(fitted, k, generator), k).to(x.dtype)
-    floor = FLOORS[0]
-    best, share = _maximised(fitted, share, floor * size)
-    if len(others):
-        score = best.log_prob(others)
-        for smaller in FLOORS[1:]:
-            normals, share = _maximised(fitted, share, smaller * size)
-            gain = normals.log_prob(others) - score
-            if gain.mean() < max(WORTH, CLEAR * gain.std() / len(gain) ** 0.5):
-                break
-            best, floor, score = normals, smaller, score + gain
-        best, _ = _maximised(x, best.shares(x), floor * size)
+    eye = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
+
+    def by_means(k: int) -> tuple[NormalMixture, Tensor]:
+        share = torch.nn.functional.one_hot(_k_means(fitted, k, generator), k).to(x.dtype)
+        return _maximised(fitted, share, FLOORS[0] * k ** (-2 / x.shape[1]) * eye)
+
+    if not len(others):
+        best, _ = by_means(k)
+        return best.weight, best.mean * spread + centre, spread[:, None] * best.factor
+    best, share = by_means(1)
+    score = best.log_prob(others)
+    for number in sorted({min(SOME, k), k} - {1}):
+        normals, shares = by_means(number)
+        gain = normals.log_prob(others) - score
+        if gain.mean() < WORTH:  # however few draws it is that more normals are needed for
+            break
+        best, share, score = normals, shares, score + gain
+    size, floor = len(best.weight) ** (-2 / x.shape[1]) * eye, FLOORS[0]
+    for smaller in FLOORS[1:]:
+        normals, share = _maximised(fitted, share, smaller * size)
+        gain = normals.log_prob(others) - score
+        if gain.mean() < max(WORTH, CLEAR * gain.std() / len(gain) ** 0.5):
+            break
+        best, floor, score = normals, smaller, score + gain
+    best, _ = _maximised(x, best.shares(x), floor * size)
     return best.weight, best.mean * spread + centre, spread[:, None] * best.factor
 
 
