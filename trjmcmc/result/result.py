@@ -409,14 +409,6 @@ class Result:
         """Whether every model of the space has an evidence."""
         return self._evidences.all_weighed
 
-    def combined_shares(self, log_change: Mapping[str, float]) -> dict[str, Estimate]:
-        """Probabilities by the combined evidences where p(model) is changed.
-
-        Arguments:
-            log_change: By label of every model, log of the new prior over the old one.
-        """
-        return self._evidences.shares_under(log_change)
-
     @property
     def clashes(self) -> list[Clash]:
         """Models on which two routes contradict each other; see :meth:`evidence`."""
