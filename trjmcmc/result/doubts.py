@@ -186,7 +186,7 @@ class Doubts:
 
     @property
     def halves_apart(self) -> dict[str, float]:
-        """By model, nats between the halves of the pilot run that chains start from, if many."""
+        """By model, nats between the halves of the pilot run, if many."""
         audit = self.report.audit
         if audit is None:
             return {}
@@ -352,7 +352,5 @@ def of_runs(convergence: Convergence) -> list[Doubt]:
         where = "" if model in {EVERY, REST} else f" in {model!r}"
         label = EVERY if model == REST else str(model)
         note = f"runs differ in {name}{where}, one by {apart:.2g} sd from all together"
-        found.append(
-            Doubt(label, note, apart, remedy="runs that start anew, each with a pilot run")
-        )
+        found.append(Doubt(label, note, apart, remedy="runs that start anew"))
     return found

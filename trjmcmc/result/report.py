@@ -109,8 +109,7 @@ class RunReport:
         fit: Trace of the training, or None if the map was not trained for this run, by it or by
             ``fit`` just before.
         seconds: Wall time by stage of the run and of such a fit: ``survey`` (a small pilot
-            run), ``pilot`` (a full one), ``fit``, ``audit``, ``importance``, ``warmup``,
-            ``sample``, ``capture`` (traces and compilations of steps).
+            run), ``pilot`` (a full one), ``fit``, ``importance``, ``sample``.
         steps: Kernel steps of each chain, warm-up left out.
         seed: The sampler's seed.
         interrupted: Whether the user stopped the run.

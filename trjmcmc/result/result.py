@@ -189,7 +189,7 @@ class Result:
 
     @property
     def halves_apart(self) -> dict[str, float]:
-        """By model, nats between the halves of the pilot run that chains start from, if many."""
+        """By model, nats between the halves of the pilot run, if many."""
         return self._doubts.halves_apart
 
     @property
