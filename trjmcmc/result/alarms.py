@@ -141,8 +141,7 @@ def _pilot(audit: AuditReport, apart: Mapping[str, float]) -> Iterator[Alarm]:
         yield (
             "the pilot run contradicts itself on "
             + ", ".join(f"{m!r} (halves differ by {gap:.1f} nats)" for m, gap in apart.items())
-            + ": it may have lost a part of the posterior. "
-            + more,
+            + f": it may have lost a part of the posterior. {more}",
             CoverageWarning,
         )
 
