@@ -45,7 +45,7 @@ LOG_EVIDENCES_AGREE = 0.1  # nats up to which two log evidences of one model cou
 
 POSTERIOR_COVERED = 0.95  # share of a posterior that a map must cover
 
-RHAT_FLAGGED = 1.1  # R-hat of a parameter above which its model is flagged
+RHAT_FLAGGED = 1.1  # R-hat above which draws that no run has judged are flagged
 
 RHAT_NO_ERROR = 1.2
 """R-hat above which no error is given: five autocorrelation times tell little of their mean."""

@@ -10,8 +10,7 @@ from tests.battery import limit
 from tests.graphs.small import data, random_table
 from trjmcmc import graphs
 from trjmcmc.errors import ConfigurationError
-from trjmcmc.kernel import Cycle, GraphDraws, LayerGibbs, start
-from trjmcmc.kernel.graphs import draws as module
+from trjmcmc.kernel import GraphDraws, start
 from trjmcmc.kernel.graphs.local import LocalWeights
 from trjmcmc.kernel.graphs.orders import OrderDraws
 from trjmcmc.space.paths import adjacency
@@ -115,34 +114,6 @@ def test_edges_of_thirteen_nodes(generator):
     z = (adjacency(state.code).double().mean(0) - exact) / (exact * (1 - exact) / n).sqrt()
     often = n * exact * (1 - exact) > 20
     assert float(z[often].abs().max()) < limit(int(often.sum()))
-
-
-@pytest.fixture
-def by_orders(monkeypatch):
-    monkeypatch.setattr(module, "MOST_NODES", 0)  # of draws by layers
-
-
-def test_few_orders_a_step_leave_the_posterior_as_it_is(by_orders, generator):
-    target, code, log_joint = problem(4, 1.0, generator)
-    kernel = GraphDraws(target).with_orders(1)
-    n = 20_000
-    at = torch.multinomial(log_joint.softmax(0), n, True, generator=generator)
-    state = start(target, code[at], torch.zeros(n, 0).double())
-    state, (info,) = kernel.step(state, generator)
-    assert 0.5 < float(info.accepted.double().mean()) < 0.99
-    z, number = worst(target, code, log_joint, state.code)
-    assert z < limit(number)
-
-
-def test_beside_other_moves_chains_forget_where_they_began(by_orders, generator):
-    target, code, log_joint = problem(4, 3.0, generator)
-    n = 8000
-    state = start(target, torch.zeros(n, 4, dtype=torch.long), torch.zeros(n, 0).double())
-    kernel = Cycle([LayerGibbs(target), GraphDraws(target).with_orders(8)])
-    for _ in range(4):
-        state, _ = kernel.step(state, generator)
-    z, number = worst(target, code, log_joint, state.code)
-    assert z < limit(number)
 
 
 def test_tables_that_are_too_large_are_refused(monkeypatch):

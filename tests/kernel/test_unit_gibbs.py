@@ -112,7 +112,7 @@ def test_it_refuses_what_it_can_not_do():
 def test_default_runs_of_conjugate_selections_take_it():
     target = trj.problems.spike_and_slab(p=18, rho=0.6, effects=3, seed=1)
     result = trj.TRJSampler(target, seed=2).run(150, chains=128, progress=False)
-    assert "gibbs" in result.report.plan.efficiency
+    assert "gibbs" in result.report.plan.weights
     found = result.inclusion_probabilities(full=True)
     z = (found["probability"].to_numpy() - target.inclusion.numpy()) / found["se"].to_numpy()
     assert np.nanmax(np.abs(z)) < limit(18)

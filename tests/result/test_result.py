@@ -259,9 +259,7 @@ def test_advice_is_by_what_the_run_did(result):
             doubtful.warn()
         return str(said[0].message)
 
-    assert "draws=800" in advice() and "fit(steps=600)" in advice()
-    untrained = advice(fit=None)
-    assert "run(fit=True)" in untrained and "steps" not in untrained
+    assert "more(max_seconds=...)" in advice()
     assert "more max_seconds" in advice(out_of_time=True)
     assert "more max_evaluations" in advice(budget_spent=True)
 
@@ -367,12 +365,9 @@ def test_many_chains_are_joined_for_arviz(small):
 
 
 def test_a_plan_is_read_at_a_glance():
-    plan = Plan(
-        {"jump": 0.75, "walk": 0.25}, {"jump": 123.456}, [], {"walk": {"scale": [1 / 3] * 40}}
-    )
+    plan = Plan({"jump": 0.75, "walk": 0.25}, {"walk": {"scale": [1 / 3] * 40}})
     assert str(plan).splitlines() == [
         "steps: jump 75%, walk 25%",
-        "  jump: 123 effective draws/s",
         "  walk: scale [0.333, 0.333, 0.333, 0.333, 0.333, ..., 0.333]",
     ]
     assert repr(plan) == str(plan)

@@ -81,7 +81,7 @@ def test_a_limit_gives_the_beginning_of_the_run(whole):
 def test_a_run_goes_on():
     """As the run would have that asked for as much at once, bit for bit."""
     sampler, first = sampled(trj.problems.sinh_arcsinh())
-    asked = {"until": {"probability": 0.9 * first.report.reached_error}}
+    asked = {"until": {"probability": 0.9 * first.model_probabilities()["se"].max()}}
     more = sampler.more(**asked, progress=False)
     _, at_once = sampled(trj.problems.sinh_arcsinh(), **asked)
     assert torch.equal(more.raw.theta, at_once.raw.theta)
@@ -237,7 +237,7 @@ def test_a_list_of_many_models_is_sampled():
     exact = Normal(0.0, (1 + sd**2).sqrt()).log_prob(torch.tensor(1.0)).double().softmax(0)
     visits = torch.bincount(result.raw.code.flatten(), minlength=200).double()
     gap = (visits / visits.sum() - exact).abs()
-    assert float(gap.max()) < 4.4 * max(0.003, result.report.reached_error)
+    assert float(gap.max()) < 4.4 * max(0.003, float(result.model_probabilities()["se"].max()))
 
 
 def test_items_are_right():

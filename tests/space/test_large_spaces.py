@@ -692,7 +692,7 @@ def test_a_prior_without_the_model_of_all_items():
     target = trj.Target(space, {"beta": Normal(0.0, 1.0)}, log_likelihood)
     result = trj.TRJSampler(target, seed=2).run(80, chains=64, progress=False)
     assert int(result.raw.code.sum(-1).max()) <= 2
-    assert "sweep" not in result.report.plan.efficiency
+    assert "sweep" not in result.report.plan.weights
 
 
 @pytest.mark.whole

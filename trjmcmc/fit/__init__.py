@@ -4,7 +4,6 @@ from ..draws import Pool
 from ..errors import renamed as _renamed
 from ..pilot.audit import Audit, tempered_draws
 from ..pilot.given import user_pool
-from ..pilot.lost import Screening
 from ..pilot.modes import Modes, find_modes, mode_map
 from ..pilot.particles import Particles
 from ..pilot.report import AuditReport, ModelAudit
@@ -50,7 +49,6 @@ __all__ = [
     "Pathfinder",
     "Pool",
     "ReverseKL",
-    "Screening",
     "SquaredExponential",
     "SteinParticles",
     "TemperedSMC",

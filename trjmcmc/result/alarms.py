@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
@@ -16,18 +15,14 @@ from ..errors import (
     PrecisionWarning,
     warn_user,
 )
-from ..pilot.lost import BY_CHAINS, Screening
 from ..pilot.report import AuditReport
 from ..promises import ROUNDING_ERROR
-from ..space.base import Space
 from .doubts import COMMON_PROBABILITY, Doubts
 from .limit import runs_into_limit
 from .probabilities import Probabilities
-from .report import PROPOSALS, RunReport
+from .report import RunReport
 
 Alarm = tuple[str, type[Warning]]
-
-SHORT_CHAIN = 20  # draws a chain, under which a run that ran out of time says so
 
 MODELS_NAMED = 5  # models in a message
 
@@ -50,9 +45,7 @@ def alarms(probabilities: Probabilities, doubts: Doubts, report: RunReport) -> I
             DisagreementWarning,
         )
     yield from _convergence(flags(probabilities, doubts), doubts, report)
-    yield from _lost(report.screening)
-    yield from _few_calls(report)
-    yield from _length(report, draws.n_draws)
+    yield from _length(report)
     if (audit := report.audit) is not None:  # normals need not cover, draws must
         yield from _pilot(audit, doubts.halves_apart)
         yield from () if audit.normals else coverage(audit, _by(report))
@@ -66,7 +59,7 @@ def flags(probabilities: Probabilities, doubts: Doubts) -> list[str]:
     elsewhere = {d.note for d in doubts.found if d.said}
     notes = dict.fromkeys(d.note for d in doubts.found if not d.said)
     indicator, flagged = doubts.indicator, []
-    if doubts.judged is not None and doubts.judged.short:
+    if doubts.judged.short:
         return list(notes)
     for label in indicator.models:
         e, rhat = probabilities.visits.of(label), indicator.rhat_of(indicator.inside(label))
@@ -91,13 +84,7 @@ def _convergence(listed: Sequence[str], doubts: Doubts, report: RunReport) -> It
     if not listed:
         return
     more = f", and {len(listed) - MODELS_NAMED} more" if len(listed) > MODELS_NAMED else ""
-    longer = f"run longer ({_longer(report, doubts.indicator.draws.n_draws)})"
-    advice = [longer, *_better_map(report, doubts.indicator.space)]
-    short = report.out_of_time or report.interrupted
-    if not short and any(math.isnan(d.size) for d in doubts.found):  # long-remembered starts
-        advice.reverse()
-    advice = [d.remedy for d in doubts.found if d.remedy] + advice
-    advice += ["another kernel"] if report.judged is None else []
+    advice = [d.remedy for d in doubts.found if d.remedy] + [f"run longer ({_longer(report)})"]
     yield (
         "the run has not converged: "
         + "; ".join(listed[:MODELS_NAMED])
@@ -108,58 +95,8 @@ def _convergence(listed: Sequence[str], doubts: Doubts, report: RunReport) -> It
     )
 
 
-def _lost(screening: Sequence[Screening]) -> Iterator[Alarm]:
-    """Parts of a posterior that climbs of prior draws have met, or chains, and no map knows."""
-    for by_chains, advice in (
-        (
-            False,
-            "No number here counts it. A prior with more of its mass there lets the pilot run find "
-            "it; or",
-        ),
-        (
-            True,
-            "Evidences through the map leave it out, and the chains were there more or less often "
-            "than that. Run longer, or",
-        ),
-    ):
-        notes = [
-            s.note for s in screening if s.lost and (s.by == BY_CHAINS or s.visits > 0) == by_chains
-        ]
-        if notes:
-            yield (
-                f"{'; '.join(notes[:MODELS_NAMED])}. {advice} train on draws of your own of all "
-                "parts (fit(pilot={model: {name: draws}})).",
-                CoverageWarning,
-            )
-
-
-def _few_calls(report: RunReport) -> Iterator[Alarm]:
-    """Models where too few likelihood calls were made to look for further modes."""
-    few = [s for s in report.screening if not s.climbs]
-    if few and PROPOSALS in report.seconds:
-        widest = max(few, key=lambda s: s.limit)
-        yield (
-            f"so few likelihood calls leave {widest.draws} prior draws to look for modes of "
-            f"{widest.model!r}: one that holds less than {widest.limit:.2g} of the prior may have "
-            "been missed. If there may be several modes, give more max_evaluations or max_seconds: "
-            "twice as many calls halve that share.",
-            CoverageWarning,
-        )
-
-
-def _length(report: RunReport, draws: int) -> Iterator[Alarm]:
-    if report.interrupted:  # which has been said
-        return
-    if report.out_of_time and draws < SHORT_CHAIN and report.judged is None:
-        seconds = report.seconds.get("capture", 0.0)
-        before = "pilot, fit and warm-up" if not seconds else "all else"
-        compiling = f", of which capturing steps took {seconds:.0f} s" if seconds else ""
-        yield (
-            f"max_seconds left time for {draws} draws a chain after {before} "
-            f"({sum(report.seconds.values()):.0f} s in all{compiling}): give it more",
-            ConvergenceWarning,
-        )
-    elif report.missed:
+def _length(report: RunReport) -> Iterator[Alarm]:
+    if report.missed and not report.interrupted:  # which has been said
         yield (
             f"until was not reached: {report.missed}. Give the run more max_seconds or draws, or "
             "ask for less.",
@@ -204,8 +141,7 @@ def _pilot(audit: AuditReport, apart: Mapping[str, float]) -> Iterator[Alarm]:
         yield (
             "the pilot run contradicts itself on "
             + ", ".join(f"{m!r} (halves differ by {gap:.1f} nats)" for m, gap in apart.items())
-            + ": it may have lost a part of the posterior, and the chains that start from it too. "
-            + more,
+            + f": it may have lost a part of the posterior. {more}",
             CoverageWarning,
         )
 
@@ -271,47 +207,27 @@ def _disagreement(probabilities: Probabilities, report: RunReport) -> Iterator[A
     clashes = probabilities.evidences.clashes
     if not clashes:
         return
-    longer = _longer(report, probabilities.indicator.draws.n_draws)
     worst = sorted(clashes, key=lambda c: -c.sigmas)
     more = f"; and {len(worst) - 3} more" if len(worst) > 3 else ""
-    better = "".join(f" ({x})" for x in _better_map(report, probabilities.indicator.space))
     yield (
         "routes to the evidences disagree on "
         + "; ".join(f"{c.model!r}: {c.text}" for c in worst[:3])
         + more
-        + f". Either the chains have not converged (run longer: {longer}), or the map "
-        f"misses part of a posterior{better}. The combined errors count the "
-        "difference. See evidence().",
+        + f". Either the chains have not converged (run longer: {_longer(report)}), or the map "
+        "misses part of a posterior. The combined errors count the difference. See evidence().",
         DisagreementWarning,
     )
 
 
-def _longer(report: RunReport, draws: int) -> str:
-    """How the run could be made longer than so many draws a chain."""
+def _longer(report: RunReport) -> str:
+    """How the run could be made longer."""
     if report.interrupted:
         return "let it come to its end"
     if report.out_of_time:
         return "give it more max_seconds"
     if report.budget_spent:
         return "give it more max_evaluations"
-    if report.judged is not None:
-        return "more(max_seconds=...)"
-    draws = _round_up(4 * draws)
-    return f"draws={draws} with as many chains, and a longer warmup"
-
-
-def _better_map(report: RunReport, space: Space) -> list[str]:
-    """How the run could have a better map, or moves that need none; nothing where it takes none."""
-    if report.judged is not None or (space.graphs and not space.few):
-        return []
-    steps = report.fit.step if report.fit is not None else []
-    if steps and _by(report) == "vi":
-        return ["train the map on pilot draws (fit(by='pilot'))"]
-    if steps:
-        return [f"train the map longer (fit(steps={_round_up(4 * steps[-1])}))"]
-    if report.plan.automatic or report.interrupted:
-        return ["train a map first (run(fit=True))"]
-    return ['let it choose its moves (run(fit="auto"), the default)']
+    return "more(max_seconds=...)"
 
 
 def _by(report: RunReport) -> str:

@@ -28,11 +28,11 @@ IN, INCLUDES = "in model ", "includes "  # first words of the indicators' names
 
 LISTED_SHARE = 0.01  # share of the draws from which a model's parameters are listed one by one
 
-QUICK_NUMBERS = 1_000_000  # numbers that a quick table takes R-hat of, all quantities together
+QUICK_NUMBERS = 1_000_000  # of so many chains, by which draws that runs are compared by are thinned
 
-QUICK_CHAINS, QUICK_DRAWS = 128, 100  # chains, and draws a chain, of a quick table at most
+QUICK_CHAINS, QUICK_DRAWS = 128, 100  # chains, and draws a chain, of a quick look at most
 
-QUICK_LEAST_DRAWS = 20  # draws a chain of a quick table at least
+QUICK_LEAST_DRAWS = 20  # draws a chain at least
 
 BETWEEN_NUMBERS = 10_000_000  # that runs are compared by, all quantities together
 
@@ -134,22 +134,15 @@ class Convergence:
         self.space, self.draws = indicator.space, indicator.draws
         self.labels = indicator.most_visited
 
-    def table(self, quick: bool = False) -> pd.DataFrame:
-        """As :meth:`~trjmcmc.Result.convergence`.
-
-        Arguments:
-            quick: Take fewer draws, and R-hat alone.
-        """
+    def table(self) -> pd.DataFrame:
+        """As :meth:`~trjmcmc.Result.convergence`."""
         import pandas as pd
 
-        rows, index = [], []
-        for part in self.parts(self._few() if quick else slice(None), self._step(quick)):
-            chains = slice(None) if quick else self.indicator.first
-            rhat = rank_rhats(part.x[chains], part.inside[chains])
-            nested = bulk = tail = np.full(len(rhat), math.nan)
-            if not quick:
-                nested = nested_rhats(part.x, part.inside, self.group)
-                bulk, tail = effective_draws(part.x, part.inside, self.indicator.ancestor)
+        rows, index, first = [], [], self.indicator.first
+        for part in self.parts(slice(None), 1):
+            rhat = rank_rhats(part.x[first], part.inside[first])
+            nested = nested_rhats(part.x, part.inside, self.group)
+            bulk, tail = effective_draws(part.x, part.inside, self.indicator.ancestor)
             for q, name in enumerate(part.names):
                 rows.append((rhat[q], nested[q], bulk[q], tail[q], part.share))
                 index.append((part.model, name))
@@ -175,7 +168,11 @@ class Convergence:
 
         rows, index, run = [], [], self.draws.run
         numbers = self.draws.n_chains * self.draws.n_draws * self._quantities
-        step = min(max(self._step(True), numbers // BETWEEN_NUMBERS), self.draws.n_draws)
+        first = self.indicator.first
+        chains = len(first[:: -(-len(first) // QUICK_CHAINS)])
+        each = max(QUICK_LEAST_DRAWS, QUICK_NUMBERS // (chains * self._quantities))
+        step = max(1, self.draws.n_draws // min(QUICK_DRAWS, each))
+        step = min(max(step, numbers // BETWEEN_NUMBERS), self.draws.n_draws)
         for part in self.parts(slice(None), step) if run is not None else ():
             assert run is not None
             gaps = run_gaps(part.x, part.inside, run.numpy(), self.indicator.ancestor)
@@ -244,16 +241,6 @@ class Convergence:
         parts = self.parts(self.indicator.first, step)
         found = np.concatenate([rank_rhats(part.x, part.inside) for part in parts])
         return float(np.nanmax(found, initial=-math.inf)) if (found == found).any() else math.nan
-
-    def _few(self) -> NDArray[np.intp]:
-        """Chains of a quick table, of independent starts."""
-        return self.indicator.first[:: -(-len(self.indicator.first) // QUICK_CHAINS)]
-
-    def _step(self, quick: bool) -> int:
-        if not quick:
-            return 1
-        each = QUICK_NUMBERS // (len(self._few()) * self._quantities)
-        return max(1, self.draws.n_draws // min(QUICK_DRAWS, max(QUICK_LEAST_DRAWS, each)))
 
     @property
     def _quantities(self) -> int:

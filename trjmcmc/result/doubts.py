@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,16 +13,16 @@ from numpy.typing import NDArray
 
 from ..estimate.agreement import usable
 from ..estimate.between import ALPHA
-from ..estimate.convergence import FEW_STARTS, LEAST_DRAWS, TAIL_RHAT, start_error
+from ..estimate.convergence import LEAST_DRAWS, TAIL_RHAT, start_error
 from ..estimate.estimate import Estimate
 from ..estimate.importance import tail_shape
 from ..estimate.mean import mean_error_where
 from ..estimate.visits import rule_of_three, visit_probability
 from ..pilot.report import FEWEST_UNSCREENED_ANCESTORS
-from ..promises import DONE_ERROR, PARETO_K_RELIABLE, RHAT_CONVERGED, RHAT_FLAGGED
+from ..promises import PARETO_K_RELIABLE, RHAT_FLAGGED
 from ..target.resolution import EXAMINED, resolution_doubts
 from ..target.target import Target
-from .convergence import EVERY, IN, INCLUDES, LISTED_SHARE, REST, Convergence, Tail
+from .convergence import EVERY, REST, Convergence, Tail
 from .indicator import Mask, ModelIndicator
 from .report import Judged, RunReport
 
@@ -33,8 +32,6 @@ Routes = Mapping[str, Mapping[str, Estimate]]
 HALVES_APART = 2.0  # nats between the halves of a pilot run that may have lost a mode
 
 NAMED_PART = 0.1  # of an error: what widens it by more is named
-
-SAID_TAIL = 4 * DONE_ERROR  # share off by which the probability of a model of a half is too far off
 
 LEAST_TIMES = 5.0  # autocorrelation times of a run in rounds that is done
 
@@ -80,7 +77,7 @@ class Doubts:
     Arguments:
         indicator: Which model each draw is in.
         convergence: R-hat of what chains pass.
-        report: How the run went; what it says of pilot run and screening.
+        report: How the run went; what it says of its rule and of an audit.
         routes: By route and model label, log of p(model) times its evidence, nats.
         target: The target, on the CPU, which tells what the working precision does not resolve.
         coarse: By model label, parameters that it does not resolve, in words, where that is
@@ -99,10 +96,10 @@ class Doubts:
         self.indicator, self.convergence, self.report = indicator, convergence, report
         self._routes, self._target, self._known_coarse = routes, target, coarse
 
-    @property
-    def judged(self) -> Judged | None:
-        """How a run in rounds stands by its own rule, which takes the place of R-hat."""
-        return self.report.judged
+    @cached_property
+    def judged(self) -> Judged:
+        """How the run stands by its own rule; by R-hat where the draws are of other origin."""
+        return self.report.judged or by_rhat(self.convergence)
 
     @cached_property
     def coarse(self) -> dict[str, str]:
@@ -120,9 +117,7 @@ class Doubts:
     def found(self) -> list[Doubt]:
         """All of them, the gravest first."""
         share_of = {m: self.indicator.inside(m).mean() for m in self.coarse}
-        found = of_chains(self.convergence) if self.judged is None else of_rule(self.judged)
-        found += of_runs(self.convergence)
-        found += [*self._slow_tails, *self._lost_modes]
+        found = [*of_rule(self.judged), *of_runs(self.convergence), *self._slow_tails]
         found += [
             Doubt(label, note, math.nan, everywhere=True, said=True)
             for label, note in self.coarse.items()
@@ -146,30 +141,24 @@ class Doubts:
     def tails(self) -> list[Tail]:
         """Tails that chains hardly enter or leave, of each model.
 
-        In a run in rounds: less than half as readily as they pass all else, since R-hat of short
-        chains is large (its square less one is two autocorrelation times over the draws).
+        That is less than half as readily as they pass all else, since R-hat of short chains is
+        large (its square less one is two autocorrelation times over the draws).
         """
         draws = self.indicator.draws
         if draws.n_draws < LEAST_DRAWS:
             return []
         steps = draws.n_draws * draws.thin
-        tau = 0.0 if self.judged is None else min(self.judged.tau, steps / LEAST_TIMES)
+        tau = min(self.judged.tau, steps / LEAST_TIMES)
         return self.convergence.tails(max(TAIL_RHAT, math.sqrt(1 + 4 * tau / steps)))
 
     @property
     def _slow_tails(self) -> list[Doubt]:
-        """The worst tail of each model.
-
-        Chains of a run in rounds are so short that R-hat says little of them: errors count it.
-        """
+        """The worst tail of each model; R-hat of short chains says little: errors count it."""
         found = []
         for model in dict.fromkeys(t.model for t in self.tails):
             worst = max((t for t in self.tails if t.model == model), key=lambda t: t.mass)
             note = f"R-hat {worst.rhat:.2f} of a tail of {worst.quantity} in {model!r}"
-            rare = worst.mass * self.indicator.inside(model).mean() < DONE_ERROR
-            small = rare or worst.mass < SAID_TAIL or self.judged is not None
-            doubt = Doubt(model, note, worst.mass, everywhere=True, said=small, bounded=True)
-            found.append(doubt)
+            found.append(Doubt(model, note, worst.mass, everywhere=True, said=True, bounded=True))
         return found
 
     def _shift(self, series: NDArray[np.floating], every: int = 1) -> float:
@@ -183,43 +172,21 @@ class Doubts:
         return math.hypot(*worst.values())
 
     @property
-    def _lost_modes(self) -> list[Doubt]:
-        """Parts that the map lacks: NaN where chains lack them too, else what they may be off."""
-        found = []
-        for s in self.report.screening:
-            if s.lost:
-                seldom = self.indicator.inside(s.model).mean() < SELDOM_SHARE
-                shared = s.visited or (seldom and self._matters(s.model, s.share))
-                place = EVERY if shared else s.model
-                found.append(Doubt(place, s.note, s.shift, everywhere=True, said=True))
-        return found
-
-    @property
     def _few_ancestors(self) -> list[Doubt]:
-        """Models whose pilot run rests on few draws of the prior, in a run without screening.
+        """Models whose pilot run rests on few draws of the prior.
 
         Twenty families of random sizes count as ten of one size.
         """
-        audit = None if self.report.screening else self.report.audit
+        audit = self.report.audit
         return [
             Doubt(m.model, f"a pilot run that rests on {m.ancestors:.1f} draws", math.nan, True)
             for m in (audit.models if audit is not None else ())
             if m.matters and m.ancestors < FEWEST_UNSCREENED_ANCESTORS
         ]
 
-    def _matters(self, label: str, share: float) -> bool:
-        """Whether a model would be common if its evidence rose by this share of itself."""
-        known = {
-            m: max(e.value for r in self._routes.values() if (e := r.get(m)) is not None)
-            for m in self._routes.get("importance", {})
-        }
-        top = max(known.values(), default=-math.inf)
-        raised = known.get(label, -math.inf) + math.log1p(share)
-        return not raised <= top + math.log(COMMON_PROBABILITY)
-
     @property
     def halves_apart(self) -> dict[str, float]:
-        """By model, nats between the halves of the pilot run that chains start from, if many."""
+        """By model, nats between the halves of the pilot run, if many."""
         audit = self.report.audit
         if audit is None:
             return {}
@@ -233,14 +200,12 @@ class Doubts:
     def unknown(self) -> list[str]:
         """Models that chains never or hardly entered, and that no other route tells of.
 
-        A few draws of a run in rounds, of many chains that share nothing, tell a probability with
-        an error that counts how few they are, unless another route says far more.
+        A few draws of many chains that share nothing tell a probability with an error that counts
+        how few they are, unless another route says far more.
         """
         space, routes = self.indicator.space, self._routes.values()
-        related = space.has_items  # models next to each other are alike
-        if not space.few or related:
-            possible = space.size != 1 and not routes and self.judged is None
-            return [] if self.indicator.number_visited > 1 or not possible else ["any other model"]
+        if not space.few or space.has_items:  # models next to each other are alike
+            return []
         labels = space.label(space.enumerate())
         log_prior = self.indicator.log_prior(labels)
         labels = [m for m, p in zip(labels, log_prior, strict=True) if p > -math.inf]
@@ -258,21 +223,12 @@ class Doubts:
             reach = max((abs(v - w) for v in finite[m] for w in finite[m]), default=math.inf)
             error = max((e.std_error for e in log_mass[m] if math.isfinite(e.value)), default=0.0)
             reach = max(1.0, reach, REACH_ERRORS * error)
-            by_visits = self.judged is not None and share > 0
-            if by_visits and max(finite[m], default=-math.inf) < top + math.log(share) + reach:
+            most = max(finite[m], default=-math.inf)
+            if share > 0 and most < top + math.log(share) + reach:
                 continue
-            if not finite[m] or not max(finite[m]) + reach < top + math.log(COMMON_PROBABILITY):
+            if not finite[m] or not most + reach < top + math.log(COMMON_PROBABILITY):
                 found.append(m)
         return found
-
-    def remembered(self, series: NDArray[Any]) -> list[Doubt]:
-        """What chains remember of their start, by R-hat of a series, (chain, draw)."""
-        if self.judged is not None:
-            return []
-        rhat = self.indicator.rhat_of(series)
-        if not rhat > RHAT_CONVERGED:
-            return []
-        return [Doubt(EVERY, f"R-hat {rhat:.2f}", start_error(rhat))]
 
     def _size(self, doubt: Doubt) -> float:
         """By how much means of all draws may be off, in standard deviations; NaN if unknown."""
@@ -285,17 +241,8 @@ class Doubts:
 
     @cached_property
     def _worth(self) -> float:
-        """Draws that would tell a mean as well as these, by what flags them.
-
-        Of a model that no chain has met nothing is remembered; so much is of those that were.
-        """
-        sizes = [self._size(d) for d in self.found if not d.bounded]
-        most = self.indicator.most_visited if self.judged is None else []
-        met = (self.indicator.inside(m) for m in most)
-        rhats = [self.indicator.rhat_of(x) for x in met if x.mean() > LISTED_SHARE]
-        worst = max((r for r in rhats if not math.isnan(r)), default=1.0)
-        sizes += [worst**2 - 1] if worst > RHAT_FLAGGED else []
-        squares = sum(size**2 for size in sizes)
+        """Draws that would tell a mean as well as these, by what flags them."""
+        squares = sum(self._size(d) ** 2 for d in self.found if not d.bounded)
         return 1 / squares if squares else math.inf
 
     def share(self, e: Estimate, inside: Mask) -> Estimate:
@@ -352,7 +299,6 @@ class Doubts:
             if d.model == EVERY or inside is None or (self.indicator.inside(d.model) & inside).any()
         ]
         doubts = [d for d in doubts if not d.bounded]
-        doubts += self.remembered(series) if sd else []
         wide = math.hypot(error, *(sd * d.size for d in doubts))
         wide = math.hypot(wide, self._shift(series - series.mean(), every))
         if doubts and not sd:  # a series that never changed may have missed what would change it
@@ -379,42 +325,18 @@ class Doubts:
         return wide, ess, note
 
 
+def by_rhat(convergence: Convergence) -> Judged:
+    """How draws stand that no run has judged."""
+    rhat = convergence.worst(RHAT_FLAGGED)
+    doubt, off = (f"R-hat {rhat:.2f}", start_error(rhat)) if rhat > RHAT_FLAGGED else ("", 0.0)
+    return Judged(doubt, off, tau=0.0, detection=math.inf)
+
+
 def of_rule(judged: Judged) -> list[Doubt]:
-    """What the rule of a run in rounds says against its chains."""
+    """What the rule of a run says against its chains."""
     if not judged.doubt:
         return []
     return [Doubt(EVERY, judged.doubt, judged.off, said=judged.short)]
-
-
-def of_chains(convergence: Convergence) -> list[Doubt]:
-    """Reasons not to trust chains, for each model by the quantity of the largest R-hat.
-
-    Shares of models and items have R-hats of their own.
-    """
-    indicator, found = convergence.indicator, list[Doubt]()
-    chains, draws = indicator.draws.n_chains, indicator.draws.n_draws
-    if draws < LEAST_DRAWS:
-        return [Doubt(EVERY, f"{draws} draws a chain tell nothing of their error", math.nan)]
-    starts = len(indicator.first)
-    if starts < min(FEW_STARTS, chains / 2):
-        of = "one draw" if starts == 1 else f"{starts} draws"
-        note = f"all {chains} chains descend from {of} of the prior"
-        remedy = f"more chains (chains={4 * chains})"
-        found.append(Doubt(EVERY, note, math.nan, everywhere=True, remedy=remedy))
-    place = indicator.place
-    stuck = (place == place[:, :1]).all() and np.ptp(place) > 0
-    if stuck and chains > 1:
-        return [*found, Doubt(EVERY, "no chain has ever left its model", math.nan)]
-    table = convergence.table(quick=True)
-    shares = table.index.get_level_values("quantity").str.startswith((IN, INCLUDES))
-    table = table[~shares & (table["rhat"] > RHAT_FLAGGED)]
-    for model, rows in table.groupby(level="model"):
-        _, name = rows["rhat"].idxmax()
-        rhat = float(rows["rhat"].max())
-        where = "" if model in {EVERY, REST} else f" in {model!r}"
-        label = EVERY if model == REST else str(model)
-        found.append(Doubt(label, f"R-hat {rhat:.2f} of {name}{where}", start_error(rhat)))
-    return found
 
 
 def of_runs(convergence: Convergence) -> list[Doubt]:
@@ -430,7 +352,5 @@ def of_runs(convergence: Convergence) -> list[Doubt]:
         where = "" if model in {EVERY, REST} else f" in {model!r}"
         label = EVERY if model == REST else str(model)
         note = f"runs differ in {name}{where}, one by {apart:.2g} sd from all together"
-        found.append(
-            Doubt(label, note, apart, remedy="runs that start anew, each with a pilot run")
-        )
+        found.append(Doubt(label, note, apart, remedy="runs that start anew"))
     return found

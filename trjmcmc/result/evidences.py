@@ -79,9 +79,7 @@ class Evidences:
         for route, by_model in found.items():
             for label, e in by_model.items():
                 doubts = self.doubts.about(label)
-                if "chains" in SOURCES.get(route, ()):
-                    doubts += self.doubts.remembered(self.indicator.inside(label))
-                else:
+                if "chains" not in SOURCES.get(route, ()):
                     doubts = [d for d in doubts if d.everywhere]
                 for d in doubts:
                     error = math.hypot(e.std_error, d.size)

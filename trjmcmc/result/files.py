@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from ..draws import Draws
 from ..errors import TRJError
 from ..estimate.estimate import Estimate
 from ..fit.trace import FitTrace
-from ..pilot.lost import Screening
 from ..pilot.report import AuditReport, ModelAudit
 from ..space.base import Space
 from ..space.saved import space_from_spec
@@ -100,7 +99,6 @@ def _report_data(report: RunReport) -> dict[str, Any]:
         "audit": asdict(report.audit) if report.audit else None,
         "plan": asdict(report.plan),
         "variational": report.variational and report.variational.to_data(draws=False),
-        "screening": [asdict(s) for s in report.screening],
         "start": asdict(report.start) if report.start else None,
         "judged": asdict(report.judged) if report.judged else None,
     }
@@ -114,13 +112,17 @@ def _report(data: Mapping[str, Any]) -> RunReport:
         report["audit"] = AuditReport(**{**report["audit"], "models": models})
     if report.get("variational"):
         report["variational"] = Variational.from_data(report["variational"])
-    report["screening"] = tuple(Screening(**s) for s in report.get("screening", ()))
-    report["plan"] = Plan(**report.get("plan", {}))
+    report["plan"] = Plan(**_known(Plan, report.get("plan", {})))
     if report.get("start"):
         report["start"] = Started(**report["start"])
     if report.get("judged"):
         report["judged"] = Judged(**report["judged"])
-    return RunReport(**report)
+    return RunReport(**_known(RunReport, report))
+
+
+def _known(kind: type[Plan] | type[RunReport], data: Mapping[str, Any]) -> dict[str, Any]:
+    """What a class still has of the data of a file that an older version has written."""
+    return {f.name: data[f.name] for f in fields(kind) if f.name in data}
 
 
 def _contents(data: dict[str, Any]) -> Contents:

@@ -18,7 +18,6 @@ from ..errors import ConfigurationError
 from ..estimate.between import ALPHA
 from ..estimate.estimate import Estimate
 from ..estimate.mean import MANY_CHAINS
-from ..pilot.lost import Screening
 from ..space.base import Space
 from ..target.target import Target
 from .files import Contents
@@ -306,23 +305,19 @@ def _report(reports: Sequence[RunReport], steps: int) -> RunReport:
         audit=next((r.audit for r in reports if r.audit is not None), None),
         out_of_time=any(r.out_of_time for r in reports),
         missed="",  # of each alone; that of all together is not known
-        screening=_screening([r.screening for r in reports]),
         precision=told("precision"),
         rounding=told("rounding"),
         unresolved=told("unresolved"),
-        thinned=told("thinned"),
         off_target=told("off_target"),
         captured=tuple(dict.fromkeys(x for r in reports for x in r.captured)),
         draws_asked=None,
-        expected_error=math.inf,
-        reached_error=math.inf,
         judged=_judged([r.judged for r in reports]),
         unaudited=any(r.unaudited for r in reports),
     )
 
 
 def _judged(each: Sequence[Judged | None]) -> Judged | None:
-    """How the runs stand by their rule, by the worst of them; None where R-hat judges one."""
+    """How the runs stand by their rule, by the worst of them; None where one has none."""
     known = [j for j in each if j is not None]
     if len(known) < len(each):
         return None
@@ -343,13 +338,3 @@ def _acceptance(tables: Sequence[Mapping[str, dict[str, float]]]) -> dict[str, d
             total = sum(w for _, w in pairs)
             found[name][where] = sum(x * w for x, w in pairs) / total if total else math.nan
     return found
-
-
-def _screening(all_said: Sequence[Sequence[Screening]]) -> tuple[Screening, ...]:
-    """Of each model what was lost, else the widest search."""
-    found: dict[str, Screening] = {}
-    for said in (s for each in all_said for s in each):
-        before = found.get(said.model)
-        if before is None or (said.lost, said.draws) > (before.lost, before.draws):
-            found[said.model] = said
-    return tuple(found.values())

@@ -5,19 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..fit.trace import FitTrace
-from ..pilot.lost import Screening
 from ..pilot.report import AuditReport
 from .variational import Variational
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-PROPOSALS = "proposals"  # stage of a run of few likelihood calls
-
-FEWEST_CLIMBS = 20  # climbs under which summits met once tell nothing of those that are left
 
 TRAINED_BY = {
     "vi": "variational inference",
@@ -26,8 +18,6 @@ TRAINED_BY = {
     "objective": "an objective of the user's",
 }
 
-SHORT = 1.5  # error that was reached over the one that was expected, from which it is said
-
 
 @dataclass(repr=False)
 class Plan:
@@ -35,35 +25,20 @@ class Plan:
 
     Attributes:
         weights: Share of the steps by move between models.
-        efficiency: By kernel measured, effective draws of the model indicator a second, over
-            the chains of the warm-up; a run may go on with more.
-        rounds: Training steps of each round.
         settings: By kernel, what it adapted in warm-up.
-        automatic: Whether the run was free to choose.
     """
 
     weights: dict[str, float] = field(default_factory=dict)
-    efficiency: dict[str, float] = field(default_factory=dict)
-    rounds: list[int] = field(default_factory=list)
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
-    automatic: bool = False
 
     def moved(self) -> str:
-        """What moved chains between models, and why, in a line; empty if nothing was chosen."""
-        each = []
-        for name, share in self.weights.items():
-            pace = self.efficiency.get(name, math.nan)
-            number = f"{pace:,.0f}" if pace >= 10 else f"{pace:.2g}"
-            measured = f" ({number} effective draws per second)" if pace == pace else ""
-            each.append(f"{name} in {share:.0%} of the steps{measured}")
-        why = ", as measured in warm-up" if self.efficiency else ""
-        return f"moved by {', '.join(each)}{why}" if each else ""
+        """What moved chains between models, in a line; empty if nothing was chosen."""
+        each = [f"{name} in {share:.0%} of the steps" for name, share in self.weights.items()]
+        return f"moved by {', '.join(each)}" if each else ""
 
     def __str__(self) -> str:
         steps = ", ".join(f"{name} {share:.0%}" for name, share in self.weights.items())
         lines = [f"steps: {steps or 'one kernel, not chosen'}"]
-        lines += [f"trained: {', '.join(map(str, self.rounds))} steps"] if self.rounds else []
-        lines += [f"  {name}: {e:.3g} effective draws/s" for name, e in self.efficiency.items()]
         for name, found in self.settings.items():
             settings = ", ".join(f"{key} {_rounded(value)}" for key, value in found.items())
             lines.append(f"  {name}: {settings}")
@@ -134,8 +109,7 @@ class RunReport:
         fit: Trace of the training, or None if the map was not trained for this run, by it or by
             ``fit`` just before.
         seconds: Wall time by stage of the run and of such a fit: ``survey`` (a small pilot
-            run), ``pilot`` (a full one), ``fit``, ``audit``, ``importance``, ``warmup``,
-            ``sample``, ``capture`` (traces and compilations of steps).
+            run), ``pilot`` (a full one), ``fit``, ``importance``, ``sample``.
         steps: Kernel steps of each chain, warm-up left out.
         seed: The sampler's seed.
         interrupted: Whether the user stopped the run.
@@ -149,22 +123,16 @@ class RunReport:
         out_of_time: Whether ``max_seconds`` ended the run.
         missed: Where it ended before it was as precise as ``until`` asked: how far it came.
         variational: The fit's own answer and how far off it was, where q(m) was learnt.
-        screening: What plain prior draws say of the models that a map has weighed.
         precision: Why the run took float64 where the precision was left open; empty if it did not.
         rounding: Models whose log densities rounding changed before sampling, and by how much.
         unresolved: What float64 does not resolve, by the pilot run and the chains' starts.
-        expected_error: Largest standard error of a probability that was to be expected of so many
-            steps, by what was measured before; infinite where nothing was.
         start: How far off the points were that chains were started at; None of others.
-        reached_error: The one that the draws have; infinite where they are too few.
-        thinned: Why fewer steps were kept than asked for, in words; empty if they were not.
         off_target: Of captured steps, how many draws have other log joints than the target gives
             them; empty if none has.
         captured: By kernel, whether its steps were traced or compiled and what that gained, or
             why not; empty where it was not asked for.
         draws_asked: Kept draws a chain that were asked for; None for as many as come.
-        judged: Of a run in rounds, how it stands by its own rule; None of others, which R-hat
-            judges.
+        judged: How the run stands by its own rule; None of draws of other origin.
         unaudited: Whether evidences go through a map that was given, or trained on its own draws,
             and that no tempered draws have judged.
     """
@@ -184,32 +152,15 @@ class RunReport:
     out_of_time: bool = False
     missed: str = ""
     variational: Variational | None = field(default=None, repr=False)
-    screening: tuple[Screening, ...] = field(default=(), repr=False)
     precision: str = ""
     rounding: str = ""
     unresolved: str = ""
-    expected_error: float = math.inf
-    reached_error: float = math.inf
     start: Started | None = None
-    thinned: str = ""
     off_target: str = ""
     captured: tuple[str, ...] = ()
     draws_asked: int | None = None
     judged: Judged | None = None
     unaudited: bool = False
-
-    @property
-    def falls_short(self) -> bool:
-        """Whether sampling was less precise than its moves had promised, by half or more."""
-        return self.reached_error > SHORT * self.expected_error
-
-    def audited(self) -> pd.DataFrame:
-        """The audit's table, with what climbs say of each model; see :meth:`Result.audit`."""
-        assert self.audit is not None
-        table, looked = self.audit.table(), {s.model: s for s in self.screening}
-        for name in ("limit", "unseen"):
-            table[name] = [getattr(looked.get(m), name, math.nan) for m in table.index]
-        return table
 
     def __str__(self) -> str:
         spent = ", ".join(f"{stage} {s:.1f} s" for stage, s in self.seconds.items())
@@ -244,34 +195,6 @@ class RunReport:
                 )
             else:
                 lines.append("  of modes that may have been lost no limit is known")
-        elif not self.screening and not self.interrupted:
-            lines.append(
-                "  no search for lost modes: no time, or no model that chains visit often enough"
-            )
-        if limits := [s.limit for s in self.screening if s.limit == s.limit]:
-            climbs = all(s.climbs for s in self.screening)
-            share = f"{max(limits):.1e}"
-            what = f"to which {share} of climbs from a prior lead, or more,"
-            if not climbs:
-                what = f"that hold, their slopes not counted, {share} of a prior or more"
-            lines.append(f"  modes {what} would have been met with 95 %")
-            if any(s.visited for s in self.screening):
-                models = ", ".join(s.model for s in self.screening if s.draws)
-                lines.append(f"  by a search in each of {models}, which chains visit most")
-            if left := ", ".join(s.model for s in self.screening if not s.draws):
-                lines.append(f"  no time to search {left}: a mode there would not have been met")
-        if counted := [s for s in self.screening if s.ends >= FEWEST_CLIMBS]:
-            worst = max(counted, key=lambda s: s.unseen)
-            lines.append(
-                f"  of {worst.ends} climbs {worst.once} ended at a summit of their own: one more "
-                f"would meet a new one in {worst.unseen:.1%} of cases"
-            )
-        if math.isfinite(self.expected_error + self.reached_error) and not self.interrupted:
-            short = ", less precise than the moves had promised" if self.falls_short else ""
-            lines.append(
-                f"  probabilities by visits ± {self.reached_error:.2g}, expected ± "
-                f"{self.expected_error:.2g}{short}"
-            )
         for name, rate in self.acceptance.items():
             known = {where: rate[where] for where in ("between", "within") if rate[where] >= 0}
             moves = ", ".join(f"{r:.2%} {where} models" for where, r in known.items())
@@ -279,7 +202,6 @@ class RunReport:
         lines += [f"  {line}" for line in self.captured]
         if self.out_of_time and self.draws_asked is not None:
             lines.append(f"max_seconds were up before {self.draws_asked} draws a chain were there")
-        lines += [f"thinned: {self.thinned}"] if self.thinned else []
         lines += [f"in float64: {self.precision}"] if self.precision else []
         lines += [str(self.start)] if self.start is not None else []
         lines += [str(self.variational)] if self.variational is not None else []

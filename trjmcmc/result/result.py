@@ -189,7 +189,7 @@ class Result:
 
     @property
     def halves_apart(self) -> dict[str, float]:
-        """By model, nats between the halves of the pilot run that chains start from, if many."""
+        """By model, nats between the halves of the pilot run, if many."""
         return self._doubts.halves_apart
 
     @property
@@ -409,14 +409,6 @@ class Result:
         """Whether every model of the space has an evidence."""
         return self._evidences.all_weighed
 
-    def combined_shares(self, log_change: Mapping[str, float]) -> dict[str, Estimate]:
-        """Probabilities by the combined evidences where p(model) is changed.
-
-        Arguments:
-            log_change: By label of every model, log of the new prior over the old one.
-        """
-        return self._evidences.shares_under(log_change)
-
     @property
     def clashes(self) -> list[Clash]:
         """Models on which two routes contradict each other; see :meth:`evidence`."""
@@ -482,20 +474,17 @@ class Result:
             differ``, where the difference exceeds 0.1 nats and five errors (of these the larger
             of ``difference_se`` and ``halves_differ`` counts), or ``rough``, where the halves
             differ by more than 0.1 nats, so that the audit is too small to judge an evidence.
-            ``limit``, the share of climbs that lead to a mode from which it would have been met
-            with 95 %, and ``unseen``, the probability that a further climb from a prior draw ends
-            at a summit that none has met (Good-Turing); NaN where nothing climbed.
 
         Raises:
             TRJError: There was no audit.
         """
         if self.report.audit is None:
             raise TRJError(
-                "audit: there was none; runs of up to 64 models make one, unless fit=False, "
+                "audit: there was none; fit=True makes one of up to 64 models, unless "
                 "max_evaluations are few or the user has interrupted it before; see convergence() "
-                "and report.screening instead"
+                "and report.judged instead"
             )
-        return self.report.audited()
+        return self.report.audit.table()
 
     def bayes_factor(
         self, a: Any, b: Any, *, log: bool = False, route: str = "combined"

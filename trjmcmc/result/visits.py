@@ -69,23 +69,18 @@ class Visits:
             inside: Draws in them, shape (chain, draw).
             thinned: Share of the steps of each chain, shape (chain,), where draws are thinned.
         """
-        e = visit_probability(inside, self._ess, thinned, self.indicator.ancestor, self._by_rhat)
+        e = visit_probability(inside, self._ess, thinned, self.indicator.ancestor, by_rhat=False)
         return self.doubts.share(e, inside)
-
-    @property
-    def _by_rhat(self) -> bool:
-        """Whether R-hat judges the chains, and no rule of theirs has."""
-        return self.doubts.judged is None
 
     @property
     def _ess(self) -> float:
         """Effective draws where an indicator never changes: those of others, or chains' starts."""
-        return self.indicator.ess or (0.0 if self._by_rhat else self.indicator.draws.n_chains)
+        return self.indicator.ess or self.indicator.draws.n_chains
 
     def shares(self, inside: Mask) -> VisitShares:
         """Shares of the draws in many sets of models, shape (chain, draw, Q)."""
         of = self.indicator.ancestor
-        found = visit_probabilities(inside, self._ess, None, of, self._by_rhat)
+        found = visit_probabilities(inside, self._ess, None, of, by_rhat=False)
         each = [self.doubts.share(e, inside[..., q]) for q, e in enumerate(found.estimates)]
         return VisitShares(each, found.rhat)
 
@@ -107,11 +102,8 @@ class Visits:
                 # neither stretches of one chain nor chains of one ancestor may be independent
                 spread = float(batches[:, m].std(ddof=1)) / math.sqrt(len(batches))
                 memory = max(1.0, visits.std_error / spread) if spread > 0 else 1.0
-            error = e.std_error * memory
-            for d in self.doubts.remembered(inside):
-                spread = math.sqrt(max(e.value * (1 - e.value), 0.0))
-                error = math.hypot(error, d.size * spread)
-            e = replace(e, std_error=error, warning=e.warning or visits.warning)
+            warning = e.warning or visits.warning
+            e = replace(e, std_error=e.std_error * memory, warning=warning)
             found[label] = self.doubts.share(e, inside)
         return found
 
@@ -133,8 +125,6 @@ class Visits:
     def _flagged_odds(self, e: Estimate, a: str, b: str) -> Estimate:
         """Log odds of two models whose error counts what is flagged about the chains."""
         doubts = self.doubts.about(a, b)
-        for label in (a, b):
-            doubts += self.doubts.remembered(self.indicator.inside(label))
         error = math.hypot(e.std_error, *(d.size for d in doubts))
         warning = e.warning or self.of(a).warning or self.of(b).warning
         note = next((d.flag for d in doubts if d.flag), "")

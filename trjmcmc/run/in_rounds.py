@@ -417,7 +417,6 @@ class InRounds:
         weights, routes = weighed(run) if self._known.strategy.weighs else ({}, {})
         if (audit := self._known.audit_report) is not None:
             routes["audit"] = by_audit(target.space, audit)
-        reached, free = float(run.error.max()), self._recipe.stated.kernel is None
         missed = ""
         if aims is not None and aims.rule is None and (words := aims.missed(run)):
             missed = f"{', '.join(words)} asked for"
@@ -434,7 +433,7 @@ class InRounds:
             overflows=run.overflows,
             evaluations=self._spending.evaluations,
             gradients=self._spending.gradients,
-            plan=told.Plan(weights=dict(run.shares), settings=run.settings, automatic=free),
+            plan=told.Plan(weights=dict(run.shares), settings=run.settings),
             acceptance=run.acceptance,
             unaudited=bool(weights) and weighed_by_map(run) and self._known.unaudited,
             draws_asked=asked,
@@ -446,7 +445,6 @@ class InRounds:
             precision=run.recipe.why,
             rounding=rounding,
             unresolved=unresolved,
-            reached_error=reached,
             judged=judged(run),
             variational=self._known.variational_answer(draws),
             captured=() if run.captured is None else tuple(run.captured.said),

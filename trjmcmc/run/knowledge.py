@@ -181,10 +181,6 @@ class Knowledge:
 
     # ---- evidences --------------------------------------------------------------------------
 
-    def _labels(self) -> list[str]:
-        space = self.target.space
-        return space.label(space.enumerate()) if space.few else []
-
     def weighing(self) -> Weighing:
         """That of the map as it is now, made anew where the map has changed."""
         if self._weighing is None or not self._weighing.is_of(self.transport):

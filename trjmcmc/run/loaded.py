@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import torch
@@ -78,7 +77,6 @@ def _so_far(found: Found) -> Result:
         seed=head["settings"]["seed"],
         evaluations=head["account"]["evaluations"],
         gradients=head["account"]["gradients"],
-        expected_error=math.inf,
         judged=Judged(**head["judged"]) if head.get("judged") else None,
     )
     return Result(

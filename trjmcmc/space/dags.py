@@ -261,11 +261,6 @@ class Dags(Space):
         fits = ((masks & ~self.may) == 0) & ((~masks & self.must) == 0)
         return torch.where(fits, weight, -math.inf)
 
-    @property
-    def draws_prior(self) -> bool:
-        """Whether :meth:`sample_prior` draws one by one; else chains forget where they began."""
-        return self.symmetric or len(self.nodes) <= MOST_DRAWN
-
     def sample_prior(self, n: int, generator: torch.Generator) -> Tensor:
         device = self.must.device
         if self.symmetric:

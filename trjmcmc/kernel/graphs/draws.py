@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from copy import copy
 
 import torch
 from torch import Tensor
@@ -35,8 +34,6 @@ class GraphDraws(Kernel):
 
     Attributes:
         draws: What they are drawn by.
-        orders: Orders that each chain draws a step, where nodes are many (:meth:`with_orders`); it
-            stays as it is if none is in normal form. None: as many as a graph takes.
         tries: Orders that a graph takes in the mean; 1 by layers.
 
     Raises:
@@ -62,7 +59,6 @@ class GraphDraws(Kernel):
     def __init__(self, target: Target, *, ahead: int = AHEAD, name: str = "graph draws") -> None:
         self._local = LocalWeights(target)
         self.target, self.ahead, self.name = target, ahead, name
-        self.orders: int | None = None
         self.draws: DagDraws | OrderDraws
         if self._local.d <= MOST_NODES:
             self.draws = DagDraws(self._local.scores.full() + self._local.space.prior_table())
@@ -76,38 +72,14 @@ class GraphDraws(Kernel):
                 f"{MOST_TRIES} is worth it; take LayerGibbs and EdgeReversal"
             )
 
-    def with_orders(self, orders: int) -> GraphDraws:
-        """The same with so many orders of each chain a step."""
-        found = copy(self)
-        found.orders = orders
-        return found
-
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
-        memo, kept = None, None
-        if self.orders is None or isinstance(self.draws, DagDraws):
-            code, memo = self._next(state, generator)
-        else:
-            code, kept = self._tried(self.draws, self.orders, state, generator)
+        code, memo = self._next(state, generator)
         log_joint = self.target.log_joint(code, state.theta)
         proposed = State(code, state.theta, log_joint)
         # 0 but for rounding
         log_ratio = log_joint - state.log_joint - (self._weight(code) - self._weight(state.code))
-        if kept is not None:
-            log_ratio = log_ratio.masked_fill(~kept, -math.inf)
         state, infos = accept(self.name, state, proposed, log_ratio, generator)
         return state._replace(memo=memo), infos
-
-    def _tried(
-        self, draws: OrderDraws, orders: int, state: State, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
-        """The first graph of each chain whose order is in normal form, and whether there is one."""
-        chains, d = state.code.shape
-        code, kept = draws.propose(orders * chains, generator)
-        code, kept = code.view(chains, orders, d), kept.view(chains, orders)
-        first = kept.long().argmax(1)
-        code = code[torch.arange(chains, device=code.device), first]
-        some = kept.any(1)
-        return torch.where(some[:, None], code, state.code), some
 
     def _next(self, state: State, generator: torch.Generator) -> tuple[Tensor, Memo | None]:
         """The next draw of each chain, (C, d), and those after it."""
