@@ -132,3 +132,13 @@ class Pool:
             pick = torch.randint(len(mine), (n,), generator=generator, device=mine.device)
             rows.append(mine[pick])
         return self.at(torch.cat(rows))
+
+
+def odd(step: int) -> int:
+    """An odd number of steps: chains that take turns between two models would seem to stay.
+
+    Example:
+        >>> [odd(n) for n in (0, 1, 2, 10)]
+        [1, 1, 3, 11]
+    """
+    return step | 1

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..draws import Draws
+from ..draws import Draws, odd
 from ..estimate.between import run_gaps
 from ..estimate.convergence import TAIL_RHAT, effective_draws, nested_rhats, rank_rhats, slow_tails
 from ..space.base import Space
@@ -171,8 +171,8 @@ class Convergence:
         first = self.indicator.first
         chains = len(first[:: -(-len(first) // QUICK_CHAINS)])
         each = max(QUICK_LEAST_DRAWS, QUICK_NUMBERS // (chains * self._quantities))
-        step = max(1, self.draws.n_draws // min(QUICK_DRAWS, each))
-        step = min(max(step, numbers // BETWEEN_NUMBERS), self.draws.n_draws)
+        step = max(self.draws.n_draws // min(QUICK_DRAWS, each), numbers // BETWEEN_NUMBERS)
+        step = odd(min(step, self.draws.n_draws))
         for part in self.parts(slice(None), step) if run is not None else ():
             assert run is not None
             gaps = run_gaps(part.x, part.inside, run.numpy(), self.indicator.ancestor)
@@ -189,7 +189,7 @@ class Convergence:
         Arguments:
             renewed: R-hat of being in a tail up to which it counts as renewed.
         """
-        step, first = max(1, self.draws.n_draws // QUICK_DRAWS), self.indicator.first
+        step, first = odd(self.draws.n_draws // QUICK_DRAWS), self.indicator.first
         draws = -(-self.draws.n_draws // step)
         chains = max(QUICK_CHAINS, TAIL_NUMBERS // (draws * self._quantities))
         some = first[:: -(-len(first) // chains)]
@@ -228,13 +228,13 @@ class Convergence:
         """
         quantities = 1 + len(self.labels) + self.draws.theta.shape[2]
         each, n = WATCHED_NUMBERS / (quantities * self.draws.n_chains), self.draws.n_draws
-        step = max(1, int(n / max(each, WATCHED_DRAWS)))
+        step = odd(int(n / max(each, WATCHED_DRAWS)))
         while True:
             lowest = self._largest(step)
             found = math.sqrt(lowest**2 + 2 * (1 / -(-n // step) - 1 / n))
             if step == 1 or not lowest <= limit < found:
                 return found
-            step //= 2
+            step = odd(step // 2)
 
     def _largest(self, step: int) -> float:
         """The largest R-hat of every ``step``-th draw."""

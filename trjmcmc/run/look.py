@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..draws import Draws
+from ..draws import Draws, odd
 from ..estimate.mixing import Mixing, mixing
 from ..estimate.visits import rule_of_three
 from .plan import Plan
@@ -188,7 +188,7 @@ def combined(p: Tensor, error: Tensor, route: Route) -> tuple[Tensor, Tensor]:
 def mixing_of(recipe: Recipe, draws: Draws) -> Mixing:
     """How chains mix in what was asked for and in all that they pass, tau in steps."""
     draws, starts = draws.in_pieces(LEAST_CHAINS), recipe.starts[: recipe.stated.chains]
-    every = -(-draws.n_draws // JUDGED_DRAWS)
+    every = odd(draws.n_draws // JUDGED_DRAWS)
     code, theta, log_joint = (
         x[:JUDGED_CHAINS, ::every] for x in (draws.code, draws.theta, draws.log_joint)
     )

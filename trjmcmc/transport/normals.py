@@ -185,9 +185,9 @@ def gaussian_mixture(
 def _fit(x: Tensor, k: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
     """Weights, means and covariance factors of a mixture of at most k normals.
 
-    So many are taken as predict draws which were held out: one, four, or k. The covariances have an inverse-Wishart prior, so that a component of few draws stays wide. Its
-    size is the one that predicts draws which were held out best: from a share of the draws' own
-    spread down, for thin curved ridges.
+    As many are taken as predict draws that were held out: one, four, or k. The covariances have an
+    inverse-Wishart prior, so that a component of few draws stays wide. Its size is the one that
+    predicts those draws best: from a share of the draws' own spread down, for thin curved ridges.
 
     Source:
         Fraley & Raftery (2007), https://doi.org/10.1007/s00357-007-0004-5
