@@ -74,10 +74,6 @@ class Knowledge:
         self.spending = Spending() if spending is None else spending
         self._weighing: Weighing | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the answer of the fit alone, which is made anew when it is asked for."""
-        return {**self.__dict__, "_answer": None, "_told": None}
-
     def begin(self) -> None:
         """Count from here if what was spent so far has been reported."""
         if self.spending.begin():
@@ -159,16 +155,11 @@ class Knowledge:
             return None
         state = fingerprint(self.transport)
         if self._answer is None or self._answer[0] != state:
-            self._answer = state, self._answered()
+            self._answer = state, variational(self.target, weights, self.transport, self.generator)
         known = self._answer[1], self.audit_report
         if self._told is None or any(a is not b for a, b in zip(self._told[0], known, strict=True)):
             self._told = known, audited(*known)
         return self._told[1]
-
-    def _answered(self) -> Variational:
-        weights = self.fitted.weights
-        through = self.transport
-        return variational(self.target, weights, through, self.generator)
 
     def variational_answer(self, draws: Draws) -> Variational | None:
         """The answer of the fit alone beside a run's draws, where it learnt q(m) or was asked."""
@@ -180,10 +171,6 @@ class Knowledge:
         return None
 
     # ---- evidences --------------------------------------------------------------------------
-
-    def _labels(self) -> list[str]:
-        space = self.target.space
-        return space.label(space.enumerate()) if space.few else []
 
     def weighing(self) -> Weighing:
         """That of the map as it is now, made anew where the map has changed."""

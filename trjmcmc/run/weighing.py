@@ -47,15 +47,6 @@ class Weighing:
         """Whether this is a weighing of a map, and the map has not changed since."""
         return transport is self.transport and fingerprint(transport) == self._map_as_weighed
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Counts of changes in place are of one process: only whether it holds is kept."""
-        return {**self.__dict__, "_map_as_weighed": self.is_of(self.transport)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        if state["_map_as_weighed"] is True:
-            self._map_as_weighed = fingerprint(self.transport)
-
     def weigh(self, code: Tensor, label: str, draws: int | None = None) -> None:
         """Weigh a model, unless that has been done.
 
