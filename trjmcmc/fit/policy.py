@@ -92,12 +92,6 @@ class TrainerPolicy(Checked):
         fewest_training_draws: Distinct draws a model below which location and scale are all that
             is learnt from them: a flow would fit each draw.
         most_mends: Times that a map is trained again because the audit finds it short.
-        mending_share: Steps of that over those of the fit.
-        tried_draws: Held-out draws a model by which the price of scoring a map is taken.
-        fewest_scored_draws: Held-out draws a model from where they say what share of a posterior a
-            map covers: .95 to .03.
-        scoring_share: Share of the time left of a limited run for that.
-        priced_steps: Training steps whose price is taken.
         training: How training runs go.
         covering: By which divergence a map is trained on draws.
         locating: How posteriors are located without draws.
@@ -116,11 +110,6 @@ class TrainerPolicy(Checked):
     training_time: float = 0.8
     fewest_training_draws: int = 200
     most_mends: int = 2
-    mending_share: float = 0.5
-    tried_draws: int = 8
-    fewest_scored_draws: int = 200
-    scoring_share: float = 0.1
-    priced_steps: int = 3
     training: TrainingPolicy = TrainingPolicy()
     covering: CoveringPolicy = CoveringPolicy()
     locating: LocatingPolicy = LocatingPolicy()

@@ -6,9 +6,9 @@ import copy
 import math
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -45,8 +45,6 @@ def train(
     progress: bool = True,
     label: str = "fit",
     policy: TrainingPolicy = TrainingPolicy(),
-    before: Training | None = None,
-    between: Callable[[Training], object] | None = None,
 ) -> FitTrace:
     """Train a map by stochastic gradients.
 
@@ -71,9 +69,6 @@ def train(
         label: What the bar is called.
         policy: What is omitted; windows, and shares of the steps in which the learning rate
             rises and falls.
-        before: A training of this map that was broken off between two steps, to go on with; what
-            its settings were is what they are.
-        between: Called between two steps, with the training.
 
     Returns:
         The trace. Ctrl-C ends the fit, keeps the best map so far and warns.
@@ -98,11 +93,9 @@ def train(
     if not steps or not (objective.learns or shaped):
         return FitTrace()
     settings = _Settings(steps, batch, learning_rate, clip, patience, schedule, deadline, policy)
-    run = before or Training(transport, objective, settings, generator)
-    begun = clock.now() - run.seconds
-    with progress_bar(progress, total=run.settings.steps, desc=label, unit="step") as bar:
-        bar.update(run.step)
-        run.descend(bar, deadline, between)
+    run, begun = _Training(transport, objective, settings, generator), clock.now()
+    with progress_bar(progress, total=steps, desc=label, unit="step") as bar:
+        run.descend(bar)
     run.best.restore()
     trace = run.trace(clock.now() - begun)
     _warn_of_losses(trace, policy.reported_share)
@@ -123,12 +116,11 @@ class _Settings:
     policy: TrainingPolicy
 
 
-class Training:
-    """One training run between two steps: its descent, its window, and the windows behind it.
+class _Training:
+    """One training run: its descent, its window, and the windows behind it.
 
     Attributes:
         step: Steps that were made.
-        seconds: That they took.
         ended: What ended it, in the words of :class:`FitTrace`; empty before.
     """
 
@@ -147,24 +139,13 @@ class Training:
         self.window: list[Tensor] = []  # of each step, the mean of finite losses and the rest
         self.windows: list[_Window] = []
         self.draws = self.step = 0
-        self.seconds, self.ended, self._levels = 0.0, "", False
+        self.ended, self._levels = "", False
 
-    def __getstate__(self) -> dict[str, Any]:
-        """A deadline is of the process that set it."""
-        return {**self.__dict__, "settings": replace(self.settings, deadline=math.inf)}
-
-    def descend(
-        self, bar: Any, deadline: float, between: Callable[[Training], object] | None
-    ) -> None:
-        """Make steps to the end; arguments as of :func:`train`."""
-        self.settings = replace(self.settings, deadline=deadline)
-        begun = clock.now() - self.seconds
+    def descend(self, bar: Any) -> None:
+        """Make steps to the end."""
         try:
             while not self.ended:
                 self.advance(bar)
-                self.seconds = clock.now() - begun
-                if between is not None and not self.ended:
-                    between(self)
         except BudgetError:
             self.ended = "budget"
         except KeyboardInterrupt:

@@ -229,7 +229,6 @@ class InRounds:
                     by=by,
                     audit=by is None,
                     deadline=late,
-                    mend_until=late,
                     max_evaluations=None if most is None else int(share * most),
                     progress=progress,
                 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -143,8 +142,7 @@ class Knowledge:
             trace = self.strategy.fit(self.trainer, **settings).trace
             assert trace is not None
             if self.fitted.score is not None:
-                share = self.policy.shares.warm_up
-                self.weigh(left(), clock.part_of_the_time_left(share, self.trainer.deadline))
+                self._weigh(left())
         return trace
 
     @property
@@ -180,42 +178,16 @@ class Knowledge:
             self._weighing = Weighing(self.target, self.transport, self.generator, most)
         return self._weighing
 
-    def weigh(self, evaluations: int | None = None, until: float = math.inf) -> None:
-        """Weigh every model of a small space.
-
-        Arguments:
-            evaluations: Likelihood calls that it may take, or None.
-            until: Time by :func:`trjmcmc.clock.now` by which it is done, with fewer draws; with
-                none where there is no time for a few.
-        """
-        if not self.strategy.weighs:
-            return
-        weighing = self.weighing()
-        if not self.fitted.few:
-            return
-        begun, space = clock.now(), self.target.space
-        codes = space.enumerate()
-        labels = space.label(codes)
-        if all(label in weighing.log_mass for label in labels):
-            return
+    def _weigh(self, evaluations: int | None) -> None:
+        """Weigh every audited model, with so many likelihood calls at most, or None."""
+        begun, codes = clock.now(), self.target.space.enumerate()
         each = None if evaluations is None else evaluations // len(codes)
-        if math.isfinite(until):
-            priced = self.policy.summing_up.priced_draws
-            if evaluations is not None and evaluations < 4 * priced:
-                return
-            pace = weighing.seconds_a_draw(codes, priced) * len(codes)
-            if evaluations is not None:  # taking the price was not for nothing
-                each = (evaluations - 2 * priced) // len(codes)
-            affordable = int(max(0.0, until - clock.now()) / max(pace, 1e-12))
-            affordable = affordable if affordable > priced else 0
-            each = affordable if each is None else min(affordable, each)
         if each is not None and each < 2:
             return
-        for code, label in zip(codes, labels, strict=True):
-            weighing.weigh(code, label, each)
+        for code, label in zip(codes, self.target.space.label(codes), strict=True):
+            self.weighing().weigh(code, label, each)
         self.spending.spend("importance", clock.now() - begun)
-        if self.fitted.score is not None:
-            self.audit_report = self._report()
+        self.audit_report = self._report()
 
     # ---- the audit --------------------------------------------------------------------------
 

@@ -191,7 +191,7 @@ class TRJSampler:
         the audit's draws. The sampler's answer is exact either way.
 
         Where the likelihood fails on the way, calling ``fit`` again goes on. A second fit trains
-        on: the audit is kept (unless its size is changed), and draws of the last warm-up join in.
+        on, and the audit is kept (unless its size is changed).
 
         Arguments:
             by: ``"pilot"`` or ``"vi"``, see above; ``trace.by`` says which it was.

@@ -31,7 +31,7 @@ class Strategy:
         return shares.fit
 
     def fit(self, trainer: Trainer, **settings: Any) -> Fitted:
-        """Fit the map; settings as of :meth:`~trjmcmc.TRJSampler.fit`, a deadline and draws."""
+        """Fit the map; settings as of :meth:`~trjmcmc.fit.Trainer.fit`."""
         return trainer.fit(**settings)
 
 

@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import clock
 from ..estimate.estimate import Estimate
-from ..estimate.importance import enough_weights, log_mean_weight, rounded, weighted_points
+from ..estimate.importance import enough_weights, log_mean_weight, rounded
 from ..target.target import Target
 from ..transport.base import Transport
 
@@ -61,20 +60,6 @@ class Weighing:
         log_w = enough_weights(self.target, self.transport, code, self.generator, most=most)
         self.log_weights[label] = log_w.cpu()
         self.log_mass[label] = rounded(log_mean_weight(log_w), self.target.dtype)
-
-    def seconds_a_draw(self, codes: Tensor, draws: int) -> float:
-        """Seconds of a weighed draw, by the more expensive of the first and last models.
-
-        Arguments:
-            codes: Models, shape (M, L).
-            draws: Draws whose price is taken.
-        """
-        seconds = []
-        for code in codes[[0, -1]]:
-            begun = clock.now()
-            weighted_points(self.target, self.transport, code, draws, self.generator)
-            seconds.append((clock.now() - begun) / draws)
-        return max(seconds)
 
 
 def fingerprint(transport: Transport) -> tuple[Any, ...]:
