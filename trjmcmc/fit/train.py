@@ -29,6 +29,8 @@ from .policy import TrainingPolicy
 from .schedule import SCHEDULES, Schedule, check_schedule
 from .trace import FitTrace
 
+REPORTED = 0.01  # share of draws or steps without a finite gradient that is worth a warning
+
 
 def train(
     transport: Transport,
@@ -67,8 +69,7 @@ def train(
         generator: The only source of randomness.
         progress: Show a bar with the objective and the time left.
         label: What the bar is called.
-        policy: What is omitted; windows, and shares of the steps in which the learning rate
-            rises and falls.
+        policy: What is omitted, and windows.
 
     Returns:
         The trace. Ctrl-C ends the fit, keeps the best map so far and warns.
@@ -98,7 +99,7 @@ def train(
         run.descend(bar)
     run.best.restore()
     trace = run.trace(clock.now() - begun)
-    _warn_of_losses(trace, policy.reported_share)
+    _warn_of_losses(trace)
     return trace
 
 
@@ -133,7 +134,7 @@ class _Training:
     ) -> None:
         self.transport, self.objective = transport, objective
         self.settings, self.generator = settings, generator
-        self.rate: Schedule = SCHEDULES[settings.schedule](settings.steps, settings.policy)
+        self.rate: Schedule = SCHEDULES[settings.schedule](settings.steps)
         self.descent = _Descent(transport, settings.learning_rate, settings.clip)
         self.best = _Best(transport)
         self.window: list[Tensor] = []  # of each step, the mean of finite losses and the rest
@@ -314,15 +315,15 @@ def _sums(losses: Losses) -> Tensor:
     return torch.stack([seen, (~finite).sum().to(seen)])
 
 
-def _warn_of_losses(trace: FitTrace, share: float) -> None:
+def _warn_of_losses(trace: FitTrace) -> None:
     """Warn where more than a share of the steps or draws had to be left out."""
-    if trace.skipped > share * (trace.step or [1])[-1]:
+    if trace.skipped > REPORTED * (trace.step or [1])[-1]:
         warn_user(
             f"fit: {trace.skipped} steps had no finite gradient and were left out",
             ConvergenceWarning,
         )
     lost = sum(trace.non_finite)
-    if lost > share * max(trace.draws, 1):
+    if lost > REPORTED * max(trace.draws, 1):
         warn_user(
             f"fit: {lost} of {trace.draws} draws ({lost / trace.draws:.1%}) had no finite log "
             "density or gradient and were left out; the map may not cover the posterior",

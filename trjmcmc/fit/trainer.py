@@ -24,15 +24,30 @@ from ..transport.base import Standardisable, Transport
 from ..transport.laplace import Laplace
 from ..weights.base import ModelWeights
 from .fitted import Fitted
-from .locate import located
+from .locate import DRAWS, ITERATIONS, located
 from .objective import Objective, covering
 from .policy import TrainerPolicy
 from .reverse import ReverseKL, goes_back_cheaply
 from .source import Pilot, given_draws, source
 from .standardise import moments, standardise, typical_scale
-from .starts import Limits, start_better
+from .starts import BUDGET_SHARE, Limits, start_better
 from .trace import FitTrace
 from .train import train
+
+AUDIT_TIME = 0.4  # share of the time of a limited fit for its audit
+
+AUDIT_SHARE = 0.45  # of a limit on evaluations for it; the rest goes to importance sampling
+
+TRAINING_TIME = 0.8  # share of what is left after it for training; the rest scores the map
+
+STANDARDISED = 256  # models of a large space whose coordinates are located before training
+
+LOCATING_SHARE = 0.5  # evaluations for that, over those of the training
+
+FEWEST_LOCATED = 4  # models at least
+
+FEWEST_DRAWS = 200  # distinct ones a model below which location and scale are all that is learnt
+# from them: a flow would fit each draw
 
 MENDING = 0.5  # steps of a training because of the audit, over those of the fit
 
@@ -135,8 +150,8 @@ class Trainer:
         own = objective is None and pilot in (None, True)
         own = own and (few or by == "pilot" or not self.target.differentiable)
         codes = self._models(own)
-        until = clock.part_of_the_time_left(self.policy.audit_time, deadline)
-        limit = None if max_evaluations is None else int(self.policy.audit_share * max_evaluations)
+        until = clock.part_of_the_time_left(AUDIT_TIME, deadline)
+        limit = None if max_evaluations is None else int(AUDIT_SHARE * max_evaluations)
         end = until if few else math.inf
         draft = self.pilot.planned(
             codes, particles=particles, moves=moves, evaluations=limit, deadline=end
@@ -166,10 +181,10 @@ class Trainer:
         if objective is None:
             return self._learn(trace=FitTrace())
         shaped = int(self.target.space.active(codes).any(-1).sum())  # models with parameters
-        if own and pool is not None and pool.distinct < self.policy.fewest_training_draws * shaped:
+        if own and pool is not None and pool.distinct < FEWEST_DRAWS * shaped:
             settings["steps"] = 0  # too few to learn a shape from: location and scale must do
         before = clock.now() - limits.begun if tried.step else 0.0
-        settings["deadline"] = clock.part_of_the_time_left(self.policy.training_time, deadline)
+        settings["deadline"] = clock.part_of_the_time_left(TRAINING_TIME, deadline)
         settings["progress"] = progress
         trace = self._train(objective, settings)
         self._learn(trace=replace(trace, by=name), audit=None)
@@ -187,7 +202,7 @@ class Trainer:
         space = self.target.space
         if self._fitted.few:
             return space.enumerate()
-        some = space.sample_prior(self.policy.standardised_models, self.generator)
+        some = space.sample_prior(STANDARDISED, self.generator)
         models = distinct(some)[0]
         return models[:MODELS_ONE_BY_ONE] if own else models
 
@@ -213,18 +228,16 @@ class Trainer:
         Returns:
             The trace of the last of the trainings that a start was chosen by.
         """
-        locating = self.policy.locating
         if pool is None and not self._fitted.few:
-            each = locating.draws_per_model * locating.iterations
-            most = int(self.policy.locating_share * settings["steps"] * settings["batch"] / each)
-            codes = codes[: max(self.policy.fewest_located, most)]
+            most = LOCATING_SHARE * settings["steps"] * settings["batch"] / (DRAWS * ITERATIONS)
+            codes = codes[: max(FEWEST_LOCATED, int(most))]
         active = self.target.space.active(codes)
         if pool is not None:
             loc, scale = moments(pool, codes, active)
         else:
-            until = clock.part_of_the_time_left(self.policy.tried_budget, limits.deadline)
-            share = self.policy.tried_budget * limits.evaluations
-            loc, scale = located(self.target, codes, self.generator, locating, until, share)
+            until = clock.part_of_the_time_left(BUDGET_SHARE, limits.deadline)
+            share = BUDGET_SHARE * limits.evaluations
+            loc, scale = located(self.target, codes, self.generator, until, share)
         self._learn(scale=typical_scale(scale, active))
         if self._fitted.trace is not None:
             return FitTrace()
@@ -233,12 +246,12 @@ class Trainer:
             return FitTrace()
         shortly = partial(self._train, self._reverse(learnt=False, by=by))
         given = (self.transport, self.target, codes, (loc, scale), shortly, settings)
-        return start_better(*given, self.generator, self.policy, limits)
+        return start_better(*given, self.generator, limits)
 
     def _objective(self, pool: Pool | None, by: str | None = None) -> Objective | None:
         """By draws where there are any, else by gradients; None, with a warning, without both."""
         if pool is not None:
-            return covering(pool, self.generator, self.policy.covering)
+            return covering(pool, self.generator)
         if self.target.differentiable:
             return self._reverse(learnt=True, by=by)
         warn_user(
@@ -298,7 +311,7 @@ class Trainer:
             if enlarges:
                 rows, progress = short.nonzero()[:, 0], settings["progress"]
                 audit.enlarge(rows, deadline=until, progress=progress)
-            objective = covering(self.pilot.draws(audit), self.generator, self.policy.covering)
+            objective = covering(self.pilot.draws(audit), self.generator)
             again = self._train(objective, settings, "mend")
             self._spend("fit", known.seconds["fit"] + again.seconds)
             if again.stopped == "interrupted":

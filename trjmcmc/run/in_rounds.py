@@ -51,10 +51,14 @@ from .rounds_saved import (
 from .saving import Place, check_same
 from .shards import numbers_of
 from .stated import Stated
-from .strategy import WithKernel
+from .strategy import FIT_SHARE, WithKernel
 from .threads import one_thread
 
 INTERRUPTED = "interrupted"  # why a training has stopped
+
+INTERRUPTED_SECONDS = 1.0  # of sampling after that
+
+VI_SHARE = 0.4  # of the time, for a fit by "vi", after which moves are chosen
 
 CHECKED = 2000  # draws of captured steps that are held against the target
 
@@ -104,7 +108,7 @@ def begin(
         needed = known.strategy.trains and not known.ready
         fit = "auto" if not needed else True if fit == "auto" else fit
     if fit in {True, "vi"} and stated.evaluations is not None:
-        left = (1 - known.policy.shares.fit) * stated.evaluations
+        left = (1 - FIT_SHARE) * stated.evaluations
         stated = stated._replace(evaluations=max(1, int(left)))
     if place is not None and found is not None:
         check_same(place, known.target)
@@ -221,8 +225,8 @@ class InRounds:
         asked = until is not None or (max_seconds is None and not endless)
         seconds = max_seconds or (math.inf if endless else DONE_SECONDS)
         if self._fit in {True, "vi"}:
-            shares, by = known.policy.shares, "vi" if self._fit == "vi" else None
-            share = shares.fit_before_choice if by else known.strategy.fit_share(shares)
+            by = "vi" if self._fit == "vi" else None
+            share = VI_SHARE if by else known.strategy.fit_share
             late, most, before = begun + seconds * share, max_evaluations, self._evaluations
             try:
                 trace = known.fit(  # the run weighs its models itself, through what is closer
@@ -238,7 +242,7 @@ class InRounds:
             if most is not None:
                 max_evaluations = most - (self._evaluations - before)
             if self._cut:
-                begun, seconds = clock.now(), known.policy.summing_up.interrupted_seconds
+                begun, seconds = clock.now(), INTERRUPTED_SECONDS
         return self.run(
             None if until is None and draws is not None else self._aims,
             begun + seconds - clock.now(),

@@ -13,6 +13,7 @@ from torch import Tensor
 from .. import clock
 from ..draws import Draws
 from ..errors import CheckpointError, ConfigurationError, TRJError
+from ..estimate.importance import MOST_DRAWS, enough_weights, log_mean_weight, rounded
 from ..fit.fitted import Fitted
 from ..fit.schedule import check_schedule
 from ..fit.trace import FitTrace
@@ -27,7 +28,6 @@ from ..weights.base import ModelWeights
 from .budget import Spending, limited
 from .policy import Policy
 from .strategy import Strategy, WithKernel, check_kernel
-from .weighing import Weighing, fingerprint
 
 OWN = ("vi", "objective")  # what trains a map on its own draws
 
@@ -71,7 +71,6 @@ class Knowledge:
         self._answer: tuple[Any, Variational] | None = None
         self._told: tuple[Any, Variational] | None = None  # the same with what an audit says
         self.spending = Spending() if spending is None else spending
-        self._weighing: Weighing | None = None
 
     def begin(self) -> None:
         """Count from here if what was spent so far has been reported."""
@@ -138,11 +137,11 @@ class Knowledge:
         self.begin()
         with limited(self.target, self.spending.account, max_evaluations) as left:
             settings |= {"max_evaluations": max_evaluations}
-            self.audit_report, self._weighing = None, None
+            self.audit_report = None
             trace = self.strategy.fit(self.trainer, **settings).trace
             assert trace is not None
             if self.fitted.score is not None:
-                self._weigh(left())
+                self.audit_report = self._report(left())
         return trace
 
     @property
@@ -168,39 +167,23 @@ class Knowledge:
                 return answer.against(draws).without_draws()
         return None
 
-    # ---- evidences --------------------------------------------------------------------------
-
-    def weighing(self) -> Weighing:
-        """That of the map as it is now, made anew where the map has changed."""
-        if self._weighing is None or not self._weighing.is_of(self.transport):
-            draws = self.policy.weighing
-            most = draws.most_draws if self.fitted.few else draws.most_of_many
-            self._weighing = Weighing(self.target, self.transport, self.generator, most)
-        return self._weighing
-
-    def _weigh(self, evaluations: int | None) -> None:
-        """Weigh every audited model, with so many likelihood calls at most, or None."""
-        begun, codes = clock.now(), self.target.space.enumerate()
-        each = None if evaluations is None else evaluations // len(codes)
-        if each is not None and each < 2:
-            return
-        for code, label in zip(codes, self.target.space.label(codes), strict=True):
-            self.weighing().weigh(code, label, each)
-        self.spending.spend("importance", clock.now() - begun)
-        self.audit_report = self._report()
-
     # ---- the audit --------------------------------------------------------------------------
 
-    def _report(self) -> AuditReport:
-        """The audit beside what the map says."""
-        fitted, space, weighing = self.fitted, self.target.space, self.weighing()
-        audit, score = fitted.audit, fitted.score
+    def _report(self, evaluations: int | None) -> AuditReport | None:
+        """The audit beside evidences through the map, of so many likelihood calls, or None."""
+        fitted, space, begun = self.fitted, self.target.space, clock.now()
+        audit, score, most = fitted.audit, fitted.score, MOST_DRAWS
         assert audit is not None and score is not None
-        labels = space.label(audit.code)
-        for code, label in zip(audit.code, labels, strict=True):
-            weighing.weigh(code, label)
+        if evaluations is not None:
+            most = min(most, evaluations // len(audit.code))
+        if most < 2:
+            return None
+        found = []
+        for code in audit.code:
+            log_w = enough_weights(self.target, self.transport, code, self.generator, most=most)
+            found.append(rounded(log_mean_weight(log_w), self.target.dtype))
+        self.spending.spend("importance", clock.now() - begun)
         log_prior = space.log_prior(audit.code).tolist()
-        found = [weighing.log_mass[label] for label in labels]
         return audit.report(
             score,
             [len(m) for m in fitted.modes],
@@ -209,3 +192,11 @@ class Knowledge:
             fitted.mended,
             False,
         )
+
+
+def fingerprint(transport: Transport) -> tuple[Any, ...]:
+    """Something that differs once a parameter was changed, in place too."""
+    tensors = [*transport.parameters(), *transport.buffers()]
+    with torch.no_grad():
+        sums = [float(t.double().sum()) for t in tensors if t.is_floating_point()]
+    return (*sums, *(t._version for t in tensors))
