@@ -11,7 +11,6 @@ from typing import Any
 from .. import clock
 from ..errors import (
     BudgetError,
-    CheckpointError,
     ConfigurationError,
     InterruptedWarning,
     TRJError,
@@ -40,7 +39,6 @@ from .request import check_counts
 from .rounds import Resumption, looks
 from .rounds_saved import (
     MAP,
-    ROUNDS,
     STATED,
     RoundsOnward,
     RoundsSaver,
@@ -101,8 +99,6 @@ def begin(
     """
     found = None if place is None else place.found
     there = saved if found is None else found.head
-    if there is not None and ROUNDS not in there:
-        raise CheckpointError("checkpoint: the run there is of an older version; begin anew")
     if isinstance(known.strategy, WithKernel):
         stated = stated._replace(kernel=lambda _: known.kernel(known.transport))
         needed = known.strategy.trains and not known.ready
@@ -115,7 +111,6 @@ def begin(
     if there is not None:
         stated = stated_again(stated, there, found is not None)
         lesson = found.plan if found is not None else there["lesson"]
-        assert lesson is not None
         if lesson[MAP] is not None:
             known.take_map(lesson[MAP])
         if lesson[MAP] is None and (known.ready or (fit in {True, "vi"} and found is None)):
