@@ -65,7 +65,6 @@ class Knowledge:
     ) -> None:
         self.target, self.transport, self.strategy = target, transport, strategy
         self.generator, self.policy, self.given_map = generator, policy, given_map
-        self.make_weights = make_weights
         self.trainer = Trainer(target, transport, generator, make_weights, policy.fit)
         self.audit_report: AuditReport | None = None
         self._answer: tuple[Any, Variational] | None = None
