@@ -40,13 +40,14 @@ from .rounds import Resumption, looks
 from .rounds_saved import (
     MAP,
     STATED,
+    Place,
     RoundsOnward,
     RoundsSaver,
     before_in,
     before_of,
+    check_same,
     record_of,
 )
-from .saving import Place, check_same
 from .shards import numbers_of
 from .stated import Stated
 from .strategy import FIT_SHARE, WithKernel

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,7 +14,7 @@ from torch import Tensor
 
 from .. import clock
 from ..checkpoint.events import Events
-from ..checkpoint.folder import File
+from ..checkpoint.folder import File, Folder, Found
 from ..draws import Draws
 from ..errors import CheckpointError, CheckpointWarning, warn_user
 from ..kernel.base import State
@@ -26,7 +28,6 @@ from .recipes.base import Recipe
 from .recorded import Recorded
 from .rounds import Resumption
 from .same import about, check_pairs, check_target
-from .saving import Place
 
 ROUNDS, PLAN = "rounds", "numbers of the Plan"  # where a file has the position, and these
 
@@ -39,6 +40,54 @@ SAVE_SHARE = 0.01  # of the time, that writing may take
 WHOLE_SEGMENT = 2**20  # bytes from which a segment is not written again with later draws
 
 STATED, MAP = "stated", "map"  # where it has what was stated of the chains, and a trained map
+
+
+ASKED = ("chains", "warmup", "thin", "fit", "shards", "seed")  # what the run there was asked
+
+
+@dataclass(frozen=True)
+class Place:
+    """The folder of a run, and what was there.
+
+    Attributes:
+        folder: Open for writing.
+        found: What was there, or None.
+        settings: What the user asks now, as plain data.
+        spent: Seconds that the run took before.
+    """
+
+    folder: Folder
+    found: Found | None
+    settings: Mapping[str, Any]
+    spent: float = 0.0
+
+
+@contextmanager
+def place_of(path: str | Path | None, settings: Mapping[str, Any]) -> Iterator[Place | None]:
+    """The folder of a run, as long as this lasts; None without one, or where none can be made.
+
+    Arguments:
+        path: The folder, or None.
+        settings: What the user asks, as plain data.
+
+    Raises:
+        CheckpointError: Another run writes there, or what is there is damaged.
+    """
+    folder = None
+    if path is not None:
+        try:
+            folder = Folder(path)
+        except OSError as error:
+            why = f"checkpoint: {path} can't be written ({error}); the run goes on unsaved"
+            warn_user(why, CheckpointWarning)
+    if folder is None:
+        yield None
+        return
+    try:
+        found = folder.read()
+        yield Place(folder, found, settings, 0.0 if found is None else float(found.head["spent"]))
+    finally:
+        folder.close()
 
 
 class RoundsSaver:
@@ -193,6 +242,19 @@ class RoundsSaver:
         return {
             name: value.reshape(*code.shape[:2], *value.shape[1:]) for name, value in found.items()
         }
+
+
+def check_same(place: Place, target: Target) -> None:
+    """Refuse to go on with a run of another target, version, device or request.
+
+    Raises:
+        CheckpointError: What differs is named.
+    """
+    found, path, now = place.found, place.folder.path, place.settings
+    assert found is not None
+    asked = found.head["settings"]
+    check_pairs(path, {name: (asked.get(name), now.get(name)) for name in ASKED})
+    check_target(path, found.head, found.head["shard"], target)
 
 
 def before_in(place: Place, recipe: Recipe, spending: Spending) -> Resumption | None:

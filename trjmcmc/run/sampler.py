@@ -36,8 +36,7 @@ from .maps import map_of, matching
 from .plan import Plan
 from .policy import Policy
 from .request import check_counts, check_fit, check_seconds, checked_mode
-from .rounds_saved import saved_in
-from .saving import place_of
+from .rounds_saved import place_of, saved_in
 from .stated import Stated
 from .strategy import GivenKernel, MakeKernel, Strategy, WithKernel
 
