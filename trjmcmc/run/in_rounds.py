@@ -304,7 +304,7 @@ class InRounds:
             with once_pressed(limit.press):
                 with nullcontext() if self._before is None else spending.account.free():
                     few = self._recipe.numbers * self._recipe.chains < ONE_THREAD
-                    limit.kept = self._recipe.kept
+                    limit.keep(self._recipe.kept)
                 try:
                     bar = progress_bar(progress, desc="sampling", unit="round")
                     with one_thread(few), bar as bar:

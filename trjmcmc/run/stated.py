@@ -39,6 +39,10 @@ class Limit:
         """End the run at its next step."""
         self.pressed = True
 
+    def keep(self, evaluations: float) -> None:
+        """Keep so many of them to sum up by."""
+        self.kept = evaluations
+
     def spend(self) -> None:
         """End it for want of evaluations."""
         self.kept = math.inf
