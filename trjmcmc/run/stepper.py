@@ -113,6 +113,10 @@ class Stepper:
             return [NOT_BEGUN if self.mode == "auto" else NO_TIME]
         return [f"{', '.join(names)}: {words}" for words, names in self._came.items()]
 
+    def capture(self) -> None:
+        """Count a capture that was taken."""
+        self.captured = True
+
     def say(self, name: str, words: str) -> None:
         """Note what came of the capture of a kernel."""
         names = self._came.setdefault(words, [])
@@ -270,7 +274,8 @@ class _Leaf:
                 how = "captured" if self._hopeless else name
                 self.of.say(self.kernel.name, f"steps not {how} ({error})")
             return False
-        self._price, self.of.captured = clock.now() - begun, True
+        self._price = clock.now() - begun
+        self.of.capture()
         self._run, self._captured, self._way, self._steps = captured, captured, name, 0
         self._judged = not trusting
         if self.of.mode != "auto":
